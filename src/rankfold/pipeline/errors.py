@@ -1,0 +1,70 @@
+"""Every error that rankfold raises on purpose, and the exit code the command line gives it.
+
+    RankfoldError
+    ├── InputError (ValueError)             2   what was asked cannot be: rank, type, shape, option
+    │   └── SourceNotFoundError             2   no such store, array or file
+    ├── OutputError                         2   the output exists, is locked, or cannot be written
+    ├── PlanError                           3   the plan does not fit
+    │   ├── MemoryBudgetError               3   into the memory of one worker
+    │   └── DiskSpaceError (OSError)        3   onto the disk
+    ├── DataError (ValueError)              4   the numbers themselves
+    │   ├── NonFiniteError                  4   NaN or Inf, counted, with the first place
+    │   └── ChunkError                      4   a chunk is missing, truncated or does not decode
+    └── Interrupted                        75   stopped on request; the same command goes on
+
+A message says what was asked, what was found, and what to change, with the number worked out.
+"""
+
+from __future__ import annotations
+
+
+class RankfoldError(Exception):
+    """Root of all errors raised on purpose."""
+
+    exit_code = 2
+
+
+class InputError(RankfoldError, ValueError):
+    """An argument that cannot be honoured."""
+
+
+class SourceNotFoundError(InputError, FileNotFoundError):
+    """There is no matrix where the caller pointed."""
+
+
+class OutputError(RankfoldError):
+    """The output cannot be written, is in use, or belongs to another request."""
+
+
+class PlanError(RankfoldError):
+    """The plan does not fit the machine it was given."""
+
+    exit_code = 3
+
+
+class MemoryBudgetError(PlanError):
+    """A single worker would need more memory than it is given."""
+
+
+class DiskSpaceError(PlanError, OSError):
+    """Scratch and result would not fit, or did not fit, on the disk."""
+
+
+class DataError(RankfoldError, ValueError):
+    """The data cannot be reduced as asked."""
+
+    exit_code = 4
+
+
+class NonFiniteError(DataError):
+    """The matrix holds NaN or Inf."""
+
+
+class ChunkError(DataError):
+    """A chunk of the input is missing, truncated or unreadable."""
+
+
+class Interrupted(RankfoldError):
+    """Stopped on request, with everything finished so far on disk."""
+
+    exit_code = 75
