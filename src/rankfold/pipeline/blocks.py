@@ -151,9 +151,12 @@ def stream_count(panels: int, grain_total: int, data_bytes: int, accumulator_byt
     return 1 << (max(1, most).bit_length() - 1)
 
 
-def cut(grid: Grid, row_bytes: int, accumulator_bytes: int) -> Cut:
-    """Cut an axis whose rows hold ``row_bytes`` bytes, for accumulators of the given size."""
-    rows = grain_rows(row_bytes)
+def cut(grid: Grid, row_bytes: int, accumulator_bytes: int, *, least_rows: int = 1) -> Cut:
+    """Cut an axis whose rows hold ``row_bytes`` bytes, for accumulators of the given size.
+
+    ``least_rows`` asks for taller grains than the cache would choose.
+    """
+    rows = max(grain_rows(row_bytes), least_rows)
     edges = panel_edges(grid, rows)
     total = int((-(-np.diff(edges) // rows)).sum())
     count = stream_count(len(edges) - 1, total, grid.length * row_bytes, accumulator_bytes)

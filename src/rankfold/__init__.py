@@ -1,0 +1,55 @@
+"""rankfold: low-rank structure of matrices larger than memory, one fold over the data.
+
+    svd, pca          reductions in planned memory and few reads
+    plan              their numbers, before anything runs
+    open              a matrix on disk or in memory
+    import_array      any source into a well-chunked Zarr store
+    open_result       a result that an earlier call wrote
+
+Names are loaded when first used: importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rankfold._version import __version__
+
+if TYPE_CHECKING:
+    from rankfold.api import RankfoldWarning, pca, plan, svd
+    from rankfold.pipeline.errors import RankfoldError
+    from rankfold.pipeline.ingest import import_array
+    from rankfold.pipeline.result import Result, open_result
+    from rankfold.pipeline.sources import open_source as open
+
+_HOMES = {
+    "RankfoldError": "rankfold.pipeline.errors",
+    "RankfoldWarning": "rankfold.api",
+    "Result": "rankfold.pipeline.result",
+    "import_array": "rankfold.pipeline.ingest",
+    "open": "rankfold.pipeline.sources:open_source",
+    "open_result": "rankfold.pipeline.result",
+    "pca": "rankfold.api",
+    "plan": "rankfold.api",
+    "svd": "rankfold.api",
+}
+
+__all__ = [
+    "RankfoldError", "RankfoldWarning", "Result", "__version__", "import_array", "open", "open_result",
+    "pca", "plan", "svd",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'rankfold' has no attribute {name!r}")
+    import importlib
+
+    module, _, attribute = _HOMES[name].partition(":")
+    value = getattr(importlib.import_module(module), attribute or name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,41 @@
+"""Segments on the threads of this process, under Dask's threaded scheduler."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any
+
+from dask.delayed import Delayed
+
+TICK_SECONDS = 0.2
+
+
+def usable_cores() -> int:
+    """Processors that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Threads:
+    """A scheduler of ``Scheduler``'s protocol.
+
+    The graph runs in a thread of its own, so that the caller's thread is free to report progress and
+    to be interrupted; blocked inside Dask it would notice Ctrl-C only when a segment ends.
+    """
+
+    def compute(
+        self, root: Delayed, *, concurrency: int, watch: Callable[[], None], stop: Callable[[], None]
+    ) -> Any:
+        """See the protocol."""
+        with ThreadPoolExecutor(concurrency, "rankfold-work") as pool, ThreadPoolExecutor(1) as runner:
+            future = runner.submit(root.compute, scheduler="threads", pool=pool, optimize_graph=False)
+            try:
+                while not wait([future], timeout=TICK_SECONDS).done:
+                    watch()
+                return future.result()
+            except BaseException:
+                stop()
+                raise

@@ -1,0 +1,13 @@
+"""Numerics on arrays in memory: they read no files, move nothing between devices, know no Dask.
+
+    condition     (x - shift) * unit per column, and its moments        numba
+    panel         the fused pass: Y = D Q and Z += D'Y                   BLAS; CuPy
+    moments       count, mean and scatter of rows, in pieces that merge  BLAS
+    qr            R factors of panels and of stacked R factors           LAPACK
+    orthonormal   a block made orthonormal, also against a basis         LAPACK
+    small         leading eigenpairs and singular triplets, signs        LAPACK
+    normal        Gaussian rows from counters: (seed, purpose, index)
+    cost          flops and bytes of each, shared with the planner
+
+Imports nothing of ours outside this folder. ``_dispatch.py`` joins a contract and its tuned bodies.
+"""

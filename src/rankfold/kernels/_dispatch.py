@@ -1,0 +1,68 @@
+"""The arrays decide the device: a contract finds its tuned body by file name.
+
+``kernels/NAME.py`` holds the contract with its reference body. Where ``kernels/cpu/NAME.py`` or
+``kernels/gpu/NAME.py`` has a function of the same name, calls with arrays of that device go there.
+Devices are told apart by the name of the library that made the array: comparing classes would
+import CuPy.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+REGISTRY: dict[str, dict[str, tuple[str, ...]]] = {
+    "condition": {"measure": ("cpu",), "subtract": ("cpu",)},
+    "moments": {"add_rows": (), "merge_moments": ()},
+    "normal": {"gaussian_rows": ()},
+    "orthonormal": {"orthonormalise": ()},
+    "panel": {"panel_product": ("gpu",)},
+    "qr": {"panel_r": (), "merge_r": ()},
+    "small": {"leading_eigenpairs": (), "leading_singular_triplets": (), "fix_signs": ()},
+}
+"""Module, kernel, and the devices that have a tuned body; a test compares it with the files."""
+
+_DEVICES = {"numpy": "cpu", "cupy": "gpu"}
+
+
+def device_of(*arguments: object) -> str:
+    """Device of the arrays among ``arguments``: ``"cpu"`` or ``"gpu"``.
+
+    Raises
+    ------
+    TypeError
+        Arrays of both devices are mixed.
+    """
+    found = {_DEVICES[lib] for a in arguments if (lib := type(a).__module__.partition(".")[0]) in _DEVICES}
+    if len(found) > 1:
+        raise TypeError(
+            "arrays of host and device are mixed in one kernel call: move them to one side first "
+            "(rankfold moves data only at the border of a task)"
+        )
+    return found.pop() if found else "cpu"
+
+
+@functools.cache
+def implementation(module: str, name: str, device: str) -> Callable[..., Any] | None:
+    """Tuned body of a kernel on a device, or None where the reference body is the best there is."""
+    if device not in REGISTRY[module][name]:
+        return None
+    return getattr(importlib.import_module(f"rankfold.kernels.{device}.{module}"), name)  # type: ignore[no-any-return]
+
+
+def kernel(reference: Callable[P, R]) -> Callable[P, R]:
+    """Turn a contract with a reference body into a kernel that dispatches on its arrays."""
+    module = reference.__module__.rpartition(".")[2]
+
+    @functools.wraps(reference)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        body = implementation(module, reference.__name__, device_of(*args, *kwargs.values()))
+        return reference(*args, **kwargs) if body is None else body(*args, **kwargs)
+
+    call.reference = reference  # type: ignore[attr-defined]
+    return call

@@ -1,0 +1,1 @@
+"""Bodies tuned for NumPy arrays: numba and single-threaded BLAS. Names as in the contracts above."""

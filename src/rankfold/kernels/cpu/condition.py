@@ -1,0 +1,56 @@
+"""Conditioning of panels in one read of the data. See ``kernels/condition.py``.
+
+Serial loops that release the GIL: parallelism comes from the threads that call them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _measure(x: Array, shift: Float64, unit: float, sums: Float64, squares: Float64) -> None:
+    # Columns innermost: the compiler vectorises over them without reordering any sum. Four rows at a
+    # time load and store the accumulators once instead of four times (0.33 ms against 0.73 ms for
+    # 1048 x 2000 float32).
+    fours = x.shape[0] - x.shape[0] % 4
+    for i in range(0, fours, 4):
+        x0, x1, x2, x3 = x[i], x[i + 1], x[i + 2], x[i + 3]
+        for j in range(x.shape[1]):
+            d0 = (np.float64(x0[j]) - shift[j]) * unit
+            d1 = (np.float64(x1[j]) - shift[j]) * unit
+            d2 = (np.float64(x2[j]) - shift[j]) * unit
+            d3 = (np.float64(x3[j]) - shift[j]) * unit
+            sums[j] += (d0 + d1) + (d2 + d3)
+            squares[j] += (d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3)
+    for i in range(fours, x.shape[0]):
+        for j in range(x.shape[1]):
+            d = (np.float64(x[i, j]) - shift[j]) * unit
+            sums[j] += d
+            squares[j] += d * d
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _subtract(x: Array, shift: Float64, scale: Float64, out: Array) -> None:
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            out[i, j] = (np.float64(x[i, j]) - shift[j]) * scale[j]
+
+
+def measure(x: Array, shift: Float64, unit: float) -> tuple[Float64, Float64]:
+    """See the contract; scratch is the two results."""
+    sums, squares = np.zeros(x.shape[1]), np.zeros(x.shape[1])
+    _measure(x, shift, unit, sums, squares)
+    return sums, squares
+
+
+def subtract(x: Array, shift: Float64, scale: Float64, *, out: Array) -> None:
+    """See the contract; no scratch."""
+    _subtract(x, shift, scale, out)

@@ -1,0 +1,1 @@
+"""Bodies tuned for CuPy arrays. Names as in the contracts above; imported only for device arrays."""

@@ -1,0 +1,79 @@
+"""Dense factorisations of what is small, and signs that do not depend on the run."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+
+from rankfold.kernels._dispatch import kernel
+
+Float64 = npt.NDArray[np.float64]
+
+
+@kernel
+def leading_eigenpairs(a: Float64, k: int) -> tuple[Float64, Float64]:
+    """The ``k`` largest eigenvalues of a symmetric matrix, and their vectors.
+
+    Parameters
+    ----------
+    a : (p, p) float64, symmetric
+        C order; overwritten.
+    k : int, 1 <= k <= p
+
+    Returns
+    -------
+    values : (k,) float64, decreasing
+    vectors : (p, k) float64, orthonormal columns
+
+    Notes
+    -----
+    Work 4/3 p^3 + 2 p^2 k flops (LAPACK ``syevr`` on a subset); scratch 8 p^2 + 16 p k bytes.
+    """
+    p = len(a)
+    # The transpose of a C array is what LAPACK wants; the array itself would be copied.
+    values, vectors = scipy.linalg.eigh(
+        a.T, overwrite_a=True, check_finite=False, subset_by_index=(p - k, p - 1), driver="evr"
+    )
+    return values[::-1].copy(), vectors[:, ::-1].copy()
+
+
+@kernel
+def leading_singular_triplets(a: Float64, k: int) -> tuple[Float64, Float64, Float64]:
+    """The ``k`` largest singular triplets of a small or skinny matrix.
+
+    Parameters
+    ----------
+    a : (p, l) float64
+    k : int, 1 <= k <= min(p, l)
+
+    Returns
+    -------
+    u : (p, k), s : (k,) decreasing, v : (l, k)
+
+    Notes
+    -----
+    LAPACK ``gesdd``: 14 p l^2 + 8 l^3 flops for p >= l; scratch about 4 p l doubles.
+    """
+    u, s, vt = np.linalg.svd(a, full_matrices=False)
+    return u[:, :k].copy(), s[:k].copy(), vt[:k].T.copy()
+
+
+@kernel
+def fix_signs(v: Float64) -> Float64:
+    """Sign of each column that makes its leading entry positive.
+
+    Parameters
+    ----------
+    v : (n, k) float64
+
+    Returns
+    -------
+    (k,) float64 of +1 and -1
+        The leading entry is the first whose magnitude is within 1 % of the largest: symmetric
+        vectors have two largest entries of opposite sign, and rounding must not choose between them.
+        The sum of a column would do worse still: on the centred side it is pure rounding noise.
+    """
+    magnitude = np.abs(v)
+    leading = np.argmax(magnitude >= 0.99 * magnitude.max(axis=0), axis=0)
+    return np.where(v[leading, np.arange(v.shape[1])] < 0, -1.0, 1.0)

@@ -1,0 +1,51 @@
+"""One BLAS thread, everywhere and always: two threads give other last bits than one.
+
+The parallelism of a sweep is that of its streams. The limit is counted, so that nested and
+concurrent users share it, and lifted when the last of them leaves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+_LOCK = threading.Lock()
+_USERS: list[Any] = []
+
+
+@functools.cache
+def _controller() -> Any:
+    import numpy.linalg  # the pools must be loaded before they can be found
+    import scipy.linalg  # noqa: F401
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+@contextlib.contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Hold BLAS to one thread in this process while the block runs."""
+    with _LOCK:
+        _USERS.append(None if _USERS else _controller().limit(limits=1))
+    try:
+        yield
+    finally:
+        with _LOCK:
+            limiter = _USERS[0]
+            _USERS.pop()
+            if not _USERS and limiter is not None:
+                limiter.restore_original_limits()
+
+
+@functools.cache
+def core_type() -> str:
+    """BLAS library and the processor family its kernels are for: equal bits need equal core types."""
+    found = {
+        f"{pool['internal_api']} {pool.get('version')} {pool.get('architecture', '')}".strip()
+        for pool in _controller().info()
+        if pool["user_api"] == "blas"
+    }
+    return ", ".join(sorted(found)) or "unknown"

@@ -1,0 +1,92 @@
+"""What survives a kill: parts written whole or not at all.
+
+A part goes to a temporary name beside its own, is flushed to the disk, and takes its name in one
+rename. A reader therefore finds a whole part or none, and the zip's checksums catch the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.errors import DiskSpaceError, OutputError
+
+State = dict[str, npt.NDArray[Any]]
+"""Arrays by name: what a fold accumulates and a checkpoint keeps."""
+
+
+@contextlib.contextmanager
+def atomic_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file that appears under ``path`` when the block ends without an error."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
+    try:
+        with disk_errors(path), open(temporary, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn a full disk or a forbidden path into the error that says so."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, DiskSpaceError):
+            raise
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskSpaceError(
+                f"the disk is full: writing {path} failed ({error.strerror}). Everything finished so far "
+                "is kept; free some space, or move scratch with --scratch DIR, and give the same "
+                "command again to go on from there."
+            ) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
+            raise OutputError(f"cannot write {path}: {error.strerror}. Choose another --out.") from error
+        raise
+
+
+def save_arrays(path: Path, arrays: Mapping[str, npt.ArrayLike]) -> None:
+    """Write named arrays as one part."""
+    with atomic_file(path) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def load_arrays(path: Path) -> State:
+    """Read a part."""
+    with np.load(path, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
+
+
+def load_number(path: Path, name: str) -> int | None:
+    """One integer of a part, without reading its arrays; None when there is no such part."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return int(stored[name])
+    except FileNotFoundError:
+        return None
+
+
+def save_json(path: Path, value: object) -> None:
+    """Write JSON as one part, keys sorted."""
+    with atomic_file(path) as file:
+        file.write(json.dumps(value, indent=2, sort_keys=True).encode() + b"\n")
+
+
+def load_json(path: Path) -> Any:
+    """Read JSON, or None when there is none."""
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        return None

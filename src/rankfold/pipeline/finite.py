@@ -1,0 +1,48 @@
+"""NaN and Inf: counted over the whole matrix, with the first place, and then refused.
+
+The count is complete because a sweep goes on past them: a user who mends one cell at a time would
+read the matrix once per cell.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.checkpoint import State
+from rankfold.pipeline.errors import NonFiniteError
+
+NOWHERE = np.iinfo(np.int64).max
+
+
+def no_bad() -> npt.NDArray[np.int64]:
+    """Count, and row and column of the first, of no bad elements."""
+    return np.array([0, NOWHERE, NOWHERE], dtype=np.int64)
+
+
+def count_bad(state: State, x: npt.NDArray[Any], row: int, column: int) -> None:
+    """Add the bad elements of a part of the matrix whose corner is ``(row, column)``."""
+    bad = ~np.isfinite(x)
+    count = int(bad.sum())
+    if count:
+        first = np.unravel_index(int(bad.argmax()), bad.shape)
+        here = np.array([count, row + first[0], column + first[1]], dtype=np.int64)
+        state["bad"] = join_bad(state["bad"], here)
+
+
+def join_bad(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Sum of the counts, and the earlier place in row order."""
+    first = min((int(a[1]), int(a[2])), (int(b[1]), int(b[2])))
+    return np.array([a[0] + b[0], *first], dtype=np.int64)
+
+
+def refuse_bad(state: State, name: str) -> None:
+    """Raise for bad elements that a sweep counted."""
+    count, row, column = (int(v) for v in state["bad"])
+    if count:
+        raise NonFiniteError(
+            f"{name} holds {count} NaN or Inf, the first at row {row}, column {column} (from 0). Nothing was "
+            "computed. Replace or drop them, for instance with numpy.nan_to_num, and run again."
+        )

@@ -1,0 +1,135 @@
+"""One pass into a (short, short) scatter matrix, centred block by block and merged exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.condition import measure
+from rankfold.kernels.moments import Moments, add_rows, merge_moments
+from rankfold.pipeline.blocks import Cut
+from rankfold.pipeline.checkpoint import State
+from rankfold.pipeline.finite import count_bad, join_bad, no_bad
+from rankfold.pipeline.folds.local_columns import local_columns
+from rankfold.pipeline.folds.panel_pass import Centring
+from rankfold.pipeline.folds.panels import Buffers, Panels, numbers
+from rankfold.pipeline.narrow import Narrow
+from rankfold.pipeline.view import Orientation, aligned_empty
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(slots=True)
+class Work:
+    """Buffers of one segment."""
+
+    panels: Buffers
+    product: Array
+
+
+@dataclass(frozen=True, slots=True)
+class GramPass:
+    """Fold of a matrix into count, mean and scatter of its long rows.
+
+    Scaling of a tall matrix is left to the reader of the scatter, who divides rows and columns.
+    """
+
+    panels: Panels
+    """With one extra row and grains of their own: see ``add_rows``."""
+
+    centring: Centring
+    shift: npt.NDArray[np.float64]
+    """Provisional mean of the columns, (short,), about which block means are taken."""
+
+    columns: Narrow | None
+    row_seconds: float
+
+    @property
+    def cut(self) -> Cut:
+        """Panels and streams."""
+        return self.panels.cut
+
+    @property
+    def slots(self) -> int:
+        """Buffers for panels."""
+        return self.panels.slots
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes that one segment, or one merge with its two accumulators, allocates."""
+        short, item = self.panels.view.short, self.panels.view.dtype.itemsize
+        vectors = 8 * 8 * max(short, self.panels.grain_rows)
+        segment = self.panels.memory_bytes + short * short * (8 + item) + vectors
+        return max(segment, 2 * 8 * short * short)
+
+    def start(self) -> State:
+        """Accumulator of no rows."""
+        short = self.panels.view.short
+        return {
+            "count": np.zeros(1, np.int64),
+            "mean": np.zeros(short),
+            "scatter": np.zeros((short, short)),
+            "bad": no_bad(),
+        }
+
+    def workspace(self) -> Work:
+        """Allocate the buffers."""
+        short = self.panels.view.short
+        return Work(self.panels.buffers(), aligned_empty((short, short), self.panels.view.dtype))
+
+    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
+        """Fetch a panel."""
+        self.panels.read(work.panels, start, stop, slot)
+
+    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+        """Add a panel, grain by grain."""
+        add = self._add_rows if self.panels.view.orientation is Orientation.ROWS else self._add_columns
+        for first, _, raw in self.panels.grains(work.panels, start, stop, slot):
+            if not add(state, work, first, raw):
+                count_bad(state, raw, *self.panels.corner(first))
+
+    def merge(self, total: State, other: State) -> None:
+        """Merge the moments."""
+        sum_ = _moments(total)
+        merge_moments(sum_, _moments(other))
+        total["count"][0] = sum_.count
+        total["bad"] = join_bad(total["bad"], other["bad"])
+
+    def _add_rows(self, state: State, work: Work, first: int, raw: Array) -> bool:
+        raw = numbers(raw)
+        sums, squares = measure(raw, self.shift, self.centring.unit)
+        if not np.isfinite(squares).all():
+            return False
+        mean = np.zeros(len(sums))
+        if self.centring.centre:
+            mean = self.shift + sums / (len(raw) * self.centring.unit)
+        total = _moments(state)
+        grain = work.panels.grain
+        if grain is None:
+            raise TypeError("a Gram pass by rows needs grains of their own")
+        add_rows(total, raw, mean, self.centring.unit, out=grain, work=work.product)
+        state["count"][0] = total.count
+        return True
+
+    def _add_columns(self, state: State, work: Work, first: int, raw: Array) -> bool:
+        centring = self.centring
+        columns = local_columns(
+            raw, centring.unit, centre=centring.centre, scale=centring.scale,
+            constant_below=centring.constant_below,
+        )
+        if not np.isfinite(columns.squares).all():
+            return False
+        if self.columns is not None:
+            self.columns.write(first, np.column_stack([columns.mean, columns.scale]))
+        d = self.panels.conditioned(work.panels, raw, columns.mean, columns.scale * centring.unit)
+        np.matmul(d, d.T, out=work.product)
+        state["scatter"] += work.product
+        state["count"][0] += d.shape[1]
+        return True
+
+
+def _moments(state: State) -> Moments:
+    return Moments(int(state["count"][0]), state["mean"], state["scatter"])

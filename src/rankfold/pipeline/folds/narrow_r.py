@@ -1,0 +1,52 @@
+"""R factor of a narrow matrix on scratch, by a tree of Householder factorisations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rankfold.kernels.qr import merge_r, panel_r
+from rankfold.pipeline.blocks import Cut, grains
+from rankfold.pipeline.checkpoint import State
+from rankfold.pipeline.folds.combination import Combination, Work
+
+
+@dataclass(frozen=True, slots=True)
+class NarrowR:
+    """Fold of rows of a combination into their R factor."""
+
+    combination: Combination
+    cut: Cut
+    row_seconds: float
+    slots: int = 1
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes that one segment allocates: LAPACK copies its panel twice."""
+        rows, width = self._rows, self.combination.width
+        return self.combination.memory_bytes(rows) + 2 * 8 * rows * width + 8 * 8 * width * width
+
+    @property
+    def _rows(self) -> int:
+        return min(self.cut.grain_rows, self.cut.panel_rows)
+
+    def start(self) -> State:
+        """R of no rows."""
+        return {"r": np.zeros((self.combination.width, self.combination.width))}
+
+    def workspace(self) -> Work:
+        """Allocate the buffers."""
+        return self.combination.workspace(self._rows)
+
+    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
+        """Nothing to read ahead: rows come from scratch, grain by grain."""
+
+    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+        """Add rows."""
+        for first, last in grains(start, stop, self.cut.grain_rows):
+            state["r"] = merge_r(state["r"], panel_r(self.combination.rows(work, first, last)))
+
+    def merge(self, total: State, other: State) -> None:
+        """Join two R factors."""
+        total["r"] = merge_r(total["r"], other["r"])

@@ -1,0 +1,176 @@
+"""What decides the numbers: orientation, method, block width, cuts. Pure functions of the request and
+of the shape, type and native chunks of the matrix; memory and speed of the machine never enter.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rankfold.pipeline.blocks import Cut, Grid, cut, grain_rows
+from rankfold.pipeline.folds.combination import Combination
+from rankfold.pipeline.folds.panels import Panels
+from rankfold.pipeline.narrow import Narrow
+from rankfold.pipeline.request import Request
+from rankfold.pipeline.source import Source
+from rankfold.pipeline.view import Orientation, View, working_dtype
+
+NOMINAL_FLOPS = {4: 80e9, 8: 35e9}
+"""Sustained GEMM rate of one core by item size, to weigh methods and cut segments; not measured here."""
+
+NOMINAL_READ = 1.5e9
+"""Bytes per second that one core reads and touches."""
+
+CHUNK_BYTES = (2 * 2**20, 64 * 2**20)
+"""Smallest and largest chunk of a row output."""
+
+CHUNKS_WANTED = 10_000
+"""Row outputs grow their chunks, within bounds, to stay near this many files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The static half of a plan."""
+
+    view: View
+    method: str
+    """``"gram"`` or ``"krylov"``."""
+
+    width: int
+    """Columns of one block."""
+
+    passes: int
+    """Most passes over the matrix."""
+
+    cut: Cut
+    """Of fused passes and statistics."""
+
+    gram_cut: Cut
+    out_chunk: int
+    """Long rows in one chunk of the long factor."""
+
+    @property
+    def basis_columns(self) -> int:
+        """Most columns that all blocks together can have."""
+        return min(self.view.short, self.width * self.block_passes)
+
+    @property
+    def block_passes(self) -> int:
+        """Most fused passes."""
+        return 1 if self.method == "gram" else min(self.passes, -(-self.view.short // self.width))
+
+    def panels(self, slots: int) -> Panels:
+        """Buffers of a fused pass or statistics pass."""
+        return Panels(self.view, self.cut, slots)
+
+    def gram_panels(self, slots: int) -> Panels:
+        """Buffers of a Gram pass: by rows, grains leave their panel and have one row more."""
+        rows = self.view.orientation is Orientation.ROWS
+        return Panels(self.view, self.gram_cut, slots, extra_rows=int(rows), copy_grains=rows)
+
+    def row_seconds(self, flops_per_element: float) -> float:
+        """Nominal time of one long row."""
+        item = self.view.dtype.itemsize
+        per_element = self.view.source.dtype.itemsize / NOMINAL_READ + flops_per_element / NOMINAL_FLOPS[item]
+        return self.view.short * per_element
+
+    def y(self, folder: Path, index: int, width: int) -> Narrow:
+        """Scratch file of one block."""
+        return Narrow(folder / f"Y-{index:02d}.bin", self.view.long, width, self.view.dtype)
+
+    def columns(self, folder: Path) -> Narrow:
+        """Scratch file of mean and scale of each column, when the sweep runs along the columns."""
+        return Narrow(folder / "columns.bin", self.view.long, 2, np.dtype(np.float64))
+
+    def narrow_cut(self, combination: Combination, rank: int) -> Cut:
+        """Cut of sweeps over scratch, whose panels are whole chunks of the result."""
+        grid = Grid.regular(self.view.long, self.out_chunk, splittable=False)
+        return cut(grid, combination.row_bytes, 8 * rank * rank)
+
+
+def lay_out(request: Request, source: Source) -> Layout:
+    """Decide orientation, method, width and cuts."""
+    view = View(source, choose_orientation(source, request.rank))
+    width = block_width(request.rank, view.short)
+    method = request.method if request.method != "auto" else choose_method(request, view, width)
+    if method == "gram":
+        width = min(request.rank + 1, view.short)  # one more tells the gap below the last one wanted
+    row_bytes = view.short * view.dtype.itemsize
+    return Layout(
+        view=view,
+        method=method,
+        width=width,
+        passes=request.passes,
+        cut=cut(view.grid, row_bytes, 8 * view.short * width),
+        gram_cut=_gram_cut(view, row_bytes),
+        out_chunk=_out_chunk(view, request.rank),
+    )
+
+
+def block_width(rank: int, short: int) -> int:
+    """Columns of a Krylov block: a quarter more than the rank, at least 8, in whole sixteens.
+
+    >>> block_width(50, 2000), block_width(10, 2000), block_width(50, 55)
+    (64, 32, 55)
+    """
+    wanted = rank + max(8, -(-rank // 4))
+    return min(short, -(-wanted // 16) * 16)
+
+
+def choose_orientation(source: Source, rank: int) -> Orientation:
+    """Along the long axis, unless a panel that way takes over 1 GiB and the other way takes less."""
+    rows, columns = source.shape
+    item = working_dtype(source.dtype).itemsize
+    width = block_width(rank, min(rows, columns))
+
+    def working_set(grid: Grid, short: int) -> int:
+        panel = grain_rows(short * item) if grid.splittable else max(grid.longest, 1)
+        return panel * short * item + 16 * short * width
+
+    by_rows, by_columns = working_set(source.row_grid, columns), working_set(source.column_grid, rows)
+    long_is_rows = rows >= columns
+    along, across = (by_rows, by_columns) if long_is_rows else (by_columns, by_rows)
+    if along > 2**30 and across < along:
+        long_is_rows = not long_is_rows
+    return Orientation.ROWS if long_is_rows else Orientation.COLUMNS
+
+
+def expected_passes(tol: float) -> int:
+    """Fused passes that block Krylov typically needs for a relative error of ``tol``.
+
+    >>> [expected_passes(t) for t in (1e-2, 1e-4, 1e-8)]
+    [4, 4, 5]
+    """
+    return 3 + max(1, math.ceil(-math.log10(tol) / 4 - 1e-9))
+
+
+def choose_method(request: Request, view: View, width: int) -> str:
+    """One Gram pass or several narrow ones: whichever a nominal core finishes first.
+
+    A Gram pass costs ``short`` flops per element, a fused pass ``4 width``; the Gram method adds one
+    fused pass of width ``rank`` where the long factor is wanted.
+    """
+    element = view.source.dtype.itemsize / NOMINAL_READ
+    flop = 1 / NOMINAL_FLOPS[view.dtype.itemsize]
+    long_factor = request.rows or view.orientation is Orientation.COLUMNS
+    gram = element + view.short * flop + long_factor * (element + 4 * request.rank * flop)
+    passes = min(expected_passes(request.tol), request.passes, -(-view.short // width))
+    statistics = request.scale and view.orientation is Orientation.ROWS
+    krylov = passes * (element + 4 * width * flop) + statistics * element
+    return "gram" if gram <= krylov else "krylov"
+
+
+def _gram_cut(view: View, row_bytes: int) -> Cut:
+    # The (short, short) product is added in float64 once a grain, 24 short^2 bytes of traffic: grains
+    # at least as long as short keep that under a tenth of the product's own time.
+    least = max(1, min(view.short, (64 * 2**20) // row_bytes))
+    return cut(view.grid, row_bytes, 8 * view.short**2, least_rows=least)
+
+
+def _out_chunk(view: View, rank: int) -> int:
+    row = rank * view.dtype.itemsize
+    wanted = view.long * row // CHUNKS_WANTED
+    return max(1, min(max(wanted, CHUNK_BYTES[0]), CHUNK_BYTES[1]) // row)

@@ -1,0 +1,171 @@
+"""Singular triplets from a subspace: Rayleigh-Ritz on a QR factorisation, and half a step more.
+
+The small matrix Q'A'A Q squares the condition of A, so it only chooses directions. The values come from
+the R factor of ``A Q`` itself, which one narrow sweep over scratch finds by Householder reflections; what
+they are wrong by is of order eps times the largest, however small they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.small import fix_signs, leading_eigenpairs, leading_singular_triplets
+from rankfold.pipeline.checkpoint import save_arrays
+from rankfold.pipeline.folds.combination import Combination
+from rankfold.pipeline.folds.narrow_r import NarrowR
+from rankfold.pipeline.layout import Layout
+from rankfold.pipeline.methods.subspace import Subspace
+from rankfold.pipeline.quality import half_step, half_step_error
+from rankfold.pipeline.run import Run
+
+Float64 = npt.NDArray[np.float64]
+
+HALF_STEP_NOISE = {4: 1e-5, 8: 1e-10}
+"""Largest relative rounding error, by item size, at which a direction takes part in the half step."""
+
+ZERO = 32 * np.finfo(np.float64).eps
+"""Singular values below this, relative to the largest, are zero and their left vectors arbitrary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Triplets:
+    """Leading singular triplets of A (times unit); the long factor as a recipe."""
+
+    s: Float64
+    short: Float64
+    """(short, k) singular vectors of the short side, signs fixed."""
+
+    combination: Combination
+    rotation: Float64
+    """(combination.width, k): the long factor is ``combination @ rotation``."""
+
+    residuals: Float64
+    """(k,) norm of A'u - s v of each Ritz pair before the half step, relative to the largest s."""
+
+    errors: Float64
+    """(k,) estimated relative error of each s."""
+
+
+def rayleigh_ritz(
+    run: Run, layout: Layout, space: Subspace, rank: int, seed: int, *, previous_gain: Float64 | None
+) -> Triplets:
+    """Extract ``rank`` triplets from a subspace.
+
+    ``previous_gain`` is what the half step would have gained before the last block joined; zeros say that
+    the subspace is all but exact, as eigenvectors of a Gram matrix are.
+
+    Notes
+    -----
+    One sweep over scratch: reads m p elements, 2 m l (p + l) flops for l directions kept out of p.
+    All p are kept when the working type cannot tell the smallest wanted value from rounding in the
+    squared matrix.
+
+    References
+    ----------
+    Halko, Martinsson, Tropp, SIAM Review 53(2), 2011, section 5 for the extraction with A' of an
+    orthonormal left basis; ours starts from Ritz vectors, so that it stays stable on a Krylov basis.
+    """
+    directions = _directions(layout, space, rank)
+    combination = _combination(run, layout, space, directions, "ritz", seed, random=0)
+    r = run.sweep("ritz", _narrow_r(combination, layout, rank))["r"]
+    _, s, h = leading_singular_triplets(np.asarray(r), r.shape[1])  # type: ignore[attr-defined]
+    if s[min(rank, len(s)) - 1] <= ZERO * s[0]:
+        return _with_zeros(run, layout, space, directions @ h, s, rank, seed)
+    return _half_step(layout, space, combination, directions, h, s, rank, previous_gain)
+
+
+def _directions(layout: Layout, space: Subspace, rank: int) -> Float64:
+    """Eigenvectors of Q'A'A Q: a block of them, or all where rounding has mixed those that matter."""
+    theta, w = leading_eigenpairs((space.products + space.products.T) / 2, space.width)
+    eps = float(np.finfo(layout.view.dtype).eps)
+    keep = min(layout.width, space.width)
+    return w if theta[rank - 1] <= 100 * eps * theta[0] else w[:, :keep]
+
+
+def _combination(
+    run: Run, layout: Layout, space: Subspace, coefficients: Float64, name: str, seed: int, *, random: int
+) -> Combination:
+    constants = run.part(f"{name}.npz")
+    if not constants.exists():
+        save_arrays(constants, {"coefficients": coefficients, "offset": space.offset(coefficients)})
+    return Combination(
+        tuple(block.y for block in space.blocks), constants, coefficients.shape[1], random, seed
+    )
+
+
+def _narrow_r(combination: Combination, layout: Layout, rank: int) -> NarrowR:
+    seconds = combination.row_bytes * (1e-9 + 4 * combination.width / 8 * 1e-10)
+    return NarrowR(combination, layout.narrow_cut(combination, rank), seconds)
+
+
+def _half_step(
+    layout: Layout, space: Subspace, combination: Combination, directions: Float64, h: Float64, s: Float64,
+    rank: int, previous_gain: Float64 | None,
+) -> Triplets:
+    """Left vectors U = Y h / s are orthonormal; the triplets of U'A are those of A on their span.
+
+    Directions whose products with A' drown in rounding do not take part; when a wanted one is among
+    them nobody does, and the Ritz values stand as they are.
+    """
+    step = half_step(space.products, space.squares, layout.width, layout.width)
+    drowned = step.noise > HALF_STEP_NOISE[layout.view.dtype.itemsize]
+    accurate = int(drowned.argmax()) if drowned.any() else len(drowned)
+    kept = min(max(rank, accurate), len(s))
+    image = space.combine("z", directions @ (h[:, :kept] / s[:kept]))
+    ritz = space.combine("q", directions @ h[:, :rank])
+    residuals = np.linalg.norm(image[:, :rank] - ritz * s[:rank], axis=0) / s[0]
+    values, short, rotation = s[:rank], ritz, h[:, :rank] / s[:rank]
+    if accurate >= rank:
+        short, values, turn = leading_singular_triplets(image, rank)
+        rotation = (h[:, :kept] / s[:kept]) @ turn
+        gain = np.maximum(values - s[:rank], 0.0) / values
+        errors = half_step_error(gain, previous_gain) + np.minimum(step.noise[:rank], gain)
+    else:
+        errors = 2 * half_step_error(np.maximum(step.gain, step.noise)[:rank], previous_gain)
+        errors = np.minimum(errors, _second_order(residuals, s, rank))
+    errors = (0.0 if space.width == layout.view.short else errors) + rounding(s[:rank], layout)
+    signs = fix_signs(short)
+    return Triplets(values, short * signs, combination, rotation * signs, residuals, np.minimum(errors, 1.0))
+
+
+def _second_order(residuals: Float64, s: Float64, rank: int) -> Float64:
+    """Relative errors of Ritz values by their residuals: res^2 / gap, as Kato and Temple have it.
+
+    The gap is that to the first value not wanted; without one there is nothing to say.
+    """
+    if len(s) <= rank:
+        return np.full(rank, np.inf)
+    gap = np.maximum(s[:rank] ** 2 - s[rank] ** 2, np.finfo(np.float64).tiny)
+    return (residuals * s[0]) ** 2 / (2 * gap)
+
+
+def rounding(s: Float64, layout: Layout) -> Float64:
+    """Relative rounding error of singular values found backward stably: eps times the largest."""
+    eps = float(np.finfo(layout.view.dtype).eps)
+    return np.where(s > 0, eps * s[0] / np.where(s > 0, s, 1.0), 0.0)
+
+
+def _with_zeros(
+    run: Run, layout: Layout, space: Subspace, directions: Float64, s: Float64, rank: int, seed: int
+) -> Triplets:
+    """A matrix of lower rank than asked for: random columns complete the long factor.
+
+    A second narrow sweep orthonormalises them against the columns that the matrix does determine.
+    """
+    positive = int((s > ZERO * s[0]).sum())
+    kept = directions[:, :positive]
+    combination = _combination(run, layout, space, kept, "completed", seed, random=rank - positive)
+    r = np.asarray(run.sweep("completed", _narrow_r(combination, layout, rank))["r"])
+    inverse = np.zeros((rank, rank))
+    inverse[:positive, :positive] = np.linalg.inv(r[:positive, :positive])
+    inverse[:, positive:] = np.linalg.inv(r)[:, positive:]
+    values = np.concatenate([s[:positive], np.zeros(rank - positive)])
+    short = space.combine("q", directions[:, :rank])
+    image = space.combine("z", kept) @ inverse[:positive]
+    residuals = np.linalg.norm(image - short * values, axis=0) / (s[0] if s[0] > 0 else 1.0)
+    signs = fix_signs(short)
+    errors = np.minimum(rounding(values, layout), 1.0)
+    return Triplets(values, short * signs, combination, inverse * signs, residuals, errors)

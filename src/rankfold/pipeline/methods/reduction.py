@@ -1,0 +1,252 @@
+"""From a request to a written result: the order of sweeps, and what the arrays of a result are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold._version import __version__
+from rankfold.kernels.small import fix_signs
+from rankfold.pipeline.blas import one_blas_thread
+from rankfold.pipeline.checkpoint import save_arrays
+from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.folds.panel_pass import Centring
+from rankfold.pipeline.folds.write_rows import WriteRows
+from rankfold.pipeline.layout import Layout
+from rankfold.pipeline.memory import return_freed_memory
+from rankfold.pipeline.methods.gram import Scatter, gram
+from rankfold.pipeline.methods.krylov import krylov
+from rankfold.pipeline.methods.rayleigh_ritz import Triplets, rayleigh_ritz
+from rankfold.pipeline.methods.start import Start, sample_start
+from rankfold.pipeline.methods.subspace import Statistics, Subspace, multiply
+from rankfold.pipeline.request import Request
+from rankfold.pipeline.result import create_array, write_group, write_small
+from rankfold.pipeline.run import Run
+from rankfold.pipeline.view import Orientation
+
+Float64 = npt.NDArray[np.float64]
+
+CONSTANT = 1e-12
+"""A column whose standard deviation is below this share of its mean is constant but for rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a method found, in the units of the data."""
+
+    s: Float64
+    short: Float64
+    """(short, k) vectors of the short side."""
+
+    triplets: Triplets | None
+    """The long factor as a recipe, where one was asked for."""
+
+    statistics: Statistics
+    residuals: Float64
+    errors: Float64
+    convergence: list[float]
+    total: float
+    """Sum of squares of the centred, scaled matrix."""
+
+
+def reduce(run: Run, layout: Layout, request: Request, fingerprint: str) -> dict[str, Any]:
+    """Carry out a request; the result is complete in ``run.result`` when this returns its facts."""
+    with one_blas_thread():
+        centring, start = _start(run, layout, request)
+        found = _gram(run, layout, request, centring, start) if layout.method == "gram" else None
+        if found is None:
+            found = _krylov(run, layout, request, centring, start)
+        _refuse_constant(request, found, layout)
+        return_freed_memory()
+        facts = _write(run, layout, request, found, fingerprint)
+        write_group(run.result, facts)
+    return facts
+
+
+def _start(run: Run, layout: Layout, request: Request) -> tuple[Centring, Start]:
+    path = run.part("start.npz")
+    start = sample_start(layout.view, layout.cut, centre=request.center, path=path)
+    return Centring(request.center, request.scale, start.unit, CONSTANT), start
+
+
+def _krylov(run: Run, layout: Layout, request: Request, centring: Centring, start: Start) -> Found:
+    space, known, seen = krylov(
+        run, layout, centring, start, rank=request.rank, tol=request.tol, seed=request.seed
+    )
+    triplets = rayleigh_ritz(
+        run, layout, space, request.rank, request.seed, previous_gain=seen.previous_gain(2)
+    )
+    return _found(centring, triplets, known, seen.errors)
+
+
+def _gram(run: Run, layout: Layout, request: Request, centring: Centring, start: Start) -> Found:
+    scatter = gram(run, layout, centring, start)
+    known = Statistics(scatter.mean, scatter.deviation, scatter.total)
+    values = np.maximum(scatter.values[: request.rank], 0.0)
+    relative = np.sqrt(values / max(values[0], np.finfo(float).tiny))
+    eps = float(np.finfo(layout.view.dtype).eps)
+    squared = eps / np.maximum(relative, eps) ** 2 / 2
+    by_rows = layout.view.orientation is Orientation.ROWS
+    if by_rows and not request.rows and (squared.max() <= request.tol or run.passes >= request.passes):
+        s = np.sqrt(values) / centring.unit
+        short = scatter.vectors[:, : request.rank]
+        short = short * fix_signs(short)
+        residuals = eps / np.maximum(relative, eps)
+        return Found(s, short, None, known, residuals, squared, [], scatter.total / centring.unit**2)
+    block, _ = multiply(run, layout, centring, start, scatter.vectors, index=2, known=known)
+    space = Subspace()
+    space.add(block)
+    triplets = rayleigh_ritz(
+        run, layout, space, request.rank, request.seed, previous_gain=np.zeros(request.rank)
+    )
+    return _found(centring, triplets, known, [])
+
+
+def _found(
+    centring: Centring, triplets: Triplets, known: Statistics, convergence: list[float]
+) -> Found:
+    return Found(
+        triplets.s / centring.unit, triplets.short, triplets, known, triplets.residuals, triplets.errors,
+        convergence, known.total / centring.unit**2,
+    )
+
+
+def _refuse_constant(request: Request, found: Found, layout: Layout) -> None:
+    if request.center and not found.total > 0:
+        raise DataError(
+            f"every column of {layout.view.source.name} is constant: there is no variance to explain. "
+            "Use svd, or pca with center=False, if that is what you meant."
+        )
+
+
+def _write(run: Run, layout: Layout, request: Request, found: Found, fingerprint: str) -> dict[str, Any]:
+    """Write arrays, then say what they are."""
+    rows, _ = layout.view.source.shape
+    variance = found.s**2 / max(rows - 1, 1)
+    weights = _score_weights(run, request, found, rows, layout)
+    orthogonality = _write_factors(run, layout, request, found, weights)
+    small = {"residuals": found.residuals, "error_estimates": found.errors}
+    if request.kind == "svd":
+        small["s"] = found.s
+    else:
+        total = found.total / max(rows - 1, 1)
+        small |= {
+            "singular_values": found.s,
+            "explained_variance": variance,
+            "explained_variance_ratio": variance / total if total > 0 else np.zeros_like(variance),
+        }
+        small |= _columns(run, layout, request, found)
+    write_small(run.result, small)
+    return _facts(run, layout, request, found, fingerprint, orthogonality)
+
+
+def _score_weights(run: Run, request: Request, found: Found, rows: int, layout: Layout) -> Float64:
+    """What the left singular vectors are multiplied by: 1, s, or for whitening sqrt(m - 1)."""
+    if request.kind == "svd":
+        return np.ones(request.rank)
+    if not request.whiten:
+        return found.s
+    noise = float(np.finfo(layout.view.dtype).eps) * np.sqrt(max(layout.view.source.shape)) * found.s[0]
+    drowned = found.s <= noise
+    if drowned.any():
+        run.warnings.append(
+            f"{int(drowned.sum())} components have no variance beyond rounding; their scores are zero, "
+            "not whitened"
+        )
+    return np.where(drowned, 0.0, np.sqrt(max(rows - 1, 1)))
+
+
+def _write_factors(run: Run, layout: Layout, request: Request, found: Found, weights: Float64) -> float | None:
+    """Write left and right factors; the loss of orthogonality of the one that was formed by a sweep."""
+    view, dtype = layout.view, layout.view.dtype
+    left, right = ("U", "Vt") if request.kind == "svd" else ("scores", "components")
+    if view.orientation is Orientation.ROWS:
+        write_small(run.result, {right: np.ascontiguousarray(found.short.T, dtype=dtype)})
+        return _sweep_rows(run, layout, request, found, left, weights) if request.rows else None
+    if request.rows:
+        write_small(run.result, {left: np.ascontiguousarray(found.short * weights, dtype=dtype)})
+    return _sweep_rows(run, layout, request, found, right, np.ones(request.rank))
+
+
+def _sweep_rows(
+    run: Run, layout: Layout, request: Request, found: Found, name: str, weights: Float64
+) -> float:
+    view, triplets = layout.view, found.triplets
+    if triplets is None:
+        raise TypeError("the long factor was not prepared")
+    transposed = view.orientation is Orientation.COLUMNS
+    chunk = min(layout.out_chunk, view.long)
+    shape, chunks = (view.long, request.rank), (chunk, request.rank)
+    array = create_array(
+        run.result, name, shape[::-1] if transposed else shape, view.dtype,
+        chunks[::-1] if transposed else chunks,
+    )
+    constants = run.part("rows.npz")
+    save_arrays(constants, {"rotation": triplets.rotation, "weights": weights})
+    fold = WriteRows(
+        triplets.combination, layout.narrow_cut(triplets.combination, request.rank), constants, array,
+        transposed, view.dtype, request.rank, layout.row_seconds(4),
+    )
+    product = np.asarray(run.sweep("rows", fold)["gram"])
+    return float(np.abs(product - np.eye(request.rank)).max())
+
+
+def _columns(run: Run, layout: Layout, request: Request, found: Found) -> dict[str, npt.NDArray[Any]]:
+    """Mean and scale of the columns, and a warning about those that could not be scaled."""
+    columns = layout.view.source.shape[1]
+    mean, deviation = np.zeros(columns), np.ones(columns)
+    if layout.view.orientation is Orientation.ROWS:
+        mean, deviation = found.statistics.mean, found.statistics.deviation
+    elif request.center or request.scale:
+        stored = layout.columns(run.scratch).load()
+        mean, deviation = stored[:, 0], 1.0 / stored[:, 1]
+    if not request.scale:
+        return {"mean": mean}
+    unscaled = np.flatnonzero(deviation == 1.0)
+    if len(unscaled):
+        run.warnings.append(
+            f"{len(unscaled)} columns are constant (first: {unscaled[0]}) and were left unscaled"
+        )
+    return {"mean": mean, "scale": deviation}
+
+
+def _facts(
+    run: Run, layout: Layout, request: Request, found: Found, fingerprint: str, orthogonality: float | None
+) -> dict[str, Any]:
+    """Reproducible facts only: the same request on the same data gives the same bytes."""
+    worst = float(found.errors.max())
+    if worst > request.tol:
+        run.warnings.append(
+            f"the largest estimated error of a singular value is {worst:.1e}, above tol = {request.tol:.1e}, "
+            f"after {run.passes} passes: " + _remedy(layout, request, run)
+        )
+    captured = float((found.s**2).sum() / found.total) if found.total > 0 else 1.0
+    return {
+        "kind": request.kind,
+        "method": layout.method,
+        "request": request.as_dict(),
+        "input": {
+            "name": layout.view.source.name, "shape": list(layout.view.source.shape),
+            "dtype": layout.view.source.dtype.name, "fingerprint": fingerprint,
+        },
+        "version": __version__,
+        "passes": run.passes,
+        "block_width": layout.width,
+        "largest_error_estimate": worst,
+        "converged": worst <= request.tol,
+        "convergence": [e if np.isfinite(e) else None for e in found.convergence],
+        "squared_norm": found.total,
+        "captured": min(captured, 1.0),
+        "orthogonality": orthogonality,
+        "warnings": list(run.warnings),
+    }
+
+
+def _remedy(layout: Layout, request: Request, run: Run) -> str:
+    rounding = float(np.finfo(layout.view.dtype).eps)
+    if layout.method == "krylov" and run.passes >= request.passes:
+        return "allow more with passes= (--passes), or raise tol"
+    return f"values this small are lost in the rounding of {layout.view.dtype.name} ({rounding:.0e})"

@@ -1,0 +1,65 @@
+"""What was asked for, checked against the matrix before anything is planned."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from rankfold.pipeline.errors import InputError
+
+METHODS = ("auto", "gram", "krylov")
+DEFAULT_TOL = 1e-4
+DEFAULT_PASSES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One reduction: everything that decides the numbers, and nothing else."""
+
+    kind: str
+    """``"svd"`` or ``"pca"``."""
+
+    rank: int
+    tol: float = DEFAULT_TOL
+    """Estimated relative error at which every singular value counts as found."""
+
+    method: str = "auto"
+    passes: int = DEFAULT_PASSES
+    """Most passes over the matrix."""
+
+    seed: int = 0
+    center: bool = False
+    scale: bool = False
+    whiten: bool = False
+    rows: bool = True
+    """Whether row outputs (``U``, ``scores``) are written."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Fields by name, for JSON."""
+        return dataclasses.asdict(self)
+
+
+def check_request(request: Request, shape: tuple[int, int], name: str) -> None:
+    """Raise ``InputError`` for a request that this matrix cannot answer."""
+    rows, columns = shape
+    most = min(shape)
+    if not isinstance(request.rank, int) or isinstance(request.rank, bool):
+        raise InputError(f"rank must be an integer, not {request.rank!r}")
+    if request.rank < 1:
+        raise InputError(f"rank {request.rank} was asked for; ask for 1 to {most}")
+    if request.kind == "pca" and rows < 2:
+        raise InputError(f"{name} has {rows} row: principal components need at least 2 samples")
+    if request.rank > most:
+        raise InputError(
+            f"rank {request.rank} was asked for, but {name} is {rows} x {columns}: it has at most {most} "
+            f"singular values. Ask for --rank {most} or less."
+        )
+    if not 0 < request.tol < 1:
+        raise InputError(f"tol must lie between 0 and 1, not {request.tol}: it is a relative error")
+    if request.passes < 1:
+        raise InputError(f"passes must be at least 1, not {request.passes}")
+    if request.method not in METHODS:
+        raise InputError(f"method {request.method!r} is not one of {', '.join(METHODS)}")
+    if not 0 <= request.seed < 2**64:
+        raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {request.seed}")

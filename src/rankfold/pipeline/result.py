@@ -1,0 +1,133 @@
+"""Results: Zarr groups that xarray opens, with what it takes to trust and repeat them."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.checkpoint import load_json
+from rankfold.pipeline.errors import InputError, SourceNotFoundError
+
+if TYPE_CHECKING:
+    import zarr
+
+SCHEMA = 1
+LAZY_BYTES = 64 * 2**20
+"""Arrays above this stay on disk until sliced."""
+
+DIMENSIONS = {
+    "U": ("row", "component"),
+    "s": ("component",),
+    "Vt": ("component", "column"),
+    "scores": ("row", "component"),
+    "components": ("component", "column"),
+    "mean": ("column",),
+    "scale": ("column",),
+    "explained_variance": ("component",),
+    "explained_variance_ratio": ("component",),
+    "singular_values": ("component",),
+    "residuals": ("component",),
+    "error_estimates": ("component",),
+    "convergence": ("pass",),
+}
+
+
+def create_array(
+    group: Path, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike, chunks: tuple[int, ...]
+) -> Path:
+    """An empty, uncompressed array with named dimensions; kept if an earlier attempt made it."""
+    import zarr
+
+    path = group / name
+    if not (path / "zarr.json").exists():
+        zarr.create_array(
+            path, shape=shape, dtype=dtype, chunks=chunks, compressors=None, fill_value=0,
+            dimension_names=DIMENSIONS[name], zarr_format=3,
+            config={"write_empty_chunks": True},
+        )
+    return path
+
+
+def write_small(group: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Write arrays that are in memory, each as one chunk."""
+    import zarr
+
+    for name, values in arrays.items():
+        shutil.rmtree(group / name, ignore_errors=True)
+        path = create_array(group, name, values.shape, values.dtype, tuple(max(1, n) for n in values.shape))
+        zarr.open_array(path, mode="r+")[...] = values
+
+
+def write_group(group: Path, facts: Mapping[str, Any]) -> None:
+    """Make the folder a group that carries the reproducible facts of the result."""
+    import zarr
+
+    zarr.open_group(group, mode="a", zarr_format=3).attrs["rankfold"] = {"schema": SCHEMA, **facts}
+
+
+class Result:
+    """Arrays of a reduction and the facts about it.
+
+    Arrays are attributes: ``r.s``, ``r.components``. Row outputs and whatever exceeds 64 MiB are Zarr
+    arrays, read when sliced; the rest are NumPy arrays.
+    """
+
+    def __init__(self, path: Path | str, *, temporary: tempfile.TemporaryDirectory[str] | None = None) -> None:
+        import zarr
+
+        self.path = Path(path)
+        if not self.path.exists():
+            raise SourceNotFoundError(f"there is no result at {self.path}")
+        try:
+            group = zarr.open_group(self.path, mode="r")
+            self.attrs: dict[str, Any] = dict(group.attrs["rankfold"])  # type: ignore[arg-type]
+        except (KeyError, ValueError, FileNotFoundError) as error:
+            raise InputError(f"{self.path} is not a result of rankfold") from error
+        self._arrays = {name: array for name, array in group.arrays()}
+        self._loaded: dict[str, npt.NDArray[Any]] = {}
+        if temporary is not None:
+            # The store lives as long as this object.
+            weakref.finalize(self, temporary.cleanup)
+
+    def __getattr__(self, name: str) -> npt.NDArray[Any] | zarr.Array[Any]:
+        arrays = self.__dict__.get("_arrays", {})
+        if name not in arrays:
+            held = ", ".join(sorted(arrays))
+            raise AttributeError(f"this result has no {name!r}; it has {held}")
+        array = arrays[name]
+        if name in ("U", "scores") or array.nbytes > LAZY_BYTES:
+            return array  # type: ignore[no-any-return]
+        if name not in self._loaded:
+            self._loaded[name] = np.asarray(array[...])
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._arrays))
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._arrays]
+
+    def __repr__(self) -> str:
+        arrays = ", ".join(f"{name} {self._arrays[name].shape}" for name in self)
+        return (
+            f"<{self.attrs['kind']} of {self.attrs['input']['name']} by {self.attrs['method']} in "
+            f"{self.attrs['passes']} passes: {arrays}; largest error estimate "
+            f"{self.attrs['largest_error_estimate']:.1e}>"
+        )
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """What the attempts that made it took: time, memory, machine. Empty if that was not kept."""
+        return load_json(self.path.with_name(self.path.name + ".run") / "run.json") or {}
+
+
+def open_result(path: Path | str) -> Result:
+    """Open a result that ``--out`` or ``out=`` wrote."""
+    return Result(path)

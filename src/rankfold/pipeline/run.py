@@ -1,0 +1,52 @@
+"""One run of one request: where its files are, where its tasks go, and what it has read so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rankfold.pipeline.scheduler import Scheduler
+from rankfold.pipeline.sweep import Fold, Sweep
+
+Progress = Callable[[str, int, int], None]
+"""Called with the name of a sweep, the rows done, and the rows in all."""
+
+
+@dataclass(slots=True)
+class Run:
+    """Files, scheduler and tallies of a run."""
+
+    folder: Path
+    """State of finished and unfinished sweeps."""
+
+    scratch: Path
+    """Narrow intermediates; on a file system that all workers see."""
+
+    result: Path
+    """The growing result."""
+
+    scheduler: Scheduler
+    concurrency: int
+    slots: int
+    progress: Progress | None = None
+    passes: int = 0
+    """Sweeps over the matrix so far, those of earlier attempts included."""
+
+    warnings: list[str] = field(default_factory=list)
+
+    def part(self, *names: str) -> Path:
+        """Path of a part of the state; its folder exists."""
+        path = self.folder.joinpath(*names)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def sweep(self, name: str, fold: Fold) -> dict[str, object]:
+        """Run a sweep, or take its accumulator from disk."""
+        sweep = Sweep(name, fold, self.folder / name, self.concurrency)
+        return sweep.run(self.scheduler, self.progress)  # type: ignore[return-value]
+
+    def pass_over_data(self, name: str, fold: Fold) -> dict[str, object]:
+        """A sweep that reads the matrix."""
+        self.passes += 1
+        return self.sweep(name, fold)

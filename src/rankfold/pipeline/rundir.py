@@ -1,0 +1,168 @@
+"""The folder beside an output in which a run lives until the output is complete.
+
+``R.zarr`` appears by one rename when everything in it is written, so an output that exists is
+complete. Until then ``R.zarr.run/`` holds the request, the checkpoints, scratch and the growing result;
+afterwards it keeps ``run.json`` and ``plan.json`` alone. Whoever works in it holds a lock that the
+kernel takes back when the process dies, however it dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rankfold._version import __version__
+from rankfold.pipeline.blas import core_type
+from rankfold.pipeline.checkpoint import disk_errors, load_json, save_json
+from rankfold.pipeline.errors import OutputError
+
+STATE_VERSION = 1
+"""Of everything under a run folder; another version cannot go on from it."""
+
+
+def digest(value: object) -> str:
+    """Hash of anything that JSON writes."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class RunDirectory:
+    """Paths of one run."""
+
+    output: Path
+    folder: Path
+    scratch: Path
+
+    @classmethod
+    def beside(cls, output: Path, scratch: Path | None, request_hash: str) -> RunDirectory:
+        """The run of an output; scratch within it, or in a folder of its own under ``scratch``."""
+        folder = output.with_name(output.name + ".run")
+        narrow = folder / "scratch" if scratch is None else scratch / f"rankfold-{request_hash}"
+        return cls(output, folder, narrow)
+
+    @property
+    def state(self) -> Path:
+        """Checkpoints and constants."""
+        return self.folder / "state"
+
+    @property
+    def result(self) -> Path:
+        """The growing result."""
+        return self.folder / "result.zarr"
+
+    @property
+    def record(self) -> Path:
+        """What each attempt did and took."""
+        return self.folder / "run.json"
+
+    @contextlib.contextmanager
+    def claimed(self, identity: dict[str, Any], *, overwrite: bool) -> Iterator[None]:
+        """Hold the run for this process, ready to start or to go on."""
+        with disk_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        with _lock(self.folder / "lock", self.output):
+            self._accept(identity, overwrite=overwrite)
+            with disk_errors(self.scratch):
+                self.scratch.mkdir(parents=True, exist_ok=True)
+            self.state.mkdir(exist_ok=True)
+            yield
+
+    def _accept(self, identity: dict[str, Any], *, overwrite: bool) -> None:
+        stored = load_json(self.folder / "request.json")
+        mine = {**identity, "state_version": STATE_VERSION, "version": __version__, "blas": core_type()}
+        if stored is not None and stored != mine:
+            if not overwrite:
+                raise OutputError(
+                    f"{self.folder} holds an unfinished run that differs in {_difference(stored, mine)}. Give "
+                    "the command that started it to go on, choose another --out, or discard it with --overwrite."
+                )
+            self.clear()
+            stored = None
+        if stored is None:
+            save_json(self.folder / "request.json", mine)
+
+    def clear(self) -> None:
+        """Remove what only an unfinished run needs."""
+        for path in (self.state, self.folder / "scratch", self.scratch, self.result):
+            shutil.rmtree(path, ignore_errors=True)
+        (self.folder / "request.json").unlink(missing_ok=True)
+
+    def publish(self) -> None:
+        """Give the finished result its name and drop state and scratch."""
+        if self.output.exists():
+            old = self.folder / "replaced.zarr"
+            shutil.rmtree(old, ignore_errors=True)
+            os.rename(self.output, old)
+            os.rename(self.result, self.output)
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            os.rename(self.result, self.output)
+        self.clear()
+
+    def discard(self) -> None:
+        """Remove the run altogether: it cannot lead to a result."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def log_attempt(self, facts: dict[str, Any]) -> None:
+        """Add an attempt, or complete the last one, in ``run.json``."""
+        record = load_json(self.record) or {"attempts": []}
+        attempts = record["attempts"]
+        if attempts and attempts[-1]["started"] == facts["started"]:
+            attempts[-1] = facts
+        else:
+            attempts.append(facts)
+        save_json(self.record, record)
+
+
+def machine_facts() -> dict[str, Any]:
+    """Where an attempt ran."""
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime()) + f".{time.time_ns() % 10**9:09d}Z",
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "blas": core_type(),
+    }
+
+
+def _difference(stored: dict[str, Any], mine: dict[str, Any]) -> str:
+    names = [name for name in sorted({*stored, *mine}) if stored.get(name) != mine.get(name)]
+    return ", ".join(f"{name} ({stored.get(name)} there, {mine.get(name)} now)" for name in names)
+
+
+@contextlib.contextmanager
+def _lock(path: Path, output: Path) -> Iterator[None]:
+    with disk_errors(path), open(path, "a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise OutputError(
+                    f"the file system of {output} keeps no locks ({error.strerror}), so a second run could not "
+                    "be told from the first. Choose --out on another file system."
+                ) from error
+            file.seek(0)
+            raise OutputError(
+                f"another run is writing {output} ({file.read().strip() or 'holder unknown'}). Wait for it, "
+                "or choose another --out."
+            ) from error
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+        file.flush()
+        yield
+    # The file stays: unlinking it would let a third process lock a name that no longer exists.

@@ -1,0 +1,42 @@
+"""What a sweep needs of the place where it runs.
+
+The pipeline builds graphs and hands them over; it never makes a pool or a client. Who does lives in
+``rankfold.cluster``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one worker process may use."""
+
+    memory_bytes: int
+    """Working memory above the baseline of the process, shared by its threads."""
+
+    threads: int
+    """Tasks that one process runs at once, at most."""
+
+    workers: int = 1
+    """Processes."""
+
+
+class Scheduler(Protocol):
+    """Runs one graph at a time."""
+
+    def compute(
+        self, root: Delayed, *, concurrency: int, watch: Callable[[], None], stop: Callable[[], None]
+    ) -> Any:
+        """Value of ``root``, with at most ``concurrency`` tasks at a time in one process.
+
+        ``watch`` is called a few times a second while the graph runs. When it or the graph raises, or
+        the user interrupts, ``stop`` is called, which makes tasks end early, and every task of this
+        process has ended before the error leaves.
+        """

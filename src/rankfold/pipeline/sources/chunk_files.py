@@ -1,0 +1,129 @@
+"""The chunk files of one Zarr array in a folder: their names, which are there, how large, how old.
+
+Only names that the grid asks for are looked at, so temporary files that a killed writer left beside
+the chunks are never taken for data. A file is a chunk, or a shard of many chunks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rankfold.pipeline.errors import ChunkError
+
+LISTING_LIMIT = 100_000
+"""Above this many files an evenly spaced sample of this size stands for all of them."""
+
+ABSENT = -1
+"""Size of a file that is not there."""
+
+
+class FileState(NamedTuple):
+    """What the file system says of one chunk file."""
+
+    key: str
+    size: int
+    modified_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkFiles:
+    """How the chunk files of an array are named, and what each of them covers."""
+
+    folder: str
+    """Folder of the array."""
+
+    metadata: str
+    """Name of the metadata file in ``folder``."""
+
+    extent: tuple[int, int]
+    """Rows and columns that one file covers."""
+
+    counts: tuple[int, int]
+    """Number of files along the rows and the columns."""
+
+    prefix: str
+    """What a key starts with: ``c/``, ``c.`` or nothing."""
+
+    separator: str
+    """What stands between the two numbers of a key."""
+
+    @property
+    def total(self) -> int:
+        """Number of files of a complete array."""
+        return self.counts[0] * self.counts[1]
+
+    def key(self, i: int, j: int) -> str:
+        """Key of the file in row ``i`` and column ``j`` of the grid.
+
+        >>> ChunkFiles("X", "zarr.json", (4, 4), (3, 2), "c/", "/").key(2, 1)
+        'c/2/1'
+        """
+        return f"{self.prefix}{i}{self.separator}{j}"
+
+    def path(self, key: str) -> str:
+        """Path of the file with that key."""
+        return os.path.join(self.folder, key)
+
+    def listing(self) -> Iterator[FileState]:
+        """State of every file in grid order, or of ``LISTING_LIMIT`` of them, evenly spaced."""
+        listed = min(self.total, LISTING_LIMIT)
+        for index in range(listed):
+            key = self.key(*divmod(index * self.total // listed, self.counts[1]))
+            try:
+                state = os.stat(self.path(key))
+            except (FileNotFoundError, NotADirectoryError):
+                yield FileState(key, ABSENT, 0)
+            else:
+                yield FileState(key, state.st_size, state.st_mtime_ns)
+
+    def fingerprint(self) -> str:
+        """Digest of the metadata text and of name, size and time of every file listed."""
+        digest = hashlib.blake2b(digest_size=16)
+        with open(self.path(self.metadata), "rb") as file:
+            digest.update(file.read())
+        for state in self.listing():
+            digest.update(f"\0{state.key} {state.size} {state.modified_ns}".encode())
+        return digest.hexdigest()
+
+    def stored_bytes(self) -> int:
+        """Bytes of all files on disk, scaled up where only a sample is listed."""
+        sizes = sum(max(0, state.size) for state in self.listing())
+        return sizes * self.total // min(self.total, LISTING_LIMIT)
+
+    def check(self, name: str, *, expected_bytes: int | None, fill: object, allow_missing: bool) -> None:
+        """Raise ``ChunkError`` when files are missing, empty, or not of ``expected_bytes`` if given."""
+        missing: list[str] = []
+        damaged: list[FileState] = []
+        for state in self.listing():
+            if state.size == ABSENT:
+                missing.append(state.key)
+            elif state.size == 0 or expected_bytes not in (None, state.size):
+                damaged.append(state)
+        if damaged:
+            raise ChunkError(self._damaged(name, damaged, expected_bytes))
+        if missing and not allow_missing:
+            raise ChunkError(missing_message(name, missing, min(self.total, LISTING_LIMIT), fill))
+
+    def _damaged(self, name: str, damaged: list[FileState], expected_bytes: int | None) -> str:
+        first = damaged[0]
+        others = f" ({len(damaged)} chunks are affected)" if len(damaged) > 1 else ""
+        expected = "at least 1" if expected_bytes is None else f"{expected_bytes}"
+        return (
+            f"{name}: chunk {first.key} holds {first.size} bytes instead of {expected}{others} "
+            f"({self.path(first.key)}). Restore the store"
+        )
+
+
+def missing_message(name: str, keys: list[str], total: int, fill: object) -> str:
+    """What to say of chunk files that are not there."""
+    which = f"chunk {keys[0]} of {total} is missing"
+    if len(keys) > 1:
+        which = f"{len(keys)} of {total} chunks are missing, the first is {keys[0]}"
+    return (
+        f"{name}: {which}; Zarr would read it as fill value {fill}. If that is meant, say missing='fill' "
+        "(--missing-chunks fill); else restore the store"
+    )

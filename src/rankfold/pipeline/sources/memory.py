@@ -1,0 +1,92 @@
+"""A NumPy array as a ``Source``. Pickling one ships the numbers: tasks should carry paths instead."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.blocks import Grid
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.source import Span
+from rankfold.pipeline.sources.matrix import native, require_matrix
+
+DIGEST_BYTES = 4 * 2**20
+"""Rows are hashed in blocks of this size, so that no second copy of the matrix is ever made."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArraySource:
+    """A matrix in memory, in any order and byte order."""
+
+    array: npt.NDArray[Any]
+
+    @property
+    def name(self) -> str:
+        """What messages call it: type and shape."""
+        return f"array {self.dtype} {self.shape}"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        rows, columns = self.array.shape
+        return rows, columns
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements in native byte order."""
+        return native(self.array.dtype)
+
+    @property
+    def format(self) -> str:
+        """Where it lies."""
+        return "NumPy array"
+
+    @property
+    def codec(self) -> str:
+        """Never compressed."""
+        return "none"
+
+    @property
+    def row_grid(self) -> Grid:
+        """One piece that can be cut anywhere."""
+        return Grid.regular(self.shape[0], self.shape[0], splittable=True)
+
+    @property
+    def column_grid(self) -> Grid:
+        """One piece that can be cut anywhere."""
+        return Grid.regular(self.shape[1], self.shape[1], splittable=True)
+
+    def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
+        """Copy ``self[rows, columns]`` into ``out``; see ``Source``."""
+        np.copyto(out, self.array[slice(*rows), slice(*columns)])
+
+    def read_bytes(self, rows: int, columns: int) -> int:
+        """Nothing: the copy goes from one array to the other."""
+        return 0
+
+    def check(self) -> None:
+        """Nothing can be wrong with it."""
+
+    def fingerprint(self) -> str:
+        """Digest of type, shape and content; order in memory does not matter."""
+        digest = hashlib.blake2b(f"{self.dtype.str} {self.shape}".encode(), digest_size=16)
+        step = max(1, DIGEST_BYTES // (self.shape[1] * self.dtype.itemsize))
+        for top in range(0, self.shape[0], step):
+            digest.update(np.ascontiguousarray(self.array[top : top + step], self.dtype).data)
+        return digest.hexdigest()
+
+    def stored_bytes(self) -> int:
+        """Bytes on disk: none."""
+        return 0
+
+
+def array_source(array: npt.NDArray[Any]) -> ArraySource:
+    """A matrix in memory, checked."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise InputError("a masked array has gaps, which would be taken for numbers; pass x.filled(value)")
+    require_matrix("array", array.shape, array.dtype)
+    return ArraySource(np.asarray(array))

@@ -1,0 +1,159 @@
+"""A ``.npy`` file, read and never mapped: mapped pages count as memory, and nobody plans them.
+
+In Fortran order a row is spread over the whole file: every column of a panel is a piece of its own,
+read into a small buffer and turned. That is correct and bounded, but slower than ``rankfold import``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.blocks import Grid
+from rankfold.pipeline.errors import ChunkError, InputError
+from rankfold.pipeline.source import Span
+from rankfold.pipeline.sources.matrix import native, require_matrix
+from rankfold.pipeline.sources.rectangle import SCRATCH_BYTES, read_rectangle
+
+TURN_BYTES = 4 * 2**20
+"""Buffer in which columns of a Fortran file are collected before they are turned."""
+
+
+@dataclass(frozen=True, slots=True)
+class NpySource:
+    """A matrix in a ``.npy`` file."""
+
+    name: str
+    path: str
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    offset: int
+    """Bytes of the header."""
+
+    fortran: bool
+    """Whether columns, not rows, are contiguous in the file."""
+
+    swapped: bool
+    """Whether the bytes of a number are stored the other way round."""
+
+    @property
+    def format(self) -> str:
+        """NumPy's format and its order."""
+        return "npy, Fortran order" if self.fortran else "npy"
+
+    @property
+    def codec(self) -> str:
+        """Never compressed."""
+        return "none"
+
+    @property
+    def row_grid(self) -> Grid:
+        """One piece that can be cut anywhere."""
+        return Grid.regular(self.shape[0], self.shape[0], splittable=True)
+
+    @property
+    def column_grid(self) -> Grid:
+        """One piece that can be cut anywhere."""
+        return Grid.regular(self.shape[1], self.shape[1], splittable=True)
+
+    def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
+        """Copy ``self[rows, columns]`` into ``out``; see ``Source``."""
+        try:
+            fd = os.open(self.path, os.O_RDONLY)
+            try:
+                if self.fortran:
+                    self._read_turned(fd, out, rows, columns)
+                else:
+                    self._read_piece(fd, out, rows, columns, length=self.shape[1])
+            finally:
+                os.close(fd)
+        except EOFError:
+            raise ChunkError(self._truncated(os.path.getsize(self.path))) from None
+        except OSError as error:
+            raise ChunkError(f"{self.name} cannot be read: {error}") from error
+
+    def read_bytes(self, rows: int, columns: int) -> int:
+        """Next to nothing in C order; in Fortran order the buffer of columns to be turned."""
+        turned = min(TURN_BYTES, rows * columns * self.dtype.itemsize)
+        return SCRATCH_BYTES + (turned if self.fortran else 0)
+
+    def check(self) -> None:
+        """Raise ``ChunkError`` if the file is gone or shorter than its header says."""
+        try:
+            size = os.path.getsize(self.path)
+        except OSError as error:
+            raise ChunkError(f"{self.name} cannot be read: {error}") from error
+        if size < self._expected_bytes():
+            raise ChunkError(self._truncated(size))
+
+    def fingerprint(self) -> str:
+        """Digest of the header and of size and time of the file."""
+        with open(self.path, "rb") as file:
+            digest = hashlib.blake2b(file.read(self.offset), digest_size=16)
+            state = os.fstat(file.fileno())
+        digest.update(f"{state.st_size} {state.st_mtime_ns}".encode())
+        return digest.hexdigest()
+
+    def stored_bytes(self) -> int:
+        """Bytes of the file."""
+        return os.path.getsize(self.path)
+
+    def _read_turned(self, fd: int, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
+        """Pieces of columns, a few at a time, which are rows of the file."""
+        most = TURN_BYTES // self.dtype.itemsize
+        tall = min(rows[1] - rows[0], most)
+        wide = max(1, most // max(1, tall))
+        for top in range(*rows, max(1, tall)):
+            bottom = min(rows[1], top + tall)
+            for left in range(*columns, wide):
+                right = min(columns[1], left + wide)
+                turned = np.empty((right - left, bottom - top), self.dtype)
+                self._read_piece(fd, turned, (left, right), (top, bottom), length=self.shape[0])
+                out[top - rows[0] : bottom - rows[0], left - columns[0] : right - columns[0]] = turned.T
+
+    def _read_piece(self, fd: int, out: npt.NDArray[Any], rows: Span, columns: Span, *, length: int) -> None:
+        """A rectangle of the file, which is rows of ``length`` numbers."""
+        pitch = length * self.dtype.itemsize
+        offset = self.offset + rows[0] * pitch + columns[0] * self.dtype.itemsize
+        read_rectangle(fd, out, offset=offset, pitch=pitch)
+        if self.swapped:
+            out.byteswap(inplace=True)
+
+    def _expected_bytes(self) -> int:
+        return self.offset + self.shape[0] * self.shape[1] * self.dtype.itemsize
+
+    def _truncated(self, size: int) -> str:
+        return (
+            f"{self.name} is truncated: it holds {size} bytes, its header promises {self._expected_bytes()} "
+            f"for {self.dtype} {self.shape}. Restore the file"
+        )
+
+
+def npy_source(path: str) -> NpySource:
+    """The matrix in a ``.npy`` file, by its header."""
+    try:
+        with open(path, "rb") as file:
+            shape, fortran, dtype = _header(file)
+            offset = file.tell()
+    except (ValueError, EOFError) as error:
+        raise InputError(f"{path} is not a valid .npy file: {error}") from error
+    require_matrix(path, shape, dtype)
+    rows, columns = shape
+    swapped = not dtype.isnative
+    return NpySource(path, os.path.abspath(path), (rows, columns), native(dtype), offset, fortran, swapped)
+
+
+def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether in Fortran order, and type; the file is left at its first number."""
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(file)
+    # Version 3 is version 2 with UTF-8 in the names of fields, which a matrix has none of.
+    if version in ((2, 0), (3, 0)):
+        return np.lib.format.read_array_header_2_0(file)
+    raise ValueError(f"version {version[0]}.{version[1]} is not known")

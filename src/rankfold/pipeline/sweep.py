@@ -1,0 +1,264 @@
+"""One sweep over the long axis: the only maker of Dask tasks.
+
+A *stream* folds its panels in order into one accumulator; streams merge in a fixed tree. A stream is
+cut into *segments*, one Dask task each: the task finds the stream's last checkpoint, folds on from
+there and leaves a new one. A segment therefore never passes arrays to the next through Dask, may be
+run again or cut elsewhere without changing a bit, and a killed run goes on where its files end.
+
+The trap: nothing here may depend on how many tasks run at once, or on which ended first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from dask.delayed import Delayed, delayed
+
+from rankfold.pipeline.blas import core_type, one_blas_thread
+from rankfold.pipeline.blocks import Cut
+from rankfold.pipeline.checkpoint import State, load_arrays, load_number, save_arrays
+from rankfold.pipeline.errors import Interrupted, PlanError
+from rankfold.pipeline.memory import anonymous_bytes
+from rankfold.pipeline.scheduler import Scheduler
+
+SEGMENT_SECONDS = 20.0
+"""Length of a segment on a nominal core; also the longest time between two checkpoints."""
+
+FAN_IN = 8
+"""Streams merged by one task, one after the other: two accumulators in memory, whatever the fan-in."""
+
+_NEXT = "next_panel"
+_STOPPED: set[str] = set()
+_LOCK = threading.Lock()
+_IDLE: dict[str, list[Any]] = {}
+_ROWS_DONE: dict[str, int] = {}
+
+
+class Fold(Protocol):
+    """What a sweep does with each panel. Pickles; holds paths and small arrays, never an open store."""
+
+    @property
+    def cut(self) -> Cut:
+        """Panels and streams of the long axis."""
+
+    @property
+    def slots(self) -> int:
+        """Buffers for panels: 2 to read ahead while working, 1 not to."""
+
+    @property
+    def row_seconds(self) -> float:
+        """Nominal time of one row of one panel, to cut segments by."""
+
+    def start(self) -> State:
+        """Accumulator of no rows."""
+
+    def workspace(self) -> Any:
+        """Everything a segment needs to allocate."""
+
+    def read(self, work: Any, start: int, stop: int, slot: int) -> None:
+        """Fetch rows ``start:stop`` into a slot."""
+
+    def step(self, state: State, work: Any, start: int, stop: int, slot: int) -> None:
+        """Fold the panel in a slot into ``state``, in place."""
+
+    def merge(self, total: State, other: State) -> None:
+        """Add ``other`` to ``total``, in place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What tasks say of the processes they ran in."""
+
+    cores: frozenset[str]
+    peak_bytes: int
+
+    def __or__(self, other: Report) -> Report:
+        return Report(self.cores | other.cores, max(self.peak_bytes, other.peak_bytes))
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A fold with a name, a folder for its checkpoints, and how many segments run at once."""
+
+    name: str
+    fold: Fold
+    folder: Path
+    concurrency: int
+
+    def run(self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None = None) -> State:
+        """The accumulator of all rows; from disk if a former run got that far."""
+        total = self.folder / "total.npz"
+        if not total.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            key = str(self.folder)
+            _ROWS_DONE[key] = 0
+            try:
+                report = scheduler.compute(
+                    self.graph(), concurrency=self.concurrency, watch=self._watch(progress),
+                    stop=lambda: _STOPPED.add(key),
+                )
+            finally:
+                _release(key)
+            _refuse_mixed(report)
+            self._root().replace(total)
+            for part in self.folder.glob("*-*.npz"):
+                part.unlink(missing_ok=True)
+        if progress:
+            progress(self.name, self.fold.cut.length, self.fold.cut.length)
+        return load_arrays(total)
+
+    def graph(self) -> Delayed:
+        """Chains of segments, joined by the merge tree; finished parts are left out."""
+        fold = delayed(self.fold, name=(self.name, "fold"), traverse=False)
+        layer = [
+            self._chain(fold, stream) for stream in range(self.fold.cut.stream_count)
+        ]
+        level = 0
+        while len(layer) > 1:
+            level += 1
+            below = [self._part(level - 1, i) for i in range(len(layer))]
+            layer = [
+                delayed(_merge, pure=True)(
+                    fold, below[i : i + FAN_IN], self._part(level, i // FAN_IN), layer[i : i + FAN_IN],
+                    dask_key_name=(self.name, "merge", level, i // FAN_IN),
+                )
+                for i in range(0, len(layer), FAN_IN)
+            ]
+        return layer[0]
+
+    def _chain(self, fold: Delayed, stream: int) -> Delayed:
+        cut = self.fold.cut
+        first, last = int(cut.streams[stream]), int(cut.streams[stream + 1])
+        done = load_number(self._part(0, stream), _NEXT) or first
+        rows = max(1.0, SEGMENT_SECONDS / self.fold.row_seconds)
+        step = max(1, int(rows // cut.panel_rows))
+        token: Any = None
+        for until in [*range(done + step, last, step), last]:
+            token = delayed(_advance, pure=True)(
+                fold, self._part(0, stream), first, until, token,
+                limit=self.concurrency, dask_key_name=(self.name, "segment", stream, until),
+            )
+        return token  # type: ignore[no-any-return]
+
+    def _part(self, level: int, index: int) -> Path:
+        return self.folder / (f"stream-{index:05d}.npz" if level == 0 else f"merge-{level}-{index:05d}.npz")
+
+    def _root(self) -> Path:
+        level, count = 0, self.fold.cut.stream_count
+        while count > 1:
+            level, count = level + 1, -(-count // FAN_IN)
+        return self._part(level, 0)
+
+    def _watch(self, progress: Callable[[str, int, int], None] | None) -> Callable[[], None]:
+        key, rows = str(self.folder), self.fold.cut.length
+        return lambda: progress(self.name, _ROWS_DONE[key], rows) if progress else None
+
+
+def _advance(fold: Fold, path: Path, first: int, until: int, _previous: Report | None, *, limit: int) -> Report:
+    """Fold a stream on to panel ``until``, from wherever its last checkpoint stands."""
+    key, peak, saved = str(path.parent), 0, time.monotonic()
+    with _borrowed(fold, key, limit) as work, one_blas_thread():
+        state, panel = _resume(fold, path, first)
+        with contextlib.closing(_panels(fold, work, panel, until)) as panels:
+            for panel, start, stop, slot in panels:
+                fold.step(state, work, start, stop, slot)
+                peak = max(peak, anonymous_bytes() or 0)
+                with _LOCK:
+                    _ROWS_DONE[key] = _ROWS_DONE.get(key, 0) + stop - start
+                if panel + 1 == until or key in _STOPPED or time.monotonic() - saved > SEGMENT_SECONDS:
+                    save_arrays(path, {**state, _NEXT: panel + 1})
+                    saved = time.monotonic()
+                if key in _STOPPED:
+                    raise Interrupted("stopped on request; the same command goes on from here")
+    return Report(frozenset({core_type()}), peak)
+
+
+def _resume(fold: Fold, path: Path, first: int) -> tuple[State, int]:
+    if not path.exists():
+        return fold.start(), first
+    state = load_arrays(path)
+    return state, int(state.pop(_NEXT))
+
+
+def _panels(fold: Fold, work: Any, first: int, until: int) -> Iterator[tuple[int, int, int, int]]:
+    """Panels as they come in: the next one is read while the caller works on this one."""
+    if first >= until:
+        return
+    if fold.slots == 1:
+        for panel in range(first, until):
+            start, stop = fold.cut.panel(panel)
+            fold.read(work, start, stop, 0)
+            yield panel, start, stop, 0
+        return
+    with ThreadPoolExecutor(1, thread_name_prefix="rankfold-read") as reader:
+        pending = reader.submit(fold.read, work, *fold.cut.panel(first), first % 2)
+        for panel in range(first, until):
+            pending.result()
+            if panel + 1 < until:
+                pending = reader.submit(fold.read, work, *fold.cut.panel(panel + 1), (panel + 1) % 2)
+            yield panel, *fold.cut.panel(panel), panel % 2
+
+
+def _merge(fold: Fold, parts: list[Path], into: Path, reports: list[Report]) -> Report:
+    """Merge finished parts in order, one in memory at a time beside the sum."""
+    if not into.exists():
+        total = load_arrays(parts[0])
+        for part in parts[1:]:
+            fold.merge(total, load_arrays(part))
+        save_arrays(into, total)
+    merged = Report(frozenset(), 0)
+    for report in reports:
+        merged |= report
+    return merged
+
+
+@contextlib.contextmanager
+def _borrowed(fold: Fold, key: str, limit: int) -> Iterator[Any]:
+    """A workspace that an earlier segment of this sweep left, or a new one.
+
+    Fresh buffers for each segment would cost a page fault for every 4 KiB of them.
+    """
+    with _gate(key, limit):
+        with _LOCK:
+            for other in [k for k in _IDLE if k != key]:
+                del _IDLE[other]
+            idle = _IDLE.setdefault(key, [])
+            work = idle.pop() if idle else None
+        work = fold.workspace() if work is None else work
+        try:
+            yield work
+        finally:
+            with _LOCK:
+                _IDLE.setdefault(key, []).append(work)
+
+
+_GATES: dict[str, threading.BoundedSemaphore] = {}
+
+
+def _gate(key: str, limit: int) -> threading.BoundedSemaphore:
+    """At most ``limit`` segments of a sweep hold a workspace in this process, as planned."""
+    with _LOCK:
+        return _GATES.setdefault(key, threading.BoundedSemaphore(limit))
+
+
+def _release(key: str) -> None:
+    with _LOCK:
+        _IDLE.pop(key, None)
+        _GATES.pop(key, None)
+        _STOPPED.discard(key)
+        _ROWS_DONE.pop(key, None)
+
+
+def _refuse_mixed(report: Report) -> None:
+    if len(report.cores) > 1:
+        raise PlanError(
+            "workers ran different BLAS kernels (" + "; ".join(sorted(report.cores)) + "), which differ in "
+            "the last bits. Use nodes of one type, or pin the kernels: export OPENBLAS_CORETYPE=Haswell"
+        )
