@@ -181,6 +181,7 @@ def _carry_out(
             raise
     folder.log_attempt({
         **facts, "seconds": time.perf_counter() - began, "passes": run.passes,
+        "sweep_seconds": run.seconds,
         "baseline_bytes": memory.baseline, "peak_bytes": memory.peak,
         "measured_bytes": memory.above_baseline, "planned_bytes": made.peak_bytes, "finished": True,
     })

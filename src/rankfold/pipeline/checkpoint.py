@@ -1,7 +1,8 @@
 """What survives a kill: parts written whole or not at all.
 
-A part goes to a temporary name beside its own, is flushed to the disk, and takes its name in one
-rename. A reader therefore finds a whole part or none, and the zip's checksums catch the rest.
+A part goes to a temporary name beside its own and takes that name in one rename, so whatever kills the
+process, a reader finds a whole part or none. Only a crash of the machine can leave less: parts that later
+work stands on are flushed to the disk first, and the others, cheap to make again, are checked when read.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import errno
 import json
 import os
 import threading
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -25,14 +27,18 @@ State = dict[str, npt.NDArray[Any]]
 
 
 @contextlib.contextmanager
-def atomic_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file that appears under ``path`` when the block ends without an error."""
+def atomic_file(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
+    """A file that appears under ``path`` when the block ends without an error.
+
+    ``durable`` files are on the disk by then; flushing costs milliseconds, for each of many streams.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
     try:
         with disk_errors(path), open(temporary, "wb") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -57,9 +63,9 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise
 
 
-def save_arrays(path: Path, arrays: Mapping[str, npt.ArrayLike]) -> None:
+def save_arrays(path: Path, arrays: Mapping[str, npt.ArrayLike], *, durable: bool = True) -> None:
     """Write named arrays as one part."""
-    with atomic_file(path) as file:
+    with atomic_file(path, durable=durable) as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
@@ -69,12 +75,12 @@ def load_arrays(path: Path) -> State:
         return {name: stored[name] for name in stored.files}
 
 
-def load_number(path: Path, name: str) -> int | None:
-    """One integer of a part, without reading its arrays; None when there is no such part."""
+def load_if_whole(path: Path, name: str | None = None) -> State | None:
+    """A part, or one array of it; None when there is no such part, or a crash has left it damaged."""
     try:
         with np.load(path, allow_pickle=False) as stored:
-            return int(stored[name])
-    except FileNotFoundError:
+            return {key: stored[key] for key in (stored.files if name is None else [name])}
+    except (FileNotFoundError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
         return None
 
 

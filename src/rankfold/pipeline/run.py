@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rankfold.pipeline.checkpoint import State
 from rankfold.pipeline.scheduler import Scheduler
 from rankfold.pipeline.sweep import Fold, Sweep
 
@@ -34,6 +36,8 @@ class Run:
     """Sweeps over the matrix so far, those of earlier attempts included."""
 
     warnings: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Wall time of each sweep of this attempt."""
 
     def part(self, *names: str) -> Path:
         """Path of a part of the state; its folder exists."""
@@ -41,12 +45,15 @@ class Run:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
-    def sweep(self, name: str, fold: Fold) -> dict[str, object]:
+    def sweep(self, name: str, fold: Fold) -> State:
         """Run a sweep, or take its accumulator from disk."""
         sweep = Sweep(name, fold, self.folder / name, self.concurrency)
-        return sweep.run(self.scheduler, self.progress)  # type: ignore[return-value]
+        began = time.perf_counter()
+        state = sweep.run(self.scheduler, self.progress)
+        self.seconds[name] = time.perf_counter() - began
+        return state
 
-    def pass_over_data(self, name: str, fold: Fold) -> dict[str, object]:
+    def pass_over_data(self, name: str, fold: Fold) -> State:
         """A sweep that reads the matrix."""
         self.passes += 1
         return self.sweep(name, fold)
