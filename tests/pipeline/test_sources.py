@@ -16,7 +16,7 @@ import pytest
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stores import COLUMNS, KINDS, ROWS, Matrix, npy, numbers, read, zarr_store
+from stores import COLUMNS, KINDS, LZ4, ROWS, Matrix, npy, numbers, read, zarr_store
 from zarr.codecs import GzipCodec
 
 from rankfold.pipeline.source import Source
@@ -112,6 +112,38 @@ def test_long_rows_and_reads_cut_short(tmp_path: Path, monkeypatch: pytest.Monke
         np.testing.assert_array_equal(read(source, (1, 3000), (1, 4), apart=3), x[1:, 1:4])
     monkeypatch.setattr(rectangle, "RUN_BYTES", 64)
     np.testing.assert_array_equal(read(source, (1, 3000), (0, 5)), x[1:])
+
+
+def test_reading_compressed_chunks_takes_no_more_than_read_bytes(tmp_path: Path) -> None:
+    """RssAnon of a process with two reading threads, which Zarr's own reader exceeds threefold."""
+    if not os.path.exists("/proc/self/status"):
+        pytest.skip("memory is measured through /proc, which this system does not have")
+    x = np.random.default_rng(6).standard_normal((8192, 1000), "f4")
+    path = zarr_store(tmp_path / "x.zarr", x, chunks=(2048, 1000), compressors=LZ4)
+    code = f"""
+import threading, numpy as np
+from rankfold.pipeline.sources import open_source
+source, peak, done = open_source({str(path)!r}), [0], threading.Event()
+buffers = [np.ones((1024, 1000), "f4") for _ in range(2)]
+source.read_into(buffers[0][:0], (0, 0), (0, 1000))
+def anonymous():
+    return next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith("RssAnon")) * 1024
+def watch():
+    while not done.wait(0.0005):
+        peak[0] = max(peak[0], anonymous())
+def work(buffer):
+    for top in range(0, 8192, 1024):
+        source.read_into(buffer, (top, top + 1024), (0, 1000))
+base, threads = anonymous(), [threading.Thread(target=work, args=[b]) for b in buffers]
+watcher = threading.Thread(target=watch)
+for thread in [watcher, *threads]:
+    thread.start()
+for thread in threads:
+    thread.join()
+done.set(); watcher.join(); print(peak[0] - base, 2 * source.read_bytes(1024, 1000))
+"""
+    taken, planned = map(int, subprocess.check_output([sys.executable, "-c", code], text=True).split())
+    assert 2 * 8_000_000 < taken <= planned < 64 * 2**20
 
 
 @pytest.mark.parametrize("kind", ["v3 cells", "v3 shards of blosc", "v2 rows", "npy"])

@@ -93,16 +93,8 @@ def import_array(
     progress : callable, optional
         Called now and then with bytes done and bytes in all.
 
-    Raises
-    ------
-    OutputError
-        ``destination`` is there, or cannot be written.
-    MemoryBudgetError
-        A single chunk does not fit into ``memory_bytes``.
-    DiskSpaceError
-        The disk is too full, as far as can be foreseen, or became so.
-    ChunkError
-        A chunk of the source is missing or damaged.
+    Raises ``OutputError`` for a destination that is there or cannot be written, ``MemoryBudgetError`` when
+    not even a chunk fits, ``DiskSpaceError``, and ``ChunkError`` for a source that is damaged.
     """
     started = time.perf_counter()
     target = Path(os.path.abspath(destination))
@@ -226,8 +218,10 @@ def _require_place(target: Path, overwrite: bool) -> None:
 
 def _require_space(source: Source, target: Path, layout: Layout, *, staged: bool) -> int:
     """Bytes that the import will take on the disk; raises ``DiskSpaceError`` when fewer are free."""
-    data = _data_bytes(source)
-    need = int(data / layout.codec.ratio) + (data if staged else 0)
+    data, padded = _data_bytes(source), source.dtype.itemsize
+    for length, chunk in zip(source.shape, layout.chunks, strict=True):
+        padded *= -(-length // chunk) * chunk
+    need = int(padded / layout.codec.ratio) + (data if staged else 0)
     free = shutil.disk_usage(target.parent).free
     if need > free:
         between = f", {format_bytes(data)} of it for a copy in between" if staged else ""

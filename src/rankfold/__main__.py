@@ -1,0 +1,5 @@
+"""``python -m rankfold``."""
+
+from rankfold.workflows.cli import main
+
+main()

@@ -1,0 +1,55 @@
+"""Progress of sweeps on stderr: a live bar with rate and time left, or plain lines where nobody watches."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+LINE_SECONDS = 30.0
+"""Between two plain lines of one sweep."""
+
+
+class SweepProgress:
+    """Called with the name of a sweep, the rows done, and the rows in all."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._bar: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._said: dict[str, float] = {}
+        self._began: dict[str, float] = {}
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._bar = Progress(
+                TextColumn("{task.description:<12}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"),
+                TextColumn("{task.fields[rate]}"), TimeElapsedColumn(), TimeRemainingColumn(),
+                console=self._console,
+            )
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, name: str, done: int, total: int) -> None:
+        """Show where a sweep stands."""
+        now = time.monotonic()
+        began = self._began.setdefault(name, now)
+        rate = f"{done / (now - began):,.0f} rows/s" if now > began and done else ""
+        if self._bar is not None:
+            if name not in self._tasks:
+                self._tasks[name] = self._bar.add_task(name, total=total, rate="")
+            self._bar.update(self._tasks[name], completed=done, rate=rate)
+        elif done == total or now - self._said.get(name, began) >= LINE_SECONDS:
+            self._said[name] = now
+            sys.stderr.write(f"{name}: {done:,} of {total:,} rows {rate}".rstrip() + "\n")
+            sys.stderr.flush()
