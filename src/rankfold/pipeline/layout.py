@@ -64,12 +64,16 @@ class Layout:
 
     def panels(self, slots: int) -> Panels:
         """Buffers of a fused pass or statistics pass."""
-        return Panels(self.view, self.cut, slots)
+        return Panels(self.view, self.cut, slots, self.view.dtype)
 
     def gram_panels(self, slots: int) -> Panels:
-        """Buffers of a Gram pass: by rows, grains leave their panel and have one row more."""
+        """Buffers of a Gram pass, whose products are float64 whatever the data: see ``methods/gram.py``.
+
+        By rows, grains leave their panel and have one row more.
+        """
         rows = self.view.orientation is Orientation.ROWS
-        return Panels(self.view, self.gram_cut, slots, extra_rows=int(rows), copy_grains=rows)
+        wide = np.dtype(np.float64)
+        return Panels(self.view, self.gram_cut, slots, wide, extra_rows=int(rows), copy_grains=rows)
 
     def row_seconds(self, flops_per_element: float) -> float:
         """Nominal time of one long row."""
@@ -150,13 +154,13 @@ def expected_passes(tol: float) -> int:
 def choose_method(request: Request, view: View, width: int) -> str:
     """One Gram pass or several narrow ones: whichever a nominal core finishes first.
 
-    A Gram pass costs ``short`` flops per element, a fused pass ``4 width``; the Gram method adds one
-    fused pass of width ``rank`` where the long factor is wanted.
+    A Gram pass costs ``short`` float64 flops per element, a fused pass ``4 width`` of the working type;
+    the Gram method adds one fused pass of width ``rank`` where the long factor is wanted.
     """
     element = view.source.dtype.itemsize / NOMINAL_READ
     flop = 1 / NOMINAL_FLOPS[view.dtype.itemsize]
     long_factor = request.rows or view.orientation is Orientation.COLUMNS
-    gram = element + view.short * flop + long_factor * (element + 4 * request.rank * flop)
+    gram = element + view.short / NOMINAL_FLOPS[8] + long_factor * (element + 4 * request.rank * flop)
     passes = min(expected_passes(request.tol), request.passes, -(-view.short // width))
     statistics = request.scale and view.orientation is Orientation.ROWS
     krylov = passes * (element + 4 * width * flop) + statistics * element
@@ -166,7 +170,7 @@ def choose_method(request: Request, view: View, width: int) -> str:
 def _gram_cut(view: View, row_bytes: int) -> Cut:
     # The (short, short) product is added in float64 once a grain, 24 short^2 bytes of traffic: grains
     # at least as long as short keep that under a tenth of the product's own time.
-    least = max(1, min(view.short, (64 * 2**20) // row_bytes))
+    least = max(1, min(view.short, (32 * 2**20) // row_bytes))
     return cut(view.grid, row_bytes, 8 * view.short**2, least_rows=least)
 
 

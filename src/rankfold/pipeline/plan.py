@@ -207,7 +207,7 @@ def _sweeps(request: Request, layout: Layout, slots: int) -> list[Pass]:
     sweeps = []
     if layout.method == "gram":
         vector = np.zeros(0)
-        gram = GramPass(layout.gram_panels(slots), centring, vector, None, layout.row_seconds(view.short))
+        gram = GramPass(layout.gram_panels(slots), centring, vector, None, layout.row_seconds(2 * view.short))
         sweeps.append(_pass("gram", gram, data, 0, elements * view.short))
     elif request.scale and by_rows:
         statistics = ColumnStatistics(layout.panels(slots), np.zeros(0), 1.0, layout.row_seconds(4))

@@ -24,6 +24,9 @@ class Panels:
     view: View
     cut: Cut
     slots: int
+    dtype: np.dtype[Any]
+    """Of grains once conditioned."""
+
     extra_rows: int = 0
     """Rows that a grain buffer has beyond the grain."""
 
@@ -40,12 +43,12 @@ class Panels:
         """Bytes of the buffers of one workspace, and of one read in flight."""
         view, rows = self.view, self.cut.panel_rows
         panels = self.slots * rows * view.short * view.source.dtype.itemsize
-        grain = (self.grain_rows + self.extra_rows) * view.short * view.dtype.itemsize
+        grain = (self.grain_rows + self.extra_rows) * view.short * self.dtype.itemsize
         return panels + grain * self._converts + view.read_bytes(rows)
 
     @property
     def _converts(self) -> bool:
-        return self.copy_grains or self.view.source.dtype != self.view.dtype
+        return self.copy_grains or self.view.source.dtype != self.dtype
 
     def buffers(self) -> Buffers:
         """Allocate them."""
@@ -53,7 +56,7 @@ class Panels:
         slots = [view.panel_buffer(self.cut.panel_rows, view.source.dtype) for _ in range(self.slots)]
         grain = None
         if self._converts:
-            grain = view.panel_buffer(self.grain_rows + self.extra_rows, view.dtype)
+            grain = view.panel_buffer(self.grain_rows + self.extra_rows, self.dtype)
         return Buffers(slots, grain)
 
     def read(self, buffers: Buffers, start: int, stop: int, slot: int) -> None:
@@ -66,7 +69,7 @@ class Panels:
             yield first, last, self.view.part(buffers.slots[slot], first - start, last - start)
 
     def conditioned(self, buffers: Buffers, raw: Array, shift: Float64, scale: Float64) -> Array:
-        """``(raw - shift) * scale`` in the working type, in place where the types agree."""
+        """``(raw - shift) * scale`` as ``dtype``, in place where the types agree."""
         out = raw
         if buffers.grain is not None:
             rows = raw.shape[0 if self.view.orientation is Orientation.ROWS else 1]

@@ -1,8 +1,8 @@
 """One pass into the scatter matrix of the short side, and its leading eigenvectors.
 
 Squaring the matrix squares its condition: a singular value s below the largest, s1, is known to a
-relative error of eps (s1 / s)^2 only. The fused pass that follows for the long factor repairs this, since
-the singular values are then taken from the matrix itself.
+relative error of eps (s1 / s)^2 only. Products and sums are therefore float64 whatever the data, and the
+fused pass that follows for the long factor takes the singular values from the matrix itself.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def gram(run: Run, layout: Layout, centring: Centring, start: Start) -> Scatter:
         centring=centring,
         shift=start.shift,
         columns=layout.columns(run.scratch) if local and not by_rows else None,
-        row_seconds=layout.row_seconds(view.short),
+        row_seconds=layout.row_seconds(2 * view.short),
     )
     state = run.pass_over_data("gram", fold)
     refuse_bad(state, view.source.name)

@@ -87,7 +87,7 @@ def _gram(run: Run, layout: Layout, request: Request, centring: Centring, start:
     known = Statistics(scatter.mean, scatter.deviation, scatter.total)
     values = np.maximum(scatter.values[: request.rank], 0.0)
     relative = np.sqrt(values / max(values[0], np.finfo(float).tiny))
-    eps = float(np.finfo(layout.view.dtype).eps)
+    eps = float(np.finfo(np.float64).eps)
     squared = eps / np.maximum(relative, eps) ** 2 / 2
     by_rows = layout.view.orientation is Orientation.ROWS
     if by_rows and not request.rows and (squared.max() <= request.tol or run.passes >= request.passes):
