@@ -92,7 +92,7 @@ class Layout:
     def narrow_cut(self, combination: Combination, rank: int) -> Cut:
         """Cut of sweeps over scratch, whose panels are whole chunks of the result."""
         grid = Grid.regular(self.view.long, self.out_chunk, splittable=False)
-        return cut(grid, combination.row_bytes, 8 * rank * rank)
+        return cut(grid, combination.working_row_bytes, 8 * rank * rank)
 
 
 def lay_out(request: Request, source: Source) -> Layout:

@@ -25,7 +25,7 @@ from rankfold.pipeline.blas import core_type, one_blas_thread
 from rankfold.pipeline.blocks import Cut
 from rankfold.pipeline.checkpoint import State, load_arrays, load_if_whole, save_arrays
 from rankfold.pipeline.errors import Interrupted, PlanError
-from rankfold.pipeline.memory import anonymous_bytes
+from rankfold.pipeline.memory import anonymous_bytes, return_freed_memory
 from rankfold.pipeline.scheduler import Scheduler
 
 SEGMENT_SECONDS = 20.0
@@ -112,6 +112,7 @@ class Sweep:
                 )
             finally:
                 _release(key)
+                return_freed_memory()
             _refuse_mixed(report)
             save_arrays(total, load_arrays(self._root()))
             for part in self.folder.glob("*-*.npz"):

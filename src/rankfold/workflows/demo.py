@@ -14,35 +14,31 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rankfold.api import RankfoldWarning, pca
 from rankfold.pipeline.checkpoint import disk_errors
-from rankfold.pipeline.errors import InputError, OutputError
+from rankfold.pipeline.errors import ChunkError, InputError, OutputError
 from rankfold.pipeline.memory import return_freed_memory
 from rankfold.pipeline.result import Result
 from rankfold.pipeline.run import Progress
 from rankfold.pipeline.sources import open_source
 from rankfold.pipeline.units import format_bytes
 from rankfold.workflows.report import (
-    WIDTH,
     Fact,
+    Float64,
     Page,
     Picture,
-    Theme,
-    new_figure,
-    pixel_axes,
+    Tile,
     plain_text,
     scree,
     take_picture,
+    tile_grid,
     write_page,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Pixels = npt.NDArray[np.uint8]
 Patches = npt.NDArray[np.float32]
@@ -66,7 +62,7 @@ import rankfold as rf
 x = rf.open({store!r})
 r = rf.pca(x, rank={rank}, memory={memory!r}, out={out!r})
 print(r.explained_variance_ratio.sum(), r.error_estimates.max())
-print(r.components.shape, r.scores[:5])
+print(r.components.shape, r.scores.shape)
 """
 
 
@@ -85,7 +81,7 @@ class Photograph:
     def patches(self) -> int:
         """Number of overlapping patches."""
         height, width, _ = self.pixels.shape
-        return (height - SIDE + 1) * (width - SIDE + 1)
+        return int((height - SIDE + 1) * (width - SIDE + 1))
 
 
 def run_demo(
@@ -123,17 +119,15 @@ def run_demo(
     # What writing leaves in the heap would be taken again unseen, and flatter the measured peak.
     return_freed_memory()
     already_done = out.exists() and not fresh
-    say(f"{out}: {'already done' if already_done else f'{RANK} principal components within {memory}'}")
+    say(f"{out}: {'already done' if already_done else f'computing {RANK} components in {memory}'}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RankfoldWarning)  # said below, from the result
         # A result of patches that are gone is of no use: its own name is all that it blocks.
         result = pca(
             store, RANK, memory=memory, out=out, threads=threads, progress=progress, overwrite=fresh
         )
-    page = folder / "report.html"
-    facts = summarize(result, folder, already_done=already_done)
-    pictures = draw_pictures(result, photographs, folder)
-    write_page(_page(result, facts, pictures, folder, memory), page)
+    facts, page = summarize(result, folder, already_done=already_done), folder / "report.html"
+    write_page(_page(result, facts, draw_pictures(result, photographs, folder), folder, memory), page)
     for message in result.attrs["warnings"]:
         say(f"warning: {message}")
     say("\n" + plain_text(facts))
@@ -182,6 +176,7 @@ def write_patches(
                 done += len(rows)
                 if progress is not None:
                     progress("patches", done, total)
+            shutil.rmtree(store, ignore_errors=True)  # damaged: see ``_is_there``
             os.rename(part, store)
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -218,7 +213,7 @@ def _cut_patches(pixels: Pixels, first: int, out: Patches) -> None:
 
 
 def _is_there(store: Path, photographs: Sequence[Photograph]) -> bool:
-    """Whether the patches of these photographs are complete.
+    """Whether the patches of these photographs are complete; a store with damaged chunks is not.
 
     Raises
     ------
@@ -234,6 +229,8 @@ def _is_there(store: Path, photographs: Sequence[Photograph]) -> bool:
         if found == ((total, COLUMNS), "float32"):
             source.check()
             return True
+    except ChunkError:
+        return False
     except InputError:
         found = None
     raise OutputError(
@@ -244,26 +241,30 @@ def _is_there(store: Path, photographs: Sequence[Photograph]) -> bool:
 
 def summarize(result: Result, folder: Path, *, already_done: bool) -> list[Fact]:
     """What was computed, what it took, and where it is; all from the result and its record."""
-    attrs, last = result.attrs, _last_attempt(result)
+    attrs, last, home = result.attrs, _last_attempt(result), folder.absolute()
     rows, columns = attrs["input"]["shape"]
+    attempts = len(result.run.get("attempts", []))
+    whose = f", in the last of {attempts} attempts" if attempts > 1 else ""
     size = rows * columns * np.dtype(attrs["input"]["dtype"]).itemsize
-    baseline = _bytes(last, "baseline_bytes")
     return [
-        Fact("matrix", f"{rows:,} x {columns}", f"{attrs['input']['dtype']}, {format_bytes(size)}"),
-        Fact("computed", f"{attrs['request']['rank']} components", f"of {columns}, by {attrs['method']}"),
+        Fact("matrix", f"{rows:,} x {columns}", "a patch to a row"),
+        Fact("size", format_bytes(size), f"of {attrs['input']['dtype']}, not compressed"),
+        Fact("computed", f"{attrs['request']['rank']} components", f"by method {attrs['method']}"),
         Fact("passes", str(attrs["passes"]), "over the matrix"),
-        Fact("bytes read", format_bytes(attrs["passes"] * size), "of the matrix"),
-        Fact("memory budget", _bytes(last.get("plan", {}), "budget_bytes"), "of which"),
-        Fact("peak planned", _bytes(last, "planned_bytes"), "above the baseline"),
-        Fact("peak measured", _bytes(last, "measured_bytes"), "above the baseline"),
-        Fact("baseline", baseline, "interpreter, libraries, photographs"),
+        Fact("bytes read", format_bytes(attrs["passes"] * size), "of the matrix, all passes"),
+        Fact("memory budget", _bytes(last.get("plan", {}), "budget_bytes"), "allowed above the baseline"),
+        Fact("peak planned", _bytes(last, "planned_bytes"), "above the baseline, known before the run"),
+        Fact("peak measured", _bytes(last, "measured_bytes"), f"above the baseline{whose}"),
+        Fact("baseline", _bytes(last, "baseline_bytes"), "interpreter, libraries and photographs"),
         Fact(
             "largest error", f"{attrs['largest_error_estimate']:.1e}",
             f"estimated, relative, of a singular value; asked for {attrs['request']['tol']:.0e}",
         ),
         Fact("captured", f"{100 * attrs['captured']:.2f} %", "of the variance"),
-        Fact("time", _seconds(last), "of the run that made it: already done" if already_done else ""),
-        Fact("files", str(folder.absolute()), "patches.zarr, pca.zarr, report.html and its pictures"),
+        Fact("time", _seconds(last), f"of the reduction{whose}{', already done' if already_done else ''}"),
+        Fact("data", str(home / "patches.zarr")),
+        Fact("result", str(home / "pca.zarr")),
+        Fact("page", str(home / "report.html")),
     ]
 
 
@@ -284,88 +285,66 @@ def _seconds(record: dict[str, Any]) -> str:
 
 def draw_pictures(result: Result, photographs: Sequence[Photograph], folder: Path) -> list[Picture]:
     """Components, photographs put together from few of them, and the variance they explain."""
-    components = np.asarray(result.components, np.float64)
-    mean = np.asarray(result.mean, np.float64)
+    components, mean = np.asarray(result.components, np.float64), np.asarray(result.mean, np.float64)
     ratio = np.asarray(result.explained_variance_ratio, np.float64)
     errors = np.asarray(result.error_estimates, np.float64)
-    rank, first = len(ratio), 100 * ratio[0]
+    rank, share, worst = len(ratio), 100 * ratio, 2 * float(errors.max())
+    basis, copies = component_tiles(components, ratio), photograph_tiles(photographs, mean, components)
+    name = f"The {rank} leading components of all 8 by 8 colour patches"
     return [
         take_picture(
-            folder / "components.png", lambda theme: component_tiles(components, ratio, theme),
-            title=f"The {rank} leading components",
-            caption="Each tile is one component as an 8 x 8 colour patch, with its share of the variance. "
-            "Mid grey is zero; each is scaled by its own largest value, and its sign is arbitrary. Brightness "
-            "comes first, then colour, edges and ever finer waves: natural images look like this everywhere.",
-            alt=f"Grid of {rank} small colour tiles, smooth ones first, finer patterns towards the end.",
+            folder / "components.png", lambda theme: tile_grid(basis, 8, name, theme), title="Components",
+            caption="Each tile is one component, with its share of the variance. Mid grey is zero, every "
+            "tile is scaled by its own largest value, and signs are arbitrary. Brightness comes first, then "
+            "colour, edges, and ever finer waves.",
+            alt=f"{rank} colour tiles: plain ones first, then gradients, then finer and finer stripes.",
         ),
         take_picture(
             folder / "reconstruction.png",
-            lambda theme: reconstructions(photographs, mean, components, theme),
+            lambda theme: tile_grid(
+                copies, len(KEPT) + 1, "Photographs from a few numbers per patch", theme
+            ),
             title="What they capture",
-            caption=f"Crops of the photographs, each patch of {COLUMNS} numbers put together again from the "
-            "mean and a few components. The error is the root mean square over pixels, of full intensity.",
-            alt="Crops of the photographs beside coarser copies made from 32, 8 and 4 components.",
+            caption=f"Each patch of {COLUMNS} numbers is put together again from the mean and as many "
+            "components as the label says, patches side by side. The error is the root mean square over "
+            "pixels, of full intensity.",
+            alt="Crops of the photographs, from a coarse copy of 4 components to the photograph itself.",
         ),
         take_picture(
-            folder / "scree.png", lambda theme: scree(ratio, errors, theme),
+            folder / "scree.png", lambda theme: scree(ratio, errors, "Share of the variance", theme),
             title="Variance explained",
-            caption="Above, the share of the variance of each component, on a logarithmic scale, with bars "
-            f"of its estimated error (at most {200 * float(errors.max()):.1g} % of the share, so "
-            "mostly within the line); below, the share of all components so far.",
-            alt=f"Line falling from {first:.0f} % for the first component to {100 * ratio[-1]:.2g} % for the last, "
-            f"above a line rising to {100 * ratio.sum():.1f} %.",
+            caption="Above, the share of each component; below, of all up to it. Bars show the estimated "
+            f"error of a share, at most {worst:.0e} of it{', too little to see' if worst < 0.01 else ''}.",
+            alt=f"The share falls from {share[0]:.0f} % for the first component to {share[-1]:.2g} % for "
+            f"the last; together they reach {share.sum():.1f} %.",
         ),
     ]
 
 
-def component_tiles(
-    components: npt.NDArray[np.float64], ratio: npt.NDArray[np.float64], theme: Theme
-) -> Figure:
-    """Components as colour tiles around mid grey, eight to a line."""
-    across, gap, label = 8, 24, 44
-    tile = (WIDTH - (across + 1) * gap) // across // SIDE * SIDE  # whole screen pixels to a pixel
-    left = (WIDTH - across * tile - (across - 1) * gap) // 2
-    lines = -(-len(components) // across)
-    figure = new_figure(lines * (tile + label) + 2 * gap - 12, theme)
-    for i, component in enumerate(components):
-        x, y = left + i % across * (tile + gap), gap + i // across * (tile + label)
-        scaled = 0.5 + 0.5 * component / max(float(np.abs(component).max()), np.finfo(float).tiny)
-        axes = pixel_axes(figure, x, y, tile, tile)
-        axes.imshow(scaled.reshape(SIDE, SIDE, 3), interpolation="nearest", aspect="auto")
-        for at, text, colour in ((0, str(i + 1), theme.ink), (1, f"{100 * ratio[i]:.3g} %", theme.muted)):
-            axes.text(
-                at, -6 / tile, text, transform=axes.transAxes, color=colour, fontsize=7.5, va="top",
-                ha="right" if at else "left",
-            )
-    return figure
+def component_tiles(components: Float64, ratio: Float64) -> list[Tile]:
+    """Components as images around mid grey."""
+    tiny = np.finfo(np.float64).tiny
+    scaled = 0.5 + 0.5 * components / np.maximum(np.abs(components).max(axis=1, keepdims=True), tiny)
+    return [
+        Tile(image.reshape(SIDE, SIDE, 3), str(i + 1), f"{f'{100 * ratio[i]:#.2g}'.rstrip('.')} %")
+        for i, image in enumerate(scaled)
+    ]
 
 
-def reconstructions(
-    photographs: Sequence[Photograph], mean: npt.NDArray[np.float64],
-    components: npt.NDArray[np.float64], theme: Theme,
-) -> Figure:
-    """Crops of the photographs, and what 32, 8 and 4 components make of them."""
-    kept = [k for k in reversed(KEPT) if k <= len(components)]
-    gap, label = 24, 56
-    panel = (WIDTH - (len(kept) + 2) * gap) // (len(kept) + 1)
-    figure = new_figure(len(photographs) * (panel + label) + gap, theme)
-    for line, photograph in enumerate(photographs):
+def photograph_tiles(photographs: Sequence[Photograph], mean: Float64, components: Float64) -> list[Tile]:
+    """Crops of the photographs after what ever more components make of them."""
+    tiles = []
+    for photograph in photographs:
         crop = crop_of(photograph)
-        shown = [(crop, photograph.name)]
-        for k in kept:
-            image = reconstruct(crop, mean, components[:k])
-            error = float(np.sqrt(np.mean((image - crop) ** 2)))
-            shown.append((image, f"{k} components, error {100 * error:.1f} %"))
-        for place, (image, text) in enumerate(shown):
-            axes = pixel_axes(figure, gap + place * (panel + gap), gap + line * (panel + label), panel, panel)
-            axes.imshow(image.clip(0, 1), interpolation="nearest", aspect="auto")
-            axes.text(
-                0, -8 / panel, text, transform=axes.transAxes, color=theme.ink, fontsize=8, va="top"
-            )
-    return figure
+        for k in KEPT:
+            near = reconstruct(crop, mean, components[:k])
+            error = float(np.sqrt(np.mean((near - crop) ** 2)))
+            tiles.append(Tile(near.clip(0, 1), f"{k} components", f"error {100 * error:.1f} %"))
+        tiles.append(Tile(crop, photograph.name, "original"))
+    return tiles
 
 
-def crop_of(photograph: Photograph) -> npt.NDArray[np.float64]:
+def crop_of(photograph: Photograph) -> Float64:
     """The square part that is shown: whole patches, in [0, 1]."""
     height, width, _ = photograph.pixels.shape
     side = min(CROP, height // SIDE * SIDE, width // SIDE * SIDE)
@@ -373,9 +352,7 @@ def crop_of(photograph: Photograph) -> npt.NDArray[np.float64]:
     return photograph.pixels[top : top + side, left : left + side] / np.float64(255)
 
 
-def reconstruct(
-    crop: npt.NDArray[np.float64], mean: npt.NDArray[np.float64], components: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+def reconstruct(crop: Float64, mean: Float64, components: Float64) -> Float64:
     """A crop from the mean and some components, patch by patch side by side."""
     count = len(crop) // SIDE
     patches = crop.reshape(count, SIDE, count, SIDE, 3).swapaxes(1, 2).reshape(-1, COLUMNS)
@@ -386,26 +363,23 @@ def reconstruct(
 def _page(
     result: Result, facts: Sequence[Fact], pictures: Sequence[Picture], folder: Path, memory: str
 ) -> Page:
-    by_label = {fact.label: fact.value for fact in facts}
-    last = _last_attempt(result)
-    headline = [
-        Fact(f"is the matrix of {by_label['matrix']}", facts[0].note.split(", ")[-1]),
-        Fact(f"peak memory, of {by_label['memory budget']} allowed", by_label["peak measured"]),
-        Fact("passes over the matrix", by_label["passes"]),
-        Fact(f"of the variance in {by_label['computed']}", by_label["captured"]),
-    ]
+    value = {fact.label: fact.value.replace(" ", "\N{NO-BREAK SPACE}") for fact in facts}
+    last, home = _last_attempt(result), folder.absolute()
+    made = [f"{last['started'][:16].replace('T', ' ')} UTC", f"Python {last['python']}"] if last else []
     return Page(
         title="Principal components of every patch of two photographs",
-        lead="Every overlapping 8 x 8 colour patch of two photographs, as a matrix on disk with a patch to a row, "
-        "was reduced to its principal components in less memory than the matrix itself takes.",
-        headline=headline, facts=facts, remarks=result.attrs["warnings"], pictures=pictures,
-        command=f"rankfold demo --out {shlex.quote(str(folder))} --memory {shlex.quote(memory)}",
+        lead="All overlapping 8 by 8 colour patches of two photographs, one to a row, are a matrix on disk. "
+        "This is what its principal components look like, and what it took to compute them.",
+        headline=[
+            Fact(f"matrix of {value['matrix']}", value["size"]),
+            Fact(f"peak memory, {value['memory budget']} allowed", value["peak measured"]),
+            Fact("passes over the matrix", value["passes"]),
+            Fact(f"of the variance in {value['computed']}", value["captured"]),
+        ],
+        facts=facts, remarks=result.attrs["warnings"], pictures=pictures,
+        command=f"rankfold demo --out {shlex.quote(str(home))} --memory {shlex.quote(memory)}",
         script=_SCRIPT.format(
-            store=str(folder / "patches.zarr"), rank=RANK, memory=memory, out=str(folder / "pca.zarr")
+            store=str(home / "patches.zarr"), rank=RANK, memory=memory, out=str(home / "pca.zarr")
         ),
-        origin=" · ".join(
-            [f"rankfold {result.attrs['version']}"]
-            + [str(last[key]) for key in ("started", "system") if key in last]
-            + ([f"Python {last['python']}"] if "python" in last else [])
-        ),
+        origin=", ".join([f"rankfold {result.attrs['version']}", *made]),
     )

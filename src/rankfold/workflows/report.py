@@ -28,8 +28,16 @@ if TYPE_CHECKING:
 Float64 = npt.NDArray[np.float64]
 
 DPI = 200
-WIDTH = 1600
+WIDTH = 1640
 """Pixels across a picture, so that type has one size in all of them."""
+
+TITLE = 92
+"""Pixels that the title of a picture takes."""
+
+MARGIN = 12
+
+GAP = 24
+"""Pixels between tiles, at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +63,17 @@ class Fact:
     label: str
     value: str
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A small square image with labels below."""
+
+    image: Float64
+    """(side, side, 3) in [0, 1]."""
+
+    left: str
+    right: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,64 +144,84 @@ def take_picture(path: Path, draw: Draw, *, title: str, caption: str, alt: str) 
     return Picture(title, caption, alt, light, dark, width, height)
 
 
-def new_figure(height: int, theme: Theme) -> Figure:
-    """An empty figure of ``WIDTH`` by ``height`` pixels."""
+def new_figure(height: int, title: str, theme: Theme) -> Figure:
+    """A figure of ``WIDTH`` by ``height`` pixels below a title of ``TITLE`` more."""
     # Loaded when a picture is drawn: before, it would only raise the baseline of the reduction.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure((WIDTH / DPI, height / DPI), dpi=DPI, facecolor=theme.paper)
+    figure = Figure((WIDTH / DPI, (TITLE + height) / DPI), dpi=DPI, facecolor=theme.paper)
     FigureCanvasAgg(figure)
+    top = 1 - MARGIN / (TITLE + height)
+    figure.text(MARGIN / WIDTH, top, title, color=theme.ink, fontsize=11.5, fontweight="bold", va="top")
     return figure
 
 
-def pixel_axes(figure: Figure, left: int, top: int, width: int, height: int) -> Axes:
-    """Axes at a place in pixels from the top left corner."""
-    _, full = figure.canvas.get_width_height()
-    axes = figure.add_axes((left / WIDTH, 1 - (top + height) / full, width / WIDTH, height / full))
-    axes.set_axis_off()
-    return axes
+def place_axes(figure: Figure, left: int, top: int, width: int, height: int) -> Axes:
+    """Axes at a place in pixels from the left and from below the title."""
+    full = round(figure.get_figheight() * DPI)
+    return figure.add_axes(
+        (left / WIDTH, 1 - (TITLE + top + height) / full, width / WIDTH, height / full)
+    )
 
 
-def scree(ratio: Float64, errors: Float64, theme: Theme) -> Figure:
+def tile_grid(tiles: Sequence[Tile], across: int, title: str, theme: Theme) -> Figure:
+    """Square images of one size with labels below, every pixel of them a whole number of pixels."""
+    label = 64
+    side = len(tiles[0].image)
+    size = max(1, (WIDTH - 2 * MARGIN - GAP * (across - 1)) // across // side) * side
+    gap = (WIDTH - 2 * MARGIN - across * size) // max(1, across - 1)
+    figure = new_figure(-(-len(tiles) // across) * (size + label), title, theme)
+    for i, tile in enumerate(tiles):
+        axes = place_axes(
+            figure, MARGIN + i % across * (size + gap), i // across * (size + label), size, size
+        )
+        axes.set_axis_off()
+        axes.imshow(tile.image, interpolation="nearest", aspect="auto")
+        for at, text, side_of in ((0, tile.left, "left"), (1, tile.right, "right")):
+            axes.text(
+                at, -6 / size, text, transform=axes.transAxes, va="top", ha=side_of, fontsize=8.5,
+                color=theme.muted if at else theme.ink,
+            )
+    return figure
+
+
+def scree(ratio: Float64, errors: Float64, title: str, theme: Theme) -> Figure:
     """Variance that each component explains, and what the leading ones capture together.
 
     ``errors`` are relative errors of singular values, so those of ``ratio`` are twice as large.
     """
-    figure = new_figure(1040, theme)
-    upper = figure.add_axes((0.115, 0.47, 0.86, 0.44))
-    lower = figure.add_axes((0.115, 0.125, 0.86, 0.27), sharex=upper)
-    order = np.arange(1, len(ratio) + 1)
-    bars = 2 * errors * ratio
+    figure = new_figure(1000, title, theme)
+    left, across = 150, WIDTH - 150 - MARGIN
+    upper, lower = place_axes(figure, left, 50, across, 430), place_axes(figure, left, 600, across, 290)
+    order, bars, together = np.arange(1, len(ratio) + 1), 200 * errors * ratio, 100 * np.cumsum(ratio)
     upper.errorbar(
-        order, 100 * ratio, 100 * np.where(np.isfinite(bars), bars, 0.0), color=theme.accent,
+        order, 100 * ratio, np.where(np.isfinite(bars), bars, 0.0), color=theme.accent,
         ecolor=theme.second, marker="o", markersize=4, linewidth=1.2, elinewidth=1.2, capsize=2,
     )
     upper.set_yscale("log")
-    upper.set_ylabel("of one component", color=theme.muted, fontsize=8)
-    upper.tick_params(labelbottom=False)
-    together = 100 * np.cumsum(ratio)
     lower.plot(order, together, color=theme.accent, marker="o", markersize=4, linewidth=1.2)
-    lower.set_ylabel("of all so far", color=theme.muted, fontsize=8)
-    lower.set_xlabel("component", color=theme.muted, fontsize=8)
-    lower.set_xticks([1, *range(4, len(ratio) + 1, 4)])
-    for k in sorted({1, len(ratio) // 8, len(ratio) // 4, len(ratio)} - {0}):
+    lower.set_ylim(min(90.0, together[0] - 6), 101.5)
+    lower.set_xlabel("component", color=theme.muted, fontsize=9)
+    for k in sorted({1, len(ratio) // 8, len(ratio) // 4, len(ratio) // 2, len(ratio)} - {0}):
         lower.annotate(
-            f"{together[k - 1]:.1f} %", (k, together[k - 1]), (0, -13), textcoords="offset points",
-            ha="center" if k > 1 else "left", color=theme.ink, fontsize=8,
+            f"{together[k - 1]:.1f} %", (k, together[k - 1]), (6, -13), textcoords="offset points",
+            color=theme.ink, fontsize=8.5, ha="left" if k < len(ratio) else "center",
         )
-    for axes in (upper, lower):
-        _calm(axes, theme)
+    for axes, name in ((upper, "of each component, logarithmic"), (lower, "of all components up to it")):
+        _calm(axes, name, theme)
+        axes.set_xticks([1, *range(4, len(ratio) + 1, 4)])
     return figure
 
 
-def _calm(axes: Axes, theme: Theme) -> None:
-    """Percent on the left, faint horizontal rules, no box."""
+def _calm(axes: Axes, name: str, theme: Theme) -> None:
+    """A name above, percent on the left, faint horizontal rules, no box."""
+    axes.set_title(name, loc="left", color=theme.muted, fontsize=9, pad=8)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g} %")
     axes.set_facecolor(theme.paper)
     axes.grid(axis="y", color=theme.rule, linewidth=0.7)
     axes.set_axisbelow(True)
-    axes.tick_params(colors=theme.muted, labelsize=8, length=0, which="both")
+    axes.tick_params(colors=theme.muted, labelsize=9, length=0, which="both")
     for side in ("top", "left", "right"):
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color(theme.rule)

@@ -59,6 +59,12 @@ class Combination:
         """Bytes of scratch behind one row."""
         return sum(part.row_bytes for part in self.parts)
 
+    @property
+    def working_row_bytes(self) -> int:
+        """Bytes of buffers behind one row: as read, in float64, combined, and copied by LAPACK."""
+        widest = max(part.columns for part in self.parts)
+        return max(part.row_bytes for part in self.parts) + 8 * widest + 4 * 8 * self.width
+
     def memory_bytes(self, rows: int) -> int:
         """Bytes of the buffers for grains of ``rows`` rows."""
         widest = max(part.columns for part in self.parts)

@@ -40,11 +40,11 @@ class Panels:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of the buffers of one workspace, and of one read in flight."""
+        """Bytes of the buffers of one workspace, and of what reading keeps in each thread that reads."""
         view, rows = self.view, self.cut.panel_rows
         panels = self.slots * rows * view.short * view.source.dtype.itemsize
         grain = (self.grain_rows + self.extra_rows) * view.short * self.dtype.itemsize
-        return panels + grain * self._converts + view.read_bytes(rows)
+        return panels + grain * self._converts + self.slots * view.read_bytes(rows)
 
     @property
     def _converts(self) -> bool:

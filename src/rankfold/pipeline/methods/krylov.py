@@ -22,7 +22,7 @@ from rankfold.pipeline.finite import refuse_bad
 from rankfold.pipeline.methods.gram import standard_deviations
 from rankfold.pipeline.methods.start import Start
 from rankfold.pipeline.methods.subspace import Statistics, Subspace, multiply
-from rankfold.pipeline.quality import HalfStep, half_step, half_step_error
+from rankfold.pipeline.quality import Ritz, estimated_errors, ritz_values
 from rankfold.pipeline.run import Run
 from rankfold.pipeline.view import Orientation
 
@@ -39,22 +39,18 @@ FAR_FROM_MEAN = 1e4
 class Convergence:
     """What each pass told."""
 
-    steps: list[HalfStep] = field(default_factory=list)
+    history: list[Ritz] = field(default_factory=list)
     errors: list[float] = field(default_factory=list)
     """Largest estimated relative error after each pass."""
 
     def observe(self, space: Subspace, rank: int, layout: Layout, tol: float) -> bool:
         """Take in the state after a pass; whether another one would bring no more."""
-        step = half_step(space.products, space.squares, rank, layout.width)
+        self.history.append(ritz_values(space.products, space.squares, rank, layout.width))
         exact = space.width == layout.view.short
-        error = half_step_error(step.gain, self.previous_gain(1), exact=exact)
-        self.steps.append(step)
-        self.errors.append(float(np.maximum(error, step.noise).max()))
-        return exact or bool((error <= np.maximum(tol, 2 * step.noise)).all())
-
-    def previous_gain(self, back: int) -> Float64 | None:
-        """Gains ``back`` passes before the next one."""
-        return self.steps[-back].gain if len(self.steps) >= back else None
+        error = np.zeros(rank) if exact else estimated_errors(self.history)
+        noise = self.history[-1].noise
+        self.errors.append(float(np.maximum(error, noise).max()))
+        return exact or bool((error <= np.maximum(tol, 2 * noise)).all())
 
 
 def krylov(

@@ -7,6 +7,7 @@ they are wrong by is of order eps times the largest, however small they are.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,7 @@ from rankfold.pipeline.folds.combination import Combination
 from rankfold.pipeline.folds.narrow_r import NarrowR
 from rankfold.pipeline.layout import Layout
 from rankfold.pipeline.methods.subspace import Subspace
-from rankfold.pipeline.quality import half_step, half_step_error
+from rankfold.pipeline.quality import SAFETY, Ritz, estimated_errors, ritz_values
 from rankfold.pipeline.run import Run
 
 Float64 = npt.NDArray[np.float64]
@@ -50,12 +51,11 @@ class Triplets:
 
 
 def rayleigh_ritz(
-    run: Run, layout: Layout, space: Subspace, rank: int, seed: int, *, previous_gain: Float64 | None
+    run: Run, layout: Layout, space: Subspace, rank: int, seed: int, *, history: Sequence[Ritz] = ()
 ) -> Triplets:
     """Extract ``rank`` triplets from a subspace.
 
-    ``previous_gain`` is what the half step would have gained before the last block joined; zeros say that
-    the subspace is all but exact, as eigenvectors of a Gram matrix are.
+    ``history`` is what the passes told of their convergence, where there were several.
 
     Notes
     -----
@@ -74,7 +74,7 @@ def rayleigh_ritz(
     _, s, h = leading_singular_triplets(np.asarray(r), r.shape[1])  # type: ignore[attr-defined]
     if s[min(rank, len(s)) - 1] <= ZERO * s[0]:
         return _with_zeros(run, layout, space, directions @ h, s, rank, seed)
-    return _half_step(layout, space, combination, directions, h, s, rank, previous_gain)
+    return _half_step(layout, space, combination, directions, h, s, rank, history)
 
 
 def _directions(layout: Layout, space: Subspace, rank: int) -> Float64:
@@ -103,43 +103,39 @@ def _narrow_r(combination: Combination, layout: Layout, rank: int) -> NarrowR:
 
 def _half_step(
     layout: Layout, space: Subspace, combination: Combination, directions: Float64, h: Float64, s: Float64,
-    rank: int, previous_gain: Float64 | None,
+    rank: int, history: Sequence[Ritz],
 ) -> Triplets:
     """Left vectors U = Y h / s are orthonormal; the triplets of U'A are those of A on their span.
 
     Directions whose products with A' drown in rounding do not take part; when a wanted one is among
     them nobody does, and the Ritz values stand as they are.
     """
-    step = half_step(space.products, space.squares, layout.width, layout.width)
-    drowned = step.noise > HALF_STEP_NOISE[layout.view.dtype.itemsize]
+    all_kept = ritz_values(space.products, space.squares, layout.width, layout.width)
+    drowned = all_kept.noise > HALF_STEP_NOISE[layout.view.dtype.itemsize]
     accurate = int(drowned.argmax()) if drowned.any() else len(drowned)
     kept = min(max(rank, accurate), len(s))
     image = space.combine("z", directions @ (h[:, :kept] / s[:kept]))
     ritz = space.combine("q", directions @ h[:, :rank])
     residuals = np.linalg.norm(image[:, :rank] - ritz * s[:rank], axis=0) / s[0]
     values, short, rotation = s[:rank], ritz, h[:, :rank] / s[:rank]
+    noise, gain = all_kept.noise[:rank], all_kept.gain[:rank]
+    estimate = estimated_errors(history) if history else SAFETY * all_kept.second_order[:rank]
     if accurate >= rank:
         short, values, turn = leading_singular_triplets(image, rank)
         rotation = (h[:, :kept] / s[:kept]) @ turn
-        gain = np.maximum(values - s[:rank], 0.0) / values
-        errors = half_step_error(gain, previous_gain) + np.minimum(step.noise[:rank], gain)
+        errors = estimate + noise
     else:
-        errors = 2 * half_step_error(np.maximum(step.gain, step.noise)[:rank], previous_gain)
-        errors = np.minimum(errors, _second_order(residuals, s, rank))
+        errors = np.minimum(np.maximum(estimate, noise) + gain, SAFETY * _second_order(residuals, s, rank, kept))
     errors = (0.0 if space.width == layout.view.short else errors) + rounding(s[:rank], layout)
     signs = fix_signs(short)
     return Triplets(values, short * signs, combination, rotation * signs, residuals, np.minimum(errors, 1.0))
 
 
-def _second_order(residuals: Float64, s: Float64, rank: int) -> Float64:
-    """Relative errors of Ritz values by their residuals: res^2 / gap, as Kato and Temple have it.
-
-    The gap is that to the first value not wanted; without one there is nothing to say.
-    """
-    if len(s) <= rank:
-        return np.full(rank, np.inf)
-    gap = np.maximum(s[:rank] ** 2 - s[rank] ** 2, np.finfo(np.float64).tiny)
-    return (residuals * s[0]) ** 2 / (2 * gap)
+def _second_order(residuals: Float64, s: Float64, rank: int, kept: int) -> Float64:
+    """As in ``ritz_values``, from residuals that were formed and not subtracted."""
+    last = s[min(max(kept, rank + 1), len(s)) - 1]
+    gap = s[:rank] ** 2 - last**2
+    return np.where(gap > 0, (residuals * s[0]) ** 2 / (2 * np.where(gap > 0, gap, 1.0)), np.inf)
 
 
 def rounding(s: Float64, layout: Layout) -> Float64:

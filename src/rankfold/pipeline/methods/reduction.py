@@ -16,7 +16,6 @@ from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.folds.panel_pass import Centring
 from rankfold.pipeline.folds.write_rows import WriteRows
 from rankfold.pipeline.layout import Layout
-from rankfold.pipeline.memory import return_freed_memory
 from rankfold.pipeline.methods.gram import Scatter, gram
 from rankfold.pipeline.methods.krylov import krylov
 from rankfold.pipeline.methods.rayleigh_ritz import Triplets, rayleigh_ritz
@@ -60,7 +59,6 @@ def reduce(run: Run, layout: Layout, request: Request, fingerprint: str) -> dict
         if found is None:
             found = _krylov(run, layout, request, centring, start)
         _refuse_constant(request, found, layout)
-        return_freed_memory()
         facts = _write(run, layout, request, found, fingerprint)
         write_group(run.result, facts)
     return facts
@@ -76,9 +74,7 @@ def _krylov(run: Run, layout: Layout, request: Request, centring: Centring, star
     space, known, seen = krylov(
         run, layout, centring, start, rank=request.rank, tol=request.tol, seed=request.seed
     )
-    triplets = rayleigh_ritz(
-        run, layout, space, request.rank, request.seed, previous_gain=seen.previous_gain(2)
-    )
+    triplets = rayleigh_ritz(run, layout, space, request.rank, request.seed, history=seen.history)
     return _found(centring, triplets, known, seen.errors)
 
 
@@ -99,9 +95,7 @@ def _gram(run: Run, layout: Layout, request: Request, centring: Centring, start:
     block, _ = multiply(run, layout, centring, start, scatter.vectors, index=2, known=known)
     space = Subspace()
     space.add(block)
-    triplets = rayleigh_ritz(
-        run, layout, space, request.rank, request.seed, previous_gain=np.zeros(request.rank)
-    )
+    triplets = rayleigh_ritz(run, layout, space, request.rank, request.seed)
     return _found(centring, triplets, known, [])
 
 

@@ -1,0 +1,64 @@
+"""Importing rankfold costs nothing, and shows exactly what it offers."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+import rankfold
+
+HEAVY = ("numba", "cupy", "dask", "distributed", "zarr", "scipy", "matplotlib")
+
+
+def run(code: str) -> str:
+    """Output of a fresh interpreter that finds the same rankfold."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    ).stdout
+
+
+def loaded_after(code: str) -> set[str]:
+    before, after = (set(run(f"{c}\nimport sys; print(*sys.modules)").split()) for c in ("", code))
+    return {name.partition(".")[0] for name in after - before}
+
+
+def test_importing_loads_nothing_heavy() -> None:
+    loaded = loaded_after("import rankfold; rankfold.__version__; dir(rankfold)")
+    assert "rankfold" in loaded
+    assert not loaded & {*HEAVY, "numpy"}
+
+
+def test_kernels_load_neither_numba_nor_cupy_nor_dask_before_they_are_called() -> None:
+    # SciPy is LAPACK: rankfold.kernels.small is made of it.
+    names = [m.name for m in pkgutil.iter_modules(importlib.import_module("rankfold.kernels").__path__)]
+    code = "\n".join(f"import rankfold.kernels.{n}" for n in names if n not in ("cpu", "gpu"))
+    assert not loaded_after(code) & (set(HEAVY) - {"scipy"})
+
+
+def test_the_front_door_is_sorted_and_whole() -> None:
+    assert rankfold.__all__ == sorted(set(rankfold.__all__))
+    assert dir(rankfold) == rankfold.__all__
+    assert set(rankfold.__all__) == {*rankfold._HOMES, "__version__"}
+
+
+@pytest.mark.parametrize("name", rankfold.__all__)
+def test_every_name_resolves_to_something_documented(name: str) -> None:
+    value = getattr(rankfold, name)
+    assert isinstance(value, str) or value.__doc__
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'rankfold' has no attribute 'pac'"):
+        rankfold.pac  # noqa: B018
+
+
+def test_star_imports_what_is_offered() -> None:
+    assert run(
+        "from rankfold import *; print(*sorted(n for n in globals() if n in __import__('rankfold').__all__))"
+    )

@@ -1,0 +1,189 @@
+"""What is forbidden by tool and not by will: imports upward, hidden settings, monsters.
+
+Each list of exceptions may only shrink: an entry that is no longer needed fails as well.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import rankfold
+
+PACKAGE = Path(rankfold.__file__).parent
+ROOT = Path(__file__).parents[2]
+LAYERS = ("kernels", "pipeline", "cluster", "workflows")
+FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+FRONT_DOOR = {"__init__.py", "__main__.py", "api.py"}
+
+LONGEST_FUNCTION, LONGEST_FILE = 50, 400
+LONG_FUNCTIONS = {"api.py svd": 57}  # thirty lines of it say what the arguments mean
+LONG_FILES: dict[str, int] = {}
+NOT_WRITTEN_YET: dict[str, int] = {}
+"""Places that raise NotImplementedError, and how many: what is not written yet, never a bad value."""
+
+
+@cache
+def tree(file: str) -> ast.Module:
+    return ast.parse((PACKAGE / file).read_text())
+
+
+def layer(file: str) -> str:
+    """The layer of a file, or ``""`` at the top of the package."""
+    return file.partition("/")[0] if "/" in file else ""
+
+
+def imports(file: str) -> Iterator[tuple[str, bool]]:
+    """Modules that a file imports, and whether for type checkers alone."""
+    for_checkers = {
+        inner
+        for node in ast.walk(tree(file))
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree(file)):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node in for_checkers) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}:{node.lineno} imports relatively"
+            yield from ((f"{node.module}.{alias.name}", node in for_checkers) for alias in node.names)
+
+
+def top(module: str) -> str:
+    return module.partition(".")[0]
+
+
+# Layers --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file not in FRONT_DOOR])
+def test_imports_point_one_way(file: str) -> None:
+    mine = layer(file)
+    if mine == "workflows":
+        return  # at the top: it may import everything, the front door too
+    allowed = set(LAYERS[: LAYERS.index(mine) + 1]) if mine else set()
+    if mine != "kernels":
+        allowed |= {"_version", "__version__"}
+    for module, _ in imports(file):
+        if top(module) == "rankfold":
+            assert module.partition(".")[2].partition(".")[0] in allowed, f"{file} imports {module}"
+
+
+def test_absolute_imports_only() -> None:
+    for file in FILES:
+        list(imports(file))
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if layer(file) == "kernels"])
+def test_kernels_know_arrays_only(file: str) -> None:
+    foreign = {top(module) for module, _ in imports(file)}
+    assert not foreign & {"dask", "distributed", "zarr", "pathlib", "os", "io", "logging", "yaml"}
+    if "/gpu/" not in file:
+        assert "cupy" not in foreign
+    if "/cpu/" not in file:
+        assert "numba" not in foreign
+
+
+def test_sweep_alone_makes_tasks() -> None:
+    for file in FILES:
+        dask = {(m, checkers) for m, checkers in imports(file) if top(m) in ("dask", "distributed")}
+        if layer(file) != "pipeline" or not dask:
+            continue
+        if file == "pipeline/sweep.py":
+            assert {m for m, _ in dask} == {"dask.delayed.Delayed", "dask.delayed.delayed"}
+        elif file.startswith("pipeline/sources/"):
+            assert all(m.startswith("dask.array") for m, _ in dask), f"{file} imports {dask}"
+        else:
+            assert all(checkers for _, checkers in dask), f"{file} imports {dask}"
+
+
+def test_settings_come_as_arguments() -> None:
+    for file in FILES:
+        if layer(file) == "cluster" or file == "workflows/cli.py":
+            continue
+        for node in ast.walk(tree(file)):
+            name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+            assert name not in ("environ", "getenv", "putenv"), f"{file}:{node.lineno} reads the environment"  # type: ignore[attr-defined]
+        assert not {m for m, _ in imports(file)} & {"os.environ", "os.getenv"}, file
+
+
+# Sizes ---------------------------------------------------------------------------------------------
+
+
+def test_functions_fit_a_screen() -> None:
+    long = {}
+    for file in FILES:
+        for node in ast.walk(tree(file)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                if lines > LONGEST_FUNCTION:
+                    long[f"{file} {node.name}"] = lines
+    assert_only_shrinks(long, LONG_FUNCTIONS)
+
+
+def test_files_are_short() -> None:
+    lines = {file: len((PACKAGE / file).read_text().splitlines()) for file in FILES}
+    assert_only_shrinks({file: n for file, n in lines.items() if n > LONGEST_FILE}, LONG_FILES)
+
+
+def test_what_is_not_implemented_is_named() -> None:
+    found: dict[str, int] = {}
+    for file in FILES:
+        for node in ast.walk(tree(file)):
+            if isinstance(node, ast.Raise) and node.exc and "NotImplementedError" in ast.unparse(node.exc):
+                found[file] = found.get(file, 0) + 1
+    assert_only_shrinks(found, NOT_WRITTEN_YET)
+
+
+def assert_only_shrinks(found: dict[str, int], allowed: dict[str, int]) -> None:
+    grown = {name: n for name, n in found.items() if n > allowed.get(name, 0)}
+    assert not grown, "over the limit, or longer than its exception allows"
+    assert found == allowed, "an exception is larger than what it excuses: lower or remove it"
+
+
+# What a reader sees --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_links_show_the_layers_first(name: str) -> None:
+    link = ROOT / name
+    assert link.is_symlink() and link.readlink().as_posix() == f"src/rankfold/{name}"
+    assert (link / "__init__.py").is_file()
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_module_says_what_it_is_for(file: str) -> None:
+    assert ast.get_docstring(tree(file)) or not (PACKAGE / file).read_text().strip() or file == "_version.py"
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_map_of_a_layer_names_what_exists(name: str) -> None:
+    folder = PACKAGE / name
+    text = ast.get_docstring(tree(f"{name}/__init__.py")) or ""
+    entries = re.findall(r"^ +(\w+)(?= {2,})", text, re.MULTILINE)
+    entries += re.findall(r"(?<![\w/.])(\w+)(?:\.py\b|/(?!\w))", text)
+    missing = [e for e in entries if not (folder / f"{e}.py").is_file() and not (folder / e).is_dir()]
+    assert not missing
+    if name == "kernels":
+        mapped = {path.stem for path in folder.glob("*.py") if not path.stem.startswith("_")}
+        assert mapped <= set(entries), "the map of kernels is complete"
+
+
+def test_pytest_finds_every_test(pytestconfig: pytest.Config) -> None:
+    patterns = pytestconfig.getini("norecursedirs")
+    folders = {p.parent.relative_to(ROOT) for p in (ROOT / "tests").rglob("test_*.py")}
+    for folder in folders:
+        hidden = [pattern for pattern in patterns if any(fnmatch(part, pattern) for part in folder.parts)]
+        assert not hidden, f"pytest does not look into {folder}"
+
+
+def test_no_two_tests_share_a_name() -> None:
+    # Without packages in tests/, the name of the file is the name of the module.
+    names = [path.name for path in (ROOT / "tests").rglob("*.py")]
+    assert len(names) == len(set(names))

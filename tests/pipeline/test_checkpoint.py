@@ -1,0 +1,303 @@
+"""Parts are written whole or not at all, and a run folder has one owner at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rankfold.pipeline.checkpoint import (
+    State,
+    atomic_file,
+    load_arrays,
+    load_if_whole,
+    load_json,
+    save_arrays,
+    save_json,
+)
+from rankfold.pipeline.errors import DiskSpaceError, OutputError
+from rankfold.pipeline.rundir import RunDirectory, digest
+
+STATE: State = {"sum": np.arange(3000.0).reshape(30, 100), "next_panel": np.array(7)}
+
+
+def assert_state(state: State | None) -> None:
+    assert state is not None and list(state) == list(STATE)
+    for name, value in STATE.items():
+        np.testing.assert_array_equal(state[name], value)
+
+
+# Parts ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_part_reads_as_it_was_written_and_leaves_nothing_beside(tmp_path: Path, durable: bool) -> None:
+    for _ in range(2):
+        save_arrays(tmp_path / "part.npz", STATE, durable=durable)
+        assert_state(load_arrays(tmp_path / "part.npz"))
+    assert_state(load_if_whole(tmp_path / "part.npz"))
+    assert list(load_if_whole(tmp_path / "part.npz", "next_panel") or ()) == ["next_panel"]
+    assert os.listdir(tmp_path) == ["part.npz"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("before", [None, b"earlier"])
+def test_an_error_while_writing_leaves_what_was_there(
+    tmp_path: Path, error: type[BaseException], before: bytes | None
+) -> None:
+    path = tmp_path / "part"
+    if before:
+        path.write_bytes(before)
+    with pytest.raises(error), atomic_file(path) as file:
+        file.write(b"half of")
+        assert path.exists() is bool(before)
+        raise error
+    assert os.listdir(tmp_path) == (["part"] if before else [])
+    assert not before or path.read_bytes() == before
+
+
+def test_json_reads_as_it_was_written(tmp_path: Path) -> None:
+    assert load_json(tmp_path / "none.json") is None
+    value = {"b": [1, 2.5, None], "a": "ä"}
+    save_json(tmp_path / "some.json", value)
+    assert load_json(tmp_path / "some.json") == value
+    assert (tmp_path / "some.json").read_text().index('"a"') < (tmp_path / "some.json").read_text().index(
+        '"b"'
+    )
+
+
+def test_what_is_not_there_is_absent(tmp_path: Path) -> None:
+    assert load_if_whole(tmp_path / "none.npz") is None
+    save_arrays(tmp_path / "part.npz", STATE)
+    assert load_if_whole(tmp_path / "part.npz", "another") is None
+
+
+# Damage --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("damage") / "part.npz"
+    save_arrays(path, STATE)
+    return path
+
+
+def read_damaged(whole: Path, content: bytes) -> State | None:
+    path = whole.with_name("damaged.npz")
+    path.write_bytes(content)
+    return load_if_whole(path)
+
+
+@settings(max_examples=50)
+@given(length=st.integers(0, 25_000) | st.integers(0, 400), zeros=st.booleans())
+def test_a_part_cut_short_is_absent(whole: Path, length: int, zeros: bool) -> None:
+    content = whole.read_bytes()
+    kept = content[: min(length, len(content) - 1)]
+    # A file system that allocates late leaves the length right and the rest zero.
+    assert read_damaged(whole, kept + bytes(len(content) - len(kept)) * zeros) is None
+
+
+def test_a_part_with_a_lost_block_is_absent(whole: Path) -> None:
+    content = whole.read_bytes()
+    for start in range(0, len(content), 512):
+        lost = content[start : start + 512]
+        if any(lost):
+            assert read_damaged(whole, content[:start] + bytes(len(lost)) + content[start + 512 :]) is None
+
+
+def test_a_part_with_a_wrong_byte_is_absent_or_right(whole: Path) -> None:
+    content, data = whole.read_bytes(), STATE["sum"].tobytes()
+    bulk = range(content.index(data) + 16, content.index(data) + len(data) - 16)
+    for place in (i for i in range(len(content)) if i not in bulk):
+        for mask in (0x01, 0x04, 0x1D, 0xFF):
+            wrong = bytearray(content)
+            wrong[place] ^= mask
+            state = read_damaged(whole, bytes(wrong))
+            if state is not None:  # names and times of a zip file are there twice, or mean nothing
+                assert_state(state)
+
+
+# Full disk -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB, where this process may make one."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
+    try:
+        mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:
+        mounted = False
+    if not mounted:
+        pytest.skip("making a small file system needs root and Linux")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_full_disk_is_named_and_loses_nothing(full_disk: Path, durable: bool) -> None:
+    path = full_disk / "part.npz"
+    save_arrays(path, STATE)
+    with pytest.raises(DiskSpaceError, match=rf"disk is full: writing {path}.*--scratch DIR.*same command"):
+        save_arrays(path, {"sum": np.ones(100_000)}, durable=durable)
+    assert os.listdir(full_disk) == ["part.npz"]
+    assert_state(load_if_whole(path))
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (errno.ENOSPC, DiskSpaceError),
+        (errno.EDQUOT, DiskSpaceError),
+        (errno.EROFS, OutputError),
+        (errno.EACCES, OutputError),
+        (errno.EIO, OSError),
+    ],
+)
+def test_errors_of_the_disk_say_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, expected: type[Exception]
+) -> None:
+    def failing(descriptor: int) -> NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(expected) as caught:
+        save_arrays(tmp_path / "part.npz", STATE)
+    assert type(caught.value) is expected
+    assert os.listdir(tmp_path) == []
+
+
+# The run folder ------------------------------------------------------------------------------------
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from rankfold.pipeline.rundir import RunDirectory
+with RunDirectory.beside(Path(sys.argv[1]), None, "0").claimed({"seed": 0}, overwrite=False):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def claim(
+    output: Path, *, overwrite: bool = False, **identity: Any
+) -> contextlib.AbstractContextManager[None]:
+    return RunDirectory.beside(output, None, digest(identity)).claimed(identity, overwrite=overwrite)
+
+
+@contextlib.contextmanager
+def holder(output: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that works on the output."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(output)], stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "held\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_second_run_of_this_process_is_refused(tmp_path: Path) -> None:
+    output = tmp_path / "r.zarr"
+    holder_ = rf"another run is writing {output} \(process {os.getpid()} on {socket.gethostname()}\)"
+    with claim(output, seed=0):
+        with pytest.raises(OutputError, match=holder_), claim(output, seed=0):
+            pass
+        with claim(tmp_path / "other.zarr", seed=0):
+            pass
+    with claim(output, seed=0):
+        pass
+
+
+def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path: Path) -> None:
+    output = tmp_path / "r.zarr"
+    with holder(output) as process:
+        refused = pytest.raises(OutputError, match=rf"process {process.pid} on .*choose another --out")
+        with refused, claim(output, seed=0, overwrite=True):
+            pass
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        with claim(output, seed=0):
+            pass
+
+
+def test_another_request_is_refused_with_what_differs(tmp_path: Path) -> None:
+    output = tmp_path / "r.zarr"
+    with claim(output, seed=0, rank=5, input="x"):
+        pass
+    with claim(output, seed=0, rank=5, input="x"):
+        pass
+    with (
+        pytest.raises(OutputError, match="unfinished run") as caught,
+        claim(output, seed=1, rank=5, input="x"),
+    ):
+        pass
+    assert "differs in seed (0 there, 1 now)." in str(caught.value)
+    assert "--overwrite" in str(caught.value)
+
+
+def test_overwriting_discards_what_another_request_left(tmp_path: Path) -> None:
+    output = tmp_path / "r.zarr"
+    run = RunDirectory.beside(output, None, "0")
+    with claim(output, seed=0):
+        save_arrays(run.state / "part.npz", STATE)
+        run.result.mkdir()
+    with claim(output, seed=1, overwrite=True):
+        assert not list(run.folder.rglob("part.npz")) and not run.result.exists()
+    with claim(output, seed=1):
+        pass
+
+
+def test_the_same_request_keeps_its_state_even_where_overwriting_is_allowed(tmp_path: Path) -> None:
+    run = RunDirectory.beside(tmp_path / "r.zarr", None, digest({"seed": 0}))
+    with run.claimed({"seed": 0}, overwrite=False):
+        save_arrays(run.state / "part.npz", STATE)
+    with run.claimed({"seed": 0}, overwrite=True):
+        assert_state(load_if_whole(run.state / "part.npz"))
+
+
+def test_an_output_appears_when_it_is_published(tmp_path: Path) -> None:
+    run = RunDirectory.beside(tmp_path / "r.zarr", None, "0")
+    for content in ("first", "second"):
+        with run.claimed({"seed": 0}, overwrite=False):
+            run.result.mkdir()
+            (run.result / "data").write_text(content)
+            run.log_attempt({"started": content})
+            run.publish()
+        assert (run.output / "data").read_text() == content
+        assert not run.state.exists() and not run.scratch.exists() and not run.result.exists()
+    assert [a["started"] for a in load_json(run.record)["attempts"]] == ["first", "second"]
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOSPC])
+def test_an_error_of_the_work_is_not_blamed_on_the_lock(tmp_path: Path, number: int) -> None:
+    error = OSError(number, os.strerror(number), "/data/x.npy")
+    with pytest.raises((OSError, OutputError)) as caught, claim(tmp_path / "r.zarr", seed=0):
+        raise error
+    assert str(tmp_path / "r.zarr.run" / "lock") not in str(caught.value)
+    assert caught.value is error or number == errno.ENOSPC
+
+
+def test_an_output_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    refused = pytest.raises(OutputError, match=r"cannot write .*Choose another --out")
+    with refused, claim(tmp_path / "file" / "r.zarr", seed=0):
+        pass

@@ -1,0 +1,88 @@
+"""The measured peak of anonymous memory stays below the planned one, whatever the height of the matrix."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+COMMAND = """
+import json, sys
+import rankfold as rf
+options = json.loads(sys.argv[2])
+kind = options.pop("kind")
+r = getattr(rf, kind)(sys.argv[1], out=sys.argv[3], **options)
+last = r.run["attempts"][-1]
+print(json.dumps([last["baseline_bytes"], last["planned_bytes"], last["measured_bytes"]]))
+"""
+
+
+def tall(path: Path, rows: int, columns: int, dtype: Any, **options: Any) -> str:
+    """A store written chunk by chunk, so that the test itself holds little."""
+    array = zarr.create_array(path, shape=(rows, columns), dtype=dtype, **options)
+    rng = np.random.default_rng(0)
+    step = array.shards[0] if array.shards else array.chunks[0]
+    for start in range(0, rows, step):
+        array[start : start + step] = rng.standard_normal((min(step, rows - start), columns)).astype(dtype)
+    return str(path)
+
+
+def measured(store: str, out: Path, **options: Any) -> tuple[int, int]:
+    """Planned and measured peak of a run in a process of its own."""
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", COMMAND, store, json.dumps(options), str(out)],
+        capture_output=True, text=True, check=True,
+    )
+    _, planned, peak = json.loads(run.stdout)
+    if peak is None:
+        pytest.skip("this system does not report anonymous memory (RssAnon is Linux)")
+    return planned, peak
+
+
+CASES = {
+    "krylov": dict(kind="svd", rank=20, method="krylov", threads=2, memory="512MiB"),
+    "pca krylov, four threads": dict(kind="pca", rank=20, method="krylov", threads=4, memory="512MiB"),
+    "gram": dict(kind="pca", rank=20, method="gram", threads=2, memory="512MiB"),
+    "one thread, little memory": dict(kind="pca", rank=20, method="krylov", threads=1, memory="120MiB"),
+}
+
+
+@pytest.fixture(scope="module", params=[None, "auto"], ids=["raw", "compressed"])
+def stores(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The same kind of matrix twice, the second four times as tall; both fill at least four streams."""
+    folder = tmp_path_factory.mktemp("tall")
+    options = {"chunks": (4000, 200), "compressors": request.param}
+    return [tall(folder / f"{rows}.zarr", rows, 200, "f4", **options) for rows in (320_000, 1_280_000)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_peak_is_planned_and_does_not_grow_with_the_rows(
+    tmp_path: Path, stores: list[str], case: str
+) -> None:
+    peaks = [measured(store, tmp_path / f"{i}.zarr", **CASES[case]) for i, store in enumerate(stores)]
+    (planned, peak), (planned_tall, peak_tall) = peaks
+    assert peak <= planned
+    assert peak_tall <= planned_tall
+    assert planned_tall <= 1.1 * planned
+    # What the allocator and the interpreter hold varies by some MiB between equal runs.
+    assert peak_tall <= 1.1 * peak + 8 * 2**20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["gram", "krylov"])
+def test_a_wide_matrix_is_planned_too(tmp_path: Path, method: str) -> None:
+    array = zarr.create_array(
+        tmp_path / "x.zarr", shape=(300, 200_000), chunks=(300, 5000), dtype="f4", compressors=None
+    )
+    array[...] = np.random.default_rng(0).standard_normal(array.shape, dtype=np.float32)
+    planned, peak = measured(
+        str(tmp_path / "x.zarr"), tmp_path / "r.zarr", kind="pca", rank=10, method=method, threads=2, memory="512MiB"
+    )
+    assert peak <= planned
