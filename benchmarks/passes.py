@@ -56,20 +56,28 @@ def limit_seconds(store: Path, width: int, grain: int, threads: int) -> float:
     return time.perf_counter() - began
 
 
+def turn(store: Path, threads: int, out: Path) -> None:
+    """What a fresh process does: a pass at the limit, our run, a pass at the limit."""
+    plan = rf.plan("svd", store, RANK, method="krylov", memory=BUDGET, threads=threads)
+    before = limit_seconds(store, plan.width, plan.panel_rows, threads)
+    rf.svd(store, rank=RANK, method="krylov", memory=BUDGET, threads=threads, out=out)
+    after = limit_seconds(store, plan.width, plan.panel_rows, threads)
+    print(json.dumps([before, after]))
+
+
 def our_run(store: Path, threads: int, folder: Path) -> dict:
-    """One reduction in a fresh process: passes, seconds of each, memory."""
+    """One turn in a process of its own: limits, passes, seconds of each, memory."""
     out = folder / "out.zarr"
     for path in (out, folder / "out.zarr.run"):
         shutil.rmtree(path, ignore_errors=True)
     command = [sys.executable, __file__, "--child", str(store), "--threads", str(threads), "--out", str(out)]
-    subprocess.run(command, check=True)
+    child = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     result = rf.open_result(out)
     attempt = result.run["attempts"][-1]
     return {
         "s": result.s.tolist(),
+        "limit_seconds": json.loads(child.stdout),
         "passes": result.attrs["passes"],
-        "width": result.attrs["block_width"],
-        "grain": attempt["plan"]["panel_rows"],
         "estimate": result.attrs["largest_error_estimate"],
         "pass_seconds": [v for k, v in attempt["sweep_seconds"].items() if k.startswith("pass")],
         "seconds": attempt["seconds"],
@@ -82,16 +90,13 @@ def our_run(store: Path, threads: int, folder: Path) -> dict:
 def case(folder: Path, kind: str, rows: int, threads: int, repeats: int) -> dict:
     """One matrix, ours and the limit in turn."""
     store, sigma = matrix(folder, kind, rows)
-    runs, limits = [], []
-    width, grain = 64, 785
-    for _ in range(repeats):
-        limits.append(limit_seconds(store, width, grain, threads))
-        runs.append(our_run(store, threads, folder))
-        width, grain = runs[-1]["width"], runs[-1]["grain"]
-    found = np.array(runs[-1].pop("s"))
-    each = [seconds for run in runs for seconds in run["pass_seconds"]]
-    limits.append(limit_seconds(store, width, grain, threads))
+    runs = [our_run(store, threads, folder) for _ in range(repeats)]
+    found = np.array(runs[-1]["s"])
+    limits = [seconds for run in runs for seconds in run["limit_seconds"]]
     limit = statistics.median(limits)
+    positions = [
+        statistics.median(run["pass_seconds"][i] for run in runs) / limit for i in range(runs[-1]["passes"])
+    ]
     return {
         "matrix": kind,
         "rows": rows,
@@ -99,11 +104,8 @@ def case(folder: Path, kind: str, rows: int, threads: int, repeats: int) -> dict
         "estimate": runs[-1]["estimate"],
         "passes": runs[-1]["passes"],
         "limit_seconds": limits,
-        "pass_seconds": each,
-        "ratio": statistics.median(each) / limit,
-        "worst_position_ratio": max(
-            statistics.median(run["pass_seconds"][i] for run in runs) for i in range(runs[-1]["passes"])
-        ) / limit,
+        "pass_seconds": [run["pass_seconds"] for run in runs],
+        "ratio_of_each_pass": positions,
         "seconds": [run["seconds"] for run in runs],
         "planned_MiB": runs[-1]["planned"] / 2**20,
         "measured_MiB": max(run["measured"] for run in runs) / 2**20,
@@ -122,10 +124,7 @@ def main() -> None:
     parser.add_argument("--child")
     arguments = parser.parse_args()
     if arguments.child:
-        rf.svd(
-            arguments.child, rank=RANK, method="krylov", memory=BUDGET, threads=arguments.threads,
-            out=arguments.out,
-        )
+        turn(Path(arguments.child), arguments.threads, arguments.out)
         return
     machine = {"system": platform.platform(), "python": platform.python_version(), "blas": core_type()}
     results = {"machine": machine, "threads": arguments.threads, "cases": []}

@@ -158,8 +158,8 @@ def _run(
     folder = RunDirectory.beside(output, None if scratch is None else Path(scratch), digest(identity))
     if output.exists() and _done(output, identity, overwrite=overwrite):
         return Result(output)
+    check_disk(made, _free(folder.scratch), folder.scratch)
     with folder.claimed(identity, overwrite=overwrite):
-        check_disk(made, _free(folder.scratch), folder.scratch)
         _carry_out(folder, source, request, made, scheduler, identity["input"], progress)
     return Result(output, temporary=temporary)
 
@@ -235,4 +235,7 @@ def _memory(memory: str | int | None) -> int:
 
 
 def _free(folder: Path) -> int:
+    """Bytes free where a folder is or will be."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
     return shutil.disk_usage(folder).free

@@ -17,6 +17,7 @@ from rankfold.pipeline.blocks import (
     GRAIN_BYTES,
     GRAIN_BYTES_CEILING,
     GRAIN_ROWS_FLOOR,
+    READS_PER_BYTE,
     Cut,
     Grid,
     cut,
@@ -125,7 +126,7 @@ def test_streams_are_the_largest_power_of_two_in_bounds(
     panels: int, per_panel: int, data: int, accumulator: int
 ) -> None:
     def allowed(count: int) -> bool:
-        enough = 8 * count <= panels * per_panel and 16 * accumulator * count <= data
+        enough = 8 * count <= panels * per_panel and READS_PER_BYTE * accumulator * count <= data
         return count == 1 or (count <= min(panels, 8192) and enough)
 
     count = stream_count(panels, panels * per_panel, data, accumulator)

@@ -25,6 +25,11 @@ GRAIN_BYTES_CEILING = 256 * 2**20
 """Above this the floor on rows gives way: rows are then so long that memory decides."""
 
 
+READS_PER_BYTE = 64
+"""Bytes that a stream reads for each byte of its accumulator, where a pass is bound by reading: writing
+and merging an accumulator takes some 4 ns a byte, reading and multiplying the data about 1.5."""
+
+
 @dataclass(frozen=True, slots=True)
 class Grid:
     """The cut of one axis of a store into native chunks."""
@@ -138,27 +143,35 @@ def panel_edges(grid: Grid, rows: int) -> npt.NDArray[np.int64]:
     return np.asarray(edges, dtype=np.int64)
 
 
-def stream_count(panels: int, grain_total: int, data_bytes: int, accumulator_bytes: int) -> int:
+def stream_count(
+    panels: int, grain_total: int, data_bytes: int, accumulator_bytes: int, *, reads_per_byte: int = READS_PER_BYTE
+) -> int:
     """Number of streams: a power of two, so that the merge tree and common worker counts fill up.
 
-    Each stream has at least 8 grains and reads at least 16 times the bytes of its accumulator, so
-    that writing and merging accumulators stays a few per cent of a sweep; 8192 bounds the files.
+    Each stream has at least 8 grains and reads at least ``reads_per_byte`` times the bytes of its
+    accumulator, so that writing and merging accumulators stays a few per cent of a sweep; 8192 bounds
+    the files.
 
     >>> stream_count(400, 400, 3_200_000_000, 1_040_000)
     32
     """
-    most = min(panels, grain_total // 8, data_bytes // (16 * accumulator_bytes), 8192)
+    most = min(panels, grain_total // 8, data_bytes // (reads_per_byte * accumulator_bytes), 8192)
     return 1 << (max(1, most).bit_length() - 1)
 
 
-def cut(grid: Grid, row_bytes: int, accumulator_bytes: int, *, least_rows: int = 1) -> Cut:
+def cut(
+    grid: Grid, row_bytes: int, accumulator_bytes: int, *, least_rows: int = 1, reads_per_byte: int = READS_PER_BYTE
+) -> Cut:
     """Cut an axis whose rows hold ``row_bytes`` bytes, for accumulators of the given size.
 
-    ``least_rows`` asks for taller grains than the cache would choose.
+    ``least_rows`` asks for taller grains than the cache would choose, ``reads_per_byte`` for more or
+    fewer streams: see ``stream_count``.
     """
     rows = max(grain_rows(row_bytes), least_rows)
     edges = panel_edges(grid, rows)
     total = int((-(-np.diff(edges) // rows)).sum())
-    count = stream_count(len(edges) - 1, total, grid.length * row_bytes, accumulator_bytes)
+    count = stream_count(
+        len(edges) - 1, total, grid.length * row_bytes, accumulator_bytes, reads_per_byte=reads_per_byte
+    )
     streams = np.arange(count + 1, dtype=np.int64) * (len(edges) - 1) // count
     return Cut(edges, streams, rows)

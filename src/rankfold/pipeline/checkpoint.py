@@ -58,7 +58,7 @@ def disk_errors(path: Path) -> Iterator[None]:
                 "is kept; free some space, or move scratch with --scratch DIR, and give the same "
                 "command again to go on from there."
             ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT):
             raise OutputError(f"cannot write {path}: {error.strerror}. Choose another --out.") from error
         raise
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.pipeline.blocks import Cut
+from rankfold.pipeline.blocks import Cut, Grid
 from rankfold.pipeline.errors import DiskSpaceError, MemoryBudgetError
 from rankfold.pipeline.folds.column_statistics import ColumnStatistics
 from rankfold.pipeline.folds.combination import Combination
@@ -163,6 +163,13 @@ def check_disk(plan: Plan, free_bytes: int, folder: Path) -> None:
 
 def _fit(request: Request, layout: Layout, budget: Budget, driver: int) -> tuple[int, int, int]:
     """Segments at once, buffers each, and the peak they come to."""
+    concurrency, slots, peak = _best(request, layout, budget, driver)
+    if concurrency < 1 or peak > budget.memory_bytes:
+        _refuse(request, layout, budget, peak)
+    return concurrency, slots, peak
+
+
+def _best(request: Request, layout: Layout, budget: Budget, driver: int) -> tuple[int, int, int]:
     options = []
     for slots in (2, 1):
         sweeps = _sweeps(request, layout, slots)
@@ -172,20 +179,51 @@ def _fit(request: Request, layout: Layout, budget: Budget, driver: int) -> tuple
         options.append((min(budget.threads, most, room), slots, segment))
     # As many threads as fit come first: reading ahead gains less than a second thread does.
     concurrency, slots, segment = max(options, key=lambda option: option[0])
-    peak = RESERVE_BYTES + max(max(concurrency, 1) * segment, driver + BLAS_BYTES)
-    if concurrency < 1 or peak > budget.memory_bytes:
-        _refuse(request, layout, budget, peak, segment)
-    return concurrency, slots, peak
+    if concurrency < 1:
+        concurrency, slots, segment = options[-1]
+    return concurrency, slots, RESERVE_BYTES + max(max(concurrency, 1) * segment, driver + BLAS_BYTES)
 
 
-def _refuse(request: Request, layout: Layout, budget: Budget, need: int, segment: int) -> None:
+@dataclass(frozen=True, slots=True)
+class _Recut:
+    """A matrix as it would be with small chunks: what an import could make of it."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    row_grid: Grid
+    column_grid: Grid
+    name: str = ""
+
+    def read_bytes(self, rows: int, columns: int) -> int:
+        return 2 * rows * columns * self.dtype.itemsize
+
+    def read_into(self, out: Any, rows: Any, columns: Any) -> None:
+        raise TypeError("a plan reads nothing")
+
+    def check(self) -> None:
+        """Nothing to check."""
+
+    def fingerprint(self) -> str:
+        return ""
+
+
+def _import_would_fit(request: Request, layout: Layout, budget: Budget) -> bool:
+    source = layout.view.source
+    grids = [Grid.regular(length, length, splittable=True) for length in source.shape]
+    other = lay_out(request, _Recut(source.shape, source.dtype, *grids))
+    concurrency, _, peak = _best(request, other, budget, _driver_bytes(other, request))
+    return concurrency >= 1 and peak <= budget.memory_bytes
+
+
+def _refuse(request: Request, layout: Layout, budget: Budget, need: int) -> None:
     have = format_bytes(budget.memory_bytes)
     way_out = f"Give --memory {-(-need // 2**20)}MiB"
-    panel = layout.panels(1).memory_bytes
-    if 2 * panel > segment and layout.cut.panel_rows > layout.cut.grain_rows:
+    panels = layout.gram_panels(1) if layout.method == "gram" else layout.panels(1)
+    if panels.cut.panel_rows > panels.cut.grain_rows and _import_would_fit(request, layout, budget):
         way_out += (
-            f", or cut the store: its chunks make a panel of {layout.cut.panel_rows} rows and "
-            f"{format_bytes(panel)}, and `rankfold import STORE NEW.zarr` writes one with small chunks"
+            f", or cut the store: its chunks make panels of {panels.cut.panel_rows} rows, which take "
+            f"{format_bytes(panels.memory_bytes)} to read, and `rankfold import STORE NEW.zarr` writes one with "
+            "small chunks"
         )
     elif layout.method == "gram" and request.method in ("auto", "gram"):
         way_out += ", or --method krylov, which keeps no (n, n) matrix"
@@ -278,9 +316,9 @@ def _seconds(
 
 def _table(plan: Plan) -> str:
     rows = [("sweep", "reads", "writes", "flops", "memory of a segment", "tasks")]
-    for p in plan.passes:
+    for name, p in _grouped(plan.passes):
         rows.append((
-            f"{p.name} over {p.over}", format_bytes(p.reads_bytes), format_bytes(p.writes_bytes),
+            f"{name} over {p.over}", format_bytes(p.reads_bytes), format_bytes(p.writes_bytes),
             f"{p.flops:.1e}", format_bytes(p.segment_bytes), str(p.tasks),
         ))
     widths = [max(len(row[i]) for row in rows) for i in range(6)]
@@ -302,3 +340,16 @@ def _table(plan: Plan) -> str:
         cells = [row[0].ljust(widths[0]), *(row[i].rjust(widths[i]) for i in range(1, 6))]
         lines.append("  ".join(cells))
     return "\n".join(lines)
+
+
+def _grouped(passes: tuple[Pass, ...]) -> list[tuple[str, Pass]]:
+    """Sweeps that follow each other and cost the same, under one name and with the cost of each."""
+    groups: list[list[Pass]] = []
+    for p in passes:
+        if groups and dataclasses.replace(groups[-1][0], name=p.name) == p:
+            groups[-1].append(p)
+        else:
+            groups.append([p])
+    return [
+        (g[0].name if len(g) == 1 else f"{g[0].name} to {g[-1].name.split()[-1]}, each", g[0]) for g in groups
+    ]

@@ -22,6 +22,8 @@ SCHEMA = 1
 LAZY_BYTES = 64 * 2**20
 """Arrays above this stay on disk until sliced."""
 
+ROW_OUTPUTS = ("U", "scores")
+
 DIMENSIONS = {
     "U": ("row", "component"),
     "s": ("component",),
@@ -75,8 +77,9 @@ def write_group(group: Path, facts: Mapping[str, Any]) -> None:
 class Result:
     """Arrays of a reduction and the facts about it.
 
-    Arrays are attributes: ``r.s``, ``r.components``. Row outputs and whatever exceeds 64 MiB are Zarr
-    arrays, read when sliced; the rest are NumPy arrays.
+    Arrays are attributes: ``r.s``, ``r.components``. Row outputs of a stored result, and whatever exceeds
+    64 MiB, are Zarr arrays, read when sliced; the rest are NumPy arrays. A result without ``out=`` lives
+    in a temporary store, which goes when the result and every array taken from it are gone.
     """
 
     def __init__(self, path: Path | str, *, temporary: tempfile.TemporaryDirectory[str] | None = None) -> None:
@@ -92,9 +95,7 @@ class Result:
             raise InputError(f"{self.path} is not a result of rankfold") from error
         self._arrays = {name: array for name, array in group.arrays()}
         self._loaded: dict[str, npt.NDArray[Any]] = {}
-        if temporary is not None:
-            # The store lives as long as this object.
-            weakref.finalize(self, temporary.cleanup)
+        self._temporary = temporary
 
     def __getattr__(self, name: str) -> npt.NDArray[Any] | zarr.Array[Any]:
         arrays = self.__dict__.get("_arrays", {})
@@ -102,7 +103,10 @@ class Result:
             held = ", ".join(sorted(arrays))
             raise AttributeError(f"this result has no {name!r}; it has {held}")
         array = arrays[name]
-        if name in ("U", "scores") or array.nbytes > LAZY_BYTES:
+        if array.nbytes > LAZY_BYTES or (name in ROW_OUTPUTS and self._temporary is None):
+            if self._temporary is not None:
+                # Without its store an array would read as zeros, and say nothing.
+                weakref.finalize(array, _let_go, self._temporary).atexit = False
             return array  # type: ignore[no-any-return]
         if name not in self._loaded:
             self._loaded[name] = np.asarray(array[...])
@@ -126,6 +130,10 @@ class Result:
     def run(self) -> dict[str, Any]:
         """What the attempts that made it took: time, memory, machine. Empty if that was not kept."""
         return load_json(self.path.with_name(self.path.name + ".run") / "run.json") or {}
+
+
+def _let_go(temporary: object) -> None:
+    """Called when an array goes: the reference to its store goes with it."""
 
 
 def open_result(path: Path | str) -> Result:

@@ -223,7 +223,7 @@ def _facts(
         "method": layout.method,
         "request": request.as_dict(),
         "input": {
-            "name": layout.view.source.name, "shape": list(layout.view.source.shape),
+            "name": layout.view.source.name.rpartition("/")[2], "shape": list(layout.view.source.shape),
             "dtype": layout.view.source.dtype.name, "fingerprint": fingerprint,
         },
         "version": __version__,

@@ -1,0 +1,250 @@
+"""The command line as a user meets it: exit codes, one message each, and nothing half-written."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from typer.testing import CliRunner
+
+import rankfold as rf
+from rankfold.workflows.cli import app
+
+ROWS, COLUMNS = 2000, 30
+
+
+@pytest.fixture
+def x() -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((ROWS, COLUMNS)) * np.linspace(3, 1, COLUMNS)
+
+
+@pytest.fixture
+def store(tmp_path: Path, x: np.ndarray) -> Path:
+    path = tmp_path / "x.zarr"
+    array = zarr.create_array(path, shape=x.shape, chunks=(500, COLUMNS), dtype=x.dtype, compressors=None)
+    array[...] = x
+    return path
+
+
+def rankfold(*arguments: object) -> Any:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def refused(folder: Path, code: int, message: str, *arguments: object) -> None:
+    """The command fails with one message on stderr and leaves the folder as it was."""
+    before = sorted(folder.rglob("*"))
+    run = rankfold(*arguments)
+    assert run.exit_code == code, run.output
+    said = [line for line in run.stderr.splitlines() if " rows" not in line.partition(":")[2][:40]]
+    assert len(said) == 1 and said[0].startswith("rankfold: ")
+    assert message in said[0]
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_reduction_says_what_it_did(tmp_path: Path, store: Path, x: np.ndarray) -> None:
+    out = tmp_path / "r.zarr"
+    run = rankfold("svd", store, "--rank", 4, "--out", out)
+    assert run.exit_code == 0, run.output
+    assert "r.zarr: done" in run.stdout and "passes" in run.stdout and "peak memory" in run.stdout
+    np.testing.assert_allclose(rf.open_result(out).s, np.linalg.svd(x, compute_uv=False)[:4], rtol=1e-6)
+    again = rankfold("svd", store, "--rank", 4, "--out", out)
+    assert again.exit_code == 0 and "already done" in again.stdout
+
+
+def test_json_is_for_machines(tmp_path: Path, store: Path) -> None:
+    planned = json.loads(rankfold("plan", "pca", store, "--rank", 4, "--memory", "1GiB", "--json").stdout)
+    assert planned["shape"] == [ROWS, COLUMNS] and planned["peak_bytes"] <= 2**30
+    assert planned == json.loads(json.dumps(rf.plan("pca", store, 4, memory="1GiB").as_dict())) | {
+        "seconds": planned["seconds"]
+    }
+    done = json.loads(rankfold("pca", store, "--rank", 4, "--out", tmp_path / "r.zarr", "--json").stdout)
+    assert done["passes"] == planned["likely_passes"] and not done["already_done"]
+    assert json.loads(rankfold("info", store, "--json").stdout)["shape"] == [ROWS, COLUMNS]
+
+
+def test_import_and_info(tmp_path: Path, x: np.ndarray) -> None:
+    np.save(tmp_path / "x.npy", x)
+    assert rankfold("import", tmp_path / "x.npy", tmp_path / "new.zarr").exit_code == 0
+    assert "float64" in rankfold("info", tmp_path / "new.zarr").stdout
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "new.zarr")[...], x)
+
+
+def test_bad_requests_exit_2(tmp_path: Path, store: Path) -> None:
+    out = ("--out", tmp_path / "r.zarr")
+    cases: list[tuple[str, tuple[object, ...]]] = [
+        ("does not exist. Did you mean", ("svd", tmp_path / "y.zarr", "--rank", 3, *out)),
+        ("rank 0 was asked for; ask for 1 to 30", ("svd", store, "--rank", 0, *out)),
+        ("at most 30", ("svd", store, "--rank", 31, *out)),
+        ("say how many components", ("pca", store, *out)),
+        ("tol must lie between 0 and 1", ("pca", store, "--rank", 3, "--tol", 2, *out)),
+        ("passes must be at least 1", ("pca", store, "--rank", 3, "--passes", 0, *out)),
+        ("'tsqr' is not one of auto, gram, krylov", ("svd", store, "--rank", 3, "--method", "tsqr", *out)),
+        ("not a size in bytes", ("svd", store, "--rank", 3, "--memory", "much", *out)),
+        ("cannot write", ("svd", store, "--rank", 3, "--out", store / "zarr.json" / "r.zarr")),
+        ("plan 'svd' or 'pca'", ("plan", "nmf", store, "--rank", 3)),
+    ]
+    for message, arguments in cases:
+        refused(tmp_path, 2, message, *arguments)
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (5, 0)], ids=str)
+def test_an_empty_matrix_is_refused(tmp_path: Path, shape: tuple[int, int]) -> None:
+    zarr.create_array(tmp_path / "e.zarr", shape=shape, chunks=(1, 1), dtype="f8")
+    refused(tmp_path, 2, "cannot be reduced", "svd", tmp_path / "e.zarr", "--rank", 1, "--out", tmp_path / "r")
+
+
+def test_one_row_has_an_svd_and_no_components(tmp_path: Path) -> None:
+    np.save(tmp_path / "one.npy", np.array([[3.0, 4.0]]))
+    refused(tmp_path, 2, "at least 2 samples", "pca", tmp_path / "one.npy", "--rank", 1, "--out", tmp_path / "p")
+    assert rankfold("svd", tmp_path / "one.npy", "--rank", 1, "--out", tmp_path / "r.zarr").exit_code == 0
+    np.testing.assert_allclose(rf.open_result(tmp_path / "r.zarr").s, [5.0])
+
+
+def test_wrong_types_are_refused(tmp_path: Path) -> None:
+    for i, dtype in enumerate(("complex128", "U4", "datetime64[s]")):
+        np.save(tmp_path / f"{i}.npy", np.zeros((4, 4), dtype))
+        refused(tmp_path, 2, "supported are", "svd", tmp_path / f"{i}.npy", "--rank", 1, "--out", tmp_path / "r")
+
+
+def test_too_little_memory_exits_3_and_says_how_much(tmp_path: Path, store: Path) -> None:
+    command = ("svd", store, "--rank", 4, "--out", tmp_path / "r.zarr", "--memory")
+    refused(tmp_path, 3, "--memory gives 10 MiB", *command, "10MiB")
+    need = rankfold(*command, "10MiB").stderr.partition("Give --memory ")[2].split(",")[0].split("MiB")[0]
+    assert rankfold(*command, f"{need}MiB").exit_code == 0
+
+
+def test_a_chunk_too_tall_for_the_memory_names_the_import(tmp_path: Path) -> None:
+    array = zarr.create_array(tmp_path / "t.zarr", shape=(40_000, 100), chunks=(40_000, 100), dtype="f8")
+    array[...] = np.random.default_rng(0).standard_normal(array.shape)
+    out = ("--rank", 3, "--memory", "80MiB", "--out", tmp_path / "r.zarr")
+    refused(tmp_path, 3, "rankfold import STORE NEW.zarr", "svd", tmp_path / "t.zarr", *out)
+    imported = rankfold("import", tmp_path / "t.zarr", tmp_path / "new.zarr", "--memory", "256MiB")
+    assert imported.exit_code == 0, imported.output
+    assert rankfold("svd", tmp_path / "new.zarr", *out).exit_code == 0
+
+
+@pytest.mark.parametrize("method", ["gram", "krylov"])
+@pytest.mark.parametrize("shape", [(900, 20), (20, 900)], ids=str)
+def test_nan_and_inf_exit_4_counted_with_the_first_place(
+    tmp_path: Path, shape: tuple[int, int], method: str
+) -> None:
+    x = np.random.default_rng(1).standard_normal(shape)
+    places = [(7, 15), (7, 16), (3, 19), (19, 2), (11, 11)]
+    for row, column in places:
+        x[row, column] = np.nan
+    x[3, 19] = -np.inf
+    path = tmp_path / "x.zarr"
+    zarr.create_array(path, shape=shape, chunks=(100, 20) if shape[0] > 20 else (20, 100), dtype="f8")[...] = x
+    for kind in ("svd", "pca"):
+        refused(
+            tmp_path, 4, "holds 5 NaN or Inf, the first at row 3, column 19",
+            kind, path, "--rank", 2, "--method", method, "--out", tmp_path / "r.zarr",
+        )
+
+
+def test_constant_columns_alone_exit_4(tmp_path: Path) -> None:
+    np.save(tmp_path / "c.npy", np.full((50, 6), 2.5))
+    refused(tmp_path, 4, "no variance", "pca", tmp_path / "c.npy", "--rank", 2, "--out", tmp_path / "r.zarr")
+    np.save(tmp_path / "w.npy", np.full((6, 50), 2.5))
+    refused(tmp_path, 4, "no variance", "pca", tmp_path / "w.npy", "--rank", 2, "--out", tmp_path / "r.zarr")
+
+
+def test_a_missing_or_truncated_chunk_exits_4(tmp_path: Path, store: Path) -> None:
+    chunk = store / "c" / "2" / "0"
+    whole = chunk.read_bytes()
+    chunk.write_bytes(whole[:-100])
+    command = ("svd", store, "--rank", 3, "--out", tmp_path / "r.zarr")
+    refused(tmp_path, 4, "c/2/0", *command)
+    chunk.unlink()
+    refused(tmp_path, 4, "--missing-chunks fill", *command)
+    assert rankfold(*command, "--missing-chunks", "fill").exit_code == 0
+
+
+def test_another_result_is_not_overwritten_unless_asked(tmp_path: Path, store: Path) -> None:
+    out = tmp_path / "r.zarr"
+    assert rankfold("svd", store, "--rank", 4, "--out", out).exit_code == 0
+    refused(tmp_path, 2, "--overwrite", "svd", store, "--rank", 5, "--out", out)
+    (tmp_path / "notes").mkdir()
+    refused(tmp_path, 2, "not a result", "svd", store, "--rank", 5, "--out", tmp_path / "notes")
+    assert rankfold("svd", store, "--rank", 5, "--out", out, "--overwrite").exit_code == 0
+    assert rf.open_result(out).s.shape == (5,)
+
+
+def test_changed_data_are_another_request(tmp_path: Path, store: Path) -> None:
+    out = tmp_path / "r.zarr"
+    assert rankfold("svd", store, "--rank", 4, "--out", out).exit_code == 0
+    zarr.open_array(store, mode="r+")[0, 0] = 9.0
+    refused(tmp_path, 2, "data that has changed since", "svd", store, "--rank", 4, "--out", out)
+
+
+def test_a_full_disk_keeps_what_was_finished(
+    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, write, written = tmp_path / "r.zarr", os.pwrite, []
+
+    def full(file: int, data: Any, offset: int) -> int:
+        written.append(len(data))
+        if len(written) > 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, data, offset)
+
+    command = ("svd", store, "--rank", 4, "--method", "krylov", "--out", out)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        run = rankfold(*command)
+    assert run.exit_code == 3 and "the disk is full" in run.stderr and len(run.stderr.splitlines()) < 9
+    assert not out.exists()
+    assert rankfold(*command).exit_code == 0
+    np.testing.assert_array_equal(rf.open_result(out).U[...], rf.svd(store, 4, method="krylov").U[...])
+
+
+def test_too_small_a_disk_is_seen_before_the_first_read(
+    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shutil
+
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    refused(tmp_path, 3, "free", "svd", store, "--rank", 4, "--out", tmp_path / "r.zarr")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_signals_end_a_run_in_order_and_it_goes_on(tmp_path: Path, number: int, code: int) -> None:
+    path = tmp_path / "x.zarr"
+    array = zarr.create_array(path, shape=(400_000, 100), chunks=(20_000, 100), dtype="f4", compressors=None)
+    rng = np.random.default_rng(0)
+    for start in range(0, 400_000, 20_000):
+        array[start : start + 20_000] = rng.standard_normal((20_000, 100), dtype=np.float32)
+    command = [
+        sys.executable, "-m", "rankfold", "svd", str(path), "--rank", "20", "--method", "krylov",
+        "--tol", "1e-12", "--passes", "20", "--out", str(tmp_path / "r.zarr"),
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stderr is not None
+        child.stderr.readline()  # the first pass is through
+        child.send_signal(number)
+        _, told = child.communicate()
+        assert child.returncode == code
+    assert "the same command goes on" in told and "Traceback" not in told
+    began = time.monotonic()
+    assert subprocess.run([*command[:-2], "--out", str(tmp_path / "r.zarr")], capture_output=True).returncode == 0
+    assert time.monotonic() - began < 60
+    assert rf.open_result(tmp_path / "r.zarr").attrs["passes"] > 1
+
+
+def test_help_names_every_command() -> None:
+    help_text = rankfold("--help").stdout
+    for command in ("svd", "pca", "plan", "import", "info", "demo"):
+        assert command in help_text
+        assert rankfold(command, "--help").exit_code == 0
+    assert rankfold("--version").stdout.strip() == f"rankfold {rf.__version__}"
