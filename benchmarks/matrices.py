@@ -36,7 +36,12 @@ def _write(store: Path, kind: str, rows: int) -> np.ndarray:
     basis = np.linalg.qr(rng.standard_normal((COLUMNS, rank)))[0]
     mixing = (basis * weights).T.astype(np.float32)
     array = zarr.create_array(
-        store, shape=(rows, COLUMNS), chunks=(CHUNK_ROWS, COLUMNS), dtype="f4", compressors=None, overwrite=True
+        store,
+        shape=(rows, COLUMNS),
+        chunks=(CHUNK_ROWS, COLUMNS),
+        dtype="f4",
+        compressors=None,
+        overwrite=True,
     )
     gram = np.zeros((COLUMNS, COLUMNS))
     for start in range(0, rows, CHUNK_ROWS):

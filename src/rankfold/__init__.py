@@ -35,8 +35,16 @@ _HOMES = {
 }
 
 __all__ = [
-    "RankfoldError", "RankfoldWarning", "Result", "__version__", "import_array", "open", "open_result",
-    "pca", "plan", "svd",
+    "RankfoldError",
+    "RankfoldWarning",
+    "Result",
+    "__version__",
+    "import_array",
+    "open",
+    "open_result",
+    "pca",
+    "plan",
+    "svd",
 ]
 
 

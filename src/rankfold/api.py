@@ -32,10 +32,20 @@ class RankfoldWarning(UserWarning):
 
 
 def svd(
-    x: object, rank: int | None = None, *, tol: float | None = None, method: str = "auto",
-    passes: int | None = None, seed: int = 0, memory: str | int | None = None,
-    out: str | Path | None = None, scratch: str | Path | None = None, rows: bool = True,
-    overwrite: bool = False, client: Any = None, threads: int | None = None,
+    x: object,
+    rank: int | None = None,
+    *,
+    tol: float | None = None,
+    method: str = "auto",
+    passes: int | None = None,
+    seed: int = 0,
+    memory: str | int | None = None,
+    out: str | Path | None = None,
+    scratch: str | Path | None = None,
+    rows: bool = True,
+    overwrite: bool = False,
+    client: Any = None,
+    threads: int | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Leading singular triplets of a matrix that may be larger than memory.
@@ -91,11 +101,24 @@ def svd(
 
 
 def pca(
-    x: object, rank: int | None = None, *, tol: float | None = None, method: str = "auto",
-    passes: int | None = None, seed: int = 0, center: bool = True, scale: bool = False,
-    whiten: bool = False, memory: str | int | None = None, out: str | Path | None = None,
-    scratch: str | Path | None = None, rows: bool = True, overwrite: bool = False, client: Any = None,
-    threads: int | None = None, progress: Progress | None = None,
+    x: object,
+    rank: int | None = None,
+    *,
+    tol: float | None = None,
+    method: str = "auto",
+    passes: int | None = None,
+    seed: int = 0,
+    center: bool = True,
+    scale: bool = False,
+    whiten: bool = False,
+    memory: str | int | None = None,
+    out: str | Path | None = None,
+    scratch: str | Path | None = None,
+    rows: bool = True,
+    overwrite: bool = False,
+    client: Any = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
 ) -> Result:
     """Principal components of samples in rows, centred without a pass of their own.
 
@@ -125,10 +148,22 @@ def pca(
 
 
 def plan(
-    kind: str, x: object, rank: int | None = None, *, tol: float | None = None, method: str = "auto",
-    passes: int | None = None, seed: int = 0, center: bool | None = None, scale: bool = False,
-    whiten: bool = False, rows: bool = True, memory: str | int | None = None,
-    threads: int | None = None, workers: int = 1, rates: Rates | None = None,
+    kind: str,
+    x: object,
+    rank: int | None = None,
+    *,
+    tol: float | None = None,
+    method: str = "auto",
+    passes: int | None = None,
+    seed: int = 0,
+    center: bool | None = None,
+    scale: bool = False,
+    whiten: bool = False,
+    rows: bool = True,
+    memory: str | int | None = None,
+    threads: int | None = None,
+    workers: int = 1,
+    rates: Rates | None = None,
 ) -> Plan:
     """The numbers of a reduction before it runs: the same as ``rankfold plan``. Reads no data."""
     if kind not in ("svd", "pca"):
@@ -144,15 +179,23 @@ def plan(
 
 
 def _run(
-    x: object, request: Request, memory: str | int | None, out: str | Path | None,
-    scratch: str | Path | None, overwrite: bool, client: Any, threads: int | None, progress: Progress | None,
+    x: object,
+    request: Request,
+    memory: str | int | None,
+    out: str | Path | None,
+    scratch: str | Path | None,
+    overwrite: bool,
+    client: Any,
+    threads: int | None,
+    progress: Progress | None,
 ) -> Result:
     source = open_source(x)
     check_request(request, source.shape, source.name)
     scheduler, budget = _place(client, memory, threads, source)
     made = make_plan(request, source, budget)
     source.check()
-    identity = {"request": request.as_dict(), "input": source.fingerprint()}
+    fingerprint = source.fingerprint()
+    identity = {"request": request.as_dict(), "input": fingerprint}
     temporary = tempfile.TemporaryDirectory(prefix="rankfold-") if out is None else None
     output = Path(temporary.name) / "result.zarr" if temporary is not None else Path(out or "").absolute()
     folder = RunDirectory.beside(output, None if scratch is None else Path(scratch), digest(identity))
@@ -160,13 +203,18 @@ def _run(
         return Result(output)
     check_disk(made, _free(folder.scratch), folder.scratch)
     with folder.claimed(identity, overwrite=overwrite):
-        _carry_out(folder, source, request, made, scheduler, identity["input"], progress)
+        _carry_out(folder, source, request, made, scheduler, fingerprint, progress)
     return Result(output, temporary=temporary)
 
 
 def _carry_out(
-    folder: RunDirectory, source: Source, request: Request, made: Plan, scheduler: Scheduler,
-    fingerprint: str, progress: Progress | None,
+    folder: RunDirectory,
+    source: Source,
+    request: Request,
+    made: Plan,
+    scheduler: Scheduler,
+    fingerprint: str,
+    progress: Progress | None,
 ) -> None:
     run = Run(folder.state, folder.scratch, folder.result, scheduler, made.concurrency, made.slots, progress)
     warm_kernels(source.dtype)
@@ -179,12 +227,19 @@ def _carry_out(
         except DataError:
             folder.discard()
             raise
-    folder.log_attempt({
-        **facts, "seconds": time.perf_counter() - began, "passes": run.passes,
-        "sweep_seconds": run.seconds,
-        "baseline_bytes": memory.baseline, "peak_bytes": memory.peak,
-        "measured_bytes": memory.above_baseline, "planned_bytes": made.peak_bytes, "finished": True,
-    })
+    folder.log_attempt(
+        {
+            **facts,
+            "seconds": time.perf_counter() - began,
+            "passes": run.passes,
+            "sweep_seconds": run.seconds,
+            "baseline_bytes": memory.baseline,
+            "peak_bytes": memory.peak,
+            "measured_bytes": memory.above_baseline,
+            "planned_bytes": made.peak_bytes,
+            "finished": True,
+        }
+    )
     for message in found["warnings"]:
         warnings.warn(message, RankfoldWarning, stacklevel=4)
     folder.publish()
@@ -206,14 +261,16 @@ def _done(output: Path, identity: dict[str, Any], *, overwrite: bool) -> bool:
         attrs = Result(output).attrs
     except InputError:
         attrs = {}
-    if attrs and attrs["request"] == identity["request"] and attrs["input"]["fingerprint"] == identity["input"]:
+    if (
+        attrs
+        and attrs["request"] == identity["request"]
+        and attrs["input"]["fingerprint"] == identity["input"]
+    ):
         return True
     if overwrite:
         return False
     what = "the result of another request, or of data that has changed since" if attrs else "not a result"
-    raise OutputError(
-        f"{output} exists and is {what}. Choose another --out, or replace it with --overwrite."
-    )
+    raise OutputError(f"{output} exists and is {what}. Choose another --out, or replace it with --overwrite.")
 
 
 def _rank(rank: int | None) -> int:

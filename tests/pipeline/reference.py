@@ -13,7 +13,9 @@ import zarr
 import rankfold as rf
 
 
-def decaying(rows: int, columns: int, dtype: Any = np.float64, *, power: float = 0.7, mean: float = 5.0) -> np.ndarray:
+def decaying(
+    rows: int, columns: int, dtype: Any = np.float64, *, power: float = 0.7, mean: float = 5.0
+) -> np.ndarray:
     """Singular values near sqrt(max) i^-power about column means of that size."""
     rng = np.random.default_rng(rows * 100_003 + columns)
     short = min(rows, columns)

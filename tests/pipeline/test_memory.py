@@ -37,7 +37,9 @@ def measured(store: str, out: Path, **options: Any) -> tuple[int, int]:
     """Planned and measured peak of a run in a process of its own."""
     run = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", COMMAND, store, json.dumps(options), str(out)],
-        capture_output=True, text=True, check=True,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     _, planned, peak = json.loads(run.stdout)
     if peak is None:
@@ -46,10 +48,22 @@ def measured(store: str, out: Path, **options: Any) -> tuple[int, int]:
 
 
 CASES = {
-    "krylov": dict(kind="svd", rank=20, method="krylov", threads=2, memory="512MiB"),
-    "pca krylov, four threads": dict(kind="pca", rank=20, method="krylov", threads=4, memory="512MiB"),
-    "gram": dict(kind="pca", rank=20, method="gram", threads=2, memory="512MiB"),
-    "one thread, little memory": dict(kind="pca", rank=20, method="krylov", threads=1, memory="120MiB"),
+    "krylov": {"kind": "svd", "rank": 20, "method": "krylov", "threads": 2, "memory": "512MiB"},
+    "pca krylov, four threads": {
+        "kind": "pca",
+        "rank": 20,
+        "method": "krylov",
+        "threads": 4,
+        "memory": "512MiB",
+    },
+    "gram": {"kind": "pca", "rank": 20, "method": "gram", "threads": 2, "memory": "512MiB"},
+    "one thread, little memory": {
+        "kind": "pca",
+        "rank": 20,
+        "method": "krylov",
+        "threads": 1,
+        "memory": "120MiB",
+    },
 }
 
 
@@ -83,6 +97,12 @@ def test_a_wide_matrix_is_planned_too(tmp_path: Path, method: str) -> None:
     )
     array[...] = np.random.default_rng(0).standard_normal(array.shape, dtype=np.float32)
     planned, peak = measured(
-        str(tmp_path / "x.zarr"), tmp_path / "r.zarr", kind="pca", rank=10, method=method, threads=2, memory="512MiB"
+        str(tmp_path / "x.zarr"),
+        tmp_path / "r.zarr",
+        kind="pca",
+        rank=10,
+        method=method,
+        threads=2,
+        memory="512MiB",
     )
     assert peak <= planned

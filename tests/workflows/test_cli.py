@@ -100,12 +100,16 @@ def test_bad_requests_exit_2(tmp_path: Path, store: Path) -> None:
 @pytest.mark.parametrize("shape", [(0, 5), (5, 0)], ids=str)
 def test_an_empty_matrix_is_refused(tmp_path: Path, shape: tuple[int, int]) -> None:
     zarr.create_array(tmp_path / "e.zarr", shape=shape, chunks=(1, 1), dtype="f8")
-    refused(tmp_path, 2, "cannot be reduced", "svd", tmp_path / "e.zarr", "--rank", 1, "--out", tmp_path / "r")
+    refused(
+        tmp_path, 2, "cannot be reduced", "svd", tmp_path / "e.zarr", "--rank", 1, "--out", tmp_path / "r"
+    )
 
 
 def test_one_row_has_an_svd_and_no_components(tmp_path: Path) -> None:
     np.save(tmp_path / "one.npy", np.array([[3.0, 4.0]]))
-    refused(tmp_path, 2, "at least 2 samples", "pca", tmp_path / "one.npy", "--rank", 1, "--out", tmp_path / "p")
+    refused(
+        tmp_path, 2, "at least 2 samples", "pca", tmp_path / "one.npy", "--rank", 1, "--out", tmp_path / "p"
+    )
     assert rankfold("svd", tmp_path / "one.npy", "--rank", 1, "--out", tmp_path / "r.zarr").exit_code == 0
     np.testing.assert_allclose(rf.open_result(tmp_path / "r.zarr").s, [5.0])
 
@@ -113,7 +117,9 @@ def test_one_row_has_an_svd_and_no_components(tmp_path: Path) -> None:
 def test_wrong_types_are_refused(tmp_path: Path) -> None:
     for i, dtype in enumerate(("complex128", "U4", "datetime64[s]")):
         np.save(tmp_path / f"{i}.npy", np.zeros((4, 4), dtype))
-        refused(tmp_path, 2, "supported are", "svd", tmp_path / f"{i}.npy", "--rank", 1, "--out", tmp_path / "r")
+        refused(
+            tmp_path, 2, "supported are", "svd", tmp_path / f"{i}.npy", "--rank", 1, "--out", tmp_path / "r"
+        )
 
 
 def test_too_little_memory_exits_3_and_says_how_much(tmp_path: Path, store: Path) -> None:
@@ -144,11 +150,22 @@ def test_nan_and_inf_exit_4_counted_with_the_first_place(
         x[row, column] = np.nan
     x[3, 19] = -np.inf
     path = tmp_path / "x.zarr"
-    zarr.create_array(path, shape=shape, chunks=(100, 20) if shape[0] > 20 else (20, 100), dtype="f8")[...] = x
+    zarr.create_array(path, shape=shape, chunks=(100, 20) if shape[0] > 20 else (20, 100), dtype="f8")[
+        ...
+    ] = x
     for kind in ("svd", "pca"):
         refused(
-            tmp_path, 4, "holds 5 NaN or Inf, the first at row 3, column 19",
-            kind, path, "--rank", 2, "--method", method, "--out", tmp_path / "r.zarr",
+            tmp_path,
+            4,
+            "holds 5 NaN or Inf, the first at row 3, column 19",
+            kind,
+            path,
+            "--rank",
+            2,
+            "--method",
+            method,
+            "--out",
+            tmp_path / "r.zarr",
         )
 
 
@@ -226,8 +243,21 @@ def test_signals_end_a_run_in_order_and_it_goes_on(tmp_path: Path, number: int, 
     for start in range(0, 400_000, 20_000):
         array[start : start + 20_000] = rng.standard_normal((20_000, 100), dtype=np.float32)
     command = [
-        sys.executable, "-m", "rankfold", "svd", str(path), "--rank", "20", "--method", "krylov",
-        "--tol", "1e-12", "--passes", "20", "--out", str(tmp_path / "r.zarr"),
+        sys.executable,
+        "-m",
+        "rankfold",
+        "svd",
+        str(path),
+        "--rank",
+        "20",
+        "--method",
+        "krylov",
+        "--tol",
+        "1e-12",
+        "--passes",
+        "20",
+        "--out",
+        str(tmp_path / "r.zarr"),
     ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stderr is not None
@@ -237,7 +267,10 @@ def test_signals_end_a_run_in_order_and_it_goes_on(tmp_path: Path, number: int, 
         assert child.returncode == code
     assert "the same command goes on" in told and "Traceback" not in told
     began = time.monotonic()
-    assert subprocess.run([*command[:-2], "--out", str(tmp_path / "r.zarr")], capture_output=True).returncode == 0
+    assert (
+        subprocess.run([*command[:-2], "--out", str(tmp_path / "r.zarr")], capture_output=True).returncode
+        == 0
+    )
     assert time.monotonic() - began < 60
     assert rf.open_result(tmp_path / "r.zarr").attrs["passes"] > 1
 

@@ -46,15 +46,25 @@ class Elements(HTMLParser):
 def picture(folder: Path) -> Picture:
     tiles = [Tile(np.full((2, 2, 3), shade), "left", "right") for shade in (0.0, 0.5, 1.0)]
     return take_picture(
-        folder / "tiles.png", lambda theme: tile_grid(tiles, 3, "Three", theme),
-        title="Tiles", caption="Black & white", alt="Three 'tiles'",
+        folder / "tiles.png",
+        lambda theme: tile_grid(tiles, 3, "Three", theme),
+        title="Tiles",
+        caption="Black & white",
+        alt="Three 'tiles'",
     )
 
 
 def page(folder: Path, title: str = "A page") -> Page:
     facts = [Fact("size", "3 GiB", "on disk"), Fact("folder", "/a/very/long/path")]
     return Page(
-        title, "Lead.", facts[:1], facts, ["something to know"], [picture(folder)], "rankfold demo", "x = 1",
+        title,
+        "Lead.",
+        facts[:1],
+        facts,
+        ["something to know"],
+        [picture(folder)],
+        "rankfold demo",
+        "x = 1",
         "rankfold 0",
     )
 

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from rankfold.pipeline.blas import core_type, one_blas_thread
 from rankfold.pipeline.plan import Rates
@@ -36,7 +37,7 @@ def cached_rates() -> Rates:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(kept, indent=1) + "\n")
         except OSError:
-            pass  # noqa: S110  a home that cannot be written costs a second per plan, nothing else
+            pass
     return Rates(*kept[key])
 
 
@@ -46,9 +47,9 @@ def measure_rates() -> Rates:
         return Rates(_flops(np.float32), _flops(np.float64), _read_bytes())
 
 
-def _flops(dtype: type) -> float:
-    d, q = np.ones((1024, 2000), dtype), np.ones((2000, 64), dtype)
-    y, z = np.empty((1024, 64), dtype), np.empty((2000, 64), dtype)
+def _flops(dtype: npt.DTypeLike) -> float:
+    shapes = ((1024, 2000), (2000, 64), (1024, 64), (2000, 64))
+    d, q, y, z = (np.ones(shape, dtype) for shape in shapes)
     best = np.inf
     for _ in range(6):
         began = time.perf_counter()

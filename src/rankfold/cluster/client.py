@@ -32,7 +32,7 @@ class Client:
         self._client = client
 
     def compute(
-        self, root: Delayed, *, concurrency: int, watch: Callable[[], None], stop: Callable[[], None]
+        self, root: Delayed, *, concurrency: int, watch: Callable[[], None], stop: Callable[[], bool]
     ) -> Any:
         """See the protocol; ``concurrency`` is kept within each worker by the tasks themselves."""
         future = self._client.compute(root, retries=RETRIES, optimize_graph=False)
@@ -42,8 +42,9 @@ class Client:
                 time.sleep(TICK_SECONDS)
             return future.result()
         except BaseException:
-            stop()
             future.cancel()
+            while not all(self._client.run(stop).values()):
+                time.sleep(TICK_SECONDS)
             raise
         finally:
             future.release()

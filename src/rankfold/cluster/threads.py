@@ -27,7 +27,7 @@ class Threads:
     """
 
     def compute(
-        self, root: Delayed, *, concurrency: int, watch: Callable[[], None], stop: Callable[[], None]
+        self, root: Delayed, *, concurrency: int, watch: Callable[[], None], stop: Callable[[], bool]
     ) -> Any:
         """See the protocol."""
         with ThreadPoolExecutor(concurrency, "rankfold-work") as pool, ThreadPoolExecutor(1) as runner:

@@ -7,7 +7,6 @@
     orthonormal   a block made orthonormal, also against a basis         LAPACK
     small         leading eigenpairs and singular triplets, signs        LAPACK
     normal        Gaussian rows from counters: (seed, purpose, index)
-    cost          flops and bytes of each, shared with the planner
 
 Imports nothing of ours outside this folder. ``_dispatch.py`` joins a contract and its tuned bodies.
 """

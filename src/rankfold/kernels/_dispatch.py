@@ -13,6 +13,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
+import numpy as np
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -38,7 +40,8 @@ def device_of(*arguments: object) -> str:
     TypeError
         Arrays of both devices are mixed.
     """
-    found = {_DEVICES[lib] for a in arguments if (lib := type(a).__module__.partition(".")[0]) in _DEVICES}
+    libraries = (type(a).__module__.partition(".")[0] for a in arguments if not isinstance(a, np.generic))
+    found = {_DEVICES[library] for library in libraries if library in _DEVICES}
     if len(found) > 1:
         raise TypeError(
             "arrays of host and device are mixed in one kernel call: move them to one side first "

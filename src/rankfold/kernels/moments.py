@@ -88,8 +88,10 @@ def merge_moments(total: Moments, other: Moments) -> None:
     Work 3 d^2 flops, no (d, d) temporary.
     """
     count = total.count + other.count
+    if not other.count:
+        return
     delta = other.mean - total.mean
-    weight = total.count * other.count / max(count, 1)
+    weight = total.count * other.count / count
     total.scatter += other.scatter
     for i in np.flatnonzero(delta):
         total.scatter[i] += delta[i] * weight * delta

@@ -8,6 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._dispatch import kernel
+from rankfold.kernels.normal import gaussian_rows
+
+RESTART = 3
 
 Float64 = npt.NDArray[np.float64]
 
@@ -35,13 +38,16 @@ def orthonormalise(w: Float64, against: Callable[[], Iterable[Float64]] = tuple)
     which happens when ``w`` lay in the span of the blocks up to rounding.
     """
     q = np.linalg.qr(w)[0]
-    for _ in range(6):
+    for sweep in range(8):
         lost = 0.0
         for block in against():
             overlap = block.T @ q
             lost = max(lost, float(np.abs(overlap).max(initial=0.0)))
             q -= block @ overlap
+        # Columns that vanish exactly would come back from Householder QR as the same unit vectors each time.
+        gone = np.flatnonzero(np.linalg.norm(q, axis=0) < 1e-10)
+        q[:, gone] = gaussian_rows(sweep, RESTART, (0, len(q)), q.shape[1])[:, gone]
         q = np.linalg.qr(q)[0]
-        if lost < 1e-12:
+        if lost < 1e-12 and not gone.size:
             break
     return q

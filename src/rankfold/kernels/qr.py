@@ -30,7 +30,7 @@ def panel_r(y: Float64) -> Float64:
     condition of ``y``, where a Cholesky factor of ``y'y`` fails beyond 1e8.
     """
     rows, columns = y.shape
-    r = np.linalg.qr(y, mode="r") if rows else np.zeros((0, columns))
+    r: Float64 = np.asarray(np.linalg.qr(y, mode="r")) if rows else np.zeros((0, columns))
     if len(r) < columns:
         r = np.vstack([r, np.zeros((columns - len(r), columns))])
     return r * np.where(np.diag(r) < 0, -1.0, 1.0)[:, None]

@@ -18,7 +18,6 @@ _USERS: list[Any] = []
 
 @functools.cache
 def _controller() -> Any:
-    import numpy.linalg  # the pools must be loaded before they can be found
     import scipy.linalg  # noqa: F401
     from threadpoolctl import ThreadpoolController
 

@@ -9,6 +9,7 @@ enter, since the cut decides the last bits of the answer.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -133,7 +134,7 @@ def panel_edges(grid: Grid, rows: int) -> npt.NDArray[np.int64]:
     """
     edges = [0]
     chunk_edges = grid.edges.tolist()
-    for start, stop in zip(chunk_edges[:-1], chunk_edges[1:], strict=True):
+    for start, stop in itertools.pairwise(chunk_edges):
         if start > edges[-1] and stop - edges[-1] > rows:
             edges.append(start)
         if stop - start > rows and grid.splittable:
@@ -144,7 +145,12 @@ def panel_edges(grid: Grid, rows: int) -> npt.NDArray[np.int64]:
 
 
 def stream_count(
-    panels: int, grain_total: int, data_bytes: int, accumulator_bytes: int, *, reads_per_byte: int = READS_PER_BYTE
+    panels: int,
+    grain_total: int,
+    data_bytes: int,
+    accumulator_bytes: int,
+    *,
+    reads_per_byte: int = READS_PER_BYTE,
 ) -> int:
     """Number of streams: a power of two, so that the merge tree and common worker counts fill up.
 
@@ -160,7 +166,12 @@ def stream_count(
 
 
 def cut(
-    grid: Grid, row_bytes: int, accumulator_bytes: int, *, least_rows: int = 1, reads_per_byte: int = READS_PER_BYTE
+    grid: Grid,
+    row_bytes: int,
+    accumulator_bytes: int,
+    *,
+    least_rows: int = 1,
+    reads_per_byte: int = READS_PER_BYTE,
 ) -> Cut:
     """Cut an axis whose rows hold ``row_bytes`` bytes, for accumulators of the given size.
 

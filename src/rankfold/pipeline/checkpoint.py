@@ -12,7 +12,9 @@ import errno
 import json
 import os
 import threading
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -78,10 +80,33 @@ def load_arrays(path: Path) -> State:
 def load_if_whole(path: Path, name: str | None = None) -> State | None:
     """A part, or one array of it; None when there is no such part, or a crash has left it damaged."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            return {key: stored[key] for key in (stored.files if name is None else [name])}
-    except (FileNotFoundError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
+        with zipfile.ZipFile(path) as stored:
+            names = [entry.removesuffix(".npy") for entry in stored.namelist()] if name is None else [name]
+            return {key: _member(stored, key) for key in names} or None
+    except _DAMAGE:
         return None
+
+
+_DAMAGE = (
+    OSError,
+    EOFError,
+    ValueError,
+    KeyError,
+    RuntimeError,
+    MemoryError,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What a damaged zip file or array header raises; RuntimeError covers flags of methods we never write."""
+
+
+def _member(stored: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
+    with stored.open(name + ".npy") as file:
+        array = np.lib.format.read_array(file, allow_pickle=False)
+        if file.read(1):  # the checksum is compared when the end is reached
+            raise ValueError("bytes are left over")
+    return array
 
 
 def save_json(path: Path, value: object) -> None:

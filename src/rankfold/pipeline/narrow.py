@@ -43,7 +43,7 @@ class Narrow:
         with disk_errors(self.path):
             file = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o644)
             try:
-                _write_all(file, memoryview(values).cast("B"), start * self.row_bytes)
+                _write_all(file, memoryview(values.data).cast("B"), start * self.row_bytes)
             finally:
                 os.close(file)
 
@@ -51,7 +51,7 @@ class Narrow:
         """Fill C-contiguous ``out`` with the rows from ``start`` on."""
         file = os.open(self.path, os.O_RDONLY)
         try:
-            _read_all(file, memoryview(out).cast("B"), start * self.row_bytes, self.path)
+            _read_all(file, memoryview(out.data).cast("B"), start * self.row_bytes, self.path)
         finally:
             os.close(file)
 

@@ -137,11 +137,23 @@ def make_plan(request: Request, source: Source, budget: Budget, rates: Rates | N
         likely -= layout.block_passes - min(layout.block_passes, expected_passes(request.tol))
     item = layout.view.dtype.itemsize
     return Plan(
-        kind=request.kind, method=layout.method, shape=source.shape, dtype=source.dtype.name,
-        working_dtype=layout.view.dtype.name, orientation=layout.view.orientation.value, rank=request.rank,
-        width=layout.width, grain_rows=layout.cut.grain_rows, panel_rows=layout.cut.panel_rows,
-        passes=tuple(sweeps), most_passes=sum(p.over == "matrix" for p in sweeps), likely_passes=likely,
-        concurrency=concurrency, slots=slots, driver_bytes=driver, peak_bytes=peak,
+        kind=request.kind,
+        method=layout.method,
+        shape=source.shape,
+        dtype=source.dtype.name,
+        working_dtype=layout.view.dtype.name,
+        orientation=layout.view.orientation.value,
+        rank=request.rank,
+        width=layout.width,
+        grain_rows=layout.cut.grain_rows,
+        panel_rows=layout.cut.panel_rows,
+        passes=tuple(sweeps),
+        most_passes=sum(p.over == "matrix" for p in sweeps),
+        likely_passes=likely,
+        concurrency=concurrency,
+        slots=slots,
+        driver_bytes=driver,
+        peak_bytes=peak,
         budget_bytes=budget.memory_bytes,
         scratch_bytes=layout.view.long * (layout.basis_columns * item + 16),
         result_bytes=sum(source.shape) * request.rank * item,
@@ -156,8 +168,8 @@ def check_disk(plan: Plan, free_bytes: int, folder: Path) -> None:
     need = plan.scratch_bytes + plan.result_bytes + plan.checkpoint_bytes
     if need > free_bytes:
         raise DiskSpaceError(
-            f"scratch and result take {format_bytes(need)}, but {folder} has {format_bytes(free_bytes)} free. "
-            "Free some space, or move scratch with --scratch DIR."
+            f"scratch and result take {format_bytes(need)}, but {folder} has {format_bytes(free_bytes)} "
+            "free. Free some space, or move scratch with --scratch DIR."
         )
 
 
@@ -209,8 +221,8 @@ class _Recut:
 
 def _import_would_fit(request: Request, layout: Layout, budget: Budget) -> bool:
     source = layout.view.source
-    grids = [Grid.regular(length, length, splittable=True) for length in source.shape]
-    other = lay_out(request, _Recut(source.shape, source.dtype, *grids))
+    rows, columns = (Grid.regular(length, length, splittable=True) for length in source.shape)
+    other = lay_out(request, _Recut(source.shape, source.dtype, rows, columns))
     concurrency, _, peak = _best(request, other, budget, _driver_bytes(other, request))
     return concurrency >= 1 and peak <= budget.memory_bytes
 
@@ -222,8 +234,8 @@ def _refuse(request: Request, layout: Layout, budget: Budget, need: int) -> None
     if panels.cut.panel_rows > panels.cut.grain_rows and _import_would_fit(request, layout, budget):
         way_out += (
             f", or cut the store: its chunks make panels of {panels.cut.panel_rows} rows, which take "
-            f"{format_bytes(panels.memory_bytes)} to read, and `rankfold import STORE NEW.zarr` writes one with "
-            "small chunks"
+            f"{format_bytes(panels.memory_bytes)} to read, and `rankfold import STORE NEW.zarr` writes one "
+            "with small chunks"
         )
     elif layout.method == "gram" and request.method in ("auto", "gram"):
         way_out += ", or --method krylov, which keeps no (n, n) matrix"
@@ -268,7 +280,13 @@ def _sweeps(request: Request, layout: Layout, slots: int) -> list[Pass]:
     sweeps.append(_pass("ritz", ritz, scratch, 0, flops, over="scratch"))
     if request.rows or not by_rows:
         rows = WriteRows(
-            combination, narrow, _NOWHERE, _NOWHERE, not by_rows, view.dtype, request.rank,
+            combination,
+            narrow,
+            _NOWHERE,
+            _NOWHERE,
+            not by_rows,
+            view.dtype,
+            request.rank,
             layout.row_seconds(4),
         )
         written = view.long * request.rank * view.dtype.itemsize
@@ -276,9 +294,7 @@ def _sweeps(request: Request, layout: Layout, slots: int) -> list[Pass]:
     return sweeps
 
 
-def _pass(
-    name: str, fold: Any, reads: int, writes: int, flops: float, *, over: str = "matrix"
-) -> Pass:
+def _pass(name: str, fold: Any, reads: int, writes: int, flops: float, *, over: str = "matrix") -> Pass:
     cut: Cut = fold.cut
     segment_rows = max(1, int(SEGMENT_SECONDS / fold.row_seconds))
     segments = max(cut.stream_count, -(-cut.length // segment_rows))
@@ -299,9 +315,7 @@ def _driver_bytes(layout: Layout, request: Request) -> int:
     return max(sample, blocks, scatter) + vectors
 
 
-def _seconds(
-    sweeps: list[Pass], likely: int, item: int, cores: int, rates: Rates | None
-) -> float | None:
+def _seconds(sweeps: list[Pass], likely: int, item: int, cores: int, rates: Rates | None) -> float | None:
     if rates is None:
         return None
     flops = rates.flops_float32 if item == 4 else rates.flops_float64
@@ -317,10 +331,16 @@ def _seconds(
 def _table(plan: Plan) -> str:
     rows = [("sweep", "reads", "writes", "flops", "memory of a segment", "tasks")]
     for name, p in _grouped(plan.passes):
-        rows.append((
-            f"{name} over {p.over}", format_bytes(p.reads_bytes), format_bytes(p.writes_bytes),
-            f"{p.flops:.1e}", format_bytes(p.segment_bytes), str(p.tasks),
-        ))
+        rows.append(
+            (
+                f"{name} over {p.over}",
+                format_bytes(p.reads_bytes),
+                format_bytes(p.writes_bytes),
+                f"{p.flops:.1e}",
+                format_bytes(p.segment_bytes),
+                str(p.tasks),
+            )
+        )
     widths = [max(len(row[i]) for row in rows) for i in range(6)]
     lines = [
         f"{plan.kind} by {plan.method}: {plan.shape[0]} x {plan.shape[1]} {plan.dtype}, rank {plan.rank}, "
@@ -330,7 +350,8 @@ def _table(plan: Plan) -> str:
         f"({plan.panel_rows} read at once)",
         f"memory of a worker       {format_bytes(plan.peak_bytes)} of {format_bytes(plan.budget_bytes)}, "
         f"{plan.concurrency} segments at once, {'reading ahead' if plan.slots == 2 else 'not reading ahead'}",
-        f"scratch, result          {format_bytes(plan.scratch_bytes)} at most, {format_bytes(plan.result_bytes)}",
+        f"scratch, result          {format_bytes(plan.scratch_bytes)} at most, "
+        f"{format_bytes(plan.result_bytes)}",
         f"tasks, useful workers    {plan.tasks} at most, {plan.useful_workers}",
     ]
     if plan.seconds is not None:

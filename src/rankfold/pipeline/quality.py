@@ -97,6 +97,8 @@ def estimated_errors(history: Sequence[Ritz]) -> Float64:
         ratio = rise / np.maximum(previous, np.finfo(np.float64).tiny)
         left = np.full_like(ratio, np.inf)
         falls = ratio < 1
-        left[falls] = (rise * ratio)[falls] / (1 - ratio[falls]) / np.maximum(last[falls], np.finfo(np.float64).tiny)
+        left[falls] = (
+            (rise * ratio)[falls] / (1 - ratio[falls]) / np.maximum(last[falls], np.finfo(np.float64).tiny)
+        )
         estimate = np.minimum(estimate, left)
     return np.minimum(SAFETY * estimate, 1.0)

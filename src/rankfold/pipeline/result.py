@@ -50,8 +50,14 @@ def create_array(
     path = group / name
     if not (path / "zarr.json").exists():
         zarr.create_array(
-            path, shape=shape, dtype=dtype, chunks=chunks, compressors=None, fill_value=0,
-            dimension_names=DIMENSIONS[name], zarr_format=3,
+            path,
+            shape=shape,
+            dtype=dtype,
+            chunks=chunks,
+            compressors=None,
+            fill_value=0,
+            dimension_names=DIMENSIONS[name],
+            zarr_format=3,
             config={"write_empty_chunks": True},
         )
     return path
@@ -82,7 +88,9 @@ class Result:
     in a temporary store, which goes when the result and every array taken from it are gone.
     """
 
-    def __init__(self, path: Path | str, *, temporary: tempfile.TemporaryDirectory[str] | None = None) -> None:
+    def __init__(
+        self, path: Path | str, *, temporary: tempfile.TemporaryDirectory[str] | None = None
+    ) -> None:
         import zarr
 
         self.path = Path(path)
@@ -93,7 +101,7 @@ class Result:
             self.attrs: dict[str, Any] = dict(group.attrs["rankfold"])  # type: ignore[arg-type]
         except (KeyError, ValueError, FileNotFoundError) as error:
             raise InputError(f"{self.path} is not a result of rankfold") from error
-        self._arrays = {name: array for name, array in group.arrays()}
+        self._arrays = dict(group.arrays())
         self._loaded: dict[str, npt.NDArray[Any]] = {}
         self._temporary = temporary
 

@@ -45,18 +45,21 @@ class RunDirectory:
     output: Path
     folder: Path
     scratch: Path
+    request: str = ""
 
     @classmethod
     def beside(cls, output: Path, scratch: Path | None, request_hash: str) -> RunDirectory:
         """The run of an output; scratch within it, or in a folder of its own under ``scratch``."""
         folder = output.with_name(output.name + ".run")
-        narrow = folder / "scratch" if scratch is None else scratch / f"rankfold-{request_hash}"
-        return cls(output, folder, narrow)
+        narrow = (
+            folder / f"scratch-{request_hash}" if scratch is None else scratch / f"rankfold-{request_hash}"
+        )
+        return cls(output, folder, narrow, request_hash)
 
     @property
     def state(self) -> Path:
         """Checkpoints and constants."""
-        return self.folder / "state"
+        return self.folder / f"state-{self.request}"
 
     @property
     def result(self) -> Path:
@@ -86,8 +89,9 @@ class RunDirectory:
         if stored is not None and stored != mine:
             if not overwrite:
                 raise OutputError(
-                    f"{self.folder} holds an unfinished run that differs in {_difference(stored, mine)}. Give "
-                    "the command that started it to go on, choose another --out, or discard it with --overwrite."
+                    f"{self.folder} holds an unfinished run that differs in {_difference(stored, mine)}. "
+                    "Give the command that started it to go on, choose another --out, or discard it with "
+                    "--overwrite."
                 )
             self.clear()
             stored = None
@@ -96,7 +100,7 @@ class RunDirectory:
 
     def clear(self) -> None:
         """Remove what only an unfinished run needs."""
-        for path in (self.state, self.folder / "scratch", self.scratch, self.result):
+        for path in (*self.folder.glob("state-*"), *self.folder.glob("scratch-*"), self.scratch, self.result):
             shutil.rmtree(path, ignore_errors=True)
         (self.folder / "request.json").unlink(missing_ok=True)
 
@@ -147,14 +151,16 @@ def _difference(stored: dict[str, Any], mine: dict[str, Any]) -> str:
 
 @contextlib.contextmanager
 def _lock(path: Path, output: Path) -> Iterator[None]:
-    with disk_errors(path), open(path, "a+") as file:
+    with disk_errors(path):
+        path.touch()
+    with open(path, "r+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise OutputError(
-                    f"the file system of {output} keeps no locks ({error.strerror}), so a second run could not "
-                    "be told from the first. Choose --out on another file system."
+                    f"the file system of {output} keeps no locks ({error.strerror}), so a second run could "
+                    "not be told from the first. Choose --out on another file system."
                 ) from error
             file.seek(0)
             raise OutputError(

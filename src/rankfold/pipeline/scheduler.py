@@ -32,11 +32,11 @@ class Scheduler(Protocol):
     """Runs one graph at a time."""
 
     def compute(
-        self, root: Delayed, *, concurrency: int, watch: Callable[[], None], stop: Callable[[], None]
+        self, root: Delayed, *, concurrency: int, watch: Callable[[], None], stop: Callable[[], bool]
     ) -> Any:
         """Value of ``root``, with at most ``concurrency`` tasks at a time in one process.
 
         ``watch`` is called a few times a second while the graph runs. When it or the graph raises, or
-        the user interrupts, ``stop`` is called, which makes tasks end early, and every task of this
-        process has ended before the error leaves.
+        the user interrupts, ``stop`` is called in every process that works for it, until it says that no
+        task is left there; only then does the error leave. ``stop`` pickles.
         """

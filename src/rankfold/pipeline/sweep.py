@@ -11,9 +11,9 @@ The trap: nothing here may depend on how many tasks run at once, or on which end
 from __future__ import annotations
 
 import contextlib
-import threading
+import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from dask.delayed import Delayed, delayed
 
+from rankfold.pipeline.attempt import attempt, end_attempt, new_ticket, stop_attempt
 from rankfold.pipeline.blas import core_type, one_blas_thread
 from rankfold.pipeline.blocks import Cut
 from rankfold.pipeline.checkpoint import State, load_arrays, load_if_whole, save_arrays
@@ -41,10 +42,6 @@ LOOK_ANEW = 64
 """Panels between two reads that are timed without a competing thread."""
 
 _NEXT = "next_panel"
-_STOPPED: set[str] = set()
-_LOCK = threading.Lock()
-_IDLE: dict[str, list[Any]] = {}
-_ROWS_DONE: dict[str, int] = {}
 
 
 class Fold(Protocol):
@@ -103,15 +100,17 @@ class Sweep:
         total = self.folder / "total.npz"
         if not total.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            key = str(self.folder)
-            _ROWS_DONE[key] = 0
+            ticket = new_ticket(self.folder)
+            attempt(ticket, self.concurrency).add_rows(self._rows_reached())
             try:
                 report = scheduler.compute(
-                    self.graph(), concurrency=self.concurrency, watch=self._watch(progress),
-                    stop=lambda: _STOPPED.add(key),
+                    self.graph(ticket),
+                    concurrency=self.concurrency,
+                    watch=self._watch(ticket, progress),
+                    stop=functools.partial(stop_attempt, ticket),
                 )
             finally:
-                _release(key)
+                end_attempt(ticket)
                 return_freed_memory()
             _refuse_mixed(report)
             save_arrays(total, load_arrays(self._root()))
@@ -121,39 +120,61 @@ class Sweep:
             progress(self.name, self.fold.cut.length, self.fold.cut.length)
         return load_arrays(total)
 
-    def graph(self) -> Delayed:
-        """Chains of segments, joined by the merge tree; finished parts are left out."""
-        fold = delayed(self.fold, name=(self.name, "fold"), traverse=False)
-        layer = [
-            self._chain(fold, stream) for stream in range(self.fold.cut.stream_count)
-        ]
+    def graph(self, ticket: str = "") -> Delayed:
+        """Chains of segments from where their streams stand, joined by the merge tree."""
+        fold = delayed(self.fold, name=(self._key, "fold"), traverse=False)
+        layer = [self._chain(fold, stream, ticket) for stream in range(self.fold.cut.stream_count)]
         level = 0
         while len(layer) > 1:
             level += 1
             below = [self._part(level - 1, i) for i in range(len(layer))]
             layer = [
                 delayed(_merge, pure=True)(
-                    fold, below[i : i + FAN_IN], self._part(level, i // FAN_IN), layer[i : i + FAN_IN],
-                    dask_key_name=(self.name, "merge", level, i // FAN_IN),
+                    fold,
+                    below[i : i + FAN_IN],
+                    self._part(level, i // FAN_IN),
+                    layer[i : i + FAN_IN],
+                    dask_key_name=(self._key, "merge", level, i // FAN_IN),
                 )
                 for i in range(0, len(layer), FAN_IN)
             ]
         return layer[0]
 
-    def _chain(self, fold: Delayed, stream: int) -> Delayed:
+    def _chain(self, fold: Delayed, stream: int, ticket: str) -> Delayed:
         cut = self.fold.cut
         first, last = int(cut.streams[stream]), int(cut.streams[stream + 1])
-        done = load_if_whole(self._part(0, stream), _NEXT)
-        reached = int(done[_NEXT]) if done else first
+        reached = self._reached(stream)
         rows = max(1.0, SEGMENT_SECONDS / self.fold.row_seconds)
         step = max(1, int(rows // cut.panel_rows))
         token: Any = None
         for until in [*range(reached + step, last, step), last]:
             token = delayed(_advance, pure=True)(
-                fold, self._part(0, stream), first, until, token,
-                limit=self.concurrency, dask_key_name=(self.name, "segment", stream, until),
+                fold,
+                self._part(0, stream),
+                first,
+                until,
+                token,
+                ticket=ticket,
+                limit=self.concurrency,
+                dask_key_name=(self._key, "segment", stream, until),
             )
         return token  # type: ignore[no-any-return]
+
+    def _reached(self, stream: int) -> int:
+        """The next panel of a stream."""
+        done = load_if_whole(self._part(0, stream), _NEXT)
+        return int(done[_NEXT]) if done else int(self.fold.cut.streams[stream])
+
+    def _rows_reached(self) -> int:
+        panels, streams = self.fold.cut.panels, self.fold.cut.streams
+        each = (panels[self._reached(i)] - panels[streams[i]] for i in range(self.fold.cut.stream_count))
+        return int(sum(each))
+
+    @property
+    def _key(self) -> str:
+        # The folder is named after the request: keys of different requests must differ, or a scheduler that
+        # still remembers one of them answers the other with its result.
+        return f"{self.name}-{self.folder}"
 
     def _part(self, level: int, index: int) -> Path:
         return self.folder / (f"stream-{index:05d}.npz" if level == 0 else f"merge-{level}-{index:05d}.npz")
@@ -164,25 +185,26 @@ class Sweep:
             level, count = level + 1, -(-count // FAN_IN)
         return self._part(level, 0)
 
-    def _watch(self, progress: Callable[[str, int, int], None] | None) -> Callable[[], None]:
-        key, rows = str(self.folder), self.fold.cut.length
-        return lambda: progress(self.name, _ROWS_DONE[key], rows) if progress else None
+    def _watch(self, ticket: str, progress: Callable[[str, int, int], None] | None) -> Callable[[], None]:
+        held, rows = attempt(ticket, self.concurrency), self.fold.cut.length
+        return lambda: progress(self.name, held.rows_done, rows) if progress else None
 
 
-def _advance(fold: Fold, path: Path, first: int, until: int, _previous: Report | None, *, limit: int) -> Report:
+def _advance(
+    fold: Fold, path: Path, first: int, until: int, _previous: Report | None, *, ticket: str, limit: int
+) -> Report:
     """Fold a stream on to panel ``until``, from wherever its last checkpoint stands."""
-    key, saved = str(path.parent), time.monotonic()
-    with _borrowed(fold, key, limit) as work, one_blas_thread():
+    held, saved = attempt(ticket, limit), time.monotonic()
+    with held.workspace(fold.workspace) as work, one_blas_thread():
         state, panel = _resume(fold, path, first)
         with contextlib.closing(_panels(fold, work, panel, until)) as panels:
             for panel, start, stop, slot in panels:
                 fold.step(state, work, start, stop, slot)
-                with _LOCK:
-                    _ROWS_DONE[key] = _ROWS_DONE.get(key, 0) + stop - start
-                if panel + 1 == until or key in _STOPPED or time.monotonic() - saved > SEGMENT_SECONDS:
+                held.add_rows(stop - start)
+                if panel + 1 == until or held.stopped or time.monotonic() - saved > SEGMENT_SECONDS:
                     save_arrays(path, {**state, _NEXT: panel + 1}, durable=False)
                     saved = time.monotonic()
-                if key in _STOPPED:
+                if held.stopped:
                     raise Interrupted("stopped on request; the same command goes on from here")
         # Workspace and accumulator are still held: this is as much as the segment ever had.
         peak = anonymous_bytes() or 0
@@ -191,12 +213,12 @@ def _advance(fold: Fold, path: Path, first: int, until: int, _previous: Report |
 
 def _resume(fold: Fold, path: Path, first: int) -> tuple[State, int]:
     state = load_if_whole(path)
-    if state is None:
+    if state is None or _NEXT not in state:
         return fold.start(), first
     return state, int(state.pop(_NEXT))
 
 
-def _panels(fold: Fold, work: Any, first: int, until: int) -> Iterator[tuple[int, int, int, int]]:
+def _panels(fold: Fold, work: Any, first: int, until: int) -> Generator[tuple[int, int, int, int]]:
     """Panels as they come in; the next one is read while the caller works, if reads wait for anything.
 
     A read from the page cache is a copy: a thread for it would only compete with the products for the
@@ -228,7 +250,7 @@ def _read(fold: Fold, work: Any, start: int, stop: int, slot: int) -> float:
 
 def _merge(fold: Fold, parts: list[Path], into: Path, reports: list[Report]) -> Report:
     """Merge finished parts in order, one in memory at a time beside the sum."""
-    if load_if_whole(into, _NEXT) is None:
+    if load_if_whole(into) is None:
         total = load_arrays(parts[0])
         for part in parts[1:]:
             fold.merge(total, load_arrays(part))
@@ -237,43 +259,6 @@ def _merge(fold: Fold, parts: list[Path], into: Path, reports: list[Report]) -> 
     for report in reports:
         merged |= report
     return merged
-
-
-@contextlib.contextmanager
-def _borrowed(fold: Fold, key: str, limit: int) -> Iterator[Any]:
-    """A workspace that an earlier segment of this sweep left, or a new one.
-
-    Fresh buffers for each segment would cost a page fault for every 4 KiB of them.
-    """
-    with _gate(key, limit):
-        with _LOCK:
-            for other in [k for k in _IDLE if k != key]:
-                del _IDLE[other]
-            idle = _IDLE.setdefault(key, [])
-            work = idle.pop() if idle else None
-        work = fold.workspace() if work is None else work
-        try:
-            yield work
-        finally:
-            with _LOCK:
-                _IDLE.setdefault(key, []).append(work)
-
-
-_GATES: dict[str, threading.BoundedSemaphore] = {}
-
-
-def _gate(key: str, limit: int) -> threading.BoundedSemaphore:
-    """At most ``limit`` segments of a sweep hold a workspace in this process, as planned."""
-    with _LOCK:
-        return _GATES.setdefault(key, threading.BoundedSemaphore(limit))
-
-
-def _release(key: str) -> None:
-    with _LOCK:
-        _IDLE.pop(key, None)
-        _GATES.pop(key, None)
-        _STOPPED.discard(key)
-        _ROWS_DONE.pop(key, None)
 
 
 def _refuse_mixed(report: Report) -> None:

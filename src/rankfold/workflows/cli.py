@@ -1,6 +1,6 @@
 """The command line. Every error that rankfold raises on purpose is one message and an exit code.
 
-    0 done    2 bad input or configuration    3 plan refused    4 bad data    75 more to do    130 interrupted
+0 done    2 bad input or configuration    3 plan refused    4 bad data    75 more to do    130 interrupted
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from rankfold._version import __version__
 from rankfold.pipeline.errors import InputError, Interrupted, RankfoldError
 
 app = typer.Typer(
-    name="rankfold", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
+    name="rankfold",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
     help="SVD and PCA of matrices larger than memory: planned memory, few passes, resumable.",
 )
 
@@ -60,38 +63,104 @@ def _root(
 
 @app.command()
 def svd(
-    store: Store, out: Out, rank: Rank = None, tol: Tol = None, method: Method = "auto", passes: Passes = None,
-    seed: Seed = 0, memory: Memory = None, threads: Threads = None, scratch: Scratch = None, rows: Rows = True,
-    missing: Missing = "error", overwrite: Overwrite = False, as_json: Json = False, debug: Debug = False,
+    store: Store,
+    out: Out,
+    rank: Rank = None,
+    tol: Tol = None,
+    method: Method = "auto",
+    passes: Passes = None,
+    seed: Seed = 0,
+    memory: Memory = None,
+    threads: Threads = None,
+    scratch: Scratch = None,
+    rows: Rows = True,
+    missing: Missing = "error",
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    debug: Debug = False,
 ) -> None:
     """Leading singular triplets: U, s, Vt."""
     _reduce(
-        "svd", store, missing, as_json, debug, rank=rank, tol=tol, method=method, passes=passes, seed=seed,
-        memory=memory, threads=threads, scratch=scratch, rows=rows, out=out, overwrite=overwrite,
+        "svd",
+        store,
+        missing,
+        as_json,
+        debug,
+        rank=rank,
+        tol=tol,
+        method=method,
+        passes=passes,
+        seed=seed,
+        memory=memory,
+        threads=threads,
+        scratch=scratch,
+        rows=rows,
+        out=out,
+        overwrite=overwrite,
     )
 
 
 @app.command()
 def pca(
-    store: Store, out: Out, rank: Rank = None, tol: Tol = None, method: Method = "auto", passes: Passes = None,
-    seed: Seed = 0, center: Center = True, scale: Scale = False, whiten: Whiten = False,
-    memory: Memory = None, threads: Threads = None, scratch: Scratch = None, rows: Rows = True,
-    missing: Missing = "error", overwrite: Overwrite = False, as_json: Json = False, debug: Debug = False,
+    store: Store,
+    out: Out,
+    rank: Rank = None,
+    tol: Tol = None,
+    method: Method = "auto",
+    passes: Passes = None,
+    seed: Seed = 0,
+    center: Center = True,
+    scale: Scale = False,
+    whiten: Whiten = False,
+    memory: Memory = None,
+    threads: Threads = None,
+    scratch: Scratch = None,
+    rows: Rows = True,
+    missing: Missing = "error",
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    debug: Debug = False,
 ) -> None:
     """Principal components of samples in rows: scores, components, mean, variances."""
     _reduce(
-        "pca", store, missing, as_json, debug, rank=rank, tol=tol, method=method, passes=passes, seed=seed,
-        memory=memory, threads=threads, scratch=scratch, rows=rows, out=out, overwrite=overwrite,
-        center=center, scale=scale, whiten=whiten,
+        "pca",
+        store,
+        missing,
+        as_json,
+        debug,
+        rank=rank,
+        tol=tol,
+        method=method,
+        passes=passes,
+        seed=seed,
+        memory=memory,
+        threads=threads,
+        scratch=scratch,
+        rows=rows,
+        out=out,
+        overwrite=overwrite,
+        center=center,
+        scale=scale,
+        whiten=whiten,
     )
 
 
 @app.command("plan")
 def plan_command(
     kind: Annotated[str, typer.Argument(metavar="METHOD", help="svd or pca")],
-    store: Store, rank: Rank = None, tol: Tol = None, method: Method = "auto", passes: Passes = None,
-    center: Center = True, scale: Scale = False, whiten: Whiten = False, memory: Memory = None,
-    threads: Threads = None, rows: Rows = True, as_json: Json = False, debug: Debug = False,
+    store: Store,
+    rank: Rank = None,
+    tol: Tol = None,
+    method: Method = "auto",
+    passes: Passes = None,
+    center: Center = True,
+    scale: Scale = False,
+    whiten: Whiten = False,
+    memory: Memory = None,
+    threads: Threads = None,
+    rows: Rows = True,
+    as_json: Json = False,
+    debug: Debug = False,
 ) -> None:
     """What a reduction would take: passes, bytes, memory, scratch, tasks, seconds. Runs nothing."""
     with _reported(debug):
@@ -99,8 +168,19 @@ def plan_command(
         from rankfold.cluster.calibration import cached_rates
 
         made = rankfold.plan(
-            kind, store, rank, tol=tol, method=method, passes=passes, center=center and kind == "pca",
-            scale=scale, whiten=whiten, memory=memory, threads=threads, rows=rows, rates=cached_rates(),
+            kind,
+            store,
+            rank,
+            tol=tol,
+            method=method,
+            passes=passes,
+            center=center and kind == "pca",
+            scale=scale,
+            whiten=whiten,
+            memory=memory,
+            threads=threads,
+            rows=rows,
+            rates=cached_rates(),
         )
         typer.echo(json.dumps(made.as_dict(), indent=1) if as_json else str(made))
 
@@ -109,8 +189,11 @@ def plan_command(
 def import_command(
     source: Annotated[str, typer.Argument(metavar="SRC", help="a .npy file, or a Zarr array to cut anew")],
     store: Annotated[Path, typer.Argument(metavar="STORE.zarr", help="the store to write")],
-    memory: Memory = "256MiB", missing: Missing = "error", overwrite: Overwrite = False,
-    as_json: Json = False, debug: Debug = False,
+    memory: Memory = "256MiB",
+    missing: Missing = "error",
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    debug: Debug = False,
 ) -> None:
     """Write a matrix as a Zarr store with chunks that sweeps like."""
     with _reported(debug):
@@ -121,8 +204,11 @@ def import_command(
 
         with SweepProgress() as bar:
             report = import_array(
-                open_source(source, missing=missing), store, memory_bytes=parse_bytes(memory or "256MiB"),
-                overwrite=overwrite, progress=lambda done, total: bar("import", done, total),
+                open_source(source, missing=missing),
+                store,
+                memory_bytes=parse_bytes(memory or "256MiB"),
+                overwrite=overwrite,
+                progress=lambda done, total: bar("import", done, total),
             )
         if as_json:
             typer.echo(json.dumps(dataclasses.asdict(report), indent=1, default=str))
@@ -147,8 +233,12 @@ def info(store: Store, as_json: Json = False, debug: Debug = False) -> None:
 
 @app.command()
 def demo(
-    folder: Annotated[Path, typer.Option("--out", help="folder for data, result and pictures")] = Path("demo-output"),
-    memory: Memory = "256MiB", threads: Threads = None, debug: Debug = False,
+    folder: Annotated[Path, typer.Option("--out", help="folder for data, result and pictures")] = Path(
+        "demo-output"
+    ),
+    memory: Memory = "256MiB",
+    threads: Threads = None,
+    debug: Debug = False,
 ) -> None:
     """Principal components of half a million image patches, with pictures."""
     with _reported(debug):
@@ -186,18 +276,22 @@ def summary(result: Any, *, already_done: bool) -> str:
     facts = result.attrs
     lines = [f"{result.path}: already done" if already_done else f"{result.path}: done"]
     lines.append(
-        f"{facts['kind']} by {facts['method']}, rank {facts['request']['rank']}, {facts['passes']} passes; largest "
-        f"estimated error {facts['largest_error_estimate']:.1e}, captured {100 * facts['captured']:.4g} %"
+        f"{facts['kind']} by {facts['method']}, rank {facts['request']['rank']}, {facts['passes']} passes; "
+        f"largest estimated error {facts['largest_error_estimate']:.1e}, "
+        f"captured {100 * facts['captured']:.4g} %"
     )
     attempts = result.run.get("attempts", [])
     if attempts and attempts[-1].get("finished"):
         last = attempts[-1]
         measured = last["measured_bytes"]
         peak = "not measured" if measured is None else format_bytes(measured)
-        base = "" if last["baseline_bytes"] is None else f" above a baseline of {format_bytes(last['baseline_bytes'])}"
-        lines.append(
-            f"{last['seconds']:.3g} s, peak memory {peak} of {format_bytes(last['planned_bytes'])} planned{base}"
+        base = (
+            ""
+            if last["baseline_bytes"] is None
+            else f" above a baseline of {format_bytes(last['baseline_bytes'])}"
         )
+        planned = format_bytes(last["planned_bytes"])
+        lines.append(f"{last['seconds']:.3g} s, peak memory {peak} of {planned} planned{base}")
     return "\n".join(lines)
 
 
@@ -216,7 +310,11 @@ def _reported(debug: bool) -> Iterator[None]:
         sys.stderr.close()
         raise SystemExit(0) from None
     except (OSError, MemoryError) as error:
-        _fail(f"{type(error).__name__}: {error} (--debug shows where)", InputError.exit_code, error if debug else None)
+        _fail(
+            f"{type(error).__name__}: {error} (--debug shows where)",
+            InputError.exit_code,
+            error if debug else None,
+        )
 
 
 def _drain(number: int, frame: object) -> None:

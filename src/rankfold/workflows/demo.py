@@ -7,26 +7,29 @@ result appear under their names by one rename each.
 
 from __future__ import annotations
 
-import os
 import shlex
-import shutil
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from rankfold.api import RankfoldWarning, pca
 from rankfold.pipeline.checkpoint import disk_errors
-from rankfold.pipeline.errors import ChunkError, InputError, OutputError
 from rankfold.pipeline.memory import return_freed_memory
 from rankfold.pipeline.result import Result
 from rankfold.pipeline.run import Progress
-from rankfold.pipeline.sources import open_source
 from rankfold.pipeline.units import format_bytes
+from rankfold.workflows.patches import (
+    COLUMNS,
+    SIDE,
+    Load,
+    Photograph,
+    patches_are_there,
+    sample_photographs,
+    write_patches,
+)
 from rankfold.workflows.report import (
     Fact,
     Float64,
@@ -40,15 +43,7 @@ from rankfold.workflows.report import (
     write_page,
 )
 
-Pixels = npt.NDArray[np.uint8]
-Patches = npt.NDArray[np.float32]
-Load = Callable[[], Sequence["Photograph"]]
-
-SIDE = 8
-COLUMNS = SIDE * SIDE * 3
 RANK = 32
-CHUNK_ROWS = 16384
-"""Of 768 bytes each: 12 MiB."""
 
 CROP = 128
 """Side of the part of a photograph that is put together again from components."""
@@ -66,27 +61,14 @@ print(r.components.shape, r.scores.shape)
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Photograph:
-    """Colour pixels, and where the interesting part begins."""
-
-    name: str
-    pixels: Pixels
-    """(height, width, 3)"""
-
-    focus: tuple[int, int] = (0, 0)
-    """Row and column of the top left corner of the crop."""
-
-    @property
-    def patches(self) -> int:
-        """Number of overlapping patches."""
-        height, width, _ = self.pixels.shape
-        return int((height - SIDE + 1) * (width - SIDE + 1))
-
-
 def run_demo(
-    folder: Path, *, memory: str = "256MiB", threads: int | None = None, progress: Progress | None = None,
-    say: Callable[[str], None] = print, load: Load | None = None,
+    folder: Path,
+    *,
+    memory: str = "256MiB",
+    threads: int | None = None,
+    progress: Progress | None = None,
+    say: Callable[[str], None] = print,
+    load: Load | None = None,
 ) -> Path:
     """Write patches, reduce them, draw the components; the page that shows all of it.
 
@@ -112,7 +94,7 @@ def run_demo(
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     store, out = folder / "patches.zarr", folder / "pca.zarr"
-    fresh = not _is_there(store, photographs)
+    fresh = not patches_are_there(store, photographs)
     say(f"{store}: {'writing every patch' if fresh else 'already there'}")
     if fresh:
         write_patches(store, photographs, progress=progress)
@@ -123,120 +105,13 @@ def run_demo(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RankfoldWarning)  # said below, from the result
         # A result of patches that are gone is of no use: its own name is all that it blocks.
-        result = pca(
-            store, RANK, memory=memory, out=out, threads=threads, progress=progress, overwrite=fresh
-        )
+        result = pca(store, RANK, memory=memory, out=out, threads=threads, progress=progress, overwrite=fresh)
     facts, page = summarize(result, folder, already_done=already_done), folder / "report.html"
     write_page(_page(result, facts, draw_pictures(result, photographs, folder), folder, memory), page)
     for message in result.attrs["warnings"]:
         say(f"warning: {message}")
     say("\n" + plain_text(facts))
     return page
-
-
-def sample_photographs() -> list[Photograph]:
-    """The two photographs that come with scikit-learn."""
-    try:
-        from sklearn.datasets import load_sample_images
-    except ImportError as error:
-        raise InputError(
-            "the photographs of the demo come with scikit-learn, which is not installed: "
-            'pip install "rankfold[demo]"'
-        ) from error
-    found = load_sample_images()
-    focus = {"china.jpg": (104, 136), "flower.jpg": (143, 244)}
-    names = [Path(name).name for name in found.filenames]
-    return [
-        Photograph(name, pixels, focus.get(name, (0, 0)))
-        for name, pixels in zip(names, found.images, strict=True)
-    ]
-
-
-def write_patches(
-    store: Path, photographs: Sequence[Photograph], *, rows_per_chunk: int = CHUNK_ROWS,
-    progress: Progress | None = None,
-) -> None:
-    """Write all patches as rows of an array, chunk by chunk; it appears under its name when complete."""
-    import zarr
-
-    total = sum(photograph.patches for photograph in photographs)
-    part = store.with_name(f".{store.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    try:
-        with disk_errors(store):
-            array = zarr.create_array(
-                part, shape=(total, COLUMNS), dtype="float32", chunks=(rows_per_chunk, COLUMNS),
-                compressors=None, fill_value=0, zarr_format=3, dimension_names=("patch", "value"),
-                attributes={"photographs": [photograph.name for photograph in photographs]},
-                config={"write_empty_chunks": True},
-            )
-            done = 0
-            for rows in patch_blocks(photographs, rows_per_chunk):
-                array[done : done + len(rows)] = rows
-                done += len(rows)
-                if progress is not None:
-                    progress("patches", done, total)
-            shutil.rmtree(store, ignore_errors=True)  # damaged: see ``_is_there``
-            os.rename(part, store)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-
-
-def patch_blocks(photographs: Sequence[Photograph], rows: int) -> Iterator[Patches]:
-    """All patches in order, so many at a time: (rows, 192) float32 in [0, 1], the last block shorter.
-
-    Photograph by photograph, top to bottom, left to right; within a patch row, column, colour.
-    """
-    block = np.empty((rows, COLUMNS), np.float32)
-    filled = 0
-    for photograph in photographs:
-        taken = 0
-        while taken < photograph.patches:
-            count = min(rows - filled, photograph.patches - taken)
-            _cut_patches(photograph.pixels, taken, block[filled : filled + count])
-            taken, filled = taken + count, filled + count
-            if filled == rows:
-                yield block
-                filled = 0
-    if filled:
-        yield block[:filled]
-
-
-def _cut_patches(pixels: Pixels, first: int, out: Patches) -> None:
-    """Patches ``first`` and following of a photograph; copies only the lines of pixels they lie in."""
-    lines = np.lib.stride_tricks.sliding_window_view(pixels, (SIDE, SIDE, 3))[:, :, 0]
-    across = lines.shape[1]
-    top, bottom = first // across, -(-(first + len(out)) // across)
-    window = lines[top:bottom].reshape(-1, COLUMNS)
-    start = first - top * across
-    np.divide(window[start : start + len(out)], np.float32(255), out=out)
-
-
-def _is_there(store: Path, photographs: Sequence[Photograph]) -> bool:
-    """Whether the patches of these photographs are complete; a store with damaged chunks is not.
-
-    Raises
-    ------
-    OutputError
-        Something else has the name.
-    """
-    if not store.exists():
-        return False
-    total = sum(photograph.patches for photograph in photographs)
-    try:
-        source = open_source(store)
-        found = (source.shape, source.dtype.name)
-        if found == ((total, COLUMNS), "float32"):
-            source.check()
-            return True
-    except ChunkError:
-        return False
-    except InputError:
-        found = None
-    raise OutputError(
-        f"{store} exists and is not what the demo writes: {'not a matrix' if found is None else found} "
-        f"instead of {((total, COLUMNS), 'float32')}. Choose another folder with --out, or remove it."
-    )
 
 
 def summarize(result: Result, folder: Path, *, already_done: bool) -> list[Fact]:
@@ -257,7 +132,8 @@ def summarize(result: Result, folder: Path, *, already_done: bool) -> list[Fact]
         Fact("peak measured", _bytes(last, "measured_bytes"), f"above the baseline{whose}"),
         Fact("baseline", _bytes(last, "baseline_bytes"), "interpreter, libraries and photographs"),
         Fact(
-            "largest error", f"{attrs['largest_error_estimate']:.1e}",
+            "largest error",
+            f"{attrs['largest_error_estimate']:.1e}",
             f"estimated, relative, of a singular value; asked for {attrs['request']['tol']:.0e}",
         ),
         Fact("captured", f"{100 * attrs['captured']:.2f} %", "of the variance"),
@@ -293,7 +169,9 @@ def draw_pictures(result: Result, photographs: Sequence[Photograph], folder: Pat
     name = f"The {rank} leading components of all 8 by 8 colour patches"
     return [
         take_picture(
-            folder / "components.png", lambda theme: tile_grid(basis, 8, name, theme), title="Components",
+            folder / "components.png",
+            lambda theme: tile_grid(basis, 8, name, theme),
+            title="Components",
             caption="Each tile is one component, with its share of the variance. Mid grey is zero, every "
             "tile is scaled by its own largest value, and signs are arbitrary. Brightness comes first, then "
             "colour, edges, and ever finer waves.",
@@ -301,9 +179,7 @@ def draw_pictures(result: Result, photographs: Sequence[Photograph], folder: Pat
         ),
         take_picture(
             folder / "reconstruction.png",
-            lambda theme: tile_grid(
-                copies, len(KEPT) + 1, "Photographs from a few numbers per patch", theme
-            ),
+            lambda theme: tile_grid(copies, len(KEPT) + 1, "Photographs from a few numbers per patch", theme),
             title="What they capture",
             caption=f"Each patch of {COLUMNS} numbers is put together again from the mean and as many "
             "components as the label says, patches side by side. The error is the root mean square over "
@@ -311,7 +187,8 @@ def draw_pictures(result: Result, photographs: Sequence[Photograph], folder: Pat
             alt="Crops of the photographs, from a coarse copy of 4 components to the photograph itself.",
         ),
         take_picture(
-            folder / "scree.png", lambda theme: scree(ratio, errors, "Share of the variance", theme),
+            folder / "scree.png",
+            lambda theme: scree(ratio, errors, "Share of the variance", theme),
             title="Variance explained",
             caption="Above, the share of each component; below, of all up to it. Bars show the estimated "
             f"error of a share, at most {worst:.0e} of it{', too little to see' if worst < 0.01 else ''}.",
@@ -376,7 +253,9 @@ def _page(
             Fact("passes over the matrix", value["passes"]),
             Fact(f"of the variance in {value['computed']}", value["captured"]),
         ],
-        facts=facts, remarks=result.attrs["warnings"], pictures=pictures,
+        facts=facts,
+        remarks=result.attrs["warnings"],
+        pictures=pictures,
         command=f"rankfold demo --out {shlex.quote(str(home))} --memory {shlex.quote(memory)}",
         script=_SCRIPT.format(
             store=str(home / "patches.zarr"), rank=RANK, memory=memory, out=str(home / "pca.zarr")

@@ -27,8 +27,12 @@ class SweepProgress:
     def __enter__(self) -> Self:
         if self._console.is_terminal:
             self._bar = Progress(
-                TextColumn("{task.description:<12}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"),
-                TextColumn("{task.fields[rate]}"), TimeElapsedColumn(), TimeRemainingColumn(),
+                TextColumn("{task.description:<12}"),
+                BarColumn(),
+                TextColumn("{task.percentage:>3.0f}%"),
+                TextColumn("{task.fields[rate]}"),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
                 console=self._console,
             )
             self._bar.start()

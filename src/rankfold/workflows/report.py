@@ -119,7 +119,10 @@ def render(page: Page) -> str:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
         keep_trailing_newline=True,
     )
     environment.filters["data_uri"] = _data_uri
@@ -160,9 +163,7 @@ def new_figure(height: int, title: str, theme: Theme) -> Figure:
 def place_axes(figure: Figure, left: int, top: int, width: int, height: int) -> Axes:
     """Axes at a place in pixels from the left and from below the title."""
     full = round(figure.get_figheight() * DPI)
-    return figure.add_axes(
-        (left / WIDTH, 1 - (TITLE + top + height) / full, width / WIDTH, height / full)
-    )
+    return figure.add_axes((left / WIDTH, 1 - (TITLE + top + height) / full, width / WIDTH, height / full))
 
 
 def tile_grid(tiles: Sequence[Tile], across: int, title: str, theme: Theme) -> Figure:
@@ -180,7 +181,13 @@ def tile_grid(tiles: Sequence[Tile], across: int, title: str, theme: Theme) -> F
         axes.imshow(tile.image, interpolation="nearest", aspect="auto")
         for at, text, side_of in ((0, tile.left, "left"), (1, tile.right, "right")):
             axes.text(
-                at, -6 / size, text, transform=axes.transAxes, va="top", ha=side_of, fontsize=8.5,
+                at,
+                -6 / size,
+                text,
+                transform=axes.transAxes,
+                va="top",
+                ha=side_of,
+                fontsize=8.5,
                 color=theme.muted if at else theme.ink,
             )
     return figure
@@ -196,8 +203,16 @@ def scree(ratio: Float64, errors: Float64, title: str, theme: Theme) -> Figure:
     upper, lower = place_axes(figure, left, 50, across, 430), place_axes(figure, left, 600, across, 290)
     order, bars, together = np.arange(1, len(ratio) + 1), 200 * errors * ratio, 100 * np.cumsum(ratio)
     upper.errorbar(
-        order, 100 * ratio, np.where(np.isfinite(bars), bars, 0.0), color=theme.accent,
-        ecolor=theme.second, marker="o", markersize=4, linewidth=1.2, elinewidth=1.2, capsize=2,
+        order,
+        100 * ratio,
+        np.where(np.isfinite(bars), bars, 0.0),
+        color=theme.accent,
+        ecolor=theme.second,
+        marker="o",
+        markersize=4,
+        linewidth=1.2,
+        elinewidth=1.2,
+        capsize=2,
     )
     upper.set_yscale("log")
     lower.plot(order, together, color=theme.accent, marker="o", markersize=4, linewidth=1.2)
@@ -205,8 +220,13 @@ def scree(ratio: Float64, errors: Float64, title: str, theme: Theme) -> Figure:
     lower.set_xlabel("component", color=theme.muted, fontsize=9)
     for k in sorted({1, len(ratio) // 8, len(ratio) // 4, len(ratio) // 2, len(ratio)} - {0}):
         lower.annotate(
-            f"{together[k - 1]:.1f} %", (k, together[k - 1]), (6, -13), textcoords="offset points",
-            color=theme.ink, fontsize=8.5, ha="left" if k < len(ratio) else "center",
+            f"{together[k - 1]:.1f} %",
+            (k, together[k - 1]),
+            (6, -13),
+            textcoords="offset points",
+            color=theme.ink,
+            fontsize=8.5,
+            ha="left" if k < len(ratio) else "center",
         )
     for axes, name in ((upper, "of each component, logarithmic"), (lower, "of all components up to it")):
         _calm(axes, name, theme)

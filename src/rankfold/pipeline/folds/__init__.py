@@ -1,8 +1,8 @@
 """What a sweep does with a panel, one file each. Every fold states the memory that it allocates.
 
-    column_statistics   sums and squares of columns: the pass that scaling needs first
-    gram_pass           mean and scatter matrix
-    panel_pass          Y = A Q to scratch and Z = A'Y: the fused pass
-    narrow_r            R factor of combinations of Y, from scratch
-    write_rows          combinations of Y into the chunks of the result
+column_statistics   sums and squares of columns: the pass that scaling needs first
+gram_pass           mean and scatter matrix
+panel_pass          Y = A Q to scratch and Z = A'Y: the fused pass
+narrow_r            R factor of combinations of Y, from scratch
+write_rows          combinations of Y into the chunks of the result
 """

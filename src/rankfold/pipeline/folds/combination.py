@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,8 +84,7 @@ class Combination:
             product=aligned_empty((rows, self.columns), np.float64),
             combined=aligned_empty((rows, self.width), np.float64),
             coefficients=[
-                np.ascontiguousarray(stored["coefficients"][a:b])
-                for a, b in zip(edges[:-1], edges[1:], strict=True)
+                np.ascontiguousarray(stored["coefficients"][a:b]) for a, b in itertools.pairwise(edges)
             ],
             offset=stored["offset"],
         )

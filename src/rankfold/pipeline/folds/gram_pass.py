@@ -121,7 +121,10 @@ class GramPass:
     def _add_columns(self, state: State, work: Work, first: int, raw: Array) -> bool:
         centring = self.centring
         columns = local_columns(
-            raw, centring.unit, centre=centring.centre, scale=centring.scale,
+            raw,
+            centring.unit,
+            centre=centring.centre,
+            scale=centring.scale,
             constant_below=centring.constant_below,
         )
         if not np.isfinite(columns.squares).all():

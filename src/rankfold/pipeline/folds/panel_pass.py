@@ -148,7 +148,10 @@ class PanelPass:
     def _centred(self, state: State, work: Work, first: int, raw: Array) -> Array | None:
         centring = self.centring
         columns = local_columns(
-            raw, centring.unit, centre=centring.centre, scale=centring.scale,
+            raw,
+            centring.unit,
+            centre=centring.centre,
+            scale=centring.scale,
             constant_below=centring.constant_below,
         )
         if not np.isfinite(columns.squares).all():

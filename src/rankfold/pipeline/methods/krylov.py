@@ -15,10 +15,10 @@ import numpy.typing as npt
 from rankfold.kernels.normal import gaussian_rows
 from rankfold.kernels.orthonormal import orthonormalise
 from rankfold.pipeline.checkpoint import load_arrays, save_arrays
+from rankfold.pipeline.finite import refuse_bad
 from rankfold.pipeline.folds.column_statistics import ColumnStatistics
 from rankfold.pipeline.folds.panel_pass import Centring
 from rankfold.pipeline.layout import Layout
-from rankfold.pipeline.finite import refuse_bad
 from rankfold.pipeline.methods.gram import standard_deviations
 from rankfold.pipeline.methods.start import Start
 from rankfold.pipeline.methods.subspace import Statistics, Subspace, multiply
@@ -90,9 +90,7 @@ def krylov(
 
 def statistics_pass(run: Run, layout: Layout, centring: Centring, start: Start) -> Statistics:
     """Means and standard deviations of the columns of a tall matrix, for scaling."""
-    fold = ColumnStatistics(
-        layout.panels(run.slots), start.shift, centring.unit, layout.row_seconds(4)
-    )
+    fold = ColumnStatistics(layout.panels(run.slots), start.shift, centring.unit, layout.row_seconds(4))
     state = run.pass_over_data("statistics", fold)
     refuse_bad(state, layout.view.source.name)
     count = layout.view.long

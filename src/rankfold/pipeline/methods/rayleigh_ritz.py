@@ -71,7 +71,7 @@ def rayleigh_ritz(
     directions = _directions(layout, space, rank)
     combination = _combination(run, layout, space, directions, "ritz", seed, random=0)
     r = run.sweep("ritz", _narrow_r(combination, layout, rank))["r"]
-    _, s, h = leading_singular_triplets(np.asarray(r), r.shape[1])  # type: ignore[attr-defined]
+    _, s, h = leading_singular_triplets(np.asarray(r), r.shape[1])
     if s[min(rank, len(s)) - 1] <= ZERO * s[0]:
         return _with_zeros(run, layout, space, directions @ h, s, rank, seed)
     return _half_step(layout, space, combination, directions, h, s, rank, history)
@@ -102,8 +102,14 @@ def _narrow_r(combination: Combination, layout: Layout, rank: int) -> NarrowR:
 
 
 def _half_step(
-    layout: Layout, space: Subspace, combination: Combination, directions: Float64, h: Float64, s: Float64,
-    rank: int, history: Sequence[Ritz],
+    layout: Layout,
+    space: Subspace,
+    combination: Combination,
+    directions: Float64,
+    h: Float64,
+    s: Float64,
+    rank: int,
+    history: Sequence[Ritz],
 ) -> Triplets:
     """Left vectors U = Y h / s are orthonormal; the triplets of U'A are those of A on their span.
 
@@ -125,7 +131,9 @@ def _half_step(
         rotation = (h[:, :kept] / s[:kept]) @ turn
         errors = estimate + noise
     else:
-        errors = np.minimum(np.maximum(estimate, noise) + gain, SAFETY * _second_order(residuals, s, rank, kept))
+        errors = np.minimum(
+            np.maximum(estimate, noise) + gain, SAFETY * _second_order(residuals, s, rank, kept)
+        )
     errors = (0.0 if space.width == layout.view.short else errors) + rounding(s[:rank], layout)
     signs = fix_signs(short)
     return Triplets(values, short * signs, combination, rotation * signs, residuals, np.minimum(errors, 1.0))

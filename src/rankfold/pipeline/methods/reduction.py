@@ -16,7 +16,7 @@ from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.folds.panel_pass import Centring
 from rankfold.pipeline.folds.write_rows import WriteRows
 from rankfold.pipeline.layout import Layout
-from rankfold.pipeline.methods.gram import Scatter, gram
+from rankfold.pipeline.methods.gram import gram
 from rankfold.pipeline.methods.krylov import krylov
 from rankfold.pipeline.methods.rayleigh_ritz import Triplets, rayleigh_ritz
 from rankfold.pipeline.methods.start import Start, sample_start
@@ -99,12 +99,16 @@ def _gram(run: Run, layout: Layout, request: Request, centring: Centring, start:
     return _found(centring, triplets, known, [])
 
 
-def _found(
-    centring: Centring, triplets: Triplets, known: Statistics, convergence: list[float]
-) -> Found:
+def _found(centring: Centring, triplets: Triplets, known: Statistics, convergence: list[float]) -> Found:
     return Found(
-        triplets.s / centring.unit, triplets.short, triplets, known, triplets.residuals, triplets.errors,
-        convergence, known.total / centring.unit**2,
+        triplets.s / centring.unit,
+        triplets.short,
+        triplets,
+        known,
+        triplets.residuals,
+        triplets.errors,
+        convergence,
+        known.total / centring.unit**2,
     )
 
 
@@ -153,7 +157,9 @@ def _score_weights(run: Run, request: Request, found: Found, rows: int, layout: 
     return np.where(drowned, 0.0, np.sqrt(max(rows - 1, 1)))
 
 
-def _write_factors(run: Run, layout: Layout, request: Request, found: Found, weights: Float64) -> float | None:
+def _write_factors(
+    run: Run, layout: Layout, request: Request, found: Found, weights: Float64
+) -> float | None:
     """Write left and right factors; the loss of orthogonality of the one that was formed by a sweep."""
     view, dtype = layout.view, layout.view.dtype
     left, right = ("U", "Vt") if request.kind == "svd" else ("scores", "components")
@@ -175,14 +181,23 @@ def _sweep_rows(
     chunk = min(layout.out_chunk, view.long)
     shape, chunks = (view.long, request.rank), (chunk, request.rank)
     array = create_array(
-        run.result, name, shape[::-1] if transposed else shape, view.dtype,
+        run.result,
+        name,
+        shape[::-1] if transposed else shape,
+        view.dtype,
         chunks[::-1] if transposed else chunks,
     )
     constants = run.part("rows.npz")
     save_arrays(constants, {"rotation": triplets.rotation, "weights": weights})
     fold = WriteRows(
-        triplets.combination, layout.narrow_cut(triplets.combination, request.rank), constants, array,
-        transposed, view.dtype, request.rank, layout.row_seconds(4),
+        triplets.combination,
+        layout.narrow_cut(triplets.combination, request.rank),
+        constants,
+        array,
+        transposed,
+        view.dtype,
+        request.rank,
+        layout.row_seconds(4),
     )
     product = np.asarray(run.sweep("rows", fold)["gram"])
     return float(np.abs(product - np.eye(request.rank)).max())
@@ -223,8 +238,10 @@ def _facts(
         "method": layout.method,
         "request": request.as_dict(),
         "input": {
-            "name": layout.view.source.name.rpartition("/")[2], "shape": list(layout.view.source.shape),
-            "dtype": layout.view.source.dtype.name, "fingerprint": fingerprint,
+            "name": layout.view.source.name.rpartition("/")[2],
+            "shape": list(layout.view.source.shape),
+            "dtype": layout.view.source.dtype.name,
+            "fingerprint": fingerprint,
         },
         "version": __version__,
         "passes": run.passes,

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.checkpoint import load_arrays, save_arrays
+from rankfold.pipeline.checkpoint import save_arrays
 from rankfold.pipeline.finite import refuse_bad
 from rankfold.pipeline.folds.panel_pass import Centring, PanelPass
 from rankfold.pipeline.layout import Layout
@@ -100,7 +100,13 @@ class Statistics:
 
 
 def multiply(
-    run: Run, layout: Layout, centring: Centring, start: Start, q: Float64, *, index: int,
+    run: Run,
+    layout: Layout,
+    centring: Centring,
+    start: Start,
+    q: Float64,
+    *,
+    index: int,
     known: Statistics | None,
 ) -> tuple[Block, Statistics]:
     """One fused pass with the basis block ``q`` (short, width).
@@ -122,9 +128,13 @@ def multiply(
         save_arrays(constants, {"q": weighted, "shift": shift})
     y = layout.y(run.scratch, index, q.shape[1])
     fold = PanelPass(
-        panels=layout.panels(run.slots), centring=centring, constants=constants, y=y,
+        panels=layout.panels(run.slots),
+        centring=centring,
+        constants=constants,
+        y=y,
         columns=layout.columns(run.scratch) if not by_rows and (centring.centre or centring.scale) else None,
-        measured=known is None, row_seconds=layout.row_seconds(4 * q.shape[1]),
+        measured=known is None,
+        row_seconds=layout.row_seconds(4 * q.shape[1]),
     )
     state = run.pass_over_data(name, fold)
     refuse_bad(state, view.source.name)

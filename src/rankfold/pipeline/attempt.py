@@ -1,0 +1,81 @@
+"""What one process holds while it works on one attempt at a sweep: workspaces, progress, the wish to stop.
+
+Buffers outlive segments, since fresh ones would cost a page fault for every 4 KiB. They do not outlive the
+attempt: each has a ticket of its own, so a worker that lives on cannot hand the constants of one request
+to the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+_LOCK = threading.Lock()
+_ATTEMPTS: dict[str, Attempt] = {}
+_COUNT = itertools.count()
+
+
+class Attempt:
+    """State of one attempt in this process."""
+
+    def __init__(self, limit: int) -> None:
+        self.rows_done = 0
+        self.stopped = False
+        self.active = 0
+        self.idle: list[Any] = []
+        self._gate = threading.BoundedSemaphore(limit)
+
+    @contextlib.contextmanager
+    def workspace(self, make: Callable[[], Any]) -> Iterator[Any]:
+        """A workspace that an earlier segment left, or a new one; no more at once than were planned."""
+        with self._gate:
+            with _LOCK:
+                self.active += 1
+                work = self.idle.pop() if self.idle else None
+            try:
+                work = make() if work is None else work
+                yield work
+            finally:
+                with _LOCK:
+                    self.active -= 1
+                    if work is not None:
+                        self.idle.append(work)
+
+    def add_rows(self, count: int) -> None:
+        """Note progress."""
+        with _LOCK:
+            self.rows_done += count
+
+
+def new_ticket(folder: object) -> str:
+    """A name for an attempt that no other attempt on any machine has had."""
+    return f"{folder}@{os.uname().nodename}-{os.getpid()}-{time.time_ns()}-{next(_COUNT)}"
+
+
+def attempt(ticket: str, limit: int) -> Attempt:
+    """The attempt of a ticket; buffers that others left idle in this process are dropped."""
+    with _LOCK:
+        for name, other in _ATTEMPTS.items():
+            if name != ticket:
+                other.idle.clear()
+        return _ATTEMPTS.setdefault(ticket, Attempt(limit))
+
+
+def stop_attempt(ticket: str) -> bool:
+    """Ask segments to leave a checkpoint after their panel and end; whether none is left in this process."""
+    with _LOCK:
+        held = _ATTEMPTS.get(ticket)
+        if held is not None:
+            held.stopped = True
+        return held is None or not held.active
+
+
+def end_attempt(ticket: str) -> None:
+    """Let go of what an attempt holds in this process."""
+    with _LOCK:
+        _ATTEMPTS.pop(ticket, None)
