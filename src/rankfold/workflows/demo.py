@@ -83,12 +83,7 @@ def run_demo(
     load : callable, optional
         Gives the photographs; the two that come with scikit-learn by default.
 
-    Raises
-    ------
-    InputError
-        scikit-learn is not installed.
-    OutputError
-        The folder holds something else under one of the names.
+    Raises ``InputError`` without scikit-learn, ``OutputError`` where a name is taken by something else.
     """
     photographs = (load or sample_photographs)()
     with disk_errors(folder):
@@ -102,9 +97,9 @@ def run_demo(
     return_freed_memory()
     already_done = out.exists() and not fresh
     say(f"{out}: {'already done' if already_done else f'computing {RANK} components in {memory}'}")
+    # A result of patches that are gone is of no use: its own name is all that it blocks.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RankfoldWarning)  # said below, from the result
-        # A result of patches that are gone is of no use: its own name is all that it blocks.
         result = pca(store, RANK, memory=memory, out=out, threads=threads, progress=progress, overwrite=fresh)
     facts, page = summarize(result, folder, already_done=already_done), folder / "report.html"
     write_page(_page(result, facts, draw_pictures(result, photographs, folder), folder, memory), page)
