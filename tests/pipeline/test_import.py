@@ -81,10 +81,13 @@ def test_any_chunks_within_any_memory(
         ((1_000_000, 65_537), (256, 13_108)),
         ((1_000_000, 1_000_000), (67, 62_500)),
         ((100, 50), (100, 50)),
-        ((10, 2**31), (1, 2**22)),
+        ((10, 2**31), (10, 419_430)),
+        ((1_000_000, 2000), (2096, 2000)),
     ],
 )
-def test_chunks_are_full_rows_while_256_of_them_fit(shape: tuple[int, int], chunks: tuple[int, int]) -> None:
+def test_chunks_are_whole_lines_across_the_short_side_while_256_of_them_fit(
+    shape: tuple[int, int], chunks: tuple[int, int]
+) -> None:
     source = open_source(np.broadcast_to(np.float32(0), shape))
     assert chunk_shape(source, 16 * 2**20) == chunks
 

@@ -17,6 +17,7 @@ from rankfold.pipeline.blocks import Grid, grain_rows
 from rankfold.pipeline.errors import MemoryBudgetError
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.units import format_bytes
+from rankfold.pipeline.view import working_dtype
 
 FULL_ROWS = 256
 """Chunks hold full rows while at least so many of them fit into ``FULL_ROWS_BYTES``."""
@@ -74,16 +75,22 @@ class Layout:
 
 
 def chunk_shape(source: Source, chunk_bytes: int) -> tuple[int, int]:
-    """Chunks of the new store: full rows if they are short enough, else one grain high.
+    """Chunks of the new store: whole lines across the short side if they are short enough, else tiles.
 
-    A row of chunks is then no more than a sweep holds at once, compressed or not.
+    Sweeps run along the long side, so a line of chunks is then no more than a sweep holds at once,
+    compressed or not, and holds whole grains.
     """
     (rows, columns), itemsize = source.shape, source.dtype.itemsize
-    if FULL_ROWS * columns * itemsize <= FULL_ROWS_BYTES:
-        return min(rows, max(FULL_ROWS, chunk_bytes // (columns * itemsize))), columns
-    height = min(rows, FULL_ROWS, grain_rows(columns * itemsize))
-    across = max(1, -(-columns * height * itemsize // chunk_bytes))
-    return height, -(-columns // across)
+    long, short = max(rows, columns), min(rows, columns)
+    grain = grain_rows(short * working_dtype(source.dtype).itemsize)
+    if FULL_ROWS * short * itemsize <= FULL_ROWS_BYTES:
+        height = max(FULL_ROWS, chunk_bytes // (short * itemsize))
+        height = min(long, height - height % grain if height > grain else height)
+        width = short
+    else:
+        height = min(long, FULL_ROWS, grain)
+        width = -(-short // max(1, -(-short * height * itemsize // chunk_bytes)))
+    return (height, width) if rows >= columns else (width, height)
 
 
 def choose_codec(source: Source, chunks: tuple[int, int]) -> Codec:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +14,8 @@ from rankfold.kernels.small import leading_eigenpairs
 Float64 = npt.NDArray[np.float64]
 
 SAFETY = 2.0
-"""Estimates are multiplied by this. Without it they were too small by at most 1.5 on spectra from flat to
-i^-1, spiked and stepped (largest true error over estimate, after two passes or more)."""
+"""Estimates are multiplied by this. With it, on spectra from flat to i^-1, spiked and stepped, no true error
+exceeded the largest estimate, and none its own by more than half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,9 @@ def estimated_errors(history: Sequence[Ritz]) -> Float64:
     whose terms are the rises of the last two passes (Aitken). The first is too large where convergence
     is fast, the second where it quickens; where convergence is slow both are near the truth.
     """
-    estimate = history[-1].second_order
+    last_pass = history[-1]
+    # What bounds the error of ``values`` bounds that of ``risen`` less the rise, which is known.
+    estimate = np.maximum(SAFETY * last_pass.second_order - last_pass.gain, 0.0)
     if len(history) > 2:
         before, middle, last = (ritz.risen for ritz in history[-3:])
         rise, previous = np.maximum(last - middle, 0.0), np.maximum(middle - before, 0.0)
@@ -100,5 +103,11 @@ def estimated_errors(history: Sequence[Ritz]) -> Float64:
         left[falls] = (
             (rise * ratio)[falls] / (1 - ratio[falls]) / np.maximum(last[falls], np.finfo(np.float64).tiny)
         )
-        estimate = np.minimum(estimate, left)
-    return np.minimum(SAFETY * estimate, 1.0)
+        estimate = np.minimum(estimate, SAFETY * left)
+    return np.minimum(estimate, 1.0)
+
+
+def rounding(s: Float64, dtype: np.dtype[Any]) -> Float64:
+    """Relative rounding error of singular values found backward stably: eps times the largest."""
+    eps = float(np.finfo(dtype).eps)
+    return np.where(s > 0, eps * s[0] / np.where(s > 0, s, 1.0), 0.0)

@@ -22,7 +22,7 @@ from rankfold.pipeline.layout import Layout
 from rankfold.pipeline.methods.gram import standard_deviations
 from rankfold.pipeline.methods.start import Start
 from rankfold.pipeline.methods.subspace import Statistics, Subspace, multiply
-from rankfold.pipeline.quality import Ritz, estimated_errors, ritz_values
+from rankfold.pipeline.quality import Ritz, estimated_errors, ritz_values, rounding
 from rankfold.pipeline.run import Run
 from rankfold.pipeline.view import Orientation
 
@@ -45,12 +45,13 @@ class Convergence:
 
     def observe(self, space: Subspace, rank: int, layout: Layout, tol: float) -> bool:
         """Take in the state after a pass; whether another one would bring no more."""
-        self.history.append(ritz_values(space.products, space.squares, rank, layout.width))
+        ritz = ritz_values(space.products, space.squares, rank, layout.width)
+        self.history.append(ritz)
         exact = space.width == layout.view.short
         error = np.zeros(rank) if exact else estimated_errors(self.history)
-        noise = self.history[-1].noise
-        self.errors.append(float(np.maximum(error, noise).max()))
-        return exact or bool((error <= np.maximum(tol, 2 * noise)).all())
+        rounded = ritz.noise + rounding(ritz.values, layout.view.dtype)
+        self.errors.append(float(np.minimum(error + rounded, 1.0).max()))
+        return exact or bool(((error + rounded <= tol) | (error <= 2 * rounded)).all())
 
 
 def krylov(

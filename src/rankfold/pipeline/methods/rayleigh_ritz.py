@@ -19,7 +19,7 @@ from rankfold.pipeline.folds.combination import Combination
 from rankfold.pipeline.folds.narrow_r import NarrowR
 from rankfold.pipeline.layout import Layout
 from rankfold.pipeline.methods.subspace import Subspace
-from rankfold.pipeline.quality import SAFETY, Ritz, estimated_errors, ritz_values
+from rankfold.pipeline.quality import SAFETY, Ritz, estimated_errors, ritz_values, rounding
 from rankfold.pipeline.run import Run
 
 Float64 = npt.NDArray[np.float64]
@@ -134,7 +134,7 @@ def _half_step(
         errors = np.minimum(
             np.maximum(estimate, noise) + gain, SAFETY * _second_order(residuals, s, rank, kept)
         )
-    errors = (0.0 if space.width == layout.view.short else errors) + rounding(s[:rank], layout)
+    errors = (0.0 if space.width == layout.view.short else errors) + rounding(s[:rank], layout.view.dtype)
     signs = fix_signs(short)
     return Triplets(values, short * signs, combination, rotation * signs, residuals, np.minimum(errors, 1.0))
 
@@ -144,12 +144,6 @@ def _second_order(residuals: Float64, s: Float64, rank: int, kept: int) -> Float
     last = s[min(max(kept, rank + 1), len(s)) - 1]
     gap = s[:rank] ** 2 - last**2
     return np.where(gap > 0, (residuals * s[0]) ** 2 / (2 * np.where(gap > 0, gap, 1.0)), np.inf)
-
-
-def rounding(s: Float64, layout: Layout) -> Float64:
-    """Relative rounding error of singular values found backward stably: eps times the largest."""
-    eps = float(np.finfo(layout.view.dtype).eps)
-    return np.where(s > 0, eps * s[0] / np.where(s > 0, s, 1.0), 0.0)
 
 
 def _with_zeros(
@@ -171,5 +165,5 @@ def _with_zeros(
     image = space.combine("z", kept) @ inverse[:positive]
     residuals = np.linalg.norm(image - short * values, axis=0) / (s[0] if s[0] > 0 else 1.0)
     signs = fix_signs(short)
-    errors = np.minimum(rounding(values, layout), 1.0)
+    errors = np.minimum(rounding(values, layout.view.dtype), 1.0)
     return Triplets(values, short * signs, combination, inverse * signs, residuals, errors)

@@ -1,0 +1,72 @@
+"""The same promises on real matrices: counts, images, descriptors, sea-surface temperature.
+
+They are not part of the project. ``RANKFOLD_TEST_DATA`` names the folder that holds them, by default
+``shared/data`` beside the checkout.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+from reference import exact, factors
+
+import rankfold as rf
+
+FOLDER = Path(os.environ.get("RANKFOLD_TEST_DATA") or Path(__file__).parents[3] / "shared" / "data")
+METHODS = ["gram", "krylov"]
+
+
+def real(name: str) -> Path:
+    path = FOLDER / name
+    if not path.exists():
+        pytest.skip(f"real data {name} are not in {FOLDER}; set RANKFOLD_TEST_DATA to their folder")
+    return path
+
+
+def agrees(x: np.ndarray, result: rf.Result, kind: str, rank: int, tol: float) -> None:
+    s = exact(x, kind)[1][:rank]
+    _, found, right = factors(result)
+    eps = float(np.finfo(result.components.dtype if kind == "pca" else result.Vt.dtype).eps)
+    assert np.all(np.abs(found - s) <= tol * s + 20 * eps * s[0])
+    assert np.all(np.abs(found - s) <= 1.1 * result.error_estimates * s + 20 * eps * s[0])
+    np.testing.assert_allclose(right @ right.T, np.eye(rank), atol=1e-4)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_images_as_bytes(method: str) -> None:
+    x = np.load(real("fashion_mnist.npz"))["X"][:20_000]
+    agrees(x, rf.pca(x, 20, method=method, tol=1e-5, passes=12), "pca", 20, 1e-5)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", ["svd", "pca"])
+def test_descriptors(method: str, kind: str) -> None:
+    x = np.load(real("sift5k.npz"))["X"]
+    agrees(x, getattr(rf, kind)(x, 10, method=method, tol=1e-5, passes=12), kind, 10, 1e-5)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_cells_by_genes_from_a_native_store_with_empty_columns(method: str) -> None:
+    store = real("pbmc10k_subset.zarr")
+    array = rf.open(f"{store}::X", missing="fill")
+    x = np.empty(array.shape, array.dtype)
+    array.read_into(x, (0, x.shape[0]), (0, x.shape[1]))
+    agrees(x, rf.pca(array, 30, method=method, tol=1e-5, passes=12), "pca", 30, 1e-5)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_months_by_cells_short_and_very_wide(method: str, transposed: bool) -> None:
+    with np.load(real("sst_ersst.npz")) as stored:
+        x = stored[next(name for name in stored.files if stored[name].ndim == 2)]
+    x = np.ascontiguousarray(x.T) if transposed else x
+    agrees(x, rf.pca(x, 12, method=method, tol=1e-5, passes=12), "pca", 12, 1e-5)
+
+
+def test_sparse_words_made_dense() -> None:
+    x = scipy.sparse.load_npz(real("cora_words.npz")).toarray()
+    agrees(x, rf.svd(x, 20, tol=1e-4, passes=12), "svd", 20, 1e-4)
