@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import shutil
 import tempfile
 import time
@@ -96,7 +97,9 @@ def svd(
     -----
     Reads the matrix once (Gram without ``U``), twice (Gram), or typically 3 to 5 times (Krylov).
     """
-    request = Request("svd", _rank(rank), _tol(tol), method, _passes(passes), seed, rows=rows)
+    request = Request(
+        "svd", _rank(rank), _tol(tol), method, _passes(passes), _integer("seed", seed), rows=rows
+    )
     return _run(x, request, memory, out, scratch, overwrite, client, threads, progress)
 
 
@@ -127,23 +130,19 @@ def pca(
     center : bool
         Subtract the mean of each column.
     scale : bool
-        Divide each column by its standard deviation (of m - 1); costs one more pass for a tall matrix
-        under ``method="krylov"``. Constant columns are left unscaled, with a warning.
+        Divide each column by its standard deviation (of m - 1; its root mean square if not centred).
+        Takes one more pass under ``method="krylov"`` for a tall matrix.
     whiten : bool
         Scores of unit variance.
     others
         As for ``svd``.
 
-    Returns
-    -------
-    Result
-        ``scores`` (m, k), ``components`` (k, n), ``mean`` (n,), ``scale`` (n,) if asked for,
-        ``explained_variance``, ``explained_variance_ratio``, ``singular_values``, ``residuals``,
-        ``error_estimates`` (k,).
+    Returns a ``Result`` with ``scores`` (m, k), ``components`` (k, n), ``mean`` and ``scale`` (n,), and
+    per component ``singular_values``, ``explained_variance`` and its ``_ratio``, ``residuals`` and
+    ``error_estimates``.
     """
-    request = Request(
-        "pca", _rank(rank), _tol(tol), method, _passes(passes), seed, center, scale, whiten, rows
-    )
+    checked = (_rank(rank), _tol(tol), method, _passes(passes), _integer("seed", seed))
+    request = Request("pca", *checked, center, scale, whiten, rows)
     return _run(x, request, memory, out, scratch, overwrite, client, threads, progress)
 
 
@@ -170,11 +169,20 @@ def plan(
         raise InputError(f"there is no plan for {kind!r}; plan 'svd' or 'pca'")
     centred = kind == "pca" if center is None else center
     request = Request(
-        kind, _rank(rank), _tol(tol), method, _passes(passes), seed, centred, scale, whiten, rows
+        kind,
+        _rank(rank),
+        _tol(tol),
+        method,
+        _passes(passes),
+        _integer("seed", seed),
+        centred,
+        scale,
+        whiten,
+        rows,
     )
     source = open_source(x)
     check_request(request, source.shape, source.name)
-    budget = Budget(_memory(memory), threads or usable_cores(), workers)
+    budget = Budget(_memory(memory), _threads(threads), workers)
     return make_plan(request, source, budget, rates)
 
 
@@ -240,9 +248,9 @@ def _carry_out(
             "finished": True,
         }
     )
-    for message in found["warnings"]:
-        warnings.warn(message, RankfoldWarning, stacklevel=4)
     folder.publish()
+    for message in found["warnings"]:
+        warnings.warn(message, RankfoldWarning, stacklevel=5)
 
 
 def _place(
@@ -250,7 +258,7 @@ def _place(
 ) -> tuple[Scheduler, Budget]:
     client = active_client() if client is None else client
     if client is None:
-        return Threads(), Budget(_memory(memory), threads or usable_cores())
+        return Threads(), Budget(_memory(memory), _threads(threads))
     workers = Client(client)
     return workers, Budget(_memory(memory), workers.threads, workers.workers)
 
@@ -276,15 +284,29 @@ def _done(output: Path, identity: dict[str, Any], *, overwrite: bool) -> bool:
 def _rank(rank: int | None) -> int:
     if rank is None:
         raise InputError("say how many components: rank= (--rank)")
-    return rank
+    return _integer("rank", rank)
 
 
 def _tol(tol: float | None) -> float:
-    return DEFAULT_TOL if tol is None else tol
+    return DEFAULT_TOL if tol is None else float(tol)
 
 
 def _passes(passes: int | None) -> int:
-    return DEFAULT_PASSES if passes is None else passes
+    return DEFAULT_PASSES if passes is None else _integer("passes", passes)
+
+
+def _integer(name: str, value: object) -> int:
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise InputError(f"{name} must be an integer, not {value!r}") from None
+
+
+def _threads(threads: int | None) -> int:
+    count = usable_cores() if threads is None else _integer("threads", threads)
+    if count < 1:
+        raise InputError(f"threads must be at least 1, not {count}")
+    return count
 
 
 def _memory(memory: str | int | None) -> int:

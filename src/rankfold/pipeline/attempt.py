@@ -46,6 +46,18 @@ class Attempt:
                     if work is not None:
                         self.idle.append(work)
 
+    @contextlib.contextmanager
+    def merging(self) -> Iterator[None]:
+        """Take the place of a segment: its workspace lies idle beside the accumulators that are merged."""
+        with self._gate:
+            with _LOCK:
+                self.active += 1
+            try:
+                yield
+            finally:
+                with _LOCK:
+                    self.active -= 1
+
     def add_rows(self, count: int) -> None:
         """Note progress."""
         with _LOCK:

@@ -1,8 +1,8 @@
 """What survives a kill: parts written whole or not at all.
 
 A part goes to a temporary name beside its own and takes that name in one rename, so whatever kills the
-process, a reader finds a whole part or none. Only a crash of the machine can leave less: parts that later
-work stands on are flushed to the disk first, and the others, cheap to make again, are checked when read.
+process, a reader finds a whole part or none. A crash of the machine can leave less: totals of sweeps are
+flushed to the disk, parts of streams are checked when read, scratch is neither.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def disk_errors(path: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskSpaceError(
                 f"the disk is full: writing {path} failed ({error.strerror}). Everything finished so far "
-                "is kept; free some space, or move scratch with --scratch DIR, and give the same "
-                "command again to go on from there."
+                "is kept: free some space and give the same command again to go on from there. "
+                "With scratch elsewhere (--scratch DIR) it starts over."
             ) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT):
             raise OutputError(f"cannot write {path}: {error.strerror}. Choose another --out.") from error

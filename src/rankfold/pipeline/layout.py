@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from rankfold.pipeline.blocks import Cut, Grid, cut, grain_rows
+from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.folds.combination import Combination
 from rankfold.pipeline.folds.panels import Panels
 from rankfold.pipeline.narrow import Narrow
@@ -52,6 +53,9 @@ class Layout:
     out_chunk: int
     """Long rows in one chunk of the long factor."""
 
+    statistics_passes: int
+    """1 where scaling needs the columns' statistics first."""
+
     @property
     def basis_columns(self) -> int:
         """Most columns that all blocks together can have."""
@@ -60,7 +64,8 @@ class Layout:
     @property
     def block_passes(self) -> int:
         """Most fused passes."""
-        return 1 if self.method == "gram" else min(self.passes, -(-self.view.short // self.width))
+        most = 1 if self.method == "gram" else self.passes - self.statistics_passes
+        return min(most, -(-self.view.short // self.width))
 
     def panels(self, slots: int) -> Panels:
         """Buffers of a fused pass or statistics pass."""
@@ -100,6 +105,12 @@ def lay_out(request: Request, source: Source) -> Layout:
     view = View(source, choose_orientation(source, request.rank))
     width = block_width(request.rank, view.short)
     method = request.method if request.method != "auto" else choose_method(request, view, width)
+    least = least_passes(request, view, method)
+    if least > request.passes:
+        raise InputError(
+            f"{request.kind} by {method} takes {least} passes here, but passes={request.passes}. Allow "
+            f"--passes {least}" + (", or leave out U with --no-rows" if method == "gram" else "")
+        )
     if method == "gram":
         width = min(request.rank + 1, view.short)  # one more tells the gap below the last one wanted
     row_bytes = view.short * view.dtype.itemsize
@@ -111,7 +122,16 @@ def lay_out(request: Request, source: Source) -> Layout:
         cut=cut(view.grid, row_bytes, 8 * view.short * width),
         gram_cut=_gram_cut(view, row_bytes),
         out_chunk=_out_chunk(view, request.rank),
+        statistics_passes=int(method == "krylov" and request.scale and view.orientation is Orientation.ROWS),
     )
+
+
+def least_passes(request: Request, view: View, method: str) -> int:
+    """Passes without which there is no result."""
+    by_rows = view.orientation is Orientation.ROWS
+    if method == "gram":
+        return 2 if request.rows or not by_rows else 1
+    return 2 if request.scale and by_rows else 1
 
 
 def block_width(rank: int, short: int) -> int:
@@ -162,6 +182,8 @@ def choose_method(request: Request, view: View, width: int) -> str:
     long_factor = request.rows or view.orientation is Orientation.COLUMNS
     gram = element + view.short / NOMINAL_FLOPS[8] + long_factor * (element + 4 * request.rank * flop)
     passes = min(expected_passes(request.tol), request.passes, -(-view.short // width))
+    if request.passes < least_passes(request, view, "gram"):
+        return "krylov"
     statistics = request.scale and view.orientation is Orientation.ROWS
     krylov = passes * (element + 4 * width * flop) + statistics * element
     return "gram" if gram <= krylov else "krylov"

@@ -23,6 +23,7 @@ from rankfold.pipeline.folds.panel_pass import Centring, PanelPass
 from rankfold.pipeline.folds.write_rows import WriteRows
 from rankfold.pipeline.layout import Layout, expected_passes, lay_out
 from rankfold.pipeline.methods.start import PLACES, sample_rows
+from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.request import Request
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
@@ -250,7 +251,6 @@ def _refuse(request: Request, layout: Layout, budget: Budget, need: int) -> None
 def _sweeps(request: Request, layout: Layout, slots: int) -> list[Pass]:
     """Every sweep that the request may make, in order."""
     view, width = layout.view, layout.width
-    by_rows = view.orientation is Orientation.ROWS
     centring = Centring(request.center, request.scale, 1.0, 0.0)
     data = view.long * view.short * view.source.dtype.itemsize
     elements = float(view.long * view.short)
@@ -259,7 +259,7 @@ def _sweeps(request: Request, layout: Layout, slots: int) -> list[Pass]:
         vector = np.zeros(0)
         gram = GramPass(layout.gram_panels(slots), centring, vector, None, layout.row_seconds(2 * view.short))
         sweeps.append(_pass("gram", gram, data, 0, elements * view.short))
-    elif request.scale and by_rows:
+    elif layout.statistics_passes:
         statistics = ColumnStatistics(layout.panels(slots), np.zeros(0), 1.0, layout.row_seconds(4))
         sweeps.append(_pass("statistics", statistics, data, 0, 4 * elements))
     left = view.short
@@ -272,25 +272,26 @@ def _sweeps(request: Request, layout: Layout, slots: int) -> list[Pass]:
         sweeps.append(_pass(f"pass {index + 1}", fold, data, y.nbytes, 4 * elements * y.columns))
         blocks.append(y)
         left -= y.columns
-    combination = Combination(tuple(blocks), _NOWHERE, min(width, layout.basis_columns), 0, 0)
-    narrow = layout.narrow_cut(combination, request.rank)
-    flops = 2.0 * view.long * combination.width * (layout.basis_columns + combination.width)
-    ritz = NarrowR(combination, narrow, layout.row_seconds(4))
-    scratch = view.long * combination.row_bytes
-    sweeps.append(_pass("ritz", ritz, scratch, 0, flops, over="scratch"))
+    return sweeps + _narrow_sweeps(request, layout, tuple(blocks))
+
+
+def _narrow_sweeps(request: Request, layout: Layout, blocks: tuple[Narrow, ...]) -> list[Pass]:
+    """Sweeps over scratch: a block of directions is kept, or all of them where rounding mixes them."""
+    view, most = layout.view, layout.basis_columns
+    by_rows, seconds = view.orientation is Orientation.ROWS, layout.row_seconds(4)
+    choices = [Combination(blocks, _NOWHERE, kept, 0, 0) for kept in sorted({min(layout.width, most), most})]
+    cuts = [layout.narrow_cut(choice, request.rank) for choice in choices]
+    reads = view.long * choices[0].row_bytes
+    flops = 2.0 * view.long * choices[0].width * (most + choices[0].width)
+    folds: list[list[Any]] = [[NarrowR(c, cut, seconds) for c, cut in zip(choices, cuts, strict=True)]]
     if request.rows or not by_rows:
-        rows = WriteRows(
-            combination,
-            narrow,
-            _NOWHERE,
-            _NOWHERE,
-            not by_rows,
-            view.dtype,
-            request.rank,
-            layout.row_seconds(4),
-        )
-        written = view.long * request.rank * view.dtype.itemsize
-        sweeps.append(_pass("rows", rows, scratch, written, flops, over="scratch"))
+        chunks = (_NOWHERE, _NOWHERE, not by_rows, view.dtype, request.rank, seconds)
+        folds.append([WriteRows(c, cut, *chunks) for c, cut in zip(choices, cuts, strict=True)])
+    sweeps = []
+    for name, same in zip(("ritz", "rows"), folds, strict=False):
+        writes = view.long * request.rank * view.dtype.itemsize if name == "rows" else 0
+        sweep = _pass(name, same[0], reads, writes, flops, over="scratch")
+        sweeps.append(dataclasses.replace(sweep, segment_bytes=max(fold.memory_bytes for fold in same)))
     return sweeps
 
 
@@ -309,7 +310,7 @@ def _driver_bytes(layout: Layout, request: Request) -> int:
     """Memory of the algebra between passes, and of the sample before them."""
     view, short, width, basis = layout.view, layout.view.short, layout.width, layout.basis_columns
     sample = 3 * 8 * PLACES * sample_rows(view) * short + view.read_bytes(sample_rows(view))
-    blocks = 8 * 8 * short * width + 6 * 8 * basis * basis
+    blocks = 8 * 8 * short * width + 18 * 8 * basis * basis
     scatter = 2 * 8 * short * short if layout.method == "gram" else 0
     vectors = 4 * 8 * view.long if view.orientation is Orientation.COLUMNS else 0
     return max(sample, blocks, scatter) + vectors

@@ -40,20 +40,30 @@ class Ritz:
         return np.maximum(self.risen - self.values, 0.0) / np.maximum(self.risen, np.finfo(np.float64).tiny)
 
 
-def ritz_values(products: Float64, squares: Float64, rank: int, keep: int) -> Ritz:
-    """Singular values on a basis Q and on A Q, with their errors, from small matrices.
+def ritz_vectors(products: Float64, keep: int) -> tuple[Float64, Float64]:
+    """Leading eigenpairs of Q'A'A Q, which rounding has left not quite symmetric."""
+    theta, w = leading_eigenpairs((products + products.T) / 2, min(keep, len(products)))
+    return np.maximum(theta, 0.0), w
+
+
+def ritz_values(
+    products: Float64, theta: Float64, w: Float64, image: Float64, residual: Float64, rank: int
+) -> Ritz:
+    """Singular values on a basis Q and on A Q, with their errors.
 
     Parameters
     ----------
     products : (p, p)
-        Q'A'A Q for orthonormal Q, as computed: not quite symmetric.
-    squares : (p, p)
-        (A'A Q)'(A'A Q).
+        Q'A'A Q for orthonormal Q, as computed.
+    theta, w : (l,), (p, l)
+        Its leading eigenpairs. The last one stands for the part of the spectrum that is not wanted.
+    image : (n, l)
+        A'A Q w.
+    residual : (l,)
+        Squared norms of A'A Q w - theta Q w. Formed, not taken from small matrices: as the difference
+        of squares it would be lost to rounding once the values span three orders of magnitude.
     rank : int
         Number of leading values looked at.
-    keep : int
-        Ritz vectors whose images span the left space of the half step. The last one stands for the
-        part of the spectrum that is not wanted.
 
     Notes
     -----
@@ -66,14 +76,9 @@ def ritz_values(products: Float64, squares: Float64, rank: int, keep: int) -> Ri
     eps (s1 / s)^2 would be right and useless: rounding errors of rows are independent and mostly cancel.
     """
     tiny = np.finfo(np.float64).tiny
-    theta, w = leading_eigenpairs((products + products.T) / 2, min(keep, len(products)))
-    theta = np.maximum(theta, 0.0)
     values = np.sqrt(theta)
     inverse = np.where(values > np.finfo(np.float64).eps * values[0], 1.0 / np.maximum(values, tiny), 0.0)
-    images = w.T @ squares @ w
-    left = images * np.outer(inverse, inverse)
-    risen = np.sqrt(np.maximum(np.linalg.eigvalsh((left + left.T) / 2)[::-1], 0.0))
-    residual = np.maximum(np.diag(images) - theta**2, 0.0)
+    risen = np.linalg.svd(image * inverse, compute_uv=False).astype(np.float64, copy=False)
     gap = theta - theta[-1]
     second_order = np.where(residual > 0, np.inf, 0.0)
     np.divide(residual, 2 * theta * gap, out=second_order, where=gap > 0)
@@ -104,7 +109,9 @@ def estimated_errors(history: Sequence[Ritz]) -> Float64:
             (rise * ratio)[falls] / (1 - ratio[falls]) / np.maximum(last[falls], np.finfo(np.float64).tiny)
         )
         estimate = np.minimum(estimate, SAFETY * left)
-    return np.minimum(estimate, 1.0)
+    # The rate of one value is guessed from two differences, and may be flattered by chance; larger values
+    # converge first, so none is taken to be known better than a larger one.
+    return np.minimum(np.maximum.accumulate(estimate), 1.0)
 
 
 def rounding(s: Float64, dtype: np.dtype[Any]) -> Float64:

@@ -18,6 +18,7 @@ import platform
 import shutil
 import socket
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,10 +79,20 @@ class RunDirectory:
             self.folder.mkdir(parents=True, exist_ok=True)
         with _lock(self.folder / "lock", self.output):
             self._accept(identity, overwrite=overwrite)
-            with disk_errors(self.scratch):
-                self.scratch.mkdir(parents=True, exist_ok=True)
-            self.state.mkdir(exist_ok=True)
+            self._join_scratch()
             yield
+
+    def _join_scratch(self) -> None:
+        """State says what is in scratch: where one is not the other's, both start over."""
+        marks = [load_json(folder / "mark.json") for folder in (self.state, self.scratch)]
+        if marks[0] is not None and marks[0] == marks[1]:
+            return
+        mark = uuid.uuid4().hex
+        with disk_errors(self.scratch):
+            for folder in (self.state, self.scratch):
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir(parents=True)
+                save_json(folder / "mark.json", mark)
 
     def _accept(self, identity: dict[str, Any], *, overwrite: bool) -> None:
         stored = load_json(self.folder / "request.json")

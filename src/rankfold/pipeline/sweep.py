@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -134,6 +135,8 @@ class Sweep:
                     below[i : i + FAN_IN],
                     self._part(level, i // FAN_IN),
                     layer[i : i + FAN_IN],
+                    ticket=ticket,
+                    limit=self.concurrency,
                     dask_key_name=(self._key, "merge", level, i // FAN_IN),
                 )
                 for i in range(0, len(layer), FAN_IN)
@@ -248,17 +251,17 @@ def _read(fold: Fold, work: Any, start: int, stop: int, slot: int) -> float:
     return time.perf_counter() - wall - (time.thread_time() - cpu)
 
 
-def _merge(fold: Fold, parts: list[Path], into: Path, reports: list[Report]) -> Report:
+def _merge(
+    fold: Fold, parts: list[Path], into: Path, reports: list[Report], *, ticket: str, limit: int
+) -> Report:
     """Merge finished parts in order, one in memory at a time beside the sum."""
-    if load_if_whole(into) is None:
-        total = load_arrays(parts[0])
-        for part in parts[1:]:
-            fold.merge(total, load_arrays(part))
-        save_arrays(into, total, durable=False)
-    merged = Report(frozenset(), 0)
-    for report in reports:
-        merged |= report
-    return merged
+    with attempt(ticket, limit).merging(), one_blas_thread():
+        if load_if_whole(into) is None:
+            total = load_arrays(parts[0])
+            for part in parts[1:]:
+                fold.merge(total, load_arrays(part))
+            save_arrays(into, total, durable=False)
+    return functools.reduce(operator.or_, reports)
 
 
 def _refuse_mixed(report: Report) -> None:

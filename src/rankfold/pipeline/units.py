@@ -27,7 +27,7 @@ def parse_bytes(text: str | int) -> int:
     >>> parse_bytes("256MiB"), parse_bytes("2 GiB"), parse_bytes(4096)
     (268435456, 2147483648, 4096)
     """
-    if isinstance(text, int):
+    if not isinstance(text, str):
         value = float(text)
     else:
         match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]*)\s*", text)

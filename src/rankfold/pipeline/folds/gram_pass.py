@@ -63,11 +63,10 @@ class GramPass:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes that one segment, or one merge with its two accumulators, allocates."""
+        """Bytes of a workspace and of two accumulators, which a merge holds beside it."""
         short = self.panels.view.short
         vectors = 8 * 8 * max(short, self.panels.grain_rows)
-        segment = self.panels.memory_bytes + 16 * short * short + vectors
-        return max(segment, 2 * 8 * short * short)
+        return self.panels.memory_bytes + 3 * 8 * short * short + vectors
 
     def start(self) -> State:
         """Accumulator of no rows."""
@@ -130,7 +129,7 @@ class GramPass:
         if not np.isfinite(columns.squares).all():
             return False
         if self.columns is not None:
-            self.columns.write(first, np.column_stack([columns.mean, columns.scale]))
+            self.columns.write(first, np.column_stack([columns.mean, columns.deviation]))
         d = self.panels.conditioned(work.panels, raw, columns.mean, columns.scale * centring.unit)
         np.matmul(d, d.T, out=work.product)
         state["scatter"] += work.product

@@ -16,9 +16,12 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class LocalColumns:
-    """Mean, reciprocal standard deviation and sum of squares of some whole columns."""
+    """Mean, deviation, scale and sum of squares of some whole columns."""
 
     mean: Float64
+    deviation: Float64
+    """Standard deviation, 0 for constant columns; 1 where nothing is scaled."""
+
     scale: Float64
     """What centred columns are multiplied by: 1, or 1 / standard deviation (1 where that is 0)."""
 
@@ -44,10 +47,11 @@ def local_columns(
         correction = sums / rows
         mean = mean + correction / unit
         squares = squares - rows * correction**2
-    factor = np.ones(columns)
+    factor, deviation = np.ones(columns), np.ones(columns)
     if scale:
         deviation = np.sqrt(np.maximum(squares, 0.0) / max(rows - 1, 1)) / unit
         varies = deviation > constant_below * np.abs(mean)
+        deviation[~varies] = 0.0
         factor[varies] = 1.0 / deviation[varies]
         squares = squares * factor**2
-    return LocalColumns(mean, factor, squares)
+    return LocalColumns(mean, deviation, factor, squares)

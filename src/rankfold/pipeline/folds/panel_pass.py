@@ -82,12 +82,12 @@ class PanelPass:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes that one segment allocates: buffers, basis, accumulator, and vectors."""
+        """Bytes of a workspace, and of two accumulators, which a merge holds beside it."""
         short, width, item = self.panels.view.short, self.y.columns, self.panels.view.dtype.itemsize
         basis = short * width * (8 + item)  # as loaded, then in the working type
         products = (self.panels.grain_rows + short) * width * item
         vectors = 8 * 8 * max(short, self.panels.grain_rows)
-        return self.panels.memory_bytes + basis + products + 8 * short * width + vectors
+        return self.panels.memory_bytes + basis + products + 2 * 8 * short * width + vectors
 
     def start(self) -> State:
         """Accumulator of no rows."""
@@ -158,7 +158,7 @@ class PanelPass:
             return None
         state["squares"][0] += columns.squares.sum()
         if self.columns is not None:
-            self.columns.write(first, np.column_stack([columns.mean, columns.scale]))
+            self.columns.write(first, np.column_stack([columns.mean, columns.deviation]))
         if not centring.centre and raw.dtype == self.panels.view.dtype:
             return raw
         return self.panels.conditioned(work.panels, raw, columns.mean, columns.scale)

@@ -38,7 +38,7 @@ class Scatter:
     """(short,) column means of a tall matrix, in the units of the data."""
 
     deviation: Float64
-    """(short,) column standard deviations of a tall matrix."""
+    """(short,) column standard deviations of a tall matrix, 0 where constant; 1 where not scaled by."""
 
     total: float
     """Sum of squares of the centred, scaled matrix, times unit squared."""
@@ -71,14 +71,19 @@ def gram(run: Run, layout: Layout, centring: Centring, start: Start) -> Scatter:
     mean, deviation = state["mean"] / centring.unit, np.ones(view.short)
     if by_rows and centring.scale:
         deviation = standard_deviations(np.diag(scatter) / centring.unit**2, view.long, mean, centring)
-        scatter /= deviation[:, None]
-        scatter /= deviation
+        scatter /= divisors(deviation)[:, None]
+        scatter /= divisors(deviation)
     total = float(np.trace(scatter))
     values, vectors = leading_eigenpairs(scatter, layout.width)
     return Scatter(values, vectors, mean, deviation, total)
 
 
 def standard_deviations(squares: Float64, count: int, mean: Float64, centring: Centring) -> Float64:
-    """Standard deviations from centred sums of squares; 1 for columns that are constant."""
+    """Standard deviations from centred sums of squares; 0 for columns that are constant but for rounding."""
     deviation = np.sqrt(np.maximum(squares, 0.0) / max(count - 1, 1))
-    return np.where(deviation > centring.constant_below * np.abs(mean), deviation, 1.0)
+    return np.where(deviation > centring.constant_below * np.abs(mean), deviation, 0.0)
+
+
+def divisors(deviation: Float64) -> Float64:
+    """What columns are divided by: constant ones are left as they are."""
+    return np.where(deviation > 0, deviation, 1.0)

@@ -19,10 +19,10 @@ from rankfold.pipeline.finite import refuse_bad
 from rankfold.pipeline.folds.column_statistics import ColumnStatistics
 from rankfold.pipeline.folds.panel_pass import Centring
 from rankfold.pipeline.layout import Layout
-from rankfold.pipeline.methods.gram import standard_deviations
+from rankfold.pipeline.methods.gram import divisors, standard_deviations
 from rankfold.pipeline.methods.start import Start
 from rankfold.pipeline.methods.subspace import Statistics, Subspace, multiply
-from rankfold.pipeline.quality import Ritz, estimated_errors, ritz_values, rounding
+from rankfold.pipeline.quality import Ritz, estimated_errors, rounding
 from rankfold.pipeline.run import Run
 from rankfold.pipeline.view import Orientation
 
@@ -45,7 +45,7 @@ class Convergence:
 
     def observe(self, space: Subspace, rank: int, layout: Layout, tol: float) -> bool:
         """Take in the state after a pass; whether another one would bring no more."""
-        ritz = ritz_values(space.products, space.squares, rank, layout.width)
+        ritz = space.ritz(rank, layout.width)
         self.history.append(ritz)
         exact = space.width == layout.view.short
         error = np.zeros(rank) if exact else estimated_errors(self.history)
@@ -99,7 +99,7 @@ def statistics_pass(run: Run, layout: Layout, centring: Centring, start: Start) 
     squares = state["squares"] - count * d**2
     mean = start.shift + d / centring.unit
     deviation = standard_deviations(squares / centring.unit**2, count, mean, centring)
-    return Statistics(mean, deviation, float((squares / deviation**2).sum()))
+    return Statistics(mean, deviation, float((squares / divisors(deviation) ** 2).sum()))
 
 
 def _needs_statistics(layout: Layout, centring: Centring) -> bool:

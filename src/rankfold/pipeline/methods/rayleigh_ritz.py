@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.small import fix_signs, leading_eigenpairs, leading_singular_triplets
+from rankfold.kernels.small import fix_signs, leading_singular_triplets
 from rankfold.pipeline.checkpoint import save_arrays
 from rankfold.pipeline.folds.combination import Combination
 from rankfold.pipeline.folds.narrow_r import NarrowR
 from rankfold.pipeline.layout import Layout
 from rankfold.pipeline.methods.subspace import Subspace
-from rankfold.pipeline.quality import SAFETY, Ritz, estimated_errors, ritz_values, rounding
+from rankfold.pipeline.quality import SAFETY, Ritz, estimated_errors, ritz_vectors, rounding
 from rankfold.pipeline.run import Run
 
 Float64 = npt.NDArray[np.float64]
@@ -73,13 +73,13 @@ def rayleigh_ritz(
     r = run.sweep("ritz", _narrow_r(combination, layout, rank))["r"]
     _, s, h = leading_singular_triplets(np.asarray(r), r.shape[1])
     if s[min(rank, len(s)) - 1] <= ZERO * s[0]:
-        return _with_zeros(run, layout, space, directions @ h, s, rank, seed)
+        return _with_zeros(run, layout, space, directions @ h, s, rank, seed, history)
     return _half_step(layout, space, combination, directions, h, s, rank, history)
 
 
 def _directions(layout: Layout, space: Subspace, rank: int) -> Float64:
     """Eigenvectors of Q'A'A Q: a block of them, or all where rounding has mixed those that matter."""
-    theta, w = leading_eigenpairs((space.products + space.products.T) / 2, space.width)
+    theta, w = ritz_vectors(space.products, space.width)
     eps = float(np.finfo(layout.view.dtype).eps)
     keep = min(layout.width, space.width)
     return w if theta[rank - 1] <= 100 * eps * theta[0] else w[:, :keep]
@@ -116,7 +116,7 @@ def _half_step(
     Directions whose products with A' drown in rounding do not take part; when a wanted one is among
     them nobody does, and the Ritz values stand as they are.
     """
-    all_kept = ritz_values(space.products, space.squares, layout.width, layout.width)
+    all_kept = space.ritz(layout.width, layout.width)
     drowned = all_kept.noise > HALF_STEP_NOISE[layout.view.dtype.itemsize]
     accurate = int(drowned.argmax()) if drowned.any() else len(drowned)
     kept = min(max(rank, accurate), len(s))
@@ -147,7 +147,14 @@ def _second_order(residuals: Float64, s: Float64, rank: int, kept: int) -> Float
 
 
 def _with_zeros(
-    run: Run, layout: Layout, space: Subspace, directions: Float64, s: Float64, rank: int, seed: int
+    run: Run,
+    layout: Layout,
+    space: Subspace,
+    directions: Float64,
+    s: Float64,
+    rank: int,
+    seed: int,
+    history: Sequence[Ritz],
 ) -> Triplets:
     """A matrix of lower rank than asked for: random columns complete the long factor.
 
@@ -165,5 +172,11 @@ def _with_zeros(
     image = space.combine("z", kept) @ inverse[:positive]
     residuals = np.linalg.norm(image - short * values, axis=0) / (s[0] if s[0] > 0 else 1.0)
     signs = fix_signs(short)
-    errors = np.minimum(rounding(values, layout.view.dtype), 1.0)
-    return Triplets(values, short * signs, combination, inverse * signs, residuals, errors)
+    errors = rounding(values, layout.view.dtype)
+    if history and space.width < layout.view.short:
+        errors[:positive] += estimated_errors(history)[:positive]
+    run.warnings.append(
+        f"{rank - positive} of the {rank} singular values are below {ZERO:.0e} of the largest: they are "
+        "written as 0, and their vectors are arbitrary"
+    )
+    return Triplets(values, short * signs, combination, inverse * signs, residuals, np.minimum(errors, 1.0))

@@ -16,7 +16,7 @@ from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.folds.panel_pass import Centring
 from rankfold.pipeline.folds.write_rows import WriteRows
 from rankfold.pipeline.layout import Layout
-from rankfold.pipeline.methods.gram import gram
+from rankfold.pipeline.methods.gram import divisors, gram
 from rankfold.pipeline.methods.krylov import krylov
 from rankfold.pipeline.methods.rayleigh_ritz import Triplets, rayleigh_ritz
 from rankfold.pipeline.methods.start import Start, sample_start
@@ -211,15 +211,15 @@ def _columns(run: Run, layout: Layout, request: Request, found: Found) -> dict[s
         mean, deviation = found.statistics.mean, found.statistics.deviation
     elif request.center or request.scale:
         stored = layout.columns(run.scratch).load()
-        mean, deviation = stored[:, 0], 1.0 / stored[:, 1]
+        mean, deviation = stored[:, 0], stored[:, 1]
     if not request.scale:
         return {"mean": mean}
-    unscaled = np.flatnonzero(deviation == 1.0)
+    unscaled = np.flatnonzero(deviation == 0)
     if len(unscaled):
         run.warnings.append(
             f"{len(unscaled)} columns are constant (first: {unscaled[0]}) and were left unscaled"
         )
-    return {"mean": mean, "scale": deviation}
+    return {"mean": mean, "scale": divisors(deviation)}
 
 
 def _facts(
@@ -257,7 +257,6 @@ def _facts(
 
 
 def _remedy(layout: Layout, request: Request, run: Run) -> str:
-    rounding = float(np.finfo(layout.view.dtype).eps)
     if layout.method == "krylov" and run.passes >= request.passes:
         return "allow more with passes= (--passes), or raise tol"
-    return f"values this small are lost in the rounding of {layout.view.dtype.name} ({rounding:.0e})"
+    return f"rounding errors of {layout.view.dtype.name} products, as measured, hide whether they are smaller"

@@ -21,6 +21,9 @@ PLACES = 8
 ROWS_PER_PLACE = 64
 PLACE_BYTES = 2**20
 
+_EXPONENTS = {4: (-100, 100), 8: (-900, 900)}
+"""Units that the working type holds, with room for the basis that they multiply, by item size."""
+
 Float64 = npt.NDArray[np.float64]
 
 
@@ -40,7 +43,10 @@ def sample_start(view: View, cut: Cut, *, centre: bool, path: Path) -> Start:
     if not path.exists():
         shift, largest = _sample(view, cut, centre)
         exponent = -int(np.frexp(largest)[1]) if largest > 0 else 0
-        save_arrays(path, {"shift": shift, "unit": np.ldexp(1.0, int(np.clip(exponent, -1000, 1000)))})
+        save_arrays(
+            path,
+            {"shift": shift, "unit": np.ldexp(1.0, int(np.clip(exponent, *_EXPONENTS[view.dtype.itemsize])))},
+        )
     stored = load_arrays(path)
     return Start(stored["shift"], float(stored["unit"]))
 

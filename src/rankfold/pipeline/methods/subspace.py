@@ -10,13 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.checkpoint import save_arrays
+from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.finite import refuse_bad
 from rankfold.pipeline.folds.panel_pass import Centring, PanelPass
 from rankfold.pipeline.layout import Layout
+from rankfold.pipeline.methods.gram import divisors
 from rankfold.pipeline.methods.start import Start
 from rankfold.pipeline.narrow import Narrow
+from rankfold.pipeline.quality import Ritz, ritz_values, ritz_vectors
 from rankfold.pipeline.run import Run
-from rankfold.pipeline.view import Orientation
+from rankfold.pipeline.view import Orientation, View
 
 Float64 = npt.NDArray[np.float64]
 
@@ -40,14 +43,11 @@ class Block:
 
 @dataclass(slots=True)
 class Subspace:
-    """The basis ``[Q_1 ... Q_t]``, orthonormal, with small matrices that describe A on it."""
+    """The basis ``[Q_1 ... Q_t]``, orthonormal, with the small matrix that describes A on it."""
 
     blocks: list[Block] = field(default_factory=list)
     products: Float64 = field(default_factory=lambda: np.zeros((0, 0)))
     """Q'Z = Q'A'A Q as computed: what it lacks of symmetry is the rounding error of the passes."""
-
-    squares: Float64 = field(default_factory=lambda: np.zeros((0, 0)))
-    """Z'Z."""
 
     @property
     def width(self) -> int:
@@ -60,15 +60,13 @@ class Subspace:
             yield block.load(name)
 
     def add(self, block: Block) -> None:
-        """Take in a block: its products with all others, 6 short width (width of all) flops."""
+        """Take in a block: its products with all others, 4 short width (width of all) flops."""
         q, z = block.load("q"), block.load("z")
         below = [q.T @ other for other in self.each("z")]
         self.blocks.append(block)
         column = np.vstack([other.T @ z for other in self.each("q")])
         row = np.hstack([*below, column[-block.width :]])
         self.products = _bordered(self.products, column, row)
-        column = np.vstack([other.T @ z for other in self.each("z")])
-        self.squares = _bordered(self.squares, column, column.T)
 
     def combine(self, name: str, coefficients: Float64) -> Float64:
         """``[Q_1 ...] @ coefficients`` or ``[Z_1 ...] @ coefficients``."""
@@ -77,6 +75,16 @@ class Subspace:
             total += block.load(name) @ coefficients[row : row + block.width]
             row += block.width
         return total
+
+    def ritz(self, rank: int, keep: int) -> Ritz:
+        """What the basis tells of the leading singular values: 4 short keep (width of all) flops."""
+        theta, w = ritz_vectors(self.products, keep)
+        image = self.combine("z", w)
+        rest = self.combine("q", w)
+        rest *= -theta
+        rest += image
+        residual = np.einsum("ij,ij->j", rest, rest)
+        return ritz_values(self.products, theta, w, image, residual, rank)
 
     def offset(self, coefficients: Float64) -> Float64:
         """Offset of ``[Y_1 ...] @ coefficients``."""
@@ -121,7 +129,7 @@ def multiply(
     view, name = layout.view, f"pass-{index:02d}"
     by_rows = view.orientation is Orientation.ROWS
     shift = start.shift if known is None or not centring.centre else known.mean
-    weights = np.ones(view.short) if known is None or not by_rows else 1.0 / known.deviation
+    weights = np.ones(view.short) if known is None or not by_rows else 1.0 / divisors(known.deviation)
     constants = run.part(name, "constants.npz")
     weighted = q * (weights * centring.unit)[:, None]
     if not constants.exists():
@@ -138,6 +146,7 @@ def multiply(
     )
     state = run.pass_over_data(name, fold)
     refuse_bad(state, view.source.name)
+    _refuse_overflow(state, view)
     z, offset = state["z"] * (weights * centring.unit)[:, None], np.zeros(q.shape[1])
     if known is None:
         known = _statistics(state, view.long, start, centring, by_rows)
@@ -148,6 +157,14 @@ def multiply(
     path = run.part(name, "block.npz")
     save_arrays(path, {"q": q, "z": z, "offset": offset})
     return Block(path, q.shape[1], y), known
+
+
+def _refuse_overflow(state: dict[str, Float64], view: View) -> None:
+    if not np.isfinite(state["z"]).all():
+        raise DataError(
+            f"products of {view.source.name} leave the range of {view.dtype}: its elements differ too "
+            "much in size. Rescale it, or store it as float64."
+        )
 
 
 def _statistics(
