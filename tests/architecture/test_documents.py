@@ -1,0 +1,60 @@
+"""What the documents name exists: files, commands, options, functions, and the Python they show runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import rankfold
+from rankfold.workflows.cli import app
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+COMMANDS = ("svd", "pca", "plan", "import", "info", "demo")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_linked_and_named_files_exist(page: Path) -> None:
+    text = page.read_text()
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+        assert (page.parent / target).exists(), target
+    for target in re.findall(r"`((?:tests|benchmarks|docs|src|examples)/[\w./-]+)`", text):
+        assert (ROOT / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_named_options_and_commands_exist(page: Path) -> None:
+    known = "".join(CliRunner(env={"COLUMNS": "200"}).invoke(app, [c, "--help"]).stdout for c in COMMANDS)
+    text = page.read_text()
+    for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text):
+        assert option in known, option
+    for command in re.findall(r"(?:^\$ |`)rankfold ([a-z]+)", text, re.M):
+        assert command in COMMANDS, command
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_named_functions_exist(page: Path) -> None:
+    for name in re.findall(r"\brf\.([a-z_]+)\(", page.read_text()):
+        assert hasattr(rankfold, name), name
+
+
+def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import zarr
+
+    monkeypatch.chdir(tmp_path)
+    group = zarr.open_group("store.zarr", mode="w")
+    data = np.random.default_rng(0).standard_normal((400, 60))
+    group.create_array("X", shape=data.shape, dtype=data.dtype, chunks=(100, 60))[...] = data
+    code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)[0]
+    exec(compile(code, "README.md", "exec"), {})
+    assert rankfold.open_result("pca.zarr").components.shape == (50, 60)
+
+
+def test_make_targets_of_the_readme_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"\bmake ([a-z]+)", (ROOT / "README.md").read_text()):
+        assert re.search(rf"^{target}:", makefile, re.M), target
