@@ -1,6 +1,6 @@
 """Errors against dense float64 answers, and what the estimates said: the tables of ``docs/accuracy.md``.
 
-    python benchmarks/accuracy.py            writes the tables between the markers of that page
+python benchmarks/accuracy.py            writes the tables between the markers of that page
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ def mean_table() -> list[str]:
     """float32 data far from zero: error of PCA's singular values over the largest."""
     rng = np.random.default_rng(2)
     noise = rng.standard_normal((20_000, 60)) * np.linspace(3, 0.3, 60)
-    lines = ["| mean / standard deviation | `gram` | `krylov` | E[xx'] - E[x]E[x]' in float32 |", "|---|---|---|---|"]
+    lines = [
+        "| mean / standard deviation | `gram` | `krylov` | E[xx'] - E[x]E[x]' in float32 |",
+        "|---|---|---|---|",
+    ]
     for ratio in (1e2, 1e3, 1e4):
         x = (ratio + noise).astype(np.float32)
         wide = x.astype(np.float64)
@@ -60,7 +63,9 @@ def mean_table() -> list[str]:
             found = rf.pca(x, RANK, method=method, tol=1e-7, passes=20).singular_values
             errors.append(np.max(np.abs(found - s)) / s[0])
         mean = x.mean(axis=0)
-        naive = np.linalg.eigvalsh((x.T @ x / np.float32(len(x)) - np.outer(mean, mean)).astype(np.float64))[::-1]
+        naive = np.linalg.eigvalsh((x.T @ x / np.float32(len(x)) - np.outer(mean, mean)).astype(np.float64))[
+            ::-1
+        ]
         found = np.sqrt(np.maximum(naive[:RANK], 0) * len(x))
         errors.append(np.max(np.abs(found - s)) / s[0])
         lines.append(f"| {ratio:.0e} | " + " | ".join(f"{error:.0e}" for error in errors) + " |")

@@ -1,8 +1,17 @@
 """From a matrix on disk to a result, in planned memory and few reads. Imports ``kernels`` only.
 
-source.py       the protocol of a matrix          sources/    one file per kind of store
-blocks.py       grains, panels, streams           plan.py     passes, bytes, memory: numbers first
-sweep.py        the only maker of Dask tasks      checkpoint.py  the run directory, atomic parts
-methods/        one method, one file              result.py   Zarr groups with provenance
-errors.py       the tree of errors                quality.py  error estimates of a result
+request     what was asked, checked           layout      orientation, method, widths, cuts
+plan        passes, bytes, memory: numbers before tasks
+source      the protocol of a matrix          sources/    one file per kind of store
+view        the matrix as long by short       blocks      grains, panels, streams
+folds/      what a sweep does with a panel    sweep       the only maker of Dask tasks
+attempt     what a process holds for a sweep  scheduler   what a sweep needs of where it runs
+methods/    one method, one file              run         sweeps of one request, and their tallies
+quality     error estimates                   finite      NaN and Inf, counted and refused
+checkpoint  parts, whole or not at all        rundir      the folder of a run, and its lock
+narrow      intermediates on scratch          result      Zarr groups with provenance
+ingest      import into well-cut stores       info        what a store is
+memory      what a process really holds       blas        one thread, everywhere
+warm        compile before the baseline       units       bytes as people write them
+errors      the tree of errors
 """

@@ -8,30 +8,19 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.condition import measure
-from rankfold.pipeline.blocks import Cut
 from rankfold.pipeline.checkpoint import State
 from rankfold.pipeline.finite import count_bad, join_bad, no_bad
-from rankfold.pipeline.folds.panels import Buffers, Panels, numbers
+from rankfold.pipeline.folds.panels import Buffers, OverPanels, Panels, numbers
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnStatistics:
+class ColumnStatistics(OverPanels):
     """Fold of ``x - shift`` into column sums and sums of squares."""
 
     panels: Panels
     shift: npt.NDArray[np.float64]
     unit: float
     row_seconds: float
-
-    @property
-    def cut(self) -> Cut:
-        """Panels and streams."""
-        return self.panels.cut
-
-    @property
-    def slots(self) -> int:
-        """Buffers for panels."""
-        return self.panels.slots
 
     @property
     def memory_bytes(self) -> int:

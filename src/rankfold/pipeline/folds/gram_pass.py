@@ -14,12 +14,11 @@ import numpy.typing as npt
 
 from rankfold.kernels.condition import measure
 from rankfold.kernels.moments import Moments, add_rows, merge_moments
-from rankfold.pipeline.blocks import Cut
 from rankfold.pipeline.checkpoint import State
 from rankfold.pipeline.finite import count_bad, join_bad, no_bad
 from rankfold.pipeline.folds.local_columns import local_columns
 from rankfold.pipeline.folds.panel_pass import Centring
-from rankfold.pipeline.folds.panels import Buffers, Panels, numbers
+from rankfold.pipeline.folds.panels import Buffers, OverPanels, Panels, numbers
 from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.view import Orientation, aligned_empty
 
@@ -35,7 +34,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class GramPass:
+class GramPass(OverPanels):
     """Fold of a matrix into count, mean and scatter of its long rows.
 
     Scaling of a tall matrix is left to the reader of the scatter, who divides rows and columns.
@@ -50,16 +49,6 @@ class GramPass:
 
     columns: Narrow | None
     row_seconds: float
-
-    @property
-    def cut(self) -> Cut:
-        """Panels and streams."""
-        return self.panels.cut
-
-    @property
-    def slots(self) -> int:
-        """Buffers for panels."""
-        return self.panels.slots
 
     @property
     def memory_bytes(self) -> int:

@@ -16,11 +16,10 @@ import numpy.typing as npt
 
 from rankfold.kernels.condition import measure
 from rankfold.kernels.panel import panel_product
-from rankfold.pipeline.blocks import Cut
 from rankfold.pipeline.checkpoint import State, load_arrays
 from rankfold.pipeline.finite import count_bad, join_bad, no_bad
 from rankfold.pipeline.folds.local_columns import local_columns
-from rankfold.pipeline.folds.panels import Buffers, Panels, numbers
+from rankfold.pipeline.folds.panels import Buffers, OverPanels, Panels, numbers
 from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.view import Orientation, aligned_empty
 
@@ -53,7 +52,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class PanelPass:
+class PanelPass(OverPanels):
     """Fold of a matrix with a basis of ``width`` columns."""
 
     panels: Panels
@@ -69,16 +68,6 @@ class PanelPass:
     """Whether sums and squares are taken: the first pass over the data."""
 
     row_seconds: float
-
-    @property
-    def cut(self) -> Cut:
-        """Panels and streams."""
-        return self.panels.cut
-
-    @property
-    def slots(self) -> int:
-        """Buffers for panels."""
-        return self.panels.slots
 
     @property
     def memory_bytes(self) -> int:

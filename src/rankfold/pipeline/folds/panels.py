@@ -90,6 +90,23 @@ class Buffers:
     grain: Array | None
 
 
+class OverPanels:
+    """What folds over panels of the matrix share."""
+
+    __slots__ = ()
+    panels: Panels
+
+    @property
+    def cut(self) -> Cut:
+        """Panels and streams."""
+        return self.panels.cut
+
+    @property
+    def slots(self) -> int:
+        """Buffers for panels."""
+        return self.panels.slots
+
+
 def numbers(x: Array) -> Array:
     """The same memory in a type that compiled loops read; float16 alone is copied."""
     if x.dtype == np.bool_:
