@@ -167,6 +167,8 @@ def plan(
     """The numbers of a reduction before it runs: the same as ``rankfold plan``. Reads no data."""
     if kind not in ("svd", "pca"):
         raise InputError(f"there is no plan for {kind!r}; plan 'svd' or 'pca'")
+    if kind == "svd" and (center or scale or whiten):
+        raise InputError("svd neither centres nor scales nor whitens: plan 'pca' for that")
     centred = kind == "pca" if center is None else center
     request = Request(
         kind,
@@ -207,6 +209,7 @@ def _run(
     temporary = tempfile.TemporaryDirectory(prefix="rankfold-") if out is None else None
     output = Path(temporary.name) / "result.zarr" if temporary is not None else Path(out or "").absolute()
     folder = RunDirectory.beside(output, None if scratch is None else Path(scratch), digest(identity))
+    _require_place(output, source)
     if output.exists() and _done(output, identity, overwrite=overwrite):
         return Result(output)
     check_disk(made, _free(folder.scratch), folder.scratch)
@@ -275,10 +278,27 @@ def _done(output: Path, identity: dict[str, Any], *, overwrite: bool) -> bool:
         and attrs["input"]["fingerprint"] == identity["input"]
     ):
         return True
+    if not attrs:
+        raise OutputError(
+            f"{output} exists and is not a result of rankfold, so it is never replaced. Choose another "
+            "--out, or remove it yourself."
+        )
     if overwrite:
         return False
-    what = "the result of another request, or of data that has changed since" if attrs else "not a result"
-    raise OutputError(f"{output} exists and is {what}. Choose another --out, or replace it with --overwrite.")
+    raise OutputError(
+        f"{output} exists and is the result of another request, or of data that has changed since. Choose "
+        "another --out, or replace it with --overwrite."
+    )
+
+
+def _require_place(output: Path, source: Source) -> None:
+    """Refuse an output that would write into its own input, or around it."""
+    path = getattr(source, "path", None)
+    if path is None:
+        return
+    held, out = Path(path).resolve(), output.resolve()
+    if held == out or held in out.parents or out in held.parents:
+        raise OutputError(f"{output} would lie in, on or around its own input {path}. Choose another --out.")
 
 
 def _rank(rank: int | None) -> int:

@@ -46,9 +46,8 @@ def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
     import zarr
 
     monkeypatch.chdir(tmp_path)
-    group = zarr.open_group("store.zarr", mode="w")
     data = np.random.default_rng(0).standard_normal((400, 60))
-    group.create_array("X", shape=data.shape, dtype=data.dtype, chunks=(100, 60))[...] = data
+    zarr.create_array("store.zarr", shape=data.shape, dtype=data.dtype, chunks=(100, 60))[...] = data
     code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)[0]
     exec(compile(code, "README.md", "exec"), {})
     assert rankfold.open_result("pca.zarr").components.shape == (50, 60)

@@ -81,6 +81,7 @@ def test_import_and_info(tmp_path: Path, x: np.ndarray) -> None:
 
 def test_bad_requests_exit_2(tmp_path: Path, store: Path) -> None:
     out = ("--out", tmp_path / "r.zarr")
+    (tmp_path / "a file").write_text("in the way")
     cases: list[tuple[str, tuple[object, ...]]] = [
         ("does not exist. Did you mean", ("svd", tmp_path / "y.zarr", "--rank", 3, *out)),
         ("rank 0 was asked for; ask for 1 to 30", ("svd", store, "--rank", 0, *out)),
@@ -90,7 +91,7 @@ def test_bad_requests_exit_2(tmp_path: Path, store: Path) -> None:
         ("passes must be at least 1", ("pca", store, "--rank", 3, "--passes", 0, *out)),
         ("'tsqr' is not one of auto, gram, krylov", ("svd", store, "--rank", 3, "--method", "tsqr", *out)),
         ("not a size in bytes", ("svd", store, "--rank", 3, "--memory", "much", *out)),
-        ("cannot write", ("svd", store, "--rank", 3, "--out", store / "zarr.json" / "r.zarr")),
+        ("cannot write", ("svd", store, "--rank", 3, "--out", tmp_path / "a file" / "r.zarr")),
         ("plan 'svd' or 'pca'", ("plan", "nmf", store, "--rank", 3)),
     ]
     for message, arguments in cases:
@@ -195,6 +196,26 @@ def test_another_result_is_not_overwritten_unless_asked(tmp_path: Path, store: P
     refused(tmp_path, 2, "not a result", "svd", store, "--rank", 5, "--out", tmp_path / "notes")
     assert rankfold("svd", store, "--rank", 5, "--out", out, "--overwrite").exit_code == 0
     assert rf.open_result(out).s.shape == (5,)
+
+
+def test_nothing_but_results_is_ever_replaced(tmp_path: Path, store: Path) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "thesis.txt").write_text("years")
+    refused(tmp_path, 2, "never replaced", "svd", store, "--rank", 2, "--out", notes, "--overwrite")
+    for place in (store, store / "inside.zarr", tmp_path):
+        refused(tmp_path, 2, "its own input", "svd", store, "--rank", 2, "--out", place, "--overwrite")
+
+
+def test_a_listener_that_leaves_does_not_stop_the_work(tmp_path: Path, store: Path) -> None:
+    out = tmp_path / "r.zarr"
+    command = f"{sys.executable} -m rankfold svd {store} --rank 4 --out {out} 2>&1 | true"
+    assert subprocess.run(command, shell=True, check=False).returncode == 0
+    for _ in range(100):  # `true` ends the pipeline first
+        if out.exists():
+            break
+        time.sleep(0.1)
+    assert rf.open_result(out).s.shape == (4,)
 
 
 def test_changed_data_are_another_request(tmp_path: Path, store: Path) -> None:

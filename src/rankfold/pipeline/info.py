@@ -51,6 +51,20 @@ class SourceInfo:
     remarks: tuple[str, ...]
     """What will make reading slow or take memory, and what helps."""
 
+    def __str__(self) -> str:
+        """For people."""
+        rows, columns = self.shape
+        sizes = format_bytes(self.memory_bytes)
+        if self.stored_bytes:
+            sizes += f", {format_bytes(self.stored_bytes)} on disk"
+        lines = [
+            f"{self.name}: {rows} x {columns} {self.dtype}, {self.format}",
+            f"size      {sizes}",
+            f"chunks    {self.chunk_count} of {self.chunks[0]} x {self.chunks[1]}, {self.codec}",
+            *(f"note      {remark}" for remark in self.remarks),
+        ]
+        return "\n".join(lines)
+
     def as_dict(self) -> dict[str, Any]:
         """All of it for ``json.dumps``."""
         return asdict(self)

@@ -37,6 +37,7 @@ from rankfold.pipeline.ingest_layout import (
     staging,
 )
 from rankfold.pipeline.source import Source
+from rankfold.pipeline.sources import open_source
 from rankfold.pipeline.sources.locate import node_kind
 from rankfold.pipeline.sources.rectangle import tiles
 from rankfold.pipeline.sources.zarr import ZarrSource
@@ -70,7 +71,7 @@ class ImportReport:
 
 
 def import_array(
-    source: Source,
+    matrix: object,
     destination: str | os.PathLike[str],
     *,
     memory_bytes: int = 256 * 2**20,
@@ -78,12 +79,12 @@ def import_array(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> ImportReport:
-    """Copy ``source`` to a new Zarr v3 array.
+    """Copy a matrix to a new Zarr v3 array.
 
     Parameters
     ----------
-    source : Source
-        The matrix; it is checked first.
+    matrix : path, array or Source
+        Checked first.
     destination : path
         Folder of the new store. What is there is replaced, at the very end, if ``overwrite``.
     memory_bytes : int
@@ -97,6 +98,7 @@ def import_array(
     not even a chunk fits, ``DiskSpaceError``, and ``ChunkError`` for a source that is damaged.
     """
     started = time.perf_counter()
+    source = open_source(matrix)
     target = Path(os.path.abspath(destination))
     _require_place(target, overwrite)
     source.check()

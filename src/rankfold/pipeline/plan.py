@@ -228,6 +228,18 @@ def _import_would_fit(request: Request, layout: Layout, budget: Budget) -> bool:
     return concurrency >= 1 and peak <= budget.memory_bytes
 
 
+def _rank_that_fits(request: Request, source: Source, budget: Budget) -> int:
+    """The largest rank below the one asked for that fits, or 0."""
+    fits, fails = 0, request.rank
+    while fails - fits > 1:
+        rank = (fits + fails) // 2
+        other = dataclasses.replace(request, rank=rank)
+        layout = lay_out(other, source)
+        concurrency, _, peak = _best(other, layout, budget, _driver_bytes(layout, other))
+        fits, fails = (rank, fails) if concurrency and peak <= budget.memory_bytes else (fits, rank)
+    return fits
+
+
 def _refuse(request: Request, layout: Layout, budget: Budget, need: int) -> None:
     have = format_bytes(budget.memory_bytes)
     way_out = f"Give --memory {-(-need // 2**20)}MiB"
@@ -240,8 +252,8 @@ def _refuse(request: Request, layout: Layout, budget: Budget, need: int) -> None
         )
     elif layout.method == "gram" and request.method in ("auto", "gram"):
         way_out += ", or --method krylov, which keeps no (n, n) matrix"
-    elif layout.method == "krylov":
-        way_out += f", or a lower --rank than {request.rank}"
+    elif rank := _rank_that_fits(request, layout.view.source, budget):
+        way_out += f", or --rank {rank}"
     raise MemoryBudgetError(
         f"{request.kind} of this {layout.view.source.shape[0]} x {layout.view.source.shape[1]} matrix by "
         f"{layout.method} needs {format_bytes(need)} in one worker, but --memory gives {have}. {way_out}."
@@ -269,7 +281,7 @@ def _sweeps(request: Request, layout: Layout, slots: int) -> list[Pass]:
         fold = PanelPass(
             layout.panels(slots), centring, _NOWHERE, y, None, True, layout.row_seconds(4 * y.columns)
         )
-        sweeps.append(_pass(f"pass {index + 1}", fold, data, y.nbytes, 4 * elements * y.columns))
+        sweeps.append(_pass(f"pass {len(sweeps) + 1}", fold, data, y.nbytes, 4 * elements * y.columns))
         blocks.append(y)
         left -= y.columns
     return sweeps + _narrow_sweeps(request, layout, tuple(blocks))

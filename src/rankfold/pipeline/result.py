@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import warnings
 import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -78,6 +79,10 @@ def write_group(group: Path, facts: Mapping[str, Any]) -> None:
     import zarr
 
     zarr.open_group(group, mode="a", zarr_format=3).attrs["rankfold"] = {"schema": SCHEMA, **facts}
+    with warnings.catch_warnings():
+        # Not in the specification of Zarr 3 yet, but what xarray looks for first.
+        warnings.simplefilter("ignore")
+        zarr.consolidate_metadata(group, zarr_format=3)
 
 
 class Result:

@@ -33,13 +33,15 @@ app = typer.Typer(
 )
 
 Store = Annotated[str, typer.Argument(help="STORE.zarr, STORE.zarr::array, or a .npy file")]
-Rank = Annotated[int | None, typer.Option(help="number of components")]
+Rank = Annotated[int | None, typer.Option(help="number of components; always needed")]
 Out = Annotated[Path, typer.Option(help="where the result goes; the same command again resumes")]
-Tol = Annotated[float | None, typer.Option(help="estimated relative error of singular values to stop at")]
+Tol = Annotated[float | None, typer.Option(help="estimated relative error to stop at; 1e-4 by default")]
 Method = Annotated[str, typer.Option(help="auto, gram or krylov")]
-Passes = Annotated[int | None, typer.Option(help="most passes over the matrix")]
+Passes = Annotated[int | None, typer.Option(help="most passes over the matrix; 8 by default")]
 Seed = Annotated[int, typer.Option(help="key of the random start")]
-Memory = Annotated[str | None, typer.Option(help="working memory of a worker, such as 2GiB")]
+Memory = Annotated[
+    str | None, typer.Option(help="working memory, such as 2GiB; by default half of what is free")
+]
 Threads = Annotated[int | None, typer.Option(help="threads of this process; all cores by default")]
 Scratch = Annotated[Path | None, typer.Option(help="folder for intermediates; beside OUT by default")]
 Rows = Annotated[bool, typer.Option("--rows/--no-rows", help="write U or scores")]
@@ -121,7 +123,7 @@ def pca(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Principal components of samples in rows: scores, components, mean, variances."""
+    """Principal components: scores, components, mean."""
     _reduce(
         "pca",
         store,
@@ -147,7 +149,7 @@ def pca(
 
 @app.command("plan")
 def plan_command(
-    kind: Annotated[str, typer.Argument(metavar="METHOD", help="svd or pca")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="svd or pca")],
     store: Store,
     rank: Rank = None,
     tol: Tol = None,
@@ -159,17 +161,18 @@ def plan_command(
     memory: Memory = None,
     threads: Threads = None,
     rows: Rows = True,
+    missing: Missing = "error",
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """What a reduction would take: passes, bytes, memory, scratch, tasks, seconds. Runs nothing."""
+    """Passes, memory, time of a reduction, not run."""
     with _reported(debug):
         import rankfold
         from rankfold.cluster.calibration import cached_rates
 
         made = rankfold.plan(
             kind,
-            store,
+            rankfold.open(store, missing=missing),
             rank,
             tol=tol,
             method=method,
@@ -195,14 +198,14 @@ def import_command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Write a matrix as a Zarr store with chunks that sweeps like."""
+    """Copy a matrix into a Zarr store with well-cut chunks."""
     with _reported(debug):
         from rankfold.pipeline.ingest import import_array
         from rankfold.pipeline.sources import open_source
         from rankfold.pipeline.units import format_bytes, parse_bytes
         from rankfold.workflows.progress import SweepProgress
 
-        with SweepProgress() as bar:
+        with SweepProgress("bytes") as bar:
             report = import_array(
                 open_source(source, missing=missing),
                 store,
@@ -240,7 +243,7 @@ def demo(
     threads: Threads = None,
     debug: Debug = False,
 ) -> None:
-    """Principal components of half a million image patches, with pictures."""
+    """Components of half a million image patches."""
     with _reported(debug):
         from rankfold.workflows.demo import run_demo
         from rankfold.workflows.progress import SweepProgress
@@ -307,7 +310,8 @@ def _reported(debug: bool) -> Iterator[None]:
     except KeyboardInterrupt:
         _fail("interrupted; what was finished is kept, and the same command goes on from there", 130, None)
     except BrokenPipeError:
-        sys.stderr.close()
+        # Only closing lines are written to stdout: what they tell of is done.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
     except (OSError, MemoryError) as error:
         _fail(
@@ -327,12 +331,15 @@ def _drain(number: int, frame: object) -> None:
 def _fail(message: str, code: int, error: BaseException | None) -> None:
     if error is not None:
         raise error
-    sys.stderr.write(f"rankfold: {message}\n")
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(f"rankfold: {message}\n")
     raise SystemExit(code) from None
 
 
 def main() -> None:
     """Entry point of the ``rankfold`` command."""
+    if sys.stderr is None:  # closed by the caller
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     app()
 
 

@@ -51,7 +51,7 @@ def sample_photographs() -> list[Photograph]:
     except ImportError as error:
         raise InputError(
             "the photographs of the demo come with scikit-learn, which is not installed: "
-            'pip install "rankfold[demo]"'
+            "pip install scikit-learn"
         ) from error
     found = load_sample_images()
     focus = {"china.jpg": (104, 136), "flower.jpg": (143, 244)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from types import TracebackType
@@ -15,9 +16,10 @@ LINE_SECONDS = 30.0
 
 
 class SweepProgress:
-    """Called with the name of a sweep, the rows done, and the rows in all."""
+    """Called with the name of a sweep, what is done, and what there is in all."""
 
-    def __init__(self) -> None:
+    def __init__(self, unit: str = "rows") -> None:
+        self._unit = unit
         self._console = Console(stderr=True)
         self._bar: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
@@ -48,12 +50,14 @@ class SweepProgress:
         """Show where a sweep stands."""
         now = time.monotonic()
         began = self._began.setdefault(name, now)
-        rate = f"{done / (now - began):,.0f} rows/s" if now > began and done else ""
+        rate = f"{done / (now - began):,.0f} {self._unit}/s" if now > began and done else ""
         if self._bar is not None:
             if name not in self._tasks:
                 self._tasks[name] = self._bar.add_task(name, total=total, rate="")
             self._bar.update(self._tasks[name], completed=done, rate=rate)
         elif done == total or now - self._said.get(name, began) >= LINE_SECONDS:
             self._said[name] = now
-            sys.stderr.write(f"{name}: {done:,} of {total:,} rows {rate}".rstrip() + "\n")
-            sys.stderr.flush()
+            # Nobody may be listening any more: no reason to stop working.
+            with contextlib.suppress(OSError, ValueError):
+                sys.stderr.write(f"{name}: {done:,} of {total:,} {self._unit} {rate}".rstrip() + "\n")
+                sys.stderr.flush()

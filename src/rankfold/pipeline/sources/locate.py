@@ -54,6 +54,10 @@ def require_array(path: str, array: str) -> None:
     if kind == "array":
         return
     arrays = dict(arrays_below(path))
+    if kind is None and node_kind(path) == "array":
+        raise SourceNotFoundError(
+            f"{path} is itself an array and holds no other: say {path}, without ::{array}"
+        )
     if kind is None:
         near = difflib.get_close_matches(array, arrays, n=1)
         hint = f" Did you mean {path}::{near[0]}?" if near else ""
