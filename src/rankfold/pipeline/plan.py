@@ -18,8 +18,9 @@ from rankfold.pipeline.errors import DiskSpaceError, MemoryBudgetError
 from rankfold.pipeline.folds.column_statistics import ColumnStatistics
 from rankfold.pipeline.folds.combination import Combination
 from rankfold.pipeline.folds.gram_pass import GramPass
+from rankfold.pipeline.folds.local_columns import Centring
 from rankfold.pipeline.folds.narrow_r import NarrowR
-from rankfold.pipeline.folds.panel_pass import Centring, PanelPass
+from rankfold.pipeline.folds.panel_pass import PanelPass
 from rankfold.pipeline.folds.write_rows import WriteRows
 from rankfold.pipeline.layout import Layout, expected_passes, lay_out
 from rankfold.pipeline.methods.start import PLACES, sample_rows

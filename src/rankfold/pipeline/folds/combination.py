@@ -26,7 +26,7 @@ COMPLETION = 2
 class Work:
     """Buffers for one grain, and the constants."""
 
-    y: list[Array]
+    y: Array
     y64: Float64
     product: Float64
     combined: Float64
@@ -79,7 +79,7 @@ class Combination:
         edges = np.cumsum([0, *(part.columns for part in self.parts)])
         widest = max(self.parts, key=lambda part: part.columns)
         return Work(
-            y=[aligned_empty((rows, widest.columns), widest.dtype)],
+            y=aligned_empty((rows, widest.columns), widest.dtype),
             y64=aligned_empty((rows, widest.columns), np.float64),
             product=aligned_empty((rows, self.columns), np.float64),
             combined=aligned_empty((rows, self.width), np.float64),
@@ -95,7 +95,7 @@ class Combination:
         out = work.combined[:count]
         out[:, : self.columns] = -work.offset
         for part, coefficients in zip(self.parts, work.coefficients, strict=True):
-            y = work.y[0].reshape(-1)[: count * part.columns].reshape(count, part.columns)
+            y = work.y.reshape(-1)[: count * part.columns].reshape(count, part.columns)
             y64 = work.y64.reshape(-1)[: count * part.columns].reshape(count, part.columns)
             part.read_into(y, start)
             np.copyto(y64, y)

@@ -16,8 +16,7 @@ from rankfold.kernels.condition import measure
 from rankfold.kernels.moments import Moments, add_rows, merge_moments
 from rankfold.pipeline.checkpoint import State
 from rankfold.pipeline.finite import count_bad, join_bad, no_bad
-from rankfold.pipeline.folds.local_columns import local_columns
-from rankfold.pipeline.folds.panel_pass import Centring
+from rankfold.pipeline.folds.local_columns import Centring, kept_columns
 from rankfold.pipeline.folds.panels import Buffers, OverPanels, Panels, numbers
 from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.view import Orientation, aligned_empty
@@ -107,19 +106,10 @@ class GramPass(OverPanels):
         return True
 
     def _add_columns(self, state: State, work: Work, first: int, raw: Array) -> bool:
-        centring = self.centring
-        columns = local_columns(
-            raw,
-            centring.unit,
-            centre=centring.centre,
-            scale=centring.scale,
-            constant_below=centring.constant_below,
-        )
-        if not np.isfinite(columns.squares).all():
+        columns = kept_columns(raw, self.centring, first, self.columns)
+        if columns is None:
             return False
-        if self.columns is not None:
-            self.columns.write(first, np.column_stack([columns.mean, columns.deviation]))
-        d = self.panels.conditioned(work.panels, raw, columns.mean, columns.scale * centring.unit)
+        d = self.panels.conditioned(work.panels, raw, columns.mean, columns.scale * self.centring.unit)
         np.matmul(d, d.T, out=work.product)
         state["scatter"] += work.product
         state["count"][0] += d.shape[1]

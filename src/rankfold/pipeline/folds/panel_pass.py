@@ -18,25 +18,12 @@ from rankfold.kernels.condition import measure
 from rankfold.kernels.panel import panel_product
 from rankfold.pipeline.checkpoint import State, load_arrays
 from rankfold.pipeline.finite import count_bad, join_bad, no_bad
-from rankfold.pipeline.folds.local_columns import local_columns
+from rankfold.pipeline.folds.local_columns import Centring, kept_columns
 from rankfold.pipeline.folds.panels import Buffers, OverPanels, Panels, numbers
 from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.view import Orientation, aligned_empty
 
 Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Centring:
-    """What is done to columns before they are multiplied."""
-
-    centre: bool
-    scale: bool
-    unit: float
-    """Power of two near the reciprocal of the largest element: squares of ``A`` stay in range."""
-
-    constant_below: float
-    """Standard deviation, relative to the mean, under which a column counts as constant."""
 
 
 @dataclass(slots=True)
@@ -135,19 +122,10 @@ class PanelPass(OverPanels):
         return self.panels.conditioned(work.panels, raw, work.shift, work.ones[: raw.shape[1]])
 
     def _centred(self, state: State, work: Work, first: int, raw: Array) -> Array | None:
-        centring = self.centring
-        columns = local_columns(
-            raw,
-            centring.unit,
-            centre=centring.centre,
-            scale=centring.scale,
-            constant_below=centring.constant_below,
-        )
-        if not np.isfinite(columns.squares).all():
+        columns = kept_columns(raw, self.centring, first, self.columns)
+        if columns is None:
             return None
         state["squares"][0] += columns.squares.sum()
-        if self.columns is not None:
-            self.columns.write(first, np.column_stack([columns.mean, columns.deviation]))
-        if not centring.centre and raw.dtype == self.panels.view.dtype:
+        if not self.centring.centre and raw.dtype == self.panels.view.dtype:
             return raw
         return self.panels.conditioned(work.panels, raw, columns.mean, columns.scale)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from rankfold.kernels.small import leading_eigenpairs
 from rankfold.pipeline.finite import refuse_bad
 from rankfold.pipeline.folds.gram_pass import GramPass
-from rankfold.pipeline.folds.panel_pass import Centring
+from rankfold.pipeline.folds.local_columns import Centring
 from rankfold.pipeline.layout import Layout
 from rankfold.pipeline.methods.start import Start
 from rankfold.pipeline.run import Run

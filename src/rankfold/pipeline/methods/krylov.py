@@ -17,7 +17,7 @@ from rankfold.kernels.orthonormal import orthonormalise
 from rankfold.pipeline.checkpoint import load_arrays, save_arrays
 from rankfold.pipeline.finite import refuse_bad
 from rankfold.pipeline.folds.column_statistics import ColumnStatistics
-from rankfold.pipeline.folds.panel_pass import Centring
+from rankfold.pipeline.folds.local_columns import Centring
 from rankfold.pipeline.layout import Layout
 from rankfold.pipeline.methods.gram import divisors, standard_deviations
 from rankfold.pipeline.methods.start import Start
@@ -70,7 +70,7 @@ def krylov(
     decomposition, NeurIPS 2015, algorithm 2. We form the basis of A'A on the short side, reorthogonalise
     each block against all others, and get both products from one read.
     """
-    known = statistics_pass(run, layout, centring, start) if _needs_statistics(layout, centring) else None
+    known = statistics_pass(run, layout, centring, start) if layout.statistics_passes else None
     space, seen = Subspace(), Convergence()
     q = orthonormalise(gaussian_rows(seed, OMEGA, (0, layout.view.short), layout.width))
     while True:
@@ -100,10 +100,6 @@ def statistics_pass(run: Run, layout: Layout, centring: Centring, start: Start) 
     mean = start.shift + d / centring.unit
     deviation = standard_deviations(squares / centring.unit**2, count, mean, centring)
     return Statistics(mean, deviation, float((squares / divisors(deviation) ** 2).sum()))
-
-
-def _needs_statistics(layout: Layout, centring: Centring) -> bool:
-    return centring.scale and layout.view.orientation is Orientation.ROWS
 
 
 def _kept(run: Run, index: int, q: Float64) -> Float64:

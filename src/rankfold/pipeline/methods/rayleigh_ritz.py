@@ -140,7 +140,7 @@ def _half_step(
 
 
 def _second_order(residuals: Float64, s: Float64, rank: int, kept: int) -> Float64:
-    """As in ``ritz_values``, from residuals that were formed and not subtracted."""
+    """As in ``ritz_values``, for values and vectors that come from the R factor."""
     last = s[min(max(kept, rank + 1), len(s)) - 1]
     gap = s[:rank] ** 2 - last**2
     return np.where(gap > 0, (residuals * s[0]) ** 2 / (2 * np.where(gap > 0, gap, 1.0)), np.inf)

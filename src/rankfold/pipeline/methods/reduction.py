@@ -13,7 +13,7 @@ from rankfold.kernels.small import fix_signs
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.checkpoint import save_arrays
 from rankfold.pipeline.errors import DataError
-from rankfold.pipeline.folds.panel_pass import Centring
+from rankfold.pipeline.folds.local_columns import Centring
 from rankfold.pipeline.folds.write_rows import WriteRows
 from rankfold.pipeline.layout import Layout
 from rankfold.pipeline.methods.gram import divisors, gram
@@ -55,9 +55,8 @@ def reduce(run: Run, layout: Layout, request: Request, fingerprint: str) -> dict
     """Carry out a request; the result is complete in ``run.result`` when this returns its facts."""
     with one_blas_thread():
         centring, start = _start(run, layout, request)
-        found = _gram(run, layout, request, centring, start) if layout.method == "gram" else None
-        if found is None:
-            found = _krylov(run, layout, request, centring, start)
+        find = _gram if layout.method == "gram" else _krylov
+        found = find(run, layout, request, centring, start)
         _refuse_constant(request, found, layout)
         facts = _write(run, layout, request, found, fingerprint)
         write_group(run.result, facts)

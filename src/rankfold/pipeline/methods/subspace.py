@@ -12,7 +12,8 @@ import numpy.typing as npt
 from rankfold.pipeline.checkpoint import save_arrays
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.finite import refuse_bad
-from rankfold.pipeline.folds.panel_pass import Centring, PanelPass
+from rankfold.pipeline.folds.local_columns import Centring
+from rankfold.pipeline.folds.panel_pass import PanelPass
 from rankfold.pipeline.layout import Layout
 from rankfold.pipeline.methods.gram import divisors
 from rankfold.pipeline.methods.start import Start
