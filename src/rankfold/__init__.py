@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from rankfold._version import __version__
 
 if TYPE_CHECKING:
-    from rankfold.api import RankfoldWarning, pca, plan, svd
+    from rankfold.api import pca, plan, svd
+    from rankfold.execution import RankfoldWarning
     from rankfold.pipeline.errors import RankfoldError
     from rankfold.pipeline.ingest import import_array
     from rankfold.pipeline.result import Result, open_result
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "RankfoldError": "rankfold.pipeline.errors",
-    "RankfoldWarning": "rankfold.api",
+    "RankfoldWarning": "rankfold.execution",
     "Result": "rankfold.pipeline.result",
     "import_array": "rankfold.pipeline.ingest",
     "open": "rankfold.pipeline.sources:open_source",

@@ -28,7 +28,7 @@ from rankfold.pipeline.blocks import Cut
 from rankfold.pipeline.checkpoint import State, load_if_whole, save_arrays
 from rankfold.pipeline.errors import PlanError
 from rankfold.pipeline.rundir import RunDirectory, digest
-from rankfold.pipeline.scheduler import Scheduler
+from rankfold.pipeline.scheduler import Budget, Scheduler
 from rankfold.pipeline.sweep import FAN_IN, SEGMENT_SECONDS, Report, Sweep
 
 # A toy fold ----------------------------------------------------------------------------------------
@@ -136,7 +136,9 @@ def watched() -> Iterator[Watch]:
 def total(
     folder: Path, fold: RowSum, concurrency: int = 1, scheduler: Scheduler | None = None, progress: Any = None
 ) -> bytes:
-    state = Sweep("sum", fold, folder, concurrency).run(scheduler or Threads(), progress)
+    state = Sweep("sum", fold, folder, concurrency).run(
+        scheduler or Threads(Budget(2**30, concurrency)), progress
+    )[0]
     return state["sum"].tobytes()
 
 
@@ -312,7 +314,7 @@ def cluster(**options: Any) -> Iterator[Client]:
     """Workers on this machine."""
     local = LocalCluster(dashboard_address=":0", **options)  # type: ignore[no-untyped-call]
     with local, DaskClient(local) as dask_client:  # type: ignore[no-untyped-call]
-        yield Client(dask_client)
+        yield Client(dask_client, lambda: None)
 
 
 @pytest.fixture(scope="module")

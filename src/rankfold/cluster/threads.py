@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 from dask.delayed import Delayed
 from dask.threaded import get
+
+from rankfold.pipeline.scheduler import Budget
 
 TICK_SECONDS = 0.2
 
@@ -20,17 +26,29 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
+@dataclass(frozen=True, slots=True)
 class Threads:
-    """A scheduler of ``Scheduler``'s protocol.
+    """A place that is its own scheduler.
 
     The graph runs in a thread of its own, so that the caller's thread is free to report progress and
     to be interrupted; blocked inside Dask it would notice Ctrl-C only when a segment ends.
     """
 
+    budget: Budget
+
+    def facts(self) -> dict[str, Any]:
+        """See ``Place``."""
+        return {"kind": "threads", "threads": self.budget.threads}
+
+    @contextlib.contextmanager
+    def opened(self, folder: Path, dtype: np.dtype[Any]) -> Iterator[Threads]:
+        """See ``Place``. There is nothing to start."""
+        yield self
+
     def compute(
         self, root: Delayed, *, concurrency: int, watch: Callable[[], None], stop: Callable[[], bool]
     ) -> Any:
-        """See the protocol."""
+        """See ``Scheduler``."""
         with ThreadPoolExecutor(concurrency, "rankfold-work") as pool, ThreadPoolExecutor(1) as runner:
             # Not ``root.compute``: that would load distributed, 0.15 s and 15 MiB, to look for a client.
             future = runner.submit(get, dict(root.__dask_graph__()), root.key, pool=pool)

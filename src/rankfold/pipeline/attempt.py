@@ -24,7 +24,9 @@ class Attempt:
     """State of one attempt in this process."""
 
     def __init__(self, limit: int) -> None:
-        self.rows_done = 0
+        self.reached: dict[int, int] = {}
+        """Rows of each stream that are folded, in whatever process that was."""
+
         self.stopped = False
         self.active = 0
         self.idle: list[Any] = []
@@ -58,10 +60,16 @@ class Attempt:
                 with _LOCK:
                     self.active -= 1
 
-    def add_rows(self, count: int) -> None:
-        """Note progress."""
+    def reach(self, stream: int, rows: int) -> None:
+        """Note how far a stream has come: a segment that is run again counts once."""
         with _LOCK:
-            self.rows_done += count
+            self.reached[stream] = rows
+
+    @property
+    def rows_done(self) -> int:
+        """Rows of all streams."""
+        with _LOCK:
+            return sum(self.reached.values())
 
 
 def new_ticket(folder: object) -> str:
@@ -76,6 +84,28 @@ def attempt(ticket: str, limit: int) -> Attempt:
             if name != ticket:
                 other.idle.clear()
         return _ATTEMPTS.setdefault(ticket, Attempt(limit))
+
+
+def stop_all() -> None:
+    """Ask every segment of this process to leave a checkpoint after its panel and end."""
+    with _LOCK:
+        for held in _ATTEMPTS.values():
+            held.stopped = True
+            held.idle.clear()
+
+
+def note_reached(ticket: str, reached: dict[int, int]) -> None:
+    """Take in how far streams have come in another process; attempts that have ended are past that."""
+    with _LOCK:
+        held = _ATTEMPTS.get(ticket)
+        if held is not None:
+            held.reached.update(reached)
+
+
+def all_reached() -> dict[str, dict[int, int]]:
+    """How far the streams of every attempt have come in this process."""
+    with _LOCK:
+        return {ticket: dict(held.reached) for ticket, held in _ATTEMPTS.items() if held.reached}
 
 
 def stop_attempt(ticket: str) -> bool:

@@ -10,6 +10,8 @@
     ├── DataError (ValueError)              4   the numbers themselves
     │   ├── NonFiniteError                  4   NaN or Inf, counted, with the first place
     │   └── ChunkError                      4   a chunk is missing, truncated or does not decode
+    ├── ClusterError                        2   workers cannot be had as asked
+    │   └── NoWorkersError                 75   none came in time; the same command tries again
     └── Interrupted                        75   stopped on request; the same command goes on
 
 A message says what was asked, what was found, and what to change, with the number worked out.
@@ -62,6 +64,16 @@ class NonFiniteError(DataError):
 
 class ChunkError(DataError):
     """A chunk of the input is missing, truncated or unreadable."""
+
+
+class ClusterError(RankfoldError):
+    """Workers cannot be started as asked."""
+
+
+class NoWorkersError(ClusterError):
+    """No worker came in time; nothing is lost."""
+
+    exit_code = 75
 
 
 class Interrupted(RankfoldError):

@@ -23,6 +23,19 @@ def anonymous_bytes() -> int | None:
     return _field(_STATUS, "RssAnon:")
 
 
+_baseline: list[int] = []
+
+
+def note_baseline() -> None:
+    """Take what this process holds now as what it holds without any work."""
+    _baseline[:] = [anonymous_bytes() or 0]
+
+
+def bytes_above_baseline() -> int:
+    """Anonymous memory above the noted baseline; 0 in a process that noted none."""
+    return max(0, (anonymous_bytes() or 0) - _baseline[0]) if _baseline else 0
+
+
 def available_bytes() -> int:
     """Memory that this process could still take, within its control group."""
     available = _field(_MEMINFO, "MemAvailable:")

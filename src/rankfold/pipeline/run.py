@@ -39,6 +39,9 @@ class Run:
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall time of each sweep of this attempt."""
 
+    worker_bytes: int = 0
+    """Most memory that a worker process held above its baseline, in this attempt."""
+
     def part(self, *names: str) -> Path:
         """Path of a part of the state; its folder exists."""
         path = self.folder.joinpath(*names)
@@ -49,7 +52,8 @@ class Run:
         """Run a sweep, or take its accumulator from disk."""
         sweep = Sweep(name, fold, self.folder / name, self.concurrency)
         began = time.perf_counter()
-        state = sweep.run(self.scheduler, self.progress)
+        state, peak = sweep.run(self.scheduler, self.progress)
+        self.worker_bytes = max(self.worker_bytes, peak)
         self.seconds[name] = time.perf_counter() - began
         return state
 

@@ -25,9 +25,16 @@ from dask.delayed import Delayed, delayed
 from rankfold.pipeline.attempt import attempt, end_attempt, new_ticket, stop_attempt
 from rankfold.pipeline.blas import core_type, one_blas_thread
 from rankfold.pipeline.blocks import Cut
-from rankfold.pipeline.checkpoint import State, load_arrays, load_if_whole, save_arrays
+from rankfold.pipeline.checkpoint import (
+    State,
+    load_arrays,
+    load_if_whole,
+    load_json,
+    save_arrays,
+    save_json,
+)
 from rankfold.pipeline.errors import Interrupted, PlanError
-from rankfold.pipeline.memory import anonymous_bytes, return_freed_memory
+from rankfold.pipeline.memory import bytes_above_baseline, return_freed_memory
 from rankfold.pipeline.scheduler import Scheduler
 
 SEGMENT_SECONDS = 20.0
@@ -42,7 +49,11 @@ WAITING_SHARE = 0.2
 LOOK_ANEW = 64
 """Panels between two reads that are timed without a competing thread."""
 
+TURNS = 5
+"""Graphs that are tried before a sweep is given up: one more for every time a stream was set back."""
+
 _NEXT = "next_panel"
+_TICKET = "attempt.json"
 
 
 class Fold(Protocol):
@@ -96,30 +107,56 @@ class Sweep:
     folder: Path
     concurrency: int
 
-    def run(self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None = None) -> State:
-        """The accumulator of all rows; from disk if a former run got that far."""
-        total = self.folder / "total.npz"
+    def run(
+        self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None = None
+    ) -> tuple[State, int]:
+        """The accumulator of all rows, from disk if a former run got that far; and the largest amount of
+        memory that a worker process held above its baseline.
+        """
+        total, peak = self.folder / "total.npz", 0
         if not total.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            ticket = new_ticket(self.folder)
-            attempt(ticket, self.concurrency).add_rows(self._rows_reached())
-            try:
-                report = scheduler.compute(
-                    self.graph(ticket),
-                    concurrency=self.concurrency,
-                    watch=self._watch(ticket, progress),
-                    stop=functools.partial(stop_attempt, ticket),
-                )
-            finally:
-                end_attempt(ticket)
-                return_freed_memory()
-            _refuse_mixed(report)
-            save_arrays(total, load_arrays(self._root()))
+            for turn in range(TURNS):
+                try:
+                    peak = max(peak, self._carry_out(scheduler, progress))
+                    break
+                except SetBack:
+                    if turn + 1 == TURNS:
+                        raise
+            save_arrays(total, self._root_state())
             for part in self.folder.glob("*-*.npz"):
                 part.unlink(missing_ok=True)
         if progress:
             progress(self.name, self.fold.cut.length, self.fold.cut.length)
-        return load_arrays(total)
+        return load_arrays(total), peak
+
+    def _carry_out(self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None) -> int:
+        """One graph, from where the streams stand to the root."""
+        ticket = new_ticket(self.folder)
+        # Segments of an attempt whose driver is gone see that it is not theirs any more, and end.
+        save_json(self.folder / _TICKET, ticket)
+        held = attempt(ticket, self.concurrency)
+        for stream in range(self.fold.cut.stream_count):
+            held.reach(stream, _stream_rows(self.fold.cut, stream, self._reached(stream)))
+        try:
+            report = scheduler.compute(
+                self.graph(ticket),
+                concurrency=self.concurrency,
+                watch=self._watch(ticket, progress),
+                stop=functools.partial(stop_attempt, ticket),
+            )
+        finally:
+            end_attempt(ticket)
+            return_freed_memory()
+        _refuse_mixed(report)
+        self._root_state()
+        return report.peak_bytes  # type: ignore[no-any-return]
+
+    def _root_state(self) -> State:
+        """What the graph leaves: the last merge, or the one stream there is."""
+        if self.fold.cut.stream_count == 1:
+            return _finished(self._part(0, 0), int(self.fold.cut.streams[1]))
+        return load_arrays(self._root())
 
     def graph(self, ticket: str = "") -> Delayed:
         """Chains of segments from where their streams stand, joined by the merge tree."""
@@ -129,10 +166,11 @@ class Sweep:
         while len(layer) > 1:
             level += 1
             below = [self._part(level - 1, i) for i in range(len(layer))]
+            ends = [int(end) for end in self.fold.cut.streams[1:]] if level == 1 else [None] * len(layer)
             layer = [
                 delayed(_merge, pure=True)(
                     fold,
-                    below[i : i + FAN_IN],
+                    list(zip(below[i : i + FAN_IN], ends[i : i + FAN_IN], strict=True)),
                     self._part(level, i // FAN_IN),
                     layer[i : i + FAN_IN],
                     ticket=ticket,
@@ -145,7 +183,7 @@ class Sweep:
 
     def _chain(self, fold: Delayed, stream: int, ticket: str) -> Delayed:
         cut = self.fold.cut
-        first, last = int(cut.streams[stream]), int(cut.streams[stream + 1])
+        last = int(cut.streams[stream + 1])
         reached = self._reached(stream)
         rows = max(1.0, SEGMENT_SECONDS / self.fold.row_seconds)
         step = max(1, int(rows // cut.panel_rows))
@@ -153,8 +191,8 @@ class Sweep:
         for until in [*range(reached + step, last, step), last]:
             token = delayed(_advance, pure=True)(
                 fold,
+                stream,
                 self._part(0, stream),
-                first,
                 until,
                 token,
                 ticket=ticket,
@@ -167,11 +205,6 @@ class Sweep:
         """The next panel of a stream."""
         done = load_if_whole(self._part(0, stream), _NEXT)
         return int(done[_NEXT]) if done else int(self.fold.cut.streams[stream])
-
-    def _rows_reached(self) -> int:
-        panels, streams = self.fold.cut.panels, self.fold.cut.streams
-        each = (panels[self._reached(i)] - panels[streams[i]] for i in range(self.fold.cut.stream_count))
-        return int(sum(each))
 
     @property
     def _key(self) -> str:
@@ -193,25 +226,40 @@ class Sweep:
         return lambda: progress(self.name, held.rows_done, rows) if progress else None
 
 
+class SetBack(RuntimeError):
+    """A stream stands short of its end: a writer that was thought dead has put an older part in place."""
+
+
 def _advance(
-    fold: Fold, path: Path, first: int, until: int, _previous: Report | None, *, ticket: str, limit: int
+    fold: Fold, stream: int, path: Path, until: int, _previous: Report | None, *, ticket: str, limit: int
 ) -> Report:
     """Fold a stream on to panel ``until``, from wherever its last checkpoint stands."""
     held, saved = attempt(ticket, limit), time.monotonic()
     with held.workspace(fold.workspace) as work, one_blas_thread():
-        state, panel = _resume(fold, path, first)
+        state, panel = _resume(fold, path, int(fold.cut.streams[stream]))
         with contextlib.closing(_panels(fold, work, panel, until)) as panels:
             for panel, start, stop, slot in panels:
                 fold.step(state, work, start, stop, slot)
-                held.add_rows(stop - start)
+                held.reach(stream, _stream_rows(fold.cut, stream, panel + 1))
                 if panel + 1 == until or held.stopped or time.monotonic() - saved > SEGMENT_SECONDS:
+                    _require_ours(path.parent, ticket)
                     save_arrays(path, {**state, _NEXT: panel + 1}, durable=False)
                     saved = time.monotonic()
                 if held.stopped:
                     raise Interrupted("stopped on request; the same command goes on from here")
         # Workspace and accumulator are still held: this is as much as the segment ever had.
-        peak = anonymous_bytes() or 0
+        peak = bytes_above_baseline()
     return Report(frozenset({core_type()}), peak)
+
+
+def _require_ours(folder: Path, ticket: str) -> None:
+    """Raise unless the attempt is still the one that the folder belongs to."""
+    if ticket and load_json(folder / _TICKET) != ticket:
+        raise Interrupted(f"another run has taken over {folder}, or its result is complete")
+
+
+def _stream_rows(cut: Cut, stream: int, panel: int) -> int:
+    return int(cut.panels[panel] - cut.panels[cut.streams[stream]])
 
 
 def _resume(fold: Fold, path: Path, first: int) -> tuple[State, int]:
@@ -219,6 +267,14 @@ def _resume(fold: Fold, path: Path, first: int) -> tuple[State, int]:
     if state is None or _NEXT not in state:
         return fold.start(), first
     return state, int(state.pop(_NEXT))
+
+
+def _finished(path: Path, end: int | None) -> State:
+    """A part that is to be merged; ``end`` is the last panel of its stream, if it is one."""
+    state = load_arrays(path)
+    if end is not None and int(state.pop(_NEXT)) != end:
+        raise SetBack(f"{path} stands at an earlier panel than {end}")
+    return state
 
 
 def _panels(fold: Fold, work: Any, first: int, until: int) -> Generator[tuple[int, int, int, int]]:
@@ -252,14 +308,21 @@ def _read(fold: Fold, work: Any, start: int, stop: int, slot: int) -> float:
 
 
 def _merge(
-    fold: Fold, parts: list[Path], into: Path, reports: list[Report], *, ticket: str, limit: int
+    fold: Fold,
+    parts: list[tuple[Path, int | None]],
+    into: Path,
+    reports: list[Report],
+    *,
+    ticket: str,
+    limit: int,
 ) -> Report:
     """Merge finished parts in order, one in memory at a time beside the sum."""
     with attempt(ticket, limit).merging(), one_blas_thread():
         if load_if_whole(into) is None:
-            total = load_arrays(parts[0])
+            total = _finished(*parts[0])
             for part in parts[1:]:
-                fold.merge(total, load_arrays(part))
+                fold.merge(total, _finished(*part))
+            _require_ours(into.parent, ticket)
             save_arrays(into, total, durable=False)
     return functools.reduce(operator.or_, reports)
 

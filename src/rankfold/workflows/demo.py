@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.api import RankfoldWarning, pca
+from rankfold.api import pca
+from rankfold.execution import RankfoldWarning
 from rankfold.pipeline.checkpoint import disk_errors
 from rankfold.pipeline.memory import return_freed_memory
 from rankfold.pipeline.result import Result

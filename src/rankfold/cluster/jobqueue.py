@@ -1,0 +1,52 @@
+"""The one module that touches dask-jobqueue, and what of it is put right here.
+
+Importing it takes over Ctrl-C, and fails outside the main thread; a refused ``sbatch`` ends up in a log.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Any
+
+from rankfold.pipeline.errors import ClusterError
+
+if threading.current_thread() is not threading.main_thread():
+    raise ClusterError("SLURM workers are started from the main thread only: call rankfold from there")
+
+_handler = signal.getsignal(signal.SIGINT)
+from dask_jobqueue.slurm import SLURMCluster, SLURMJob  # noqa: E402
+
+signal.signal(signal.SIGINT, _handler)
+
+
+class Job(SLURMJob):
+    """A worker job that remembers why it could not be submitted."""
+
+    refusal = ""
+
+    async def start(self) -> None:
+        """Submit the job."""
+        try:
+            await super().start()
+        except RuntimeError as error:
+            self.refusal = refusal(str(error))
+            raise
+
+
+class Cluster(SLURMCluster):
+    """A scheduler in this process and one worker process in each job."""
+
+    job_cls = Job
+
+
+def refusal(text: str) -> str:
+    """What SLURM said, out of what dask-jobqueue makes of it."""
+    said = text.partition("stderr:\n")[2] or text
+    lines = [line.removeprefix("sbatch: ").removeprefix("error: ") for line in said.strip().splitlines()]
+    return "; ".join(line for line in lines if line) or "nothing"
+
+
+def make_cluster(**options: Any) -> Cluster:
+    """A cluster without jobs yet."""
+    return Cluster(n_workers=0, processes=1, nanny=True, death_timeout="120", **options)

@@ -1,0 +1,82 @@
+"""Where a run takes place: known by its budget before anything is started, opened when work begins."""
+
+from __future__ import annotations
+
+import operator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from rankfold.cluster.client import SomeClient, active_client
+from rankfold.cluster.processes import Processes
+from rankfold.cluster.threads import Threads, usable_cores
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.memory import available_bytes
+from rankfold.pipeline.scheduler import Budget, Scheduler
+from rankfold.pipeline.units import parse_bytes
+
+
+class Place(Protocol):
+    """Threads of this process, worker processes, SLURM jobs, or somebody's Dask client."""
+
+    @property
+    def budget(self) -> Budget:
+        """What there will be to work with."""
+
+    def facts(self) -> dict[str, Any]:
+        """What kind of place it is, for the record."""
+
+    def opened(self, folder: Path, dtype: np.dtype[Any]) -> AbstractContextManager[Scheduler]:
+        """Start it for a run whose files are in ``folder``; nothing of it is left when the block ends."""
+
+
+def choose_place(
+    *,
+    on: str | Path | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    memory: str | int | None = None,
+    client: Any = None,
+) -> Place:
+    """The place that the arguments of a call describe.
+
+    A client that is given, or active when nothing else is said, wins; then ``on``: this machine, or the
+    profile of a cluster.
+    """
+    if client is not None and not (on is None and workers is None and threads is None):
+        raise InputError("client= brings its own workers and threads: leave out on=, workers= and threads=")
+    if client is None and on is None and workers is None:
+        client = active_client()
+    if client is not None:
+        return SomeClient(client, _memory(memory, 1))
+    if on not in (None, "local"):
+        # Here and not above: reading profiles loads what no other place needs.
+        from rankfold.cluster.profile import find_profile
+        from rankfold.cluster.slurm import SlurmJobs
+
+        return SlurmJobs.of(find_profile(on), _count("workers", workers), _count("threads", threads), memory)
+    if workers is None:
+        cores = _count("threads", threads) or usable_cores()
+        return Threads(Budget(_memory(memory, 1), cores))
+    count = _count("workers", workers) or 1
+    each = _count("threads", threads) or max(1, usable_cores() // count)
+    return Processes(Budget(_memory(memory, count), each, count))
+
+
+def _count(name: str, value: object) -> int | None:
+    if value is None:
+        return None
+    try:
+        count = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise InputError(f"{name} must be an integer, not {value!r}") from None
+    if count < 1:
+        raise InputError(f"{name} must be at least 1, not {count}")
+    return count
+
+
+def _memory(memory: str | int | None, processes: int) -> int:
+    """Bytes that one process may use: by default half of what is free, shared among them."""
+    return available_bytes() // 2 // processes if memory is None else parse_bytes(memory)

@@ -1,0 +1,163 @@
+"""What a site wants to know of a worker job, in one YAML file that people keep and share.
+
+    partition: main
+    account: physics
+    walltime: "02:00:00"
+    memory: 16GiB
+    cores: 8
+    interface: ib0
+    scratch: $TMPDIR
+    prologue: [module load python]
+
+Found as a path, beside the caller, or in the user's configuration folder. A key that is not known is an
+error with its line and the key that was probably meant.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.units import parse_bytes
+
+WALLTIME = re.compile(r"\d+|\d+:\d{2}|\d+:\d{2}:\d{2}|\d+-\d+|\d+-\d+:\d{2}|\d+-\d+:\d{2}:\d{2}")
+"""What SLURM takes: minutes, M:SS, H:MM:SS, D-H, D-H:MM, D-H:MM:SS."""
+
+
+def _walltime(value: str) -> str:
+    if not WALLTIME.fullmatch(value):
+        raise ValueError('a walltime is written "H:MM:SS" or "D-HH:MM:SS"')
+    return value
+
+
+def _bytes(value: object) -> int:
+    try:
+        return parse_bytes(value)  # type: ignore[arg-type]
+    except InputError as error:
+        raise ValueError(str(error)) from None
+
+
+Walltime = Annotated[str, AfterValidator(_walltime)]
+Bytes = Annotated[int, BeforeValidator(_bytes)]
+
+
+class Profile(BaseModel):
+    """A worker job."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[str, Field(exclude=True)] = "slurm"
+    partition: str | None = None
+    account: str | None = None
+    walltime: Walltime = "01:00:00"
+    memory: Bytes | None = None
+    """Of a job, as SLURM is asked for it; by default what the working memory comes to."""
+
+    cores: Annotated[int, Field(ge=1)] = 1
+    gpus: Annotated[int, Field(ge=0)] = 0
+    workers: Annotated[int, Field(ge=1)] = 2
+    """Jobs, where the call does not say."""
+
+    interface: str | None = None
+    """Network interface of workers, and of the scheduler where that has none of its own."""
+
+    scheduler_interface: str | None = None
+    scratch: str | None = None
+    """Folder on the node for what a worker writes besides the run: nothing large. ``$TMPDIR`` or /tmp."""
+
+    prologue: tuple[str, ...] = ()
+    """Lines of the job script before the worker starts."""
+
+    directives: tuple[str, ...] = ()
+    """More ``#SBATCH`` options."""
+
+    python: str | None = None
+    """Interpreter on the nodes; that of the caller by default."""
+
+    tls: bool = False
+    """Whether scheduler and workers speak TLS, with a certificate made for the run."""
+
+    wait: Annotated[int, Field(ge=1)] = 30
+    """Minutes to wait for the first worker."""
+
+
+def find_profile(profile: object) -> Profile:
+    """A profile by path or name; ``"slurm"`` without a file is one with defaults throughout."""
+    if isinstance(profile, Profile):
+        return profile
+    if not isinstance(profile, str | os.PathLike):
+        raise InputError(f"on= takes 'local', 'slurm' or a profile, not {profile!r}")
+    given = os.fspath(profile)
+    folders = profile_folders()
+    paths = [Path(given)] if given.endswith((".yaml", ".yml")) else []
+    paths += [folder / f"{given}.yaml" for folder in folders]
+    for path in paths:
+        if path.is_file():
+            return read_profile(path)
+    if given == "slurm":
+        return Profile()
+    known = sorted({"local", "slurm", *(p.stem for folder in folders for p in folder.glob("*.yaml"))})
+    near = difflib.get_close_matches(given, known, n=1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    raise InputError(
+        f"there is no profile {given!r}.{hint} Give a path, or put {given}.yaml into {folders[-1]}"
+    )
+
+
+def profile_folders() -> tuple[Path, ...]:
+    """Where profiles are looked for, nearest first."""
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return Path("."), home / "rankfold" / "profiles"
+
+
+def read_profile(path: Path) -> Profile:
+    """Read a profile; every mistake in it is one line that says where."""
+    try:
+        document = yaml.compose(path.read_text(), Loader=_Plain)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        raise InputError(f"{where}: not YAML: {getattr(error, 'problem', None) or error}") from error
+    lines: dict[str, int] = {}
+    values: Any = {}
+    if document is not None:
+        if not isinstance(document, yaml.MappingNode):
+            raise InputError(f"{path}:1: a profile is a list of `key: value` lines")
+        lines = {key.value: key.start_mark.line + 1 for key, _ in document.value}
+        values = _construct(path)
+    try:
+        return Profile(**{"name": path.stem, **values})
+    except ValidationError as error:
+        raise InputError("\n".join(_explained(path, lines, e) for e in error.errors())) from None
+
+
+class _Plain(yaml.SafeLoader):
+    """YAML without its reading of 02:00:00 as a number of base sixty."""
+
+
+_Plain.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag.rpartition(":")[2] not in ("int", "float")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Plain.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"[-+]?\d+"), list("-+0123456789"))
+
+
+def _construct(path: Path) -> Any:
+    return yaml.load(path.read_text(), Loader=_Plain)  # a SafeLoader but for its numbers
+
+
+def _explained(path: Path, lines: dict[str, int], error: Any) -> str:
+    key = str(error["loc"][0])
+    where = f"{path}:{lines.get(key, 1)}: {key}"
+    if error["type"] != "extra_forbidden":
+        return f"{where}: {error['msg'].removeprefix('Value error, ')}, not {error['input']!r}"
+    near = difflib.get_close_matches(key, Profile.model_fields, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    return f"{where}: no such key{hint}. Keys are {', '.join(k for k in Profile.model_fields if k != 'name')}"

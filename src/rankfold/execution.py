@@ -1,0 +1,149 @@
+"""From a task and a place to a result on disk: plan, claim, run, publish. The same for every command."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any, Protocol
+
+from rankfold.cluster.place import Place
+from rankfold.pipeline.errors import DataError, InputError, OutputError
+from rankfold.pipeline.memory import watched_memory
+from rankfold.pipeline.plan import Plan, check_disk
+from rankfold.pipeline.result import Result
+from rankfold.pipeline.run import Progress, Run
+from rankfold.pipeline.rundir import RunDirectory, digest, machine_facts
+from rankfold.pipeline.scheduler import Budget
+from rankfold.pipeline.source import Source
+from rankfold.pipeline.warm import warm_kernels
+
+
+class RankfoldWarning(UserWarning):
+    """Something was done that the caller should know of; also kept in the result."""
+
+
+class Task(Protocol):
+    """What a command wants done with a matrix."""
+
+    @property
+    def source(self) -> Source:
+        """The matrix that is swept."""
+
+    def request(self) -> dict[str, Any]:
+        """Everything that decides the numbers besides the matrix, for JSON."""
+
+    def plan(self, budget: Budget) -> Plan:
+        """Its numbers; raises ``PlanError`` for what does not fit."""
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """Write the result into ``run.result``; its facts, ``warnings`` among them."""
+
+
+def execute(
+    task: Task,
+    place: Place,
+    *,
+    out: str | Path | None,
+    scratch: str | Path | None,
+    overwrite: bool,
+    progress: Progress | None,
+) -> Result:
+    """The result of a task: made now, resumed, or found finished."""
+    made = task.plan(place.budget)
+    task.source.check()
+    fingerprint = task.source.fingerprint()
+    identity = {"request": task.request(), "input": fingerprint}
+    temporary = tempfile.TemporaryDirectory(prefix="rankfold-") if out is None else None
+    output = Path(temporary.name) / "result.zarr" if temporary is not None else Path(out or "").absolute()
+    folder = RunDirectory.beside(output, None if scratch is None else Path(scratch), digest(identity))
+    _require_place(output, task.source)
+    if output.exists() and _done(output, identity, overwrite=overwrite):
+        return Result(output)
+    check_disk(made, _free(folder.scratch), folder.scratch)
+    with folder.claimed(identity, overwrite=overwrite):
+        _carry_out(task, folder, made, place, fingerprint, progress)
+    return Result(output, temporary=temporary)
+
+
+def _carry_out(
+    task: Task, folder: RunDirectory, made: Plan, place: Place, fingerprint: str, progress: Progress | None
+) -> None:
+    warm_kernels(task.source.dtype)
+    facts = {**machine_facts(), "place": place.facts(), "plan": made.as_dict()}
+    began = time.perf_counter()
+    folder.log_attempt(facts)
+    with place.opened(folder.folder, task.source.dtype) as scheduler, watched_memory() as memory:
+        run = Run(
+            folder.state, folder.scratch, folder.result, scheduler, made.concurrency, made.slots, progress
+        )
+        try:
+            found = task.work(run, fingerprint)
+        except DataError:
+            folder.discard()
+            raise
+    folder.log_attempt(
+        {
+            **facts,
+            "seconds": time.perf_counter() - began,
+            "passes": run.passes,
+            "sweep_seconds": run.seconds,
+            "baseline_bytes": memory.baseline,
+            "peak_bytes": memory.peak,
+            "measured_bytes": _most(memory.above_baseline, run.worker_bytes),
+            "planned_bytes": made.peak_bytes,
+            "finished": True,
+        }
+    )
+    folder.publish()
+    for message in found["warnings"]:
+        warnings.warn(message, RankfoldWarning, stacklevel=4)
+
+
+def _most(driver: int | None, workers: int) -> int | None:
+    """Memory of the process that held most of it."""
+    return None if driver is None else max(driver, workers)
+
+
+def _done(output: Path, identity: dict[str, Any], *, overwrite: bool) -> bool:
+    """Whether the output is the finished answer to this request."""
+    try:
+        attrs = Result(output).attrs
+    except InputError:
+        attrs = {}
+    if (
+        attrs
+        and attrs["request"] == identity["request"]
+        and attrs["input"]["fingerprint"] == identity["input"]
+    ):
+        return True
+    if not attrs:
+        raise OutputError(
+            f"{output} exists and is not a result of rankfold, so it is never replaced. Choose another "
+            "--out, or remove it yourself."
+        )
+    if overwrite:
+        return False
+    raise OutputError(
+        f"{output} exists and is the result of another request, or of data that has changed since. Choose "
+        "another --out, or replace it with --overwrite."
+    )
+
+
+def _require_place(output: Path, source: Source) -> None:
+    """Refuse an output that would write into its own input, or around it."""
+    path = getattr(source, "path", None)
+    if path is None:
+        return
+    held, out = Path(path).resolve(), output.resolve()
+    if held == out or held in out.parents or out in held.parents:
+        raise OutputError(f"{output} would lie in, on or around its own input {path}. Choose another --out.")
+
+
+def _free(folder: Path) -> int:
+    """Bytes free where a folder is or will be."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
