@@ -1,8 +1,12 @@
-"""Progress of sweeps on stderr: a live bar with rate and time left, or plain lines where nobody watches."""
+"""Progress of sweeps on stderr: a live bar with rate and time left, or plain lines where nobody watches.
+
+What happens to workers (waiting, lost, replaced) and where to watch them is said in lines of its own.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 import time
 from types import TracebackType
@@ -15,6 +19,22 @@ LINE_SECONDS = 30.0
 """Between two plain lines of one sweep."""
 
 
+LOG = logging.getLogger("rankfold")
+
+
+class _News(logging.Handler):
+    """Lines above the bar."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.INFO)
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line; nobody may be listening any more."""
+        with contextlib.suppress(OSError, ValueError):
+            self._console.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
+
+
 class SweepProgress:
     """Called with the name of a sweep, what is done, and what there is in all."""
 
@@ -25,8 +45,12 @@ class SweepProgress:
         self._tasks: dict[str, TaskID] = {}
         self._said: dict[str, float] = {}
         self._began: dict[str, float] = {}
+        self._news = _News(self._console)
 
     def __enter__(self) -> Self:
+        LOG.addHandler(self._news)
+        LOG.setLevel(logging.INFO)
+        LOG.propagate = False
         if self._console.is_terminal:
             self._bar = Progress(
                 TextColumn("{task.description:<12}"),
@@ -45,6 +69,7 @@ class SweepProgress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+        LOG.removeHandler(self._news)
 
     def __call__(self, name: str, done: int, total: int) -> None:
         """Show where a sweep stands."""

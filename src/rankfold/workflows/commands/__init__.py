@@ -1,0 +1,6 @@
+"""What each command does between its options and the library.
+
+reduce        svd, pca and their plan
+convert       import and info
+show          demo
+"""

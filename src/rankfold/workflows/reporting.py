@@ -1,0 +1,49 @@
+"""How a command ends: one message and an exit code for every error, an orderly end for every signal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+
+from rankfold.pipeline.errors import InputError, Interrupted, RankfoldError
+
+
+@contextlib.contextmanager
+def reported(debug: bool) -> Iterator[None]:
+    """Turn errors into one message on stderr and an exit code; signals into orderly ends."""
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, _drain)
+    try:
+        yield
+    except RankfoldError as error:
+        _fail(str(error), error.exit_code, error if debug else None)
+    except KeyboardInterrupt:
+        _fail("interrupted; what was finished is kept, and the same command goes on from there", 130, None)
+    except BrokenPipeError:
+        # Only closing lines are written to stdout: what they tell of is done.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None
+    except (OSError, MemoryError) as error:
+        _fail(
+            f"{type(error).__name__}: {error} (--debug shows where)",
+            InputError.exit_code,
+            error if debug else None,
+        )
+
+
+def _drain(number: int, frame: object) -> None:
+    raise Interrupted(
+        f"stopped by {signal.Signals(number).name}; what was finished is kept, and the same command goes on "
+        "from there"
+    )
+
+
+def _fail(message: str, code: int, error: BaseException | None) -> None:
+    if error is not None:
+        raise error
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(f"rankfold: {message}\n")
+    raise SystemExit(code) from None
