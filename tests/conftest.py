@@ -1,4 +1,4 @@
-"""One thread for every library, one hypothesis profile, and a reason for each GPU test left out."""
+"""One thread for every library, one hypothesis profile, a reason for each test left out, shared fixtures."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "
     os.environ[variable] = "1"
 
 import functools  # noqa: E402
+from collections.abc import Iterator  # noqa: E402
+from pathlib import Path  # noqa: E402
+from typing import TYPE_CHECKING  # noqa: E402
 
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
+
+if TYPE_CHECKING:
+    from slurm_cluster import SlurmCluster
 
 # No deadline: a first call compiles. No database: the same examples on every machine.
 settings.register_profile("rankfold", derandomize=True, deadline=None, database=None)
@@ -36,3 +42,35 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip GPU tests where there is no GPU."""
     if item.get_closest_marker("gpu") and (reason := missing_device()):
         pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def demo_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The matrix of the demo: half a million image patches, 408 MB."""
+    pytest.importorskip("sklearn", reason="the demo's photographs come with scikit-learn")
+    from rankfold.workflows.patches import sample_photographs, write_patches
+
+    store = tmp_path_factory.mktemp("demo") / "patches.zarr"
+    write_patches(store, sample_photographs())
+    return store
+
+
+@pytest.fixture(scope="session")
+def demo_bytes(demo_store: Path) -> str:
+    """Digest of its components and scores as the threads of one process find them."""
+    from reference import same_bytes
+
+    import rankfold as rf
+
+    return same_bytes(rf.pca(demo_store, rank=8, memory="256MiB", threads=2))
+
+
+@pytest.fixture(scope="session")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    """A real SLURM; tests that want it are skipped where none can be started."""
+    from slurm_cluster import SlurmCluster, missing_slurm
+
+    if reason := missing_slurm():
+        pytest.skip(reason)
+    with SlurmCluster(tmp_path_factory.mktemp("slurm")) as cluster:
+        yield cluster

@@ -164,7 +164,7 @@ def test_the_length_of_segments_changes_no_bit(tmp_path: Path, panels_per_segmen
     cut = make_cut(40, 4)
     fold = RowSum(cut, panels_per_segment=panels_per_segment)
     keys = Sweep("sum", fold, tmp_path / "sum", 2).graph().__dask_graph__()
-    segments = [key for key in keys if isinstance(key, tuple) and "segment" in key]
+    segments = [key for key in keys if str(key[0]).startswith("sum-segment-")]
     assert len(segments) == 4 * -(-10 // panels_per_segment)
     assert total(tmp_path / "sum", fold, 2) == by_hand(cut)
 

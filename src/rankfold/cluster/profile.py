@@ -37,6 +37,24 @@ def _walltime(value: str) -> str:
     return value
 
 
+def walltime_seconds(walltime: str) -> int:
+    """Seconds of a walltime as SLURM reads it.
+
+    >>> [walltime_seconds(text) for text in ("90", "1:30", "2:00:00", "1-12", "1-00:00:01")]
+    [5400, 90, 7200, 129600, 86401]
+    """
+    days, dash, clock = walltime.rpartition("-")
+    parts = [int(part) for part in clock.split(":")]
+    if dash:
+        parts += [0] * (3 - len(parts))
+    elif len(parts) == 1:
+        parts += [0]
+    seconds = 0
+    for part in parts:
+        seconds = 60 * seconds + part
+    return seconds + 86400 * int(days or 0)
+
+
 def _bytes(value: object) -> int:
     try:
         return parse_bytes(value)  # type: ignore[arg-type]
@@ -84,8 +102,13 @@ class Profile(BaseModel):
     tls: bool = False
     """Whether scheduler and workers speak TLS, with a certificate made for the run."""
 
-    wait: Annotated[int, Field(ge=1)] = 30
-    """Minutes to wait for the first worker."""
+    wait: Walltime = "0:30:00"
+    """How long to wait for the first worker."""
+
+    @property
+    def wait_seconds(self) -> int:
+        """``wait`` as a number."""
+        return walltime_seconds(self.wait)
 
 
 def find_profile(profile: object) -> Profile:
@@ -139,14 +162,13 @@ def read_profile(path: Path) -> Profile:
 
 
 class _Plain(yaml.SafeLoader):
-    """YAML without its reading of 02:00:00 as a number of base sixty."""
+    """YAML without numbers, which would read 02:00:00 as one of base sixty: the model tells them by key."""
 
 
 _Plain.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag.rpartition(":")[2] not in ("int", "float")]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Plain.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"[-+]?\d+"), list("-+0123456789"))
 
 
 def _construct(path: Path) -> Any:

@@ -109,7 +109,7 @@ class SlurmJobs:
                 )
         name = f"rankfold-{uuid.uuid4().hex[:8]}"
         with (
-            dask.config.set({"jobqueue.slurm": {}, **SCHEDULER_SETTINGS}),
+            dask.config.set(SCHEDULER_SETTINGS),
             no_job_left(name),
             make_cluster(**self._options(name, folder)) as cluster,
         ):
@@ -170,10 +170,10 @@ class SlurmJobs:
                 first = first or now
                 if now - first > GRACE_SECONDS:
                     break
-            elif now - began > 60 * self.profile.wait:
+            elif now - began > self.profile.wait_seconds:
                 raise NoWorkersError(
-                    f"no worker came within {self.profile.wait} min: {queue(name)}. The same command tries "
-                    f"again; wait: in the profile {self.profile.name} sets how long"
+                    f"no worker came within {self.profile.wait} (h:min:s): {queue(name)}. The same command "
+                    f"tries again; wait: in the profile {self.profile.name} sets how long"
                 )
             if now - said > SAY_SECONDS:
                 said = now

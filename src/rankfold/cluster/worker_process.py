@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import sys
 from pathlib import Path
 
@@ -56,7 +57,9 @@ class WorkerProcess(ProcessInterface):
         return self._process is not None and self._process.returncode is not None
 
     def last_words(self) -> str:
-        """How it ended, and the last line it wrote."""
+        """How it ended, and the last line it wrote if it ended by itself."""
         code = self._process.returncode if self._process is not None else None
+        if code is not None and code < 0:
+            return f"killed by {signal.Signals(-code).name}"
         lines = self._log.read_text(errors="replace").strip().splitlines()[-1:] if self._log.exists() else []
-        return " ".join([f"exit status {code}", *lines])
+        return ": ".join([f"exit status {code}", *lines])

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import operator
+import pickle
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,6 +29,7 @@ from rankfold.pipeline.blas import core_type, one_blas_thread
 from rankfold.pipeline.blocks import Cut
 from rankfold.pipeline.checkpoint import (
     State,
+    atomic_file,
     load_arrays,
     load_if_whole,
     load_json,
@@ -124,7 +127,7 @@ class Sweep:
                     if turn + 1 == TURNS:
                         raise
             save_arrays(total, self._root_state())
-            for part in self.folder.glob("*-*.npz"):
+            for part in (*self.folder.glob("*-*.npz"), *self.folder.glob("fold-*.pickle")):
                 part.unlink(missing_ok=True)
         if progress:
             progress(self.name, self.fold.cut.length, self.fold.cut.length)
@@ -160,7 +163,7 @@ class Sweep:
 
     def graph(self, ticket: str = "") -> Delayed:
         """Chains of segments from where their streams stand, joined by the merge tree."""
-        fold = delayed(self.fold, name=(self._key, "fold"), traverse=False)
+        fold = Carried(self.fold, self.folder / f"fold-{_short(ticket)}.pickle")
         layer = [self._chain(fold, stream, ticket) for stream in range(self.fold.cut.stream_count)]
         level = 0
         while len(layer) > 1:
@@ -168,36 +171,34 @@ class Sweep:
             below = [self._part(level - 1, i) for i in range(len(layer))]
             ends = [int(end) for end in self.fold.cut.streams[1:]] if level == 1 else [None] * len(layer)
             layer = [
-                delayed(_merge, pure=True)(
-                    fold,
+                delayed(functools.partial(_merge, fold), pure=True)(
                     list(zip(below[i : i + FAN_IN], ends[i : i + FAN_IN], strict=True)),
                     self._part(level, i // FAN_IN),
                     layer[i : i + FAN_IN],
                     ticket=ticket,
                     limit=self.concurrency,
-                    dask_key_name=(self._key, "merge", level, i // FAN_IN),
+                    dask_key_name=(self._key("merge", level), level, i // FAN_IN),
                 )
                 for i in range(0, len(layer), FAN_IN)
             ]
         return layer[0]
 
-    def _chain(self, fold: Delayed, stream: int, ticket: str) -> Delayed:
+    def _chain(self, fold: Carried, stream: int, ticket: str) -> Delayed:
         cut = self.fold.cut
         last = int(cut.streams[stream + 1])
         reached = self._reached(stream)
         rows = max(1.0, SEGMENT_SECONDS / self.fold.row_seconds)
         step = max(1, int(rows // cut.panel_rows))
         token: Any = None
-        for until in [*range(reached + step, last, step), last]:
-            token = delayed(_advance, pure=True)(
-                fold,
+        for link, until in enumerate([*range(reached + step, last, step), last]):
+            token = delayed(functools.partial(_advance, fold), pure=True)(
                 stream,
                 self._part(0, stream),
                 until,
                 token,
                 ticket=ticket,
                 limit=self.concurrency,
-                dask_key_name=(self._key, "segment", stream, until),
+                dask_key_name=(self._key("segment", link), stream, until),
             )
         return token  # type: ignore[no-any-return]
 
@@ -206,11 +207,11 @@ class Sweep:
         done = load_if_whole(self._part(0, stream), _NEXT)
         return int(done[_NEXT]) if done else int(self.fold.cut.streams[stream])
 
-    @property
-    def _key(self) -> str:
+    def _key(self, kind: str, level: int) -> str:
         # The folder is named after the request: keys of different requests must differ, or a scheduler that
-        # still remembers one of them answers the other with its result.
-        return f"{self.name}-{self.folder}"
+        # still remembers one of them answers the other with its result. Every link of the chains has a name
+        # of its own: Dask holds tasks back until a worker is free only where their like depends on few.
+        return f"{self.name}-{kind}-{level}-{self.folder}"
 
     def _part(self, level: int, index: int) -> Path:
         return self.folder / (f"stream-{index:05d}.npz" if level == 0 else f"merge-{level}-{index:05d}.npz")
@@ -226,15 +227,44 @@ class Sweep:
         return lambda: progress(self.name, held.rows_done, rows) if progress else None
 
 
+class Carried:
+    """A fold that is itself in this process, and crosses to another as a file that each reads once.
+
+    Tables of grains and arrays in memory may be large, tasks are many, and what a scheduler holds for
+    each of them must be small.
+    """
+
+    def __init__(self, fold: Fold, path: Path) -> None:
+        self.fold, self.path = fold, path
+
+    def __reduce__(self) -> tuple[Callable[[Path], Carried], tuple[Path]]:
+        if not self.path.exists():
+            with atomic_file(self.path, durable=False) as file:
+                pickle.dump(self.fold, file)
+        return _carried, (self.path,)
+
+
+@functools.lru_cache(maxsize=4)
+def _carried(path: Path) -> Carried:
+    return Carried(pickle.loads(path.read_bytes()), path)
+
+
 class SetBack(RuntimeError):
     """A stream stands short of its end: a writer that was thought dead has put an older part in place."""
 
 
 def _advance(
-    fold: Fold, stream: int, path: Path, until: int, _previous: Report | None, *, ticket: str, limit: int
+    carried: Carried,
+    stream: int,
+    path: Path,
+    until: int,
+    _previous: Report | None,
+    *,
+    ticket: str,
+    limit: int,
 ) -> Report:
     """Fold a stream on to panel ``until``, from wherever its last checkpoint stands."""
-    held, saved = attempt(ticket, limit), time.monotonic()
+    held, fold, saved = attempt(ticket, limit), carried.fold, time.monotonic()
     with held.workspace(fold.workspace) as work, one_blas_thread():
         state, panel = _resume(fold, path, int(fold.cut.streams[stream]))
         with contextlib.closing(_panels(fold, work, panel, until)) as panels:
@@ -250,6 +280,10 @@ def _advance(
         # Workspace and accumulator are still held: this is as much as the segment ever had.
         peak = bytes_above_baseline()
     return Report(frozenset({core_type()}), peak)
+
+
+def _short(ticket: str) -> str:
+    return hashlib.blake2b(ticket.encode(), digest_size=6).hexdigest()
 
 
 def _require_ours(folder: Path, ticket: str) -> None:
@@ -308,7 +342,7 @@ def _read(fold: Fold, work: Any, start: int, stop: int, slot: int) -> float:
 
 
 def _merge(
-    fold: Fold,
+    carried: Carried,
     parts: list[tuple[Path, int | None]],
     into: Path,
     reports: list[Report],
@@ -321,7 +355,7 @@ def _merge(
         if load_if_whole(into) is None:
             total = _finished(*parts[0])
             for part in parts[1:]:
-                fold.merge(total, _finished(*part))
+                carried.fold.merge(total, _finished(*part))
             _require_ours(into.parent, ticket)
             save_arrays(into, total, durable=False)
     return functools.reduce(operator.or_, reports)

@@ -1,0 +1,55 @@
+"""Start ``driver.py`` and follow what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+
+
+class Driver:
+    """A running driver and every line it has written."""
+
+    def __init__(self, store: Path, out: Path, seconds: float = 0.0, **where: Any) -> None:
+        # Workers take the source apart as well: they find its module the way the driver does.
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path[1:]])}
+        command = [str(HERE / "driver.py"), str(store), str(out), str(seconds), json.dumps(where)]
+        self.log = out.with_name(out.name + ".driver.log")
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, *command], stdout=log, stderr=log, env=environment
+            )
+
+    @property
+    def said(self) -> str:
+        """Everything so far."""
+        return self.log.read_text()
+
+    def until(self, text: str, seconds: float = 60.0) -> None:
+        """Wait for it to say something."""
+        wait_for(lambda: text in self.said or self.process.poll() is not None, seconds, self.said)
+        assert text in self.said, self.said
+
+    def rows(self, sweep: str) -> int:
+        """How far a sweep has come, as far as it has said."""
+        lines = [line.split() for line in self.said.splitlines() if line.startswith(f"{sweep} ")]
+        return int(lines[-1][1]) if lines else 0
+
+    def end(self, seconds: float = 120.0) -> int:
+        """Its exit status."""
+        return self.process.wait(seconds)
+
+
+def wait_for(what: Callable[[], bool], seconds: float, otherwise: object = "") -> None:
+    """Until ``what`` holds."""
+    until = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < until, otherwise
+        time.sleep(0.05)

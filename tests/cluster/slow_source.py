@@ -1,0 +1,54 @@
+"""A matrix whose reads wait, as those of a busy file system do: the same numbers, only later."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.blocks import Grid
+from rankfold.pipeline.source import Source, Span
+
+
+@dataclass(frozen=True, slots=True)
+class SlowSource:
+    """Another source with ``seconds`` added to every read."""
+
+    inner: Source
+    seconds: float
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.inner.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.inner.dtype
+
+    @property
+    def row_grid(self) -> Grid:
+        return self.inner.row_grid
+
+    @property
+    def column_grid(self) -> Grid:
+        return self.inner.column_grid
+
+    def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
+        time.sleep(self.seconds)
+        self.inner.read_into(out, rows, columns)
+
+    def read_bytes(self, rows: int, columns: int) -> int:
+        return self.inner.read_bytes(rows, columns)
+
+    def check(self) -> None:
+        self.inner.check()
+
+    def fingerprint(self) -> str:
+        return self.inner.fingerprint()

@@ -1,0 +1,120 @@
+"""The job script, line by line, and what a run does with a SLURM that is only played."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+import rankfold as rf
+from rankfold.cluster.profile import Profile
+from rankfold.cluster.slurm import SlurmJobs, job_bytes
+
+SCRIPT = """\
+#!/usr/bin/env bash
+
+#SBATCH -J rankfold-test
+#SBATCH -e /runs/r.zarr.run/logs/rankfold-test-%J.err
+#SBATCH -o /runs/r.zarr.run/logs/rankfold-test-%J.out
+#SBATCH -p gpu
+#SBATCH -A physics
+#SBATCH -n 1
+#SBATCH --cpus-per-task=8
+#SBATCH --mem=16384M
+#SBATCH -t 2:00:00
+#SBATCH --no-requeue
+#SBATCH --qos=long
+#SBATCH --gpus-per-task=1
+export OMP_NUM_THREADS=1
+export OPENBLAS_NUM_THREADS=1
+export MKL_NUM_THREADS=1
+export BLIS_NUM_THREADS=1
+export NUMBA_NUM_THREADS=1
+export RAYON_NUM_THREADS=1
+export ZARR_THREADING__MAX_WORKERS=1
+export DASK_DISTRIBUTED__WORKER__MEMORY__TARGET=False
+export DASK_DISTRIBUTED__WORKER__MEMORY__SPILL=False
+export DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE=False
+export DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT=120s
+export PYTHONUNBUFFERED=1
+module load python
+exec {python} -m distributed.cli.dask_worker SCHEDULER --name dummy-name --nthreads 8 \
+--memory-limit 15.00GiB --nanny --death-timeout 120 --local-directory /local \
+--no-dashboard --resources GPU=1 --interface lo
+"""
+
+
+def test_the_job_script_is_as_stored(tmp_path: Path) -> None:
+    from rankfold.cluster.jobqueue import make_cluster
+
+    profile = Profile(
+        partition="gpu",
+        account="physics",
+        walltime="2:00:00",
+        memory=16 * 2**30,
+        cores=8,
+        gpus=1,
+        interface="lo",
+        scratch="/local",
+        prologue=("module load python",),
+        directives=("--qos=long",),
+    )
+    place = SlurmJobs.of(profile, None, None, 15 * 2**30 * 10 // 11 - 384 * 2**20)
+    options = place._options("rankfold-test", tmp_path)
+    with make_cluster(**options) as cluster:
+        script = cluster.job_script().replace(cluster.scheduler_address, "SCHEDULER")
+    script = script.replace(str(tmp_path), "/runs/r.zarr.run")
+    assert script.splitlines() == SCRIPT.format(python=sys.executable).splitlines()
+
+
+def test_memory_of_a_job_holds_what_a_worker_takes() -> None:
+    asked = SlurmJobs.of(Profile(memory=8 * 2**30), 3, None, None)
+    assert asked.budget.workers == 3
+    assert job_bytes(asked.budget.memory_bytes) <= 8 * 2**30
+    assert job_bytes(2**30) > 1.1 * (2**30 + 200 * 2**20)
+    with pytest.raises(rf.RankfoldError, match=r"takes jobs of .* gives them 8"):
+        SlurmJobs.of(Profile(memory=8 * 2**30), None, None, "8GiB")
+
+
+def played(folder: Path, monkeypatch: pytest.MonkeyPatch, **commands: str) -> None:
+    """Put shell scripts of these names first on the path."""
+    for name, text in commands.items():
+        path = folder / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_a_machine_without_slurm_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(rf.RankfoldError, match="there is no sbatch here: --on slurm needs"):
+        rf.svd(_matrix(tmp_path), 2, on="slurm", memory="256MiB")
+
+
+def test_a_refusal_of_sbatch_is_told_in_its_own_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse = "echo 'sbatch: error: You have no more node hours' >&2; exit 1"
+    played(tmp_path, monkeypatch, sbatch=refuse, squeue="exit 0", scancel=f"echo $* >{tmp_path}/cancelled")
+    with pytest.raises(
+        rf.RankfoldError, match="refuses the worker job: You have no more node hours"
+    ) as error:
+        rf.svd(_matrix(tmp_path), 2, on="slurm", memory="256MiB", out=tmp_path / "r.zarr")
+    assert error.value.exit_code == 2
+    assert "--name=rankfold-" in (tmp_path / "cancelled").read_text()
+
+
+def test_a_plan_for_jobs_starts_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    played(tmp_path, monkeypatch, sbatch="exit 1", squeue="exit 1", scancel="exit 1")
+    plan = rf.plan("svd", _matrix(tmp_path), 2, on="slurm", workers=7, memory="256MiB")
+    assert plan.budget_bytes == 2**28
+
+
+def _matrix(folder: Path) -> Path:
+    import numpy as np
+
+    np.save(folder / "x.npy", np.random.default_rng(0).standard_normal((400, 12)))
+    return folder / "x.npy"

@@ -1,0 +1,108 @@
+"""Worker processes: the same bytes as threads, also when one is killed, or the driver is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from drivers import Driver, wait_for
+from reference import same_bytes
+
+import rankfold as rf
+
+
+def workers_of(pid: int) -> list[psutil.Process]:
+    """Worker processes that a driver has started."""
+    if not psutil.pid_exists(pid):
+        return []
+    children = psutil.Process(pid).children(recursive=True)
+    return [p for p in children if "distributed.cli.dask_worker" in " ".join(p.cmdline())]
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_processes_give_the_same_bytes_as_threads(
+    tmp_path: Path, demo_store: Path, demo_bytes: str, workers: int
+) -> None:
+    result = rf.pca(demo_store, rank=8, memory="256MiB", workers=workers, out=tmp_path / "r.zarr")
+    assert same_bytes(result) == demo_bytes
+    attempt = result.run["attempts"][-1]
+    assert attempt["place"]["kind"] == "processes" and attempt["place"]["workers"] == workers
+    assert 0 < attempt["measured_bytes"] <= attempt["planned_bytes"]
+
+
+def test_a_worker_killed_in_a_sweep_is_replaced(tmp_path: Path, demo_store: Path, demo_bytes: str) -> None:
+    driver = Driver(demo_store, tmp_path / "r.zarr", 0.1, workers=2, threads=1)
+    wait_for(lambda: 0 < driver.rows("gram") < 400_000, 60, driver.said)
+    workers_of(driver.process.pid)[0].kill()
+    assert driver.end() == 0, driver.said
+    assert "is gone (killed by SIGKILL)" in driver.said
+    assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == demo_bytes
+
+
+def test_workers_end_with_a_driver_that_is_killed(tmp_path: Path, demo_store: Path, demo_bytes: str) -> None:
+    driver = Driver(demo_store, tmp_path / "r.zarr", 0.1, workers=2, threads=1)
+    wait_for(lambda: 0 < driver.rows("gram") < 400_000, 60, driver.said)
+    workers = workers_of(driver.process.pid)
+    assert len(workers) == 2
+    driver.process.kill()
+    driver.process.wait()
+    # Also while they still run: a new driver may start at once.
+    again = Driver(demo_store, tmp_path / "r.zarr", 0.0, workers=2, threads=1)
+    assert again.end() == 0, again.said
+    assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == demo_bytes
+    assert not psutil.wait_procs(workers, timeout=20)[1]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
+def test_a_stopped_driver_leaves_checkpoints_and_no_worker(
+    tmp_path: Path, demo_store: Path, demo_bytes: str, number: signal.Signals, code: int
+) -> None:
+    out = tmp_path / "r.zarr"
+    where = ["--workers", "2", "--threads", "1", "--memory", "256MiB", "--rank", "8"]
+    command = [sys.executable, "-m", "rankfold", "pca", str(demo_store), "--out", str(out), *where]
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: len(workers_of(child.pid)) == 2, 60)
+    workers = workers_of(child.pid)
+    wait_for(lambda: any((tmp_path / "r.zarr.run").glob("state-*/gram")), 60)
+    os.kill(child.pid, number)
+    _, said = child.communicate(timeout=60)
+    assert child.returncode == code, said
+    assert "the same command goes on from there" in said
+    assert not psutil.wait_procs(workers, timeout=20)[1]
+    assert same_bytes(rf.pca(demo_store, rank=8, memory="256MiB", out=out)) == demo_bytes
+
+
+def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import numpy as np, rankfold as rf\n"
+        "x = np.random.default_rng(0).standard_normal((500, 20))\n"
+        "np.save('x.npy', x)\n"
+        "print(rf.svd('x.npy', 3, workers=2, threads=1, memory='256MiB').s.shape)\n"
+    )
+    ran = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.stdout.strip() == "(3,)", ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"workers": 0}, "workers must be at least 1, not 0"),
+        ({"workers": 1.5}, "workers must be an integer"),
+        ({"threads": 0}, "threads must be at least 1"),
+        ({"on": "slurmm"}, "there is no profile 'slurmm'. Did you mean slurm"),
+        ({"on": 3}, "on= takes"),
+        ({"on": "slurm"}, "say how much memory a worker may use"),
+        ({"client": object(), "workers": 2}, "client= brings its own"),
+    ],
+)
+def test_a_place_that_cannot_be_is_refused(options: dict[str, object], message: str) -> None:
+    import numpy as np
+
+    with pytest.raises(rf.RankfoldError, match=message):
+        rf.svd(np.eye(9), 2, **options)  # type: ignore[arg-type]

@@ -1,0 +1,135 @@
+"""Worker jobs on a real SLURM: the same bytes, whatever is cancelled or killed, and no job left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from drivers import Driver, wait_for
+from reference import same_bytes
+from slurm_cluster import SlurmCluster
+
+import rankfold as rf
+
+pytestmark = pytest.mark.slurm
+
+PROFILE = 'partition: main\ninterface: lo\nwalltime: "0:10:00"\nmemory: 1GiB\n'
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Path:
+    path = tmp_path / "test.yaml"
+    path.write_text(PROFILE)
+    return path
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_jobs_give_the_same_bytes_as_threads(
+    tmp_path: Path, demo_store: Path, demo_bytes: str, slurm: SlurmCluster, profile: Path, workers: int
+) -> None:
+    result = rf.pca(demo_store, rank=8, memory="256MiB", on=profile, workers=workers, out=tmp_path / "r.zarr")
+    assert same_bytes(result) == demo_bytes
+    attempt = result.run["attempts"][-1]
+    assert attempt["place"]["kind"] == "slurm" and attempt["place"]["workers"] == workers
+    assert 0 < attempt["measured_bytes"] <= attempt["planned_bytes"]
+    wait_for(lambda: not slurm.jobs(), 20)
+
+
+def test_a_cancelled_job_is_replaced(
+    tmp_path: Path, demo_store: Path, demo_bytes: str, slurm: SlurmCluster, profile: Path
+) -> None:
+    driver = Driver(demo_store, tmp_path / "r.zarr", 0.15, on=str(profile), workers=2)
+    wait_for(lambda: 0 < driver.rows("gram") < 400_000, 60, driver.said)
+    first = slurm.jobs("RUNNING")
+    slurm.cancel(first[0])
+    wait_for(lambda: len(set(slurm.jobs("RUNNING")) - set(first)) == 1, 30, driver.said)
+    assert driver.end() == 0, driver.said
+    assert f"job {first[0]} cancelled" in driver.said
+    assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == demo_bytes
+    wait_for(lambda: not slurm.jobs(), 20)
+
+
+def test_a_killed_driver_leaves_no_job_and_the_next_goes_on(
+    tmp_path: Path, demo_store: Path, demo_bytes: str, slurm: SlurmCluster, profile: Path
+) -> None:
+    # More jobs than the nodes hold: some wait in the queue when the driver is killed.
+    where = {"on": str(profile), "workers": 12}
+    driver = Driver(demo_store, tmp_path / "r.zarr", 0.15, **where)
+    wait_for(lambda: 0 < driver.rows("gram") < 400_000, 60, driver.said)
+    assert slurm.jobs("PENDING")
+    driver.process.kill()
+    driver.process.wait()
+    wait_for(lambda: not slurm.jobs(), 30)
+    again = Driver(demo_store, tmp_path / "r.zarr", 0.0, on=str(profile), workers=2)
+    assert again.end() == 0, again.said
+    assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == demo_bytes
+    wait_for(lambda: not slurm.jobs(), 20)
+
+
+def test_a_driver_that_is_told_to_stop_cancels_its_jobs(
+    tmp_path: Path, demo_store: Path, slurm: SlurmCluster, profile: Path
+) -> None:
+    driver = Driver(demo_store, tmp_path / "r.zarr", 0.15, on=str(profile), workers=2)
+    wait_for(lambda: 0 < driver.rows("gram") < 400_000, 60, driver.said)
+    os.kill(driver.process.pid, signal.SIGINT)
+    assert driver.end(30) != 0
+    assert "KeyboardInterrupt" in driver.said  # dask-jobqueue would have made it an exit
+    wait_for(lambda: not slurm.jobs(), 20)
+    assert list((tmp_path / "r.zarr.run").glob("state-*/gram/stream-*.npz"))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("partition: mian", "SLURM refuses the worker job: .*[Ii]nvalid partition"),
+        ("interface: ib9", "no network interface 'ib9' here"),
+        ("directives: [--gres=gpu:7]", "SLURM refuses the worker job"),
+        ("python: /no/such/python", "workers ended before they could begin; .*No such file"),
+    ],
+)
+def test_what_cannot_start_says_why(
+    tmp_path: Path, demo_store: Path, slurm: SlurmCluster, profile: Path, line: str, message: str
+) -> None:
+    key = line.partition(":")[0]
+    kept = [old for old in PROFILE.splitlines() if not old.startswith(key)]
+    profile.write_text("\n".join([*kept, line]) + "\n")
+    with pytest.raises(rf.RankfoldError, match=message):
+        rf.pca(demo_store, rank=8, memory="256MiB", on=profile, workers=1, out=tmp_path / "r.zarr")
+    wait_for(lambda: not slurm.jobs(), 20)
+
+
+def test_no_worker_in_time_is_told_with_the_reason(
+    tmp_path: Path, demo_store: Path, slurm: SlurmCluster, profile: Path
+) -> None:
+    profile.write_text(PROFILE + 'wait: "0:04"\ndirectives: [--hold]\n')
+    with pytest.raises(rf.RankfoldError, match=r"no worker came within 0:04 .* pending \(JobHeld") as error:
+        rf.pca(demo_store, rank=8, memory="256MiB", on=profile, workers=2, out=tmp_path / "r.zarr")
+    assert error.value.exit_code == 75
+    wait_for(lambda: not slurm.jobs(), 20)
+
+
+def test_workers_and_scheduler_may_speak_tls(
+    tmp_path: Path, demo_store: Path, demo_bytes: str, slurm: SlurmCluster, profile: Path
+) -> None:
+    pytest.importorskip("cryptography", reason="TLS needs the package cryptography")
+    profile.write_text(PROFILE + "tls: true\n")
+    out = tmp_path / "r.zarr"
+    result = rf.pca(demo_store, rank=8, memory="256MiB", on=profile, workers=2, out=out)
+    assert same_bytes(result) == demo_bytes
+    logs = "".join(path.read_text() for path in (tmp_path / "r.zarr.run" / "logs").glob("*.err"))
+    assert "tls://" in logs and "tcp://" not in logs
+
+
+def test_ports_are_those_of_the_interface(
+    tmp_path: Path, demo_store: Path, slurm: SlurmCluster, profile: Path
+) -> None:
+    driver = Driver(demo_store, tmp_path / "r.zarr", 0.15, on=str(profile), workers=2)
+    wait_for(lambda: 0 < driver.rows("gram") < 400_000, 60, driver.said)
+    listening = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True).stdout.splitlines()
+    ours = [line.split()[3] for line in listening if f"pid={driver.process.pid}," in line or "dask" in line]
+    driver.process.terminate()
+    driver.end()
+    assert ours and all(address.startswith("127.0.0.1:") for address in ours), ours
