@@ -14,6 +14,9 @@ from rankfold.workflows.cli import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FOREIGN = ("--gpus-per-task",)
+"""Options of SLURM."""
+
 COMMANDS = ("svd", "pca", "plan", "import", "info", "demo")
 
 
@@ -31,7 +34,7 @@ def test_named_options_and_commands_exist(page: Path) -> None:
     known = "".join(CliRunner(env={"COLUMNS": "200"}).invoke(app, [c, "--help"]).stdout for c in COMMANDS)
     text = page.read_text()
     for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text):
-        assert option in known, option
+        assert option in known or option in FOREIGN, option
     for command in re.findall(r"(?:^\$ |`)rankfold ([a-z]+)", text, re.M):
         assert command in COMMANDS, command
 
@@ -57,3 +60,19 @@ def test_make_targets_of_the_readme_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"\bmake ([a-z]+)", (ROOT / "README.md").read_text()):
         assert re.search(rf"^{target}:", makefile, re.M), target
+
+
+def test_the_keys_of_a_profile_are_those_documented() -> None:
+    from rankfold.cluster.profile import Profile
+
+    page = (ROOT / "docs" / "slurm.md").read_text()
+    table = "\n".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
+    assert set(re.findall(r"`(\w+)`", table)) == set(Profile.model_fields) - {"name"}
+
+
+def test_the_profile_in_the_documents_is_valid(tmp_path: Path) -> None:
+    from rankfold.cluster.profile import read_profile
+
+    text = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "slurm.md").read_text(), re.S)[0]
+    (tmp_path / "site.yaml").write_text(text)
+    assert read_profile(tmp_path / "site.yaml").account == "physics"

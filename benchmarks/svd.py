@@ -1,0 +1,270 @@
+"""Error of fifty singular values against passes, seconds and memory: ours, Dask's and scikit-learn's.
+
+Every run is a fresh process on the same Zarr store, in page cache, with two cores; the runs of all
+contenders are shuffled among each other, and the limits of the machine are timed between them. All give
+the singular values and the right vectors. A curve ends where another power iteration gains nothing.
+
+    python benchmarks/svd.py --folder /tmp/rankfold-data --out benchmarks/results/svd.json
+    python benchmarks/svd.py --draw docs/figures/svd.svg
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+RANK = 50
+THREADS = 2
+OVERSAMPLING = (10, 50, 200)
+MOST_ITERATIONS = 8
+OUR_PASSES = (1, 2, 3, 4, 5, 6)
+DASK = {
+    "dask default": {"compute": False, "iterator": "power"},
+    "dask compute, power": {"compute": True, "iterator": "power"},
+    "dask compute, QR": {"compute": True, "iterator": "QR"},
+}
+SKLEARN = "scikit-learn"
+OURS = "rankfold"
+BUDGET = "512MiB"
+
+
+# One run, in a process of its own ------------------------------------------------------------------
+
+
+def child(who: str, store: str, q: int, oversampling: int) -> dict[str, Any]:
+    """Run a contender once; seconds from an open store to values and vectors, memory above the imports."""
+    from rankfold.pipeline.memory import watched_memory
+
+    run = {OURS: _ours, SKLEARN: _sklearn}.get(who, _dask)
+    go = run(who, store, q, oversampling)
+    with watched_memory() as memory:
+        began = time.perf_counter()
+        s, passes = go()
+        seconds = time.perf_counter() - began
+    return {
+        "s": [float(value) for value in s],
+        "passes": passes,
+        "seconds": seconds,
+        "peak_MiB": (memory.above_baseline or 0) / 2**20,
+    }
+
+
+def _ours(who: str, store: str, q: int, oversampling: int) -> Any:
+    import rankfold as rf
+    from rankfold.pipeline.warm import warm_kernels
+
+    source = rf.open(store)
+    warm_kernels(source.dtype)  # imports and compiled code, as for the others
+
+    def go() -> Any:
+        with tempfile.TemporaryDirectory(dir=Path(store).parent) as folder:
+            result = rf.svd(
+                source, RANK, method="krylov", passes=q, tol=1e-12, rows=False, memory=BUDGET,
+                threads=THREADS, out=Path(folder) / "out.zarr",
+            )  # fmt: skip
+            return result.s, result.attrs["passes"]
+
+    return go
+
+
+class Counted:
+    """A Zarr array that counts the chunks that Dask asks it for."""
+
+    def __init__(self, array: Any) -> None:
+        self.array, self.shape, self.dtype, self.ndim, self.reads = array, array.shape, array.dtype, 2, 0
+
+    def __getitem__(self, index: Any) -> Any:
+        self.reads += 1
+        return self.array[index]
+
+
+def _dask(who: str, store: str, q: int, oversampling: int) -> Any:
+    import dask
+    import dask.array as da
+    import zarr
+
+    array = zarr.open_array(store, mode="r")
+    counted = Counted(array)
+    dask.config.set(scheduler="threads", num_workers=THREADS)
+    x = da.from_array(counted, chunks=array.chunks, asarray=False, lock=False, name=False)
+
+    def go() -> Any:
+        _, s, v = da.linalg.svd_compressed(
+            x, RANK, n_power_iter=q, n_oversamples=oversampling, seed=da.random.default_rng(3), **DASK[who]
+        )
+        values, _ = dask.compute(s, v)
+        return values, counted.reads / -(-array.shape[0] // array.chunks[0])
+
+    return go
+
+
+def _sklearn(who: str, store: str, q: int, oversampling: int) -> Any:
+    import zarr
+    from sklearn.utils.extmath import randomized_svd
+
+    array = zarr.open_array(store, mode="r")
+
+    def go() -> Any:
+        x = array[...]  # it works on what is in memory
+        _, s, _ = randomized_svd(x, RANK, n_iter=q, n_oversamples=oversampling, random_state=3)
+        return s, 2 * q + 2
+
+    return go
+
+
+# The whole benchmark -------------------------------------------------------------------------------
+
+
+def run(who: str, store: Path, q: int, oversampling: int) -> dict[str, Any]:
+    """One run of a contender in a fresh process."""
+    # scikit-learn's parallelism is BLAS's; the others run as many single-threaded products at once.
+    blas = str(THREADS if who == SKLEARN else 1)
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+    environment = {**os.environ, **dict.fromkeys(names, blas)}
+    command = [sys.executable, __file__, "--child", json.dumps([who, str(store), q, oversampling])]
+    ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=True)
+    return {"who": who, "q": q, "oversampling": oversampling, **json.loads(ran.stdout)}
+
+
+def sweep(store: Path, sigma: Any, repeats: int) -> list[dict[str, Any]]:
+    """All curves, a point of each in turn, in an order that is shuffled anew each time."""
+    import numpy as np
+
+    curves: list[tuple[str, int]] = [(OURS, 0)]
+    curves += [(who, p) for who in (*DASK, SKLEARN) for p in OVERSAMPLING]
+    points: list[dict[str, Any]] = []
+    chance = random.Random(5)
+    for step in range(MOST_ITERATIONS + 1):
+        chance.shuffle(curves)
+        for who, p in list(curves):
+            q = step + 1 if who == OURS else step
+            runs = [run(who, store, q, p) for _ in range(repeats)]
+            found = np.array(runs[0]["s"])
+            error = float(np.max(np.abs(found - sigma[:RANK]) / sigma[:RANK]))
+            point = {key: runs[0][key] for key in ("who", "q", "oversampling", "passes")}
+            point |= {
+                "error": error,
+                "seconds": [r["seconds"] for r in runs],
+                "peak_MiB": max(r["peak_MiB"] for r in runs),
+            }
+            print(json.dumps(point), flush=True)
+            before = [old["error"] for old in points if (old["who"], old["oversampling"]) == (who, p)]
+            points.append(point)
+            if (before and error > 0.8 * min(before)) or (who == OURS and q == OUR_PASSES[-1]):
+                curves.remove((who, p))
+    return points
+
+
+def limits(store: Path) -> dict[str, float]:
+    """Seconds of a pass that only reads, and of one that multiplies by 64 columns both ways."""
+    from passes import limit_seconds
+
+    return {"pass_of_64_columns": statistics.median(limit_seconds(store, 64, 1048, THREADS) for _ in range(5))}
+
+
+def claims(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For every error that a peer reaches: our fewest passes and seconds at most that error, and theirs."""
+
+    def best(who: str, error: float, key: str) -> float | None:
+        values = [
+            statistics.median(p["seconds"]) if key == "seconds" else p[key]
+            for p in points
+            if p["who"].startswith(who) and p["error"] <= error
+        ]
+        return min(values, default=None)
+
+    rows = []
+    for error in sorted({p["error"] for p in points if p["who"] != OURS}, reverse=True):
+        rows.append(
+            {
+                "error": error,
+                **{
+                    f"{who} {key}": best(prefix, error, key)
+                    for who, prefix in (("ours", OURS), ("dask", "dask"), ("sklearn", SKLEARN))
+                    for key in ("passes", "seconds")
+                },
+            }
+        )
+    return rows
+
+
+def draw(results: dict[str, Any], path: Path) -> None:
+    """Error against passes and against seconds."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    colours = dict(zip((OURS, *DASK, SKLEARN), ("C3", "C0", "C9", "C2", "0.5"), strict=True))
+    marks = {0: "o", 10: "v", 50: "s", 200: "D"}
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), sharey=True)
+    for axis, key in zip(axes, ("passes", "seconds"), strict=True):
+        for who in colours:
+            for p in (0, *OVERSAMPLING):
+                mine = [r for r in results["points"] if (r["who"], r["oversampling"]) == (who, p)]
+                if not mine:
+                    continue
+                x = [r["passes"] if key == "passes" else statistics.median(r["seconds"]) for r in mine]
+                label = who if not p else f"{who}, +{p}"
+                axis.plot(x, [r["error"] for r in mine], marks[p] + "-", color=colours[who], ms=4, lw=1,
+                          label=label)  # fmt: skip
+        axis.set_yscale("log")
+        axis.set_xscale("log")
+        axis.set_xlabel("passes over the matrix" if key == "passes" else "seconds")
+        axis.grid(alpha=0.3, which="major")
+    axes[0].set_ylabel("largest relative error of 50 singular values")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right upper", fontsize=7)
+    figure.set_layout_engine("constrained")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main() -> None:
+    """Run, or draw what was run."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path("/tmp/rankfold-data"))
+    parser.add_argument("--rows", type=int, default=400_000)
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/svd.json"))
+    parser.add_argument("--draw", type=Path)
+    parser.add_argument("--child")
+    arguments = parser.parse_args()
+    if arguments.child:
+        print(json.dumps(child(*json.loads(arguments.child))))
+        return
+    if arguments.draw:
+        draw(json.loads(arguments.out.read_text()), arguments.draw)
+        return
+    from matrices import matrix
+
+    from rankfold.pipeline.blas import core_type
+
+    store, sigma = matrix(arguments.folder, "spiked", arguments.rows)
+    before = limits(store)
+    points = sweep(store, sigma, arguments.repeats)
+    results = {
+        "machine": {"system": platform.platform(), "python": platform.python_version(), "blas": core_type()},
+        "matrix": {"kind": "spiked", "rows": arguments.rows, "columns": 2000, "dtype": "float32"},
+        "rank": RANK,
+        "threads": THREADS,
+        "limits_before": before,
+        "limits_after": limits(store),
+        "points": points,
+        "claims": claims(points),
+    }
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
