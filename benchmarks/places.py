@@ -1,9 +1,9 @@
 """A pass on threads, on processes, and with reads that wait, each beside what it is measured against.
 
-    threads, processes    the same sweep, in turn
-    waiting reads         30 ms added to every chunk, beside the larger of reading alone and computing alone
+threads, processes    the same sweep, in turn
+waiting reads         30 ms added to every chunk, beside the larger of reading alone and computing alone
 
-    python benchmarks/places.py --folder /tmp/rankfold-data --out benchmarks/results/places.json
+python benchmarks/places.py --folder /tmp/rankfold-data --out benchmarks/results/places.json
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import platform
 import statistics
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -37,25 +38,11 @@ RANK, PASSES, BUDGET = 50, 3, "512MiB"
 
 def passes(source: Any, folder: Path, **where: Any) -> list[float]:
     """Seconds of each pass of a run."""
-    with rf_out(folder) as out:
-        result = rf.svd(
-            source, RANK, method="krylov", passes=PASSES, tol=1e-12, rows=False, memory=BUDGET, out=out, **where
-        )
+    with tempfile.TemporaryDirectory(dir=folder) as inner:
+        options = {"method": "krylov", "passes": PASSES, "tol": 1e-12, "rows": False, "memory": BUDGET}
+        result = rf.svd(source, RANK, out=Path(inner) / "out.zarr", **options, **where)
         attempt = result.run["attempts"][-1]
     return [v for k, v in attempt["sweep_seconds"].items() if k.startswith("pass")]
-
-
-def rf_out(folder: Path) -> Any:
-    """A name for a result that is gone afterwards."""
-    import contextlib
-    import tempfile
-
-    @contextlib.contextmanager
-    def name() -> Any:
-        with tempfile.TemporaryDirectory(dir=folder) as inner:
-            yield Path(inner) / "out.zarr"
-
-    return name()
 
 
 def read_alone(source: Any, panel_rows: int, threads: int) -> float:

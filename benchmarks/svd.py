@@ -169,7 +169,9 @@ def limits(store: Path) -> dict[str, float]:
     """Seconds of a pass that only reads, and of one that multiplies by 64 columns both ways."""
     from passes import limit_seconds
 
-    return {"pass_of_64_columns": statistics.median(limit_seconds(store, 64, 1048, THREADS) for _ in range(5))}
+    return {
+        "pass_of_64_columns": statistics.median(limit_seconds(store, 64, 1048, THREADS) for _ in range(5))
+    }
 
 
 def claims(points: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 import time
@@ -19,6 +20,8 @@ from rankfold.pipeline.rundir import RunDirectory, digest, machine_facts
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.warm import warm_kernels
+
+LOG = logging.getLogger("rankfold")
 
 
 class RankfoldWarning(UserWarning):
@@ -62,6 +65,13 @@ def execute(
     _require_place(output, task.source)
     if output.exists() and _done(output, identity, overwrite=overwrite):
         return Result(output)
+    if place.budget.workers > made.useful_workers:
+        LOG.warning(
+            "%d of %d workers are started: the matrix has no work for more",
+            made.useful_workers,
+            place.budget.workers,
+        )
+        place = place.at_most(made.useful_workers)
     check_disk(made, _free(folder.scratch), folder.scratch)
     with folder.claimed(identity, overwrite=overwrite):
         _carry_out(task, folder, made, place, fingerprint, progress)

@@ -106,3 +106,15 @@ def test_a_place_that_cannot_be_is_refused(options: dict[str, object], message: 
 
     with pytest.raises(rf.RankfoldError, match=message):
         rf.svd(np.eye(9), 2, **options)  # type: ignore[arg-type]
+
+
+def test_no_more_workers_are_started_than_there_is_work_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    import numpy as np
+
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((500, 20)))
+    with caplog.at_level("INFO", logger="rankfold"):
+        result = rf.svd(tmp_path / "x.npy", 3, workers=9, threads=1, memory="256MiB", out=tmp_path / "r.zarr")
+    assert result.run["attempts"][-1]["place"]["workers"] == 1
+    assert "1 of 9 workers are started: the matrix has no work for more" in caplog.text

@@ -40,6 +40,10 @@ class SomeClient:
         workers = max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
         self.budget = Budget(memory_bytes, max(client.nthreads().values(), default=1), workers)
 
+    def at_most(self, workers: int) -> SomeClient:
+        """See ``Place``: workers of others are not ours to end."""
+        return self
+
     def facts(self) -> dict[str, Any]:
         """See ``Place``."""
         return {"kind": "client", "workers": self.budget.workers, "threads": self.budget.threads}

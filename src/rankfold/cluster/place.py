@@ -25,6 +25,9 @@ class Place(Protocol):
     def budget(self) -> Budget:
         """What there will be to work with."""
 
+    def at_most(self, workers: int) -> Place:
+        """The same place with no more workers than there is work for."""
+
     def facts(self) -> dict[str, Any]:
         """What kind of place it is, for the record."""
 

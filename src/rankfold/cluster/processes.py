@@ -8,6 +8,7 @@ however it ends.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib.util
 import logging
 import os
@@ -15,7 +16,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,11 +64,16 @@ SCHEDULER_SETTINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Processes:
     """See ``Place``."""
 
     budget: Budget
+
+    def at_most(self, workers: int) -> Processes:
+        """See ``Place``."""
+        budget = dataclasses.replace(self.budget, workers=min(workers, self.budget.workers))
+        return dataclasses.replace(self, budget=budget)
 
     def facts(self) -> dict[str, Any]:
         """See ``Place``."""

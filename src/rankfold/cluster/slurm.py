@@ -84,6 +84,11 @@ class SlurmJobs:
             )
         return cls(profile, Budget(working, threads or profile.cores, workers or profile.workers))
 
+    def at_most(self, workers: int) -> SlurmJobs:
+        """See ``Place``."""
+        budget = dataclasses.replace(self.budget, workers=min(workers, self.budget.workers))
+        return dataclasses.replace(self, budget=budget)
+
     def facts(self) -> dict[str, Any]:
         """See ``Place``."""
         return {

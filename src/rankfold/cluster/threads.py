@@ -36,6 +36,10 @@ class Threads:
 
     budget: Budget
 
+    def at_most(self, workers: int) -> Threads:
+        """See ``Place``: one process it is."""
+        return self
+
     def facts(self) -> dict[str, Any]:
         """See ``Place``."""
         return {"kind": "threads", "threads": self.budget.threads}
