@@ -185,9 +185,9 @@ def test_files_that_are_not_what_they_seem(tmp_path: Path) -> None:
     (tmp_path / "x.npy").write_text("1 2 3")
     with pytest.raises(InputError, match=r"x\.npy is not a valid \.npy file"):
         open_source(tmp_path / "x.npy")
-    (tmp_path / "x.h5").write_text("")
-    with pytest.raises(InputError, match=r"x\.h5 is neither a Zarr store \(a folder\) nor a \.npy file"):
-        open_source(tmp_path / "x.h5")
+    (tmp_path / "x.dat").write_text("")
+    with pytest.raises(InputError, match=r"x\.dat is neither a Zarr store \(a folder\) nor a file .*: \.npy"):
+        open_source(tmp_path / "x.dat")
     with pytest.raises(InputError, match="folder without Zarr metadata"):
         open_source(tmp_path)
     with pytest.raises(InputError, match=r"x\.npy is a file, not a Zarr store, so it holds no array a"):

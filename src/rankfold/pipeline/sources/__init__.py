@@ -6,38 +6,71 @@
     rectangle.py positioned reads of files        chunk_files.py, encoding.py, shard.py, zarr_codecs.py,
                                                   zarr_layout.py    the parts of a Zarr array
 
-Neither Zarr nor Dask is imported before it is needed: a Dask array is known by the module of its type.
+Arrays of more axes, and parts of a matrix:
+
+    axes.py      which axes are the rows          stacked.py   a volume as a matrix
+    volume.py    arrays that are read by boxes    zarr_volume.py, array_volumes.py, npy_volume.py
+    selection.py rows and columns, by picks.py    missing_columns.py    without places on land
+    plain_box.py boxes of plain files             cutting.py   buffers along chunks
+
+No optional library, nor Zarr nor Dask, is imported before it is needed: objects are known by the module
+of their type.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.source import Source
+from rankfold.pipeline.sources.array_volumes import array_volume, dask_volume
+from rankfold.pipeline.sources.axes import Rows, axis_names, row_axes
 from rankfold.pipeline.sources.dask import dask_source
 from rankfold.pipeline.sources.locate import require_path, split_location
 from rankfold.pipeline.sources.memory import array_source
-from rankfold.pipeline.sources.npy import npy_source
-from rankfold.pipeline.sources.zarr_layout import source_at, source_of
+from rankfold.pipeline.sources.missing_columns import without_missing_columns
+from rankfold.pipeline.sources.npy_volume import npy_matrix
+from rankfold.pipeline.sources.picks import Selection
+from rankfold.pipeline.sources.selection import select
+from rankfold.pipeline.sources.stacked import stacked
+from rankfold.pipeline.sources.zarr_layout import matrix_at, matrix_of
 
 __all__ = ["open_source"]
 
 MISSING = ("error", "fill")
 
 
-def open_source(x: object, *, missing: str = "error") -> Source:
+def open_source(
+    x: object,
+    *,
+    missing: str = "error",
+    rows: Rows = None,
+    select_rows: Selection = None,
+    select_columns: Selection = None,
+    drop_missing_columns: bool = False,
+) -> Source:
     """Open a matrix.
 
     Parameters
     ----------
     x : str, path, array or Source
         ``STORE`` or ``STORE::path/in/group`` for a Zarr store in a folder, a ``.npy`` file, a NumPy,
-        Zarr or Dask array. A ``Source`` is handed back as it is.
+        Zarr or Dask array. A ``Source`` is taken as it is.
     missing : {"error", "fill"}
         What a Zarr chunk without a file is: an error, or its fill value.
+    rows : str, int or list of them, optional
+        Axes that become the rows, by name or number, as ``"time"`` or ``"time,level"``; the others are
+        stacked into columns in their order. Needed for arrays of more than two axes.
+    select_rows, select_columns : str, slice or list, optional
+        What is kept of the rows and columns, in this order, as ``"0:1000"`` or ``"0:50,60,70:80"``.
+    drop_missing_columns : bool
+        Leave out columns that are NaN in the first row kept, as places on land are; a number in one of
+        them later on is an error when it is read.
 
     Raises
     ------
@@ -46,16 +79,24 @@ def open_source(x: object, *, missing: str = "error") -> Source:
     """
     if missing not in MISSING:
         raise InputError(f"missing={missing!r} is not known; say one of {', '.join(map(repr, MISSING))}")
+    source = select(_matrix(x, missing, rows), rows=select_rows, columns=select_columns)
+    return without_missing_columns(source) if drop_missing_columns else source
+
+
+def _matrix(x: object, missing: str, rows: Rows) -> Source:
+    """All of ``x`` as a matrix."""
     if isinstance(x, str | os.PathLike):
-        return _at(os.fspath(x), missing)
+        return _at(os.fsdecode(x), missing, rows)
     if isinstance(x, np.ndarray):
-        return array_source(x)
+        return _of_numpy(x, rows)
     module = type(x).__module__.partition(".")[0]
     if module == "dask" and hasattr(x, "blocks"):
-        return dask_source(x)
+        return _of_dask(x, rows)
     if module == "zarr":
-        return _of_zarr(x, missing)
+        return _of_zarr(x, missing, rows)
     if isinstance(x, Source):
+        if rows is not None:
+            raise InputError(f"{x.name} is a matrix already: rows= is for arrays and places of arrays")
         return x
     raise InputError(
         f"cannot read a {module}.{type(x).__qualname__}; give the path of a Zarr store or .npy file, "
@@ -63,20 +104,47 @@ def open_source(x: object, *, missing: str = "error") -> Source:
     )
 
 
-def _at(location: str | bytes, missing: str) -> Source:
+def _at(location: str, missing: str, rows: Rows) -> Source:
     """What lies at a path."""
-    store, array = split_location(os.fsdecode(location))
+    store, array = split_location(location)
     require_path(store)
     if os.path.isdir(store):
-        return source_at(store, array, missing=missing)
+        return matrix_at(store, array, missing=missing, rows=rows)
+    suffix = os.path.splitext(store)[1].lower()
+    if suffix not in OPENERS:
+        raise InputError(
+            f"{store} is neither a Zarr store (a folder) nor a file that is read: {', '.join(OPENERS)}"
+        )
+    return OPENERS[suffix](store, array, missing, rows)
+
+
+def _npy(path: str, array: str, missing: str, rows: Rows) -> Source:
     if array:
-        raise InputError(f"{store} is a file, not a Zarr store, so it holds no array {array}")
-    if not store.endswith(".npy"):
-        raise InputError(f"{store} is neither a Zarr store (a folder) nor a .npy file")
-    return npy_source(store)
+        raise InputError(f"{path} is a file, not a Zarr store, so it holds no array {array}")
+    return npy_matrix(path, rows)
 
 
-def _of_zarr(x: object, missing: str) -> Source:
+OPENERS: dict[str, Callable[[str, str, str, Rows], Source]] = {".npy": _npy}
+"""What opens a file, by its suffix: called with path, path within the file, ``missing`` and ``rows``."""
+
+
+def _of_numpy(x: npt.NDArray[Any], rows: Rows) -> Source:
+    """A NumPy array; no volume where the axes are those of a matrix already."""
+    axes = axis_names(x.shape, None)
+    if row_axes("array", axes, x.shape, rows) == (0,) and x.ndim == 2:
+        return array_source(x)
+    return stacked(array_volume(x, axes), rows)
+
+
+def _of_dask(x: Any, rows: Rows) -> Source:
+    """A Dask array."""
+    axes = axis_names(x.shape, None)
+    if row_axes("dask array", axes, x.shape, rows) == (0,) and x.ndim == 2:
+        return dask_source(x)
+    return stacked(dask_volume(x, axes), rows)
+
+
+def _of_zarr(x: object, missing: str, rows: Rows) -> Source:
     """A Zarr object that someone has opened."""
     import zarr
 
@@ -86,4 +154,4 @@ def _of_zarr(x: object, missing: str) -> Source:
         )
     if not isinstance(x, zarr.Array):
         raise InputError(f"cannot read a {type(x).__qualname__}; pass a zarr.Array or the path of its store")
-    return source_of(x, missing=missing)
+    return matrix_of(x, missing=missing, rows=rows)

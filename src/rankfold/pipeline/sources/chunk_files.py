@@ -7,6 +7,7 @@ the chunks are never taken for data. A file is a chunk, or a shard of many chunk
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,30 +40,30 @@ class ChunkFiles:
     metadata: str
     """Name of the metadata file in ``folder``."""
 
-    extent: tuple[int, int]
-    """Rows and columns that one file covers."""
+    extent: tuple[int, ...]
+    """Length of what one file covers, along every axis."""
 
-    counts: tuple[int, int]
-    """Number of files along the rows and the columns."""
+    counts: tuple[int, ...]
+    """Number of files along every axis."""
 
     prefix: str
     """What a key starts with: ``c/``, ``c.`` or nothing."""
 
     separator: str
-    """What stands between the two numbers of a key."""
+    """What stands between the numbers of a key."""
 
     @property
     def total(self) -> int:
         """Number of files of a complete array."""
-        return self.counts[0] * self.counts[1]
+        return math.prod(self.counts)
 
-    def key(self, i: int, j: int) -> str:
-        """Key of the file in row ``i`` and column ``j`` of the grid.
+    def key(self, *index: int) -> str:
+        """Key of the file at a place of the grid.
 
         >>> ChunkFiles("X", "zarr.json", (4, 4), (3, 2), "c/", "/").key(2, 1)
         'c/2/1'
         """
-        return f"{self.prefix}{i}{self.separator}{j}"
+        return self.prefix + self.separator.join(map(str, index))
 
     def path(self, key: str) -> str:
         """Path of the file with that key."""
@@ -72,7 +73,7 @@ class ChunkFiles:
         """State of every file in grid order, or of ``LISTING_LIMIT`` of them, evenly spaced."""
         listed = min(self.total, LISTING_LIMIT)
         for index in range(listed):
-            key = self.key(*divmod(index * self.total // listed, self.counts[1]))
+            key = self.key(*self._place(index * self.total // listed))
             try:
                 state = os.stat(self.path(key))
             except (FileNotFoundError, NotADirectoryError):
@@ -107,6 +108,14 @@ class ChunkFiles:
             raise ChunkError(self._damaged(name, damaged, expected_bytes))
         if missing and not allow_missing:
             raise ChunkError(missing_message(name, missing, min(self.total, LISTING_LIMIT), fill))
+
+    def _place(self, number: int) -> list[int]:
+        """Place in the grid of file ``number`` in C order."""
+        place = []
+        for count in reversed(self.counts):
+            number, index = divmod(number, count)
+            place.append(index)
+        return place[::-1]
 
     def _damaged(self, name: str, damaged: list[FileState], expected_bytes: int | None) -> str:
         first = damaged[0]

@@ -56,19 +56,19 @@ class DaskSource:
     @property
     def row_grid(self) -> Grid:
         """Blocks along the rows."""
-        return Grid(np.unique(_edges(self.array.chunks[0])), splittable=False)
+        return Grid(np.unique(block_edges(self.array.chunks[0])), splittable=False)
 
     @property
     def column_grid(self) -> Grid:
         """Blocks along the columns."""
-        return Grid(np.unique(_edges(self.array.chunks[1])), splittable=False)
+        return Grid(np.unique(block_edges(self.array.chunks[1])), splittable=False)
 
     def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
         """Copy ``self[rows, columns]`` into ``out``; see ``Source``."""
-        down, across = _edges(self.array.chunks[0]), _edges(self.array.chunks[1])
-        for i, top, bottom in _touched(down, rows):
-            for j, left, right in _touched(across, columns):
-                block = self._block(i, j)[
+        down, across = block_edges(self.array.chunks[0]), block_edges(self.array.chunks[1])
+        for i, top, bottom in touched(down, rows):
+            for j, left, right in touched(across, columns):
+                block = computed_block(self.array, (i, j))[
                     top - down[i] : bottom - down[i], left - across[j] : right - across[j]
                 ]
                 out[top - rows[0] : bottom - rows[0], left - columns[0] : right - columns[0]] = block
@@ -89,41 +89,47 @@ class DaskSource:
         """Bytes on disk: not known of a graph."""
         return 0
 
-    def _block(self, i: int, j: int) -> npt.NDArray[Any]:
-        """Block ``i, j``, computed here and now."""
-        try:
-            block = np.asarray(self.array.blocks[i, j].compute(scheduler="synchronous"))
-        except MemoryError:
-            raise
-        except Exception as error:
-            raise ChunkError(
-                f"{self.name}: block ({i}, {j}) could not be computed: {type(error).__name__}: {error}"
-            ) from error
-        promised = (self.array.chunks[0][i], self.array.chunks[1][j])
-        if block.shape != promised:
-            raise ChunkError(
-                f"{self.name}: block ({i}, {j}) has shape {block.shape}, promised was {promised}"
-            )
-        return block
+
+def computed_block(array: Any, index: tuple[int, ...]) -> npt.NDArray[Any]:
+    """One block, computed here and now."""
+    try:
+        block = np.asarray(array.blocks[index].compute(scheduler="synchronous"))
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise ChunkError(
+            f"dask array {array.name}: block {index} could not be computed: {type(error).__name__}: {error}"
+        ) from error
+    promised = tuple(sizes[i] for sizes, i in zip(array.chunks, index, strict=True))
+    if block.shape != promised:
+        raise ChunkError(
+            f"dask array {array.name}: block {index} has shape {block.shape}, promised was {promised}"
+        )
+    return block
 
 
-def dask_source(array: Any) -> DaskSource:
-    """A Dask array, checked."""
+def require_known_chunks(array: Any) -> None:
+    """Raise ``InputError`` for a Dask array that does not know where its blocks end."""
     if any(math.isnan(size) for sizes in array.chunks for size in sizes):
         raise InputError(
             "the Dask array has chunks of unknown size, so its rows cannot be cut; "
             "call x.compute_chunk_sizes() first"
         )
+
+
+def dask_source(array: Any) -> DaskSource:
+    """A Dask array, checked."""
+    require_known_chunks(array)
     require_matrix(f"dask array {array.name}", array.shape, array.dtype)
     return DaskSource(array)
 
 
-def _edges(sizes: tuple[int, ...]) -> npt.NDArray[np.int64]:
+def block_edges(sizes: tuple[int, ...]) -> npt.NDArray[np.int64]:
     """Edges of the blocks; an edge is there twice where Dask has an empty block."""
     return np.asarray([0, *itertools.accumulate(sizes)], dtype=np.int64)
 
 
-def _touched(edges: npt.NDArray[np.int64], span: Span) -> list[tuple[int, int, int]]:
+def touched(edges: npt.NDArray[np.int64], span: Span) -> list[tuple[int, int, int]]:
     """Index, first and one past the last of every block that meets a span."""
     start = int(np.searchsorted(edges, span[0], side="right")) - 1
     stop = int(np.searchsorted(edges, span[1], side="left"))

@@ -22,6 +22,11 @@ def require_matrix(name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> Non
     if 0 in shape:
         empty = "rows" if shape[0] == 0 else "columns"
         raise InputError(f"{name} has shape {tuple(shape)}: a matrix without {empty} cannot be reduced")
+    require_numbers(name, dtype)
+
+
+def require_numbers(name: str, dtype: np.dtype[Any]) -> None:
+    """Raise ``InputError`` for a type that is not read."""
     if not (dtype.kind in "iub" or (dtype.kind == "f" and dtype.itemsize <= 8)):
         raise InputError(f"{name} holds {dtype}; supported are {SUPPORTED}. Convert it first")
 

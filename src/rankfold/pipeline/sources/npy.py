@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -136,16 +136,32 @@ class NpySource:
 
 def npy_source(path: str) -> NpySource:
     """The matrix in a ``.npy`` file, by its header."""
+    header = read_header(path)
+    require_matrix(path, header.shape, header.dtype)
+    rows, columns = header.shape
+    place, swapped = os.path.abspath(path), not header.dtype.isnative
+    return NpySource(
+        path, place, (rows, columns), native(header.dtype), header.offset, header.fortran, swapped
+    )
+
+
+class Header(NamedTuple):
+    """What a ``.npy`` file says of itself."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    offset: int
+    fortran: bool
+
+
+def read_header(path: str) -> Header:
+    """The header of a file; ``InputError`` if it is none."""
     try:
         with open(path, "rb") as file:
             shape, fortran, dtype = _header(file)
-            offset = file.tell()
+            return Header(shape, dtype, file.tell(), fortran)
     except (ValueError, EOFError) as error:
         raise InputError(f"{path} is not a valid .npy file: {error}") from error
-    require_matrix(path, shape, dtype)
-    rows, columns = shape
-    swapped = not dtype.isnative
-    return NpySource(path, os.path.abspath(path), (rows, columns), native(dtype), offset, fortran, swapped)
 
 
 def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -88,6 +88,12 @@ class ZarrSource:
         return Grid.regular(self.shape[1], self.chunks[1], splittable=self.encoding.reader == "plain")
 
     @property
+    def extent(self) -> tuple[int, int]:
+        """Rows and columns of one file: a chunk or a shard."""
+        down, across = self.files.extent
+        return down, across
+
+    @property
     def chunk_bytes(self) -> int:
         """Bytes of one decoded chunk."""
         return self.chunks[0] * self.chunks[1] * self.dtype.itemsize
@@ -97,7 +103,7 @@ class ZarrSource:
         if self.encoding.reader == "zarr":
             self._read_requests(out, rows, columns)
             return
-        for tile in tiles(out, rows, columns, self.files.extent):
+        for tile in tiles(out, rows, columns, self.extent):
             self._read_file(tile)
 
     def read_bytes(self, rows: int, columns: int) -> int:
@@ -109,7 +115,7 @@ class ZarrSource:
         one request, and three times that below 32 MiB, from where on the heap gives memory back.
         A shard adds its index, 16 bytes for every inner chunk, as bytes and as numbers.
         """
-        inner = self.files.extent[0] // self.chunks[0] * (self.files.extent[1] // self.chunks[1])
+        inner = self.extent[0] // self.chunks[0] * (self.extent[1] // self.chunks[1])
         fixed = OVERHEAD_BYTES + SCRATCH_BYTES + 3 * 16 * inner
         if self.encoding.reader == "plain":
             return fixed
@@ -164,7 +170,7 @@ class ZarrSource:
         if not self.encoding.index_at:
             self._read_chunk(fd, file, offset=0, size=size)
             return
-        down, across = (extent // chunk for extent, chunk in zip(self.files.extent, self.chunks, strict=True))
+        down, across = (extent // chunk for extent, chunk in zip(self.extent, self.chunks, strict=True))
         index = read_index(fd, size, down * across, self.encoding)
         for chunk in tiles(file.out, file.rows, file.columns, self.chunks):
             offset, length = index[(chunk.i - file.i * down) * across + chunk.j - file.j * across].tolist()
@@ -198,7 +204,7 @@ class ZarrSource:
 
     def _read_requests(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
         """Whole chunks through Zarr, as many to a request as fit into ``REQUEST_BYTES``."""
-        for file in tiles(out, rows, columns, self.files.extent):
+        for file in tiles(out, rows, columns, self.extent):
             self._require_file(self.files.key(file.i, file.j), file)
         array = opened(self.path, self.array, self.version)
         down, across = self._request(rows[1] - rows[0], columns[1] - columns[0])
@@ -239,7 +245,7 @@ class ZarrSource:
                 for chunk in chunks:
                     self._decode(array, chunk)
                 return
-            file = next(tiles(request.out, request.rows, request.columns, self.files.extent))
+            file = next(tiles(request.out, request.rows, request.columns, self.extent))
             raise self._broken(self.files.key(file.i, file.j), request, error) from error
 
     def _broken(self, key: str, tile: Tile, error: Exception) -> ChunkError:

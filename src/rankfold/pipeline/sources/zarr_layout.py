@@ -1,4 +1,5 @@
-"""From the metadata of a Zarr array to a ``ZarrSource``: names of chunk files, codecs, byte order.
+"""From the metadata of a Zarr array to a ``ZarrSource`` or ``ZarrVolume``: names of files, codecs, byte
+order.
 
 The trap is in the small print of what counts as uncompressed: version 2 in Fortran order, a filter, a
 transpose, a checksum or a shard each make the bytes of a chunk file something else than its numbers.
@@ -6,16 +7,21 @@ transpose, a checksum or a shard each make the bytes of a chunk file something e
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from rankfold.pipeline.errors import InputError, RankfoldError
+from rankfold.pipeline.sources.axes import Rows, axis_names, row_axes
 from rankfold.pipeline.sources.chunk_files import ChunkFiles
 from rankfold.pipeline.sources.locate import require_array
-from rankfold.pipeline.sources.matrix import native, require_matrix
+from rankfold.pipeline.sources.matrix import native, require_matrix, require_numbers
+from rankfold.pipeline.sources.stacked import StackedSource, stacked
 from rankfold.pipeline.sources.zarr import ZarrSource
 from rankfold.pipeline.sources.zarr_codecs import encoding_of
+from rankfold.pipeline.sources.zarr_volume import ZarrVolume
 
 if TYPE_CHECKING:
     import zarr
@@ -23,53 +29,103 @@ if TYPE_CHECKING:
 
 
 def source_at(path: str, array: str, *, missing: str) -> ZarrSource:
-    """The array ``array`` of the store in the folder ``path``."""
+    """The matrix ``array`` of the store in the folder ``path``."""
+    name = f"{path}::{array}" if array else path
+    with _explained(name):
+        return source_of(_open(path, array), missing=missing, name=name)
+
+
+def matrix_at(path: str, array: str, *, missing: str, rows: Rows = None) -> ZarrSource | StackedSource:
+    """The array ``array`` of the store in the folder ``path``, as a matrix."""
+    name = f"{path}::{array}" if array else path
+    with _explained(name):
+        return matrix_of(_open(path, array), missing=missing, rows=rows, name=name)
+
+
+def matrix_of(
+    array: zarr.Array[Any], *, missing: str, rows: Rows = None, name: str | None = None
+) -> ZarrSource | StackedSource:
+    """An array that is open, as a matrix whose rows are the axes that ``rows`` names."""
+    path = _folder(array, name)
+    name = name or _name(path, array)
+    axes = axis_names(array.shape, dimension_names(array))
+    first = row_axes(name, axes, array.shape, rows) == (0,)
+    if array.ndim == 2 and first:
+        return source_of(array, missing=missing, name=name)
+    require_numbers(name, array.dtype)
+    facts = _facts(array, path, missing, name)
+    return stacked(ZarrVolume(shape=array.shape, axes=axes, chunks=array.chunks, **facts), rows)
+
+
+def source_of(array: zarr.Array[Any], *, missing: str, name: str | None = None) -> ZarrSource:
+    """A matrix that is open, as a description; its store must be a folder."""
+    path = _folder(array, name)
+    name = name or _name(path, array)
+    require_matrix(name, array.shape, array.dtype)
+    rows, columns = array.shape
+    down, across = array.chunks
+    return ZarrSource(shape=(rows, columns), chunks=(down, across), **_facts(array, path, missing, name))
+
+
+def _open(path: str, array: str) -> zarr.Array[Any]:
+    """The array, opened through Zarr."""
     import zarr
     from zarr.storage import LocalStore
 
     require_array(path, array)
-    name = f"{path}::{array}" if array else path
+    return zarr.open_array(LocalStore(path, read_only=True), path=array, mode="r")
+
+
+@contextlib.contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Turn whatever Zarr says of metadata that it does not understand into ``InputError``."""
     try:
-        found = zarr.open_array(LocalStore(path, read_only=True), path=array, mode="r")
-        return source_of(found, missing=missing, name=name)
+        yield
     except (RankfoldError, OSError, MemoryError):
         raise
     except Exception as error:
         raise InputError(f"Zarr cannot open {name}: {type(error).__name__}: {error}") from error
 
 
-def source_of(array: zarr.Array[Any], *, missing: str, name: str | None = None) -> ZarrSource:
-    """The same array as a description; its store must be a folder."""
+def dimension_names(array: zarr.Array[Any]) -> Any:
+    """Names of the axes, which version 3 has a place for and xarray keeps as an attribute in version 2."""
+    return getattr(array.metadata, "dimension_names", None) or array.attrs.get("_ARRAY_DIMENSIONS")
+
+
+def _folder(array: zarr.Array[Any], name: str | None) -> str:
+    """Folder of the store of an array."""
     from zarr.storage import LocalStore
 
     store = array.store
     if not isinstance(store, LocalStore):
         raise InputError(
-            f"{name or array.name} lies in a {type(store).__name__}; "
-            "only local stores and files are read so far"
+            f"{name or array.name} lies in a {type(store).__name__}; only local stores are read as objects. "
+            "Give its address instead, as s3://bucket/store.zarr::array"
         )
-    path = os.path.abspath(store.root)
-    name = name or (f"{path}::{array.path}" if array.path else path)
-    require_matrix(name, array.shape, array.dtype)
+    return os.path.abspath(store.root)
+
+
+def _name(path: str, array: zarr.Array[Any]) -> str:
+    return f"{path}::{array.path}" if array.path else path
+
+
+def _facts(array: zarr.Array[Any], path: str, missing: str, name: str) -> dict[str, Any]:
+    """What a description holds whatever the number of axes."""
     files, version = _files(array, os.path.join(path, array.path) if array.path else path)
-    rows, columns = array.shape
-    down, across = array.chunks
     dtype = native(array.dtype)
-    return ZarrSource(
-        name=name,
-        shape=(rows, columns),
-        dtype=dtype,
-        path=path,
-        array=array.path,
-        chunks=(down, across),
-        files=files,
-        encoding=encoding_of(array.metadata),
-        format=f"Zarr v{array.metadata.zarr_format}"
+    return {
+        "name": name,
+        "dtype": dtype,
+        "path": path,
+        "array": array.path,
+        "files": files,
+        "encoding": encoding_of(array.metadata),
+        "format": f"Zarr v{array.metadata.zarr_format}"
         + (f", shards of {array.shards}" if array.shards else ""),
-        fill=dtype.type(0 if array.fill_value is None else array.fill_value).item(),
-        missing=missing,
-        version=version,
-    )
+        "fill": dtype.type(0 if array.fill_value is None else array.fill_value).item(),
+        "missing": missing,
+        "version": version,
+    }
 
 
 def _files(array: zarr.Array[Any], folder: str) -> tuple[ChunkFiles, str]:
@@ -78,9 +134,9 @@ def _files(array: zarr.Array[Any], folder: str) -> tuple[ChunkFiles, str]:
     document = ".zarray" if array.metadata.zarr_format == 2 else "zarr.json"
     with open(os.path.join(folder, document), "rb") as file:
         version = hashlib.blake2b(file.read(), digest_size=16).hexdigest()
-    down, across = array.shards or array.chunks
-    counts = (-(-array.shape[0] // down), -(-array.shape[1] // across))
-    return ChunkFiles(folder, document, (down, across), counts, prefix, separator), version
+    extent = array.shards or array.chunks
+    counts = tuple(-(-length // size) for length, size in zip(array.shape, extent, strict=True))
+    return ChunkFiles(folder, document, extent, counts, prefix, separator), version
 
 
 def _key_style(metadata: ArrayV2Metadata | ArrayV3Metadata, folder: str) -> tuple[str, str]:
