@@ -13,6 +13,11 @@ Arrays of more axes, and parts of a matrix:
     selection.py rows and columns, by picks.py    missing_columns.py    without places on land
     plain_box.py boxes of plain files             cutting.py   buffers along chunks
 
+Through other libraries, by ``libraries.py``:
+
+    hdf5.py      HDF5 files, through h5py         xarray.py    xarray objects and netCDF files
+    netcdf3.py   how long classic ones must be    datasets.py  which dataset of a file
+
 No optional library, nor Zarr nor Dask, is imported before it is needed: objects are known by the module
 of their type.
 """
@@ -31,6 +36,7 @@ from rankfold.pipeline.source import Source
 from rankfold.pipeline.sources.array_volumes import array_volume, dask_volume
 from rankfold.pipeline.sources.axes import Rows, axis_names, row_axes
 from rankfold.pipeline.sources.dask import dask_source
+from rankfold.pipeline.sources.hdf5 import hdf5_matrix
 from rankfold.pipeline.sources.locate import require_path, split_location
 from rankfold.pipeline.sources.memory import array_source
 from rankfold.pipeline.sources.missing_columns import without_missing_columns
@@ -38,6 +44,7 @@ from rankfold.pipeline.sources.npy_volume import npy_matrix
 from rankfold.pipeline.sources.picks import Selection
 from rankfold.pipeline.sources.selection import select
 from rankfold.pipeline.sources.stacked import stacked
+from rankfold.pipeline.sources.xarray import netcdf_matrix, xarray_matrix
 from rankfold.pipeline.sources.zarr_layout import matrix_at, matrix_of
 
 __all__ = ["open_source"]
@@ -59,10 +66,10 @@ def open_source(
     Parameters
     ----------
     x : str, path, array or Source
-        ``STORE`` or ``STORE::path/in/group`` for a Zarr store in a folder, a ``.npy`` file, a NumPy,
-        Zarr or Dask array. A ``Source`` is taken as it is.
+        ``STORE`` or ``STORE::path/in/group`` for a Zarr store in a folder, a ``.npy``, HDF5 or netCDF
+        file (``FILE.nc::variable``), a NumPy, Zarr, Dask or xarray array. A ``Source`` is taken as it is.
     missing : {"error", "fill"}
-        What a Zarr chunk without a file is: an error, or its fill value.
+        What a Zarr or HDF5 chunk is that was never written: an error, or its fill value.
     rows : str, int or list of them, optional
         Axes that become the rows, by name or number, as ``"time"`` or ``"time,level"``; the others are
         stacked into columns in their order. Needed for arrays of more than two axes.
@@ -94,13 +101,15 @@ def _matrix(x: object, missing: str, rows: Rows) -> Source:
         return _of_dask(x, rows)
     if module == "zarr":
         return _of_zarr(x, missing, rows)
+    if module == "xarray":
+        return xarray_matrix(x, rows=rows)
     if isinstance(x, Source):
         if rows is not None:
             raise InputError(f"{x.name} is a matrix already: rows= is for arrays and places of arrays")
         return x
     raise InputError(
         f"cannot read a {module}.{type(x).__qualname__}; give the path of a Zarr store or .npy file, "
-        "or a NumPy, Zarr or Dask array"
+        "or a NumPy, Zarr, Dask or xarray array"
     )
 
 
@@ -124,7 +133,21 @@ def _npy(path: str, array: str, missing: str, rows: Rows) -> Source:
     return npy_matrix(path, rows)
 
 
-OPENERS: dict[str, Callable[[str, str, str, Rows], Source]] = {".npy": _npy}
+def _hdf5(path: str, array: str, missing: str, rows: Rows) -> Source:
+    return hdf5_matrix(path, array, missing=missing, rows=rows)
+
+
+def _netcdf(path: str, array: str, missing: str, rows: Rows) -> Source:
+    return netcdf_matrix(path, array, rows=rows)
+
+
+OPENERS: dict[str, Callable[[str, str, str, Rows], Source]] = {
+    ".npy": _npy,
+    ".h5": _hdf5,
+    ".hdf5": _hdf5,
+    ".nc": _netcdf,
+    ".nc4": _netcdf,
+}
 """What opens a file, by its suffix: called with path, path within the file, ``missing`` and ``rows``."""
 
 

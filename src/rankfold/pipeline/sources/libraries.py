@@ -1,0 +1,19 @@
+"""Optional libraries: imported when a source needs one, and if it is not there, how to get it is said."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from rankfold.pipeline.errors import InputError
+
+
+def library(module: str, *, extra: str, what: str) -> Any:
+    """A module that is installed with ``rankfold[extra]``; ``what`` needs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise InputError(
+            f"{what} needs {package}, which cannot be imported ({error}): pip install 'rankfold[{extra}]'"
+        ) from error
