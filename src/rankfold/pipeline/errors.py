@@ -12,6 +12,7 @@
     │   └── ChunkError                      4   a chunk is missing, truncated or does not decode
     ├── ClusterError                        2   workers cannot be had as asked
     │   └── NoWorkersError                 75   none came in time; the same command tries again
+    ├── UnreachableError (OSError)         75   a store elsewhere does not answer; the same command goes on
     └── Interrupted                        75   stopped on request; the same command goes on
 
 A message says what was asked, what was found, and what to change, with the number worked out.
@@ -72,6 +73,12 @@ class ClusterError(RankfoldError):
 
 class NoWorkersError(ClusterError):
     """No worker came in time; nothing is lost."""
+
+    exit_code = 75
+
+
+class UnreachableError(RankfoldError, OSError):
+    """A store elsewhere does not answer, or refuses to; what is finished so far is on disk."""
 
     exit_code = 75
 

@@ -17,6 +17,7 @@ Through other libraries, by ``libraries.py``:
 
     hdf5.py      HDF5 files, through h5py         xarray.py    xarray objects and netCDF files
     netcdf3.py   how long classic ones must be    datasets.py  which dataset of a file
+    remote.py    Zarr in object stores            remote_layout.py, strict_store.py    what is there
 
 No optional library, nor Zarr nor Dask, is imported before it is needed: objects are known by the module
 of their type.
@@ -37,11 +38,12 @@ from rankfold.pipeline.sources.array_volumes import array_volume, dask_volume
 from rankfold.pipeline.sources.axes import Rows, axis_names, row_axes
 from rankfold.pipeline.sources.dask import dask_source
 from rankfold.pipeline.sources.hdf5 import hdf5_matrix
-from rankfold.pipeline.sources.locate import require_path, split_location
+from rankfold.pipeline.sources.locate import is_address, require_path, split_location
 from rankfold.pipeline.sources.memory import array_source
 from rankfold.pipeline.sources.missing_columns import without_missing_columns
 from rankfold.pipeline.sources.npy_volume import npy_matrix
 from rankfold.pipeline.sources.picks import Selection
+from rankfold.pipeline.sources.remote_layout import remote_matrix
 from rankfold.pipeline.sources.selection import select
 from rankfold.pipeline.sources.stacked import stacked
 from rankfold.pipeline.sources.xarray import netcdf_matrix, xarray_matrix
@@ -66,8 +68,9 @@ def open_source(
     Parameters
     ----------
     x : str, path, array or Source
-        ``STORE`` or ``STORE::path/in/group`` for a Zarr store in a folder, a ``.npy``, HDF5 or netCDF
-        file (``FILE.nc::variable``), a NumPy, Zarr, Dask or xarray array. A ``Source`` is taken as it is.
+        ``STORE`` or ``STORE::path/in/group`` for a Zarr store in a folder or an object store
+        (``s3://bucket/store.zarr``), a ``.npy``, HDF5 or netCDF file (``FILE.nc::variable``), a NumPy,
+        Zarr, Dask or xarray array. A ``Source`` is taken as it is.
     missing : {"error", "fill"}
         What a Zarr or HDF5 chunk is that was never written: an error, or its fill value.
     rows : str, int or list of them, optional
@@ -116,6 +119,8 @@ def _matrix(x: object, missing: str, rows: Rows) -> Source:
 def _at(location: str, missing: str, rows: Rows) -> Source:
     """What lies at a path."""
     store, array = split_location(location)
+    if is_address(store):
+        return remote_matrix(store, array, missing=missing, rows=rows)
     require_path(store)
     if os.path.isdir(store):
         return matrix_at(store, array, missing=missing, rows=rows)

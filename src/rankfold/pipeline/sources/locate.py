@@ -22,13 +22,16 @@ def split_location(location: str) -> tuple[str, str]:
 
     >>> split_location("a.zarr::layers/X/")
     ('a.zarr', 'layers/X')
+    >>> split_location("s3://bucket/a.zarr::X")
+    ('s3://bucket/a.zarr', 'X')
     """
-    if "://" in location:
-        raise InputError(
-            f"{location} is not on a local file system; only local stores and files are read so far"
-        )
     store, _, array = location.partition("::")
-    return store, array.strip("/")
+    return store.removeprefix("file://"), array.strip("/")
+
+
+def is_address(store: str) -> bool:
+    """Whether a store lies elsewhere, by its name."""
+    return "://" in store
 
 
 def require_path(path: str) -> None:

@@ -1,0 +1,223 @@
+"""Zarr arrays in object stores (``s3://bucket/store.zarr::array``), through zarr and obstore.
+
+Address, credentials and region are obstore's business: it takes them from the environment of each
+process, so workers need it too. Zarr decodes whole chunks, several at once, into the caller's memory.
+
+A store that does not answer is no damage to the data: ``UnreachableError``, after obstore's own attempts
+to reach it, keeps what a reduction has done so far.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+
+from rankfold.pipeline.blocks import Grid
+from rankfold.pipeline.errors import ChunkError, RankfoldError, UnreachableError
+from rankfold.pipeline.sources.chunk_files import ChunkFiles, missing_message
+from rankfold.pipeline.sources.encoding import Encoding
+from rankfold.pipeline.sources.volume import Piece, requests
+
+if TYPE_CHECKING:
+    import zarr
+
+REQUEST_BYTES = 32 * 2**20
+"""Chunks smaller than this are fetched together, at the same time."""
+
+OVERHEAD_BYTES = 8 * 2**20
+"""Connections, tasks and futures of requests."""
+
+HINT = (
+    "Address, region and credentials are taken from the environment, as AWS_ENDPOINT_URL, AWS_REGION, "
+    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or GOOGLE_APPLICATION_CREDENTIALS"
+)
+
+
+class RemoteState(NamedTuple):
+    """What a store says of one object of an array."""
+
+    key: str
+    size: int
+    modified: str
+    """Time and tag."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteVolume:
+    """An array in an object store as strings and numbers; connections are made once in a process."""
+
+    name: str
+    url: str
+    """Address of the store."""
+
+    array: str
+    """Path of the array in the store, empty for the store itself."""
+
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]
+    dtype: np.dtype[Any]
+    chunks: tuple[int, ...]
+    """Shape of what is decoded at once: inner chunks where there are shards."""
+
+    files: ChunkFiles
+    """Names of the objects."""
+
+    encoding: Encoding
+    format: str
+    fill: float | int | bool
+    missing: str
+    version: str = field(repr=False)
+    """Digest of the metadata, so that a store written anew is also opened anew."""
+
+    path = None
+
+    @property
+    def codec(self) -> str:
+        """How chunks are compressed, in words."""
+        return self.encoding.words
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of one decoded chunk."""
+        return math.prod(self.chunks) * self.dtype.itemsize
+
+    @property
+    def grids(self) -> tuple[Grid, ...]:
+        """Chunks along every axis, which are fetched whole."""
+        return tuple(
+            Grid.regular(length, chunk, splittable=False)
+            for length, chunk in zip(self.shape, self.chunks, strict=True)
+        )
+
+    def read_boxes(self, pieces: Sequence[Piece]) -> None:
+        """Copy every box to its place; see ``Volume``."""
+        for piece in pieces:
+            for request in requests(piece, self.chunks, REQUEST_BYTES // self.dtype.itemsize):
+                self._fetch(request)
+
+    def read_bytes(self, elements: int) -> int:
+        """Chunks of one request as they come, decoded, and in between; see ``ZarrSource.read_bytes``."""
+        request = max(self.chunk_bytes, REQUEST_BYTES)
+        again = 3 if self.chunk_bytes < 32 * 2**20 else 1
+        return OVERHEAD_BYTES + request * (self.encoding.stages + 1) * again
+
+    def check(self) -> None:
+        """Raise ``ChunkError`` for objects that are missing or of a size that cannot be right."""
+        plain = self.encoding.reader == "plain" and not self.encoding.index_at
+        there = np.zeros(self.files.counts, bool)
+        for state in self._objects():
+            place = self._place(state.key)
+            if place is None:
+                continue
+            there[place] = True
+            if not state.size or (plain and state.size != self.chunk_bytes):
+                expected = self.chunk_bytes if plain else "at least 1"
+                raise ChunkError(
+                    f"{self.name}: chunk {state.key} holds {state.size} bytes instead of {expected}. "
+                    "Restore the store"
+                )
+        if self.missing != "fill" and not there.all():
+            keys = [self.files.key(*index.tolist()) for index in np.argwhere(~there)]
+            raise ChunkError(missing_message(self.name, keys, self.files.total, self.fill))
+
+    def fingerprint(self) -> str:
+        """Digest of the metadata and of size, time and tag of every object, in whatever order they come."""
+        total = 0
+        for state in self._objects():
+            text = f"{state.key} {state.size} {state.modified}"
+            total += int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest(), "little")
+        text = f"{self.version} {total % 2**128}"
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def stored_bytes(self) -> int:
+        """Bytes of all objects of the array."""
+        return sum(state.size for state in self._objects())
+
+    def _fetch(self, request: Piece) -> None:
+        """One request, straight to its place."""
+        from zarr.buffer.cpu import NDBuffer, buffer_prototype
+
+        from rankfold.pipeline.sources.strict_store import MissingChunk
+
+        selection = tuple(slice(*span) for span in request.box)
+        target = NDBuffer(cast("Any", request.out))  # Zarr's protocol is narrower than NumPy's stubs
+        try:
+            array = opened(self.url, self.array, self.missing, self.version, os.getpid())
+            array.get_basic_selection(selection, out=target, prototype=buffer_prototype)
+        except (MemoryError, RankfoldError):
+            raise
+        except MissingChunk as error:
+            key = error.key.removeprefix(f"{self.array}/")
+            raise ChunkError(missing_message(self.name, [key], self.files.total, self.fill)) from None
+        except Exception as error:
+            if from_obstore(error):
+                raise unreachable(self.name, error) from error
+            where = ", ".join(f"{axis} {a}:{b}" for axis, (a, b) in zip(self.axes, request.box, strict=True))
+            raise ChunkError(
+                f"{self.name} cannot be read ({where}): {type(error).__name__}: {error}. Restore the store"
+            ) from error
+
+    def _objects(self) -> Iterator[RemoteState]:
+        """Every object of the array, as the store lists them."""
+        import obstore
+
+        prefix = f"{self.array}/" if self.array else ""
+        try:
+            for batch in obstore.list(connect(self.url), prefix=self.array or None, chunk_size=1000):
+                for each in batch:
+                    modified = f"{each['last_modified'].isoformat()} {each['e_tag']}"
+                    yield RemoteState(each["path"].removeprefix(prefix), each["size"], modified)
+        except Exception as error:
+            raise unreachable(self.name, error) from error
+
+    def _place(self, key: str) -> tuple[int, ...] | None:
+        """Where in the grid a chunk belongs; nothing for what is not a chunk."""
+        numbers = key.removeprefix(self.files.prefix).split(self.files.separator)
+        if not key.startswith(self.files.prefix) or not all(number.isdecimal() for number in numbers):
+            return None
+        place = tuple(map(int, numbers))
+        if len(place) != len(self.shape):
+            return None
+        inside = all(i < count for i, count in zip(place, self.files.counts, strict=True))
+        return place if inside else None
+
+
+def connect(url: str) -> Any:
+    """The store at an address, made once in a process."""
+    return _connected(url, os.getpid())
+
+
+@functools.lru_cache(maxsize=16)
+def _connected(url: str, process: int) -> Any:
+    from obstore.store import from_url
+
+    return from_url(url)
+
+
+@functools.lru_cache(maxsize=16)
+def opened(url: str, array: str, missing: str, version: str, process: int) -> zarr.Array[Any]:
+    """The array, opened once in a process for every state of its metadata."""
+    import zarr
+    from zarr.storage import ObjectStore
+
+    from rankfold.pipeline.sources.strict_store import StrictStore
+
+    store: Any = ObjectStore(connect(url), read_only=True)
+    return zarr.open_array(store if missing == "fill" else StrictStore(store), path=array, mode="r")
+
+
+def from_obstore(error: Exception) -> bool:
+    """Whether an error is one of the store, not of what lies in it."""
+    return type(error).__module__.startswith("obstore")
+
+
+def unreachable(name: str, error: Exception) -> UnreachableError:
+    """The error for a store that does not answer, or not to us."""
+    return UnreachableError(f"{name} cannot be reached: {str(error).partition(chr(10))[0]}. {HINT}")
