@@ -142,6 +142,41 @@ def test_packed_values_are_decoded(tmp_path: Path) -> None:
     assert source.codec == "zlib + shuffle"  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize(
+    "encoding",
+    [
+        PACKED,
+        {"dtype": "i4", "_FillValue": -999},
+        {"dtype": "i2", "_FillValue": -999},
+        {"dtype": "f4", "_FillValue": 1e20},
+        {"dtype": "f8"},
+    ],
+)
+@pytest.mark.parametrize("axes", [2, 3])
+def test_stores_that_xarray_writes_mean_what_xarray_reads(
+    tmp_path: Path, zarr_format: int, encoding: Any, axes: int
+) -> None:
+    x = np.round(field("f8"))
+    x[:, 2, 3] = np.nan
+    x[4, 0, 0] = np.nan
+    data = named(x) if axes == 3 else named(x).isel(lat=2)
+    encoding = {key: value for key, value in encoding.items() if key != "zlib"}
+    options = {"zarr_format": zarr_format, "consolidated": False}
+    data.to_dataset().to_zarr(tmp_path / "a.zarr", encoding={"sst": encoding}, **options)
+    expected = xarray.open_zarr(tmp_path / "a.zarr", **options)["sst"].values
+    if zarr_format == 2 and "scale_factor" not in encoding and encoding["dtype"] != "f8":
+        pytest.skip("xarray then keeps what is missing as the fill value, which alone does not mean that")
+    source = open_source(f"{tmp_path / 'a.zarr'}::sst", rows="time")
+    found = read(source, *((0, length) for length in source.shape))
+    np.testing.assert_array_equal(found, flat(expected))
+    assert np.isnan(found).any() and source.dtype == expected.dtype
+    assert (
+        source.read_bytes(20, 30) > 0
+        and source.fingerprint() == pickle.loads(pickle.dumps(source)).fingerprint()
+    )
+
+
 def test_what_is_opened_is_read_in_pieces_and_left_as_it_was(tmp_path: Path, monkeypatch: Any) -> None:
     from rankfold.pipeline.sources import xarray as module
 

@@ -12,6 +12,7 @@ Arrays of more axes, and parts of a matrix:
     volume.py    arrays that are read by boxes    zarr_volume.py, array_volumes.py, npy_volume.py
     selection.py rows and columns, by picks.py    missing_columns.py    without places on land
     plain_box.py boxes of plain files             cutting.py   buffers along chunks
+    decoded.py   packed numbers, by attributes
 
 Through other libraries, by ``libraries.py``:
 

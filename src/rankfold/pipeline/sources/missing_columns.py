@@ -18,6 +18,7 @@ from rankfold.pipeline.blocks import Grid
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.source import Source, Span
 from rankfold.pipeline.sources.cutting import steps, unit
+from rankfold.pipeline.sources.encoding import scratch
 
 FETCH_BYTES = 8 * 2**20
 """Buffer of a read, with the columns that are left out, unless one chunk takes more."""
@@ -130,7 +131,8 @@ class WithoutMissing:
             count = int(np.count_nonzero(mask))
             most = FETCH_BYTES // (self.dtype.itemsize * (right - left))
             for top, bottom in steps(rows, self.inner.row_grid, most):
-                held = np.empty((bottom - top, right - left), self.dtype)
+                size = (bottom - top) * (right - left) * self.dtype.itemsize
+                held = scratch.get("sifted", size).view(self.dtype).reshape(bottom - top, right - left)
                 self.inner.read_into(held, (top, bottom), (left, right))
                 target = out[top - rows[0] : bottom - rows[0], at : at + count]
                 self._sift(held, mask, target, (top, left))
@@ -141,8 +143,11 @@ class WithoutMissing:
         tall, wide = (unit(grid) for grid in (self.inner.row_grid, self.inner.column_grid))
         item = self.dtype.itemsize
         wide = max(wide, min(self.kept.length, FETCH_BYTES // self._item_column()))
-        copies = 3 * max(COPY_BYTES, wide * item) + 2 * wide
-        return self.inner.read_bytes(max(rows, tall), wide) + max(FETCH_BYTES, tall * wide * item) + copies
+        # What is kept, what is not, whether it is NaN; and numbers of columns that NumPy makes of masks.
+        copies = 4 * max(COPY_BYTES, wide * item) + 32 * wide
+        # Buffers of a thread are an eighth larger than what was asked for.
+        buffer = max(FETCH_BYTES, tall * wide * item) * 9 // 8
+        return self.inner.read_bytes(max(rows, tall), wide) + buffer + copies
 
     def check(self) -> None:
         """Raise ``ChunkError`` for what can be found wrong without reading the data."""

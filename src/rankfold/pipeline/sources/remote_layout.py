@@ -12,12 +12,13 @@ from typing import Any
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
 from rankfold.pipeline.sources.axes import Rows, axis_names
 from rankfold.pipeline.sources.chunk_files import ChunkFiles
+from rankfold.pipeline.sources.decoded import decoded
 from rankfold.pipeline.sources.libraries import library
 from rankfold.pipeline.sources.matrix import native, require_numbers
 from rankfold.pipeline.sources.remote import HINT, RemoteVolume, connect, from_obstore, opened
 from rankfold.pipeline.sources.stacked import StackedSource, stacked
 from rankfold.pipeline.sources.zarr_codecs import encoding_of
-from rankfold.pipeline.sources.zarr_layout import dimension_names, key_style
+from rankfold.pipeline.sources.zarr_layout import dimension_names, key_style, store_fill
 
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
 """Object stores that can list what they hold, by the beginning of their addresses."""
@@ -70,7 +71,7 @@ def remote_matrix(url: str, array: str, *, missing: str, rows: Rows = None) -> S
         missing=missing,
         version=version,
     )
-    return stacked(volume, rows)
+    return stacked(decoded(volume, found.attrs, fill=store_fill(found)), rows)
 
 
 def _metadata(url: str, array: str, name: str) -> tuple[str, str]:

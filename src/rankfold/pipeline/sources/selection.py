@@ -101,7 +101,8 @@ class SelectedSource:
         if all(picks is None or picks.contiguous for picks in (self.rows, self.columns)):
             return self.inner.read_bytes(rows, columns)
         tall, wide = (unit(grid) for grid in (self.inner.row_grid, self.inner.column_grid))
-        buffer = max(FETCH_BYTES, tall * wide * self.dtype.itemsize)
+        # Twice: the heap of a thread keeps one that was freed.
+        buffer = 2 * max(FETCH_BYTES, tall * wide * self.dtype.itemsize)
         return self.inner.read_bytes(max(rows, tall), max(columns, wide)) + buffer
 
     def check(self) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rankfold.pipeline.errors import InputError, RankfoldError
 from rankfold.pipeline.sources.axes import Rows, axis_names, row_axes
 from rankfold.pipeline.sources.chunk_files import ChunkFiles
+from rankfold.pipeline.sources.decoded import decoded, is_packed
 from rankfold.pipeline.sources.locate import require_array
 from rankfold.pipeline.sources.matrix import native, require_matrix, require_numbers
 from rankfold.pipeline.sources.stacked import StackedSource, stacked
@@ -50,11 +51,19 @@ def matrix_of(
     name = name or _name(path, array)
     axes = axis_names(array.shape, dimension_names(array))
     first = row_axes(name, axes, array.shape, rows) == (0,)
-    if array.ndim == 2 and first:
-        return source_of(array, missing=missing, name=name)
     require_numbers(name, array.dtype)
+    if array.ndim == 2 and first and not is_packed(native(array.dtype), array.attrs):
+        return source_of(array, missing=missing, name=name)
     facts = _facts(array, path, missing, name)
-    return stacked(ZarrVolume(shape=array.shape, axes=axes, chunks=array.chunks, **facts), rows)
+    volume = ZarrVolume(shape=array.shape, axes=axes, chunks=array.chunks, **facts)
+    return stacked(decoded(volume, array.attrs, fill=store_fill(array)), rows)
+
+
+def store_fill(array: zarr.Array[Any]) -> float | int | None:
+    """The fill value of a store of version 2; in version 3 missing values are an attribute."""
+    if array.metadata.zarr_format == 3 or array.fill_value is None:
+        return None
+    return native(array.dtype).type(array.fill_value).item()  # type: ignore[no-any-return]
 
 
 def source_of(array: zarr.Array[Any], *, missing: str, name: str | None = None) -> ZarrSource:
