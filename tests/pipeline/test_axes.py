@@ -90,7 +90,7 @@ def span(draw: Any, length: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=25, derandomize=True, deadline=None)
+@settings(max_examples=15, derandomize=True, deadline=None)
 @given(cube=cubes(), data=st.data())
 def test_any_rectangle_of_any_stacking(
     tmp_path_factory: pytest.TempPathFactory, kind: str, cube: Any, data: st.DataObject
@@ -159,7 +159,7 @@ def test_requests_stay_small_and_meet_no_chunk_twice(cube: Any, most: int) -> No
     assert (out == 1).all()
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=40, derandomize=True, deadline=None)
 @given(cube=cubes())
 def test_edges_of_stacked_grids_are_where_no_chunk_goes_on(cube: Any) -> None:
     shape, chunks, _ = cube

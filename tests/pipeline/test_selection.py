@@ -56,7 +56,7 @@ def places(items: list[Any], length: int) -> Array:
 
 
 @pytest.mark.parametrize("small", [False, True])
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=25, derandomize=True, deadline=None)
 @given(data=st.data(), rows=selections(ROWS), columns=selections(COLUMNS))
 def test_any_selection_is_what_numpy_makes_of_it(
     place: Any, small: bool, data: st.DataObject, rows: list[Any], columns: list[Any]
@@ -78,7 +78,7 @@ def test_any_selection_is_what_numpy_makes_of_it(
         np.testing.assert_array_equal(found, expected[top:bottom, left:right])
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=25, derandomize=True, deadline=None)
 @given(rows=selections(ROWS))
 def test_the_grid_of_a_selection_cuts_where_the_chunk_changes(
     tmp_path_factory: pytest.TempPathFactory, rows: list[Any]
@@ -158,7 +158,7 @@ def ocean(dtype: str = "f4") -> tuple[Array, Array]:
     return values, sea
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=25, derandomize=True, deadline=None)
 @given(data=st.data(), fetch=st.sampled_from([64, 3000, 2**23]), copy=st.sampled_from([64, 2**20]))
 @pytest.mark.parametrize("codec", [None, LZ4])
 def test_missing_columns_leave_the_matrix(

@@ -37,12 +37,14 @@ from rankfold.pipeline.sources.volume import Piece, Volume, requests
 REQUEST_BYTES = 8 * 2**20
 """Chunks smaller than this are read together."""
 
-DECODING = 6
-"""Times what is read that xarray takes, measured: as stored, with NaN, scaled, HDF5's chunk, and what the
-heap of a thread keeps of these."""
+DECODING = 4
+"""Times what is read that xarray takes, measured: as stored, with NaN, scaled, and what heaps keep."""
 
-CACHE_BYTES = 16 * 2**20
-"""Cache of chunks that the netCDF library keeps for a variable."""
+CACHE_BYTES = 64 * 2**20
+"""Most that the netCDF library gives to a cache of chunks by itself."""
+
+OVERHEAD_BYTES = 4 * 2**20
+"""What the library and xarray hold besides."""
 
 COMPRESSORS = ("zlib", "szip", "zstd", "bzip2", "blosc", "shuffle", "fletcher32")
 
@@ -144,7 +146,8 @@ class XarrayVolume:
         """What is read at once in every state of decoding, and the cache of the library."""
         item = self.dtype.itemsize
         chunk = math.prod(self.chunks) * item if self.whole else 0
-        return CACHE_BYTES + DECODING * max(chunk, min(REQUEST_BYTES, elements * item))
+        cache = CACHE_BYTES if self.whole else 0
+        return OVERHEAD_BYTES + cache + DECODING * max(chunk, min(REQUEST_BYTES, elements * item))
 
     def check(self) -> None:
         """Raise ``ChunkError`` for a file that is gone, cut short or cannot be opened."""
