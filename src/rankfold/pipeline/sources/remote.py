@@ -96,6 +96,12 @@ class RemoteVolume:
             for length, chunk in zip(self.shape, self.chunks, strict=True)
         )
 
+    @property
+    def _all_bytes(self) -> int:
+        """Bytes of all decoded chunks."""
+        counts = (-(-length // chunk) for length, chunk in zip(self.shape, self.chunks, strict=True))
+        return math.prod(counts) * self.chunk_bytes
+
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
         """Copy every box to its place; see ``Volume``."""
         for piece in pieces:
@@ -104,7 +110,7 @@ class RemoteVolume:
 
     def read_bytes(self, elements: int) -> int:
         """Chunks of one request as they come, decoded, and in between; see ``ZarrSource.read_bytes``."""
-        request = max(self.chunk_bytes, REQUEST_BYTES)
+        request = max(self.chunk_bytes, min(REQUEST_BYTES, self._all_bytes))
         again = 3 if self.chunk_bytes < 32 * 2**20 else 1
         return OVERHEAD_BYTES + request * (self.encoding.stages + 1) * again
 

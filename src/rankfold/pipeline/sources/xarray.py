@@ -146,7 +146,7 @@ class XarrayVolume:
         """What is read at once in every state of decoding, and the cache of the library."""
         item = self.dtype.itemsize
         chunk = math.prod(self.chunks) * item if self.whole else 0
-        cache = CACHE_BYTES if self.whole else 0
+        cache = min(CACHE_BYTES, math.prod(self.shape) * item) if self.whole else 0
         return OVERHEAD_BYTES + cache + DECODING * max(chunk, min(REQUEST_BYTES, elements * item))
 
     def check(self) -> None:

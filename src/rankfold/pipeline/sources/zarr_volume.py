@@ -82,6 +82,12 @@ class ZarrVolume:
         """Bytes of one decoded chunk."""
         return math.prod(self.chunks) * self.dtype.itemsize
 
+    @property
+    def _all_bytes(self) -> int:
+        """Bytes of all decoded chunks."""
+        counts = (-(-length // chunk) for length, chunk in zip(self.shape, self.chunks, strict=True))
+        return math.prod(counts) * self.chunk_bytes
+
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
         """Copy every box to its place; see ``Volume``."""
         if self.encoding.reader == "zarr":
@@ -101,7 +107,7 @@ class ZarrVolume:
             return fixed + min(TURN_BYTES, elements * self.dtype.itemsize)
         if self.encoding.reader == "codec":
             return fixed + CODEC_BYTES + encoded_bound(self.chunk_bytes) + self.chunk_bytes
-        request = max(REQUEST_BYTES, self.chunk_bytes)
+        request = max(self.chunk_bytes, min(REQUEST_BYTES, self._all_bytes))
         return fixed + request * self.encoding.stages * (3 if self.chunk_bytes < 32 * 2**20 else 1)
 
     def check(self) -> None:
