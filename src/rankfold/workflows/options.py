@@ -1,33 +1,149 @@
-"""Options that several commands share: what they are called, and what they say of themselves."""
+"""Options, in groups that commands share: a group is a function whose parameters are the options.
+
+``@command(matrix, place)`` gives a command the options of both groups and hands it what the groups make of
+them. So an option has one name, one help text and one default, whatever commands take it.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-Store = Annotated[str, typer.Argument(help="STORE.zarr, STORE.zarr::array, or a .npy file")]
-Rank = Annotated[int | None, typer.Option(help="number of components; always needed")]
-Out = Annotated[Path, typer.Option(help="where the result goes; the same command again resumes")]
-Tol = Annotated[float | None, typer.Option(help="estimated relative error to stop at; 1e-4 by default")]
-Method = Annotated[str, typer.Option(help="auto, gram or krylov")]
-Passes = Annotated[int | None, typer.Option(help="most passes over the matrix; 8 by default")]
-Seed = Annotated[int, typer.Option(help="key of the random start")]
-Memory = Annotated[
-    str | None, typer.Option(help="working memory, such as 2GiB; by default half of what is free")
-]
-On = Annotated[str | None, typer.Option(help="local, slurm, or the name or path of a profile")]
-Workers = Annotated[
-    int | None, typer.Option(help="worker processes, or jobs; without it the threads of this process")
-]
-Threads = Annotated[int | None, typer.Option(help="of each process; all cores by default")]
-Scratch = Annotated[Path | None, typer.Option(help="folder for intermediates; beside OUT by default")]
-NoRows = Annotated[bool, typer.Option("--no-rows", help="leave out U or scores")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="replace another output or unfinished run")]
-Json = Annotated[bool, typer.Option("--json", help="print JSON")]
-Missing = Annotated[str, typer.Option("--missing-chunks", help="error, or fill to read the fill value")]
-Center = Annotated[bool, typer.Option("--center/--no-center", help="subtract column means")]
-Scale = Annotated[bool, typer.Option("--scale", help="divide columns by their standard deviation")]
-Whiten = Annotated[bool, typer.Option("--whiten", help="scores of unit variance")]
+from rankfold.workflows.reporting import reported
+
 Debug = Annotated[bool, typer.Option("--debug", help="show the traceback of an error")]
+Json = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+def command(*groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorate a function of one argument for each group, and options of its own after them."""
+
+    def decorate(body: Callable[..., None]) -> Callable[..., None]:
+        each = [_parameters(group) for group in groups]
+        own = _parameters(body)[len(groups) :]
+
+        def run(*, debug: bool, **given: Any) -> None:
+            with reported(debug):
+                made = [
+                    group(**{p.name: given.pop(p.name) for p in options})
+                    for group, options in zip(groups, each, strict=True)
+                ]
+                body(*made, **given)
+
+        last = inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug)
+        parameters = [p for options in each for p in options] + [*own, last]
+        keywords = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+        run.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in keywords}
+        run.__name__, run.__doc__ = body.__name__.rstrip("_"), body.__doc__
+        return run
+
+    return decorate
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    return list(inspect.signature(function, eval_str=True).parameters.values())
+
+
+# Groups --------------------------------------------------------------------------------------------
+
+
+def view(
+    rows: Annotated[
+        str | None, typer.Option(metavar="AXIS[,AXIS]", help="axes that become the rows; others are stacked")
+    ] = None,
+    select_rows: Annotated[
+        str | None, typer.Option(metavar="RANGES", help="such as 0:1000 or 0:50,60")
+    ] = None,
+    select_columns: Annotated[
+        str | None, typer.Option(metavar="RANGES", help="such as 0:50,60,70:80")
+    ] = None,
+    drop_missing_columns: Annotated[
+        bool, typer.Option("--drop-missing-columns", help="leave out columns of NaN, such as land")
+    ] = False,
+    missing: Annotated[
+        str, typer.Option("--missing-chunks", help="error, or fill to read the fill value")
+    ] = "error",
+) -> dict[str, Any]:
+    """How a source is seen as a matrix: arguments of ``rankfold.open``."""
+    return {
+        "rows": rows,
+        "select_rows": select_rows,
+        "select_columns": select_columns,
+        "drop_missing_columns": drop_missing_columns,
+        "missing": missing,
+    }
+
+
+def request(
+    rank: Annotated[int | None, typer.Option(help="number of components; always needed")] = None,
+    tol: Annotated[
+        float | None, typer.Option(help="estimated relative error to stop at; 1e-4 by default")
+    ] = None,
+    method: Annotated[str, typer.Option(help="auto, gram or krylov")] = "auto",
+    passes: Annotated[int | None, typer.Option(help="most passes over the matrix; 8 by default")] = None,
+    seed: Annotated[int, typer.Option(help="key of the random start")] = 0,
+    no_rows: Annotated[bool, typer.Option("--no-rows", help="leave out U or scores")] = False,
+) -> dict[str, Any]:
+    """What is asked of a reduction."""
+    return {
+        "rank": rank,
+        "tol": tol,
+        "method": method,
+        "passes": passes,
+        "seed": seed,
+        "rows": not no_rows,
+    }
+
+
+def centring(
+    center: Annotated[bool, typer.Option("--center/--no-center", help="subtract column means")] = True,
+    scale: Annotated[
+        bool, typer.Option("--scale", help="divide columns by their standard deviation")
+    ] = False,
+    whiten: Annotated[bool, typer.Option("--whiten", help="scores of unit variance")] = False,
+) -> dict[str, Any]:
+    """What principal components are of."""
+    return {"center": center, "scale": scale, "whiten": whiten}
+
+
+def place(
+    memory: Annotated[
+        str | None,
+        typer.Option(help="of a worker, such as 2GiB; by default half of what is free"),
+    ] = None,
+    on: Annotated[str | None, typer.Option(help="local, slurm, or the name or path of a profile")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="worker processes, or jobs; without it the threads of this process")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="of each process; all cores by default")] = None,
+) -> dict[str, Any]:
+    """Where it runs and within what."""
+    return {"memory": memory, "on": on, "workers": workers, "threads": threads}
+
+
+def output(
+    out: Annotated[Path, typer.Option(help="where the result goes; the same command again resumes")],
+    scratch: Annotated[
+        Path | None, typer.Option(help="folder for intermediates; beside OUT by default")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="replace another output or unfinished run")
+    ] = False,
+) -> dict[str, Any]:
+    """Where the result goes."""
+    return {"out": out, "scratch": scratch, "overwrite": overwrite}
+
+
+Store = Annotated[
+    str, typer.Argument(help="STORE.zarr, STORE.zarr::array, s3://..., or a .npy, .h5, .nc, .fbin file")
+]
+
+
+def store(store: Store) -> str:
+    """The matrix a command reads."""
+    return store
