@@ -1,6 +1,7 @@
 """rankfold: low-rank structure of matrices larger than memory, one fold over the data.
 
     svd, pca          reductions in planned memory and few reads
+    transform         coordinates of new samples in a result
     plan              their numbers, before anything runs
     open              a matrix on disk or in memory
     import_array      any source into a well-chunked Zarr store
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rankfold._version import __version__
 
 if TYPE_CHECKING:
-    from rankfold.api import pca, plan, svd
+    from rankfold.api import pca, plan, svd, transform
     from rankfold.execution import RankfoldWarning
     from rankfold.pipeline.errors import RankfoldError
     from rankfold.pipeline.ingest import import_array
@@ -33,6 +34,7 @@ _HOMES = {
     "pca": "rankfold.api",
     "plan": "rankfold.api",
     "svd": "rankfold.api",
+    "transform": "rankfold.api",
 }
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "pca",
     "plan",
     "svd",
+    "transform",
 ]
 
 

@@ -10,7 +10,9 @@ from typing import Any
 from rankfold.cluster.place import choose_place
 from rankfold.execution import execute
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.fitted import fitted, require_apart
 from rankfold.pipeline.layout import lay_out
+from rankfold.pipeline.methods.projection import Projection
 from rankfold.pipeline.methods.reduction import reduce
 from rankfold.pipeline.plan import Plan, Rates, make_plan
 from rankfold.pipeline.request import DEFAULT_PASSES, DEFAULT_TOL, Request, check_request
@@ -135,6 +137,43 @@ def pca(
     request = Request("pca", *checked, center, scale, whiten, rows)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     task = Reduction(request, _matrix(x, request))
+    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+
+
+def transform(
+    result: Result | str | Path,
+    x: object,
+    *,
+    memory: str | int | None = None,
+    out: str | Path | None = None,
+    scratch: str | Path | None = None,
+    overwrite: bool = False,
+    on: str | Path | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    client: Any = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Coordinates of new samples in the components of a result, in one pass over them.
+
+    Parameters
+    ----------
+    result : Result or path
+        Of ``svd`` or ``pca``; it needs no rows.
+    x : path, array or Source
+        Samples in rows, with the columns that were fitted. Anything ``svd`` takes.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        ``scores`` of a pca, centred, scaled and whitened as its own; ``U = x V / s`` of an svd. What part of
+        the samples the components leave out, as a norm, is ``attrs["relative_error"]``.
+    """
+    task = Projection.of(fitted(result), open_source(x))
+    require_apart(out, task.fitted.result)
+    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 

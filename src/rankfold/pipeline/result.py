@@ -132,11 +132,16 @@ class Result:
         return [*super().__dir__(), *self._arrays]
 
     def __repr__(self) -> str:
+        facts = self.attrs
         arrays = ", ".join(f"{name} {self._arrays[name].shape}" for name in self)
+        quality = ""
+        if "largest_error_estimate" in facts:
+            quality = f"; largest error estimate {facts['largest_error_estimate']:.1e}"
+        elif "relative_error" in facts:
+            quality = f"; relative error {facts['relative_error']:.1e}"
         return (
-            f"<{self.attrs['kind']} of {self.attrs['input']['name']} by {self.attrs['method']} in "
-            f"{self.attrs['passes']} passes: {arrays}; largest error estimate "
-            f"{self.attrs['largest_error_estimate']:.1e}>"
+            f"<{facts['kind']} of {facts['input']['name']} by {facts['method']} in {facts['passes']} "
+            f"pass{'es' if facts['passes'] != 1 else ''}: {arrays}{quality}>"
         )
 
     @property

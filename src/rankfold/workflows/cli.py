@@ -16,7 +16,7 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", 
 import typer
 
 from rankfold._version import __version__
-from rankfold.workflows.commands import convert, reduce, show
+from rankfold.workflows.commands import convert, project, reduce, show
 
 app = typer.Typer(
     name="rankfold",
@@ -39,6 +39,7 @@ def _root(
 app.command()(reduce.svd)
 app.command()(reduce.pca)
 app.command()(reduce.plan)
+app.command()(project.transform)
 app.command("import")(convert.import_)
 app.command()(convert.info)
 app.command()(show.demo)

@@ -1,0 +1,150 @@
+"""Rows of new data into components: each panel is read, multiplied, and written as whole chunks.
+
+Panels are whole chunks of the output, so no two tasks ever write the same one. What is left of the rows
+is told from the sum of squares of the data and the Gram matrix of the products: nothing is read twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.condition import measure
+from rankfold.pipeline.checkpoint import State, disk_errors
+from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.finite import count_bad, join_bad, no_bad
+from rankfold.pipeline.folds.panels import Buffers, OverPanels, Panels, numbers
+from rankfold.pipeline.narrow import Narrow
+from rankfold.pipeline.view import aligned_empty
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class Work:
+    """Buffers of one segment."""
+
+    panels: Buffers
+    basis: Array
+    mean: Float64
+    factor: Float64
+    y: Array
+    y64: Float64
+    out: Array
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectRows(OverPanels):
+    """Fold of a matrix swept by rows, written as ``(x - mean) * factor @ basis * weights``."""
+
+    panels: Panels
+    basis: Narrow
+    """(columns, k) right vectors, of the working type."""
+
+    columns: Narrow
+    """(columns, 2): mean and factor of each column."""
+
+    weights: Float64
+    """(k,)."""
+
+    reach: float
+    """Power of two that keeps squares of the raw numbers in range."""
+
+    array: Path
+    """The Zarr array to write, (rows, k)."""
+
+    row_seconds: float
+
+    @property
+    def rank(self) -> int:
+        """Components."""
+        return self.basis.columns
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of a workspace, of two accumulators, and of two more copies of the chunks inside Zarr."""
+        item, rows = self.panels.dtype.itemsize, self.panels.grain_rows
+        products = rows * self.rank * (item + 8)
+        chunks = 3 * self.cut.panel_rows * self.rank * item
+        vectors = 7 * 8 * self.columns.rows
+        return self.panels.memory_bytes + self.basis.nbytes + products + chunks + vectors + 24 * self.rank**2
+
+    def start(self) -> State:
+        """Accumulator of no rows."""
+        return {"gram": np.zeros((self.rank, self.rank)), "squares": np.zeros(1), "bad": no_bad()}
+
+    def workspace(self) -> Work:
+        """Allocate the buffers and load the constants."""
+        columns = self.columns.load()
+        rows, dtype = self.panels.grain_rows, self.panels.dtype
+        return Work(
+            panels=self.panels.buffers(),
+            basis=self.basis.load(),
+            mean=np.ascontiguousarray(columns[:, 0]),
+            factor=np.ascontiguousarray(columns[:, 1]),
+            y=aligned_empty((rows, self.rank), dtype),
+            y64=aligned_empty((rows, self.rank), np.float64),
+            out=aligned_empty((self.cut.panel_rows, self.rank), dtype),
+        )
+
+    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
+        """Fetch a panel."""
+        self.panels.read(work.panels, start, stop, slot)
+
+    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+        """Multiply a panel, grain by grain, and write its rows."""
+        out = work.out[: stop - start]
+        for first, last, raw in self.panels.grains(work.panels, start, stop, slot):
+            squares = measured_squares(raw, work.mean, work.factor, self.reach)
+            if squares is None:
+                refuse_overflow(state, raw, *self.panels.corner(first))
+                continue
+            state["squares"] += squares
+            d = self.panels.conditioned(work.panels, raw, work.mean, work.factor)
+            y, y64 = work.y[: last - first], work.y64[: last - first]
+            np.matmul(d, work.basis, out=y)
+            np.copyto(y64, y)
+            state["gram"] += y64.T @ y64
+            np.multiply(y64, self.weights, out=out[first - start : last - start], casting="same_kind")
+        if not state["bad"][0]:  # what holds bad numbers is refused in the end
+            write_whole_chunks(self.array, out, (start, stop), (0, self.rank))
+
+    def merge(self, total: State, other: State) -> None:
+        """Add the sums."""
+        for name in ("gram", "squares"):
+            total[name] += other[name]
+        total["bad"] = join_bad(total["bad"], other["bad"])
+
+
+def measured_squares(raw: Array, mean: Float64, factor: Float64, reach: float) -> float | None:
+    """Sum of squares of ``(raw - mean) * factor``; None if one of them is not finite."""
+    squares = measure(numbers(raw), mean, reach)[1]
+    return float(squares @ (factor / reach) ** 2) if np.isfinite(squares).all() else None
+
+
+def refuse_overflow(state: State, raw: Array, row: int, column: int) -> None:
+    """Count bad elements; raise if there are none, since then the numbers are out of all proportion."""
+    before = int(state["bad"][0])
+    count_bad(state, raw, row, column)
+    if int(state["bad"][0]) == before:
+        raise DataError(
+            f"numbers near row {row}, column {column} are so much larger than those that were fitted that "
+            "their squares overflow. Are they in the units of the fit?"
+        )
+
+
+def write_whole_chunks(path: Path, block: Array, rows: tuple[int, int], columns: tuple[int, int]) -> None:
+    """Write a block of a Zarr array; what is not whole chunks is our own mistake, and refused."""
+    import zarr
+
+    array = zarr.open_array(path, mode="r+")
+    for (start, stop), chunk, length in zip((rows, columns), array.chunks, array.shape, strict=True):
+        if start % chunk or (stop % chunk and stop != length):
+            raise AssertionError(f"{start}:{stop} are not whole chunks of {chunk}")
+    with disk_errors(path):
+        array[slice(*rows), slice(*columns)] = block

@@ -1,0 +1,260 @@
+"""Coordinates of new rows in the components of a result: one pass over them, whichever way they lie.
+
+Rows are swept where a panel of whole rows is small enough, and each panel of scores goes straight into
+whole chunks of the output. Rows too long for that (a wide matrix in chunks of columns) are swept by
+columns, and their products with the right vectors add up in float64.
+
+The trap is the error of what lies within the components: its square is the difference of two sums of
+squares, which rounding of the products leaves good to ``eps`` of the whole, so that the error itself is
+told down to ``sqrt(eps)`` and not further. Right vectors that rounding to the stored type has left short of
+orthonormal are allowed for by their Gram matrix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold._version import __version__
+from rankfold.pipeline.blas import one_blas_thread
+from rankfold.pipeline.blocks import Cut, Grid, cut
+from rankfold.pipeline.checkpoint import load_arrays, save_arrays
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.finite import refuse_bad
+from rankfold.pipeline.fitted import Fitted
+from rankfold.pipeline.folds.panels import Panels
+from rankfold.pipeline.folds.project_columns import ProjectColumns
+from rankfold.pipeline.folds.project_rows import ProjectRows
+from rankfold.pipeline.layout import CHUNK_BYTES, CHUNKS_WANTED, NOMINAL_FLOPS, NOMINAL_READ
+from rankfold.pipeline.narrow import Narrow
+from rankfold.pipeline.plan import Plan
+from rankfold.pipeline.result import create_array, write_group, write_small
+from rankfold.pipeline.run import Run
+from rankfold.pipeline.scheduler import Budget
+from rankfold.pipeline.source import Source
+from rankfold.pipeline.sweep_plan import SingleSweep, plan_single_sweep
+from rankfold.pipeline.view import Orientation, View, working_dtype
+
+PANEL_BYTES = 32 * 2**20
+"""A panel of whole rows is read in about this size, whatever the chunks of the output would like."""
+
+ROWS_BYTES = 128 * 2**20
+"""Rows are swept while a segment of them takes less than this, or less than one of columns."""
+
+LARGEST_EXPONENT = {4: 100, 8: 900}
+"""Of units, by item size: what they multiply stays in range with room to spare."""
+
+_NOWHERE = Path("-")
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """A model and new rows, as ``execution`` takes them."""
+
+    fitted: Fitted
+    source: Source
+    digest: str
+    reach: float
+    """Power of two for raw numbers, whose squares are summed in float64 whatever their type."""
+
+    @classmethod
+    def of(cls, fitted: Fitted, source: Source) -> Projection:
+        """Check that they belong together."""
+        columns, given = fitted.right.shape[1], source.shape[1]
+        if given != columns:
+            raise InputError(
+                f"{fitted.name} was fitted to {columns} columns, but {source.name} is {source.shape[0]} x "
+                f"{given}. Give samples of the same {columns} columns, in the same order."
+            )
+        if min(source.shape) < 1:
+            raise InputError(f"{source.name} is {source.shape[0]} x {given}: there is nothing to transform")
+        scale = max(float(fitted.columns(start, stop)[1].max()) for start, stop in fitted.blocks())
+        return cls(
+            fitted, source, fitted.digest(), _reciprocal(_typical(fitted) * scale, np.dtype(np.float64))
+        )
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of products and scores: the wider of what was fitted and what is given."""
+        return np.promote_types(self.fitted.dtype, working_dtype(self.source.dtype))
+
+    @property
+    def unit(self) -> float:
+        """Power of two that brings a typical row, centred and scaled, near 1."""
+        return _reciprocal(_typical(self.fitted), self.dtype)
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        kind = self.fitted.kind
+        return {"kind": "transform", "of": kind, "rank": self.fitted.rank, "result": self.digest}
+
+    def plan(self, budget: Budget) -> Plan:
+        """See the protocol."""
+        rank, item = self.fitted.rank, self.dtype.itemsize
+        fold = self.fold(_NOWHERE, _NOWHERE, 1)
+        by_rows = isinstance(fold, ProjectRows)
+        (rows, columns), scores = self.source.shape, self.source.shape[0] * rank * item
+        accumulator = 8 * rank * (rank if by_rows else rows)
+        block = self.fitted.block_columns * (rank * (self.fitted.dtype.itemsize + item + 8) + 8 * 8)
+        task = SingleSweep(
+            kind="transform",
+            method="projection",
+            source=self.source,
+            dtype=self.dtype,
+            orientation=fold.panels.view.orientation,
+            rank=rank,
+            flops=2.0 * rows * columns * rank,
+            writes_bytes=scores if by_rows else 0,
+            result_bytes=scores,
+            scratch_bytes=fold.basis.nbytes + fold.columns.nbytes,
+            accumulator_bytes=accumulator,
+            driver_bytes=max(block, 3 * accumulator + (0 if by_rows else 3 * scores)),
+            remedy=self._remedy(fold.cut),
+        )
+        return plan_single_sweep(task, lambda slots: self.fold(_NOWHERE, _NOWHERE, slots), budget)
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See the protocol."""
+        with one_blas_thread():
+            gram = self._prepare(run)
+            fold = self.fold(run.scratch, run.result / self.fitted.left_name, run.slots)
+            if isinstance(fold, ProjectRows):
+                shape, chunks = (self.source.shape[0], fold.rank), (self.row_chunk(), fold.rank)
+                create_array(run.result, self.fitted.left_name, shape, self.dtype, chunks)
+            state = run.pass_over_data("transform", fold)
+            refuse_bad(state, self.source.name)
+            products = (
+                state["gram"] if isinstance(fold, ProjectRows) else state["product"].T @ state["product"]
+            )
+            if isinstance(fold, ProjectColumns):
+                scores = (state["product"] * self._weights()).astype(self.dtype)
+                write_small(run.result, {self.fitted.left_name: scores})
+            facts = self._facts(run, fingerprint, float(state["squares"][0]), products, gram)
+            write_group(run.result, facts)
+        return facts
+
+    def fold(self, folder: Path, array: Path, slots: int) -> ProjectRows | ProjectColumns:
+        """The fold of the one pass: by rows, unless those take much memory and columns take less."""
+        columns, rank = self.source.shape[1], self.fitted.rank
+        basis = Narrow(folder / "basis.bin", columns, rank, self.dtype)
+        numbers = Narrow(folder / "columns.bin", columns, 2, np.dtype(np.float64))
+
+        def by_rows(slots: int) -> ProjectRows:
+            panels = Panels(View(self.source, Orientation.ROWS), self._rows_cut(), slots, self.dtype)
+            seconds = self._seconds(columns)
+            return ProjectRows(panels, basis, numbers, self._weights(), self.reach, array, seconds)
+
+        def by_columns(slots: int) -> ProjectColumns:
+            panels = Panels(View(self.source, Orientation.COLUMNS), self._columns_cut(), slots, self.dtype)
+            return ProjectColumns(panels, basis, numbers, self.reach, self._seconds(self.source.shape[0]))
+
+        most = by_rows(1).memory_bytes
+        rows = most <= ROWS_BYTES or most <= by_columns(1).memory_bytes
+        return by_rows(slots) if rows else by_columns(slots)
+
+    def row_chunk(self) -> int:
+        """Rows in a chunk of the output: whole chunks of the source, where those cannot be split."""
+        (rows, columns), rank = self.source.shape, self.fitted.rank
+        row = rank * self.dtype.itemsize
+        wanted = min(max(rows * row // CHUNKS_WANTED, CHUNK_BYTES[0]), CHUNK_BYTES[1]) // row
+        fits = PANEL_BYTES // (columns * self.source.dtype.itemsize)
+        height = max(1, min(wanted, fits, rows))
+        native = self.source.row_grid
+        if native.longest <= height:
+            height -= height % native.longest
+        elif not native.splittable:
+            height = native.longest
+        return height
+
+    def _rows_cut(self) -> Cut:
+        """Panels are whole chunks of the output."""
+        (rows, columns), rank = self.source.shape, self.fitted.rank
+        grid = Grid.regular(rows, self.row_chunk(), splittable=False)
+        return cut(grid, columns * self.dtype.itemsize, 8 * rank * rank)
+
+    def _columns_cut(self) -> Cut:
+        rows = self.source.shape[0]
+        return cut(self.source.column_grid, rows * self.dtype.itemsize, 8 * rows * self.fitted.rank)
+
+    def _seconds(self, length: int) -> float:
+        """Nominal time of one row, or column, of that length."""
+        flops = 2 * self.fitted.rank / NOMINAL_FLOPS[self.dtype.itemsize]
+        return length * (self.source.dtype.itemsize / NOMINAL_READ + flops)
+
+    def _weights(self) -> npt.NDArray[np.float64]:
+        return self.fitted.score_weights() / self.unit
+
+    def _prepare(self, run: Run) -> npt.NDArray[np.float64]:
+        """Right vectors and column factors on scratch, by columns; the Gram matrix of the vectors."""
+        done = run.part("prepared.npz")
+        if not done.exists():
+            fold = self.fold(run.scratch, _NOWHERE, 1)
+            gram = np.zeros((self.fitted.rank, self.fitted.rank))
+            for start, stop in self.fitted.blocks():
+                vectors = self.fitted.vectors(start, stop)
+                mean, scale = self.fitted.columns(start, stop)
+                fold.basis.write(start, vectors.astype(self.dtype))
+                fold.columns.write(start, np.column_stack([mean, self.unit / scale]))
+                wide = vectors.astype(np.float64)
+                gram += wide.T @ wide
+            save_arrays(done, {"gram": gram})
+        return load_arrays(done)["gram"]
+
+    def _facts(
+        self,
+        run: Run,
+        fingerprint: str,
+        squares: float,
+        products: npt.NDArray[np.float64],
+        gram: npt.NDArray[np.float64],
+    ) -> dict[str, Any]:
+        """Reproducible facts only."""
+        drowned = int((self.fitted.score_weights() == 0).sum())
+        if drowned:
+            run.warnings.append(
+                f"{drowned} components were fitted with no variance beyond rounding; their columns of "
+                f"{self.fitted.left_name} are zero"
+            )
+        floor = float(np.sqrt(np.finfo(self.dtype).eps))
+        # ||X - T V'||^2 = ||X||^2 - 2 <X V, T> + <T'T, V'V>, with X V = T.
+        left = squares - 2 * float(np.trace(products)) + float((products * gram).sum())
+        error = float(np.sqrt(max(left / squares, floor**2))) if squares > 0 else 0.0
+        return {
+            "kind": "transform",
+            "method": "projection",
+            "request": self.request(),
+            "input": {
+                "name": self.source.name.rpartition("/")[2],
+                "shape": list(self.source.shape),
+                "dtype": self.source.dtype.name,
+                "fingerprint": fingerprint,
+            },
+            "version": __version__,
+            "passes": run.passes,
+            "relative_error": error,
+            "relative_error_floor": floor,
+            "warnings": list(run.warnings),
+        }
+
+    def _remedy(self, cut: Cut) -> str:
+        if cut.panel_rows <= 2 * cut.grain_rows:
+            return ""
+        return (
+            f", or cut the store: its chunks make panels of {cut.panel_rows} at a time, and `rankfold import "
+            "STORE NEW.zarr` writes one with small chunks"
+        )
+
+
+def _typical(fitted: Fitted) -> float:
+    """Size of a large element of the matrix that was fitted, once centred and scaled."""
+    return float(fitted.s[0]) / float(np.sqrt(fitted.shape[0]))
+
+
+def _reciprocal(size: float, dtype: np.dtype[Any]) -> float:
+    """Power of two near ``1 / size``, which products in that type can bear."""
+    most = LARGEST_EXPONENT[dtype.itemsize]
+    return float(np.ldexp(1.0, int(np.clip(-np.frexp(size)[1], -most, most)))) if size > 0 else 1.0

@@ -1,0 +1,123 @@
+"""The plan of a task that is a single sweep, from the same pieces as the plan of a reduction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from rankfold.pipeline.errors import MemoryBudgetError
+from rankfold.pipeline.plan import BLAS_BYTES, RESERVE_BYTES, Pass, Plan
+from rankfold.pipeline.scheduler import Budget
+from rankfold.pipeline.source import Source
+from rankfold.pipeline.sweep import FAN_IN, SEGMENT_SECONDS, Fold
+from rankfold.pipeline.units import format_bytes
+from rankfold.pipeline.view import Orientation
+
+
+class PlannedFold(Fold, Protocol):
+    """A fold that says what it allocates."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Most memory of one segment, and of the accumulators that a merge holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class SingleSweep:
+    """A task in numbers, but for those that follow from the budget."""
+
+    kind: str
+    method: str
+    source: Source
+    """What is swept."""
+
+    dtype: np.dtype[np.generic]
+    """Of the output."""
+
+    orientation: Orientation
+    rank: int
+    flops: float
+    writes_bytes: int
+    """During the sweep."""
+
+    result_bytes: int
+    scratch_bytes: int
+    accumulator_bytes: int
+    driver_bytes: int
+    remedy: str
+    """What could be changed besides the memory, from ", or" on; empty if nothing could."""
+
+
+def plan_single_sweep(task: SingleSweep, fold_of: Callable[[int], PlannedFold], budget: Budget) -> Plan:
+    """Plan a sweep whose fold has the given number of buffers for panels.
+
+    Raises
+    ------
+    MemoryBudgetError
+        One segment, or the algebra after the sweep, takes more than the budget.
+    """
+    concurrency, slots, peak = _fit(task, fold_of, budget)
+    fold = fold_of(slots)
+    reads = task.source.shape[0] * task.source.shape[1] * task.source.dtype.itemsize
+    streams = fold.cut.stream_count
+    sweep = Pass(
+        task.kind, "matrix", reads, task.writes_bytes, task.flops, fold.memory_bytes, _tasks(fold), streams
+    )
+    return Plan(
+        kind=task.kind,
+        method=task.method,
+        shape=task.source.shape,
+        dtype=task.source.dtype.name,
+        working_dtype=task.dtype.name,
+        orientation=task.orientation.value,
+        rank=task.rank,
+        width=task.rank,
+        grain_rows=fold.cut.grain_rows,
+        panel_rows=fold.cut.panel_rows,
+        passes=(sweep,),
+        most_passes=1,
+        likely_passes=1,
+        concurrency=concurrency,
+        slots=slots,
+        driver_bytes=task.driver_bytes,
+        peak_bytes=peak,
+        budget_bytes=budget.memory_bytes,
+        scratch_bytes=task.scratch_bytes,
+        result_bytes=task.result_bytes,
+        checkpoint_bytes=task.accumulator_bytes * streams,
+        useful_workers=-(-streams // concurrency),
+        seconds=None,
+    )
+
+
+def _fit(task: SingleSweep, fold_of: Callable[[int], PlannedFold], budget: Budget) -> tuple[int, int, int]:
+    """Segments at once, buffers each, and the peak they come to; as many threads as fit come first."""
+    options = []
+    for slots in (2, 1):
+        fold = fold_of(slots)
+        segment = fold.memory_bytes + BLAS_BYTES
+        room = (budget.memory_bytes - RESERVE_BYTES) // segment
+        options.append((min(budget.threads, fold.cut.stream_count, room), slots, segment))
+    concurrency, slots, segment = max(options, key=lambda option: option[0])
+    if concurrency < 1:
+        concurrency, slots, segment = options[-1]
+    peak = RESERVE_BYTES + max(max(concurrency, 1) * segment, task.driver_bytes + BLAS_BYTES)
+    if concurrency < 1 or peak > budget.memory_bytes:
+        raise MemoryBudgetError(
+            f"{task.kind} needs {format_bytes(peak)} in one worker, but --memory gives "
+            f"{format_bytes(budget.memory_bytes)}. Give --memory {-(-peak // 2**20)}MiB{task.remedy}."
+        )
+    return concurrency, slots, peak
+
+
+def _tasks(fold: Fold) -> int:
+    """Segments, and the merges of their streams."""
+    segment_rows = max(1, int(SEGMENT_SECONDS / fold.row_seconds))
+    tasks, layer = max(fold.cut.stream_count, -(-fold.cut.length // segment_rows)), fold.cut.stream_count
+    while layer > 1:
+        layer = -(-layer // FAN_IN)
+        tasks += layer
+    return tasks
