@@ -2,6 +2,7 @@
 
     svd, pca          reductions in planned memory and few reads
     transform         coordinates of new samples in a result
+    reconstruct       the matrix as its leading components have it
     plan              their numbers, before anything runs
     open              a matrix on disk or in memory
     import_array      any source into a well-chunked Zarr store
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from rankfold._version import __version__
 
 if TYPE_CHECKING:
-    from rankfold.api import pca, plan, svd, transform
+    from rankfold.api import pca, plan, reconstruct, svd, transform
     from rankfold.execution import RankfoldWarning
     from rankfold.pipeline.errors import RankfoldError
     from rankfold.pipeline.ingest import import_array
@@ -33,6 +34,7 @@ _HOMES = {
     "open_result": "rankfold.pipeline.result",
     "pca": "rankfold.api",
     "plan": "rankfold.api",
+    "reconstruct": "rankfold.api",
     "svd": "rankfold.api",
     "transform": "rankfold.api",
 }
@@ -47,6 +49,7 @@ __all__ = [
     "open_result",
     "pca",
     "plan",
+    "reconstruct",
     "svd",
     "transform",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rankfold.cluster.place import choose_place
 from rankfold.execution import execute
@@ -13,6 +13,7 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.fitted import fitted, require_apart
 from rankfold.pipeline.layout import lay_out
 from rankfold.pipeline.methods.projection import Projection
+from rankfold.pipeline.methods.reconstruction import Reconstruction
 from rankfold.pipeline.methods.reduction import reduce
 from rankfold.pipeline.plan import Plan, Rates, make_plan
 from rankfold.pipeline.request import DEFAULT_PASSES, DEFAULT_TOL, Request, check_request
@@ -21,6 +22,13 @@ from rankfold.pipeline.run import Progress, Run
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.sources import open_source
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import zarr
+
+    Matrix = npt.NDArray[np.generic] | zarr.Array[Any]
 
 
 def svd(
@@ -175,6 +183,48 @@ def transform(
     require_apart(out, task.fitted.result)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+
+
+def reconstruct(
+    result: Result | str | Path,
+    *,
+    rank: int | None = None,
+    rows: slice | None = None,
+    memory: str | int | None = None,
+    out: str | Path | None = None,
+    scratch: str | Path | None = None,
+    overwrite: bool = False,
+    on: str | Path | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    client: Any = None,
+    progress: Progress | None = None,
+) -> Matrix:
+    """The matrix as its leading components have it, in the units and columns of the data.
+
+    Parameters
+    ----------
+    result : Result or path
+        Of ``svd`` or ``pca``, with its rows.
+    rank : int, default all
+        Leading components to use.
+    rows : slice, default all
+        Consecutive rows to write.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    NumPy array, or Zarr array if it lies in ``out`` or exceeds 64 MiB
+        ``U s Vt``, or ``scores components``, with whitening, scale and mean undone; of the type of the fit.
+        ``out`` is a plain Zarr array, which ``rf.open`` and every other reader of Zarr takes.
+    """
+    wanted = None if rank is None else _integer("rank", rank)
+    task = Reconstruction.of(fitted(result), rank=wanted, rows=rows)
+    require_apart(out, task.fitted.result)
+    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+    made = execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    return made.X
 
 
 def plan(

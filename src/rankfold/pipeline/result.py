@@ -23,7 +23,7 @@ SCHEMA = 1
 LAZY_BYTES = 64 * 2**20
 """Arrays above this stay on disk until sliced."""
 
-ROW_OUTPUTS = ("U", "scores")
+ROW_OUTPUTS = ("U", "scores", "X")
 
 DIMENSIONS = {
     "U": ("row", "component"),
@@ -85,12 +85,38 @@ def write_group(group: Path, facts: Mapping[str, Any]) -> None:
         zarr.consolidate_metadata(group, zarr_format=3)
 
 
+def create_matrix(path: Path, shape: tuple[int, int], dtype: npt.DTypeLike, chunks: tuple[int, int]) -> None:
+    """An empty, uncompressed array that is a store of its own; kept if an earlier attempt made it."""
+    import zarr
+
+    if not (path / "zarr.json").exists():
+        zarr.create_array(
+            path,
+            shape=shape,
+            dtype=dtype,
+            chunks=chunks,
+            compressors=None,
+            fill_value=0,
+            dimension_names=("row", "column"),
+            zarr_format=3,
+            config={"write_empty_chunks": True},
+        )
+
+
+def write_matrix_facts(path: Path, facts: Mapping[str, Any]) -> None:
+    """Let an array carry the reproducible facts of how it was made."""
+    import zarr
+
+    zarr.open_array(path, mode="r+").attrs["rankfold"] = {"schema": SCHEMA, **facts}
+
+
 class Result:
     """Arrays of a reduction and the facts about it.
 
     Arrays are attributes: ``r.s``, ``r.components``. Row outputs of a stored result, and whatever exceeds
     64 MiB, are Zarr arrays, read when sliced; the rest are NumPy arrays. A result without ``out=`` lives
-    in a temporary store, which goes when the result and every array taken from it are gone.
+    in a temporary store, which goes when the result and every array taken from it are gone. A reconstructed
+    matrix is a plain Zarr array, and here the result whose one array is ``X``.
     """
 
     def __init__(
@@ -102,11 +128,11 @@ class Result:
         if not self.path.exists():
             raise SourceNotFoundError(f"there is no result at {self.path}")
         try:
-            group = zarr.open_group(self.path, mode="r")
-            self.attrs: dict[str, Any] = dict(group.attrs["rankfold"])  # type: ignore[arg-type]
+            found = zarr.open(self.path, mode="r")
+            self.attrs: dict[str, Any] = dict(found.attrs["rankfold"])  # type: ignore[arg-type]
         except (KeyError, ValueError, FileNotFoundError) as error:
             raise InputError(f"{self.path} is not a result of rankfold") from error
-        self._arrays = dict(group.arrays())
+        self._arrays = {"X": found} if isinstance(found, zarr.Array) else dict(found.arrays())
         self._loaded: dict[str, npt.NDArray[Any]] = {}
         self._temporary = temporary
 

@@ -6,5 +6,6 @@ panel_pass          Y = A Q to scratch and Z = A'Y: the fused pass
 narrow_r            R factor of combinations of Y, from scratch
 project_rows        new rows into components, chunk by chunk
 project_columns     the same for rows too long to be held
+rebuild             rows of an approximation out of its factors
 write_rows          combinations of Y into the chunks of the result
 """
