@@ -17,7 +17,7 @@ PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglo
 FOREIGN = ("--gpus-per-task",)
 """Options of SLURM."""
 
-COMMANDS = ("svd", "pca", "plan", "import", "info", "demo")
+COMMANDS = ("svd", "pca", "plan", "transform", "reconstruct", "import", "info", "demo")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -298,7 +298,7 @@ def test_signals_end_a_run_in_order_and_it_goes_on(tmp_path: Path, number: int, 
 
 def test_help_names_every_command() -> None:
     help_text = rankfold("--help").stdout
-    for command in ("svd", "pca", "plan", "import", "info", "demo"):
+    for command in ("svd", "pca", "plan", "transform", "reconstruct", "import", "info", "demo"):
         assert command in help_text
         assert rankfold(command, "--help").exit_code == 0
     assert rankfold("--version").stdout.strip() == f"rankfold {rf.__version__}"

@@ -113,7 +113,7 @@ class Projection:
             scratch_bytes=fold.basis.nbytes + fold.columns.nbytes,
             accumulator_bytes=accumulator,
             driver_bytes=max(block, 3 * accumulator + (0 if by_rows else 3 * scores)),
-            remedy=self._remedy(fold.cut),
+            remedy=_remedy(fold.panels),
         )
         return plan_single_sweep(task, lambda slots: self.fold(_NOWHERE, _NOWHERE, slots), budget)
 
@@ -240,13 +240,16 @@ class Projection:
             "warnings": list(run.warnings),
         }
 
-    def _remedy(self, cut: Cut) -> str:
-        if cut.panel_rows <= 2 * cut.grain_rows:
-            return ""
-        return (
-            f", or cut the store: its chunks make panels of {cut.panel_rows} at a time, and `rankfold import "
-            "STORE NEW.zarr` writes one with small chunks"
-        )
+
+def _remedy(panels: Panels) -> str:
+    """What to do about chunks that are decoded whole and make panels taller than they need be."""
+    grid = panels.view.grid
+    if grid.splittable or grid.longest <= 2 * panels.cut.grain_rows:
+        return ""
+    return (
+        f", or cut the store: its chunks of {grid.longest} {panels.view.orientation.value} must be held "
+        "whole, and `rankfold import STORE NEW.zarr` writes one with small chunks"
+    )
 
 
 def _typical(fitted: Fitted) -> float:
