@@ -156,6 +156,7 @@ def start(fit: Path, out: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_the_peak_is_planned_and_does_not_grow_with_the_rows(
     tmp_path: Path, large: tuple[Path, Path]
 ) -> None:
@@ -172,6 +173,7 @@ def test_the_peak_is_planned_and_does_not_grow_with_the_rows(
     assert peaks[1][1] <= 1.1 * peaks[0][1] + 8 * 2**20
 
 
+@pytest.mark.slow
 def test_a_killed_reconstruction_is_not_there_and_goes_on_to_the_same_bytes(
     tmp_path: Path, large: tuple[Path, Path]
 ) -> None:

@@ -195,6 +195,7 @@ rf.transform(sys.argv[1], sys.argv[2], out=sys.argv[3], threads=2, memory="1GiB"
 """
 
 
+@pytest.mark.slow
 def test_a_killed_transform_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     x = decaying(2000, 1000, np.float32)
     rf.pca(x, 50, tol=1e-2, out=tmp_path / "fit.zarr")
@@ -237,6 +238,7 @@ def measured(*arguments: object) -> tuple[int, int]:
     return planned, peak
 
 
+@pytest.mark.slow
 def test_the_peak_is_planned_and_does_not_grow_with_the_rows(tmp_path: Path) -> None:
     rf.pca(decaying(2000, 200, np.float32), 20, tol=1e-2, out=tmp_path / "fit.zarr")
     peaks = []
