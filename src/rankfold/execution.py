@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 import tempfile
 import time
@@ -55,6 +56,7 @@ def execute(
     progress: Progress | None,
 ) -> Result:
     """The result of a task: made now, resumed, or found finished."""
+    _require_local(out, scratch)
     made = task.plan(place.budget)
     task.source.check()
     fingerprint = task.source.fingerprint()
@@ -140,6 +142,15 @@ def _done(output: Path, identity: dict[str, Any], *, overwrite: bool) -> bool:
         f"{output} exists and is the result of another request, or of data that has changed since. Choose "
         "another --out, or replace it with --overwrite."
     )
+
+
+def _require_local(*paths: str | Path | None) -> None:
+    for path in paths:
+        if path is not None and re.match("[a-z][a-z0-9]+:/", str(path)):  # a Path has one slash left
+            raise OutputError(
+                f"{path} is not on a file system: results and scratch are written to one that all workers "
+                "share. Choose a folder there, and copy the result afterwards."
+            )
 
 
 def _require_place(output: Path, source: Source) -> None:

@@ -218,7 +218,7 @@ def test_the_command_line_does_the_same(tmp_path: Path) -> None:
 
     fit, out = tmp_path / "fit.zarr", tmp_path / "low.zarr"
     rf.pca(decaying(300, 20), 3, out=fit)
-    command = ("reconstruct", fit, "--out", out, "--rank", 2, "--rows", "10:60")
+    command = ("reconstruct", fit, "--out", out, "--rank", 2, "--select-rows", "10:60")
     run = rankfold(*command)
     assert run.exit_code == 0, run.output
     assert "low.zarr: done" in run.stdout and "50 x 20 float64 of rank 2" in run.stdout

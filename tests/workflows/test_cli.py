@@ -302,3 +302,9 @@ def test_help_names_every_command() -> None:
         assert command in help_text
         assert rankfold(command, "--help").exit_code == 0
     assert rankfold("--version").stdout.strip() == f"rankfold {rf.__version__}"
+
+
+def test_an_output_elsewhere_is_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.eye(9))
+    found = rankfold("svd", tmp_path / "x.npy", "--rank", 2, "--out", "s3://bucket/r.zarr")
+    assert found.exit_code == 2 and "is not on a file system" in found.stderr

@@ -10,104 +10,67 @@ from typing import Annotated, Any
 
 import typer
 
-from rankfold.workflows.options import (
-    Debug,
-    Json,
-    Memory,
-    Missing,
-    On,
-    Out,
-    Overwrite,
-    Scratch,
-    Threads,
-    Workers,
-)
-from rankfold.workflows.reporting import reported
-
-Fit = Annotated[Path, typer.Argument(metavar="RESULT", help="what svd or pca wrote")]
-Leading = Annotated[int | None, typer.Option("--rank", help="leading components to use; all by default")]
-Window = Annotated[str | None, typer.Option(metavar="START:STOP", help="rows to write; all by default")]
-New = Annotated[str, typer.Argument(metavar="NEW", help="samples with the columns that were fitted")]
+from rankfold.workflows.commands.reduce import took
+from rankfold.workflows.options import Json, command, output, place, view
 
 
+def fit(result: Annotated[Path, typer.Argument(metavar="RESULT", help="what svd or pca wrote")]) -> Path:
+    """The result that is used."""
+    return result
+
+
+def samples(
+    new: Annotated[str, typer.Argument(metavar="NEW", help="samples with the columns that were fitted")],
+) -> str:
+    """The matrix that is transformed."""
+    return new
+
+
+@command(fit, samples, view, output, place)
 def transform(
-    result: Fit,
-    new: New,
-    out: Out,
-    memory: Memory = None,
-    on: On = None,
-    workers: Workers = None,
-    threads: Threads = None,
-    scratch: Scratch = None,
-    missing: Missing = "error",
-    overwrite: Overwrite = False,
+    fit: Path,
+    samples: str,
+    view: dict[str, Any],
+    output: dict[str, Any],
+    place: dict[str, Any],
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Coordinates of new samples in a result: scores or U."""
-    with reported(debug):
-        import rankfold
+    import rankfold
 
-        there = out.exists() and not overwrite
-        with _watched() as bar:
-            made = rankfold.transform(
-                result,
-                rankfold.open(new, missing=missing),
-                out=out,
-                memory=memory,
-                on=on,
-                workers=workers,
-                threads=threads,
-                scratch=scratch,
-                overwrite=overwrite,
-                progress=bar,
-            )
-        _close(made, _relative_error(made.attrs), already_done=there, as_json=as_json)
+    there = output["out"].exists() and not output["overwrite"]
+    with _watched() as bar:
+        made = rankfold.transform(fit, rankfold.open(samples, **view), progress=bar, **output, **place)
+    _close(made, _relative_error(made.attrs), already_done=there, as_json=as_json)
 
 
+@command(fit, output, place)
 def reconstruct(
-    result: Fit,
-    out: Out,
-    rank: Leading = None,
-    rows: Window = None,
-    memory: Memory = None,
-    on: On = None,
-    workers: Workers = None,
-    threads: Threads = None,
-    scratch: Scratch = None,
-    overwrite: Overwrite = False,
+    fit: Path,
+    output: dict[str, Any],
+    place: dict[str, Any],
+    rank: Annotated[int | None, typer.Option(help="leading components to use; all by default")] = None,
+    select_rows: Annotated[
+        str | None, typer.Option(metavar="START:STOP", help="rows to write; all by default")
+    ] = None,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """The matrix as its leading components have it."""
-    with reported(debug):
-        import rankfold
+    import rankfold
 
-        there = out.exists() and not overwrite
-        with _watched() as bar:
-            array = rankfold.reconstruct(
-                result,
-                rank=rank,
-                rows=_rows(rows),
-                out=out,
-                memory=memory,
-                on=on,
-                workers=workers,
-                threads=threads,
-                scratch=scratch,
-                overwrite=overwrite,
-                progress=bar,
-            )
-        made = rankfold.open_result(out)
-        line = (
-            f"{array.shape[0]} x {array.shape[1]} {array.dtype} of rank {made.attrs['request']['rank']}; "
-            f"over all rows it leaves out {_share(made.attrs)} of the norm of the "
-            f"{'matrix' if made.attrs['request']['of'] == 'svd' else 'matrix as it was fitted'}"
-        )
-        _close(made, line, already_done=there, as_json=as_json)
+    there, window = output["out"].exists() and not output["overwrite"], _window(select_rows)
+    with _watched() as bar:
+        array = rankfold.reconstruct(fit, rank=rank, rows=window, progress=bar, **output, **place)
+    made = rankfold.open_result(output["out"])
+    line = (
+        f"{array.shape[0]} x {array.shape[1]} {array.dtype} of rank {made.attrs['request']['rank']}; "
+        f"over all rows it leaves out {_share(made.attrs)} of the norm of the "
+        f"{'matrix' if made.attrs['request']['of'] == 'svd' else 'matrix as it was fitted'}"
+    )
+    _close(made, line, already_done=there, as_json=as_json)
 
 
-def _rows(text: str | None) -> slice | None:
+def _window(text: str | None) -> slice | None:
     """A slice as one writes it in Python, without brackets."""
     from rankfold.pipeline.errors import InputError
 
@@ -116,7 +79,7 @@ def _rows(text: str | None) -> slice | None:
     try:
         start, stop = (int(end) if end.strip() else None for end in text.split(":"))
     except ValueError:
-        raise InputError(f"--rows {text!r} is not START:STOP, such as 0:1000, 5000: or :100") from None
+        raise InputError(f"--select-rows {text!r} is not START:STOP, such as 0:1000, 5000: or :100") from None
     return slice(start, stop)
 
 
@@ -155,18 +118,6 @@ def _close(made: Any, line: str, *, already_done: bool, as_json: bool) -> None:
         return
     for message in facts["warnings"]:
         typer.echo(f"warning: {message}", err=True)
-    typer.echo(f"{made.path}: {'already done' if already_done else 'done'}\n{line}")
-    if took := _took(made.run):
-        typer.echo(took)
-
-
-def _took(run: dict[str, Any]) -> str:
-    """Time and memory of the attempt that finished."""
-    from rankfold.pipeline.units import format_bytes
-
-    last = (run.get("attempts") or [{}])[-1]
-    if not last.get("finished"):
-        return ""
-    measured = last["measured_bytes"]
-    peak = "not measured" if measured is None else format_bytes(measured)
-    return f"{last['seconds']:.3g} s, peak memory {peak} of {format_bytes(last['planned_bytes'])} planned"
+    typer.echo(
+        "\n".join([f"{made.path}: {'already done' if already_done else 'done'}", line, *took(made.run)])
+    )

@@ -83,8 +83,6 @@ def _reduce(kind: str, store: str, view: dict[str, Any], as_json: bool, **option
 
 def summary(result: Any, *, already_done: bool) -> str:
     """The closing lines of a reduction."""
-    from rankfold.pipeline.units import format_bytes
-
     facts = result.attrs
     lines = [f"{result.path}: already done" if already_done else f"{result.path}: done"]
     lines.append(
@@ -92,16 +90,19 @@ def summary(result: Any, *, already_done: bool) -> str:
         f"largest estimated error {facts['largest_error_estimate']:.1e}, "
         f"captured {100 * facts['captured']:.4g} %"
     )
-    attempts = result.run.get("attempts", [])
-    if attempts and attempts[-1].get("finished"):
-        last = attempts[-1]
-        measured = last["measured_bytes"]
-        peak = "not measured" if measured is None else format_bytes(measured)
-        base = (
-            ""
-            if last["baseline_bytes"] is None
-            else f" above a baseline of {format_bytes(last['baseline_bytes'])}"
-        )
-        planned = format_bytes(last["planned_bytes"])
-        lines.append(f"{last['seconds']:.3g} s, peak memory {peak} of {planned} planned{base}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *took(result.run)])
+
+
+def took(run: dict[str, Any]) -> list[str]:
+    """Time and memory of the attempt that finished, if that was kept."""
+    from rankfold.pipeline.units import format_bytes
+
+    last = (run.get("attempts") or [{}])[-1]
+    if not last.get("finished"):
+        return []
+    measured, base = last["measured_bytes"], last["baseline_bytes"]
+    peak = "not measured" if measured is None else format_bytes(measured)
+    above = "" if base is None else f" above a baseline of {format_bytes(base)}"
+    return [
+        f"{last['seconds']:.3g} s, peak memory {peak} of {format_bytes(last['planned_bytes'])} planned{above}"
+    ]
