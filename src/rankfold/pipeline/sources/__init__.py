@@ -3,8 +3,10 @@
     zarr.py      arrays in a Zarr folder          npy.py       .npy files
     dask.py      Dask arrays                      memory.py    NumPy arrays
     locate.py    STORE::array, or what is there   matrix.py    what counts as a matrix
+    big_ann.py   .fbin, .u8bin, .i8bin           npz.py       .npz files that are not compressed
+    csr.py       sparse groups in Zarr           converted.py another type, as it is read
     rectangle.py positioned reads of files        chunk_files.py, encoding.py, shard.py, zarr_codecs.py,
-                                                  zarr_layout.py    the parts of a Zarr array
+                                                  vector.py, zarr_layout.py    the parts of a Zarr array
 
 Neither Zarr nor Dask is imported before it is needed: a Dask array is known by the module of its type.
 """
@@ -17,15 +19,21 @@ import numpy as np
 
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.source import Source
+from rankfold.pipeline.sources.big_ann import TYPES, big_ann_source
+from rankfold.pipeline.sources.csr import compressed_kind, csr_source
 from rankfold.pipeline.sources.dask import dask_source
 from rankfold.pipeline.sources.locate import require_path, split_location
 from rankfold.pipeline.sources.memory import array_source
 from rankfold.pipeline.sources.npy import npy_source
+from rankfold.pipeline.sources.npz import npz_source
 from rankfold.pipeline.sources.zarr_layout import source_at, source_of
 
 __all__ = ["open_source"]
 
 MISSING = ("error", "fill")
+
+IMPORTED = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".mtx", ".mtx.gz", ".h5ad")
+"""Ends of names of what an import reads, but only from the beginning."""
 
 
 def open_source(x: object, *, missing: str = "error") -> Source:
@@ -67,12 +75,19 @@ def _at(location: str | bytes, missing: str) -> Source:
     """What lies at a path."""
     store, array = split_location(os.fsdecode(location))
     require_path(store)
+    if compressed_kind(os.path.join(store, array)):
+        return csr_source(store, array)
+    if store.endswith(".npz"):
+        return npz_source(store, array)
+    if os.path.splitext(store)[1] in TYPES:
+        return big_ann_source(store)
     if os.path.isdir(store):
         return source_at(store, array, missing=missing)
     if array:
         raise InputError(f"{store} is a file, not a Zarr store, so it holds no array {array}")
     if not store.endswith(".npy"):
-        raise InputError(f"{store} is neither a Zarr store (a folder) nor a .npy file")
+        hint = f"; import it first: rankfold import {store} STORE.zarr" if store.endswith(IMPORTED) else ""
+        raise InputError(f"{store} is neither a Zarr store (a folder) nor a .npy file{hint}")
     return npy_source(store)
 
 

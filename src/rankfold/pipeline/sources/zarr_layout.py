@@ -74,7 +74,7 @@ def source_of(array: zarr.Array[Any], *, missing: str, name: str | None = None) 
 
 def _files(array: zarr.Array[Any], folder: str) -> tuple[ChunkFiles, str]:
     """Names of the chunk files, and a digest of the metadata."""
-    prefix, separator = _key_style(array.metadata, folder)
+    prefix, separator = key_style(array.metadata, folder)
     document = ".zarray" if array.metadata.zarr_format == 2 else "zarr.json"
     with open(os.path.join(folder, document), "rb") as file:
         version = hashlib.blake2b(file.read(), digest_size=16).hexdigest()
@@ -83,7 +83,7 @@ def _files(array: zarr.Array[Any], folder: str) -> tuple[ChunkFiles, str]:
     return ChunkFiles(folder, document, (down, across), counts, prefix, separator), version
 
 
-def _key_style(metadata: ArrayV2Metadata | ArrayV3Metadata, folder: str) -> tuple[str, str]:
+def key_style(metadata: ArrayV2Metadata | ArrayV3Metadata, folder: str) -> tuple[str, str]:
     """What the key of a chunk starts with, and what separates its numbers."""
     if metadata.zarr_format == 2:
         return "", metadata.dimension_separator
