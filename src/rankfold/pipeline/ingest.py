@@ -121,7 +121,7 @@ def import_array(
         raise InputError(f"layout={layout!r} is not known; say one of {', '.join(LAYOUTS)}")
     kind, target = parse_dtype(dtype) if dtype else None, Path(os.path.abspath(destination))
     job = _Job(target, memory_bytes, chunk_bytes, kind, layout == "dense", progress, overwrite)
-    return _import(matrix, Wanted(columns, without, header, kind), missing, job)
+    return _import(matrix, Wanted(columns, without, header, kind, memory_bytes), missing, job)
 
 
 def _import(matrix: object, wanted: Wanted, missing: str, job: _Job) -> ImportReport:

@@ -48,7 +48,7 @@ def open_reader(location: str, wanted: Wanted) -> Reader | None:
     return matrix_market_reader(path, wanted) if path.endswith(matrix_market.ENDINGS) else None
 
 
-def _table(path: str, wanted: Wanted) -> RowReader | None:
+def _table(path: str, wanted: Wanted) -> RowReader | Packed | None:
     if os.path.splitext(path.removesuffix(".gz"))[1] in delimited.ENDINGS:
         return delimited_reader(path, wanted)
     if os.path.isdir(path) and node_kind(path) is not None:

@@ -14,6 +14,7 @@ import csv
 import gzip
 import os
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,8 +34,12 @@ LONGEST_LINE = 64 * 2**20
 BLOCK_BYTES = (2**16, 4 * 2**20)
 """Least and most text that is parsed at a time."""
 
-PARSED = 12
-"""Memory that parsing a block takes, in blocks: a cell of two bytes becomes a number of eight, twice."""
+PARSED = 16
+"""Memory that parsing takes in times of the text: a cell of two bytes becomes a number of eight, twice."""
+
+BOM = b"\xef\xbb\xbf"
+
+DAMAGED = (OSError, EOFError, zlib.error)
 
 MISSING = ("", "na", "n/a", "#n/a", "nan", "-nan", "null", "none", "inf", "-inf", "+inf")
 """Cells that stand where a number might, in lower case."""
@@ -73,50 +78,69 @@ class DelimitedReader:
         return os.path.getsize(self.path)
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[npt.NDArray[Any], int]]:
-        """Rows as Arrow finishes them; see ``RowReader``."""
-        arrow = library("pyarrow", self.path)
-        rows = 0
-        with arrow.OSFile(self.path) as raw:
+        """The rows of some lines at a time; see ``RowReader``."""
+        arrow, text = library("pyarrow", self.path), library("pyarrow.csv", self.path)
+        rows, size = 0, min(max(memory_bytes // PARSED, BLOCK_BYTES[0]), BLOCK_BYTES[1])
+        for block, line, done in self._texts(size):
             try:
-                for batch in self._open(arrow, raw, memory_bytes):
-                    if batch.num_rows:
-                        yield self._numbers(batch, rows), raw.tell()
-                    rows += batch.num_rows
-            except (arrow.ArrowInvalid, OSError) as error:
-                raise self._refused(str(error), rows, error) from error
+                table = self._parsed(block, arrow, text)
+            except arrow.ArrowInvalid as error:
+                raise self._refused(str(error), block, line) from error
+            for batch in table.to_batches():
+                yield self._numbers(batch, rows), done
+                rows += batch.num_rows
 
-    def _open(self, arrow: Any, raw: Any, memory_bytes: int) -> Any:
-        text = library("pyarrow.csv", self.path)
-        block = min(max(memory_bytes // PARSED, BLOCK_BYTES[0]), BLOCK_BYTES[1])
+    def _texts(self, size: int) -> Iterator[tuple[bytes, int, int]]:
+        """Whole records, the number of their first line, and the bytes of the file that are done.
+
+        Arrow could cut the file itself, but reads 32 blocks ahead, whatever their size.
+        """
+        line = self.header_lines + 1
+        try:
+            with open(self.path, "rb") as raw:
+                file: Any = gzip.GzipFile(fileobj=raw) if self.path.endswith(".gz") else raw
+                for _ in range(self.header_lines):
+                    file.readline()
+                if not self.header_lines and file.read(3) != BOM:
+                    file.seek(0)
+                while block := file.read(size):
+                    block += file.readline()
+                    while block.count(b'"') % 2:
+                        more = file.readline()
+                        if not more or len(block) > size + LONGEST_LINE:
+                            raise ChunkError(
+                                f"{self.name}: a quote is left open after line {line}. Is the file cut "
+                                "short? Restore or repair it"
+                            )
+                        block += more
+                    yield block, line, raw.tell()
+                    line += block.count(b"\n")
+        except DAMAGED as error:
+            raise ChunkError(
+                f"{self.name} is cut short or damaged after line {line}: {error}. Restore the file"
+            ) from error
+
+    def _parsed(self, block: bytes, arrow: Any, text: Any) -> Any:
         every = [str(position) for position in range(len(self.names))]
-        kind = arrow.from_numpy_dtype(self._parsed())
-        return text.open_csv(
-            arrow.CompressedInputStream(raw, "gzip") if self.path.endswith(".gz") else raw,
-            read_options=text.ReadOptions(
-                use_threads=False,
-                block_size=max(block, 2 * self._first_line_bytes()),
-                skip_rows=self.header_lines,
-                column_names=every,
-            ),
-            parse_options=text.ParseOptions(delimiter=self.separator),
+        kind = arrow.from_numpy_dtype(self._type())
+        return text.read_csv(
+            arrow.BufferReader(block),
+            read_options=text.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=every),
+            parse_options=text.ParseOptions(delimiter=self.separator, newlines_in_values=True),
             convert_options=text.ConvertOptions(
                 include_columns=[every[position] for position in self.taken],
                 column_types=dict.fromkeys(every, kind),
             ),
         )
 
-    def _parsed(self) -> np.dtype[Any]:
+    def _type(self) -> np.dtype[Any]:
         """Type that Arrow parses: it has no text for truth values that are 0 and 1, nor for halves."""
         if self.dtype.kind == "b":
             return np.dtype(np.uint8)
         return np.dtype(np.float32) if self.dtype == np.float16 else self.dtype
 
-    def _first_line_bytes(self) -> int:
-        with _text(self.path) as file:
-            return max(len(file.readline(LONGEST_LINE)) for _ in range(self.header_lines + 1))
-
     def _numbers(self, batch: Any, rows: int) -> npt.NDArray[Any]:
-        if self._parsed().kind != "f":
+        if self._type().kind != "f":
             for position, column in zip(self.taken, batch.columns, strict=True):
                 if column.null_count:
                     row = rows + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
@@ -124,34 +148,28 @@ class DelimitedReader:
                         f"{self.name}: column {self.names[position]!r} has no value in row {row + 1} of the "
                         f"data, and {self.dtype} cannot say so. Import it as float64 or float32"
                     )
-        numbers: npt.NDArray[Any] = batch.to_tensor(null_to_nan=self._parsed().kind == "f").to_numpy()
+        numbers: npt.NDArray[Any] = batch.to_tensor(null_to_nan=self._type().kind == "f").to_numpy()
         return numbers
 
-    def _refused(self, message: str, rows: int, error: Exception) -> Exception:
-        """What Arrow said, in terms of the file."""
+    def _refused(self, message: str, block: bytes, line: int) -> Exception:
+        """What Arrow said of a block that begins with ``line``, in terms of the file."""
         if found := BAD_VALUE.match(message):
-            column, line, kind, what = int(found[1]), found[2], found[3], found[4].strip()
-            name = self.names[column]
+            name, value, kind = self.names[int(found[1])], found[4], found[3]
+            where = line + _lines_before(block, int(found[2]))
             return DataError(
-                f"{self.name}: column {name!r} has {what} in line {line}, which is no {kind}. Leave the "
+                f"{self.name}: column {name!r} has {value} in line {where}, which is no {kind}. Leave the "
                 f"column out with --without {name!r} (without=[{name!r}])"
                 + ("" if self.dtype.kind == "f" else ", or choose a type that holds it")
             )
         if found := BAD_WIDTH.match(message):
+            where = line + _lines_before(block, int(found[1]))
             return ChunkError(
-                f"{self.name}: line {found[1]} has {found[3]} cells, where {found[2]} are expected. Is it "
+                f"{self.name}: line {where} has {found[3]} cells, where {found[2]} are expected. Is it "
                 "cut short, or its separator another one? Repair the line"
             )
-        if "straddl" in message:
-            return ChunkError(
-                f"{self.name}: a line after row {rows} of the data is longer than a block, many times the "
-                "first one. Is a quote left open? Repair the file, or give --memory more"
-            )
-        if isinstance(error, OSError) or "truncated" in message.lower() or "zlib" in message.lower():
-            return ChunkError(
-                f"{self.name} ends too early or is damaged after row {rows}: {message}. Restore the file"
-            )
-        return ChunkError(f"{self.name} cannot be read after row {rows} of the data: {message}")
+        return ChunkError(
+            f"{self.name} cannot be read after line {line}: {message}. Repair or restore the file"
+        )
 
 
 def delimited_reader(path: str, wanted: Wanted) -> DelimitedReader:
@@ -198,13 +216,23 @@ def _first_record(path: str, separator: str) -> tuple[list[str], int, str]:
                     break
             while line.count(b'"') % 2 and (more := file.readline(LONGEST_LINE)):
                 line, lines = line + more, lines + 1
-    except (OSError, EOFError) as error:
+    except DAMAGED as error:
         raise ChunkError(f"{path} cannot be read: {error}. Restore the file") from error
     text = line.decode("utf-8-sig", errors="replace")
     if separator == ",":
         separator = max(",;\t", key=text.count)
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
     return next(csv.reader([text.rstrip("\r\n")], delimiter=separator), []), lines, separator
+
+
+def _lines_before(block: bytes, row: int) -> int:
+    """Lines before a row, which Arrow counts from 1 and without empty lines."""
+    seen = 0
+    for index, line in enumerate(block.split(b"\n")):
+        seen += bool(line.strip())
+        if seen == row:
+            return index
+    return row - 1
 
 
 def _text(path: str) -> Any:

@@ -8,8 +8,9 @@ and a buffered stream for each column.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,18 @@ import numpy.typing as npt
 from rankfold.pipeline.errors import ChunkError, DataError, InputError
 from rankfold.pipeline.readers.extras import library
 from rankfold.pipeline.readers.reader import Wanted, choose_columns, shown
+from rankfold.pipeline.source import Source
+from rankfold.pipeline.sources.npy import npy_source
 
 ENDINGS = (".parquet", ".pq")
 
 STREAM_BYTES = (2**14, 2**20)
 """Least and most of the buffer of one column."""
+
+PAGE_BYTES = 2**20
+"""What writers put into a page. Of every column that is read a page is held, its dictionary and its bytes."""
+
+GROUP_BYTES = 32 * 2**20
 
 DECODED = 6
 """Memory that a batch takes in times of its numbers: decoded, joined, converted."""
@@ -52,7 +60,7 @@ class ParquetReader:
         before = 0
         for path in self.paths:
             size, rows = os.path.getsize(path), 0
-            with _open(
+            with open_parquet(
                 path, min(max(memory_bytes // (8 * len(self.taken)), STREAM_BYTES[0]), STREAM_BYTES[1])
             ) as file:
                 total = max(1, file.metadata.num_rows)
@@ -123,10 +131,62 @@ def parquet_paths(path: str) -> tuple[str, ...]:
     return (path,) if path.endswith(ENDINGS) else ()
 
 
-def parquet_reader(path: str, wanted: Wanted) -> ParquetReader:
+@dataclass(frozen=True, slots=True)
+class PackedColumns:
+    """A table of so many columns that a page of each does not fit into memory.
+
+    Some columns at a time go to a file in Fortran order, which is then read at any place.
+    """
+
+    table: ParquetReader
+    at_a_time: int
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self.table.name
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Nothing to note."""
+        return ()
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the numbers."""
+        return self._rows() * self.table.columns * self.table.dtype.itemsize
+
+    def unpack(self, folder: Path, progress: Callable[[int], None]) -> Source:
+        """Write the columns one after the other."""
+        target, dtype, rows = folder / "columns.npy", self.table.dtype, self._rows()
+        with open(target, "wb") as out:
+            header = {"descr": dtype.str, "fortran_order": True, "shape": (rows, self.table.columns)}
+            np.lib.format.write_array_header_2_0(out, header)
+            start = out.tell()
+            for first in range(0, self.table.columns, self.at_a_time):
+                names = self.table.taken[first : first + self.at_a_time]
+                group = replace(self.table, taken=names, columns=len(names))
+                row = 0
+                for block, _ in group.blocks(GROUP_BYTES):
+                    for column in range(len(names)):
+                        out.seek(start + ((first + column) * rows + row) * dtype.itemsize)
+                        out.write(np.ascontiguousarray(block[:, column]).data)
+                    row += len(block)
+                progress((first + len(names)) * rows * dtype.itemsize)
+        return npy_source(str(target))
+
+    def _rows(self) -> int:
+        total = 0
+        for path in self.table.paths:
+            with open_parquet(path, STREAM_BYTES[0]) as file:
+                total += file.metadata.num_rows
+        return total
+
+
+def parquet_reader(path: str, wanted: Wanted) -> ParquetReader | PackedColumns:
     """The columns that are wanted of a file or a folder of files."""
     paths = parquet_paths(path)
-    with _open(paths[0], STREAM_BYTES[0]) as file:
+    with open_parquet(paths[0], STREAM_BYTES[0]) as file:
         schema, metadata = file.schema_arrow, file.metadata
         taken = [schema.field(i) for i in choose_columns(schema.names, wanted, path)]
         nested = len(taken) == 1 and _listed(taken[0].type)
@@ -140,10 +200,13 @@ def parquet_reader(path: str, wanted: Wanted) -> ParquetReader:
     common = np.result_type(*[kind for kind in types if kind is not None])
     if common.kind in "iub" and _has_missing(metadata, [each.name for each in taken]):
         common = np.result_type(common, np.float32)
-    return ParquetReader(path, paths, common, tuple(each.name for each in taken), columns, nested)
+    reader = ParquetReader(path, paths, common, tuple(each.name for each in taken), columns, nested)
+    if nested or _page_bytes(metadata, reader.taken) <= wanted.memory_bytes // 2:
+        return reader
+    return PackedColumns(reader, max(1, wanted.memory_bytes // 2 // (3 * PAGE_BYTES)))
 
 
-def _open(path: str, buffer_bytes: int) -> Any:
+def open_parquet(path: str, buffer_bytes: int) -> Any:
     arrow, parquet = library("pyarrow", path), library("pyarrow.parquet", path)
     try:
         return parquet.ParquetFile(path, pre_buffer=False, buffer_size=buffer_bytes, memory_map=False)
@@ -209,3 +272,14 @@ def _has_missing(metadata: Any, names: list[str]) -> bool:
             ):
                 return True
     return False
+
+
+def _page_bytes(metadata: Any, names: tuple[str, ...]) -> int:
+    """About the memory that a page of each of the columns takes, in the row group where it is most."""
+    wanted, most = set(names), 0
+    for group in range(metadata.num_row_groups):
+        row_group = metadata.row_group(group)
+        columns = map(row_group.column, range(row_group.num_columns))
+        taken = (c for c in columns if c.path_in_schema.partition(".")[0] in wanted)
+        most = max(most, sum(3 * min(c.total_uncompressed_size, PAGE_BYTES) for c in taken))
+    return most

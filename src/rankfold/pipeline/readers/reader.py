@@ -32,6 +32,7 @@ class Wanted:
     """Whether the first line of a text file names its columns."""
 
     dtype: np.dtype[Any] | None = None
+    memory_bytes: int = 256 * 2**20
 
     @property
     def selects(self) -> bool:
