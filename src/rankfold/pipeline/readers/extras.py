@@ -13,8 +13,9 @@ def library(name: str, path: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name != name.partition(".")[0]:
+        wanted = name.partition(".")[0]
+        if (error.name or "").partition(".")[0] != wanted:
             raise
         raise InputError(
-            f"reading {path} needs {error.name}, which is not installed: pip install 'rankfold[formats]'"
+            f"reading {path} needs {wanted}, which is not installed: pip install 'rankfold[formats]'"
         ) from None

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.errors import InputError, RankfoldError
 from rankfold.pipeline.sources.chunk_files import ChunkFiles
+from rankfold.pipeline.sources.locate import node_kind
 from rankfold.pipeline.sources.matrix import native
 from rankfold.pipeline.sources.rectangle import Tile
 from rankfold.pipeline.sources.zarr import ZarrSource
@@ -74,6 +75,8 @@ def vector_at(path: str, array: str) -> VectorSource:
     from zarr.storage import LocalStore
 
     name = f"{path}::{array}"
+    if node_kind(os.path.join(path, array)) != "array":
+        raise InputError(f"{name} is not there, so the sparse matrix is not whole. Restore the store")
     try:
         found = zarr.open_array(LocalStore(path, read_only=True), path=array, mode="r")
     except (RankfoldError, OSError, MemoryError):
