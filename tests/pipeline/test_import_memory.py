@@ -79,18 +79,21 @@ def entries(folder: Path) -> str:
 
 
 def text_entries(folder: Path) -> str:
-    rng = np.random.default_rng(4)
-    with open(folder / "x.mtx", "w") as file:
-        file.write("%%MatrixMarket matrix coordinate real general\n100000 20000 10000000\n")
-        for _ in range(20):
-            columns = (rng.integers(1, n + 1, 500_000).astype(str) for n in (100_000, 20_000, 1000))
-            lines = np.stack(list(columns), 1)
-            file.write("\n".join(map(" ".join, lines.tolist())) + "\n")
+    pa, text = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.csv")
+    rng, count = np.random.default_rng(4), 8_000_000
+    columns = {
+        name: rng.integers(1, n + 1, count)
+        for name, n in (("row", 100_000), ("column", 20_000), ("value", 999))
+    }
+    options = text.WriteOptions(include_header=False, delimiter=" ", quoting_style="none")
+    with open(folder / "x.mtx", "wb") as file:
+        file.write(f"%%MatrixMarket matrix coordinate real general\n100000 20000 {count}\n".encode())
+        text.write_csv(pa.table(columns), file, options)
     return str(folder / "x.mtx")
 
 
 def packed(folder: Path) -> str:
-    x = np.random.default_rng(5).integers(0, 9, (40_000, 1000)).astype("f8")
+    x = np.random.default_rng(5).integers(0, 9, (20_000, 1000)).astype("f8")
     np.savez_compressed(folder / "x.npz", X=np.asfortranarray(x))
     return str(folder / "x.npz")
 

@@ -335,7 +335,7 @@ def test_a_folder_of_files_is_one_matrix(tmp_path: Path) -> None:
 def test_tables_of_very_many_columns_are_turned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_a_time: int
 ) -> None:
-    monkeypatch.setattr(parquet, "PAGE_BYTES", max(1, 64 * 2**20 // (2 * 3 * at_a_time)))
+    monkeypatch.setattr(parquet, "PAGE_BYTES", max(1, 64 * 2**20 // (4 * 3 * at_a_time)))
     monkeypatch.setattr(parquet, "_page_bytes", lambda *args: 2**40)
     x = np.random.default_rng(4).integers(0, 99, (1000, 30)).astype("i2")
     path = table(tmp_path / "x.parquet", **{f"c{j}": x[:, j] for j in range(30)})

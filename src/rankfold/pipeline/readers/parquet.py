@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.errors import ChunkError, DataError, InputError
+from rankfold.pipeline.memory import return_freed_memory
 from rankfold.pipeline.readers.extras import library
 from rankfold.pipeline.readers.reader import Wanted, choose_columns, shown
 from rankfold.pipeline.source import Source
@@ -29,8 +30,6 @@ STREAM_BYTES = (2**14, 2**20)
 
 PAGE_BYTES = 2**20
 """What writers put into a page. Of every column that is read a page is held, its dictionary and its bytes."""
-
-GROUP_BYTES = 32 * 2**20
 
 DECODED = 6
 """Memory that a batch takes in times of its numbers: decoded, joined, converted."""
@@ -139,7 +138,12 @@ class PackedColumns:
     """
 
     table: ParquetReader
-    at_a_time: int
+    memory_bytes: int
+
+    @property
+    def at_a_time(self) -> int:
+        """Columns whose pages take a quarter of the memory; the allocator keeps about as much again."""
+        return max(1, self.memory_bytes // 4 // (3 * PAGE_BYTES))
 
     @property
     def name(self) -> str:
@@ -167,11 +171,12 @@ class PackedColumns:
                 names = self.table.taken[first : first + self.at_a_time]
                 group = replace(self.table, taken=names, columns=len(names))
                 row = 0
-                for block, _ in group.blocks(GROUP_BYTES):
+                for block, _ in group.blocks(self.memory_bytes // 8):
                     for column in range(len(names)):
                         out.seek(start + ((first + column) * rows + row) * dtype.itemsize)
                         out.write(np.ascontiguousarray(block[:, column]).data)
                     row += len(block)
+                _give_back(self.name)
                 progress((first + len(names)) * rows * dtype.itemsize)
         return npy_source(str(target))
 
@@ -181,6 +186,12 @@ class PackedColumns:
             with open_parquet(path, STREAM_BYTES[0]) as file:
                 total += file.metadata.num_rows
         return total
+
+
+def _give_back(path: str) -> None:
+    """Return what Arrow and the heap keep for later: what comes next does not need it there."""
+    library("pyarrow", path).default_memory_pool().release_unused()
+    return_freed_memory()
 
 
 def parquet_reader(path: str, wanted: Wanted) -> ParquetReader | PackedColumns:
@@ -203,7 +214,7 @@ def parquet_reader(path: str, wanted: Wanted) -> ParquetReader | PackedColumns:
     reader = ParquetReader(path, paths, common, tuple(each.name for each in taken), columns, nested)
     if nested or _page_bytes(metadata, reader.taken) <= wanted.memory_bytes // 2:
         return reader
-    return PackedColumns(reader, max(1, wanted.memory_bytes // 2 // (3 * PAGE_BYTES)))
+    return PackedColumns(reader, wanted.memory_bytes)
 
 
 def open_parquet(path: str, buffer_bytes: int) -> Any:
