@@ -21,7 +21,14 @@ from stores import read
 import rankfold as rf
 from rankfold.pipeline import entry_sort, ingest_place, ingest_sparse
 from rankfold.pipeline.entry_sort import sorted_entries
-from rankfold.pipeline.errors import ChunkError, DataError, DiskSpaceError, InputError, RankfoldError
+from rankfold.pipeline.errors import (
+    ChunkError,
+    DataError,
+    DiskSpaceError,
+    InputError,
+    MemoryBudgetError,
+    RankfoldError,
+)
 from rankfold.pipeline.info import describe
 from rankfold.pipeline.ingest import ImportReport, import_array
 from rankfold.pipeline.layout import choose_orientation
@@ -269,17 +276,27 @@ def test_damaged_scipy_files_leave_nothing(tmp_path: Path) -> None:
     refused(tmp_path / "y.npz", tmp_path, RankfoldError, "y.npz")
 
 
+def test_a_sparse_file_is_not_read_in_place(tmp_path: Path) -> None:
+    scipy.sparse.save_npz(tmp_path / "x.npz", sparse())
+    with pytest.raises(InputError, match=r"is a sparse matrix\. Import it first: rankfold import"):
+        open_source(tmp_path / "x.npz")
+
+
 # --- MatrixMarket
 
 
-@pytest.mark.parametrize("field", ["real", "integer", "pattern"])
-@pytest.mark.parametrize("symmetry", ["general", "symmetric", "skew-symmetric"])
+KINDS_OF_ENTRIES = [
+    *((field, symmetry) for field in ("real", "integer") for symmetry in matrix_market.SYMMETRIES),
+    ("pattern", "general"),
+    ("pattern", "symmetric"),
+]
+
+
+@pytest.mark.parametrize(("field", "symmetry"), KINDS_OF_ENTRIES)
 @pytest.mark.parametrize("packed", [False, True])
 def test_every_kind_of_coordinates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str, symmetry: str, packed: bool
 ) -> None:
-    if (field, symmetry) == ("pattern", "skew-symmetric"):
-        pytest.skip("a pattern has no signs")
     monkeypatch.setattr(matrix_market, "TEXT_BYTES", (50, 50))
     x = (sparse(60, 60) * 100).astype("i8").tocsr()
     x.eliminate_zeros()
@@ -425,6 +442,10 @@ def test_every_matrix_of_an_h5ad(tmp_path: Path) -> None:
     refused(
         f"{path}::layers/x", tmp_path, InputError, r"no matrix layers/x. It holds X .* obsm/X_pca \(230, 7\)"
     )
+    with h5py.File(path, "r+") as file:
+        file.create_dataset("layers/tall", shape=(3_000_000, 8), chunks=(3_000_000, 8), dtype="f8")
+    small = {"memory_bytes": 64 * 2**20, "overwrite": True}
+    refused(f"{path}::layers/tall", tmp_path, MemoryBudgetError, "chunks of 3000000 x 8, .*--memory", **small)
     refused(f"{path}::layers", tmp_path, InputError, "is a group .*not a matrix")
     with h5py.File(path, "r+") as file:
         file["X/indices"][9] = 500

@@ -33,6 +33,8 @@ Reader = RowReader | EntryReader | Packed
 
 def open_reader(location: str, wanted: Wanted) -> Reader | None:
     """How to read a file from its beginning; nothing for what can be read at any place."""
+    if "://" in location:
+        return None
     path, part = split_location(location)
     require_path(path)
     if reader := _table(path, wanted):

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.errors import ChunkError, InputError, SourceNotFoundError
+from rankfold.pipeline.errors import ChunkError, InputError, MemoryBudgetError, SourceNotFoundError
 from rankfold.pipeline.readers.compressed import CompressedReader, Vector
 from rankfold.pipeline.readers.extras import library
 from rankfold.pipeline.sources.matrix import native, require_matrix
+from rankfold.pipeline.units import format_bytes
 
 LAYOUTS = {"csr_matrix": "rows", "csc_matrix": "columns", "csr": "rows", "csc": "columns"}
 
@@ -36,8 +37,8 @@ class DatasetReader:
     rows: int
     columns: int
     dtype: np.dtype[Any]
-    chunk_rows: int
-    """Rows that are decoded together; 1 where nothing is."""
+    chunk: tuple[int, int]
+    """Rows and columns that are decoded together."""
 
     notes: tuple[str, ...] = field(default=())
 
@@ -49,8 +50,15 @@ class DatasetReader:
     def blocks(self, memory_bytes: int) -> Iterator[tuple[npt.NDArray[Any], int]]:
         """Whole chunks of rows where they fit; see ``RowReader``."""
         row = self.columns * self.dtype.itemsize
-        step = max(1, memory_bytes // (DECODED * row))
-        step = step - step % self.chunk_rows if step > self.chunk_rows else step
+        chunk_bytes = 2 * self.chunk[0] * self.chunk[1] * self.dtype.itemsize
+        if chunk_bytes + row > memory_bytes:
+            raise MemoryBudgetError(
+                f"{self.name} has chunks of {self.chunk[0]} x {self.chunk[1]}, and decoding one takes "
+                f"{format_bytes(chunk_bytes)}, but reading is given {format_bytes(memory_bytes)}. Give "
+                f"four times as much: --memory {-(-4 * (chunk_bytes + row) // 2**20)}MiB"
+            )
+        step = max(1, (memory_bytes - chunk_bytes) // (DECODED * row))
+        step = step - step % self.chunk[0] if step > self.chunk[0] else step
         with _file(self.path) as file:
             for top in range(0, self.rows, step):
                 bottom = min(self.rows, top + step)
@@ -81,9 +89,9 @@ def h5ad_reader(path: str, key: str) -> DatasetReader | CompressedReader:
         node = file[key]
         if isinstance(node, h5py.Dataset):
             require_matrix(name, node.shape, node.dtype)
-            chunk_rows = node.chunks[0] if node.chunks else 1
             rows, columns = node.shape
-            return DatasetReader(name, path, key, rows, columns, native(node.dtype), chunk_rows)
+            chunk = node.chunks or (1, 1)
+            return DatasetReader(name, path, key, rows, columns, native(node.dtype), chunk)
         return _sparse(path, key, node)
 
 

@@ -22,8 +22,8 @@ from rankfold.pipeline.readers.compressed import CompressedReader, TripletReader
 from rankfold.pipeline.readers.unpack import Packed, copy_stream
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.sources.matrix import native, require_matrix
-from rankfold.pipeline.sources.npy import npy_source, read_header
-from rankfold.pipeline.sources.npz import Member, choose_member, npz_members, open_zip
+from rankfold.pipeline.sources.npy import header_in, npy_source
+from rankfold.pipeline.sources.npz import Member, choose_member, is_sparse, npz_members, open_zip
 
 DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
 
@@ -64,9 +64,8 @@ class PackedMember:
 
 def npz_reader(path: str, wanted: str) -> Packed | CompressedReader | TripletReader | None:
     """How to read a ``.npz`` file from its beginning, or nothing where it can be read at any place."""
-    members = npz_members(path)
-    if not wanted and {"format", "shape", "data"} <= set(members):
-        return _sparse(path, members)
+    if not wanted and is_sparse(path):
+        return _sparse(path, npz_members(path))
     member = choose_member(path, wanted)
     require_matrix(f"{path}::{member.name}", member.shape, member.dtype)
     return None if member.stored else PackedMember(f"{path}::{member.name}", path, member)
@@ -114,7 +113,7 @@ class ForwardVector:
 
     def __init__(self, name: str, file: IO[bytes]) -> None:
         self.name, self.file = name, file
-        (self.length,), _, self.dtype = read_header(file)
+        (self.length,), _, self.dtype = header_in(file)
 
     def take(self, start: int, stop: int) -> npt.NDArray[Any]:
         """The next ``stop - start`` numbers."""

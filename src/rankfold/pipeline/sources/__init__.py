@@ -79,12 +79,12 @@ def _at(location: str | bytes, missing: str) -> Source:
         return csr_source(store, array)
     if store.endswith(".npz"):
         return npz_source(store, array)
-    if os.path.splitext(store)[1] in TYPES:
-        return big_ann_source(store)
     if os.path.isdir(store):
         return source_at(store, array, missing=missing)
     if array:
         raise InputError(f"{store} is a file, not a Zarr store, so it holds no array {array}")
+    if os.path.splitext(store)[1] in TYPES:
+        return big_ann_source(store)
     if not store.endswith(".npy"):
         hint = f"; import it first: rankfold import {store} STORE.zarr" if store.endswith(IMPORTED) else ""
         raise InputError(f"{store} is neither a Zarr store (a folder) nor a .npy file{hint}")

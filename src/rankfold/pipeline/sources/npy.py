@@ -147,7 +147,7 @@ def npy_source(path: str) -> NpySource:
 def matrix_in(file: Any, path: str, name: str, *, kind: str = "npy") -> NpySource:
     """The matrix whose header in NumPy's format begins where ``file``, open on ``path``, stands."""
     try:
-        shape, fortran, dtype = read_header(file)
+        shape, fortran, dtype = header_in(file)
     except (ValueError, EOFError) as error:
         raise InputError(f"{name} is not a valid .npy file: {error}") from error
     require_matrix(name, shape, dtype)
@@ -158,7 +158,7 @@ def matrix_in(file: Any, path: str, name: str, *, kind: str = "npy") -> NpySourc
     )
 
 
-def read_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def header_in(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, whether in Fortran order, and type; the file is left at its first number."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):

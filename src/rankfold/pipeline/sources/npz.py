@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rankfold.pipeline.errors import ChunkError, InputError, SourceNotFoundError
-from rankfold.pipeline.sources.npy import NpySource, matrix_in, read_header
+from rankfold.pipeline.sources.npy import NpySource, header_in, matrix_in
 
 LOCAL_HEADER = struct.Struct("<4s22xHH")
 """Of a member: its signature, and the lengths of the name and of the extra field that follow."""
@@ -44,7 +44,7 @@ def npz_members(path: str) -> dict[str, Member]:
             name = entry.filename.removesuffix(".npy")
             try:
                 with archive.open(entry) as file:
-                    shape, _, dtype = read_header(file)
+                    shape, _, dtype = header_in(file)
             except (ValueError, EOFError, OSError, RuntimeError, zipfile.BadZipFile):
                 continue
             members[name] = Member(name, shape, dtype, entry.compress_type == zipfile.ZIP_STORED)
@@ -57,6 +57,11 @@ def open_zip(path: str) -> zipfile.ZipFile:
         return zipfile.ZipFile(path)
     except zipfile.BadZipFile as error:
         raise ChunkError(f"{path} is not a whole .npz file: {error}. Restore the file") from error
+
+
+def is_sparse(path: str) -> bool:
+    """Whether ``scipy.sparse.save_npz`` wrote the file."""
+    return {"format", "shape", "data"} <= set(npz_members(path))
 
 
 def choose_member(path: str, wanted: str) -> Member:
@@ -77,6 +82,8 @@ def choose_member(path: str, wanted: str) -> Member:
 
 def npz_source(path: str, wanted: str) -> NpySource:
     """The matrix ``wanted`` of a ``.npz`` file; only one that is not compressed."""
+    if not wanted and is_sparse(path):
+        raise InputError(f"{path} is a sparse matrix. Import it first: rankfold import {path} STORE.zarr")
     member = choose_member(path, wanted)
     name = f"{path}::{member.name}"
     if not member.stored:

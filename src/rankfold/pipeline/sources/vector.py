@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 class VectorFiles(ChunkFiles):
     """Chunk files with one number in their names."""
 
-    def key(self, i: int, j: int) -> str:
-        """Key of file ``j``; ``i`` is 0."""
-        return f"{self.prefix}{j}"
+    def key(self, *index: int) -> str:
+        """Key of the file in the only row of the grid."""
+        return f"{self.prefix}{index[-1]}"
 
 
 @dataclass(frozen=True, slots=True)
