@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -242,6 +244,26 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path, error: type[BaseException])
     path = text(tmp_path, "1,2\n" * 1000)
     with pytest.raises(error):
         import_array(path, tmp_path / "out.zarr", progress=interrupt)
+    assert os.listdir(tmp_path) == ["x.csv"]
+
+
+def test_ctrl_c_is_heard_while_blocks_are_parsed(tmp_path: Path) -> None:
+    code = f"""
+from rankfold.pipeline.ingest import import_array
+said = []
+def progress(done, total):
+    said or print("begun", flush=True)
+    said.append(done)
+import_array({str(tmp_path / "x.csv")!r}, {str(tmp_path / "out.zarr")!r}, memory_bytes={64 * 2**20}, progress=progress)
+"""
+    (tmp_path / "x.csv").write_bytes(b"1.2345678901234,-2.3456789012345e-7,3\n" * 2_000_000)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert process.stdout and process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) != 0
+    process.stdout.close()
     assert os.listdir(tmp_path) == ["x.csv"]
 
 

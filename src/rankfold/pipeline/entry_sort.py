@@ -23,7 +23,7 @@ from rankfold.pipeline.readers.reader import Entries
 SORT_BYTES = 96
 """Memory that sorting one number takes: as read, its place, the order, what it is sorted into."""
 
-FAN_OUT = 64
+FAN_OUT = 256
 """Files that are written at a time."""
 
 Records = npt.NDArray[Any]
@@ -107,7 +107,8 @@ def _distribute(
     ]
     try:
         for block in blocks:
-            where = (block["place"] - first) // width
+            # Numbers this small are sorted digit by digit, which is several times as fast.
+            where = ((block["place"] - first) // width).astype(np.uint16)
             order = np.argsort(where, kind="stable")
             edges = np.searchsorted(where[order], np.arange(len(starts) + 1))
             for index, (start, stop) in enumerate(itertools.pairwise(edges.tolist())):

@@ -26,7 +26,7 @@ CHUNK_LENGTHS = (2**17, 2**22)
 
 POINTERS_CHUNK = 2**17
 
-BLOCK_SHARE, SORT_SHARE = 8, 2
+BLOCK_SHARE, SORT_SHARE = 4, 2
 """Parts of the memory that a block of entries takes, and a file that is being sorted."""
 
 

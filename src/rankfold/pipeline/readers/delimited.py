@@ -10,6 +10,7 @@ number, or where it counts 0, 1, 2, ... as pandas does for lack of names.
 
 from __future__ import annotations
 
+import concurrent.futures
 import csv
 import gzip
 import os
@@ -81,14 +82,16 @@ class DelimitedReader:
         """The rows of some lines at a time; see ``RowReader``."""
         arrow, text = library("pyarrow", self.path), library("pyarrow.csv", self.path)
         rows, size = 0, min(max(memory_bytes // PARSED, BLOCK_BYTES[0]), BLOCK_BYTES[1])
-        for block, line, done in self._texts(size):
-            try:
-                table = self._parsed(block, arrow, text)
-            except arrow.ArrowInvalid as error:
-                raise self._refused(str(error), block, line) from error
-            for batch in table.to_batches():
-                yield self._numbers(batch, rows), done
-                rows += batch.num_rows
+        # In the main thread Arrow takes Ctrl-C for itself, and forgets it when a block ends soon after.
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            for block, line, done in self._texts(size):
+                try:
+                    table = pool.submit(self._parsed, block, arrow, text).result()
+                except arrow.ArrowInvalid as error:
+                    raise self._refused(str(error), block, line) from error
+                for batch in table.to_batches():
+                    yield self._numbers(batch, rows), done
+                    rows += batch.num_rows
 
     def _texts(self, size: int) -> Iterator[tuple[bytes, int, int]]:
         """Whole records, the number of their first line, and the bytes of the file that are done.
