@@ -254,7 +254,8 @@ said = []
 def progress(done, total):
     said or print("begun", flush=True)
     said.append(done)
-import_array({str(tmp_path / "x.csv")!r}, {str(tmp_path / "out.zarr")!r}, memory_bytes={64 * 2**20}, progress=progress)
+source, target = {str(tmp_path / "x.csv")!r}, {str(tmp_path / "out.zarr")!r}
+import_array(source, target, memory_bytes={64 * 2**20}, progress=progress)
 """
     (tmp_path / "x.csv").write_bytes(b"1.2345678901234,-2.3456789012345e-7,3\n" * 2_000_000)
     process = subprocess.Popen(
