@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from stores import KINDS, ROWS, numbers, read, zarr_store
 from zarr.codecs import ZstdCodec
 
-from rankfold.pipeline import ingest
+from rankfold.pipeline import ingest_place as ingest
 from rankfold.pipeline.errors import ChunkError, DiskSpaceError, MemoryBudgetError, OutputError
 from rankfold.pipeline.info import describe
 from rankfold.pipeline.ingest import import_array

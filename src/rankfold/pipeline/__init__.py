@@ -3,6 +3,7 @@
 request     what was asked, checked           layout      orientation, method, widths, cuts
 plan        passes, bytes, memory: numbers before tasks
 source      the protocol of a matrix          sources/    one file per kind of store
+readers/    files that go forward only        convert     another type, without silent loss
 view        the matrix as long by short       blocks      grains, panels, streams
 folds/      what a sweep does with a panel    sweep       the only maker of Dask tasks
 attempt     what a process holds for a sweep  scheduler   what a sweep needs of where it runs

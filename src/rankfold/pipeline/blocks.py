@@ -41,6 +41,9 @@ class Grid:
     splittable: bool
     """Whether a part of a chunk can be read without reading the rest."""
 
+    scattered: bool = False
+    """Whether any piece of this axis is spread over the whole store, so that it costs reading all."""
+
     @classmethod
     def regular(cls, length: int, chunk: int, *, splittable: bool) -> Grid:
         """Edges at multiples of ``chunk``, the last chunk as short as need be.

@@ -92,13 +92,21 @@ def describe(source: Source) -> SourceInfo:
 def _remarks(source: Source) -> list[str]:
     rows, columns = source.shape
     itemsize, remarks = source.dtype.itemsize, []
-    if rows >= columns:
+    scattered = source.row_grid.scattered or source.column_grid.scattered
+    if scattered:
+        long, short = ("columns", "rows") if source.row_grid.scattered else ("rows", "columns")
+        lengths = {"rows": rows, "columns": columns}
+        remarks.append(
+            f"Sparse: sweeps run along the {lengths[long]} {long}, made dense panel by panel, and keep "
+            f"vectors of {lengths[short]} in memory."
+        )
+    elif rows >= columns:
         remarks.append(f"Tall: sweeps run along the {rows} rows and keep vectors of {columns} in memory.")
     else:
         remarks.append(f"Wide: sweeps run along the {columns} columns and keep vectors of {rows} in memory.")
     along, across = (source.row_grid, columns) if rows >= columns else (source.column_grid, rows)
     panel = along.longest * across * itemsize
-    if not along.splittable and panel > GRAIN_BYTES_CEILING:
+    if not scattered and not along.splittable and panel > GRAIN_BYTES_CEILING:
         remarks.append(
             f"A sweep must hold {format_bytes(panel)} at a time, since chunks are decoded whole; "
             "rankfold import SRC STORE.zarr cuts it smaller."

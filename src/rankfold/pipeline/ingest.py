@@ -1,56 +1,37 @@
 """Write any matrix as a Zarr store that sweeps read well: ``rankfold import``.
 
-Also the way out when the chunks of a store are too tall for the memory. The store appears under its
-name only when it is complete; until then it lies in a folder ``DESTINATION.partial-HOST-PID``. The
-host is part of the name because on a shared file system a process that lives elsewhere looks dead.
-
-Codecs decode whole chunks. Where the chunks of the source run across those wanted (columns into rows),
-every tile would decode all of them again; then the source is first written out plainly, chunk by chunk.
+Also the way out when the chunks of a store are too tall for the memory. What can be read at any place is
+copied tile by tile (``ingest_tiles``); a file that goes forward only gives rows (``ingest_rows``), the
+numbers of a sparse matrix (``ingest_sparse``), or is first unpacked. The store appears under its name
+only when it is complete.
 """
 
 from __future__ import annotations
 
-import concurrent.futures
-import contextlib
-import errno
 import os
-import shutil
-import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Unpack
 
 import numpy as np
-import numpy.typing as npt
 
-from rankfold.pipeline.errors import DiskSpaceError, OutputError
-from rankfold.pipeline.ingest_layout import (
-    STAGING_PAYS,
-    Layout,
-    choose_codec,
-    chunk_shape,
-    decoded_again,
-    fit_tile,
-    staging,
-)
+from rankfold.pipeline.convert import parse_dtype
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.ingest_place import publish, require_place, require_room, working_folder
+from rankfold.pipeline.ingest_rows import copy_rows
+from rankfold.pipeline.ingest_sparse import copy_entries
+from rankfold.pipeline.ingest_tiles import Copied, Progress, Ticker, copy_tiles, plan_tiles
+from rankfold.pipeline.readers import Reader, open_reader, sparse_reader
+from rankfold.pipeline.readers.reader import EntryReader, Wanted
+from rankfold.pipeline.readers.unpack import Packed
 from rankfold.pipeline.source import Source
-from rankfold.pipeline.sources import open_source
-from rankfold.pipeline.sources.locate import node_kind
-from rankfold.pipeline.sources.rectangle import tiles
-from rankfold.pipeline.sources.zarr import ZarrSource
-from rankfold.pipeline.sources.zarr_layout import source_at
-from rankfold.pipeline.units import format_bytes
+from rankfold.pipeline.sources import ViewOptions, open_source
+from rankfold.pipeline.sources.converted import ConvertedSource
+from rankfold.pipeline.sources.csr import CsrSource
 
-if TYPE_CHECKING:
-    import zarr
-
-FULL = (errno.ENOSPC, errno.EDQUOT)
-
-Progress = Callable[[int, int], None]
-"""Called with bytes done and bytes in all."""
+LAYOUTS = ("auto", "dense")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +41,8 @@ class ImportReport:
     shape: tuple[int, int]
     dtype: str
     chunks: tuple[int, int]
+    """Rows and columns; of a sparse matrix 1 and the stored numbers of a chunk."""
+
     codec: str
     bytes_read: int
     """Decoded bytes of the matrix that were asked of the source, and of the copy between if there was one."""
@@ -68,6 +51,27 @@ class ImportReport:
     """Bytes of the chunk files of the new store, and of the copy between."""
 
     seconds: float
+    layout: str = "dense"
+    """``dense``, or ``csr`` for a sparse group in AnnData's layout."""
+
+    nnz: int | None = None
+    """Stored numbers of a sparse matrix."""
+
+    notes: tuple[str, ...] = ()
+    """What was decided about the file that its owner should know."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What holds for the whole of an import."""
+
+    target: Path
+    memory_bytes: int
+    chunk_bytes: int
+    dtype: np.dtype[Any] | None
+    dense: bool
+    progress: Progress | None
+    overwrite: bool
 
 
 def import_array(
@@ -76,216 +80,143 @@ def import_array(
     *,
     memory_bytes: int = 256 * 2**20,
     chunk_bytes: int = 16 * 2**20,
+    dtype: str | None = None,
+    columns: Sequence[str] | None = None,
+    without: Sequence[str] | None = None,
+    header: str = "auto",
+    layout: str = "auto",
     overwrite: bool = False,
     progress: Progress | None = None,
+    **view: Unpack[ViewOptions],
 ) -> ImportReport:
-    """Copy a matrix to a new Zarr v3 array.
+    """Copy a matrix to a new Zarr v3 array, or a sparse one to a CSR group in AnnData's layout.
 
     Parameters
     ----------
     matrix : path, array or Source
-        Checked first.
+        Checked first. Besides what ``open_source`` takes: .csv, .tsv, .parquet or a folder of them, .npz,
+        .mtx, .h5ad.
     destination : path
         Folder of the new store. What is there is replaced, at the very end, if ``overwrite``.
-    memory_bytes : int
-        Most memory of the buffers, the source and the encoders together.
-    chunk_bytes : int
-        Size of a chunk: full rows, unless 256 of them take more than 64 MiB.
+    memory_bytes, chunk_bytes : int
+        Most memory of the buffers, the source and the encoders together; size of a chunk: full rows, unless
+        256 of them take more than 64 MiB.
+    dtype : str, optional
+        Type of the new store. Numbers that it cannot hold are an error; rounding is not.
+    columns, without : names, optional
+        Columns of a table to take, in this order, and to leave out.
+    header : {"auto", "yes", "no"}
+        Whether the first line of a .csv or .tsv holds names.
+    layout : {"auto", "dense"}
+        ``dense`` writes the zeros of a sparse matrix too.
     progress : callable, optional
         Called now and then with bytes done and bytes in all.
+    view : optional
+        What ``open`` takes, of what can be read at any place.
 
     Raises ``OutputError`` for a destination that is there or cannot be written, ``MemoryBudgetError`` when
-    not even a chunk fits, ``DiskSpaceError``, and ``ChunkError`` for a source that is damaged.
+    not even a chunk fits, ``DiskSpaceError``, and ``DataError`` for a source that is damaged or no numbers.
     """
+    if layout not in LAYOUTS:
+        raise InputError(f"layout={layout!r} is not known; say one of {', '.join(LAYOUTS)}")
+    kind, target = parse_dtype(dtype) if dtype else None, Path(os.path.abspath(destination))
+    job = _Job(target, memory_bytes, chunk_bytes, kind, layout == "dense", progress, overwrite)
+    return _import(matrix, Wanted(columns, without, header, kind, memory_bytes), view, job)
+
+
+def _import(matrix: object, wanted: Wanted, view: ViewOptions, job: _Job) -> ImportReport:
+    """Find out how the matrix is read, and have it copied that way."""
     started = time.perf_counter()
-    source = open_source(matrix)
-    target = Path(os.path.abspath(destination))
-    _require_place(target, overwrite)
-    source.check()
-    chunks = chunk_shape(source, chunk_bytes)
-    layout = fit_tile(source, chunks, choose_codec(source, chunks), memory_bytes)
-    stage = staging(source, memory_bytes) if decoded_again(source, layout.tile) > STAGING_PAYS else None
-    need = _require_space(source, target, layout, staged=stage is not None)
-    ticker = _Ticker(progress, _data_bytes(source) * (2 if stage else 1))
-    with _working_folder(target, need) as folder:
-        origin, read, written = source, 0.0, 0
-        if stage:
-            origin = _copy(source, folder / "stage", stage, ticker)
-            read, written = _data_bytes(source) * decoded_again(source, stage.tile), origin.stored_bytes()
-            layout = fit_tile(origin, chunks, layout.codec, memory_bytes)
-        made = _copy(origin, folder / "array", layout, ticker)
-        read += _data_bytes(source) * decoded_again(origin, layout.tile)
-        written += made.stored_bytes()
-        _publish(folder / "array", target, overwrite)
-    seconds, words = time.perf_counter() - started, layout.codec.words
-    return ImportReport(source.shape, source.dtype.name, chunks, words, int(read), written, seconds)
+    reader: Reader | None = None
+    if isinstance(matrix, str | os.PathLike):
+        reader = open_reader(os.fsdecode(matrix), wanted)
+    elif wanted.selects:
+        raise InputError("columns are chosen by name in .csv, .tsv and .parquet files; cut the array instead")
+    if reader is None:
+        source = open_source(matrix, **view)
+        require_place(job.target, job.overwrite)
+        source.check()
+        if not isinstance(source, CsrSource) or job.dense:
+            return _import_tiles(source, job, started)
+        reader = sparse_reader(source)
+    elif any(value not in (None, False) for name, value in view.items() if name != "missing"):
+        raise InputError(
+            f"{reader.name} is read from its beginning, so --rows, --select-rows, --select-columns and "
+            "--drop-missing-columns do not apply: import it, and select when the store is read"
+        )
+    require_place(job.target, job.overwrite)
+    return _import_file(reader, job, started)
 
 
-def _copy(source: Source, folder: Path, layout: Layout, ticker: _Ticker) -> ZarrSource:
-    """Copy tile by tile; every thread has a buffer of its own and takes the next tile that is left."""
-    array = _create(folder, source, layout)
-    (rows, columns), (height, width) = source.shape, layout.tile
-    corners = iter([(top, left) for top in range(0, rows, height) for left in range(0, columns, width)])
-    lock, stop = threading.Lock(), threading.Event()
+def _import_tiles(source: Source, job: _Job, started: float) -> ImportReport:
+    """What can be read at any place."""
+    plan = plan_tiles(_converted(source, job), job.target.parent, job.memory_bytes, job.chunk_bytes)
+    ticker = Ticker(job.progress, plan.ticks)
+    with working_folder(job.target, plan.need) as folder:
+        copied = copy_tiles(plan, folder, ticker)
+        publish(folder / "array", job.target, job.overwrite)
+    return _dense_report(copied, started, ())
 
-    def work() -> None:
-        buffer = np.empty(min(height, rows) * min(width, columns), source.dtype)
-        while not stop.is_set():
-            with lock:
-                corner = next(corners, None)
-            if corner is None:
-                return
-            _copy_tile(source, array, buffer, corner, layout)
-            ticker.add(
-                min(height, rows - corner[0]) * min(width, columns - corner[1]) * source.dtype.itemsize
+
+def _import_file(reader: Reader, job: _Job, started: float) -> ImportReport:
+    """What goes forward only."""
+    ticker, dtype = Ticker(job.progress, reader.total_bytes), None
+    with working_folder(job.target, reader.total_bytes) as folder:
+        if isinstance(reader, Packed):
+            require_room(reader.total_bytes, folder, reader.name)
+            copied = _dense(reader.unpack(folder, ticker.at), job, folder, ticker)
+        elif isinstance(reader, EntryReader):
+            dtype = job.dtype or reader.dtype
+            made = copy_entries(
+                reader, folder / "sparse", dtype, memory_bytes=job.memory_bytes, ticker=ticker
             )
-
-    with concurrent.futures.ThreadPoolExecutor(layout.threads) as pool:
-        try:
-            for future in concurrent.futures.as_completed([pool.submit(work) for _ in range(layout.threads)]):
-                future.result()
-        finally:
-            stop.set()
-    return source_at(str(folder), "", missing="error")
-
-
-def _copy_tile(
-    source: Source, array: zarr.Array[Any], buffer: npt.NDArray[Any], corner: tuple[int, int], layout: Layout
-) -> None:
-    """One tile through ``buffer``, written in whole chunks: parts of chunks would race with each other."""
-    rows = corner[0], min(corner[0] + layout.tile[0], source.shape[0])
-    columns = corner[1], min(corner[1] + layout.tile[1], source.shape[1])
-    shape = rows[1] - rows[0], columns[1] - columns[0]
-    held = buffer[: shape[0] * shape[1]].reshape(shape)
-    source.read_into(held, rows, columns)
-    for chunk in tiles(held, rows, columns, layout.chunks):
-        array[slice(*chunk.rows), slice(*chunk.columns)] = chunk.out
+            if not job.dense:
+                publish(folder / "sparse", job.target, job.overwrite)
+                return _sparse_report(made, started, reader.notes)
+            copied = _dense(made, job, folder, ticker)
+        else:
+            dtype = job.dtype or reader.dtype
+            sizes = {"memory_bytes": job.memory_bytes, "chunk_bytes": job.chunk_bytes}
+            copied = copy_rows(reader, folder, dtype, **sizes, ticker=ticker)
+        publish(folder / "array", job.target, job.overwrite)
+    return _dense_report(copied, started, reader.notes)
 
 
-def _create(folder: Path, source: Source, layout: Layout) -> zarr.Array[Any]:
-    """An empty array. Chunks of nothing but fill value are written too: a missing one is an error here."""
-    import zarr
-    from zarr.codecs import BloscCodec
-    from zarr.storage import LocalStore
+def _dense(source: Source, job: _Job, folder: Path, ticker: Ticker) -> Copied:
+    """A matrix in the working folder, copied into its chunks."""
+    plan = plan_tiles(_converted(source, job), folder, job.memory_bytes, job.chunk_bytes)
+    ticker.total += plan.ticks
+    return copy_tiles(plan, folder, ticker)
 
-    blosc = BloscCodec(
-        cname=cast("Any", layout.codec.name if layout.codec.level else "lz4"),
-        clevel=layout.codec.level,
-        shuffle="shuffle",
-        typesize=source.dtype.itemsize,
-    )
-    return zarr.create_array(
-        LocalStore(folder),
-        shape=source.shape,
-        chunks=layout.chunks,
-        dtype=source.dtype,
-        compressors=blosc if layout.codec.level else None,
-        fill_value=0,
-        config={"write_empty_chunks": True},
+
+def _converted(source: Source, job: _Job) -> Source:
+    return source if job.dtype in (None, source.dtype) else ConvertedSource(source, job.dtype)
+
+
+def _dense_report(copied: Copied, started: float, notes: tuple[str, ...]) -> ImportReport:
+    made = copied.made
+    return ImportReport(
+        made.shape,
+        made.dtype.name,
+        made.chunks,
+        copied.codec.words,
+        copied.bytes_read,
+        copied.bytes_written,
+        time.perf_counter() - started,
+        notes=notes,
     )
 
 
-class _Ticker:
-    """Counts bytes of all threads and tells whoever wants to know."""
-
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self.progress, self.total, self.done = progress, total, 0
-        self.lock = threading.Lock()
-
-    def add(self, count: int) -> None:
-        """Count a tile. The callback runs in the thread that copied it, one at a time."""
-        with self.lock:
-            self.done += count
-            if self.progress:
-                self.progress(self.done, self.total)
-
-
-def _data_bytes(source: Source) -> int:
-    return source.shape[0] * source.shape[1] * source.dtype.itemsize
-
-
-def _require_place(target: Path, overwrite: bool) -> None:
-    """Raise unless a store may be made, or replaced, at ``target``."""
-    if not target.parent.is_dir():
-        raise OutputError(f"{target} cannot be written: the folder {target.parent} does not exist. Create it")
-    if not os.path.lexists(target):
-        return
-    if not overwrite:
-        raise OutputError(f"{target} exists. Say --overwrite to replace it, or give another name")
-    if node_kind(str(target)) is None:
-        raise OutputError(
-            f"{target} exists and is not a Zarr store, so it is not replaced. Remove it yourself"
-        )
-
-
-def _require_space(source: Source, target: Path, layout: Layout, *, staged: bool) -> int:
-    """Bytes that the import will take on the disk; raises ``DiskSpaceError`` when fewer are free."""
-    data, padded = _data_bytes(source), source.dtype.itemsize
-    for length, chunk in zip(source.shape, layout.chunks, strict=True):
-        padded *= -(-length // chunk) * chunk
-    need = int(padded / layout.codec.ratio) + (data if staged else 0)
-    free = shutil.disk_usage(target.parent).free
-    if need > free:
-        between = f", {format_bytes(data)} of it for a copy in between" if staged else ""
-        raise DiskSpaceError(
-            f"importing {source.name} as {layout.codec.words} needs about {format_bytes(need)} in "
-            f"{target.parent}{between}, but {format_bytes(free)} are free. "
-            f"Free {format_bytes(need - free)}, or write elsewhere"
-        )
-    return need
-
-
-@contextlib.contextmanager
-def _working_folder(target: Path, need: int) -> Iterator[Path]:
-    """A folder beside ``target`` that is gone afterwards, whatever happens in between."""
-    _remove_leftovers(target)
-    free = shutil.disk_usage(target.parent).free
-    folder = target.with_name(f"{target.name}.partial-{socket.gethostname()}-{os.getpid()}")
-    try:
-        folder.mkdir()
-    except OSError as error:
-        raise OutputError(f"{target} cannot be written: {error}") from error
-    try:
-        yield folder
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-        raise DiskSpaceError(
-            f"the disk of {target} is full ({error}): the import takes about {format_bytes(need)}, and "
-            f"{format_bytes(free)} were free when it began. Nothing is left of it; free some space"
-        ) from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _remove_leftovers(target: Path) -> None:
-    """Remove what imports to the same name left on this host when they were killed."""
-    start = f"{target.name}.partial-{socket.gethostname()}-"
-    for entry in target.parent.iterdir():
-        pid = entry.name.removeprefix(start)
-        if entry.name.startswith(start) and pid.isdigit() and not _alive(int(pid)):
-            shutil.rmtree(entry, ignore_errors=True)
-
-
-def _alive(pid: int) -> bool:
-    """Whether there is such a process on this host."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _publish(made: Path, target: Path, overwrite: bool) -> None:
-    """Give a complete store its name; what had the name goes with the working folder."""
-    replaced = made.with_name("replaced")
-    if overwrite and os.path.lexists(target):
-        os.rename(target, replaced)
-    try:
-        os.rename(made, target)
-    except OSError as error:
-        if os.path.lexists(replaced):
-            os.rename(replaced, target)
-        raise OutputError(f"{target} cannot be written: {error}") from error
+def _sparse_report(made: CsrSource, started: float, notes: tuple[str, ...]) -> ImportReport:
+    return ImportReport(
+        made.shape,
+        made.dtype.name,
+        made.data.chunks,
+        made.codec,
+        made.nnz * (made.dtype.itemsize + made.indices.dtype.itemsize),
+        made.stored_bytes(),
+        time.perf_counter() - started,
+        "csr",
+        made.nnz,
+        notes,
+    )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from rankfold.pipeline.blocks import Grid, grain_rows
 from rankfold.pipeline.errors import MemoryBudgetError
@@ -75,14 +76,19 @@ class Layout:
 
 
 def chunk_shape(source: Source, chunk_bytes: int) -> tuple[int, int]:
-    """Chunks of the new store: whole lines across the short side if they are short enough, else tiles.
+    """Chunks of the new store of a matrix; see ``chunks_of``."""
+    return chunks_of(source.shape, source.dtype, chunk_bytes)
+
+
+def chunks_of(shape: tuple[int, int], dtype: np.dtype[Any], chunk_bytes: int) -> tuple[int, int]:
+    """Chunks of a store: whole lines across the short side if they are short enough, else tiles.
 
     Sweeps run along the long side, so a line of chunks is then no more than a sweep holds at once,
     compressed or not, and holds whole grains.
     """
-    (rows, columns), itemsize = source.shape, source.dtype.itemsize
+    (rows, columns), itemsize = shape, dtype.itemsize
     long, short = max(rows, columns), min(rows, columns)
-    grain = grain_rows(short * working_dtype(source.dtype).itemsize)
+    grain = grain_rows(short * working_dtype(dtype).itemsize)
     if FULL_ROWS * short * itemsize <= FULL_ROWS_BYTES:
         height = max(FULL_ROWS, chunk_bytes // (short * itemsize))
         height = min(long, height - height % grain if height > grain else height)
@@ -95,18 +101,24 @@ def chunk_shape(source: Source, chunk_bytes: int) -> tuple[int, int]:
 
 def choose_codec(source: Source, chunks: tuple[int, int]) -> Codec:
     """Codec by what it does to a block from the middle of the matrix."""
-    import numcodecs  # type: ignore[import-untyped]  # comes with Zarr, has no types
-
     width = min(chunks[1], max(1, SAMPLE_BYTES // source.dtype.itemsize))
     height = min(chunks[0], max(1, SAMPLE_BYTES // (width * source.dtype.itemsize)))
     top, left = (source.shape[0] - height) // 2, (source.shape[1] - width) // 2
     sample = np.empty((height, width), source.dtype)
     source.read_into(sample, (top, top + height), (left, left + width))
+    return codec_for(sample)
+
+
+def codec_for(sample: npt.NDArray[Any]) -> Codec:
+    """The codec that pays for numbers like these, which are contiguous."""
+    import numcodecs  # type: ignore[import-untyped]  # comes with Zarr, has no types
 
     def ratio(name: str, level: int) -> float:
         codec: Any = numcodecs.Blosc(name, level, numcodecs.Blosc.SHUFFLE)
         return sample.nbytes / len(codec.encode(sample))
 
+    if not sample.nbytes:
+        return PLAIN
     fast = ratio("lz4", 5)
     if 1 - 1 / fast < WORTH_IT:
         return PLAIN

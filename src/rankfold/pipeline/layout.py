@@ -145,7 +145,12 @@ def block_width(rank: int, short: int) -> int:
 
 
 def choose_orientation(source: Source, rank: int) -> Orientation:
-    """Along the long axis, unless a panel that way takes over 1 GiB and the other way takes less."""
+    """Along the long axis, unless a panel that way takes over 1 GiB and the other way takes less.
+
+    Never along an axis whose pieces are scattered over the store, as the columns of CSR are.
+    """
+    if source.row_grid.scattered or source.column_grid.scattered:
+        return Orientation.COLUMNS if source.row_grid.scattered else Orientation.ROWS
     rows, columns = source.shape
     item = working_dtype(source.dtype).itemsize
     width = block_width(rank, min(rows, columns))

@@ -3,8 +3,10 @@
     zarr.py      arrays in a Zarr folder          npy.py       .npy files
     dask.py      Dask arrays                      memory.py    NumPy arrays
     locate.py    STORE::array, or what is there   matrix.py    what counts as a matrix
+    big_ann.py   .fbin, .u8bin, .i8bin           npz.py       .npz files that are not compressed
+    csr.py       sparse groups in Zarr           converted.py another type, as it is read
     rectangle.py positioned reads of files        chunk_files.py, encoding.py, shard.py, zarr_codecs.py,
-                                                  zarr_layout.py    the parts of a Zarr array
+                                                  vector.py, zarr_layout.py    the parts of a Zarr array
 
 Arrays of more axes, and parts of a matrix:
 
@@ -28,7 +30,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -37,12 +39,15 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.sources.array_volumes import array_volume, dask_volume
 from rankfold.pipeline.sources.axes import Rows, axis_names, row_axes
+from rankfold.pipeline.sources.big_ann import TYPES, big_ann_source
+from rankfold.pipeline.sources.csr import compressed_kind, csr_source
 from rankfold.pipeline.sources.dask import dask_source
 from rankfold.pipeline.sources.hdf5 import hdf5_matrix
 from rankfold.pipeline.sources.locate import is_address, require_path, split_location
 from rankfold.pipeline.sources.memory import array_source
 from rankfold.pipeline.sources.missing_columns import without_missing_columns
 from rankfold.pipeline.sources.npy_volume import npy_matrix
+from rankfold.pipeline.sources.npz import npz_source
 from rankfold.pipeline.sources.picks import Selection
 from rankfold.pipeline.sources.remote_layout import remote_matrix
 from rankfold.pipeline.sources.selection import select
@@ -50,9 +55,22 @@ from rankfold.pipeline.sources.stacked import stacked
 from rankfold.pipeline.sources.xarray import netcdf_matrix, xarray_matrix
 from rankfold.pipeline.sources.zarr_layout import matrix_at, matrix_of
 
-__all__ = ["open_source"]
+__all__ = ["ViewOptions", "open_source"]
 
 MISSING = ("error", "fill")
+
+IMPORTED = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".mtx", ".mtx.gz", ".h5ad")
+"""Ends of names of what an import reads, but only from the beginning."""
+
+
+class ViewOptions(TypedDict, total=False):
+    """What ``open_source`` takes besides the matrix."""
+
+    missing: str
+    rows: Rows
+    select_rows: Selection
+    select_columns: Selection
+    drop_missing_columns: bool
 
 
 def open_source(
@@ -70,8 +88,8 @@ def open_source(
     ----------
     x : str, path, array or Source
         ``STORE`` or ``STORE::path/in/group`` for a Zarr store in a folder or an object store
-        (``s3://bucket/store.zarr``), a ``.npy``, HDF5 or netCDF file (``FILE.nc::variable``), a NumPy,
-        Zarr, Dask or xarray array. A ``Source`` is taken as it is.
+        (``s3://bucket/store.zarr``), a sparse group in AnnData's layout, a ``.npy``, ``.npz``, ``.fbin``,
+        HDF5 or netCDF file (``FILE.nc::variable``), a NumPy, Zarr, Dask or xarray array, a ``Source``.
     missing : {"error", "fill"}
         What a Zarr or HDF5 chunk is that was never written: an error, or its fill value.
     rows : str, int or list of them, optional
@@ -123,14 +141,36 @@ def _at(location: str, missing: str, rows: Rows) -> Source:
     if is_address(store):
         return remote_matrix(store, array, missing=missing, rows=rows)
     require_path(store)
+    if compressed_kind(os.path.join(store, array)):
+        _refuse_axes(store, rows)
+        return csr_source(store, array)
     if os.path.isdir(store):
         return matrix_at(store, array, missing=missing, rows=rows)
     suffix = os.path.splitext(store)[1].lower()
     if suffix not in OPENERS:
+        hint = f"; import it first: rankfold import {store} STORE.zarr" if store.endswith(IMPORTED) else ""
         raise InputError(
-            f"{store} is neither a Zarr store (a folder) nor a file that is read: {', '.join(OPENERS)}"
+            f"{store} is neither a Zarr store (a folder) nor a file that is read in place, "
+            f"{', '.join(OPENERS)}{hint}"
         )
     return OPENERS[suffix](store, array, missing, rows)
+
+
+def _refuse_axes(name: str, rows: Rows) -> None:
+    if rows is not None:
+        raise InputError(f"{name} is a matrix already: leave out --rows (rows={rows!r})")
+
+
+def _npz(path: str, array: str, missing: str, rows: Rows) -> Source:
+    _refuse_axes(path, rows)
+    return npz_source(path, array)
+
+
+def _big_ann(path: str, array: str, missing: str, rows: Rows) -> Source:
+    _refuse_axes(path, rows)
+    if array:
+        raise InputError(f"{path} is a file, not a Zarr store, so it holds no array {array}")
+    return big_ann_source(path)
 
 
 def _npy(path: str, array: str, missing: str, rows: Rows) -> Source:
@@ -149,6 +189,8 @@ def _netcdf(path: str, array: str, missing: str, rows: Rows) -> Source:
 
 OPENERS: dict[str, Callable[[str, str, str, Rows], Source]] = {
     ".npy": _npy,
+    ".npz": _npz,
+    **dict.fromkeys(TYPES, _big_ann),
     ".h5": _hdf5,
     ".hdf5": _hdf5,
     ".nc": _netcdf,

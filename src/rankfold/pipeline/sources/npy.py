@@ -1,5 +1,7 @@
 """A ``.npy`` file, read and never mapped: mapped pages count as memory, and nobody plans them.
 
+``NpySource`` is any header followed by plain numbers: ``big_ann.py`` and ``npz.py`` use it too.
+
 In Fortran order a row is spread over the whole file: every column of a panel is a piece of its own,
 read into a small buffer and turned. That is correct and bounded, but slower than ``rankfold import``.
 """
@@ -41,10 +43,13 @@ class NpySource:
     swapped: bool
     """Whether the bytes of a number are stored the other way round."""
 
+    kind: str = "npy"
+    """What the file is, for people: other formats too are a header and numbers."""
+
     @property
     def format(self) -> str:
-        """NumPy's format and its order."""
-        return "npy, Fortran order" if self.fortran else "npy"
+        """Kind of file and its order."""
+        return f"{self.kind}, Fortran order" if self.fortran else self.kind
 
     @property
     def codec(self) -> str:
@@ -92,12 +97,11 @@ class NpySource:
             raise ChunkError(self._truncated(size))
 
     def fingerprint(self) -> str:
-        """Digest of the header and of size and time of the file."""
-        with open(self.path, "rb") as file:
-            digest = hashlib.blake2b(file.read(self.offset), digest_size=16)
-            state = os.fstat(file.fileno())
-        digest.update(f"{state.st_size} {state.st_mtime_ns}".encode())
-        return digest.hexdigest()
+        """Digest of what the header says and of size and time of the file."""
+        state = os.stat(self.path)
+        said = f"{self.shape} {self.dtype.str} {self.offset} {self.fortran} {self.swapped}"
+        text = f"{said} {state.st_size} {state.st_mtime_ns}"
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def stored_bytes(self) -> int:
         """Bytes of the file."""
@@ -136,13 +140,8 @@ class NpySource:
 
 def npy_source(path: str) -> NpySource:
     """The matrix in a ``.npy`` file, by its header."""
-    header = read_header(path)
-    require_matrix(path, header.shape, header.dtype)
-    rows, columns = header.shape
-    place, swapped = os.path.abspath(path), not header.dtype.isnative
-    return NpySource(
-        path, place, (rows, columns), native(header.dtype), header.offset, header.fortran, swapped
-    )
+    with open(path, "rb") as file:
+        return matrix_in(file, path, path)
 
 
 class Header(NamedTuple):
@@ -156,15 +155,30 @@ class Header(NamedTuple):
 
 def read_header(path: str) -> Header:
     """The header of a file; ``InputError`` if it is none."""
+    with open(path, "rb") as file:
+        return _valid_header(file, path)
+
+
+def matrix_in(file: Any, path: str, name: str, *, kind: str = "npy") -> NpySource:
+    """The matrix whose header in NumPy's format begins where ``file``, open on ``path``, stands."""
+    header = _valid_header(file, name)
+    require_matrix(name, header.shape, header.dtype)
+    rows, columns = header.shape
+    place, swapped = os.path.abspath(path), not header.dtype.isnative
+    return NpySource(
+        name, place, (rows, columns), native(header.dtype), header.offset, header.fortran, swapped, kind
+    )
+
+
+def _valid_header(file: Any, name: str) -> Header:
     try:
-        with open(path, "rb") as file:
-            shape, fortran, dtype = _header(file)
-            return Header(shape, dtype, file.tell(), fortran)
+        shape, fortran, dtype = header_in(file)
     except (ValueError, EOFError) as error:
-        raise InputError(f"{path} is not a valid .npy file: {error}") from error
+        raise InputError(f"{name} is not a valid .npy file: {error}") from error
+    return Header(shape, dtype, file.tell(), fortran)
 
 
-def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def header_in(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, whether in Fortran order, and type; the file is left at its first number."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):

@@ -5,51 +5,88 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rankfold.workflows.options import Json, command, store, view
 
+if TYPE_CHECKING:
+    from rankfold.pipeline.ingest import ImportReport
+
 
 def copy(
-    source: Annotated[str, typer.Argument(metavar="SRC", help="a .npy file, or a Zarr array to cut anew")],
+    source: Annotated[
+        str, typer.Argument(metavar="SRC", help="any matrix; also .csv, .tsv, .parquet, .npz, .mtx, .h5ad")
+    ],
     destination: Annotated[Path, typer.Argument(metavar="STORE.zarr", help="the store to write")],
 ) -> tuple[str, Path]:
     """From where and to where."""
     return source, destination
 
 
-@command(copy, view)
+def form(
+    dtype: Annotated[str | None, typer.Option(help="type of the store, such as float32")] = None,
+    columns: Annotated[str | None, typer.Option(metavar="NAME,NAME", help="of a table, to take")] = None,
+    without: Annotated[str | None, typer.Option(metavar="NAME,NAME", help="of a table, to leave out")] = None,
+    header: Annotated[str, typer.Option(help="auto, yes or no: does a .csv begin with names")] = "auto",
+    layout: Annotated[str, typer.Option(help="auto, or dense to write a sparse matrix out")] = "auto",
+) -> dict[str, Any]:
+    """What is taken and how it is written."""
+
+    def names(text: str | None) -> list[str] | None:
+        return None if text is None else [name.strip() for name in text.split(",")]
+
+    return {
+        "dtype": dtype,
+        "columns": names(columns),
+        "without": names(without),
+        "header": header,
+        "layout": layout,
+    }
+
+
+@command(copy, view, form)
 def import_(
     copy: tuple[str, Path],
     view: dict[str, Any],
+    form: dict[str, Any],
     memory: Annotated[str, typer.Option(help="most memory of the copy")] = "256MiB",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace another store")] = False,
     as_json: Json = False,
 ) -> None:
     """Copy a matrix into a Zarr store with well-cut chunks."""
     from rankfold.pipeline.ingest import import_array
-    from rankfold.pipeline.sources import open_source
-    from rankfold.pipeline.units import format_bytes, parse_bytes
+    from rankfold.pipeline.units import parse_bytes
     from rankfold.workflows.progress import SweepProgress
 
     with SweepProgress("bytes") as bar:
         report = import_array(
-            open_source(copy[0], **view),
+            copy[0],
             copy[1],
             memory_bytes=parse_bytes(memory),
             overwrite=overwrite,
             progress=lambda done, total: bar("import", done, total),
+            **form,
+            **view,
         )
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(report), indent=1, default=str))
         return
+    for note in report.notes:
+        typer.echo(f"note: {note}", err=True)
+    typer.echo(f"{copy[1]}: {_made(report)}")
+
+
+def _made(report: ImportReport) -> str:
+    from rankfold.pipeline.units import format_bytes
+
     rows, columns = report.shape
-    typer.echo(
-        f"{copy[1]}: {rows} x {columns} {report.dtype} in chunks of {report.chunks[0]} x "
-        f"{report.chunks[1]}, {report.codec}, {format_bytes(report.bytes_written)} on disk"
-    )
+    how = f"in chunks of {report.chunks[0]} x {report.chunks[1]}"
+    if report.nnz is not None:
+        how = f"with {report.nnz} numbers stored, sparse by rows"
+    size = format_bytes(report.bytes_written)
+    return f"{rows} x {columns} {report.dtype} {how}, {report.codec}, {size} on disk"
 
 
 @command(store, view)

@@ -1,0 +1,201 @@
+"""Copy a matrix that can be read anywhere, tile by tile, in threads.
+
+Codecs decode whole chunks. Where the chunks of the source run across those wanted (columns into rows),
+every tile would decode all of them again; then the source is first written out plainly, chunk by chunk.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import shutil
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.errors import DiskSpaceError
+from rankfold.pipeline.ingest_layout import (
+    STAGING_PAYS,
+    Codec,
+    Layout,
+    choose_codec,
+    chunk_shape,
+    decoded_again,
+    fit_tile,
+    staging,
+)
+from rankfold.pipeline.source import Source
+from rankfold.pipeline.sources.rectangle import tiles
+from rankfold.pipeline.sources.zarr import ZarrSource
+from rankfold.pipeline.sources.zarr_layout import source_at
+from rankfold.pipeline.units import format_bytes
+
+if TYPE_CHECKING:
+    import zarr
+
+Progress = Callable[[int, int], None]
+"""Called with bytes done and bytes in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class TilePlan:
+    """How a matrix will be copied, decided before anything is written."""
+
+    source: Source
+    layout: Layout
+    stage: Layout | None
+    """Of the plain copy in between, where one pays."""
+
+    memory_bytes: int
+    need: int
+    """Bytes on the disk."""
+
+    @property
+    def ticks(self) -> int:
+        """Bytes that the progress counts."""
+        return data_bytes(self.source) * (2 if self.stage else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A store made, and the bytes it took."""
+
+    made: ZarrSource
+    codec: Codec
+    bytes_read: int
+    bytes_written: int
+
+
+def plan_tiles(source: Source, folder: Path, memory_bytes: int, chunk_bytes: int) -> TilePlan:
+    """Decide chunks, codec and tiles; raises for memory or disk that do not suffice."""
+    chunks = chunk_shape(source, chunk_bytes)
+    layout = fit_tile(source, chunks, choose_codec(source, chunks), memory_bytes)
+    stage = staging(source, memory_bytes) if decoded_again(source, layout.tile) > STAGING_PAYS else None
+    need = _require_space(source, folder, layout, staged=stage is not None)
+    return TilePlan(source, layout, stage, memory_bytes, need)
+
+
+def copy_tiles(plan: TilePlan, folder: Path, ticker: Ticker) -> Copied:
+    """Make ``folder / "array"``."""
+    origin, layout, read, written = plan.source, plan.layout, 0.0, 0
+    data = data_bytes(origin)
+    if plan.stage:
+        origin = _copy(plan.source, folder / "stage", plan.stage, ticker)
+        read, written = data * decoded_again(plan.source, plan.stage.tile), origin.stored_bytes()
+        layout = fit_tile(origin, layout.chunks, layout.codec, plan.memory_bytes)
+    made = _copy(origin, folder / "array", layout, ticker)
+    read += data * decoded_again(origin, layout.tile)
+    return Copied(made, layout.codec, int(read), written + made.stored_bytes())
+
+
+def _copy(source: Source, folder: Path, layout: Layout, ticker: Ticker) -> ZarrSource:
+    """Copy tile by tile; every thread has a buffer of its own and takes the next tile that is left."""
+    array = create(folder, source.shape, source.dtype, layout.chunks, layout.codec)
+    (rows, columns), (height, width) = source.shape, layout.tile
+    corners = iter([(top, left) for top in range(0, rows, height) for left in range(0, columns, width)])
+    lock, stop = threading.Lock(), threading.Event()
+
+    def work() -> None:
+        buffer = np.empty(min(height, rows) * min(width, columns), source.dtype)
+        while not stop.is_set():
+            with lock:
+                corner = next(corners, None)
+            if corner is None:
+                return
+            _copy_tile(source, array, buffer, corner, layout)
+            ticker.add(
+                min(height, rows - corner[0]) * min(width, columns - corner[1]) * source.dtype.itemsize
+            )
+
+    with concurrent.futures.ThreadPoolExecutor(layout.threads) as pool:
+        try:
+            for future in concurrent.futures.as_completed([pool.submit(work) for _ in range(layout.threads)]):
+                future.result()
+        finally:
+            stop.set()
+    return source_at(str(folder), "", missing="error")
+
+
+def _copy_tile(
+    source: Source, array: zarr.Array[Any], buffer: npt.NDArray[Any], corner: tuple[int, int], layout: Layout
+) -> None:
+    """One tile through ``buffer``, written in whole chunks: parts of chunks would race with each other."""
+    rows = corner[0], min(corner[0] + layout.tile[0], source.shape[0])
+    columns = corner[1], min(corner[1] + layout.tile[1], source.shape[1])
+    shape = rows[1] - rows[0], columns[1] - columns[0]
+    held = buffer[: shape[0] * shape[1]].reshape(shape)
+    source.read_into(held, rows, columns)
+    for chunk in tiles(held, rows, columns, layout.chunks):
+        array[slice(*chunk.rows), slice(*chunk.columns)] = chunk.out
+
+
+def create(
+    folder: Path, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: tuple[int, ...], codec: Codec
+) -> zarr.Array[Any]:
+    """An empty array. Chunks of nothing but fill value are written too: a missing one is an error here."""
+    import zarr
+    from zarr.codecs import BloscCodec
+    from zarr.storage import LocalStore
+
+    blosc = BloscCodec(
+        cname=cast("Any", codec.name if codec.level else "lz4"),
+        clevel=codec.level,
+        shuffle="shuffle",
+        typesize=dtype.itemsize,
+    )
+    return zarr.create_array(
+        LocalStore(folder),
+        shape=shape,
+        chunks=chunks,
+        dtype=dtype,
+        compressors=blosc if codec.level else None,
+        fill_value=0,
+        config={"write_empty_chunks": True},
+    )
+
+
+class Ticker:
+    """Counts bytes of all threads and tells whoever wants to know."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self.progress, self.total, self.done = progress, total, 0
+        self.lock = threading.Lock()
+
+    def at(self, done: int) -> None:
+        """Bytes of a file that is read once from end to end; the end of it may be the last to be known."""
+        with self.lock:
+            self.done = max(self.done, min(done, self.total))
+            if self.progress:
+                self.progress(self.done, self.total)
+
+    def add(self, count: int) -> None:
+        """Count a tile. The callback runs in the thread that copied it, one at a time."""
+        with self.lock:
+            self.done += count
+            if self.progress:
+                self.progress(self.done, self.total)
+
+
+def data_bytes(source: Source) -> int:
+    return source.shape[0] * source.shape[1] * source.dtype.itemsize
+
+
+def _require_space(source: Source, folder: Path, layout: Layout, *, staged: bool) -> int:
+    """Bytes that the import will take on the disk; raises ``DiskSpaceError`` when fewer are free."""
+    data, padded = data_bytes(source), source.dtype.itemsize
+    for length, chunk in zip(source.shape, layout.chunks, strict=True):
+        padded *= -(-length // chunk) * chunk
+    need = int(padded / layout.codec.ratio) + (data if staged else 0)
+    free = shutil.disk_usage(folder).free
+    if need > free:
+        between = f", {format_bytes(data)} of it for a copy in between" if staged else ""
+        raise DiskSpaceError(
+            f"importing {source.name} as {layout.codec.words} needs about {format_bytes(need)} in "
+            f"{folder}{between}, but {format_bytes(free)} are free. "
+            f"Free {format_bytes(need - free)}, or write elsewhere"
+        )
+    return need

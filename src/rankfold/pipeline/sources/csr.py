@@ -1,0 +1,206 @@
+"""A sparse matrix in AnnData's layout: a Zarr group of ``data``, ``indices`` and ``indptr``.
+
+https://anndata.readthedocs.io/en/stable/fileformat-prose.html: attributes ``encoding-type`` (``csr_matrix``
+or ``csc_matrix``), ``encoding-version`` and ``shape``. Panels of rows (CSR) or of columns (CSC) are made
+dense in the caller's buffer; a panel the other way costs reading everything, so the grid says not to.
+
+The trap: ``indptr`` has a number for every row. It is read by the slice, never kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.blocks import Grid
+from rankfold.pipeline.errors import ChunkError, InputError
+from rankfold.pipeline.source import Span
+from rankfold.pipeline.sources.locate import node_kind
+from rankfold.pipeline.sources.matrix import require_matrix
+from rankfold.pipeline.sources.vector import VectorSource, vector_at
+
+ENCODINGS = {"csr_matrix": "rows", "csc_matrix": "columns"}
+"""The axis whose lines lie together, by AnnData's name."""
+
+PIECE = 2**17
+"""Stored numbers that are spread at a time."""
+
+SPREAD_BYTES = 64
+"""Memory that spreading one stored number takes: its value and index, its line, what checks them."""
+
+POINTERS = 2**16
+"""Lines whose pointers are read at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class CsrSource:
+    """A sparse matrix as the description of three vectors."""
+
+    name: str
+    shape: tuple[int, int]
+    data: VectorSource
+    indices: VectorSource
+    indptr: VectorSource
+    by: str
+    """``rows`` for CSR, ``columns`` for CSC: the lines that lie together."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the stored numbers in native byte order."""
+        return self.data.dtype
+
+    @property
+    def nnz(self) -> int:
+        """Stored numbers."""
+        return self.data.length
+
+    @property
+    def format(self) -> str:
+        """Layout, and how full it is."""
+        share = self.nnz / (self.shape[0] * self.shape[1])
+        layout = "CSR" if self.by == "rows" else "CSC"
+        return f"{layout} in {self.data.format}, {self.nnz} stored numbers ({share:.2%})"
+
+    @property
+    def codec(self) -> str:
+        """How chunks are compressed."""
+        return self.data.codec
+
+    @property
+    def row_grid(self) -> Grid:
+        """One piece: cut anywhere in CSR, scattered in CSC."""
+        return self._grid(0)
+
+    @property
+    def column_grid(self) -> Grid:
+        """One piece: scattered in CSR, cut anywhere in CSC."""
+        return self._grid(1)
+
+    def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
+        """Copy ``self[rows, columns]`` into ``out``, zeros included; see ``Source``."""
+        out[...] = 0
+        lines, across, view = (rows, columns, out) if self.by == "rows" else (columns, rows, out.T)
+        for top in range(*lines, POINTERS):
+            bottom = min(lines[1], top + POINTERS)
+            ends = self.pointers(top, bottom)
+            for start in range(int(ends[0]), int(ends[-1]), PIECE):
+                stop = min(int(ends[-1]), start + PIECE)
+                self._spread(view, ends, (start, stop), top - lines[0], across)
+
+    def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
+        """Where lines ``top:bottom`` begin, and where the last one ends; checked."""
+        ends = self.indptr.take(top, bottom + 1).astype(np.int64, copy=False)
+        if ends[0] < 0 or ends[-1] > self.nnz or (np.diff(ends) < 0).any():
+            raise ChunkError(
+                f"{self.name}: indptr[{top}:{bottom + 1}] is not increasing from 0 to {self.nnz}, the length "
+                "of data. Restore the store"
+            )
+        return ends
+
+    def entries(self, start: int, stop: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+        """Indices and values of stored numbers ``start:stop``; checked."""
+        indices = self.indices.take(start, stop).astype(np.int64, copy=False)
+        short = self.shape[1 if self.by == "rows" else 0]
+        if len(indices) and (indices.min() < 0 or indices.max() >= short):
+            wrong = int(np.argmax((indices < 0) | (indices >= short)))
+            raise ChunkError(
+                f"{self.name}: indices[{start + wrong}] is {indices[wrong]}, but the matrix has {short} "
+                f"{'columns' if self.by == 'rows' else 'rows'}. Restore the store"
+            )
+        return indices, self.data.take(start, stop)
+
+    def read_bytes(self, rows: int, columns: int) -> int:
+        """Pointers of some lines, a piece being spread, and what decoding a chunk of a vector takes."""
+        vectors = max(v.read_bytes(1, PIECE) for v in (self.data, self.indices, self.indptr))
+        lines = rows if self.by == "rows" else columns
+        return vectors + SPREAD_BYTES * PIECE + 32 * min(lines, POINTERS)
+
+    def check(self) -> None:
+        """Raise ``ChunkError`` for lengths that do not agree, or chunk files that are missing."""
+        lines = self.shape[0 if self.by == "rows" else 1]
+        if self.indices.length != self.nnz or self.indptr.length != lines + 1:
+            raise ChunkError(
+                f"{self.name}: data has {self.nnz} numbers, indices {self.indices.length}, indptr "
+                f"{self.indptr.length} for {lines} {self.by}: the first two must agree, the last be one "
+                "more. Restore the store"
+            )
+        for vector in (self.data, self.indices, self.indptr):
+            if vector.length:
+                vector.check()
+        first, last = int(self.indptr.take(0, 1)[0]), int(self.indptr.take(lines, lines + 1)[0])
+        if (first, last) != (0, self.nnz):
+            raise ChunkError(
+                f"{self.name}: indptr goes from {first} to {last} instead of 0 to {self.nnz}. "
+                "Restore the store"
+            )
+
+    def fingerprint(self) -> str:
+        """Digest of shape, layout, and the fingerprints of the vectors."""
+        parts = [str(self.shape), self.by]
+        parts += [vector.fingerprint() for vector in (self.data, self.indices, self.indptr)]
+        return hashlib.blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
+
+    def stored_bytes(self) -> int:
+        """Bytes of the chunk files on disk."""
+        return sum(vector.stored_bytes() for vector in (self.data, self.indices, self.indptr))
+
+    def _grid(self, axis: int) -> Grid:
+        length, together = self.shape[axis], (axis == 0) == (self.by == "rows")
+        edges = np.asarray([0, length], dtype=np.int64)
+        return Grid(edges, splittable=together, scattered=not together)
+
+    def _spread(
+        self, view: npt.NDArray[Any], ends: npt.NDArray[np.int64], piece: Span, top: int, across: Span
+    ) -> None:
+        """Put a piece of the stored numbers, of lines that begin at ``ends``, where it belongs."""
+        indices, values = self.entries(*piece)
+        bounds = np.clip(ends, *piece)
+        lines = np.repeat(np.arange(top, top + len(ends) - 1), np.diff(bounds))
+        if across != (0, self.shape[1 if self.by == "rows" else 0]):
+            inside = (indices >= across[0]) & (indices < across[1])
+            lines, indices, values = lines[inside], indices[inside] - across[0], values[inside]
+        if len(lines) > 1 and not bool(((np.diff(indices) > 0) | (np.diff(lines) > 0)).all()):
+            # Not in order: an element may be there twice, and means the sum.
+            np.add.at(view, (lines, indices), values)
+        else:
+            # A line that the pieces cut has its numbers in order, but perhaps one of them again: add.
+            view[lines, indices] += values
+
+
+def compressed_kind(folder: str) -> str | None:
+    """``rows`` or ``columns`` for a group in AnnData's sparse layout, by its attributes alone."""
+    if not os.path.isdir(folder) or node_kind(folder) != "group":
+        return None
+    return ENCODINGS.get(str(_attributes(folder).get("encoding-type")))
+
+
+def csr_source(path: str, group: str) -> CsrSource:
+    """The sparse matrix in a group of the store in the folder ``path``."""
+    folder = os.path.join(path, group)
+    name = f"{path}::{group}" if group else path
+    by, shape = compressed_kind(folder), _attributes(folder).get("shape")
+    if by is None or not isinstance(shape, list) or len(shape) != 2:
+        raise InputError(f"{name} is not a sparse matrix: its attributes say {_attributes(folder)}")
+    parts = [vector_at(path, f"{group}/{part}" if group else part) for part in ("data", "indices", "indptr")]
+    rows, columns = (int(length) for length in shape)
+    require_matrix(name, (rows, columns), parts[0].dtype)
+    return CsrSource(name, (rows, columns), parts[0], parts[1], parts[2], by)
+
+
+def _attributes(folder: str) -> dict[str, Any]:
+    """Attributes of a group, version 2 or 3, read without Zarr."""
+    for document in ("zarr.json", ".zattrs"):
+        try:
+            with open(os.path.join(folder, document), encoding="utf-8") as file:
+                found = json.load(file)
+        except (OSError, ValueError):
+            continue
+        attributes = found.get("attributes", {}) if document == "zarr.json" else found
+        return attributes if isinstance(attributes, dict) else {}
+    return {}
