@@ -76,19 +76,25 @@ def main() -> None:
     source, cores = rf.open(store), arguments.cores
     slow = SlowSource(source, arguments.milliseconds / 1000)
     panel = rf.plan("svd", source, RANK, method="krylov", memory=BUDGET, threads=cores).panel_rows
-    seen: dict[str, list[float]] = {"threads": [], "processes": [], "waiting": [], "reading alone": []}
+    turns = []
     for _ in range(arguments.repeats):
-        seen["threads"] += passes(source, arguments.folder, threads=cores)
-        seen["processes"] += passes(source, arguments.folder, workers=cores, threads=1)
-        seen["waiting"] += passes(slow, arguments.folder, threads=cores)
-        seen["reading alone"].append(read_alone(slow, panel, cores))
-    median = {name: statistics.median(values) for name, values in seen.items()}
+        turns.append(
+            {
+                "threads": passes(source, arguments.folder, threads=cores),
+                "processes": passes(source, arguments.folder, workers=cores, threads=1),
+                "waiting": passes(slow, arguments.folder, threads=cores),
+                "reading alone": [read_alone(slow, panel, cores)],
+            }
+        )
+    medians = [{name: statistics.median(seconds) for name, seconds in turn.items()} for turn in turns]
     results = {
         "machine": {"system": platform.platform(), "python": platform.python_version()},
         "cores": cores,
-        "seconds": seen,
-        "processes_over_threads": median["processes"] / median["threads"],
-        "waiting_over_limit": median["waiting"] / max(median["reading alone"], median["threads"]),
+        "turns": turns,
+        "processes_over_threads": statistics.median(m["processes"] / m["threads"] for m in medians),
+        "waiting_over_limit": statistics.median(
+            m["waiting"] / max(m["reading alone"], m["threads"]) for m in medians
+        ),
     }
     print(json.dumps(results, indent=1))
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
