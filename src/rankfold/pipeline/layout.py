@@ -38,7 +38,7 @@ class Layout:
 
     view: View
     method: str
-    """``"gram"`` or ``"krylov"``."""
+    """``"gram"``, ``"krylov"`` or ``"subspace"``."""
 
     width: int
     """Columns of one block."""
@@ -58,14 +58,17 @@ class Layout:
 
     @property
     def basis_columns(self) -> int:
-        """Most columns that all blocks together can have."""
-        return min(self.view.short, self.width * self.block_passes)
+        """Most columns that blocks kept on scratch together can have."""
+        kept = self.block_passes if self.method == "krylov" else 1
+        return min(self.view.short, self.width * kept)
 
     @property
     def block_passes(self) -> int:
         """Most fused passes."""
-        most = 1 if self.method == "gram" else self.passes - self.statistics_passes
-        return min(most, -(-self.view.short // self.width))
+        if self.method == "gram" or self.width == self.view.short:
+            return 1
+        most = self.passes - self.statistics_passes
+        return most if self.method == "subspace" else min(most, -(-self.view.short // self.width))
 
     def panels(self, slots: int) -> Panels:
         """Buffers of a fused pass or statistics pass."""
@@ -122,7 +125,7 @@ def lay_out(request: Request, source: Source) -> Layout:
         cut=cut(view.grid, row_bytes, 8 * view.short * width),
         gram_cut=_gram_cut(view, row_bytes),
         out_chunk=_out_chunk(view, request.rank),
-        statistics_passes=int(method == "krylov" and request.scale and view.orientation is Orientation.ROWS),
+        statistics_passes=int(method != "gram" and request.scale and view.orientation is Orientation.ROWS),
     )
 
 
@@ -162,13 +165,16 @@ def choose_orientation(source: Source, rank: int) -> Orientation:
     return Orientation.ROWS if long_is_rows else Orientation.COLUMNS
 
 
-def expected_passes(tol: float) -> int:
-    """Fused passes that block Krylov typically needs for a relative error of ``tol``.
+def expected_passes(tol: float, method: str = "krylov") -> int:
+    """Fused passes that a method typically needs for a relative error of ``tol``.
 
     >>> [expected_passes(t) for t in (1e-2, 1e-4, 1e-8)]
     [4, 4, 5]
+    >>> [expected_passes(t, "subspace") for t in (1e-2, 1e-4, 1e-8)]
+    [5, 8, 14]
     """
-    return 3 + max(1, math.ceil(-math.log10(tol) / 4 - 1e-9))
+    digits = -math.log10(tol) - 1e-9
+    return 2 + math.ceil(1.5 * digits) if method == "subspace" else 3 + max(1, math.ceil(digits / 4))
 
 
 def choose_method(request: Request, view: View, width: int) -> str:
