@@ -40,8 +40,8 @@ def test_triplets_are_those_of_the_dense_svd(
     left, loss = us / found, 40 * eps * s[0] / s[rank - 1]
     np.testing.assert_allclose(right @ right.T, np.eye(rank), atol=loss)
     np.testing.assert_allclose(left.T @ left, np.eye(rank), atol=loss)
-    # With A'u = s v and orthonormal v, the squares of |A v - s u| add up to less than those of the true values
-    # over those that were found, each of which lacks tol at most.
+    # With A'u = s v and orthonormal v, the squares of |A v - s u| add up to at most what the squares of the
+    # true values have over those found, each of which lacks tol at most.
     centred = exact_matrix(x, kind)
     assert (
         np.linalg.norm(centred @ right.T - us) <= np.sqrt(2e-5) * np.linalg.norm(s[:rank]) + 100 * eps * s[0]
