@@ -155,6 +155,17 @@ def test_scaling_and_whitening(shape: tuple[int, int], method: str) -> None:
     np.testing.assert_allclose(result.explained_variance_ratio, s[:5] ** 2 / total, rtol=1e-6)
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("shape", [(800, 30), (30, 800)], ids=str)
+def test_scaling_without_centring_divides_by_the_root_mean_square(shape: tuple[int, int], method: str) -> None:
+    x = decaying(*shape) * np.linspace(0.1, 9, shape[1])
+    scale = np.sqrt((x**2).sum(axis=0) / (len(x) - 1))
+    result = rf.pca(x, rank=5, center=False, scale=True, method=method, tol=1e-8, passes=40)
+    s = np.linalg.svd(x / scale, compute_uv=False)[:5]
+    np.testing.assert_allclose(result.singular_values, s, rtol=1e-7)
+    np.testing.assert_allclose(result.scale, scale, rtol=1e-10)
+
+
 @pytest.mark.parametrize("shape", [(500, 20), (20, 500)], ids=str)
 @pytest.mark.parametrize("method", METHODS)
 def test_constant_columns_are_left_unscaled_and_named(shape: tuple[int, int], method: str) -> None:

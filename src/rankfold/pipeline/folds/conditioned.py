@@ -93,6 +93,6 @@ class OverConditioned(OverPanels):
         if columns is None:
             return None
         state["squares"][0] += columns.squares.sum()
-        if not self.centring.centre and raw.dtype == self.panels.view.dtype:
+        if not (self.centring.centre or self.centring.scale) and raw.dtype == self.panels.view.dtype:
             return raw
         return self.panels.conditioned(grains.panels, raw, columns.mean, columns.scale)
