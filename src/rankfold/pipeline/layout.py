@@ -14,6 +14,7 @@ from rankfold.pipeline.blocks import Cut, Grid, cut, grain_rows
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.folds.combination import Combination
 from rankfold.pipeline.folds.panels import Panels
+from rankfold.pipeline.folds.sketch_pass import Sizes
 from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.request import Request
 from rankfold.pipeline.source import Source
@@ -38,10 +39,10 @@ class Layout:
 
     view: View
     method: str
-    """``"gram"``, ``"krylov"`` or ``"subspace"``."""
+    """``"gram"``, ``"krylov"``, ``"subspace"`` or ``"sketch"``."""
 
     width: int
-    """Columns of one block."""
+    """Columns of one block, or of the range sketch."""
 
     passes: int
     """Most passes over the matrix."""
@@ -65,6 +66,8 @@ class Layout:
     @property
     def block_passes(self) -> int:
         """Most fused passes."""
+        if self.method == "sketch":
+            return 0
         if self.method == "gram" or self.width == self.view.short:
             return 1
         most = self.passes - self.statistics_passes
@@ -114,15 +117,20 @@ def lay_out(request: Request, source: Source) -> Layout:
             f"{request.kind} by {method} takes {least} passes here, but passes={request.passes}. Allow "
             f"--passes {least}" + (", or leave out U with --no-rows" if method == "gram" else "")
         )
+    row_bytes = view.short * view.dtype.itemsize
+    sizes = Sizes.of(request.rank, view.short)
     if method == "gram":
         width = min(request.rank + 1, view.short)  # one more tells the gap below the last one wanted
-    row_bytes = view.short * view.dtype.itemsize
+    elif method == "sketch":
+        width = sizes.range
     return Layout(
         view=view,
         method=method,
         width=width,
         passes=request.passes,
-        cut=cut(view.grid, row_bytes, 8 * view.short * width),
+        cut=_sketch_cut(view, row_bytes, sizes)
+        if method == "sketch"
+        else cut(view.grid, row_bytes, 8 * view.short * width),
         gram_cut=_gram_cut(view, row_bytes),
         out_chunk=_out_chunk(view, request.rank),
         statistics_passes=int(method != "gram" and request.scale and view.orientation is Orientation.ROWS),
@@ -201,6 +209,13 @@ def _gram_cut(view: View, row_bytes: int) -> Cut:
     least = max(1, min(view.short, (32 * 2**20) // row_bytes))
     # A byte takes ten times as long as in a fused pass, so streams may be that much shorter.
     return cut(view.grid, row_bytes, 8 * view.short**2, least_rows=least, reads_per_byte=8)
+
+
+def _sketch_cut(view: View, row_bytes: int, sizes: Sizes) -> Cut:
+    # Test vectors and products of a grain stay in cache beside it. A byte takes about four times as long
+    # as in a fused pass, so streams may be that much shorter.
+    beside = sizes.row_bytes(view.dtype.itemsize)
+    return cut(view.grid, row_bytes + beside, sizes.accumulator_bytes(view.short), reads_per_byte=16)
 
 
 def _out_chunk(view: View, rank: int) -> int:

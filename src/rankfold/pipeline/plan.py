@@ -15,6 +15,7 @@ import numpy as np
 
 from rankfold.pipeline.blocks import Grid
 from rankfold.pipeline.errors import DiskSpaceError, MemoryBudgetError
+from rankfold.pipeline.folds.sketch_pass import Sizes
 from rankfold.pipeline.layout import Layout, expected_passes, lay_out
 from rankfold.pipeline.plan_sweeps import Pass, driver_bytes, sweeps_of
 from rankfold.pipeline.plan_table import table
@@ -32,7 +33,13 @@ RESERVE_BYTES = 24 * 2**20
 STOPS_EARLY = ("krylov", "subspace")
 """Methods that make passes until the tolerance is met."""
 
-NARROWER = {"krylov": {"subspace": "keeps one block, not one for each pass"}}
+NARROWER = {
+    "krylov": {"subspace": "keeps one block, not one for each pass"},
+    "sketch": {
+        "krylov": "keeps narrower blocks, and is more accurate with more passes",
+        "subspace": "keeps one narrower block, and is more accurate with more passes",
+    },
+}
 """By method, those that may fit where it does not, and why."""
 
 
@@ -136,10 +143,16 @@ def make_plan(request: Request, source: Source, budget: Budget, rates: Rates | N
         budget_bytes=budget.memory_bytes,
         scratch_bytes=layout.view.long * (layout.basis_columns * item + 16),
         result_bytes=sum(source.shape) * request.rank * item,
-        checkpoint_bytes=8 * layout.view.short * layout.width * layout.cut.stream_count,
+        checkpoint_bytes=_accumulator_bytes(request, layout) * layout.cut.stream_count,
         useful_workers=-(-max(p.streams for p in sweeps) // concurrency),
         seconds=_seconds(sweeps, likely, item, concurrency * budget.workers, rates),
     )
+
+
+def _accumulator_bytes(request: Request, layout: Layout) -> int:
+    if layout.method == "sketch":
+        return Sizes.of(request.rank, layout.view.short).accumulator_bytes(layout.view.short)
+    return 8 * layout.view.short * layout.width
 
 
 def check_disk(plan: Plan, free_bytes: int, folder: Path) -> None:

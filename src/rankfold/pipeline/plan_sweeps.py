@@ -16,6 +16,7 @@ from rankfold.pipeline.folds.gram_pass import GramPass
 from rankfold.pipeline.folds.local_columns import Centring
 from rankfold.pipeline.folds.narrow_r import NarrowR
 from rankfold.pipeline.folds.panel_pass import PanelPass
+from rankfold.pipeline.folds.sketch_pass import Sizes, SketchPass
 from rankfold.pipeline.folds.write_rows import WriteRows
 from rankfold.pipeline.layout import Layout
 from rankfold.pipeline.methods.start import PLACES, sample_rows
@@ -59,14 +60,23 @@ def sweeps_of(request: Request, layout: Layout, slots: int) -> list[Pass]:
     elif layout.statistics_passes:
         statistics = ColumnStatistics(layout.panels(slots), np.zeros(0), 1.0, layout.row_seconds(4))
         sweeps.append(_pass("statistics", statistics, data, 0, 4 * elements))
+    if layout.method == "sketch":
+        sizes = Sizes.of(request.rank, view.short)
+        y, products = layout.y(_NOWHERE, 1, sizes.range), 2 * (sizes.right + sizes.down)
+        fold = SketchPass(
+            layout.panels(slots), centring, _NOWHERE, sizes, y, None, True, 0, layout.row_seconds(products)
+        )
+        flops = elements * products + 2.0 * view.long * sizes.right * sizes.across
+        sweeps.append(_pass("sketch", fold, data, y.nbytes, flops))
+        return sweeps + _narrow_sweeps(request, layout, (y,))
     left = view.short
     blocks = []
     for index in range(layout.block_passes):
         y = layout.y(_NOWHERE, index, width if layout.method == "subspace" else min(width, left))
-        fold = PanelPass(
+        block = PanelPass(
             layout.panels(slots), centring, _NOWHERE, y, None, True, layout.row_seconds(4 * y.columns)
         )
-        sweeps.append(_pass(f"pass {len(sweeps) + 1}", fold, data, y.nbytes, 4 * elements * y.columns))
+        sweeps.append(_pass(f"pass {len(sweeps) + 1}", block, data, y.nbytes, 4 * elements * y.columns))
         blocks.append(y)
         left -= y.columns
     kept = blocks[-1:] if layout.method == "subspace" else blocks
@@ -86,7 +96,8 @@ def _narrow_sweeps(request: Request, layout: Layout, blocks: tuple[Narrow, ...])
         chunks = (_NOWHERE, _NOWHERE, not by_rows, view.dtype, request.rank, seconds)
         folds.append([WriteRows(c, cut, *chunks) for c, cut in zip(choices, cuts, strict=True)])
     sweeps = []
-    for name, same in zip(("ritz", "rows"), folds, strict=False):
+    names = ("range" if layout.method == "sketch" else "ritz", "rows")
+    for name, same in zip(names, folds, strict=False):
         writes = view.long * request.rank * view.dtype.itemsize if name == "rows" else 0
         sweep = _pass(name, same[0], reads, writes, flops, over="scratch")
         sweeps.append(dataclasses.replace(sweep, segment_bytes=max(fold.memory_bytes for fold in same)))
@@ -112,6 +123,10 @@ def driver_bytes(layout: Layout, request: Request) -> int:
     if layout.method == "subspace":  # the block before is set against the last one
         resident, basis = 12, min(short, 2 * width)
     blocks = resident * 8 * short * width + 18 * 8 * basis * basis
+    if layout.method == "sketch":
+        sizes = Sizes.of(request.rank, short)
+        blocks = 8 * (short * (2 * sizes.right + 6 * sizes.down) + 6 * sizes.across * sizes.right)
+        blocks += 18 * 8 * sizes.range**2
     scatter = 2 * 8 * short * short if layout.method == "gram" else 0
     vectors = 4 * 8 * view.long if view.orientation is Orientation.COLUMNS else 0
     return max(sample, blocks, scatter) + vectors

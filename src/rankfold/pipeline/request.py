@@ -8,7 +8,7 @@ from typing import Any
 
 from rankfold.pipeline.errors import InputError
 
-METHODS = ("auto", "gram", "krylov", "subspace")
+METHODS = ("auto", "gram", "krylov", "subspace", "sketch")
 DEFAULT_TOL = 1e-4
 DEFAULT_PASSES = 8
 

@@ -3,6 +3,7 @@
 column_statistics   sums and squares of columns: the pass that scaling needs first
 gram_pass           mean and scatter matrix
 panel_pass          Y = A Q to scratch and Z = A'Y: the fused pass
+sketch_pass         range, co-range, core and error sketches: the single pass
 narrow_r            R factor of combinations of Y, from scratch
 write_rows          combinations of Y into the chunks of the result
 """

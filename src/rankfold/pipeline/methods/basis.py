@@ -77,10 +77,6 @@ class Basis:
         residual = np.einsum("ij,ij->j", rest, rest)
         return ritz_values(self.products, theta, w, image, residual, rank)
 
-    def offset(self, coefficients: Float64) -> Float64:
-        """Offset of ``[Y_1 ...] @ coefficients``."""
-        return np.concatenate([block.load("offset") for block in self.blocks]) @ coefficients
-
 
 def _bordered(matrix: Float64, column: Float64, row: Float64) -> Float64:
     """A matrix with a new block column and block row, which share their last square."""

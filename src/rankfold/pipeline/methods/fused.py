@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from rankfold.kernels.normal import gaussian_rows
 from rankfold.kernels.orthonormal import orthonormalise
-from rankfold.pipeline.checkpoint import load_arrays, save_arrays
+from rankfold.pipeline.checkpoint import State, load_arrays, save_arrays
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.finite import refuse_bad
 from rankfold.pipeline.folds.column_statistics import ColumnStatistics
@@ -20,6 +20,7 @@ from rankfold.pipeline.layout import Layout
 from rankfold.pipeline.methods.basis import Block
 from rankfold.pipeline.methods.gram import divisors, standard_deviations
 from rankfold.pipeline.methods.start import Start
+from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.run import Run
 from rankfold.pipeline.view import Orientation, View
 
@@ -89,10 +90,9 @@ def multiply(
     """
     view, name = layout.view, f"pass-{index:02d}"
     by_rows = view.orientation is Orientation.ROWS
-    shift = start.shift if known is None or not centring.centre else known.mean
-    weights = np.ones(view.short) if known is None or not by_rows else 1.0 / divisors(known.deviation)
+    shift, weights = conditions(layout, centring, start, known)
     constants = run.part(name, "constants.npz")
-    weighted = q * (weights * centring.unit)[:, None]
+    weighted = q * weights[:, None]
     if not constants.exists():
         save_arrays(constants, {"q": weighted, "shift": shift})
     y = layout.y(run.scratch, index, q.shape[1])
@@ -101,16 +101,15 @@ def multiply(
         centring=centring,
         constants=constants,
         y=y,
-        columns=layout.columns(run.scratch) if not by_rows and (centring.centre or centring.scale) else None,
+        columns=column_file(run, layout, centring),
         measured=known is None,
         row_seconds=layout.row_seconds(4 * q.shape[1]),
     )
     state = run.pass_over_data(name, fold)
-    refuse_bad(state, view.source.name)
-    _refuse_overflow(state, view)
-    z, offset = state["z"] * (weights * centring.unit)[:, None], np.zeros(q.shape[1])
+    refuse_overflow(state, view)
+    z, offset = state["z"] * weights[:, None], np.zeros(q.shape[1])
     if known is None:
-        known = _statistics(state, view.long, start, centring, by_rows)
+        known = statistics(state, layout, start, centring)
         if by_rows and centring.centre:
             d = known.mean - start.shift
             offset = weighted.T @ d
@@ -153,7 +152,26 @@ def _far(known: Statistics, layout: Layout, centring: Centring, start: Start) ->
     return layout.view.long * float(d @ d) > FAR_FROM_MEAN * known.total
 
 
-def _refuse_overflow(state: dict[str, Float64], view: View) -> None:
+def conditions(
+    layout: Layout, centring: Centring, start: Start, known: Statistics | None
+) -> tuple[Float64, Float64]:
+    """What a pass shifts columns by, and what it multiplies test vectors or a basis by: unit and weights."""
+    view = layout.view
+    shift = start.shift if known is None or not centring.centre else known.mean
+    by_rows = view.orientation is Orientation.ROWS
+    weights = np.ones(view.short) if known is None or not by_rows else 1.0 / divisors(known.deviation)
+    return shift, weights * centring.unit
+
+
+def column_file(run: Run, layout: Layout, centring: Centring) -> Narrow | None:
+    """Where a sweep along the columns keeps their mean and scale."""
+    by_rows = layout.view.orientation is Orientation.ROWS
+    return layout.columns(run.scratch) if not by_rows and (centring.centre or centring.scale) else None
+
+
+def refuse_overflow(state: State, view: View) -> None:
+    """Raise for products that are not finite, or for a matrix that is not."""
+    refuse_bad(state, view.source.name)
     if not np.isfinite(state["z"]).all():
         raise DataError(
             f"products of {view.source.name} leave the range of {view.dtype}: its elements differ too "
@@ -161,11 +179,10 @@ def _refuse_overflow(state: dict[str, Float64], view: View) -> None:
         )
 
 
-def _statistics(
-    state: dict[str, Float64], count: int, start: Start, centring: Centring, by_rows: bool
-) -> Statistics:
-    total = float(state["squares"].sum())
-    if not (by_rows and centring.centre):
+def statistics(state: State, layout: Layout, start: Start, centring: Centring) -> Statistics:
+    """What a pass that measured its columns tells of them."""
+    total, count = float(state["squares"].sum()), layout.view.long
+    if not (layout.view.orientation is Orientation.ROWS and centring.centre):
         return Statistics(np.zeros(len(state["sums"])), np.ones(len(state["sums"])), total)
     d = state["sums"] / count
     return Statistics(start.shift + d / centring.unit, np.ones(len(d)), total - count * float(d @ d))
