@@ -71,8 +71,10 @@ class Reconstruction:
 
     triplets: Triplets
     approximation_error: float
-    """Estimated Frobenius norm of A less its approximation of the rank asked for, over that of A. Its square is
-    unbiased, and above 1 where sketches of so slow a decay tell nothing."""
+    """Estimated Frobenius norm of A less its approximation of the rank asked for, over that of A.
+
+    Its square is unbiased. Above 1 where the spectrum decays too slowly for sketches to tell anything.
+    """
 
 
 def sketch(
