@@ -59,8 +59,8 @@ def svd(
         Number of triplets.
     tol : float, default 1e-4
         Estimated relative error at which every singular value counts as found.
-    method : {"auto", "gram", "krylov"}
-        One pass into a Gram matrix, or fused block Krylov; "auto" decides by shape, type, rank and tol.
+    method : {"auto", "gram", "krylov", "subspace", "sketch"}
+        See ``docs/choosing.md``. "auto" decides for gram or krylov by shape, type, rank and tol.
     passes : int, default 8
         Most reads of the matrix. A result short of ``tol`` says so.
     seed : int
@@ -95,7 +95,8 @@ def svd(
 
     Notes
     -----
-    Reads the matrix once (Gram without ``U``), twice (Gram), or typically 3 to 5 times (Krylov).
+    Reads the matrix once (Gram without ``U``, sketch), twice (Gram), or typically 3 to 5 times (Krylov)
+    or 4 to 10 times (subspace).
     """
     request = Request(
         "svd", _rank(rank), _tol(tol), method, _passes(passes), _integer("seed", seed), rows=rows
@@ -131,7 +132,7 @@ def pca(
         Subtract the mean of each column.
     scale : bool
         Divide each column by its standard deviation (of m - 1; its root mean square if not centred).
-        Takes one more pass under ``method="krylov"`` for a tall matrix.
+        Takes one more pass for a tall matrix, unless under ``method="gram"``.
     whiten : bool
         Scores of unit variance.
     others

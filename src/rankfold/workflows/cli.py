@@ -36,7 +36,7 @@ Store = Annotated[str, typer.Argument(help="STORE.zarr, STORE.zarr::array, or a 
 Rank = Annotated[int | None, typer.Option(help="number of components; always needed")]
 Out = Annotated[Path, typer.Option(help="where the result goes; the same command again resumes")]
 Tol = Annotated[float | None, typer.Option(help="estimated relative error to stop at; 1e-4 by default")]
-Method = Annotated[str, typer.Option(help="auto, gram or krylov")]
+Method = Annotated[str, typer.Option(help="auto, gram, krylov, subspace or sketch")]
 Passes = Annotated[int | None, typer.Option(help="most passes over the matrix; 8 by default")]
 Seed = Annotated[int, typer.Option(help="key of the random start")]
 Memory = Annotated[
