@@ -95,8 +95,7 @@ def svd(
 
     Notes
     -----
-    Reads the matrix once (Gram without ``U``, sketch), twice (Gram), or typically 3 to 5 times (Krylov)
-    or 4 to 10 times (subspace).
+    Reads the matrix once (Gram without ``U``, sketch), twice (Gram), 3 to 5 times (Krylov), or more.
     """
     request = Request(
         "svd", _rank(rank), _tol(tol), method, _passes(passes), _integer("seed", seed), rows=rows
