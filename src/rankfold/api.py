@@ -38,6 +38,7 @@ def svd(
     tol: float | None = None,
     method: str = "auto",
     passes: int | None = None,
+    oversampling: int | None = None,
     seed: int = 0,
     memory: str | int | None = None,
     out: str | Path | None = None,
@@ -57,16 +58,16 @@ def svd(
     x : path, array or Source, (m, n)
         ``"STORE.zarr::array"``, a ``.npy`` file, a NumPy, Zarr or Dask array, or what ``rf.open`` gave.
     rank, tol : int; float, default 1e-4
-        Number of triplets; estimated relative error at which every singular value counts as found.
-    method : {"auto", "gram", "krylov"}
-        One pass into a Gram matrix, or fused block Krylov; "auto" decides by shape, type, rank and tol.
-    passes, seed : int, default 8 and 0
-        Most reads of the matrix (a result short of ``tol`` says so); key of the random start block.
+        Number of triplets; estimated relative error at which each singular value counts as found.
+    method : {"auto", "gram", "krylov", "subspace", "sketch"}
+        See ``docs/choosing.md``. "auto" decides for gram or krylov by shape, type, rank and tol.
+    passes, oversampling, seed : int, default 8, a quarter of rank, and 0
+        Most reads of the matrix; columns of a block beyond ``rank``; key of the random start block.
     memory : int or str, default half of what is free
         Working memory of one worker process above its baseline, such as ``"2 GiB"``.
     out : path, optional
-        Where the result is kept. The same call again resumes a run that was killed, or returns the
-        finished result. Without it the result lives in a temporary store as long as the object.
+        Where the result is kept; the same call again resumes a killed run, or returns the finished
+        result. Without it the result lives in a temporary store as long as the object.
     scratch : path, optional
         Folder for narrow intermediates, seen by all workers; beside ``out`` by default.
     rows, overwrite : bool
@@ -74,10 +75,9 @@ def svd(
     on, workers, threads : optional
         This machine ("local"), or the jobs of a profile; worker processes or jobs, instead of the threads
         of this process; threads of each process, by default all usable cores, shared.
-    client : distributed.Client, optional
-        A cluster of your own; the active client is taken if nothing else says where to run.
-    progress : callable, optional
-        Called with the name of a sweep, rows done, and rows in all.
+    client, progress : optional
+        A Dask client of your own, or the active one if nothing says where to run; a function that is
+        called with the name of a sweep, rows done, and rows in all.
 
     Returns
     -------
@@ -91,11 +91,9 @@ def svd(
 
     Notes
     -----
-    Reads the matrix once (Gram without ``U``), twice (Gram), or typically 3 to 5 times (Krylov).
+    Reads the matrix once (Gram without ``U``, sketch), twice (Gram), 3 to 5 times (Krylov), or more.
     """
-    request = Request(
-        "svd", _rank(rank), _tol(tol), method, _passes(passes), _integer("seed", seed), rows=rows
-    )
+    request = _request("svd", rank, tol, method, passes, oversampling, seed, rows=rows)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     task = Reduction(request, _matrix(x, request))
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
@@ -108,6 +106,7 @@ def pca(
     tol: float | None = None,
     method: str = "auto",
     passes: int | None = None,
+    oversampling: int | None = None,
     seed: int = 0,
     center: bool = True,
     scale: bool = False,
@@ -131,7 +130,7 @@ def pca(
         Subtract the mean of each column.
     scale : bool
         Divide each column by its standard deviation (of m - 1; its root mean square if not centred).
-        Takes one more pass under ``method="krylov"`` for a tall matrix.
+        Takes one more pass for a tall matrix, unless under ``method="gram"``.
     whiten : bool
         Scores of unit variance.
     others
@@ -141,8 +140,8 @@ def pca(
     per component ``singular_values``, ``explained_variance`` and its ``_ratio``, ``residuals`` and
     ``error_estimates``.
     """
-    checked = (_rank(rank), _tol(tol), method, _passes(passes), _integer("seed", seed))
-    request = Request("pca", *checked, center, scale, whiten, rows)
+    flags = {"center": center, "scale": scale, "whiten": whiten, "rows": rows}
+    request = _request("pca", rank, tol, method, passes, oversampling, seed, **flags)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     task = Reduction(request, _matrix(x, request))
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
@@ -235,6 +234,7 @@ def plan(
     tol: float | None = None,
     method: str = "auto",
     passes: int | None = None,
+    oversampling: int | None = None,
     seed: int = 0,
     center: bool | None = None,
     scale: bool = False,
@@ -253,18 +253,8 @@ def plan(
     if kind == "svd" and (center or scale or whiten):
         raise InputError("svd neither centres nor scales nor whitens: plan 'pca' for that")
     centred = kind == "pca" if center is None else center
-    request = Request(
-        kind,
-        _rank(rank),
-        _tol(tol),
-        method,
-        _passes(passes),
-        _integer("seed", seed),
-        centred,
-        scale,
-        whiten,
-        rows,
-    )
+    flags = {"center": centred, "scale": scale, "whiten": whiten, "rows": rows}
+    request = _request(kind, rank, tol, method, passes, oversampling, seed, **flags)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     return make_plan(request, _matrix(x, request), place.budget, rates)
 
@@ -295,18 +285,28 @@ def _matrix(x: object, request: Request) -> Source:
     return source
 
 
-def _rank(rank: int | None) -> int:
+def _request(
+    kind: str,
+    rank: int | None,
+    tol: float | None,
+    method: str,
+    passes: int | None,
+    oversampling: int | None,
+    seed: int,
+    **flags: bool,
+) -> Request:
     if rank is None:
         raise InputError("say how many components: rank= (--rank)")
-    return _integer("rank", rank)
-
-
-def _tol(tol: float | None) -> float:
-    return DEFAULT_TOL if tol is None else float(tol)
-
-
-def _passes(passes: int | None) -> int:
-    return DEFAULT_PASSES if passes is None else _integer("passes", passes)
+    return Request(
+        kind,
+        _integer("rank", rank),
+        DEFAULT_TOL if tol is None else float(tol),
+        method,
+        DEFAULT_PASSES if passes is None else _integer("passes", passes),
+        _integer("seed", seed),
+        oversampling=None if oversampling is None else _integer("oversampling", oversampling),
+        **flags,
+    )
 
 
 def _integer(name: str, value: object) -> int:

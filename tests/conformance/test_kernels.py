@@ -147,6 +147,30 @@ def panel_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case({"d": d, "q": q}, run, error)
 
 
+def sketch_case(shape: tuple[int, int], dtype: str) -> Case:
+    (r, s), a, b, c = shape, 3, 4, 5
+    d, right, down = matrix(shape, dtype), matrix((s, a), dtype, seed=6), matrix((r, b), dtype, seed=7)
+    across, z0, core0 = matrix((r, c), seed=8), matrix((s, b), seed=9), matrix((c, a), seed=10)
+
+    def run(body: Body, inputs: dict[str, Any], xp: Any) -> Outputs:
+        y, work = xp.full((r, a), np.nan, dtype), xp.full((s, b), np.nan, dtype)
+        z, core = xp.array(z0), xp.array(core0)
+        names = ("d", "right", "down", "across")
+        assert body(*(inputs[name] for name in names), y=y, z=z, core=core, work=work) is None
+        return {"y": y, "z": z, "core": core}
+
+    # As for the fused pass: inner products of length s, or r, each in either body.
+    eps = float(np.finfo(dtype).eps)
+    size_y = np.abs(d).astype(float) @ np.abs(right)
+    size_z, size_core = np.abs(d.T).astype(float) @ np.abs(down), np.abs(across.T) @ size_y
+    error = {
+        "y": 2 * s * eps * size_y,
+        "z": 2 * r * eps * size_z + 2 * EPS * (size_z + np.abs(z0)),
+        "core": (2 * s * eps + 2 * (r + 1) * EPS) * size_core + 2 * EPS * np.abs(core0),
+    }
+    return Case({"d": d, "right": right, "down": down, "across": across}, run, error)
+
+
 def add_rows_case(shape: tuple[int, int], dtype: str) -> Case:
     x = matrix(shape, dtype)
     mean = x.mean(axis=0, dtype=np.float64)
@@ -222,6 +246,7 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
         lambda shape, dtype: returns("r", a=np.triu(matrix((shape[1],) * 2)), b=np.eye(shape[1])),
         ("float64",),
     ),
+    ("sketch", "sketch_product"): (sketch_case, FLOATS),
     ("small", "leading_eigenpairs"): (eigenpairs_case, ("float64",)),
     ("small", "leading_singular_triplets"): (triplets_case, ("float64",)),
     ("small", "fix_signs"): (lambda shape, dtype: returns("signs", v=matrix(shape)), ("float64",)),

@@ -40,7 +40,7 @@ def start(store: str, out: Path, method: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["krylov", "gram"])
+@pytest.mark.parametrize("method", ["krylov", "gram", "subspace", "sketch"])
 def test_ten_kills_at_random_moments_change_no_byte(tmp_path: Path, store: str, method: str) -> None:
     began = time.monotonic()
     with start(store, tmp_path / "whole.zarr", method) as child:
@@ -97,3 +97,25 @@ def test_an_interrupt_leaves_checkpoints_and_no_output(tmp_path: Path, store: st
     assert same_bytes(again) == same_bytes(rf.pca(store, rank=12, method="krylov"))
     left = sorted(path.name for path in (tmp_path / "r.zarr.run").iterdir())
     assert left == ["lock", "run.json"]
+
+
+def test_subspace_keeps_one_y_and_the_one_of_its_last_pass(tmp_path: Path, store: str) -> None:
+    """A kill in the middle of a pass, and a task of an earlier pass that some worker still runs."""
+    seen: set[str] = set()
+    options = {"rank": 12, "method": "subspace", "tol": 1e-9, "passes": 5, "threads": 2}
+    out = tmp_path / "r.zarr"
+
+    def interrupt(name: str, done: int, total: int) -> None:
+        files = [path.name for path in (tmp_path / "r.zarr.run").glob("scratch-*/Y-*")]
+        assert len(files) <= 1
+        seen.update(files)
+        if name == "pass-03" and done > total // 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        rf.pca(store, out=out, progress=interrupt, **options)
+    assert seen == {"Y-01.bin", "Y-02.bin", "Y-03.bin"}
+    (scratch,) = (tmp_path / "r.zarr.run").glob("scratch-*")
+    (scratch / "Y-02.bin").write_bytes(b"late" * 1000)
+    again = rf.pca(store, out=out, **options)
+    assert same_bytes(again) == same_bytes(rf.pca(store, **options))

@@ -56,6 +56,9 @@ CASES = {
         "threads": 4,
         "memory": "512MiB",
     },
+    "subspace": {"kind": "pca", "rank": 20, "method": "subspace", "threads": 2, "memory": "512MiB"},
+    "sketch": {"kind": "pca", "rank": 20, "method": "sketch", "threads": 2, "memory": "512MiB"},
+    "sketch, one thread": {"kind": "svd", "rank": 10, "method": "sketch", "threads": 1, "memory": "512MiB"},
     "gram": {"kind": "pca", "rank": 20, "method": "gram", "threads": 2, "memory": "512MiB"},
     "one thread, little memory": {
         "kind": "pca",
@@ -90,7 +93,7 @@ def test_the_peak_is_planned_and_does_not_grow_with_the_rows(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["gram", "krylov"])
+@pytest.mark.parametrize("method", ["gram", "krylov", "subspace", "sketch"])
 def test_a_wide_matrix_is_planned_too(tmp_path: Path, method: str) -> None:
     array = zarr.create_array(
         tmp_path / "x.zarr", shape=(300, 200_000), chunks=(300, 5000), dtype="f4", compressors=None
@@ -104,5 +107,16 @@ def test_a_wide_matrix_is_planned_too(tmp_path: Path, method: str) -> None:
         method=method,
         threads=2,
         memory="512MiB",
+    )
+    assert peak <= planned
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["krylov", "subspace", "sketch"])
+def test_the_algebra_between_passes_is_planned_too(tmp_path: Path, method: str) -> None:
+    """A short side so long that the driver, not a segment, takes the most."""
+    store = tall(tmp_path / "x.zarr", 6000, 5000, "f4", chunks=(250, 5000), compressors=None)
+    planned, peak = measured(
+        store, tmp_path / "r.zarr", kind="pca", rank=60, method=method, passes=4, threads=1, memory="2GiB"
     )
     assert peak <= planned

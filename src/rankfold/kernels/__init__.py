@@ -2,6 +2,7 @@
 
     condition     (x - shift) * unit per column, and its moments        numba
     panel         the fused pass: Y = D Q and Z += D'Y                   BLAS; CuPy
+    sketch        range, co-range and core of a panel in one go         BLAS
     moments       count, mean and scatter of rows, in pieces that merge  BLAS
     qr            R factors of panels and of stacked R factors           LAPACK
     orthonormal   a block made orthonormal, also against a basis         LAPACK

@@ -25,6 +25,7 @@ REGISTRY: dict[str, dict[str, tuple[str, ...]]] = {
     "orthonormal": {"orthonormalise": ()},
     "panel": {"panel_product": ("gpu",)},
     "qr": {"panel_r": (), "merge_r": ()},
+    "sketch": {"sketch_product": ()},
     "small": {"leading_eigenpairs": (), "leading_singular_triplets": (), "fix_signs": ()},
 }
 """Module, kernel, and the devices that have a tuned body; a test compares it with the files."""

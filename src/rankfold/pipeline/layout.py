@@ -14,6 +14,7 @@ from rankfold.pipeline.blocks import Cut, Grid, cut, grain_rows
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.folds.combination import Combination
 from rankfold.pipeline.folds.panels import Panels
+from rankfold.pipeline.folds.sketch_pass import Sizes
 from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.request import Request
 from rankfold.pipeline.source import Source
@@ -38,10 +39,10 @@ class Layout:
 
     view: View
     method: str
-    """``"gram"`` or ``"krylov"``."""
+    """``"gram"``, ``"krylov"``, ``"subspace"`` or ``"sketch"``."""
 
     width: int
-    """Columns of one block."""
+    """Columns of one block, or of the range sketch."""
 
     passes: int
     """Most passes over the matrix."""
@@ -58,14 +59,19 @@ class Layout:
 
     @property
     def basis_columns(self) -> int:
-        """Most columns that all blocks together can have."""
-        return min(self.view.short, self.width * self.block_passes)
+        """Most columns that blocks kept on scratch together can have."""
+        kept = self.block_passes if self.method == "krylov" else 1
+        return min(self.view.short, self.width * kept)
 
     @property
     def block_passes(self) -> int:
         """Most fused passes."""
-        most = 1 if self.method == "gram" else self.passes - self.statistics_passes
-        return min(most, -(-self.view.short // self.width))
+        if self.method == "sketch":
+            return 0
+        if self.method == "gram" or self.width == self.view.short:
+            return 1
+        most = self.passes - self.statistics_passes
+        return most if self.method == "subspace" else min(most, -(-self.view.short // self.width))
 
     def panels(self, slots: int) -> Panels:
         """Buffers of a fused pass or statistics pass."""
@@ -103,7 +109,7 @@ class Layout:
 def lay_out(request: Request, source: Source) -> Layout:
     """Decide orientation, method, width and cuts."""
     view = View(source, choose_orientation(source, request.rank))
-    width = block_width(request.rank, view.short)
+    width = block_width(request.rank, view.short, request.oversampling, passes=request.passes)
     method = request.method if request.method != "auto" else choose_method(request, view, width)
     least = least_passes(request, view, method)
     if least > request.passes:
@@ -111,18 +117,23 @@ def lay_out(request: Request, source: Source) -> Layout:
             f"{request.kind} by {method} takes {least} passes here, but passes={request.passes}. Allow "
             f"--passes {least}" + (", or leave out U with --no-rows" if method == "gram" else "")
         )
+    row_bytes = view.short * view.dtype.itemsize
+    sizes = Sizes.of(request.rank, view.short)
     if method == "gram":
         width = min(request.rank + 1, view.short)  # one more tells the gap below the last one wanted
-    row_bytes = view.short * view.dtype.itemsize
+    elif method == "sketch":
+        width = sizes.range
     return Layout(
         view=view,
         method=method,
         width=width,
         passes=request.passes,
-        cut=cut(view.grid, row_bytes, 8 * view.short * width),
+        cut=_sketch_cut(view, row_bytes, sizes)
+        if method == "sketch"
+        else cut(view.grid, row_bytes, 8 * view.short * width),
         gram_cut=_gram_cut(view, row_bytes),
         out_chunk=_out_chunk(view, request.rank),
-        statistics_passes=int(method == "krylov" and request.scale and view.orientation is Orientation.ROWS),
+        statistics_passes=int(method != "gram" and request.scale and view.orientation is Orientation.ROWS),
     )
 
 
@@ -134,14 +145,19 @@ def least_passes(request: Request, view: View, method: str) -> int:
     return 2 if request.scale and by_rows else 1
 
 
-def block_width(rank: int, short: int) -> int:
-    """Columns of a Krylov block: a quarter more than the rank, at least 8, in whole sixteens.
+def block_width(rank: int, short: int, oversampling: int | None = None, *, passes: int = 8) -> int:
+    """Columns of a block in whole sixteens: a quarter more than the rank, at least 8 more.
+
+    A single pass has no other to mend what it misses, and is given four times the rank.
 
     >>> block_width(50, 2000), block_width(10, 2000), block_width(50, 55)
     (64, 32, 55)
+    >>> block_width(50, 2000, 200), block_width(50, 2000, passes=1)
+    (256, 208)
     """
-    wanted = rank + max(8, -(-rank // 4))
-    return min(short, -(-wanted // 16) * 16)
+    if oversampling is None:
+        oversampling = 3 * rank if passes == 1 else max(8, -(-rank // 4))
+    return min(short, -(-(rank + oversampling) // 16) * 16)
 
 
 def choose_orientation(source: Source, rank: int) -> Orientation:
@@ -167,13 +183,16 @@ def choose_orientation(source: Source, rank: int) -> Orientation:
     return Orientation.ROWS if long_is_rows else Orientation.COLUMNS
 
 
-def expected_passes(tol: float) -> int:
-    """Fused passes that block Krylov typically needs for a relative error of ``tol``.
+def expected_passes(tol: float, method: str = "krylov") -> int:
+    """Fused passes that a method typically needs for a relative error of ``tol``.
 
     >>> [expected_passes(t) for t in (1e-2, 1e-4, 1e-8)]
     [4, 4, 5]
+    >>> [expected_passes(t, "subspace") for t in (1e-2, 1e-4, 1e-8)]
+    [5, 8, 14]
     """
-    return 3 + max(1, math.ceil(-math.log10(tol) / 4 - 1e-9))
+    digits = -math.log10(tol) - 1e-9
+    return 2 + math.ceil(1.5 * digits) if method == "subspace" else 3 + max(1, math.ceil(digits / 4))
 
 
 def choose_method(request: Request, view: View, width: int) -> str:
@@ -200,6 +219,13 @@ def _gram_cut(view: View, row_bytes: int) -> Cut:
     least = max(1, min(view.short, (32 * 2**20) // row_bytes))
     # A byte takes ten times as long as in a fused pass, so streams may be that much shorter.
     return cut(view.grid, row_bytes, 8 * view.short**2, least_rows=least, reads_per_byte=8)
+
+
+def _sketch_cut(view: View, row_bytes: int, sizes: Sizes) -> Cut:
+    # Test vectors and products of a grain stay in cache beside it. A byte takes about four times as long
+    # as in a fused pass, so streams may be that much shorter.
+    beside = sizes.row_bytes(view.dtype.itemsize)
+    return cut(view.grid, row_bytes + beside, sizes.accumulator_bytes(view.short), reads_per_byte=16)
 
 
 def _out_chunk(view: View, rank: int) -> int:

@@ -55,6 +55,10 @@ class Narrow:
         finally:
             os.close(file)
 
+    def remove(self) -> None:
+        """Free the space on disk."""
+        self.path.unlink(missing_ok=True)
+
     def load(self) -> Array:
         """The whole matrix."""
         out = np.empty((self.rows, self.columns), self.dtype)

@@ -13,24 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.pipeline.blocks import Cut, Grid
+from rankfold.pipeline.blocks import Grid
 from rankfold.pipeline.errors import DiskSpaceError, MemoryBudgetError
-from rankfold.pipeline.folds.column_statistics import ColumnStatistics
-from rankfold.pipeline.folds.combination import Combination
-from rankfold.pipeline.folds.gram_pass import GramPass
-from rankfold.pipeline.folds.local_columns import Centring
-from rankfold.pipeline.folds.narrow_r import NarrowR
-from rankfold.pipeline.folds.panel_pass import PanelPass
-from rankfold.pipeline.folds.write_rows import WriteRows
+from rankfold.pipeline.folds.sketch_pass import Sizes
 from rankfold.pipeline.layout import Layout, expected_passes, lay_out
-from rankfold.pipeline.methods.start import PLACES, sample_rows
-from rankfold.pipeline.narrow import Narrow
+from rankfold.pipeline.plan_sweeps import Pass, driver_bytes, sweeps_of
+from rankfold.pipeline.plan_table import table
 from rankfold.pipeline.request import Request
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
-from rankfold.pipeline.sweep import FAN_IN, SEGMENT_SECONDS
 from rankfold.pipeline.units import format_bytes
-from rankfold.pipeline.view import Orientation
 
 BLAS_BYTES = 24 * 2**20
 """Packing buffers that a thread of OpenBLAS touches at most in our products."""
@@ -38,25 +30,17 @@ BLAS_BYTES = 24 * 2**20
 RESERVE_BYTES = 24 * 2**20
 """Graphs, tables, small vectors, and what the allocator keeps."""
 
-_NOWHERE = Path("-")
+STOPS_EARLY = ("krylov", "subspace")
+"""Methods that make passes until the tolerance is met."""
 
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """One sweep in numbers."""
-
-    name: str
-    over: str
-    """``"matrix"`` or ``"scratch"``."""
-
-    reads_bytes: int
-    writes_bytes: int
-    flops: float
-    segment_bytes: int
-    """Most memory of one segment."""
-
-    tasks: int
-    streams: int
+NARROWER = {
+    "krylov": {"subspace": "keeps one block, not one for each pass"},
+    "sketch": {
+        "krylov": "keeps narrower blocks, and is more accurate with more passes",
+        "subspace": "keeps one narrower block, and is more accurate with more passes",
+    },
+}
+"""By method, those that may fit where it does not, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +103,7 @@ class Plan:
         return {**dataclasses.asdict(self), "tasks": self.tasks, "reads_bytes": self.reads_bytes}
 
     def __str__(self) -> str:
-        return _table(self)
+        return table(self)
 
 
 def make_plan(request: Request, source: Source, budget: Budget, rates: Rates | None = None) -> Plan:
@@ -131,12 +115,12 @@ def make_plan(request: Request, source: Source, budget: Budget, rates: Rates | N
         One segment, or the algebra between passes, takes more than the budget.
     """
     layout = lay_out(request, source)
-    driver = _driver_bytes(layout, request)
+    driver = driver_bytes(layout, request)
     concurrency, slots, peak = _fit(request, layout, budget, driver)
-    sweeps = _sweeps(request, layout, slots)
+    sweeps = sweeps_of(request, layout, slots)
     likely = sum(p.over == "matrix" for p in sweeps)
-    if layout.method == "krylov":
-        likely -= layout.block_passes - min(layout.block_passes, expected_passes(request.tol))
+    if layout.method in STOPS_EARLY:
+        likely -= max(0, layout.block_passes - expected_passes(request.tol, layout.method))
     item = layout.view.dtype.itemsize
     return Plan(
         kind=request.kind,
@@ -159,10 +143,16 @@ def make_plan(request: Request, source: Source, budget: Budget, rates: Rates | N
         budget_bytes=budget.memory_bytes,
         scratch_bytes=layout.view.long * (layout.basis_columns * item + 16),
         result_bytes=sum(source.shape) * request.rank * item,
-        checkpoint_bytes=8 * layout.view.short * layout.width * layout.cut.stream_count,
+        checkpoint_bytes=_accumulator_bytes(request, layout) * layout.cut.stream_count,
         useful_workers=-(-max(p.streams for p in sweeps) // concurrency),
         seconds=_seconds(sweeps, likely, item, concurrency * budget.workers, rates),
     )
+
+
+def _accumulator_bytes(request: Request, layout: Layout) -> int:
+    if layout.method == "sketch":
+        return Sizes.of(request.rank, layout.view.short).accumulator_bytes(layout.view.short)
+    return 8 * layout.view.short * layout.width
 
 
 def check_disk(plan: Plan, free_bytes: int, folder: Path) -> None:
@@ -171,8 +161,17 @@ def check_disk(plan: Plan, free_bytes: int, folder: Path) -> None:
     if need > free_bytes:
         raise DiskSpaceError(
             f"scratch and result take {format_bytes(need)}, but {folder} has {format_bytes(free_bytes)} "
-            "free. Free some space, or move scratch with --scratch DIR."
+            f"free. Free some space, or move scratch with --scratch DIR{_narrower(plan, need - free_bytes)}."
         )
+
+
+def _narrower(plan: Plan, missing: int) -> str:
+    """The method that would do with the disk there is, as a way out."""
+    long = plan.shape[0 if plan.orientation == "rows" else 1]
+    scratch = long * (plan.width * np.dtype(plan.working_dtype).itemsize + 16)
+    if plan.method != "krylov" or plan.scratch_bytes - scratch < missing:
+        return ""
+    return f", or take --method subspace, whose scratch is {format_bytes(scratch)} however many its passes"
 
 
 def _fit(request: Request, layout: Layout, budget: Budget, driver: int) -> tuple[int, int, int]:
@@ -186,7 +185,7 @@ def _fit(request: Request, layout: Layout, budget: Budget, driver: int) -> tuple
 def _best(request: Request, layout: Layout, budget: Budget, driver: int) -> tuple[int, int, int]:
     options = []
     for slots in (2, 1):
-        sweeps = _sweeps(request, layout, slots)
+        sweeps = sweeps_of(request, layout, slots)
         segment = max(p.segment_bytes for p in sweeps) + BLAS_BYTES
         room = (budget.memory_bytes - RESERVE_BYTES) // segment
         most = max(p.streams for p in sweeps)
@@ -221,12 +220,15 @@ class _Recut:
         return ""
 
 
-def _import_would_fit(request: Request, layout: Layout, budget: Budget) -> bool:
-    source = layout.view.source
-    rows, columns = (Grid.regular(length, length, splittable=True) for length in source.shape)
-    other = lay_out(request, _Recut(source.shape, source.dtype, rows, columns))
-    concurrency, _, peak = _best(request, other, budget, _driver_bytes(other, request))
+def _fits(request: Request, source: Source, budget: Budget) -> bool:
+    layout = lay_out(request, source)
+    concurrency, _, peak = _best(request, layout, budget, driver_bytes(layout, request))
     return concurrency >= 1 and peak <= budget.memory_bytes
+
+
+def _import_would_fit(request: Request, source: Source, budget: Budget) -> bool:
+    rows, columns = (Grid.regular(length, length, splittable=True) for length in source.shape)
+    return _fits(request, _Recut(source.shape, source.dtype, rows, columns), budget)
 
 
 def _rank_that_fits(request: Request, source: Source, budget: Budget) -> int:
@@ -234,18 +236,16 @@ def _rank_that_fits(request: Request, source: Source, budget: Budget) -> int:
     fits, fails = 0, request.rank
     while fails - fits > 1:
         rank = (fits + fails) // 2
-        other = dataclasses.replace(request, rank=rank)
-        layout = lay_out(other, source)
-        concurrency, _, peak = _best(other, layout, budget, _driver_bytes(layout, other))
-        fits, fails = (rank, fails) if concurrency and peak <= budget.memory_bytes else (fits, rank)
+        good = _fits(dataclasses.replace(request, rank=rank), source, budget)
+        fits, fails = (rank, fails) if good else (fits, rank)
     return fits
 
 
 def _refuse(request: Request, layout: Layout, budget: Budget, need: int) -> None:
-    have = format_bytes(budget.memory_bytes)
+    source, have = layout.view.source, format_bytes(budget.memory_bytes)
     way_out = f"Give --memory {-(-need // 2**20)}MiB"
     panels = layout.gram_panels(1) if layout.method == "gram" else layout.panels(1)
-    if panels.cut.panel_rows > panels.cut.grain_rows and _import_would_fit(request, layout, budget):
+    if panels.cut.panel_rows > panels.cut.grain_rows and _import_would_fit(request, source, budget):
         way_out += (
             f", or cut the store: its chunks make panels of {panels.cut.panel_rows} rows, which take "
             f"{format_bytes(panels.memory_bytes)} to read, and `rankfold import STORE NEW.zarr` writes one "
@@ -253,80 +253,17 @@ def _refuse(request: Request, layout: Layout, budget: Budget, need: int) -> None
         )
     elif layout.method == "gram" and request.method in ("auto", "gram"):
         way_out += ", or --method krylov, which keeps no (n, n) matrix"
-    elif rank := _rank_that_fits(request, layout.view.source, budget):
-        way_out += f", or --rank {rank}"
+    else:
+        for method, reason in NARROWER.get(layout.method, {}).items():
+            if _fits(dataclasses.replace(request, method=method), source, budget):
+                way_out += f", or --method {method}, which {reason}"
+                break
+        if rank := _rank_that_fits(request, source, budget):
+            way_out += f", or --rank {rank}"
     raise MemoryBudgetError(
-        f"{request.kind} of this {layout.view.source.shape[0]} x {layout.view.source.shape[1]} matrix by "
+        f"{request.kind} of this {source.shape[0]} x {source.shape[1]} matrix by "
         f"{layout.method} needs {format_bytes(need)} in one worker, but --memory gives {have}. {way_out}."
     )
-
-
-def _sweeps(request: Request, layout: Layout, slots: int) -> list[Pass]:
-    """Every sweep that the request may make, in order."""
-    view, width = layout.view, layout.width
-    centring = Centring(request.center, request.scale, 1.0, 0.0)
-    data = view.long * view.short * view.source.dtype.itemsize
-    elements = float(view.long * view.short)
-    sweeps = []
-    if layout.method == "gram":
-        vector = np.zeros(0)
-        gram = GramPass(layout.gram_panels(slots), centring, vector, None, layout.row_seconds(2 * view.short))
-        sweeps.append(_pass("gram", gram, data, 0, elements * view.short))
-    elif layout.statistics_passes:
-        statistics = ColumnStatistics(layout.panels(slots), np.zeros(0), 1.0, layout.row_seconds(4))
-        sweeps.append(_pass("statistics", statistics, data, 0, 4 * elements))
-    left = view.short
-    blocks = []
-    for index in range(layout.block_passes):
-        y = layout.y(_NOWHERE, index, min(width, left))
-        fold = PanelPass(
-            layout.panels(slots), centring, _NOWHERE, y, None, True, layout.row_seconds(4 * y.columns)
-        )
-        sweeps.append(_pass(f"pass {len(sweeps) + 1}", fold, data, y.nbytes, 4 * elements * y.columns))
-        blocks.append(y)
-        left -= y.columns
-    return sweeps + _narrow_sweeps(request, layout, tuple(blocks))
-
-
-def _narrow_sweeps(request: Request, layout: Layout, blocks: tuple[Narrow, ...]) -> list[Pass]:
-    """Sweeps over scratch: a block of directions is kept, or all of them where rounding mixes them."""
-    view, most = layout.view, layout.basis_columns
-    by_rows, seconds = view.orientation is Orientation.ROWS, layout.row_seconds(4)
-    choices = [Combination(blocks, _NOWHERE, kept, 0, 0) for kept in sorted({min(layout.width, most), most})]
-    cuts = [layout.narrow_cut(choice, request.rank) for choice in choices]
-    reads = view.long * choices[0].row_bytes
-    flops = 2.0 * view.long * choices[0].width * (most + choices[0].width)
-    folds: list[list[Any]] = [[NarrowR(c, cut, seconds) for c, cut in zip(choices, cuts, strict=True)]]
-    if request.rows or not by_rows:
-        chunks = (_NOWHERE, _NOWHERE, not by_rows, view.dtype, request.rank, seconds)
-        folds.append([WriteRows(c, cut, *chunks) for c, cut in zip(choices, cuts, strict=True)])
-    sweeps = []
-    for name, same in zip(("ritz", "rows"), folds, strict=False):
-        writes = view.long * request.rank * view.dtype.itemsize if name == "rows" else 0
-        sweep = _pass(name, same[0], reads, writes, flops, over="scratch")
-        sweeps.append(dataclasses.replace(sweep, segment_bytes=max(fold.memory_bytes for fold in same)))
-    return sweeps
-
-
-def _pass(name: str, fold: Any, reads: int, writes: int, flops: float, *, over: str = "matrix") -> Pass:
-    cut: Cut = fold.cut
-    segment_rows = max(1, int(SEGMENT_SECONDS / fold.row_seconds))
-    segments = max(cut.stream_count, -(-cut.length // segment_rows))
-    merges, layer = 0, cut.stream_count
-    while layer > 1:
-        layer = -(-layer // FAN_IN)
-        merges += layer
-    return Pass(name, over, reads, writes, flops, fold.memory_bytes, segments + merges, cut.stream_count)
-
-
-def _driver_bytes(layout: Layout, request: Request) -> int:
-    """Memory of the algebra between passes, and of the sample before them."""
-    view, short, width, basis = layout.view, layout.view.short, layout.width, layout.basis_columns
-    sample = 3 * 8 * PLACES * sample_rows(view) * short + view.read_bytes(sample_rows(view))
-    blocks = 8 * 8 * short * width + 18 * 8 * basis * basis
-    scatter = 2 * 8 * short * short if layout.method == "gram" else 0
-    vectors = 4 * 8 * view.long if view.orientation is Orientation.COLUMNS else 0
-    return max(sample, blocks, scatter) + vectors
 
 
 def _seconds(sweeps: list[Pass], likely: int, item: int, cores: int, rates: Rates | None) -> float | None:
@@ -340,51 +277,3 @@ def _seconds(sweeps: list[Pass], likely: int, item: int, cores: int, rates: Rate
         seconds = (p.reads_bytes + p.writes_bytes) / rates.read_bytes + p.flops / speed
         total += seconds / min(cores, p.streams)
     return total
-
-
-def _table(plan: Plan) -> str:
-    rows = [("sweep", "reads", "writes", "flops", "memory of a segment", "tasks")]
-    for name, p in _grouped(plan.passes):
-        rows.append(
-            (
-                f"{name} over {p.over}",
-                format_bytes(p.reads_bytes),
-                format_bytes(p.writes_bytes),
-                f"{p.flops:.1e}",
-                format_bytes(p.segment_bytes),
-                str(p.tasks),
-            )
-        )
-    widths = [max(len(row[i]) for row in rows) for i in range(6)]
-    lines = [
-        f"{plan.kind} by {plan.method}: {plan.shape[0]} x {plan.shape[1]} {plan.dtype}, rank {plan.rank}, "
-        f"swept by {plan.orientation}",
-        f"passes over the matrix   {plan.likely_passes} likely, at most {plan.most_passes}",
-        f"block width, grain       {plan.width} columns, {plan.grain_rows} rows "
-        f"({plan.panel_rows} read at once)",
-        f"memory of a worker       {format_bytes(plan.peak_bytes)} of {format_bytes(plan.budget_bytes)}, "
-        f"{plan.concurrency} segments at once, {'reading ahead' if plan.slots == 2 else 'not reading ahead'}",
-        f"scratch, result          {format_bytes(plan.scratch_bytes)} at most, "
-        f"{format_bytes(plan.result_bytes)}",
-        f"tasks, useful workers    {plan.tasks} at most, {plan.useful_workers}",
-    ]
-    if plan.seconds is not None:
-        lines.append(f"time                     about {plan.seconds:.3g} s with the data in page cache")
-    lines.append("")
-    for row in rows:
-        cells = [row[0].ljust(widths[0]), *(row[i].rjust(widths[i]) for i in range(1, 6))]
-        lines.append("  ".join(cells))
-    return "\n".join(lines)
-
-
-def _grouped(passes: tuple[Pass, ...]) -> list[tuple[str, Pass]]:
-    """Sweeps that follow each other and cost the same, under one name and with the cost of each."""
-    groups: list[list[Pass]] = []
-    for p in passes:
-        if groups and dataclasses.replace(groups[-1][0], name=p.name) == p:
-            groups[-1].append(p)
-        else:
-            groups.append([p])
-    return [
-        (g[0].name if len(g) == 1 else f"{g[0].name} to {g[-1].name.split()[-1]}, each", g[0]) for g in groups
-    ]

@@ -109,9 +109,33 @@ def estimated_errors(history: Sequence[Ritz]) -> Float64:
             (rise * ratio)[falls] / (1 - ratio[falls]) / np.maximum(last[falls], np.finfo(np.float64).tiny)
         )
         estimate = np.minimum(estimate, SAFETY * left)
-    # The rate of one value is guessed from two differences, and may be flattered by chance; larger values
-    # converge first, so none is taken to be known better than a larger one.
-    return np.minimum(np.maximum.accumulate(estimate), 1.0)
+    # The rate of one value is guessed from two differences, and may be flattered by chance.
+    return _ordered(estimate)
+
+
+def errors_of_iteration(ritz: Ritz, pair: Ritz | None) -> Float64:
+    """Estimated relative errors of ``ritz.risen`` after a pass of subspace iteration.
+
+    ``ritz`` is of the block that was multiplied, ``pair`` of that block and the one before together.
+
+    Notes
+    -----
+    The pair holds two steps of a Krylov space that starts where the iteration stands, so its values are
+    better lower bounds: the distance to them is known, and only what they lack themselves is estimated, by
+    residual and gap. A single block will not do. Its smallest value lies far below the first eigenvalue
+    that is not wanted while the spectrum is flat, and the gap comes out too large; and a series through
+    its values (Aitken) is too short, for here convergence slows down, as the directions that fade fast go
+    first. After one pass there is no pair, and twice the safety is taken.
+    """
+    if pair is None:
+        return _ordered(2 * SAFETY * ritz.second_order - ritz.gain)
+    known = np.maximum(pair.risen - ritz.risen, 0.0) / np.maximum(pair.risen, np.finfo(np.float64).tiny)
+    return _ordered(known + np.maximum(SAFETY * pair.second_order - pair.gain, 0.0))
+
+
+def _ordered(estimate: Float64) -> Float64:
+    """Between 0 and 1, and none known to be better than a larger one, which converges first."""
+    return np.clip(np.maximum.accumulate(estimate), 0.0, 1.0)
 
 
 def rounding(s: Float64, dtype: np.dtype[Any]) -> Float64:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rankfold.pipeline.errors import InputError
 
-METHODS = ("auto", "gram", "krylov")
+METHODS = ("auto", "gram", "krylov", "subspace", "sketch")
 DEFAULT_TOL = 1e-4
 DEFAULT_PASSES = 8
 
@@ -35,6 +35,9 @@ class Request:
     rows: bool = True
     """Whether row outputs (``U``, ``scores``) are written."""
 
+    oversampling: int | None = None
+    """Columns of a block beyond the rank; None for what ``layout.block_width`` finds right."""
+
     def as_dict(self) -> dict[str, Any]:
         """Fields by name, for JSON."""
         return dataclasses.asdict(self)
@@ -57,6 +60,8 @@ def check_request(request: Request, shape: tuple[int, int], name: str) -> None:
         )
     if not 0 < request.tol < 1:
         raise InputError(f"tol must lie between 0 and 1, not {request.tol}: it is a relative error")
+    if request.oversampling is not None and request.oversampling < 0:
+        raise InputError(f"oversampling must be at least 0, not {request.oversampling}")
     if request.passes < 1:
         raise InputError(f"passes must be at least 1, not {request.passes}")
     if request.method not in METHODS:

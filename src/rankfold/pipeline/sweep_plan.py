@@ -9,7 +9,8 @@ from typing import Protocol
 import numpy as np
 
 from rankfold.pipeline.errors import MemoryBudgetError
-from rankfold.pipeline.plan import BLAS_BYTES, RESERVE_BYTES, Pass, Plan
+from rankfold.pipeline.plan import BLAS_BYTES, RESERVE_BYTES, Plan
+from rankfold.pipeline.plan_sweeps import Pass
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.sweep import FAN_IN, SEGMENT_SECONDS, Fold

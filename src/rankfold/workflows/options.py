@@ -84,8 +84,11 @@ def request(
     tol: Annotated[
         float | None, typer.Option(help="estimated relative error to stop at; 1e-4 by default")
     ] = None,
-    method: Annotated[str, typer.Option(help="auto, gram or krylov")] = "auto",
+    method: Annotated[str, typer.Option(help="auto, gram, krylov, subspace or sketch")] = "auto",
     passes: Annotated[int | None, typer.Option(help="most passes over the matrix; 8 by default")] = None,
+    oversampling: Annotated[
+        int | None, typer.Option(help="columns of a block beyond the rank; a quarter of it by default")
+    ] = None,
     seed: Annotated[int, typer.Option(help="key of the random start")] = 0,
     no_rows: Annotated[bool, typer.Option("--no-rows", help="leave out U or scores")] = False,
 ) -> dict[str, Any]:
@@ -95,6 +98,7 @@ def request(
         "tol": tol,
         "method": method,
         "passes": passes,
+        "oversampling": oversampling,
         "seed": seed,
         "rows": not no_rows,
     }

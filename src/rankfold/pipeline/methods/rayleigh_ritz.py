@@ -7,19 +7,15 @@ they are wrong by is of order eps times the largest, however small they are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.small import fix_signs, leading_singular_triplets
-from rankfold.pipeline.checkpoint import save_arrays
 from rankfold.pipeline.folds.combination import Combination
-from rankfold.pipeline.folds.narrow_r import NarrowR
 from rankfold.pipeline.layout import Layout
-from rankfold.pipeline.methods.subspace import Subspace
-from rankfold.pipeline.quality import SAFETY, Ritz, estimated_errors, ritz_vectors, rounding
+from rankfold.pipeline.methods.basis import Basis
+from rankfold.pipeline.methods.long_factor import ZERO, OnScratch, Triplets
+from rankfold.pipeline.quality import SAFETY, ritz_vectors, rounding
 from rankfold.pipeline.run import Run
 
 Float64 = npt.NDArray[np.float64]
@@ -27,35 +23,13 @@ Float64 = npt.NDArray[np.float64]
 HALF_STEP_NOISE = {4: 1e-5, 8: 1e-10}
 """Largest relative rounding error, by item size, at which a direction takes part in the half step."""
 
-ZERO = 32 * np.finfo(np.float64).eps
-"""Singular values below this, relative to the largest, are zero and their left vectors arbitrary."""
-
-
-@dataclass(frozen=True, slots=True)
-class Triplets:
-    """Leading singular triplets of A (times unit); the long factor as a recipe."""
-
-    s: Float64
-    short: Float64
-    """(short, k) singular vectors of the short side, signs fixed."""
-
-    combination: Combination
-    rotation: Float64
-    """(combination.width, k): the long factor is ``combination @ rotation``."""
-
-    residuals: Float64
-    """(k,) norm of A'u - s v of each Ritz pair before the half step, relative to the largest s."""
-
-    errors: Float64
-    """(k,) estimated relative error of each s."""
-
 
 def rayleigh_ritz(
-    run: Run, layout: Layout, space: Subspace, rank: int, seed: int, *, history: Sequence[Ritz] = ()
+    run: Run, layout: Layout, basis: Basis, rank: int, seed: int, *, estimate: Float64 | None = None
 ) -> Triplets:
     """Extract ``rank`` triplets from a subspace.
 
-    ``history`` is what the passes told of their convergence, where there were several.
+    ``estimate`` (rank,) is what passes told of the relative errors that are left, where there were several.
 
     Notes
     -----
@@ -68,64 +42,51 @@ def rayleigh_ritz(
     Halko, Martinsson, Tropp, SIAM Review 53(2), 2011, section 5 for the extraction with A' of an
     orthonormal left basis; ours starts from Ritz vectors, so that it stays stable on a Krylov basis.
     """
-    directions = _directions(layout, space, rank)
-    combination = _combination(run, layout, space, directions, "ritz", seed, random=0)
-    r = run.sweep("ritz", _narrow_r(combination, layout, rank))["r"]
-    _, s, h = leading_singular_triplets(np.asarray(r), r.shape[1])
+    directions = _directions(layout, basis, rank)
+    offset = np.concatenate(list(basis.each("offset")))
+    y = OnScratch(run, layout, [block.y for block in basis.blocks], offset, rank, seed)
+    combination = y.combination(directions, "ritz")
+    r = y.r_factor(combination, "ritz")
+    _, s, h = leading_singular_triplets(r, r.shape[1])
     if s[min(rank, len(s)) - 1] <= ZERO * s[0]:
-        return _with_zeros(run, layout, space, directions @ h, s, rank, seed, history)
-    return _half_step(layout, space, combination, directions, h, s, rank, history)
+        return _with_zeros(y, basis, directions @ h, s, estimate)
+    return _half_step(layout, basis, combination, directions, h, s, rank, estimate)
 
 
-def _directions(layout: Layout, space: Subspace, rank: int) -> Float64:
+def _directions(layout: Layout, basis: Basis, rank: int) -> Float64:
     """Eigenvectors of Q'A'A Q: a block of them, or all where rounding has mixed those that matter."""
-    theta, w = ritz_vectors(space.products, space.width)
+    theta, w = ritz_vectors(basis.products, basis.width)
     eps = float(np.finfo(layout.view.dtype).eps)
-    keep = min(layout.width, space.width)
+    keep = min(layout.width, basis.width)
     return w if theta[rank - 1] <= 100 * eps * theta[0] else w[:, :keep]
-
-
-def _combination(
-    run: Run, layout: Layout, space: Subspace, coefficients: Float64, name: str, seed: int, *, random: int
-) -> Combination:
-    constants = run.part(f"{name}.npz")
-    if not constants.exists():
-        save_arrays(constants, {"coefficients": coefficients, "offset": space.offset(coefficients)})
-    return Combination(
-        tuple(block.y for block in space.blocks), constants, coefficients.shape[1], random, seed
-    )
-
-
-def _narrow_r(combination: Combination, layout: Layout, rank: int) -> NarrowR:
-    seconds = combination.row_bytes * (1e-9 + 4 * combination.width / 8 * 1e-10)
-    return NarrowR(combination, layout.narrow_cut(combination, rank), seconds)
 
 
 def _half_step(
     layout: Layout,
-    space: Subspace,
+    basis: Basis,
     combination: Combination,
     directions: Float64,
     h: Float64,
     s: Float64,
     rank: int,
-    history: Sequence[Ritz],
+    estimate: Float64 | None,
 ) -> Triplets:
     """Left vectors U = Y h / s are orthonormal; the triplets of U'A are those of A on their span.
 
     Directions whose products with A' drown in rounding do not take part; when a wanted one is among
     them nobody does, and the Ritz values stand as they are.
     """
-    all_kept = space.ritz(layout.width, layout.width)
+    all_kept = basis.ritz(layout.width, layout.width)
     drowned = all_kept.noise > HALF_STEP_NOISE[layout.view.dtype.itemsize]
     accurate = int(drowned.argmax()) if drowned.any() else len(drowned)
     kept = min(max(rank, accurate), len(s))
-    image = space.combine("z", directions @ (h[:, :kept] / s[:kept]))
-    ritz = space.combine("q", directions @ h[:, :rank])
+    image = basis.combine("z", directions @ (h[:, :kept] / s[:kept]))
+    ritz = basis.combine("q", directions @ h[:, :rank])
     residuals = np.linalg.norm(image[:, :rank] - ritz * s[:rank], axis=0) / s[0]
     values, short, rotation = s[:rank], ritz, h[:, :rank] / s[:rank]
     noise, gain = all_kept.noise[:rank], all_kept.gain[:rank]
-    estimate = estimated_errors(history) if history else SAFETY * all_kept.second_order[:rank]
+    if estimate is None:
+        estimate = SAFETY * all_kept.second_order[:rank]
     if accurate >= rank:
         short, values, turn = leading_singular_triplets(image, rank)
         rotation = (h[:, :kept] / s[:kept]) @ turn
@@ -134,7 +95,7 @@ def _half_step(
         errors = np.minimum(
             np.maximum(estimate, noise) + gain, SAFETY * _second_order(residuals, s, rank, kept)
         )
-    errors = (0.0 if space.width == layout.view.short else errors) + rounding(s[:rank], layout.view.dtype)
+    errors = (0.0 if basis.width == layout.view.short else errors) + rounding(s[:rank], layout.view.dtype)
     signs = fix_signs(short)
     return Triplets(values, short * signs, combination, rotation * signs, residuals, np.minimum(errors, 1.0))
 
@@ -147,36 +108,18 @@ def _second_order(residuals: Float64, s: Float64, rank: int, kept: int) -> Float
 
 
 def _with_zeros(
-    run: Run,
-    layout: Layout,
-    space: Subspace,
-    directions: Float64,
-    s: Float64,
-    rank: int,
-    seed: int,
-    history: Sequence[Ritz],
+    y: OnScratch, basis: Basis, directions: Float64, s: Float64, estimate: Float64 | None
 ) -> Triplets:
-    """A matrix of lower rank than asked for: random columns complete the long factor.
-
-    A second narrow sweep orthonormalises them against the columns that the matrix does determine.
-    """
-    positive = int((s > ZERO * s[0]).sum())
+    """A matrix of lower rank than asked for: its long factor is completed."""
+    positive, rank = int((s > ZERO * s[0]).sum()), y.rank
     kept = directions[:, :positive]
-    combination = _combination(run, layout, space, kept, "completed", seed, random=rank - positive)
-    r = np.asarray(run.sweep("completed", _narrow_r(combination, layout, rank))["r"])
-    inverse = np.zeros((rank, rank))
-    inverse[:positive, :positive] = np.linalg.inv(r[:positive, :positive])
-    inverse[:, positive:] = np.linalg.inv(r)[:, positive:]
+    combination, inverse = y.completed(kept)
     values = np.concatenate([s[:positive], np.zeros(rank - positive)])
-    short = space.combine("q", directions[:, :rank])
-    image = space.combine("z", kept) @ inverse[:positive]
+    short = basis.combine("q", directions[:, :rank])
+    image = basis.combine("z", kept) @ inverse[:positive]
     residuals = np.linalg.norm(image - short * values, axis=0) / (s[0] if s[0] > 0 else 1.0)
     signs = fix_signs(short)
-    errors = rounding(values, layout.view.dtype)
-    if history and space.width < layout.view.short:
-        errors[:positive] += estimated_errors(history)[:positive]
-    run.warnings.append(
-        f"{rank - positive} of the {rank} singular values are below {ZERO:.0e} of the largest: they are "
-        "written as 0, and their vectors are arbitrary"
-    )
+    errors = rounding(values, y.layout.view.dtype)
+    if estimate is not None:
+        errors[:positive] += estimate[:positive]
     return Triplets(values, short * signs, combination, inverse * signs, residuals, np.minimum(errors, 1.0))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import dataclasses
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,15 @@ from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.folds.local_columns import Centring
 from rankfold.pipeline.folds.write_rows import WriteRows
 from rankfold.pipeline.layout import Layout
+from rankfold.pipeline.methods.basis import Basis
+from rankfold.pipeline.methods.fused import Statistics, multiply
 from rankfold.pipeline.methods.gram import divisors, gram
 from rankfold.pipeline.methods.krylov import krylov
-from rankfold.pipeline.methods.rayleigh_ritz import Triplets, rayleigh_ritz
+from rankfold.pipeline.methods.long_factor import Triplets
+from rankfold.pipeline.methods.rayleigh_ritz import rayleigh_ritz
+from rankfold.pipeline.methods.sketch import sketch
 from rankfold.pipeline.methods.start import Start, sample_start
-from rankfold.pipeline.methods.subspace import Statistics, Subspace, multiply
+from rankfold.pipeline.methods.subspace import subspace
 from rankfold.pipeline.request import Request
 from rankfold.pipeline.result import create_array, write_group, write_small
 from rankfold.pipeline.run import Run
@@ -50,12 +55,15 @@ class Found:
     total: float
     """Sum of squares of the centred, scaled matrix."""
 
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What this method alone knows."""
+
 
 def reduce(run: Run, layout: Layout, request: Request, fingerprint: str) -> dict[str, Any]:
     """Carry out a request; the result is complete in ``run.result`` when this returns its facts."""
     with one_blas_thread():
         centring, start = _start(run, layout, request)
-        find = _gram if layout.method == "gram" else _krylov
+        find = {"gram": _gram, "sketch": _sketch}.get(layout.method, _iterative)
         found = find(run, layout, request, centring, start)
         _refuse_constant(request, found, layout)
         facts = _write(run, layout, request, found, fingerprint)
@@ -69,11 +77,12 @@ def _start(run: Run, layout: Layout, request: Request) -> tuple[Centring, Start]
     return Centring(request.center, request.scale, start.unit, CONSTANT), start
 
 
-def _krylov(run: Run, layout: Layout, request: Request, centring: Centring, start: Start) -> Found:
-    space, known, seen = krylov(
+def _iterative(run: Run, layout: Layout, request: Request, centring: Centring, start: Start) -> Found:
+    method = krylov if layout.method == "krylov" else subspace
+    basis, known, seen = method(
         run, layout, centring, start, rank=request.rank, tol=request.tol, seed=request.seed
     )
-    triplets = rayleigh_ritz(run, layout, space, request.rank, request.seed, history=seen.history)
+    triplets = rayleigh_ritz(run, layout, basis, request.rank, request.seed, estimate=seen.estimate)
     return _found(centring, triplets, known, seen.errors)
 
 
@@ -92,10 +101,16 @@ def _gram(run: Run, layout: Layout, request: Request, centring: Centring, start:
         residuals = eps / np.maximum(relative, eps)
         return Found(s, short, None, known, residuals, squared, [], scatter.total / centring.unit**2)
     block, _ = multiply(run, layout, centring, start, scatter.vectors, index=2, known=known)
-    space = Subspace()
-    space.add(block)
-    triplets = rayleigh_ritz(run, layout, space, request.rank, request.seed)
+    basis = Basis()
+    basis.add(block)
+    triplets = rayleigh_ritz(run, layout, basis, request.rank, request.seed)
     return _found(centring, triplets, known, [])
+
+
+def _sketch(run: Run, layout: Layout, request: Request, centring: Centring, start: Start) -> Found:
+    made, known = sketch(run, layout, centring, start, rank=request.rank, seed=request.seed)
+    found = _found(centring, made.triplets, known, [float(made.triplets.errors.max())])
+    return dataclasses.replace(found, facts={"approximation_error": made.approximation_error})
 
 
 def _found(centring: Centring, triplets: Triplets, known: Statistics, convergence: list[float]) -> Found:
@@ -252,10 +267,13 @@ def _facts(
         "captured": min(captured, 1.0),
         "orthogonality": orthogonality,
         "warnings": list(run.warnings),
+        **found.facts,
     }
 
 
 def _remedy(layout: Layout, request: Request, run: Run) -> str:
-    if layout.method == "krylov" and run.passes >= request.passes:
+    if layout.method in ("krylov", "subspace") and run.passes >= request.passes:
         return "allow more with passes= (--passes), or raise tol"
+    if layout.method == "sketch":
+        return "a single pass does no better; --method krylov takes several, or raise tol"
     return f"rounding errors of {layout.view.dtype.name} products, as measured, hide whether they are smaller"

@@ -1,0 +1,98 @@
+"""Panels whose columns are centred and scaled on the way, and measured while they are in cache.
+
+A tall matrix is shifted by a vector fixed before the pass; what the true mean differs from it is put
+right afterwards by whoever reads the accumulator. A wide matrix has whole columns in each panel and is
+centred exactly here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.condition import measure
+from rankfold.pipeline.checkpoint import State
+from rankfold.pipeline.finite import count_bad, no_bad
+from rankfold.pipeline.folds.local_columns import Centring, kept_columns
+from rankfold.pipeline.folds.panels import Buffers, OverPanels, Panels, numbers
+from rankfold.pipeline.narrow import Narrow
+from rankfold.pipeline.view import Orientation
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class Grains:
+    """Buffers for panels, and what their columns are shifted by."""
+
+    panels: Buffers
+    shift: Float64
+    ones: Float64
+
+
+class OverConditioned(OverPanels):
+    """What folds over centred and scaled panels share."""
+
+    __slots__ = ()
+    panels: Panels
+    centring: Centring
+    columns: Narrow | None
+    """Where mean and scale of each column go when the sweep runs along the columns."""
+
+    measured: bool
+    """Whether sums and squares are taken: the first pass over the data."""
+
+    @property
+    def grains_bytes(self) -> int:
+        """Bytes of the buffers, and of vectors along either side of a grain."""
+        return self.panels.memory_bytes + 8 * 8 * max(self.panels.view.short, self.panels.grain_rows)
+
+    def measures(self) -> State:
+        """Sums and squares of no rows."""
+        short = self.panels.view.short
+        return {"sums": np.zeros(short), "squares": np.zeros(short), "bad": no_bad()}
+
+    def buffers(self, shift: Float64) -> Grains:
+        """Allocate the buffers."""
+        ones = np.ones(max(self.panels.view.short, self.panels.grain_rows))
+        return Grains(self.panels.buffers(), shift, ones)
+
+    def conditioned(
+        self, state: State, grains: Grains, start: int, stop: int, slot: int
+    ) -> Iterator[tuple[int, int, Array]]:
+        """Grains of the panel in a slot, ready to multiply: first and last long row, (rows, short).
+
+        Those with NaN or Inf are counted and left out.
+        """
+        condition = self._shifted if self.panels.view.orientation is Orientation.ROWS else self._centred
+        for first, last, raw in self.panels.grains(grains.panels, start, stop, slot):
+            d = condition(state, grains, first, raw)
+            if d is None:
+                count_bad(state, raw, *self.panels.corner(first))
+            else:
+                yield first, last, self.panels.view.as_rows(d)
+
+    def _shifted(self, state: State, grains: Grains, first: int, raw: Array) -> Array | None:
+        if self.measured:
+            sums, squares = measure(numbers(raw), grains.shift, self.centring.unit)
+            if not np.isfinite(squares).all():
+                return None
+            state["sums"] += sums
+            state["squares"] += squares
+        if not self.centring.centre and raw.dtype == self.panels.view.dtype:
+            return raw
+        return self.panels.conditioned(grains.panels, raw, grains.shift, grains.ones[: raw.shape[1]])
+
+    def _centred(self, state: State, grains: Grains, first: int, raw: Array) -> Array | None:
+        columns = kept_columns(raw, self.centring, first, self.columns)
+        if columns is None:
+            return None
+        state["squares"][0] += columns.squares.sum()
+        if not (self.centring.centre or self.centring.scale) and raw.dtype == self.panels.view.dtype:
+            return raw
+        return self.panels.conditioned(grains.panels, raw, columns.mean, columns.scale)

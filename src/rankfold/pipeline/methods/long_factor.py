@@ -1,0 +1,83 @@
+"""The long factor of a decomposition: never in memory, but as a recipe for forming it from scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.checkpoint import save_arrays
+from rankfold.pipeline.folds.combination import Combination
+from rankfold.pipeline.folds.narrow_r import NarrowR
+from rankfold.pipeline.layout import Layout
+from rankfold.pipeline.narrow import Narrow
+from rankfold.pipeline.run import Run
+
+Float64 = npt.NDArray[np.float64]
+
+ZERO = 32 * np.finfo(np.float64).eps
+"""Singular values below this, relative to the largest, are zero and their left vectors arbitrary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Triplets:
+    """Leading singular triplets of A (times unit); the long factor as a recipe."""
+
+    s: Float64
+    short: Float64
+    """(short, k) singular vectors of the short side, signs fixed."""
+
+    combination: Combination
+    rotation: Float64
+    """(combination.width, k): the long factor is ``combination @ rotation``."""
+
+    residuals: Float64
+    """(k,) norm of A'u - s v of each pair, relative to the largest s: see who made them."""
+
+    errors: Float64
+    """(k,) estimated relative error of each s."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnScratch:
+    """``[Y_1 ... Y_t] - 1 offset'`` on scratch, and the run that it belongs to."""
+
+    run: Run
+    layout: Layout
+    parts: Sequence[Narrow]
+    offset: Float64
+    rank: int
+    seed: int
+
+    def combination(self, coefficients: Float64, name: str, *, random: int = 0) -> Combination:
+        """Its product with ``coefficients``, and random columns beside; kept under a name."""
+        constants = self.run.part(f"{name}.npz")
+        if not constants.exists():
+            save_arrays(constants, {"coefficients": coefficients, "offset": self.offset @ coefficients})
+        return Combination(tuple(self.parts), constants, coefficients.shape[1], random, self.seed)
+
+    def r_factor(self, combination: Combination, name: str) -> Float64:
+        """R of a combination, by a sweep over scratch."""
+        seconds = combination.row_bytes * (1e-9 + 4 * combination.width / 8 * 1e-10)
+        fold = NarrowR(combination, self.layout.narrow_cut(combination, self.rank), seconds)
+        return np.asarray(self.run.sweep(name, fold)["r"])
+
+    def completed(self, kept: Float64) -> tuple[Combination, Float64]:
+        """``rank`` orthonormal columns of which the first span the product with ``kept``, as a recipe.
+
+        For a matrix of lower rank than asked for. A second narrow sweep orthonormalises random columns
+        against those that the matrix does determine.
+        """
+        rank, positive = self.rank, kept.shape[1]
+        combination = self.combination(kept, "completed", random=rank - positive)
+        r = self.r_factor(combination, "completed")
+        inverse = np.zeros((rank, rank))
+        inverse[:positive, :positive] = np.linalg.inv(r[:positive, :positive])
+        inverse[:, positive:] = np.linalg.inv(r)[:, positive:]
+        self.run.warnings.append(
+            f"{rank - positive} of the {rank} singular values are below {ZERO:.0e} of the largest: they are "
+            "written as 0, and their vectors are arbitrary"
+        )
+        return combination, inverse

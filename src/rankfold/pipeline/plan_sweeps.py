@@ -1,0 +1,132 @@
+"""Every sweep of a request in numbers, by the formulas that the folds allocate by."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankfold.pipeline.blocks import Cut
+from rankfold.pipeline.folds.column_statistics import ColumnStatistics
+from rankfold.pipeline.folds.combination import Combination
+from rankfold.pipeline.folds.gram_pass import GramPass
+from rankfold.pipeline.folds.local_columns import Centring
+from rankfold.pipeline.folds.narrow_r import NarrowR
+from rankfold.pipeline.folds.panel_pass import PanelPass
+from rankfold.pipeline.folds.sketch_pass import Sizes, SketchPass
+from rankfold.pipeline.folds.write_rows import WriteRows
+from rankfold.pipeline.layout import Layout
+from rankfold.pipeline.methods.start import PLACES, sample_rows
+from rankfold.pipeline.narrow import Narrow
+from rankfold.pipeline.request import Request
+from rankfold.pipeline.sweep import FAN_IN, SEGMENT_SECONDS
+from rankfold.pipeline.view import Orientation
+
+_NOWHERE = Path("-")
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One sweep in numbers."""
+
+    name: str
+    over: str
+    """``"matrix"`` or ``"scratch"``."""
+
+    reads_bytes: int
+    writes_bytes: int
+    flops: float
+    segment_bytes: int
+    """Most memory of one segment."""
+
+    tasks: int
+    streams: int
+
+
+def sweeps_of(request: Request, layout: Layout, slots: int) -> list[Pass]:
+    """Every sweep that the request may make, in order."""
+    view, width = layout.view, layout.width
+    centring = Centring(request.center, request.scale, 1.0, 0.0)
+    data = view.long * view.short * view.source.dtype.itemsize
+    elements = float(view.long * view.short)
+    sweeps = []
+    if layout.method == "gram":
+        vector = np.zeros(0)
+        gram = GramPass(layout.gram_panels(slots), centring, vector, None, layout.row_seconds(2 * view.short))
+        sweeps.append(_pass("gram", gram, data, 0, elements * view.short))
+    elif layout.statistics_passes:
+        statistics = ColumnStatistics(layout.panels(slots), np.zeros(0), 1.0, layout.row_seconds(4))
+        sweeps.append(_pass("statistics", statistics, data, 0, 4 * elements))
+    if layout.method == "sketch":
+        sizes = Sizes.of(request.rank, view.short)
+        y, products = layout.y(_NOWHERE, 1, sizes.range), 2 * (sizes.right + sizes.down)
+        fold = SketchPass(
+            layout.panels(slots), centring, _NOWHERE, sizes, y, None, True, 0, layout.row_seconds(products)
+        )
+        flops = elements * products + 2.0 * view.long * sizes.right * sizes.across
+        sweeps.append(_pass("sketch", fold, data, y.nbytes, flops))
+        return sweeps + _narrow_sweeps(request, layout, (y,))
+    left = view.short
+    blocks = []
+    for index in range(layout.block_passes):
+        y = layout.y(_NOWHERE, index, width if layout.method == "subspace" else min(width, left))
+        block = PanelPass(
+            layout.panels(slots), centring, _NOWHERE, y, None, True, layout.row_seconds(4 * y.columns)
+        )
+        sweeps.append(_pass(f"pass {len(sweeps) + 1}", block, data, y.nbytes, 4 * elements * y.columns))
+        blocks.append(y)
+        left -= y.columns
+    kept = blocks[-1:] if layout.method == "subspace" else blocks
+    return sweeps + _narrow_sweeps(request, layout, tuple(kept))
+
+
+def _narrow_sweeps(request: Request, layout: Layout, blocks: tuple[Narrow, ...]) -> list[Pass]:
+    """Sweeps over scratch: a block of directions is kept, or all of them where rounding mixes them."""
+    view, most = layout.view, layout.basis_columns
+    by_rows, seconds = view.orientation is Orientation.ROWS, layout.row_seconds(4)
+    choices = [Combination(blocks, _NOWHERE, kept, 0, 0) for kept in sorted({min(layout.width, most), most})]
+    cuts = [layout.narrow_cut(choice, request.rank) for choice in choices]
+    reads = view.long * choices[0].row_bytes
+    flops = 2.0 * view.long * choices[0].width * (most + choices[0].width)
+    folds: list[list[Any]] = [[NarrowR(c, cut, seconds) for c, cut in zip(choices, cuts, strict=True)]]
+    if request.rows or not by_rows:
+        chunks = (_NOWHERE, _NOWHERE, not by_rows, view.dtype, request.rank, seconds)
+        folds.append([WriteRows(c, cut, *chunks) for c, cut in zip(choices, cuts, strict=True)])
+    sweeps = []
+    names = ("range" if layout.method == "sketch" else "ritz", "rows")
+    for name, same in zip(names, folds, strict=False):
+        writes = view.long * request.rank * view.dtype.itemsize if name == "rows" else 0
+        sweep = _pass(name, same[0], reads, writes, flops, over="scratch")
+        sweeps.append(dataclasses.replace(sweep, segment_bytes=max(fold.memory_bytes for fold in same)))
+    return sweeps
+
+
+def _pass(name: str, fold: Any, reads: int, writes: int, flops: float, *, over: str = "matrix") -> Pass:
+    cut: Cut = fold.cut
+    segment_rows = max(1, int(SEGMENT_SECONDS / fold.row_seconds))
+    segments = max(cut.stream_count, -(-cut.length // segment_rows))
+    merges, layer = 0, cut.stream_count
+    while layer > 1:
+        layer = -(-layer // FAN_IN)
+        merges += layer
+    return Pass(name, over, reads, writes, flops, fold.memory_bytes, segments + merges, cut.stream_count)
+
+
+def driver_bytes(layout: Layout, request: Request) -> int:
+    """Memory of the algebra between passes, and of the sample before them."""
+    view, short, width, basis = layout.view, layout.view.short, layout.width, layout.basis_columns
+    sample = 3 * 8 * PLACES * sample_rows(view) * short + view.read_bytes(sample_rows(view))
+    resident = 8
+    if layout.method == "subspace":  # the block before is set against the last one
+        resident, basis = 12, min(short, 2 * width)
+    blocks = resident * 8 * short * width + 18 * 8 * basis * basis
+    if layout.method == "sketch":
+        sizes = Sizes.of(request.rank, short)
+        blocks = 8 * (short * (2 * sizes.right + 6 * sizes.down) + 6 * sizes.across * sizes.right)
+        blocks += 18 * 8 * sizes.range**2
+    scatter = 2 * 8 * short * short if layout.method == "gram" else 0
+    vectors = 4 * 8 * view.long if view.orientation is Orientation.COLUMNS else 0
+    return max(sample, blocks, scatter) + vectors

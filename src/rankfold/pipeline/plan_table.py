@@ -1,0 +1,61 @@
+"""A plan as text, for people."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from rankfold.pipeline.plan_sweeps import Pass
+from rankfold.pipeline.units import format_bytes
+
+if TYPE_CHECKING:
+    from rankfold.pipeline.plan import Plan
+
+
+def table(plan: Plan) -> str:
+    """The numbers of a plan, one sweep a line."""
+    rows = [("sweep", "reads", "writes", "flops", "memory of a segment", "tasks")]
+    for name, p in _grouped(plan.passes):
+        rows.append(
+            (
+                f"{name} over {p.over}",
+                format_bytes(p.reads_bytes),
+                format_bytes(p.writes_bytes),
+                f"{p.flops:.1e}",
+                format_bytes(p.segment_bytes),
+                str(p.tasks),
+            )
+        )
+    widths = [max(len(row[i]) for row in rows) for i in range(6)]
+    lines = [
+        f"{plan.kind} by {plan.method}: {plan.shape[0]} x {plan.shape[1]} {plan.dtype}, rank {plan.rank}, "
+        f"swept by {plan.orientation}",
+        f"passes over the matrix   {plan.likely_passes} likely, at most {plan.most_passes}",
+        f"block width, grain       {plan.width} columns, {plan.grain_rows} rows "
+        f"({plan.panel_rows} read at once)",
+        f"memory of a worker       {format_bytes(plan.peak_bytes)} of {format_bytes(plan.budget_bytes)}, "
+        f"{plan.concurrency} segments at once, {'reading ahead' if plan.slots == 2 else 'not reading ahead'}",
+        f"scratch, result          {format_bytes(plan.scratch_bytes)} at most, "
+        f"{format_bytes(plan.result_bytes)}",
+        f"tasks, useful workers    {plan.tasks} at most, {plan.useful_workers}",
+    ]
+    if plan.seconds is not None:
+        lines.append(f"time                     about {plan.seconds:.3g} s with the data in page cache")
+    lines.append("")
+    for row in rows:
+        cells = [row[0].ljust(widths[0]), *(row[i].rjust(widths[i]) for i in range(1, 6))]
+        lines.append("  ".join(cells))
+    return "\n".join(lines)
+
+
+def _grouped(passes: tuple[Pass, ...]) -> list[tuple[str, Pass]]:
+    """Sweeps that follow each other and cost the same, under one name and with the cost of each."""
+    groups: list[list[Pass]] = []
+    for p in passes:
+        if groups and dataclasses.replace(groups[-1][0], name=p.name) == p:
+            groups[-1].append(p)
+        else:
+            groups.append([p])
+    return [
+        (g[0].name if len(g) == 1 else f"{g[0].name} to {g[-1].name.split()[-1]}, each", g[0]) for g in groups
+    ]
