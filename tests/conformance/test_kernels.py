@@ -208,6 +208,11 @@ def gaussian_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case({}, lambda body, a, xp: {"rows": body(7, 1, (1000, 1000 + shape[0]), shape[1])})
 
 
+def gram_of(n: int) -> Array:
+    a = symmetric(n)
+    return np.eye(n) + a / (2 * np.abs(a).sum())  # type: ignore[no-any-return]
+
+
 def eigenpairs_case(shape: tuple[int, int], dtype: str) -> Case:
     def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
         # The matrix is overwritten, by contract, and in C order: it is no input to be laid out.
@@ -244,6 +249,10 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("qr", "panel_r"): (lambda shape, dtype: returns("r", y=matrix(shape)), ("float64",)),
     ("qr", "merge_r"): (
         lambda shape, dtype: returns("r", a=np.triu(matrix((shape[1],) * 2)), b=np.eye(shape[1])),
+        ("float64",),
+    ),
+    ("qr", "r_of_gram"): (
+        lambda shape, dtype: returns("r", product=gram_of(shape[1])),
         ("float64",),
     ),
     ("sketch", "sketch_product"): (sketch_case, FLOATS),

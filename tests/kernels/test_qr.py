@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankfold.kernels.qr import merge_r, panel_r
+from rankfold.kernels.qr import LEAST_EIGENVALUE, merge_r, panel_r, r_of_gram
 
 Array = npt.NDArray[Any]
 EPS = float(np.finfo(np.float64).eps)
@@ -85,3 +85,27 @@ def test_the_panel_is_left_untouched_in_any_order(lay: Any) -> None:
     laid.flags.writeable = False
     np.testing.assert_array_equal(panel_r(laid), panel_r(y))
     np.testing.assert_array_equal(laid, y)
+
+
+# From inner products -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("decades", [0, 6, 12, 100])
+def test_graded_orthogonal_columns_have_an_accurate_r(decades: int) -> None:
+    rng = np.random.default_rng(decades)
+    q = np.linalg.qr(rng.standard_normal((300, 12)))[0]
+    s = np.logspace(0, -decades, 12)
+    r = r_of_gram((q * s).T @ (q * s))
+    assert r is not None and np.array_equal(r, np.triu(r))
+    # Singular values of a scaled orthonormal basis are its scales, to some eps each, however small.
+    np.testing.assert_allclose(np.sort(np.abs(np.diag(r)))[::-1], s, rtol=1e-13)
+    assert_r_factor(r / s, q)
+
+
+def test_columns_that_are_nearly_dependent_are_left_to_reflections() -> None:
+    y = np.linalg.qr(np.random.default_rng(0).standard_normal((50, 3)))[0]
+    for cosine, refused in ((0.9 * (1 - LEAST_EIGENVALUE), False), (1 - 0.5 * LEAST_EIGENVALUE, True)):
+        y[:, 1] = cosine * y[:, 0] + np.sqrt(1 - cosine**2) * y[:, 2]
+        assert (r_of_gram(y[:, :2].T @ y[:, :2]) is None) == refused
+    assert r_of_gram(np.zeros((2, 2))) is None
+    assert r_of_gram(np.full((2, 2), np.inf)) is None

@@ -24,7 +24,7 @@ REGISTRY: dict[str, dict[str, tuple[str, ...]]] = {
     "normal": {"gaussian_rows": ()},
     "orthonormal": {"orthonormalise": ()},
     "panel": {"panel_product": ("gpu",)},
-    "qr": {"panel_r": (), "merge_r": ()},
+    "qr": {"panel_r": (), "merge_r": (), "r_of_gram": ()},
     "sketch": {"sketch_product": ()},
     "small": {"leading_eigenpairs": (), "leading_singular_triplets": (), "fix_signs": ()},
 }

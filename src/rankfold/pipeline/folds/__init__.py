@@ -4,6 +4,7 @@ column_statistics   sums and squares of columns: the pass that scaling needs fir
 gram_pass           mean and scatter matrix
 panel_pass          Y = A Q to scratch and Z = A'Y: the fused pass
 sketch_pass         range, co-range, core and error sketches: the single pass
+narrow_gram         their inner products, from scratch
 narrow_r            R factor of combinations of Y, from scratch
 project_rows        new rows into components, chunk by chunk
 project_columns     the same for rows too long to be held

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.qr import r_of_gram
 from rankfold.pipeline.checkpoint import save_arrays
 from rankfold.pipeline.folds.combination import Combination
+from rankfold.pipeline.folds.narrow_gram import NarrowGram
 from rankfold.pipeline.folds.narrow_r import NarrowR
 from rankfold.pipeline.layout import Layout
 from rankfold.pipeline.narrow import Narrow
@@ -59,10 +61,17 @@ class OnScratch:
         return Combination(tuple(self.parts), constants, coefficients.shape[1], random, self.seed)
 
     def r_factor(self, combination: Combination, name: str) -> Float64:
-        """R of a combination, by a sweep over scratch."""
+        """R of a combination, by one sweep over scratch, or two.
+
+        Columns that are nearly orthogonal, as products with Ritz vectors are but for rounding, have their R
+        from their Gram matrix as accurately as by reflections, and several times as fast.
+        """
         seconds = combination.row_bytes * (1e-9 + 4 * combination.width / 8 * 1e-10)
-        fold = NarrowR(combination, self.layout.narrow_cut(combination, self.rank), seconds)
-        return np.asarray(self.run.sweep(name, fold)["r"])
+        cut = self.layout.narrow_cut(combination, self.rank)
+        r = r_of_gram(self.run.sweep(name, NarrowGram(combination, cut, seconds))["gram"])
+        if r is None:
+            r = self.run.sweep(f"{name}-qr", NarrowR(combination, cut, seconds))["r"]
+        return np.asarray(r)
 
     def completed(self, kept: Float64) -> tuple[Combination, Float64]:
         """``rank`` orthonormal columns of which the first span the product with ``kept``, as a recipe.

@@ -20,6 +20,11 @@ from rankfold.pipeline.run import Run
 
 Float64 = npt.NDArray[np.float64]
 
+DROWNED = 0.1
+"""Noise at which a value is not known to a digit, nor then how much of it is noise."""
+
+TINY = float(np.finfo(np.float64).tiny)
+
 HALF_STEP_NOISE = {4: 1e-5, 8: 1e-10}
 """Largest relative rounding error, by item size, at which a direction takes part in the half step."""
 
@@ -77,7 +82,9 @@ def _half_step(
     them nobody does, and the Ritz values stand as they are.
     """
     all_kept = basis.ritz(layout.width, layout.width)
-    drowned = all_kept.noise > HALF_STEP_NOISE[layout.view.dtype.itemsize]
+    # What a direction beyond the wanted ones brings in is its own size times its own noise.
+    heard = all_kept.noise * np.minimum(all_kept.values / max(all_kept.values[rank - 1], TINY), 1.0)
+    drowned = (heard > _bearable_noise(layout, estimate)) | (all_kept.noise > DROWNED)
     accurate = int(drowned.argmax()) if drowned.any() else len(drowned)
     kept = min(max(rank, accurate), len(s))
     image = basis.combine("z", directions @ (h[:, :kept] / s[:kept]))
@@ -90,7 +97,7 @@ def _half_step(
     if accurate >= rank:
         short, values, turn = leading_singular_triplets(image, rank)
         rotation = (h[:, :kept] / s[:kept]) @ turn
-        errors = estimate + noise
+        errors = estimate + np.maximum(noise, heard[rank:kept].max(initial=0.0))
     else:
         errors = np.minimum(
             np.maximum(estimate, noise) + gain, SAFETY * _second_order(residuals, s, rank, kept)
@@ -98,6 +105,12 @@ def _half_step(
     errors = (0.0 if basis.width == layout.view.short else errors) + rounding(s[:rank], layout.view.dtype)
     signs = fix_signs(short)
     return Triplets(values, short * signs, combination, rotation * signs, residuals, np.minimum(errors, 1.0))
+
+
+def _bearable_noise(layout: Layout, estimate: Float64 | None) -> float:
+    """Noise that a direction may bring: well below the error that is left without the half step."""
+    least = HALF_STEP_NOISE[layout.view.dtype.itemsize]
+    return least if estimate is None else float(np.clip(0.1 * estimate.max(), least, 100 * least))
 
 
 def _second_order(residuals: Float64, s: Float64, rank: int, kept: int) -> Float64:
