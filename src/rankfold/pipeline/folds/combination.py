@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.normal import gaussian_rows
+from rankfold.pipeline.blocks import Cut
 from rankfold.pipeline.checkpoint import load_arrays
 from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.view import aligned_empty
@@ -104,3 +105,23 @@ class Combination:
         if self.random:
             out[:, self.columns :] = gaussian_rows(self.seed, COMPLETION, (start, stop), self.random)
         return out
+
+
+class OverCombination:
+    """What folds over the rows of a combination share."""
+
+    __slots__ = ()
+    combination: Combination
+    cut: Cut
+
+    @property
+    def grain_rows(self) -> int:
+        """Rows of the largest grain."""
+        return min(self.cut.grain_rows, self.cut.panel_rows)
+
+    def workspace(self) -> Work:
+        """Allocate the buffers."""
+        return self.combination.workspace(self.grain_rows)
+
+    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
+        """Nothing to read ahead: rows come from scratch, grain by grain."""

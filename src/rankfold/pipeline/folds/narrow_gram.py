@@ -8,11 +8,11 @@ import numpy as np
 
 from rankfold.pipeline.blocks import Cut, grains
 from rankfold.pipeline.checkpoint import State
-from rankfold.pipeline.folds.combination import Combination, Work
+from rankfold.pipeline.folds.combination import Combination, OverCombination, Work
 
 
 @dataclass(frozen=True, slots=True)
-class NarrowGram:
+class NarrowGram(OverCombination):
     """Fold of rows of a combination into their Gram matrix."""
 
     combination: Combination
@@ -23,22 +23,11 @@ class NarrowGram:
     @property
     def memory_bytes(self) -> int:
         """Bytes that one segment allocates, and of two accumulators, which a merge holds beside it."""
-        return self.combination.memory_bytes(self._rows) + 3 * 8 * self.combination.width**2
-
-    @property
-    def _rows(self) -> int:
-        return min(self.cut.grain_rows, self.cut.panel_rows)
+        return self.combination.memory_bytes(self.grain_rows) + 3 * 8 * self.combination.width**2
 
     def start(self) -> State:
         """Products of no rows."""
         return {"gram": np.zeros((self.combination.width, self.combination.width))}
-
-    def workspace(self) -> Work:
-        """Allocate the buffers."""
-        return self.combination.workspace(self._rows)
-
-    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
-        """Nothing to read ahead: rows come from scratch, grain by grain."""
 
     def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
         """Add rows."""

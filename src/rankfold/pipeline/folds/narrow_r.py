@@ -9,11 +9,11 @@ import numpy as np
 from rankfold.kernels.qr import merge_r, panel_r
 from rankfold.pipeline.blocks import Cut, grains
 from rankfold.pipeline.checkpoint import State
-from rankfold.pipeline.folds.combination import Combination, Work
+from rankfold.pipeline.folds.combination import Combination, OverCombination, Work
 
 
 @dataclass(frozen=True, slots=True)
-class NarrowR:
+class NarrowR(OverCombination):
     """Fold of rows of a combination into their R factor."""
 
     combination: Combination
@@ -24,23 +24,12 @@ class NarrowR:
     @property
     def memory_bytes(self) -> int:
         """Bytes that one segment allocates: LAPACK copies its panel twice."""
-        rows, width = self._rows, self.combination.width
+        rows, width = self.grain_rows, self.combination.width
         return self.combination.memory_bytes(rows) + 2 * 8 * rows * width + 8 * 8 * width * width
-
-    @property
-    def _rows(self) -> int:
-        return min(self.cut.grain_rows, self.cut.panel_rows)
 
     def start(self) -> State:
         """R of no rows."""
         return {"r": np.zeros((self.combination.width, self.combination.width))}
-
-    def workspace(self) -> Work:
-        """Allocate the buffers."""
-        return self.combination.workspace(self._rows)
-
-    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
-        """Nothing to read ahead: rows come from scratch, grain by grain."""
 
     def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
         """Add rows."""
