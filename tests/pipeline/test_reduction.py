@@ -249,3 +249,11 @@ def test_a_dask_client_gives_the_same_bytes_as_threads(tmp_path: Path, method: s
     with LocalCluster(**options) as cluster, Client(cluster) as client:
         there = rf.pca(store, rank=6, method=method, client=client, out=tmp_path / "r.zarr")
     assert same_bytes(there) == same_bytes(rf.pca(store, rank=6, method=method, threads=2))
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e-200])
+@pytest.mark.parametrize("kind", ["svd", "pca"])
+def test_squares_beyond_the_range_of_float64_are_refused(scale: float, kind: str) -> None:
+    x = scale * np.random.default_rng(0).standard_normal((300, 20))
+    with pytest.raises(rf.RankfoldError, match=r"leaves the range of float64\. Rescale it"):
+        getattr(rf, kind)(x, rank=3)

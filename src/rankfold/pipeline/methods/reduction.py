@@ -83,7 +83,7 @@ def _iterative(run: Run, layout: Layout, request: Request, centring: Centring, s
         run, layout, centring, start, rank=request.rank, tol=request.tol, seed=request.seed
     )
     triplets = rayleigh_ritz(run, layout, basis, request.rank, request.seed, estimate=seen.estimate)
-    return _found(centring, triplets, known, seen.errors)
+    return _found(layout, centring, triplets, known, seen.errors)
 
 
 def _gram(run: Run, layout: Layout, request: Request, centring: Centring, start: Start) -> Found:
@@ -99,21 +99,24 @@ def _gram(run: Run, layout: Layout, request: Request, centring: Centring, start:
         short = scatter.vectors[:, : request.rank]
         short = short * fix_signs(short)
         residuals = eps / np.maximum(relative, eps)
-        return Found(s, short, None, known, residuals, squared, [], scatter.total / centring.unit**2)
+        total = _squared_norm(layout, scatter.total, centring.unit)
+        return Found(s, short, None, known, residuals, squared, [], total)
     block, _ = multiply(run, layout, centring, start, scatter.vectors, index=2, known=known)
     basis = Basis()
     basis.add(block)
     triplets = rayleigh_ritz(run, layout, basis, request.rank, request.seed)
-    return _found(centring, triplets, known, [])
+    return _found(layout, centring, triplets, known, [])
 
 
 def _sketch(run: Run, layout: Layout, request: Request, centring: Centring, start: Start) -> Found:
     made, known = sketch(run, layout, centring, start, rank=request.rank, seed=request.seed)
-    found = _found(centring, made.triplets, known, [float(made.triplets.errors.max())])
+    found = _found(layout, centring, made.triplets, known, [float(made.triplets.errors.max())])
     return dataclasses.replace(found, facts={"approximation_error": made.approximation_error})
 
 
-def _found(centring: Centring, triplets: Triplets, known: Statistics, convergence: list[float]) -> Found:
+def _found(
+    layout: Layout, centring: Centring, triplets: Triplets, known: Statistics, convergence: list[float]
+) -> Found:
     return Found(
         triplets.s / centring.unit,
         triplets.short,
@@ -122,8 +125,19 @@ def _found(centring: Centring, triplets: Triplets, known: Statistics, convergenc
         triplets.residuals,
         triplets.errors,
         convergence,
-        known.total / centring.unit**2,
+        _squared_norm(layout, known.total, centring.unit),
     )
+
+
+def _squared_norm(layout: Layout, total: float, unit: float) -> float:
+    """A sum of squares in the units of the data, where float64 holds it."""
+    value = float(total) / unit / unit
+    if not np.isfinite(value) or (value < np.finfo(np.float64).tiny and total > 0):
+        raise DataError(
+            f"the sum of squares of {layout.view.source.name}, with elements near {1 / unit:.0e}, leaves the "
+            "range of float64. Rescale it"
+        )
+    return value
 
 
 def _refuse_constant(request: Request, found: Found, layout: Layout) -> None:
