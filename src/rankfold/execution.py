@@ -57,6 +57,10 @@ def execute(
 ) -> Result:
     """The result of a task: made now, resumed, or found finished."""
     _require_local(out, scratch)
+    if place.elsewhere and out is None:
+        raise InputError(
+            "workers on other machines need a folder that they share: say where the result goes, out="
+        )
     made = task.plan(place.budget)
     task.source.check()
     fingerprint = task.source.fingerprint()
@@ -87,7 +91,7 @@ def _carry_out(
     facts = {**machine_facts(), "place": place.facts(), "plan": made.as_dict()}
     began = time.perf_counter()
     folder.log_attempt(facts)
-    with place.opened(folder.folder, task.source.dtype) as scheduler, watched_memory() as memory:
+    with place.opened(folder, task.source.dtype) as scheduler, watched_memory() as memory:
         run = Run(
             folder.state, folder.scratch, folder.result, scheduler, made.concurrency, made.slots, progress
         )

@@ -91,7 +91,7 @@ def played(folder: Path, monkeypatch: pytest.MonkeyPatch, **commands: str) -> No
 def test_a_machine_without_slurm_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(rf.RankfoldError, match="there is no sbatch here: --on slurm needs"):
-        rf.svd(_matrix(tmp_path), 2, on="slurm", memory="256MiB")
+        rf.svd(_matrix(tmp_path), 2, on="slurm", memory="256MiB", out=tmp_path / "r.zarr")
 
 
 def test_a_refusal_of_sbatch_is_told_in_its_own_words(
@@ -105,6 +105,23 @@ def test_a_refusal_of_sbatch_is_told_in_its_own_words(
         rf.svd(_matrix(tmp_path), 2, on="slurm", memory="256MiB", out=tmp_path / "r.zarr")
     assert error.value.exit_code == 2
     assert "--name=rankfold-" in (tmp_path / "cancelled").read_text()
+
+
+def test_greetings_of_a_site_are_no_job_numbers(tmp_path: Path) -> None:
+    from rankfold.cluster.jobqueue import Job
+
+    job = Job.__new__(Job)
+    assert job._job_id_from_submit_output("Welcome to Lonestar 6\nSubmitted batch job 4711\n") == "4711"
+    with pytest.raises(ValueError, match="Could not parse job id"):
+        job._job_id_from_submit_output("Welcome to Lonestar 6\n")
+
+
+def test_an_output_with_a_space_or_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    played(tmp_path, monkeypatch, sbatch="exit 1", squeue="exit 0", scancel="exit 0")
+    with pytest.raises(rf.RankfoldError, match="whose name holds a space"):
+        rf.svd(_matrix(tmp_path), 2, on="slurm", memory="256MiB", out=tmp_path / "my result.zarr")
+    with pytest.raises(rf.RankfoldError, match="say where the result goes"):
+        rf.svd(_matrix(tmp_path), 2, on="slurm", memory="256MiB")
 
 
 def test_a_plan_for_jobs_starts_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

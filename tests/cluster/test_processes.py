@@ -118,3 +118,40 @@ def test_no_more_workers_are_started_than_there_is_work_for(
         result = rf.svd(tmp_path / "x.npy", 3, workers=9, threads=1, memory="256MiB", out=tmp_path / "r.zarr")
     assert result.run["attempts"][-1]["place"]["workers"] == 1
     assert "1 of 9 workers are started: the matrix has no work for more" in caplog.text
+
+
+def test_an_array_in_memory_is_not_held_again_by_workers(tmp_path: Path) -> None:
+    import numpy as np
+
+    x = np.random.default_rng(0).standard_normal((400_000, 40))  # 128 MB
+    result = rf.svd(x, 3, workers=2, threads=1, memory="256MiB", out=tmp_path / "r.zarr")
+    attempt = result.run["attempts"][-1]
+    assert attempt["measured_bytes"] <= attempt["planned_bytes"] < x.nbytes
+    assert same_bytes(result) == same_bytes(rf.svd(x, 3, memory="256MiB"))
+
+
+def test_workers_that_see_other_files_are_refused(tmp_path: Path) -> None:
+    from rankfold.cluster.worker import unseen_folder
+    from rankfold.pipeline.checkpoint import save_json
+
+    marks = {}
+    for name in ("state", "scratch"):
+        (tmp_path / name).mkdir()
+        save_json(tmp_path / name / "mark.json", "one")
+        marks[str(tmp_path / name)] = "one"
+    assert unseen_folder(marks) is None
+    save_json(tmp_path / "scratch" / "mark.json", "other")
+    assert unseen_folder(marks) == str(tmp_path / "scratch")
+    (tmp_path / "state" / "mark.json").unlink()
+    assert unseen_folder(marks) == str(tmp_path / "state")
+
+
+def test_workers_of_others_that_would_be_paused_are_refused() -> None:
+    import numpy as np
+    from distributed import Client, LocalCluster
+
+    options = {"n_workers": 1, "processes": False, "memory_limit": "1GiB", "dashboard_address": None}
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        with pytest.raises(rf.RankfoldError, match=r"Dask pauses them near .* Give at most 512MiB"):
+            rf.svd(np.eye(99), 2, client=client, memory="1GiB")
+        assert rf.plan("svd", np.eye(99), 2, client=client).budget_bytes == 2**29

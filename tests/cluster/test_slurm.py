@@ -55,8 +55,9 @@ def test_a_cancelled_job_is_replaced(
 def test_a_killed_driver_leaves_no_job_and_the_next_goes_on(
     tmp_path: Path, demo_store: Path, demo_bytes: str, slurm: SlurmCluster, profile: Path
 ) -> None:
-    # More jobs than the nodes hold: some wait in the queue when the driver is killed.
-    where = {"on": str(profile), "workers": 12}
+    # Two jobs fill the two nodes: the others wait in the queue when the driver is killed.
+    profile.write_text(PROFILE.replace("1GiB", "4GiB"))
+    where = {"on": str(profile), "workers": 6}
     driver = Driver(demo_store, tmp_path / "r.zarr", 0.15, **where)
     wait_for(lambda: 0 < driver.rows("gram") < 400_000, 60, driver.said)
     assert slurm.jobs("PENDING")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -260,7 +261,7 @@ def test_overwriting_discards_what_another_request_left(tmp_path: Path) -> None:
     run = RunDirectory.beside(output, None, digest({"seed": 0}))
     with claim(output, seed=0):
         save_arrays(run.state / "part.npz", STATE)
-        run.result.mkdir()
+        (run.result / "data").write_text("first")
     with claim(output, seed=1, overwrite=True):
         assert not list(run.folder.rglob("part.npz")) and not run.result.exists()
     with claim(output, seed=1):
@@ -275,11 +276,21 @@ def test_the_same_request_keeps_its_state_even_where_overwriting_is_allowed(tmp_
         assert_state(load_if_whole(run.state / "part.npz"))
 
 
+@pytest.mark.parametrize("lost", ["result", "scratch"])
+def test_state_without_what_it_tells_of_is_not_gone_on_from(tmp_path: Path, lost: str) -> None:
+    run = RunDirectory.beside(tmp_path / "r.zarr", None, digest({"seed": 0}))
+    with run.claimed({"seed": 0}, overwrite=False):
+        save_arrays(run.state / "part.npz", STATE)
+    shutil.rmtree(getattr(run, lost))
+    with run.claimed({"seed": 0}, overwrite=False):
+        assert not (run.state / "part.npz").exists()
+        assert run.result.is_dir() and run.scratch.is_dir()
+
+
 def test_an_output_appears_when_it_is_published(tmp_path: Path) -> None:
     run = RunDirectory.beside(tmp_path / "r.zarr", None, digest({"seed": 0}))
     for content in ("first", "second"):
         with run.claimed({"seed": 0}, overwrite=False):
-            run.result.mkdir()
             (run.result / "data").write_text(content)
             run.log_attempt({"started": content})
             run.publish()

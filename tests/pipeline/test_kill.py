@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from reference import decaying, same_bytes, to_zarr
 
 import rankfold as rf
+from rankfold.pipeline.rundir import RunDirectory
 
 COMMAND = """
 import sys
@@ -119,3 +122,18 @@ def test_subspace_keeps_one_y_and_the_one_of_its_last_pass(tmp_path: Path, store
     (scratch / "Y-02.bin").write_bytes(b"late" * 1000)
     again = rf.pca(store, out=out, **options)
     assert same_bytes(again) == same_bytes(rf.pca(store, **options))
+
+
+def test_a_kill_while_the_result_is_published_leads_to_no_empty_one(tmp_path: Path, store: str) -> None:
+    options: dict[str, Any] = {"rank": 5, "method": "gram", "out": tmp_path / "r.zarr"}
+
+    def kill(self: RunDirectory) -> None:
+        raise SystemExit  # after the rename, before state and scratch are cleared
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunDirectory, "clear", kill)
+        with pytest.raises(SystemExit):
+            rf.pca(store, **options)
+    whole = same_bytes(rf.open_result(tmp_path / "r.zarr"))
+    shutil.rmtree(tmp_path / "r.zarr")
+    assert same_bytes(rf.pca(store, **options)) == whole

@@ -394,7 +394,7 @@ def test_what_an_interrupted_request_still_computes_does_not_reach_the_next(
 
     def before_step(start: int) -> None:
         entered.set()
-        gate.wait(10)
+        gate.wait(1)
 
     def progress(name: str, done: int, of: int) -> None:
         if entered.is_set():
@@ -405,7 +405,7 @@ def test_what_an_interrupted_request_still_computes_does_not_reach_the_next(
         weighted(request(tmp_path / "r", 1.0), RowSum(cut, watch="test"), 1.0, client, progress)
     with ThreadPoolExecutor(1) as pool:
         after = pool.submit(weighted, request(tmp_path / "r", 2.0), RowSum(cut, watch="after"), 2.0, client)
-        wait([after], timeout=1)
+        wait([after], timeout=0.5)
         gate.set()
         assert after.result(10) == by_hand(cut, 2.0)
 

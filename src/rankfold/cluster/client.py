@@ -6,20 +6,32 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from dask.delayed import Delayed
 
 from rankfold.pipeline.attempt import note_reached
-from rankfold.pipeline.errors import ClusterError
+from rankfold.pipeline.errors import ClusterError, InputError
+from rankfold.pipeline.memory import available_bytes
+from rankfold.pipeline.rundir import RunDirectory
 from rankfold.pipeline.scheduler import Budget
+from rankfold.pipeline.units import format_bytes, parse_bytes
 
 TICK_SECONDS = 0.2
 RETRIES = 3
+
+LOST = ("KilledWorker", "FutureCancelledError", "CancelledError", "CommClosedError", "NoWorkerError")
+"""Errors of Dask that tell of workers or a scheduler that are gone."""
+
+PAUSE_SHARE = 0.75
+"""Of a worker's memory limit; Dask pauses workers at 0.8."""
+
+BASELINE_BYTES = 256 * 2**20
+"""Interpreter, imports and compiled kernels of a worker, with room to spare (about 200 MiB measured)."""
 
 
 def active_client() -> Any | None:
@@ -35,10 +47,13 @@ def active_client() -> Any | None:
 class SomeClient:
     """A place that somebody else made and keeps: see ``Place``."""
 
-    def __init__(self, client: Any, memory_bytes: int) -> None:
+    elsewhere = False  # may be, but who makes a client knows what its workers see
+
+    def __init__(self, client: Any, memory: str | int | None) -> None:
         self.client = client
-        workers = max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
-        self.budget = Budget(memory_bytes, max(client.nthreads().values(), default=1), workers)
+        workers = client.scheduler_info(n_workers=-1)["workers"].values()
+        threads = max((worker["nthreads"] for worker in workers), default=1)
+        self.budget = Budget(_working_memory(workers, memory), threads, max(1, len(workers)))
 
     def at_most(self, workers: int) -> SomeClient:
         """See ``Place``: workers of others are not ours to end."""
@@ -49,54 +64,57 @@ class SomeClient:
         return {"kind": "client", "workers": self.budget.workers, "threads": self.budget.threads}
 
     @contextlib.contextmanager
-    def opened(self, folder: Path, dtype: np.dtype[Any]) -> Iterator[Client]:
+    def opened(self, run: RunDirectory, dtype: np.dtype[Any]) -> Iterator[Client]:
         """See ``Place``."""
-        with prepared(self.client, folder, dtype, watch=lambda: None) as scheduler:
+        with prepared(self.client, run, dtype, watch=lambda: None) as scheduler:
             yield scheduler
+
+
+def _working_memory(workers: Iterable[dict[str, Any]], memory: str | int | None) -> int:
+    """What one worker may use before Dask would pause it, which would be for ever."""
+    limits = [worker["memory_limit"] for worker in workers if worker.get("memory_limit")]
+    most = int(PAUSE_SHARE * min(limits)) - BASELINE_BYTES if limits else None
+    asked = None if memory is None else parse_bytes(memory)
+    if most is not None and (asked or 0) > most:
+        raise InputError(
+            f"workers have {format_bytes(min(limits))} each, where Dask pauses them near "
+            f"{format_bytes(most + BASELINE_BYTES)}: --memory {format_bytes(asked or 0)} above their "
+            f"baseline does not fit. Give at most {max(0, most) // 2**20}MiB, or start them with a larger "
+            "memory_limit"
+        )
+    return asked or most or available_bytes() // 2
 
 
 @contextlib.contextmanager
 def prepared(
-    client: Any, folder: Path, dtype: np.dtype[Any], *, watch: Callable[[], None]
+    client: Any, run: RunDirectory, dtype: np.dtype[Any], *, watch: Callable[[], None]
 ) -> Iterator[Client]:
     """A scheduler over a client whose workers, now and later, are ready for segments.
 
     ``watch`` is called a few times a second while a graph runs, and raises when there is no hope.
     """
-    from rankfold.cluster.worker import TOPIC, RankfoldWorker
+    from rankfold.cluster.worker import TOPIC, RankfoldWorker, unseen_folder
 
-    client.register_plugin(RankfoldWorker(dtype))
-    _require_shared(client, folder)
+    marks, name = run.marks(), f"rankfold-{uuid.uuid4().hex[:8]}"
+    for address, folder in client.run(unseen_folder, marks, on_error="return").items():
+        if isinstance(folder, str):
+            raise ClusterError(
+                f"worker {address} does not see {folder} as the driver does: results and scratch must lie on "
+                "a file system that all workers share. Choose another --out, and --scratch if given."
+            )
+    client.register_plugin(RankfoldWorker(name, dtype, marks))
     client.subscribe_topic(TOPIC, _take_in)
     try:
         yield Client(client, watch)
     finally:
         with contextlib.suppress(Exception):  # a scheduler that is gone has neither topics nor workers
+            client.unregister_worker_plugin(name)
             client.unsubscribe_topic(TOPIC)
-            client.unregister_worker_plugin(RankfoldWorker.name)
 
 
 def _take_in(event: tuple[float, dict[str, Any]]) -> None:
     """Progress of a worker, as it comes in."""
     note_reached(event[1]["ticket"], dict(event[1]["reached"]))
-
-
-def _require_shared(client: Any, folder: Path) -> None:
-    """Raise for workers that do not see the files of the run."""
-    blind = [
-        address
-        for address, sees in client.run(_sees, str(folder), on_error="return").items()
-        if sees is False
-    ]
-    if blind:
-        raise ClusterError(
-            f"workers do not see {folder} (first: {blind[0]}): results and scratch must lie on a file system "
-            "that all of them share. Choose another --out, and --scratch if given."
-        )
-
-
-def _sees(folder: str) -> bool:
-    return Path(folder).is_dir()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +138,20 @@ class Client:
                 watch()
                 self.check()
             return future.result()
-        except BaseException:
-            future.cancel()
-            while False in self.client.run(stop, on_error="return").values():
-                time.sleep(TICK_SECONDS)
+        except BaseException as error:
+            self._end(future, stop)
+            if type(error).__name__ in LOST:
+                raise ClusterError(
+                    f"the workers were lost, or one task ended too many of them: {error}. What was finished "
+                    "is kept; see the logs of the workers, and give the same command again to go on"
+                ) from error
             raise
         finally:
             future.release()
+
+    def _end(self, future: Any, stop: Callable[[], bool]) -> None:
+        """Cancel, and wait until no segment is left on workers that still answer."""
+        with contextlib.suppress(Exception):  # the error that led here is the one to tell
+            future.cancel()
+            while False in self.client.run(stop, on_error="return").values():
+                time.sleep(TICK_SECONDS)

@@ -5,6 +5,7 @@ Importing it takes over Ctrl-C, and fails outside the main thread; a refused ``s
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
 from typing import Any
@@ -14,24 +15,45 @@ from rankfold.pipeline.errors import ClusterError
 if threading.current_thread() is not threading.main_thread():
     raise ClusterError("SLURM workers are started from the main thread only: call rankfold from there")
 
+from distributed.deploy.spec import ProcessInterface
+
 _handler = signal.getsignal(signal.SIGINT)
 from dask_jobqueue.slurm import SLURMCluster, SLURMJob  # noqa: E402
 
 signal.signal(signal.SIGINT, _handler)
 
 
-class Job(SLURMJob):
-    """A worker job that remembers why it could not be submitted."""
+AT_ONCE = 16
+"""Calls of sbatch and scancel side by side: hundreds would run out of files and annoy the controller."""
 
+_gates: dict[Any, asyncio.Semaphore] = {}
+
+
+def _gate() -> asyncio.Semaphore:
+    return _gates.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
+
+
+class Job(SLURMJob):
+    """A worker job that remembers why it could not be submitted, instead of failing the others."""
+
+    # sites greet with all kinds of numbers
+    job_id_regexp = r"Submitted batch job (?P<job_id>\d+)"
     refusal = ""
 
     async def start(self) -> None:
         """Submit the job."""
         try:
-            await super().start()
-        except RuntimeError as error:
+            async with _gate():
+                await super().start()
+        except (RuntimeError, ValueError, OSError) as error:
             self.refusal = refusal(str(error))
-            raise
+            await ProcessInterface.start(self)
+
+    async def close(self) -> None:
+        """Cancel the job."""
+        async with _gate():
+            await super().close()
+        await ProcessInterface.close(self)
 
 
 class Cluster(SLURMCluster):
@@ -42,7 +64,7 @@ class Cluster(SLURMCluster):
 
 def refusal(text: str) -> str:
     """What SLURM said, out of what dask-jobqueue makes of it."""
-    said = text.partition("stderr:\n")[2] or text
+    said = text.partition("stderr:\n")[2].strip() or text
     lines = [line.removeprefix("sbatch: ").removeprefix("error: ") for line in said.strip().splitlines()]
     return "; ".join(line for line in lines if line) or "nothing"
 

@@ -14,6 +14,7 @@ from rankfold.cluster.processes import Processes
 from rankfold.cluster.threads import Threads, usable_cores
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.memory import available_bytes
+from rankfold.pipeline.rundir import RunDirectory
 from rankfold.pipeline.scheduler import Budget, Scheduler
 from rankfold.pipeline.units import parse_bytes
 
@@ -25,14 +26,18 @@ class Place(Protocol):
     def budget(self) -> Budget:
         """What there will be to work with."""
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether its workers are on other machines: nothing may lie in a folder of this one alone."""
+
     def at_most(self, workers: int) -> Place:
         """The same place with no more workers than there is work for."""
 
     def facts(self) -> dict[str, Any]:
         """What kind of place it is, for the record."""
 
-    def opened(self, folder: Path, dtype: np.dtype[Any]) -> AbstractContextManager[Scheduler]:
-        """Start it for a run whose files are in ``folder``; nothing of it is left when the block ends."""
+    def opened(self, run: RunDirectory, dtype: np.dtype[Any]) -> AbstractContextManager[Scheduler]:
+        """Start it for a run; nothing of it is left when the block ends."""
 
 
 def choose_place(
@@ -53,7 +58,7 @@ def choose_place(
     if client is None and on is None and workers is None:
         client = active_client()
     if client is not None:
-        return SomeClient(client, _memory(memory, 1))
+        return SomeClient(client, memory)
     if on not in (None, "local"):
         # Here and not above: reading profiles loads what no other place needs.
         from rankfold.cluster.profile import find_profile

@@ -16,14 +16,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from rankfold.cluster.client import Client, prepared
 from rankfold.cluster.watchdog import Watchdog
 from rankfold.pipeline.errors import ClusterError
+from rankfold.pipeline.rundir import RunDirectory
 from rankfold.pipeline.scheduler import Budget
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class Processes:
     """See ``Place``."""
 
     budget: Budget
+    elsewhere: ClassVar[bool] = False
 
     def at_most(self, workers: int) -> Processes:
         """See ``Place``."""
@@ -80,7 +81,7 @@ class Processes:
         return {"kind": "processes", "workers": self.budget.workers, "threads": self.budget.threads}
 
     @contextlib.contextmanager
-    def opened(self, folder: Path, dtype: np.dtype[Any]) -> Iterator[Client]:
+    def opened(self, run: RunDirectory, dtype: np.dtype[Any]) -> Iterator[Client]:
         """See ``Place``."""
         import dask
         from distributed import Client as DaskClient
@@ -88,7 +89,7 @@ class Processes:
 
         from rankfold.cluster.worker_process import WorkerProcess
 
-        logs = folder / "logs"
+        logs = run.folder / "logs"
         logs.mkdir(exist_ok=True)
         with (
             tempfile.TemporaryDirectory(prefix="rankfold-worker-") as local,
@@ -114,7 +115,7 @@ class Processes:
             ):
                 announce_dashboard(cluster)
                 _wait(watchdog, self.budget.workers)
-                with prepared(client, folder, dtype, watch=watchdog.check) as scheduler:
+                with prepared(client, run, dtype, watch=watchdog.check) as scheduler:
                     yield scheduler
 
 
@@ -139,7 +140,7 @@ def announce_dashboard(cluster: SpecCluster) -> None:
     )  # fmt: skip
 
 
-def _ended(workers: dict[Any, Any]) -> dict[Any, str]:
+def _ended(workers: dict[Any, Any], registered: set[Any]) -> dict[Any, str]:
     return {name: worker.last_words() for name, worker in workers.items() if worker.ended}
 
 

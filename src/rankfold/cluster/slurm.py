@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import getpass
 import logging
 import math
+import os
+import pwd
 import shlex
 import shutil
 import subprocess
@@ -20,11 +21,11 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from rankfold.cluster.client import Client, prepared
+from rankfold.cluster.client import BASELINE_BYTES, Client, prepared
 from rankfold.cluster.processes import (
     ONE_THREAD,
     SCHEDULER_SETTINGS,
@@ -35,6 +36,7 @@ from rankfold.cluster.processes import (
 from rankfold.cluster.profile import Profile
 from rankfold.cluster.watchdog import Watchdog
 from rankfold.pipeline.errors import ClusterError, InputError, NoWorkersError
+from rankfold.pipeline.rundir import RunDirectory
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.units import format_bytes, parse_bytes
 
@@ -43,13 +45,16 @@ LOG = logging.getLogger("rankfold")
 POLL_SECONDS = 5.0
 """Between two questions to SLURM; one for all jobs."""
 
+GONE_SECONDS = 60.0
+"""A job that SLURM does not know for so long has ended; its answers may be some seconds old."""
+
+ANSWER_SECONDS = 60.0
+"""For one answer of SLURM."""
+
 GRACE_SECONDS = 5.0
 """For the other workers to come once the first is there."""
 
 SAY_SECONDS = 30.0
-
-BASELINE_BYTES = 256 * 2**20
-"""Interpreter, imports and compiled kernels of a worker, with room to spare (about 200 MiB measured)."""
 
 NANNY_BYTES = 128 * 2**20
 MARGIN = 1.1
@@ -61,6 +66,7 @@ class SlurmJobs:
 
     profile: Profile
     budget: Budget
+    elsewhere: ClassVar[bool] = True
 
     @classmethod
     def of(
@@ -99,7 +105,7 @@ class SlurmJobs:
         }
 
     @contextlib.contextmanager
-    def opened(self, folder: Path, dtype: np.dtype[Any]) -> Iterator[Client]:
+    def opened(self, run: RunDirectory, dtype: np.dtype[Any]) -> Iterator[Client]:
         """See ``Place``."""
         import dask
         from distributed import Client as DaskClient
@@ -112,21 +118,23 @@ class SlurmJobs:
                     f"there is no {command} here: --on {self.profile.name} needs the commands of SLURM. "
                     "Log in where jobs are submitted, or run with --on local"
                 )
+        if any(space in str(run.folder) for space in " \t"):
+            raise ClusterError(f"SLURM writes no logs into {run.folder}, whose name holds a space: rename it")
         name = f"rankfold-{uuid.uuid4().hex[:8]}"
         with (
             dask.config.set(SCHEDULER_SETTINGS),
             no_job_left(name),
-            make_cluster(**self._options(name, folder)) as cluster,
+            make_cluster(**self._options(name, run.folder)) as cluster,
         ):
             _require_accepted(cluster.job_script())
             announce_dashboard(cluster)
             cluster.scale(jobs=self.budget.workers)
             watchdog = Watchdog(
-                cluster, self.budget.workers, ended=_Jobs(folder / "logs"), every_seconds=POLL_SECONDS
+                cluster, self.budget.workers, ended=_Jobs(run.folder / "logs"), every_seconds=POLL_SECONDS
             )
             with watchdog, DaskClient(cluster, set_as_default=False) as client:
                 self._wait(watchdog, name)
-                with prepared(client, folder, dtype, watch=watchdog.check) as scheduler:
+                with prepared(client, run, dtype, watch=watchdog.check) as scheduler:
                     yield scheduler
 
     def _options(self, name: str, folder: Path) -> dict[str, Any]:
@@ -147,7 +155,7 @@ class SlurmJobs:
             "account": profile.account,
             "walltime": profile.walltime,
             "interface": profile.interface,
-            "local_directory": profile.scratch or "${TMPDIR:-/tmp}",
+            "local_directory": profile.scratch or "${SLURM_TMPDIR:-/tmp}",
             "log_directory": str(folder / "logs"),
             "job_extra_directives": directives,
             "job_script_prologue": [*exports, *profile.prologue],
@@ -204,7 +212,7 @@ def queue(name: str) -> str:
 @contextlib.contextmanager
 def no_job_left(name: str) -> Iterator[None]:
     """Cancel every job of a name when the block ends, and also if this process does not live to see it."""
-    cancel = f"scancel --name={name} --user={shlex.quote(getpass.getuser())}"
+    cancel = f"scancel --name={name} --user={shlex.quote(_user())}"
     # The shell reads until nobody holds the other end of its input; Ctrl-C does not reach it.
     reaper = subprocess.Popen(
         ["sh", "-c", f"cat >/dev/null; {cancel}"],
@@ -226,28 +234,38 @@ class _Jobs:
 
     def __init__(self, logs: Path) -> None:
         self._logs = logs
+        self._missing: dict[str, float] = {}
 
-    def __call__(self, jobs: dict[Any, Any]) -> dict[Any, str]:
+    def __call__(self, jobs: dict[Any, Any], registered: set[Any]) -> dict[Any, str]:
         ended = {name: job.refusal for name, job in jobs.items() if job.refusal}
         ids = {job.job_id: name for name, job in jobs.items() if job.job_id and not job.refusal}
         if not ids:
             return ended
         # By user, not by id: squeue fails altogether when one id is unknown.
-        asked = _slurm("squeue", "-h", "--me", "-t", "all", "-o", "%i %T")
+        asked = _slurm("squeue", "-h", f"--user={_user()}", "-t", "all", "-o", "%i %T")
         if asked.returncode:
             return ended  # a controller that does not answer says nothing about jobs
-        states = dict(line.split() for line in asked.stdout.splitlines())
+        lines = (line.split() for line in asked.stdout.splitlines())
+        states = {line[0]: line[1] for line in lines if len(line) == 2}
         for job_id, name in ids.items():
-            state = states.get(job_id, "GONE")
+            state = states.get(job_id) or self._unknown(job_id, registered=name in registered)
             if state not in _ALIVE:
                 ended[name] = f"job {job_id} {state.lower()}{self._last_words(job_id)}"
         return ended
 
+    def _unknown(self, job_id: str, *, registered: bool) -> str:
+        """What a job is of which SLURM says nothing."""
+        if registered:
+            return "RUNNING"
+        since = self._missing.setdefault(job_id, time.monotonic())
+        return "GONE" if time.monotonic() - since > GONE_SECONDS else "PENDING"
+
     def _last_words(self, job_id: str) -> str:
         for path in self._logs.glob(f"*-{job_id}.err"):
-            lines = path.read_text(errors="replace").strip().splitlines()
-            if lines:
-                return f": {lines[-1]}"
+            lines = [line for line in path.read_text(errors="replace").splitlines() if line.strip()]
+            telling = [line for line in lines if " - INFO - " not in line] or lines
+            if telling:
+                return f": {telling[-1].strip()}"
         return ""
 
 
@@ -267,7 +285,17 @@ def _require_accepted(script: str) -> None:
 
 
 def _slurm(*command: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+    try:
+        return subprocess.run(
+            command, input=stdin, capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS
+        )
+    except subprocess.TimeoutExpired as error:
+        return subprocess.CompletedProcess(command, 1, "", f"no answer within {error.timeout:.0f} s")
+
+
+def _user() -> str:
+    """Whoever this process belongs to, as SLURM knows it."""
+    return pwd.getpwuid(os.getuid()).pw_name
 
 
 def _address(interface: str | None) -> str:

@@ -7,13 +7,13 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from dask.delayed import Delayed
 from dask.threaded import get
 
+from rankfold.pipeline.rundir import RunDirectory
 from rankfold.pipeline.scheduler import Budget
 
 TICK_SECONDS = 0.2
@@ -35,6 +35,7 @@ class Threads:
     """
 
     budget: Budget
+    elsewhere: ClassVar[bool] = False
 
     def at_most(self, workers: int) -> Threads:
         """See ``Place``: one process it is."""
@@ -45,7 +46,7 @@ class Threads:
         return {"kind": "threads", "threads": self.budget.threads}
 
     @contextlib.contextmanager
-    def opened(self, folder: Path, dtype: np.dtype[Any]) -> Iterator[Threads]:
+    def opened(self, run: RunDirectory, dtype: np.dtype[Any]) -> Iterator[Threads]:
         """See ``Place``. There is nothing to start."""
         yield self
 

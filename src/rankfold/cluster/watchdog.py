@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,23 +18,25 @@ from rankfold.pipeline.errors import ClusterError
 
 LOG = logging.getLogger("rankfold")
 
+LOST_SECONDS = 120.0
+"""A worker that has registered and is not there any more for so long is taken for gone, whatever its job."""
+
+LONGEST_WAIT = 300.0
+"""Between two attempts to start what does not start, while other workers do the work."""
+
+Ended = Callable[[dict[Any, Any], set[Any]], dict[Any, str]]
+"""Takes workers by name, and the names that the scheduler knows; returns those that have ended, and why."""
+
 
 class Watchdog:
     """Keeps ``wanted`` workers in a ``SpecCluster``."""
 
-    def __init__(
-        self,
-        cluster: Any,
-        wanted: int,
-        *,
-        ended: Callable[[dict[Any, Any]], dict[Any, str]],
-        every_seconds: float,
-    ) -> None:
-        """``ended`` takes workers by name and returns those that have ended, with what is known of why."""
+    def __init__(self, cluster: Any, wanted: int, *, ended: Ended, every_seconds: float) -> None:
         self._cluster, self._wanted, self._ended, self._every = cluster, wanted, ended, every_seconds
         self._names = itertools.count()
-        self._seen: set[Any] = set()
+        self._seen: dict[Any, float] = {}
         self._failures = 0
+        self._not_before = 0.0
         self._trouble: ClusterError | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="rankfold-watchdog", daemon=True)
@@ -57,26 +60,42 @@ class Watchdog:
 
     def _watch(self) -> None:
         while not self._stop.wait(self._every):
-            self._replace()
+            try:
+                self._replace()
+            except Exception as error:  # noqa: BLE001  # nobody else would replace lost workers
+                LOG.warning("could not look after the workers, will try again: %s", error)
 
     def _replace(self) -> None:
-        cluster = self._cluster
+        now, cluster = time.monotonic(), self._cluster
         here = {worker["name"] for worker in list(cluster.scheduler_info["workers"].values())}
-        if here - self._seen:
+        if here - self._seen.keys():
             self._failures = 0
-        self._seen |= here
-        gone = self._ended(dict(cluster.workers))
-        for name, why in gone.items():
-            self._failures += name not in self._seen
-            LOG.warning("worker %s is gone%s: starting another", name, f" ({why})" if why else "")
-        if self._failures > max(3, self._wanted):
-            self._trouble = ClusterError(
-                f"{self._failures} workers ended before they could begin; the last said: "
-                f"{next(reversed(gone.values()), '') or 'nothing'}"
-            )
-            return
-        if gone:
+        self._seen.update(dict.fromkeys(here, now))
+        workers = dict(cluster.workers)
+        gone = self._ended(workers, here)
+        for name in workers.keys() & self._seen.keys() - gone.keys():
+            if now - self._seen[name] > LOST_SECONDS:
+                gone[name] = "its connection is lost"
+        early = [name for name in gone if name not in self._seen]
+        if early and now < self._not_before:
+            gone = {name: why for name, why in gone.items() if name in self._seen}
+            early = []
+        self._failures += len(early)
+        if early and not here and self._failures > max(3, self._wanted):
+            self._give_up(gone[early[-1]])
+        elif gone:
+            for name, why in gone.items():
+                LOG.warning("worker %s is gone%s: starting another", name, f" ({why})" if why else "")
+            if here:
+                self._not_before = now + min(LONGEST_WAIT, self._every * 2**self._failures)
             cluster.loop.add_callback(self._renew, list(gone))
+
+    def _give_up(self, why: str) -> None:
+        self._trouble = ClusterError(
+            f"{self._failures} workers ended before they could begin; the last said: {why or 'nothing'}. If "
+            f"they cannot reach the scheduler at {self._cluster.scheduler_address}, choose another "
+            "interface: in the profile"
+        )
 
     def _renew(self, names: list[Any]) -> None:
         """In the cluster's own thread: new names for new workers."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.worker import Worker
 from tornado.ioloop import PeriodicCallback
 
-from rankfold.pipeline.attempt import all_reached, stop_all
+from rankfold.pipeline.attempt import all_reached, drop_idle, stop_all
+from rankfold.pipeline.checkpoint import load_json
 from rankfold.pipeline.memory import note_baseline
+from rankfold.pipeline.rundir import MARK
 from rankfold.pipeline.warm import warm_kernels
 
 TOPIC = "rankfold-progress"
@@ -24,14 +28,13 @@ class RankfoldWorker(WorkerPlugin):
     checkpoint. A worker whose driver is gone ends by itself, and so do its segments.
     """
 
-    name = "rankfold"
-    idempotent = True
-
-    def __init__(self, dtype: np.dtype[Any]) -> None:
-        self.dtype = dtype
+    def __init__(self, name: str, dtype: np.dtype[Any], marks: dict[str, str]) -> None:
+        self.name, self.dtype, self.marks = name, dtype, marks
 
     def setup(self, worker: Worker) -> None:
         """Compile kernels, take the baseline of memory, begin to report."""
+        if unseen := unseen_folder(self.marks):
+            raise FileNotFoundError(f"{unseen} is not the folder that the driver sees under this name")
         warm_kernels(self.dtype)
         note_baseline()
         told: dict[str, dict[int, int]] = {}
@@ -48,6 +51,18 @@ class RankfoldWorker(WorkerPlugin):
         self._reports.start()
 
     def teardown(self, worker: Worker) -> None:
-        """Stop what runs here."""
-        self._reports.stop()
-        stop_all()
+        """Stop what runs here if the worker ends; if only this run does, others may go on."""
+        if hasattr(self, "_reports"):
+            self._reports.stop()
+        drop_idle() if worker.status == Status.running else stop_all()
+
+
+def unseen_folder(marks: dict[str, str]) -> str | None:
+    """The first folder in which the mark that the driver left does not stand."""
+    for folder, mark in marks.items():
+        try:
+            if load_json(Path(folder) / MARK) != mark:
+                return folder
+        except (OSError, ValueError):
+            return folder
+    return None

@@ -86,6 +86,13 @@ def attempt(ticket: str, limit: int) -> Attempt:
         return _ATTEMPTS.setdefault(ticket, Attempt(limit))
 
 
+def drop_idle() -> None:
+    """Let go of buffers that no segment uses."""
+    with _LOCK:
+        for held in _ATTEMPTS.values():
+            held.idle.clear()
+
+
 def stop_all() -> None:
     """Ask every segment of this process to leave a checkpoint after its panel and end."""
     with _LOCK:

@@ -11,8 +11,8 @@ import contextlib
 import errno
 import json
 import os
-import threading
 import tokenize
+import uuid
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ def atomic_file(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
 
     ``durable`` files are on the disk by then; flushing costs milliseconds, for each of many streams.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with disk_errors(path), open(temporary, "wb") as file:
             yield file

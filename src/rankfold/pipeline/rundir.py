@@ -29,7 +29,10 @@ from rankfold.pipeline.blas import core_type
 from rankfold.pipeline.checkpoint import disk_errors, load_json, save_json
 from rankfold.pipeline.errors import OutputError
 
-STATE_VERSION = 1
+MARK = "mark.json"
+"""In state and scratch: the same where they belong together."""
+
+STATE_VERSION = 2
 """Of everything under a run folder; another version cannot go on from it."""
 
 
@@ -65,7 +68,7 @@ class RunDirectory:
     @property
     def result(self) -> Path:
         """The growing result."""
-        return self.folder / "result.zarr"
+        return self.folder / f"result-{self.request}.zarr"
 
     @property
     def record(self) -> Path:
@@ -83,16 +86,21 @@ class RunDirectory:
             yield
 
     def _join_scratch(self) -> None:
-        """State says what is in scratch: where one is not the other's, both start over."""
-        marks = [load_json(folder / "mark.json") for folder in (self.state, self.scratch)]
-        if marks[0] is not None and marks[0] == marks[1]:
+        """State says what is in scratch and in the result: where one is missing, all start over."""
+        marks = [load_json(folder / MARK) for folder in (self.state, self.scratch)]
+        if marks[0] is not None and marks[0] == marks[1] and self.result.is_dir():
             return
         mark = uuid.uuid4().hex
         with disk_errors(self.scratch):
-            for folder in (self.state, self.scratch):
+            for folder in (self.state, self.scratch, self.result):
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.mkdir(parents=True)
-                save_json(folder / "mark.json", mark)
+            for folder in (self.state, self.scratch):
+                save_json(folder / MARK, mark)
+
+    def marks(self) -> dict[str, str]:
+        """Folders that workers must see, and what must stand in them."""
+        return {str(folder): load_json(folder / MARK) for folder in (self.state, self.scratch)}
 
     def _accept(self, identity: dict[str, Any], *, overwrite: bool) -> None:
         stored = load_json(self.folder / "request.json")
@@ -111,7 +119,8 @@ class RunDirectory:
 
     def clear(self) -> None:
         """Remove what only an unfinished run needs."""
-        for path in (*self.folder.glob("state-*"), *self.folder.glob("scratch-*"), self.scratch, self.result):
+        held = (path for kind in ("state-*", "scratch-*", "result-*") for path in self.folder.glob(kind))
+        for path in (*held, self.scratch):
             shutil.rmtree(path, ignore_errors=True)
         (self.folder / "request.json").unlink(missing_ok=True)
 

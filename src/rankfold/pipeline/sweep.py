@@ -14,7 +14,6 @@ import contextlib
 import functools
 import hashlib
 import operator
-import pickle
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,9 +26,9 @@ from dask.delayed import Delayed, delayed
 from rankfold.pipeline.attempt import attempt, end_attempt, new_ticket, stop_attempt
 from rankfold.pipeline.blas import core_type, one_blas_thread
 from rankfold.pipeline.blocks import Cut
+from rankfold.pipeline.carried import Carried
 from rankfold.pipeline.checkpoint import (
     State,
-    atomic_file,
     load_arrays,
     load_if_whole,
     load_json,
@@ -56,6 +55,7 @@ TURNS = 5
 """Graphs that are tried before a sweep is given up: one more for every time a stream was set back."""
 
 _NEXT = "next_panel"
+_CORE = "core_type"
 _TICKET = "attempt.json"
 
 
@@ -163,7 +163,7 @@ class Sweep:
 
     def graph(self, ticket: str = "") -> Delayed:
         """Chains of segments from where their streams stand, joined by the merge tree."""
-        fold = Carried(self.fold, self.folder / f"fold-{_short(ticket)}.pickle")
+        fold = Carried[Fold](self.fold, self.folder / f"fold-{_short(ticket)}.pickle")
         layer = [self._chain(fold, stream, ticket) for stream in range(self.fold.cut.stream_count)]
         level = 0
         while len(layer) > 1:
@@ -177,13 +177,13 @@ class Sweep:
                     layer[i : i + FAN_IN],
                     ticket=ticket,
                     limit=self.concurrency,
-                    dask_key_name=(self._key("merge", level), level, i // FAN_IN),
+                    dask_key_name=(self._key("merge", level, ticket), level, i // FAN_IN),
                 )
                 for i in range(0, len(layer), FAN_IN)
             ]
         return layer[0]
 
-    def _chain(self, fold: Carried, stream: int, ticket: str) -> Delayed:
+    def _chain(self, fold: Carried[Fold], stream: int, ticket: str) -> Delayed:
         cut = self.fold.cut
         last = int(cut.streams[stream + 1])
         reached = self._reached(stream)
@@ -198,7 +198,7 @@ class Sweep:
                 token,
                 ticket=ticket,
                 limit=self.concurrency,
-                dask_key_name=(self._key("segment", link), stream, until),
+                dask_key_name=(self._key("segment", link, ticket), stream, until),
             )
         return token  # type: ignore[no-any-return]
 
@@ -207,11 +207,11 @@ class Sweep:
         done = load_if_whole(self._part(0, stream), _NEXT)
         return int(done[_NEXT]) if done else int(self.fold.cut.streams[stream])
 
-    def _key(self, kind: str, level: int) -> str:
-        # The folder is named after the request: keys of different requests must differ, or a scheduler that
-        # still remembers one of them answers the other with its result. Every link of the chains has a name
-        # of its own: Dask holds tasks back until a worker is free only where their like depends on few.
-        return f"{self.name}-{kind}-{level}-{self.folder}"
+    def _key(self, kind: str, level: int, ticket: str) -> str:
+        # Keys of different attempts must differ, or a scheduler that still remembers one of them answers the
+        # other with its result. Every link of the chains has a name of its own: Dask holds tasks back until a
+        # worker is free only where their like depends on few.
+        return f"{self.name}-{kind}-{level}-{_short(ticket)}"
 
     def _part(self, level: int, index: int) -> Path:
         return self.folder / (f"stream-{index:05d}.npz" if level == 0 else f"merge-{level}-{index:05d}.npz")
@@ -227,44 +227,22 @@ class Sweep:
         return lambda: progress(self.name, held.rows_done, rows) if progress else None
 
 
-class Carried:
-    """A fold that is itself in this process, and crosses to another as a file that each reads once.
-
-    Tables of grains and arrays in memory may be large, tasks are many, and what a scheduler holds for
-    each of them must be small.
-    """
-
-    def __init__(self, fold: Fold, path: Path) -> None:
-        self.fold, self.path = fold, path
-
-    def __reduce__(self) -> tuple[Callable[[Path], Carried], tuple[Path]]:
-        if not self.path.exists():
-            with atomic_file(self.path, durable=False) as file:
-                pickle.dump(self.fold, file)
-        return _carried, (self.path,)
-
-
-@functools.lru_cache(maxsize=4)
-def _carried(path: Path) -> Carried:
-    return Carried(pickle.loads(path.read_bytes()), path)
-
-
-class SetBack(RuntimeError):
+class SetBack(Interrupted):
     """A stream stands short of its end: a writer that was thought dead has put an older part in place."""
 
 
 def _advance(
-    carried: Carried,
+    carried: Carried[Fold],
     stream: int,
     path: Path,
     until: int,
-    _previous: Report | None,
+    before: Report | None,
     *,
     ticket: str,
     limit: int,
 ) -> Report:
     """Fold a stream on to panel ``until``, from wherever its last checkpoint stands."""
-    held, fold, saved = attempt(ticket, limit), carried.fold, time.monotonic()
+    held, fold, saved = attempt(ticket, limit), carried.value, time.monotonic()
     with held.workspace(fold.workspace) as work, one_blas_thread():
         state, panel = _resume(fold, path, int(fold.cut.streams[stream]))
         with contextlib.closing(_panels(fold, work, panel, until)) as panels:
@@ -273,13 +251,14 @@ def _advance(
                 held.reach(stream, _stream_rows(fold.cut, stream, panel + 1))
                 if panel + 1 == until or held.stopped or time.monotonic() - saved > SEGMENT_SECONDS:
                     _require_ours(path.parent, ticket)
-                    save_arrays(path, {**state, _NEXT: panel + 1}, durable=False)
+                    save_arrays(path, {**state, _NEXT: panel + 1, _CORE: core_type()}, durable=False)
                     saved = time.monotonic()
                 if held.stopped:
                     raise Interrupted("stopped on request; the same command goes on from here")
         # Workspace and accumulator are still held: this is as much as the segment ever had.
         peak = bytes_above_baseline()
-    return Report(frozenset({core_type()}), peak)
+    report = Report(frozenset({core_type()}), peak)
+    return report if before is None else before | report
 
 
 def _short(ticket: str) -> str:
@@ -300,14 +279,18 @@ def _resume(fold: Fold, path: Path, first: int) -> tuple[State, int]:
     state = load_if_whole(path)
     if state is None or _NEXT not in state:
         return fold.start(), first
+    _refuse_mixed(Report(frozenset({core_type(), str(state.pop(_CORE))}), 0))
     return state, int(state.pop(_NEXT))
 
 
 def _finished(path: Path, end: int | None) -> State:
     """A part that is to be merged; ``end`` is the last panel of its stream, if it is one."""
     state = load_arrays(path)
-    if end is not None and int(state.pop(_NEXT)) != end:
-        raise SetBack(f"{path} stands at an earlier panel than {end}")
+    if end is None:
+        return state
+    state.pop(_CORE)
+    if int(state.pop(_NEXT)) != end:
+        raise SetBack(f"{path} was set back to a panel before {end}; the same command goes on from there")
     return state
 
 
@@ -342,7 +325,7 @@ def _read(fold: Fold, work: Any, start: int, stop: int, slot: int) -> float:
 
 
 def _merge(
-    carried: Carried,
+    carried: Carried[Fold],
     parts: list[tuple[Path, int | None]],
     into: Path,
     reports: list[Report],
@@ -355,10 +338,11 @@ def _merge(
         if load_if_whole(into) is None:
             total = _finished(*parts[0])
             for part in parts[1:]:
-                carried.fold.merge(total, _finished(*part))
+                carried.value.merge(total, _finished(*part))
             _require_ours(into.parent, ticket)
             save_arrays(into, total, durable=False)
-    return functools.reduce(operator.or_, reports)
+    mine = Report(frozenset({core_type()}), bytes_above_baseline())
+    return functools.reduce(operator.or_, reports, mine)
 
 
 def _refuse_mixed(report: Report) -> None:
