@@ -185,8 +185,8 @@ ERRORS = (2e-1, 4.8e-2, 1e-2, 3e-3, 1e-3, 1e-4, 1e-5, 1e-6)
 
 PAGE = """# Beside its peers
 
-Made by `benchmarks/svd.py` from `benchmarks/results/svd.json`. {rows} x {columns} float32 from Zarr, 3.2 GB in
-page cache, spectrum 100 i^-0.7 with noise; {rank} singular values and right vectors; two cores; each run
+Made by `benchmarks/svd.py` from `benchmarks/results/svd.json`. {rows} x {columns} float32 from Zarr, 3.2 GB
+in page cache, spectrum 100 i^-0.7 with noise; {rank} singular values and right vectors; two cores; each run
 {repeats} times.
 
 ![Error against passes and seconds](figures/svd.svg)
