@@ -171,6 +171,28 @@ def sketch_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case({"d": d, "right": right, "down": down, "across": across}, run, error)
 
 
+def buckets_case(shape: tuple[int, int], dtype: str) -> Case:
+    r, c = shape[0], 3
+    d, sums0 = matrix(shape, dtype), matrix((c, shape[1]), dtype, seed=6)
+    buckets = np.arange(r) * 7 % c
+    factors = (2.0 * (np.arange(r) % 2) - 1).astype(dtype) / 4
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        sums = xp.array(sums0)
+        assert body(a["d"], a["buckets"], a["factors"], sums=sums) is None
+        return {"sums": sums}
+
+    # At most r numbers are added to each, in either order.
+    size = np.abs(sums0).astype(float)
+    np.add.at(size, buckets, np.abs(factors)[:, None] * np.abs(d))
+    error = {"sums": 2 * (r + 1) * float(np.finfo(dtype).eps) * size}
+    return Case({"d": d, "buckets": buckets, "factors": factors}, run, error)
+
+
+def drawn_case(shape: tuple[int, int], dtype: str) -> Case:
+    return Case({}, lambda body, a, xp: dict(zip(("buckets", "signs"), body(*shape, 3, 50), strict=True)))
+
+
 def add_rows_case(shape: tuple[int, int], dtype: str) -> Case:
     x = matrix(shape, dtype)
     mean = x.mean(axis=0, dtype=np.float64)
@@ -241,6 +263,8 @@ def triplets_case(shape: tuple[int, int], dtype: str) -> Case:
 CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple[str, ...]]] = {
     ("condition", "measure"): (measure_case, ALL),
     ("condition", "subtract"): (subtract_case, ALL),
+    ("count_sketch", "draw_buckets"): (drawn_case, ("float64",)),
+    ("count_sketch", "add_to_buckets"): (buckets_case, FLOATS),
     ("moments", "add_rows"): (add_rows_case, ALL),
     ("moments", "merge_moments"): (merge_moments_case, ("float64",)),
     ("normal", "gaussian_rows"): (gaussian_case, ("float64",)),
@@ -377,6 +401,7 @@ HOST, OTHER = np.ones((2, 2)), DeviceArray()
 MIXED: dict[str, Callable[[], Any]] = {
     "measure": lambda: contract("condition", "measure")(HOST, OTHER, 1.0),
     "subtract": lambda: contract("condition", "subtract")(HOST, HOST[0], HOST[0], out=OTHER),
+    "add_to_buckets": lambda: contract("count_sketch", "add_to_buckets")(OTHER, HOST[0], HOST[0], sums=HOST),
     "add_rows": lambda: contract("moments", "add_rows")(None, OTHER, HOST[0], 1.0, out=HOST, work=HOST),
     "panel_product": lambda: contract("panel", "panel_product")(OTHER, HOST, y=HOST, z=HOST, work=HOST),
     "merge_r": lambda: contract("qr", "merge_r")(HOST, OTHER),

@@ -1,6 +1,7 @@
 """Numerics on arrays in memory: they read no files, move nothing between devices, know no Dask.
 
     condition     (x - shift) * unit per column, and its moments        numba
+    count_sketch  rows added to few buckets, with random signs           numba
     panel         the fused pass: Y = D Q and Z += D'Y                   BLAS; CuPy
     sketch        range, co-range and core of a panel in one go         BLAS
     moments       count, mean and scatter of rows, in pieces that merge  BLAS

@@ -20,6 +20,7 @@ R = TypeVar("R")
 
 REGISTRY: dict[str, dict[str, tuple[str, ...]]] = {
     "condition": {"measure": ("cpu",), "subtract": ("cpu",)},
+    "count_sketch": {"draw_buckets": (), "add_to_buckets": ("cpu",)},
     "moments": {"add_rows": (), "merge_moments": ()},
     "normal": {"gaussian_rows": ()},
     "orthonormal": {"orthonormalise": ()},

@@ -15,5 +15,5 @@ narrow      intermediates on scratch          result      Zarr groups with prove
 ingest      import into well-cut stores       info        what a store is
 memory      what a process really holds       blas        one thread, everywhere
 warm        compile before the baseline       units       bytes as people write them
-errors      the tree of errors
+errors      the tree of errors                sample      rows looked at before any pass
 """

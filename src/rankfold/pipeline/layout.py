@@ -17,6 +17,7 @@ from rankfold.pipeline.folds.panels import Panels
 from rankfold.pipeline.folds.sketch_pass import Sizes
 from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.request import Request
+from rankfold.pipeline.sample import Sample
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.view import Orientation, View, working_dtype
 
@@ -56,6 +57,12 @@ class Layout:
 
     statistics_passes: int
     """1 where scaling needs the columns' statistics first."""
+
+    sample: Sample
+    """What is looked at before the first pass."""
+
+    sketch_rows: int
+    """Rows of the sketch that tells what a block from the sample misses; 0 where blocks start at random."""
 
     @property
     def basis_columns(self) -> int:
@@ -119,6 +126,7 @@ def lay_out(request: Request, source: Source) -> Layout:
         )
     row_bytes = view.short * view.dtype.itemsize
     sizes = Sizes.of(request.rank, view.short)
+    sample = Sample.of(view, width if method in ("krylov", "subspace") else 0)
     if method == "gram":
         width = min(request.rank + 1, view.short)  # one more tells the gap below the last one wanted
     elif method == "sketch":
@@ -133,6 +141,8 @@ def lay_out(request: Request, source: Source) -> Layout:
         else cut(view.grid, row_bytes, 8 * view.short * width),
         gram_cut=_gram_cut(view, row_bytes),
         out_chunk=_out_chunk(view, request.rank),
+        sample=sample,
+        sketch_rows=4 * width * sample.gives_block,
         statistics_passes=int(method != "gram" and request.scale and view.orientation is Orientation.ROWS),
     )
 
@@ -183,23 +193,27 @@ def choose_orientation(source: Source, rank: int) -> Orientation:
     return Orientation.ROWS if long_is_rows else Orientation.COLUMNS
 
 
-def expected_passes(tol: float, method: str = "krylov") -> int:
+def expected_passes(tol: float, method: str = "krylov", *, sampled: bool = False) -> int:
     """Fused passes that a method typically needs for a relative error of ``tol``.
+
+    ``sampled`` where the first block is one that a sample gives.
 
     >>> [expected_passes(t) for t in (1e-2, 1e-4, 1e-8)]
     [4, 4, 5]
-    >>> [expected_passes(t, "subspace") for t in (1e-2, 1e-4, 1e-8)]
-    [5, 8, 14]
+    >>> [expected_passes(t, "subspace", sampled=True) for t in (1e-2, 1e-4, 1e-8)]
+    [4, 7, 13]
     """
     digits = -math.log10(tol) - 1e-9
-    return 2 + math.ceil(1.5 * digits) if method == "subspace" else 3 + max(1, math.ceil(digits / 4))
+    passes = 2 + math.ceil(1.5 * digits) if method == "subspace" else 3 + max(1, math.ceil(digits / 4))
+    return passes - sampled
 
 
 def choose_method(request: Request, view: View, width: int) -> str:
     """One Gram pass or several narrow ones: whichever a nominal core finishes first.
 
     A Gram pass costs ``short`` float64 flops per element, a fused pass ``4 width`` of the working type;
-    the Gram method adds one fused pass of width ``rank`` where the long factor is wanted.
+    the Gram method adds one fused pass of width ``rank`` where the long factor is wanted. What a fair
+    sample would save is not counted on.
     """
     element = view.source.dtype.itemsize / NOMINAL_READ
     flop = 1 / NOMINAL_FLOPS[view.dtype.itemsize]

@@ -120,7 +120,8 @@ def make_plan(request: Request, source: Source, budget: Budget, rates: Rates | N
     sweeps = sweeps_of(request, layout, slots)
     likely = sum(p.over == "matrix" for p in sweeps)
     if layout.method in STOPS_EARLY:
-        likely -= max(0, layout.block_passes - expected_passes(request.tol, layout.method))
+        expected = expected_passes(request.tol, layout.method, sampled=layout.sample.gives_block)
+        likely -= max(0, layout.block_passes - expected)
     item = layout.view.dtype.itemsize
     return Plan(
         kind=request.kind,
@@ -152,7 +153,8 @@ def make_plan(request: Request, source: Source, budget: Budget, rates: Rates | N
 def _accumulator_bytes(request: Request, layout: Layout) -> int:
     if layout.method == "sketch":
         return Sizes.of(request.rank, layout.view.short).accumulator_bytes(layout.view.short)
-    return 8 * layout.view.short * layout.width
+    sketch = layout.sketch_rows * layout.view.short * layout.view.dtype.itemsize
+    return sketch + 8 * layout.view.short * layout.width
 
 
 def check_disk(plan: Plan, free_bytes: int, folder: Path) -> None:

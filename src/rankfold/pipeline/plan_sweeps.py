@@ -19,7 +19,6 @@ from rankfold.pipeline.folds.panel_pass import PanelPass
 from rankfold.pipeline.folds.sketch_pass import Sizes, SketchPass
 from rankfold.pipeline.folds.write_rows import WriteRows
 from rankfold.pipeline.layout import Layout
-from rankfold.pipeline.methods.start import PLACES, sample_rows
 from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.request import Request
 from rankfold.pipeline.sweep import FAN_IN, SEGMENT_SECONDS
@@ -70,11 +69,18 @@ def sweeps_of(request: Request, layout: Layout, slots: int) -> list[Pass]:
         sweeps.append(_pass("sketch", fold, data, y.nbytes, flops))
         return sweeps + _narrow_sweeps(request, layout, (y,))
     left = view.short
-    blocks = []
+    blocks: list[Narrow] = []
     for index in range(layout.block_passes):
         y = layout.y(_NOWHERE, index, width if layout.method == "subspace" else min(width, left))
         block = PanelPass(
-            layout.panels(slots), centring, _NOWHERE, y, None, True, layout.row_seconds(4 * y.columns)
+            layout.panels(slots),
+            centring,
+            _NOWHERE,
+            y,
+            None,
+            True,
+            layout.row_seconds(4 * y.columns),
+            0 if blocks else layout.sketch_rows,
         )
         sweeps.append(_pass(f"pass {len(sweeps) + 1}", block, data, y.nbytes, 4 * elements * y.columns))
         blocks.append(y)
@@ -118,11 +124,13 @@ def _pass(name: str, fold: Any, reads: int, writes: int, flops: float, *, over: 
 def driver_bytes(layout: Layout, request: Request) -> int:
     """Memory of the algebra between passes, and of the sample before them."""
     view, short, width, basis = layout.view, layout.view.short, layout.width, layout.basis_columns
-    sample = 3 * 8 * PLACES * sample_rows(view) * short + view.read_bytes(sample_rows(view))
+    sample = layout.sample.memory_bytes + layout.sample.gives_block * 8 * 8 * short * width
     resident = 8
     if layout.method == "subspace":  # the block before is set against the last one
         resident, basis = 12, min(short, 2 * width)
     blocks = resident * 8 * short * width + 18 * 8 * basis * basis
+    rows = layout.sketch_rows
+    blocks = max(blocks, rows * short * (view.dtype.itemsize + 2 * 8) + 3 * 8 * (rows**2 + short * width))
     if layout.method == "sketch":
         sizes = Sizes.of(request.rank, short)
         blocks = 8 * (short * (2 * sizes.right + 6 * sizes.down) + 6 * sizes.across * sizes.right)

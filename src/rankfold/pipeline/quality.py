@@ -47,7 +47,13 @@ def ritz_vectors(products: Float64, keep: int) -> tuple[Float64, Float64]:
 
 
 def ritz_values(
-    products: Float64, theta: Float64, w: Float64, image: Float64, residual: Float64, rank: int
+    products: Float64,
+    theta: Float64,
+    w: Float64,
+    image: Float64,
+    residual: Float64,
+    rank: int,
+    outside: float = 0.0,
 ) -> Ritz:
     """Singular values on a basis Q and on A Q, with their errors.
 
@@ -64,6 +70,8 @@ def ritz_values(
         of squares it would be lost to rounding once the values span three orders of magnitude.
     rank : int
         Number of leading values looked at.
+    outside : float
+        Squared singular value of the part of the matrix outside the basis, if larger than the last kept.
 
     Notes
     -----
@@ -79,7 +87,7 @@ def ritz_values(
     values = np.sqrt(theta)
     inverse = np.where(values > np.finfo(np.float64).eps * values[0], 1.0 / np.maximum(values, tiny), 0.0)
     risen = np.linalg.svd(image * inverse, compute_uv=False).astype(np.float64, copy=False)
-    gap = theta - theta[-1]
+    gap = theta - max(theta[-1], outside)
     second_order = np.where(residual > 0, np.inf, 0.0)
     np.divide(residual, 2 * theta * gap, out=second_order, where=gap > 0)
     error = np.linalg.norm(w.T @ (products - products.T) @ w, axis=1) / 2

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rankfold.kernels.condition import measure, subtract
+from rankfold.kernels.count_sketch import add_to_buckets
 from rankfold.kernels.qr import panel_r
 from rankfold.kernels.small import leading_eigenpairs
 from rankfold.pipeline.folds.panels import numbers
@@ -27,5 +28,7 @@ def warm_kernels(dtype: np.dtype[Any]) -> None:
         measure(x, vector, 1.0)
         subtract(x, vector, vector, out=out)
         subtract(out, vector, vector, out=out)
+        for d in (out, out.T):
+            add_to_buckets(d, np.arange(4), vector.astype(working), sums=np.zeros((4, 4), working))
     leading_eigenpairs(np.eye(4), 1)
     panel_r(np.ones((8, 4)))

@@ -1,5 +1,7 @@
 """The fused pass: ``Y = A Q`` goes to scratch and ``Z = A'Y`` accumulates, each panel read once.
 
+A first pass may make a sketch of the rows as well, while they are in cache.
+
 ``A`` is the matrix as long by short, its columns centred and scaled as asked: see ``conditioned``.
 """
 
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.count_sketch import TILE_ROWS, add_to_buckets, draw_buckets
 from rankfold.kernels.panel import panel_product
 from rankfold.pipeline.checkpoint import State, load_arrays
 from rankfold.pipeline.finite import join_bad
@@ -22,6 +25,9 @@ from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.view import aligned_empty
 
 Array = npt.NDArray[Any]
+
+ROW_SIGNS = 6
+"""Purpose key of buckets and signs."""
 
 
 @dataclass(slots=True)
@@ -47,6 +53,10 @@ class PanelPass(OverConditioned):
     columns: Narrow | None
     measured: bool
     row_seconds: float
+    sketch_rows: int = 0
+    """Rows of the sketch; 0 for none."""
+
+    seed: int = 0
 
     @property
     def memory_bytes(self) -> int:
@@ -54,11 +64,17 @@ class PanelPass(OverConditioned):
         short, width, item = self.panels.view.short, self.y.columns, self.panels.view.dtype.itemsize
         basis = short * width * (8 + item)  # as loaded, then in the working type
         products = (self.panels.grain_rows + short) * width * item
-        return self.grains_bytes + basis + products + 2 * 8 * short * width
+        sketch = self.sketch_rows * (short * item + 8)
+        return self.grains_bytes + basis + products + 2 * (8 * short * width + sketch)
 
     def start(self) -> State:
         """Accumulator of no rows."""
-        return {"z": np.zeros((self.panels.view.short, self.y.columns)), **self.measures()}
+        view = self.panels.view
+        state = {"z": np.zeros((view.short, self.y.columns)), **self.measures()}
+        if self.sketch_rows:
+            state["rows"] = np.zeros((self.sketch_rows, view.short), view.dtype)
+            state["signs"] = np.zeros(self.sketch_rows)
+        return state
 
     def workspace(self) -> Work:
         """Allocate the buffers and load the constants."""
@@ -81,9 +97,23 @@ class PanelPass(OverConditioned):
             y = work.y[: last - first]
             panel_product(d, work.q, y=y, z=state["z"], work=work.z)
             self.y.write(first, y)
+            if self.sketch_rows:
+                self._sketch(state, d, first)
+
+    def _sketch(self, state: State, d: Array, first: int) -> None:
+        """Add rows to their buckets, which are drawn by tiles."""
+        last = first + len(d)
+        for tile in range(first // TILE_ROWS, -(-last // TILE_ROWS)):
+            top = tile * TILE_ROWS
+            low, high = max(first, top), min(last, top + TILE_ROWS)
+            drawn = draw_buckets(self.seed, ROW_SIGNS, tile, self.sketch_rows)
+            buckets, signs = (numbers[low - top : high - top] for numbers in drawn)
+            factors = (signs * self.centring.unit).astype(d.dtype)
+            add_to_buckets(d[low - first : high - first], buckets, factors, sums=state["rows"])
+            np.add.at(state["signs"], buckets, signs)
 
     def merge(self, total: State, other: State) -> None:
         """Add the sums."""
-        for name in ("z", "sums", "squares"):
+        for name in ("z", "sums", "squares", *("rows", "signs") * bool(self.sketch_rows)):
             total[name] += other[name]
         total["bad"] = join_bad(total["bad"], other["bad"])

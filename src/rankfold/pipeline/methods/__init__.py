@@ -1,6 +1,8 @@
 """One method, one file.
 
-start             provisional mean and unit, from a few rows
+start             provisional mean and unit, and the first block, from a few rows
+start_block       that block: random, or leading vectors of the rows looked at
+missing           what such a block does not hold, from a sketch of all rows
 gram              one pass into a scatter matrix, and its eigenvectors
 krylov            fused block Krylov, stopped by a free error estimate
 subspace          fused subspace iteration, stopped likewise, with room for one block

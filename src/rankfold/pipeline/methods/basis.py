@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.methods.missing import Missing
 from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.quality import Ritz, ritz_values, ritz_vectors
 
@@ -67,15 +68,43 @@ class Basis:
             row += block.width
         return total
 
-    def ritz(self, rank: int, keep: int) -> Ritz:
-        """What the basis tells of the leading singular values: 4 short keep (width of all) flops."""
+    def with_missing(self, missing: Missing, rank: int) -> Float64 | None:
+        """Images of leading Ritz vectors of the one block, and directions outside it that may rank with them.
+
+        Those that do, as far as the sketch can tell; and of those that it does not rule out as many
+        as leave room for images of the wanted vectors. None where nothing compares with them.
+        """
+        theta, w = ritz_vectors(self.products, self.width)
+        possible = int((missing.sketched > theta[rank - 1]).sum())
+        if not possible:
+            return None
+        order = np.argsort(-np.append(theta, missing.squares), kind="stable")
+        ranked = int((order[: self.width] >= self.width).sum())
+        new = max(min(ranked, possible), min(possible, self.width - rank))
+        return np.hstack([missing.directions[:, :new], self.combine("z", w[:, : self.width - new])])
+
+    def residuals(self, keep: int) -> Float64:
+        """Where leading Ritz vectors are not yet invariant, (short, keep), each of length 1."""
+        theta, w = ritz_vectors(self.products, keep)
+        rest = self.combine("z", w) - self.combine("q", w) * theta
+        length = np.linalg.norm(rest, axis=0)
+        return rest / np.where(length > 0, length, 1.0)
+
+    def ritz(self, rank: int, keep: int, *, outside: float = 0.0, settling: bool = False) -> Ritz:
+        """What the basis tells of the leading singular values: 4 short keep (width of all) flops.
+
+        ``outside`` is what is known of the largest squared singular value that it does not hold. A basis
+        that is ``settling`` has some directions for the first time, whose values may yet rise.
+        """
         theta, w = ritz_vectors(self.products, keep)
         image = self.combine("z", w)
         rest = self.combine("q", w)
         rest *= -theta
         rest += image
         residual = np.einsum("ij,ij->j", rest, rest)
-        return ritz_values(self.products, theta, w, image, residual, rank)
+        if settling:
+            outside = float((theta + np.sqrt(residual))[rank:].max(initial=0.0))
+        return ritz_values(self.products, theta, w, image, residual, rank, outside)
 
 
 def _bordered(matrix: Float64, column: Float64, row: Float64) -> Float64:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.normal import gaussian_rows
-from rankfold.kernels.orthonormal import orthonormalise
 from rankfold.pipeline.checkpoint import State, load_arrays, save_arrays
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.finite import refuse_bad
@@ -19,15 +18,14 @@ from rankfold.pipeline.folds.panel_pass import PanelPass
 from rankfold.pipeline.layout import Layout
 from rankfold.pipeline.methods.basis import Block
 from rankfold.pipeline.methods.gram import divisors, standard_deviations
+from rankfold.pipeline.methods.missing import Missing, load_missing, save_missing
 from rankfold.pipeline.methods.start import Start
+from rankfold.pipeline.methods.start_block import random_block
 from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.run import Run
 from rankfold.pipeline.view import Orientation, View
 
 Float64 = npt.NDArray[np.float64]
-
-OMEGA = 1
-"""Purpose key of the random start block."""
 
 FAR_FROM_MEAN = 1e4
 """Ratio of the shift's error to the variance past which the first product has lost digits."""
@@ -46,10 +44,10 @@ class Statistics:
 class Iteration(Protocol):
     """What a method does between passes."""
 
-    def take(self, block: Block) -> bool:
+    def take(self, block: Block, missing: Missing | None) -> bool:
         """Take in the block of a pass; whether another pass would bring no more."""
 
-    def following(self, block: Block) -> Float64:
+    def following(self, block: Block, missing: Missing | None) -> Float64:
         """The orthonormal block of the next pass. Called when there is one: ``block.y`` may then go."""
 
 
@@ -58,15 +56,21 @@ def iterate(
 ) -> Statistics:
     """Make passes until the iteration has enough, or as many as are allowed."""
     known = statistics_pass(run, layout, centring, start) if layout.statistics_passes else None
-    q = orthonormalise(gaussian_rows(seed, OMEGA, (0, layout.view.short), layout.width))
+    q, sketch_rows = start.block(layout.view, layout.width, seed), layout.sketch_rows
     while True:
         index, had_statistics = run.passes + 1, known is not None
-        block, known = multiply(run, layout, centring, start, _kept(run, index, q), index=index, known=known)
-        last = run.passes >= layout.passes
-        good = had_statistics or last or not _far(known, layout, centring, start)
-        if (good and iteration.take(block)) or last:
+        q = load_arrays(_kept(run.part(f"pass-{index:02d}", "basis.npz"), {"q": q}))["q"]
+        block, known = multiply(
+            run, layout, centring, start, q, index=index, known=known, sketch_rows=sketch_rows, seed=seed
+        )
+        missing = load_missing(_missing(run, index)) if sketch_rows else None
+        last, sketch_rows = run.passes >= layout.passes, 0
+        if not (had_statistics or last) and _far(known, layout, centring, start):
+            q = random_block(layout.view.short, layout.width, seed)
+        elif iteration.take(block, missing) or last:
             return known
-        q = iteration.following(block)
+        else:
+            q = iteration.following(block, missing)
 
 
 def multiply(
@@ -78,45 +82,54 @@ def multiply(
     *,
     index: int,
     known: Statistics | None,
+    sketch_rows: int = 0,
+    seed: int = 0,
 ) -> tuple[Block, Statistics]:
-    """One fused pass with the basis block ``q`` (short, width).
+    """One fused pass with the basis block ``q`` (short, width); what a sketch of rows tells beside it.
 
     ``known`` statistics serve as the shift, and weigh columns; without them the pass takes sums about
     the provisional shift as it goes, and what it accumulated is centred afterwards:
 
         d = mean - shift,  o = (w q)'d,   Z = w (D'Y - m d o'),   A q = Y - 1 o'
 
-    with D the shifted matrix, w the weights of columns, Y = D (w q).
+    with D the shifted matrix, w the weights of columns, Y = D (w q). So is the sketch, by the signs S:
+
+        S A = (S D - (S 1) d') w
     """
     view, name = layout.view, f"pass-{index:02d}"
-    by_rows = view.orientation is Orientation.ROWS
     shift, weights = conditions(layout, centring, start, known)
-    constants = run.part(name, "constants.npz")
     weighted = q * weights[:, None]
-    if not constants.exists():
-        save_arrays(constants, {"q": weighted, "shift": shift})
     y = layout.y(run.scratch, index, q.shape[1])
     fold = PanelPass(
         panels=layout.panels(run.slots),
         centring=centring,
-        constants=constants,
+        constants=_kept(run.part(name, "constants.npz"), {"q": weighted, "shift": shift}),
         y=y,
         columns=column_file(run, layout, centring),
         measured=known is None,
         row_seconds=layout.row_seconds(4 * q.shape[1]),
+        sketch_rows=sketch_rows,
+        seed=seed,
     )
     state = run.pass_over_data(name, fold)
     refuse_overflow(state, view)
-    z, offset = state["z"] * weights[:, None], np.zeros(q.shape[1])
+    offset = np.zeros(q.shape[1])
     if known is None:
         known = statistics(state, layout, start, centring)
-        if by_rows and centring.centre:
-            d = known.mean - start.shift
-            offset = weighted.T @ d
-            z -= np.outer(view.long * centring.unit * d, offset)
+        offset = weighted.T @ (known.mean - start.shift)
+        _move_to_mean(state, known.mean - start.shift, offset, view.long, centring.unit)
+    if sketch_rows:
+        save_missing(_missing(run, index), state["rows"] * (weights / centring.unit), q)
     path = run.part(name, "block.npz")
-    save_arrays(path, {"q": q, "z": z, "offset": offset})
+    save_arrays(path, {"q": q, "z": state["z"] * weights[:, None], "offset": offset})
     return Block(path, q.shape[1], y), known
+
+
+def _move_to_mean(state: State, d: Float64, offset: Float64, count: int, unit: float) -> None:
+    """Centre what a pass accumulated about a shift that ``d`` must be added to: see ``multiply``."""
+    state["z"] -= np.outer(count * d, offset)
+    if "rows" in state:
+        state["rows"] -= np.outer(state["signs"], unit * d)
 
 
 def statistics_pass(run: Run, layout: Layout, centring: Centring, start: Start) -> Statistics:
@@ -132,19 +145,22 @@ def statistics_pass(run: Run, layout: Layout, centring: Centring, start: Start) 
     return Statistics(mean, deviation, float((squares / divisors(deviation) ** 2).sum()))
 
 
-def _kept(run: Run, index: int, q: Float64) -> Float64:
-    """The block as an earlier attempt stored it: the same numbers, not computed twice."""
-    path = run.part(f"pass-{index:02d}", "basis.npz")
+def _kept(path: Path, arrays: State) -> Path:
+    """The arrays as an earlier attempt stored them, or as they are now: the same numbers in every attempt."""
     if not path.exists():
-        save_arrays(path, {"q": q})
-    return load_arrays(path)["q"]
+        save_arrays(path, arrays)
+    return path
+
+
+def _missing(run: Run, index: int) -> Path:
+    return run.part(f"pass-{index:02d}", "missing.npz")
 
 
 def _far(known: Statistics, layout: Layout, centring: Centring, start: Start) -> bool:
     """Whether the provisional shift was so far off that the first block is better left out.
 
-    Its product then carries rounding errors of the size of the shift's error. The next block, which it
-    led to, is multiplied about the true mean and is as good a start as any.
+    Its product then carries rounding errors of the size of the shift's error, and a sample whose mean is
+    wrong tells no directions. Passes start again from a random block, about the true mean.
     """
     if not (centring.centre and layout.view.orientation is Orientation.ROWS):
         return False

@@ -18,6 +18,7 @@ from rankfold.pipeline.layout import Layout
 from rankfold.pipeline.methods.basis import Basis, Block
 from rankfold.pipeline.methods.convergence import Convergence
 from rankfold.pipeline.methods.fused import Statistics, iterate
+from rankfold.pipeline.methods.missing import Missing
 from rankfold.pipeline.methods.start import Start
 from rankfold.pipeline.quality import Ritz, estimated_errors
 from rankfold.pipeline.run import Run
@@ -52,14 +53,23 @@ class _Growth:
     seen: Convergence
     basis: Basis = field(default_factory=Basis)
     history: list[Ritz] = field(default_factory=list)
+    mixed: bool = False
+    """Whether blocks are not images of those before alone, so that the next is made from residuals."""
 
-    def take(self, block: Block) -> bool:
+    def take(self, block: Block, missing: Missing | None) -> bool:
         self.basis.add(block)
-        self.history.append(self.basis.ritz(self.seen.rank, self.layout.width))
+        outside = float(missing.bound) if missing is not None else 0.0
+        settling = self.mixed and not self.history
+        self.history.append(
+            self.basis.ritz(self.seen.rank, self.layout.width, outside=outside, settling=settling)
+        )
         exact = self.basis.width == self.layout.view.short
         return self.seen.observe(self.history[-1], estimated_errors(self.history), exact=exact)
 
-    def following(self, block: Block) -> Float64:
+    def following(self, block: Block, missing: Missing | None) -> Float64:
         left = self.layout.view.short - self.basis.width
-        z = block.load("z")[:, : min(self.layout.width, left)]
-        return orthonormalise(z, lambda: self.basis.each("q"))
+        z = self.basis.residuals(self.layout.width) if self.mixed else block.load("z")
+        if missing is not None and (both := self.basis.with_missing(missing, self.seen.rank)) is not None:
+            z, self.mixed = both, True
+            self.history.clear()  # rates of convergence begin anew
+        return orthonormalise(z[:, : min(self.layout.width, left)], lambda: self.basis.each("q"))

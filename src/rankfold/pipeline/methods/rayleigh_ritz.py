@@ -99,9 +99,9 @@ def _half_step(
         rotation = (h[:, :kept] / s[:kept]) @ turn
         errors = estimate + np.maximum(noise, heard[rank:kept].max(initial=0.0))
     else:
-        errors = np.minimum(
-            np.maximum(estimate, noise) + gain, SAFETY * _second_order(residuals, s, rank, kept)
-        )
+        errors = np.maximum(estimate, noise) + gain
+        known = estimate < 1  # where passes could not tell, the gap to what lies outside is not known
+        errors[known] = np.minimum(errors, SAFETY * _second_order(residuals, s, rank, kept))[known]
     errors = (0.0 if basis.width == layout.view.short else errors) + rounding(s[:rank], layout.view.dtype)
     signs = fix_signs(short)
     return Triplets(values, short * signs, combination, rotation * signs, residuals, np.minimum(errors, 1.0))

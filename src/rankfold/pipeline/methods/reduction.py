@@ -72,8 +72,14 @@ def reduce(run: Run, layout: Layout, request: Request, fingerprint: str) -> dict
 
 
 def _start(run: Run, layout: Layout, request: Request) -> tuple[Centring, Start]:
-    path = run.part("start.npz")
-    start = sample_start(layout.view, layout.cut, centre=request.center, path=path)
+    start = sample_start(
+        layout.sample,
+        width=layout.width,
+        centre=request.center,
+        scale=request.scale,
+        seed=request.seed,
+        folder=run.folder,
+    )
     return Centring(request.center, request.scale, start.unit, CONSTANT), start
 
 

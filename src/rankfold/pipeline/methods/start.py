@@ -1,35 +1,37 @@
-"""What a first pass must know before it starts: a shift near the mean, and the size of the numbers.
+"""What a first pass must know before it starts: a shift near the mean, the size of the numbers, a block.
 
-Both come from a few rows at eight places along the matrix, so that a matrix sorted by time or batch is
+All come from a few rows at places spread along the matrix, so that a matrix sorted by time or batch is
 centred about its middle and not about its beginning. They need not be accurate: the shift only has to
-be close enough that what is left does not drown the variance, and passes correct for it exactly.
+be close enough that what is left does not drown the variance, and passes correct for it exactly; the
+block only decides how many passes there are, and the first of them tells what it has missed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.blocks import Cut
+from rankfold.kernels.condition import measure, subtract
 from rankfold.pipeline.checkpoint import load_arrays, save_arrays
+from rankfold.pipeline.folds.panels import numbers
+from rankfold.pipeline.methods.start_block import leading_block, random_block
+from rankfold.pipeline.sample import Sample
 from rankfold.pipeline.view import Orientation, View
-
-PLACES = 8
-ROWS_PER_PLACE = 64
-PLACE_BYTES = 2**20
 
 _EXPONENTS = {4: (-100, 100), 8: (-900, 900)}
 """Units that the working type holds, with room for the basis that they multiply, by item size."""
 
+Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Provisional centring."""
+    """Provisional centring, and where the first block is."""
 
     shift: Float64
     """(short,) provisional column means of a tall matrix; zeros where nothing is centred this way."""
@@ -37,42 +39,41 @@ class Start:
     unit: float
     """Power of two that brings the largest sampled element near 1."""
 
+    sampled: Path
+    """A part with ``q``: (short, width) orthonormal, or nothing if the sample gives no block."""
 
-def sample_start(view: View, cut: Cut, *, centre: bool, path: Path) -> Start:
+    def block(self, view: View, width: int, seed: int) -> Float64:
+        """The block of the first pass."""
+        q: Float64 = load_arrays(self.sampled)["q"]
+        return q if q.size else random_block(view.short, width, seed)
+
+
+def sample_start(sample: Sample, *, width: int, centre: bool, scale: bool, seed: int, folder: Path) -> Start:
     """Read the sample, or take what an earlier attempt found."""
+    path, sampled = folder / "start.npz", folder / "start-block.npz"
     if not path.exists():
-        shift, largest = _sample(view, cut, centre)
-        exponent = -int(np.frexp(largest)[1]) if largest > 0 else 0
-        save_arrays(
-            path,
-            {"shift": shift, "unit": np.ldexp(1.0, int(np.clip(exponent, *_EXPONENTS[view.dtype.itemsize])))},
-        )
+        shift, unit, d = _conditioned(sample, centre=centre, scale=scale)
+        q = leading_block(d, width, seed) if sample.gives_block else np.zeros((0, 0))
+        save_arrays(sampled, {"q": q})
+        save_arrays(path, {"shift": shift, "unit": unit})
     stored = load_arrays(path)
-    return Start(stored["shift"], float(stored["unit"]))
+    return Start(stored["shift"], float(stored["unit"]), sampled)
 
 
-def sample_rows(view: View) -> int:
-    """Rows read at each place."""
-    row_bytes = view.short * view.source.dtype.itemsize
-    return max(1, min(ROWS_PER_PLACE, PLACE_BYTES // row_bytes))
-
-
-def _sample(view: View, cut: Cut, centre: bool) -> tuple[Float64, float]:
-    panels = len(cut.panels) - 1
-    places = sorted({int(cut.panels[panels * i // PLACES]) for i in range(PLACES)})
-    rows = sample_rows(view)
-    buffer = view.panel_buffer(rows, view.source.dtype)
-    parts = []
-    for start in places:
-        stop = min(start + rows, view.long)
-        view.read(buffer, start, stop)
-        part = view.as_rows(view.part(buffer, 0, stop - start)).astype(np.float64)
-        parts.append(np.where(np.isfinite(part), part, 0.0))
-    sample = np.vstack(parts)
-    shift = np.zeros(view.short)
-    if centre and view.orientation is Orientation.ROWS:
-        shift = sample.mean(axis=0)
-        sample -= shift
-    elif centre:
-        sample -= sample.mean(axis=1, keepdims=True)
-    return shift, float(np.abs(sample).max())
+def _conditioned(sample: Sample, *, centre: bool, scale: bool) -> tuple[Float64, float, Array]:
+    """Shift and unit, and the sample much as passes will see it, (rows, short)."""
+    view = sample.view
+    x = numbers(sample.read())
+    columns = x.shape[1]
+    mean = x.mean(axis=0, dtype=np.float64) if centre else np.zeros(columns)
+    d = x if x.dtype == view.dtype else np.empty(x.shape, view.dtype)
+    subtract(x, mean, np.ones(columns), out=d)
+    largest = max(float(d.max()), -float(d.min()))
+    exponent = -int(np.frexp(largest)[1]) if largest > 0 else 0
+    unit = float(np.ldexp(1.0, int(np.clip(exponent, *_EXPONENTS[view.dtype.itemsize]))))
+    d *= d.dtype.type(unit)
+    if scale:
+        _, squares = measure(d, np.zeros(columns), 1.0)
+        d /= np.where(squares > 0, np.sqrt(squares / len(d)), 1.0).astype(d.dtype)
+    by_rows = view.orientation is Orientation.ROWS
+    return mean if by_rows else np.zeros(view.short), unit, view.as_rows(d)

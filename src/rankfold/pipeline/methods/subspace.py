@@ -23,6 +23,7 @@ from rankfold.pipeline.layout import Layout
 from rankfold.pipeline.methods.basis import Basis, Block
 from rankfold.pipeline.methods.convergence import Convergence
 from rankfold.pipeline.methods.fused import Statistics, iterate
+from rankfold.pipeline.methods.missing import Missing
 from rankfold.pipeline.methods.start import Start
 from rankfold.pipeline.quality import errors_of_iteration
 from rankfold.pipeline.run import Run
@@ -60,19 +61,25 @@ class _Power:
     basis: Basis = field(default_factory=Basis)
     """The block of the last pass."""
 
-    def take(self, block: Block) -> bool:
+    mixed: bool = False
+    """Whether the block has directions that the one before had not."""
+
+    def take(self, block: Block, missing: Missing | None) -> bool:
         before = self.basis.blocks
         self.basis = Basis()
         self.basis.add(block)
         rank, width = self.seen.rank, self.layout.width
-        ritz = self.basis.ritz(rank, width)
-        pair = self._pair(before[0], block).ritz(rank, width) if before else None
+        outside = float(missing.bound) if missing is not None else 0.0
+        ritz = self.basis.ritz(rank, width, outside=outside)
+        pair = self._pair(before[0], block).ritz(rank, width, settling=self.mixed) if before else None
         exact = block.width == self.layout.view.short
         return self.seen.observe(ritz, errors_of_iteration(ritz, pair), exact=exact)
 
-    def following(self, block: Block) -> Float64:
+    def following(self, block: Block, missing: Missing | None) -> Float64:
         block.y.remove()
-        return orthonormalise(block.load("z"))
+        both = self.basis.with_missing(missing, self.seen.rank) if missing is not None else None
+        self.mixed = both is not None
+        return orthonormalise(block.load("z") if both is None else both)
 
     def _pair(self, before: Block, block: Block) -> Basis:
         """The block with what the one before adds to it: a basis to measure by, whose ``Y`` are gone.

@@ -1,0 +1,68 @@
+"""A matrix of many rows as few: every row is added, with a random sign, to one of some buckets.
+
+Each right singular vector keeps its singular value up to a factor that depends on the number of buckets
+alone, wherever in the matrix the rows are that make it: unlike a sample, a sketch misses none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._dispatch import kernel
+
+Array = npt.NDArray[Any]
+
+TILE_ROWS = 1024
+
+
+@kernel
+def draw_buckets(
+    seed: int, purpose: int, tile: int, count: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Bucket in ``0 .. count - 1`` and sign of each row of a tile of ``TILE_ROWS``.
+
+    Parameters
+    ----------
+    seed, purpose : int, 0 <= value < 2**64
+        Key of the counter-based generator.
+    tile, count : int
+
+    Returns
+    -------
+    buckets, signs : (TILE_ROWS,) int64
+
+    References
+    ----------
+    Salmon, Moraes, Dror, Shaw, Parallel random numbers: as easy as 1, 2, 3, SC 2011 (Philox).
+    """
+    bits = np.random.Philox(key=np.array([seed, purpose], np.uint64), counter=[0, 0, 0, tile])
+    drawn = np.random.Generator(bits).integers(0, 2 * count, TILE_ROWS)
+    return drawn // 2, 2 * (drawn % 2) - 1
+
+
+@kernel
+def add_to_buckets(d: Array, buckets: npt.NDArray[np.int64], factors: Array, *, sums: Array) -> None:
+    """``sums[buckets[i]] += factors[i] * d[i]`` for every row.
+
+    Parameters
+    ----------
+    d : (r, s) float32 or float64, C or Fortran order
+        Left untouched.
+    buckets : (r,) int64
+    factors : (r,) of the type of ``d``
+        Signs, times a power of two that keeps sums in range.
+    sums : (c, s) of the type of ``d``, C order, added to
+
+    Notes
+    -----
+    Work 2 r s flops and one read of ``d``; no scratch but, for Fortran order, c numbers.
+
+    References
+    ----------
+    Clarkson, Woodruff, Low-rank approximation and regression in input sparsity time, J. ACM 63(6), 2017
+    (the CountSketch of Charikar, Chen and Farach-Colton as a subspace embedding).
+    """
+    np.add.at(sums, buckets, factors[:, None] * d)

@@ -1,0 +1,125 @@
+"""Passes that start from sampled rows: fewer where the sample is fair, and none fooled where it is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import rankfold as rf
+from rankfold.pipeline.layout import lay_out
+from rankfold.pipeline.request import Request
+from rankfold.pipeline.sample import Sample
+from rankfold.pipeline.view import Orientation, View
+
+Array = npt.NDArray[Any]
+
+ROWS, COLUMNS, RANK = 20_000, 200, 12
+INDEX = np.arange(1.0, COLUMNS + 1)
+SPECTRA = {
+    "slow": INDEX**-0.5,
+    "fast": INDEX**-1.0,
+    "spiked": np.where(INDEX <= 40, 10 * INDEX**-0.7, 0) + 0.05,
+    "step": np.where(INDEX <= RANK, 1.0, 0.3),
+}
+
+
+def independent(rng: np.random.Generator) -> Array:
+    """Rows of one distribution."""
+    return rng.standard_normal((ROWS, COLUMNS))
+
+
+def sorted_rows(rng: np.random.Generator) -> Array:
+    """Rows in order of their first coordinates."""
+    a = independent(rng)
+    return a[np.argsort(a[:, 0] + 0.5 * a[:, 1])]
+
+
+def batches(rng: np.random.Generator) -> Array:
+    """Each direction in one of forty runs of rows, most of which no sampled row is from."""
+    a, edges = np.zeros((ROWS, COLUMNS)), np.linspace(0, ROWS, 41).astype(int)
+    for j, run in enumerate(rng.integers(0, 40, COLUMNS)):
+        a[edges[run] : edges[run + 1], j] = np.sqrt(40) * rng.standard_normal(edges[run + 1] - edges[run])
+    return a
+
+
+def one_strange_batch(rng: np.random.Generator) -> Array:
+    """The direction that ranks last among those wanted lives in half a per cent of the rows."""
+    a, length = independent(rng), ROWS // 200
+    start = 9 * ROWS // 16  # between two places of the sample
+    a[:, RANK - 2] = 0
+    a[start : start + length, RANK - 2] = np.sqrt(200) * rng.standard_normal(length)
+    return a
+
+
+def few_heavy_rows(rng: np.random.Generator) -> Array:
+    """Rows whose lengths differ by orders of magnitude."""
+    return independent(rng) * np.exp(1.5 * rng.standard_normal((ROWS, 1)))
+
+
+ROWS_OF = (independent, sorted_rows, batches, one_strange_batch, few_heavy_rows)
+
+
+def known(make: Any, spectrum: str, seed: int = 0) -> tuple[Array, Array]:
+    """A matrix and its leading singular values."""
+    rng = np.random.default_rng(seed)
+    turn = np.linalg.qr(rng.standard_normal((COLUMNS, COLUMNS)))[0]
+    x = (make(rng) * SPECTRA[spectrum]) @ turn
+    return x, np.linalg.svd(np.linalg.qr(x, mode="r"), compute_uv=False)[:RANK]
+
+
+@pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
+@pytest.mark.parametrize("make", ROWS_OF, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("spectrum", SPECTRA)
+def test_no_error_exceeds_its_estimate(make: Any, spectrum: str) -> None:
+    x, s = known(make, spectrum)
+    assert lay_out(Request("svd", RANK, method="krylov"), rf.open(x)).sketch_rows > 0
+    for method in ("krylov", "subspace"):
+        for passes in (1, 2, 3):
+            found = rf.svd(x, RANK, method=method, passes=passes, tol=1e-12, rows=False)
+            errors = np.abs(found.s - s) / s
+            assert errors.max() <= max(found.error_estimates.max(), 1e-13), (method, passes)
+
+
+@pytest.mark.parametrize("spectrum", SPECTRA)
+def test_a_fair_sample_saves_a_pass(spectrum: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, s = known(independent, spectrum)
+    found = rf.svd(x, RANK, method="krylov", rows=False)
+    assert (np.abs(found.s - s) <= 1e-4 * s).all()
+    monkeypatch.setattr("rankfold.pipeline.sample.LARGEST_SHARE", ROWS)  # no row is sampled
+    assert found.attrs["passes"] < rf.svd(x, RANK, method="krylov", rows=False).attrs["passes"]
+
+
+@pytest.mark.parametrize("spectrum", SPECTRA)
+@pytest.mark.parametrize("make", [batches, few_heavy_rows], ids=lambda make: make.__name__)
+def test_an_unfair_sample_costs_one_pass_at_most(
+    make: Any, spectrum: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, s = known(make, spectrum)
+    found = rf.svd(x, RANK, method="krylov", rows=False)
+    assert (np.abs(found.s - s) <= 1e-4 * s).all()
+    monkeypatch.setattr("rankfold.pipeline.sample.LARGEST_SHARE", ROWS)
+    assert found.attrs["passes"] <= rf.svd(x, RANK, method="krylov", rows=False).attrs["passes"] + 1
+
+
+def test_what_is_sampled_does_not_depend_on_chunks(tmp_path: Any) -> None:
+    import zarr
+
+    x = independent(np.random.default_rng(1))[:20_000, :64].astype(np.float32)
+    samples = []
+    for i, chunks in enumerate([(97, 64), (5000, 64), (20_000, 16)]):
+        array = zarr.create_array(tmp_path / f"{i}.zarr", shape=x.shape, chunks=chunks, dtype=x.dtype)
+        array[...] = x
+        view = View(rf.open(tmp_path / f"{i}.zarr"), Orientation.ROWS)
+        samples.append(Sample.of(view, 16).read())
+    assert samples[0].shape == (1248, 64)
+    assert all(np.array_equal(samples[0], other) for other in samples[1:])
+
+
+def test_a_sample_with_gaps_is_no_reason_to_stop_early() -> None:
+    x = independent(np.random.default_rng(2))
+    x[0, 0] = np.nan  # in the first place that is looked at
+    with pytest.raises(rf.RankfoldError, match="1 NaN or Inf, the first at row 0, column 0"):
+        rf.svd(x, RANK, method="krylov", rows=False)
