@@ -91,7 +91,7 @@ def svd(
 
     Notes
     -----
-    Reads the matrix once (Gram without ``U``, sketch), twice (Gram), 3 to 5 times (Krylov), or more.
+    Reads the matrix once (Gram without ``U``, sketch), twice (Gram), 2 to 5 times (Krylov), or more.
     """
     request = _request("svd", rank, tol, method, passes, oversampling, seed, rows=rows)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
