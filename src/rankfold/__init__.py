@@ -1,6 +1,7 @@
 """rankfold: low-rank structure of matrices larger than memory, one fold over the data.
 
     svd, pca          reductions in planned memory and few reads
+    qr                an orthonormal basis of the columns, and R
     transform         coordinates of new samples in a result
     reconstruct       the matrix as its leading components have it
     plan              their numbers, before anything runs
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from rankfold._version import __version__
 
 if TYPE_CHECKING:
-    from rankfold.api import pca, plan, reconstruct, svd, transform
+    from rankfold.api import pca, plan, qr, reconstruct, svd, transform
     from rankfold.execution import RankfoldWarning
     from rankfold.pipeline.errors import RankfoldError
     from rankfold.pipeline.ingest import import_array
@@ -34,6 +35,7 @@ _HOMES = {
     "open_result": "rankfold.pipeline.result",
     "pca": "rankfold.api",
     "plan": "rankfold.api",
+    "qr": "rankfold.api",
     "reconstruct": "rankfold.api",
     "svd": "rankfold.api",
     "transform": "rankfold.api",
@@ -49,6 +51,7 @@ __all__ = [
     "open_result",
     "pca",
     "plan",
+    "qr",
     "reconstruct",
     "svd",
     "transform",

@@ -13,6 +13,7 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.fitted import fitted, require_apart
 from rankfold.pipeline.layout import lay_out
 from rankfold.pipeline.methods.projection import Projection
+from rankfold.pipeline.methods.qr import qr as factorise
 from rankfold.pipeline.methods.reconstruction import Reconstruction
 from rankfold.pipeline.methods.reduction import reduce
 from rankfold.pipeline.plan import Plan, Rates, make_plan
@@ -58,8 +59,8 @@ def svd(
     x : path, array or Source, (m, n)
         ``"STORE.zarr::array"``, a ``.npy`` file, a NumPy, Zarr or Dask array, or what ``rf.open`` gave.
     rank, tol : int; float, default 1e-4
-        Number of triplets; estimated relative error at which each singular value counts as found.
-    method : {"auto", "gram", "krylov", "subspace", "sketch"}
+        Number of triplets (all for "tsqr"); estimated relative error at which a value counts as found.
+    method : {"auto", "gram", "krylov", "subspace", "sketch", "tsqr"}
         See ``docs/choosing.md``. "auto" decides for gram or krylov by shape, type, rank and tol.
     passes, oversampling, seed : int, default 8, a quarter of rank, and 0
         Most reads of the matrix; columns of a block beyond ``rank``; key of the random start block.
@@ -91,11 +92,11 @@ def svd(
 
     Notes
     -----
-    Reads the matrix once (Gram without ``U``, sketch), twice (Gram), 2 to 5 times (Krylov), or more.
+    Reads the matrix once (Gram or TSQR without ``U``, sketch), twice (Gram), 2 to 5 times (Krylov), or more.
     """
-    request = _request("svd", rank, tol, method, passes, oversampling, seed, rows=rows)
+    source, request = _asked(x, "svd", rank, tol, method, passes, oversampling, seed, rows=rows)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    task = Reduction(request, _matrix(x, request))
+    task = Reduction(request, source)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
@@ -141,9 +142,53 @@ def pca(
     ``error_estimates``.
     """
     flags = {"center": center, "scale": scale, "whiten": whiten, "rows": rows}
-    request = _request("pca", rank, tol, method, passes, oversampling, seed, **flags)
+    source, request = _asked(x, "pca", rank, tol, method, passes, oversampling, seed, **flags)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    task = Reduction(request, _matrix(x, request))
+    task = Reduction(request, source)
+    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+
+
+def qr(
+    x: object,
+    *,
+    passes: int | None = None,
+    seed: int = 0,
+    memory: str | int | None = None,
+    out: str | Path | None = None,
+    scratch: str | Path | None = None,
+    rows: bool = True,
+    overwrite: bool = False,
+    on: str | Path | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    client: Any = None,
+    progress: Progress | None = None,
+) -> Result:
+    """QR factorisation of a tall matrix that may be larger than memory.
+
+    Parameters
+    ----------
+    x : path, array or Source, (m, n), m >= n
+        Anything ``svd`` takes.
+    rows : bool
+        Form and write ``Q``; without it the matrix is read once.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        ``Q`` (m, n), orthonormal columns, and ``R`` (n, n), upper triangular, its diagonal not negative.
+        What ``Q`` lacks of orthogonality is ``attrs["orthogonality"]``.
+
+    Notes
+    -----
+    Reads the matrix once, or twice with ``Q``; once more where rows are so unlike those of a sample, and
+    with ``Q`` once more where columns are nearly dependent.
+    """
+    source, request = _asked(x, "qr", None, None, "tsqr", passes, None, seed, rows=rows)
+    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+    task = Reduction(request, source)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
@@ -248,15 +293,15 @@ def plan(
     rates: Rates | None = None,
 ) -> Plan:
     """The numbers of a reduction before it runs: the same as ``rankfold plan``. Reads no data."""
-    if kind not in ("svd", "pca"):
-        raise InputError(f"there is no plan for {kind!r}; plan 'svd' or 'pca'")
-    if kind == "svd" and (center or scale or whiten):
-        raise InputError("svd neither centres nor scales nor whitens: plan 'pca' for that")
+    if kind not in ("svd", "pca", "qr"):
+        raise InputError(f"there is no plan for {kind!r}; plan 'svd', 'pca' or 'qr'")
+    if kind != "pca" and (center or scale or whiten):
+        raise InputError(f"{kind} neither centres nor scales nor whitens: plan 'pca' for that")
     centred = kind == "pca" if center is None else center
     flags = {"center": centred, "scale": scale, "whiten": whiten, "rows": rows}
-    request = _request(kind, rank, tol, method, passes, oversampling, seed, **flags)
+    source, request = _asked(x, kind, rank, tol, method, passes, oversampling, seed, **flags)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    return make_plan(request, _matrix(x, request), place.budget, rates)
+    return make_plan(request, source, place.budget, rates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,16 +321,12 @@ class Reduction:
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
-        return reduce(run, lay_out(self.asked, self.source), self.asked, fingerprint)
+        carry_out = factorise if self.asked.kind == "qr" else reduce
+        return carry_out(run, lay_out(self.asked, self.source), self.asked, fingerprint)
 
 
-def _matrix(x: object, request: Request) -> Source:
-    source = open_source(x)
-    check_request(request, source.shape, source.name)
-    return source
-
-
-def _request(
+def _asked(
+    x: object,
     kind: str,
     rank: int | None,
     tol: float | None,
@@ -294,10 +335,15 @@ def _request(
     oversampling: int | None,
     seed: int,
     **flags: bool,
-) -> Request:
+) -> tuple[Source, Request]:
+    source = open_source(x)
+    if kind == "qr":
+        rank, method = source.shape[1], "tsqr"
+    elif rank is None and method == "tsqr":
+        rank = min(source.shape)
     if rank is None:
         raise InputError("say how many components: rank= (--rank)")
-    return Request(
+    request = Request(
         kind,
         _integer("rank", rank),
         DEFAULT_TOL if tol is None else float(tol),
@@ -307,6 +353,8 @@ def _request(
         oversampling=None if oversampling is None else _integer("oversampling", oversampling),
         **flags,
     )
+    check_request(request, source.shape, source.name)
+    return source, request
 
 
 def _integer(name: str, value: object) -> int:

@@ -43,7 +43,7 @@ def start(store: str, out: Path, method: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["krylov", "gram", "subspace", "sketch"])
+@pytest.mark.parametrize("method", ["krylov", "gram", "subspace", "sketch", "tsqr"])
 def test_ten_kills_at_random_moments_change_no_byte(tmp_path: Path, store: str, method: str) -> None:
     began = time.monotonic()
     with start(store, tmp_path / "whole.zarr", method) as child:

@@ -60,6 +60,7 @@ CASES = {
     "sketch": {"kind": "pca", "rank": 20, "method": "sketch", "threads": 2, "memory": "512MiB"},
     "sketch, one thread": {"kind": "svd", "rank": 10, "method": "sketch", "threads": 1, "memory": "512MiB"},
     "gram": {"kind": "pca", "rank": 20, "method": "gram", "threads": 2, "memory": "512MiB"},
+    "tsqr": {"kind": "pca", "rank": 20, "method": "tsqr", "threads": 2, "memory": "512MiB"},
     "one thread, little memory": {
         "kind": "pca",
         "rank": 20,
@@ -93,7 +94,7 @@ def test_the_peak_is_planned_and_does_not_grow_with_the_rows(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["gram", "krylov", "subspace", "sketch"])
+@pytest.mark.parametrize("method", ["gram", "krylov", "subspace", "sketch", "tsqr"])
 def test_a_wide_matrix_is_planned_too(tmp_path: Path, method: str) -> None:
     array = zarr.create_array(
         tmp_path / "x.zarr", shape=(300, 200_000), chunks=(300, 5000), dtype="f4", compressors=None

@@ -79,6 +79,16 @@ def test_import_and_info(tmp_path: Path, x: np.ndarray) -> None:
     np.testing.assert_array_equal(zarr.open_array(tmp_path / "new.zarr")[...], x)
 
 
+def test_qr_says_how_orthonormal_q_is(tmp_path: Path, store: Path, x: np.ndarray) -> None:
+    run = rankfold("qr", store, "--out", tmp_path / "qr.zarr")
+    assert run.exit_code == 0, run.output
+    assert "qr by tsqr, rank 30, " in run.stdout and "; Q is orthonormal to " in run.stdout
+    result = rf.open_result(tmp_path / "qr.zarr")
+    np.testing.assert_allclose(result.Q[...] @ result.R, x, atol=1e-12)
+    assert rankfold("qr", store, "--no-rows", "--out", tmp_path / "r.zarr").exit_code == 0
+    assert "2 likely, at most 4" in rankfold("plan", "qr", store).stdout
+
+
 def test_bad_requests_exit_2(tmp_path: Path, store: Path) -> None:
     out = ("--out", tmp_path / "r.zarr")
     (tmp_path / "a file").write_text("in the way")
@@ -89,10 +99,13 @@ def test_bad_requests_exit_2(tmp_path: Path, store: Path) -> None:
         ("say how many components", ("pca", store, *out)),
         ("tol must lie between 0 and 1", ("pca", store, "--rank", 3, "--tol", 2, *out)),
         ("passes must be at least 1", ("pca", store, "--rank", 3, "--passes", 0, *out)),
-        ("'tsqr' is not one of auto, gram, krylov", ("svd", store, "--rank", 3, "--method", "tsqr", *out)),
+        (
+            "'lanczos' is not one of auto, gram, krylov",
+            ("svd", store, "--rank", 3, "--method", "lanczos", *out),
+        ),
         ("not a size in bytes", ("svd", store, "--rank", 3, "--memory", "much", *out)),
         ("cannot write", ("svd", store, "--rank", 3, "--out", tmp_path / "a file" / "r.zarr")),
-        ("plan 'svd' or 'pca'", ("plan", "nmf", store, "--rank", 3)),
+        ("plan 'svd', 'pca' or 'qr'", ("plan", "nmf", store, "--rank", 3)),
     ]
     for message, arguments in cases:
         refused(tmp_path, 2, message, *arguments)

@@ -13,6 +13,7 @@ import numpy as np
 from rankfold.pipeline.blocks import Cut, Grid, cut, grain_rows
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.folds.combination import Combination
+from rankfold.pipeline.folds.local_columns import Centring
 from rankfold.pipeline.folds.panels import Panels
 from rankfold.pipeline.folds.sketch_pass import Sizes
 from rankfold.pipeline.narrow import Narrow
@@ -30,6 +31,9 @@ NOMINAL_READ = 1.5e9
 CHUNK_BYTES = (2 * 2**20, 64 * 2**20)
 """Smallest and largest chunk of a row output."""
 
+PANEL_BYTES = 32 * 2**20
+"""A panel that becomes a chunk of an output is read in about this size, whatever that chunk would like."""
+
 CHUNKS_WANTED = 10_000
 """Row outputs grow their chunks, within bounds, to stay near this many files."""
 
@@ -40,10 +44,10 @@ class Layout:
 
     view: View
     method: str
-    """``"gram"``, ``"krylov"``, ``"subspace"`` or ``"sketch"``."""
+    """``"gram"``, ``"krylov"``, ``"subspace"``, ``"sketch"`` or ``"tsqr"``."""
 
     width: int
-    """Columns of one block, or of the range sketch."""
+    """Columns of one block, of the range sketch, or of R."""
 
     passes: int
     """Most passes over the matrix."""
@@ -67,13 +71,13 @@ class Layout:
     @property
     def basis_columns(self) -> int:
         """Most columns that blocks kept on scratch together can have."""
-        kept = self.block_passes if self.method == "krylov" else 1
+        kept = {"krylov": self.block_passes, "tsqr": 0}.get(self.method, 1)
         return min(self.view.short, self.width * kept)
 
     @property
     def block_passes(self) -> int:
         """Most fused passes."""
-        if self.method == "sketch":
+        if self.method in ("sketch", "tsqr"):
             return 0
         if self.method == "gram" or self.width == self.view.short:
             return 1
@@ -93,6 +97,10 @@ class Layout:
         wide = np.dtype(np.float64)
         return Panels(self.view, self.gram_cut, slots, wide, extra_rows=int(rows), copy_grains=rows)
 
+    def wide_panels(self, slots: int) -> Panels:
+        """Buffers of the passes of ``methods/tsqr.py``, in float64 whatever the data."""
+        return Panels(self.view, self.gram_cut, slots, np.dtype(np.float64))
+
     def row_seconds(self, flops_per_element: float) -> float:
         """Nominal time of one long row."""
         item = self.view.dtype.itemsize
@@ -107,6 +115,11 @@ class Layout:
         """Scratch file of mean and scale of each column, when the sweep runs along the columns."""
         return Narrow(folder / "columns.bin", self.view.long, 2, np.dtype(np.float64))
 
+    def column_file(self, folder: Path, centring: Centring) -> Narrow | None:
+        """That file, where a sweep needs it."""
+        local = centring.centre or centring.scale
+        return self.columns(folder) if local and self.view.orientation is Orientation.COLUMNS else None
+
     def narrow_cut(self, combination: Combination, rank: int) -> Cut:
         """Cut of sweeps over scratch, whose panels are whole chunks of the result."""
         grid = Grid.regular(self.view.long, self.out_chunk, splittable=False)
@@ -115,22 +128,28 @@ class Layout:
 
 def lay_out(request: Request, source: Source) -> Layout:
     """Decide orientation, method, width and cuts."""
-    view = View(source, choose_orientation(source, request.rank))
+    view = View(source, choose_orientation(source, request.rank, request.kind))
     width = block_width(request.rank, view.short, request.oversampling, passes=request.passes)
     method = request.method if request.method != "auto" else choose_method(request, view, width)
     least = least_passes(request, view, method)
     if least > request.passes:
         raise InputError(
             f"{request.kind} by {method} takes {least} passes here, but passes={request.passes}. Allow "
-            f"--passes {least}" + (", or leave out U with --no-rows" if method == "gram" else "")
+            f"--passes {least}" + (", or leave out U with --no-rows" if method in ("gram", "tsqr") else "")
         )
     row_bytes = view.short * view.dtype.itemsize
     sizes = Sizes.of(request.rank, view.short)
-    sample = Sample.of(view, width if method in ("krylov", "subspace") else 0)
+    block = width if method in ("krylov", "subspace") and 2 * width <= view.short else 0
+    sample = Sample.of(view, view.short if method == "tsqr" else block)
+    out_chunk = _out_chunk(view.long, request.rank * view.dtype.itemsize)
     if method == "gram":
         width = min(request.rank + 1, view.short)  # one more tells the gap below the last one wanted
     elif method == "sketch":
         width = sizes.range
+    elif method == "tsqr":
+        width = view.short
+        read = view.short * view.source.dtype.itemsize
+        out_chunk = matching_chunk(view.grid, read, request.rank * view.dtype.itemsize)
     return Layout(
         view=view,
         method=method,
@@ -139,18 +158,20 @@ def lay_out(request: Request, source: Source) -> Layout:
         cut=_sketch_cut(view, row_bytes, sizes)
         if method == "sketch"
         else cut(view.grid, row_bytes, 8 * view.short * width),
-        gram_cut=_gram_cut(view, row_bytes),
-        out_chunk=_out_chunk(view, request.rank),
+        gram_cut=_tsqr_cut(view, out_chunk) if method == "tsqr" else _gram_cut(view, row_bytes),
+        out_chunk=out_chunk,
         sample=sample,
-        sketch_rows=4 * width * sample.gives_block,
-        statistics_passes=int(method != "gram" and request.scale and view.orientation is Orientation.ROWS),
+        sketch_rows=4 * block * sample.gives_block,
+        statistics_passes=int(
+            method not in ("gram", "tsqr") and request.scale and view.orientation is Orientation.ROWS
+        ),
     )
 
 
 def least_passes(request: Request, view: View, method: str) -> int:
     """Passes without which there is no result."""
     by_rows = view.orientation is Orientation.ROWS
-    if method == "gram":
+    if method in ("gram", "tsqr"):
         return 2 if request.rows or not by_rows else 1
     return 2 if request.scale and by_rows else 1
 
@@ -170,11 +191,14 @@ def block_width(rank: int, short: int, oversampling: int | None = None, *, passe
     return min(short, -(-(rank + oversampling) // 16) * 16)
 
 
-def choose_orientation(source: Source, rank: int) -> Orientation:
+def choose_orientation(source: Source, rank: int, kind: str = "svd") -> Orientation:
     """Along the long axis, unless a panel that way takes over 1 GiB and the other way takes less.
 
-    Never along an axis whose pieces are scattered over the store, as the columns of CSR are.
+    Along the rows for ``"qr"``, whose R is that of the columns. Never along an axis whose pieces are
+    scattered over the store, as the columns of CSR are.
     """
+    if kind == "qr":
+        return Orientation.ROWS
     if source.row_grid.scattered or source.column_grid.scattered:
         return Orientation.COLUMNS if source.row_grid.scattered else Orientation.ROWS
     rows, columns = source.shape
@@ -235,6 +259,15 @@ def _gram_cut(view: View, row_bytes: int) -> Cut:
     return cut(view.grid, row_bytes, 8 * view.short**2, least_rows=least, reads_per_byte=8)
 
 
+def _tsqr_cut(view: View, out_chunk: int) -> Cut:
+    # Panels are whole chunks of the output, and the same in every pass: see ``folds/whitened.py``. A grain
+    # in float64 and its product with the basis stay in second-level cache together, which takes grains an
+    # eighth as long as in a fused pass; the rest is as in a Gram pass.
+    grid, row_bytes = Grid.regular(view.long, out_chunk, splittable=False), 8 * view.short
+    least = max(1, min(4 * view.short, (32 * 2**20) // row_bytes))
+    return cut(grid, 8 * row_bytes, 8 * view.short**2, least_rows=least, reads_per_byte=64)
+
+
 def _sketch_cut(view: View, row_bytes: int, sizes: Sizes) -> Cut:
     # Test vectors and products of a grain stay in cache beside it. A byte takes about four times as long
     # as in a fused pass, so streams may be that much shorter.
@@ -242,7 +275,17 @@ def _sketch_cut(view: View, row_bytes: int, sizes: Sizes) -> Cut:
     return cut(view.grid, row_bytes + beside, sizes.accumulator_bytes(view.short), reads_per_byte=16)
 
 
-def _out_chunk(view: View, rank: int) -> int:
-    row = rank * view.dtype.itemsize
-    wanted = view.long * row // CHUNKS_WANTED
-    return max(1, min(max(wanted, CHUNK_BYTES[0]), CHUNK_BYTES[1]) // row)
+def matching_chunk(native: Grid, read_bytes: int, written_bytes: int) -> int:
+    """Rows in a chunk of an output that is written panel by panel as the matrix is read.
+
+    Whole chunks of the matrix, where those cannot be split. Rows have ``read_bytes`` and ``written_bytes``.
+    """
+    height = max(1, min(_out_chunk(native.length, written_bytes), PANEL_BYTES // read_bytes, native.length))
+    if native.longest <= height:
+        return height - height % native.longest
+    return height if native.splittable else native.longest
+
+
+def _out_chunk(length: int, row_bytes: int) -> int:
+    wanted = min(max(length * row_bytes // CHUNKS_WANTED, CHUNK_BYTES[0]), CHUNK_BYTES[1])
+    return max(1, wanted // row_bytes)

@@ -16,7 +16,7 @@ import numpy as np
 from rankfold.pipeline.blocks import Grid
 from rankfold.pipeline.errors import DiskSpaceError, MemoryBudgetError
 from rankfold.pipeline.folds.sketch_pass import Sizes
-from rankfold.pipeline.layout import Layout, expected_passes, lay_out
+from rankfold.pipeline.layout import Layout, expected_passes, lay_out, least_passes
 from rankfold.pipeline.plan_sweeps import Pass, driver_bytes, sweeps_of
 from rankfold.pipeline.plan_table import table
 from rankfold.pipeline.request import Request
@@ -122,6 +122,8 @@ def make_plan(request: Request, source: Source, budget: Budget, rates: Rates | N
     if layout.method in STOPS_EARLY:
         expected = expected_passes(request.tol, layout.method, sampled=layout.sample.gives_block)
         likely -= max(0, layout.block_passes - expected)
+    elif layout.method == "tsqr":
+        likely = least_passes(request, layout.view, layout.method)
     item = layout.view.dtype.itemsize
     return Plan(
         kind=request.kind,
@@ -144,7 +146,7 @@ def make_plan(request: Request, source: Source, budget: Budget, rates: Rates | N
         budget_bytes=budget.memory_bytes,
         scratch_bytes=layout.view.long * (layout.basis_columns * item + 16),
         result_bytes=sum(source.shape) * request.rank * item,
-        checkpoint_bytes=_accumulator_bytes(request, layout) * layout.cut.stream_count,
+        checkpoint_bytes=_accumulator_bytes(request, layout) * max(p.streams for p in sweeps),
         useful_workers=-(-max(p.streams for p in sweeps) // concurrency),
         seconds=_seconds(sweeps, likely, item, concurrency * budget.workers, rates),
     )
@@ -246,14 +248,14 @@ def _rank_that_fits(request: Request, source: Source, budget: Budget) -> int:
 def _refuse(request: Request, layout: Layout, budget: Budget, need: int) -> None:
     source, have = layout.view.source, format_bytes(budget.memory_bytes)
     way_out = f"Give --memory {-(-need // 2**20)}MiB"
-    panels = layout.gram_panels(1) if layout.method == "gram" else layout.panels(1)
+    panels = {"gram": layout.gram_panels, "tsqr": layout.wide_panels}.get(layout.method, layout.panels)(1)
     if panels.cut.panel_rows > panels.cut.grain_rows and _import_would_fit(request, source, budget):
         way_out += (
             f", or cut the store: its chunks make panels of {panels.cut.panel_rows} rows, which take "
             f"{format_bytes(panels.memory_bytes)} to read, and `rankfold import STORE NEW.zarr` writes one "
             "with small chunks"
         )
-    elif layout.method == "gram" and request.method in ("auto", "gram"):
+    elif layout.method in ("gram", "tsqr") and request.kind != "qr":
         way_out += ", or --method krylov, which keeps no (n, n) matrix"
     else:
         for method, reason in NARROWER.get(layout.method, {}).items():

@@ -15,8 +15,10 @@ from rankfold.pipeline.folds.combination import Combination
 from rankfold.pipeline.folds.gram_pass import GramPass
 from rankfold.pipeline.folds.local_columns import Centring
 from rankfold.pipeline.folds.narrow_r import NarrowR
+from rankfold.pipeline.folds.panel_factor import PanelFactor
 from rankfold.pipeline.folds.panel_pass import PanelPass
 from rankfold.pipeline.folds.sketch_pass import Sizes, SketchPass
+from rankfold.pipeline.folds.whitened import WhitenedFactor, WhitenedGram, Whitening, WriteWhitened
 from rankfold.pipeline.folds.write_rows import WriteRows
 from rankfold.pipeline.layout import Layout
 from rankfold.pipeline.narrow import Narrow
@@ -56,6 +58,8 @@ def sweeps_of(request: Request, layout: Layout, slots: int) -> list[Pass]:
         vector = np.zeros(0)
         gram = GramPass(layout.gram_panels(slots), centring, vector, None, layout.row_seconds(2 * view.short))
         sweeps.append(_pass("gram", gram, data, 0, elements * view.short))
+    elif layout.method == "tsqr":
+        return _tsqr_sweeps(request, layout, slots, centring)
     elif layout.statistics_passes:
         statistics = ColumnStatistics(layout.panels(slots), np.zeros(0), 1.0, layout.row_seconds(4))
         sweeps.append(_pass("statistics", statistics, data, 0, 4 * elements))
@@ -87,6 +91,27 @@ def sweeps_of(request: Request, layout: Layout, slots: int) -> list[Pass]:
         left -= y.columns
     kept = blocks[-1:] if layout.method == "subspace" else blocks
     return sweeps + _narrow_sweeps(request, layout, tuple(kept))
+
+
+def _tsqr_sweeps(request: Request, layout: Layout, slots: int, centring: Centring) -> list[Pass]:
+    """Sweeps of a matrix that a sample helps with or that needs none, then what others take besides."""
+    view, short, panels = layout.view, layout.view.short, layout.wide_panels(slots)
+    data = view.long * short * view.source.dtype.itemsize
+    elements, whitening = float(view.long * short), Whitening(_NOWHERE, short, 0, 0)
+    gram = WhitenedGram(panels, centring, whitening, None, layout.row_seconds(3 * short))
+    factor = PanelFactor(panels, centring, np.zeros(0), None, layout.row_seconds(8 * short))
+    by_gram = _pass("gram", gram, data, 0, 3 * elements * short)
+    by_reflections = _pass("reflections", factor, data, 0, 2 * elements * short)
+    sweeps = [by_gram, by_reflections] if layout.sample.gives_block else [by_reflections]
+    if request.rows or view.orientation is Orientation.COLUMNS:
+        rank, long = request.rank, view.long * request.rank * view.dtype.itemsize
+        seconds = layout.row_seconds(2 * (short + rank))
+        written = (_NOWHERE, _NOWHERE, view.orientation is Orientation.COLUMNS, view.dtype, rank, seconds)
+        write = WriteWhitened(panels, centring, whitening, None, *written)
+        sweeps.insert(1, _pass("rows", write, data, long, 2 * elements * (short + rank)))
+        again = WhitenedFactor(panels, centring, whitening, None, layout.row_seconds(10 * short))
+        sweeps.append(_pass("reflections again", again, data, 0, 4 * elements * short))
+    return sweeps
 
 
 def _narrow_sweeps(request: Request, layout: Layout, blocks: tuple[Narrow, ...]) -> list[Pass]:
@@ -135,6 +160,6 @@ def driver_bytes(layout: Layout, request: Request) -> int:
         sizes = Sizes.of(request.rank, short)
         blocks = 8 * (short * (2 * sizes.right + 6 * sizes.down) + 6 * sizes.across * sizes.right)
         blocks += 18 * 8 * sizes.range**2
-    scatter = 2 * 8 * short * short if layout.method == "gram" else 0
+    scatter = {"gram": 2, "tsqr": 16}.get(layout.method, 0) * 8 * short * short
     vectors = 4 * 8 * view.long if view.orientation is Orientation.COLUMNS else 0
     return max(sample, blocks, scatter) + vectors

@@ -23,12 +23,14 @@ SCHEMA = 1
 LAZY_BYTES = 64 * 2**20
 """Arrays above this stay on disk until sliced."""
 
-ROW_OUTPUTS = ("U", "scores", "X")
+ROW_OUTPUTS = ("U", "scores", "Q", "X")
 
 DIMENSIONS = {
     "U": ("row", "component"),
     "s": ("component",),
     "Vt": ("component", "column"),
+    "Q": ("row", "component"),
+    "R": ("component", "column"),
     "scores": ("row", "component"),
     "components": ("component", "column"),
     "mean": ("column",),

@@ -24,8 +24,11 @@ ROWS_PER_PLACE = 64
 
 PLACE_BYTES = 2**20
 
+MANY_ROWS = 64
+"""For each column of a block: more tell little more."""
+
 BLOCK_BYTES = 32 * 2**20
-"""Of a sample that a block is taken from, unless eight rows for each of its columns take more."""
+"""Of a sample that a block is taken from, unless the fewest rows take more."""
 
 LARGEST_SHARE = 16
 """At most one row in so many is looked at for a block, which then costs little beside a pass."""
@@ -50,8 +53,9 @@ class Sample:
         row_bytes = view.short * view.source.dtype.itemsize
         places = min(max(PLACES[0], view.long * row_bytes // 2**30), PLACES[1], view.long)
         working = view.short * view.dtype.itemsize
-        wanted = min(view.long // LARGEST_SHARE, max(8 * width, BLOCK_BYTES // working))
-        if 0 < 2 * width <= view.short and wanted >= FEWEST_ROWS * width:
+        wanted = max(FEWEST_ROWS * width, min(MANY_ROWS * width, BLOCK_BYTES // working))
+        wanted = min(wanted, view.long // LARGEST_SHARE)
+        if width and wanted >= FEWEST_ROWS * width:
             return cls(view, places, wanted // places, gives_block=True)
         few = min(ROWS_PER_PLACE, PLACE_BYTES // row_bytes, view.long // places)
         return cls(view, places, max(1, few), gives_block=False)
@@ -63,10 +67,11 @@ class Sample:
 
     @property
     def memory_bytes(self) -> int:
-        """As read, which of it is finite, in the working type, and twice in float64 where means are taken."""
-        item = self.view.source.dtype.itemsize + 1 + self.view.dtype.itemsize
-        vectors = 4 * 8 * (self.view.short + self.rows)
-        return self.rows * self.view.short * item + vectors + self.view.read_bytes(self.rows_per_place)
+        """As read, also in the working type if that differs, and which of the rows of a place are finite."""
+        stored, working = self.view.source.dtype, self.view.dtype
+        item = stored.itemsize + (stored != working) * working.itemsize
+        place = self.rows_per_place * self.view.short + self.view.read_bytes(self.rows_per_place)
+        return self.rows * self.view.short * item + place + 4 * 8 * (self.view.short + self.rows)
 
     def read(self) -> Array:
         """The rows as they lie in the source, (rows, columns) of the matrix, with 0 for NaN and Inf."""
@@ -74,7 +79,8 @@ class Sample:
         out = view.panel_buffer(self.rows, view.source.dtype)
         for i in range(self.places):
             start = view.long * i // self.places
-            view.read(view.part(out, i * each, (i + 1) * each), start, start + each)
-        if out.dtype.kind == "f":
-            out[~np.isfinite(out)] = 0
+            there = view.part(out, i * each, (i + 1) * each)
+            view.read(there, start, start + each)
+            if out.dtype.kind == "f":
+                there[~np.isfinite(there)] = 0
         return out

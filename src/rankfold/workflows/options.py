@@ -80,11 +80,11 @@ def view(
 
 
 def request(
-    rank: Annotated[int | None, typer.Option(help="number of components; always needed")] = None,
+    rank: Annotated[int | None, typer.Option(help="number of components; all for tsqr by default")] = None,
     tol: Annotated[
         float | None, typer.Option(help="estimated relative error to stop at; 1e-4 by default")
     ] = None,
-    method: Annotated[str, typer.Option(help="auto, gram, krylov, subspace or sketch")] = "auto",
+    method: Annotated[str, typer.Option(help="auto, gram, krylov, subspace, sketch or tsqr")] = "auto",
     passes: Annotated[int | None, typer.Option(help="most passes over the matrix; 8 by default")] = None,
     oversampling: Annotated[
         int | None, typer.Option(help="columns of a block beyond the rank; a quarter of it by default")
@@ -102,6 +102,15 @@ def request(
         "seed": seed,
         "rows": not no_rows,
     }
+
+
+def factorisation(
+    passes: Annotated[int | None, typer.Option(help="most passes over the matrix; 8 by default")] = None,
+    seed: Annotated[int, typer.Option(help="key of what is random")] = 0,
+    no_rows: Annotated[bool, typer.Option("--no-rows", help="leave out Q")] = False,
+) -> dict[str, Any]:
+    """What is asked of a factorisation."""
+    return {"passes": passes, "seed": seed, "rows": not no_rows}
 
 
 def centring(

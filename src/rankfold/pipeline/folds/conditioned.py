@@ -84,7 +84,7 @@ class OverConditioned(OverPanels):
                 return None
             state["sums"] += sums
             state["squares"] += squares
-        if not self.centring.centre and raw.dtype == self.panels.view.dtype:
+        if not self.centring.centre and raw.dtype == self.panels.dtype:
             return raw
         return self.panels.conditioned(grains.panels, raw, grains.shift, grains.ones[: raw.shape[1]])
 
@@ -93,6 +93,6 @@ class OverConditioned(OverPanels):
         if columns is None:
             return None
         state["squares"][0] += columns.squares.sum()
-        if not (self.centring.centre or self.centring.scale) and raw.dtype == self.panels.view.dtype:
+        if not (self.centring.centre or self.centring.scale) and raw.dtype == self.panels.dtype:
             return raw
         return self.panels.conditioned(grains.panels, raw, columns.mean, columns.scale)

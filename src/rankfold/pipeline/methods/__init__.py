@@ -6,6 +6,8 @@ missing           what such a block does not hold, from a sketch of all rows
 gram              one pass into a scatter matrix, and its eigenvectors
 krylov            fused block Krylov, stopped by a free error estimate
 subspace          fused subspace iteration, stopped likewise, with room for one block
+tsqr              R by one pass over the matrix itself, and Q as a recipe
+qr                QR factorisation
 sketch            a single pass into sketches, and what can be reconstructed from them
 fused             the pass that they share, and the loop of passes
 basis             blocks Q, Y = A Q and Z = A'Y

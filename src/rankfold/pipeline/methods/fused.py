@@ -21,7 +21,6 @@ from rankfold.pipeline.methods.gram import divisors, standard_deviations
 from rankfold.pipeline.methods.missing import Missing, load_missing, save_missing
 from rankfold.pipeline.methods.start import Start
 from rankfold.pipeline.methods.start_block import random_block
-from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.run import Run
 from rankfold.pipeline.view import Orientation, View
 
@@ -105,7 +104,7 @@ def multiply(
         centring=centring,
         constants=_kept(run.part(name, "constants.npz"), {"q": weighted, "shift": shift}),
         y=y,
-        columns=column_file(run, layout, centring),
+        columns=layout.column_file(run.scratch, centring),
         measured=known is None,
         row_seconds=layout.row_seconds(4 * q.shape[1]),
         sketch_rows=sketch_rows,
@@ -137,6 +136,11 @@ def statistics_pass(run: Run, layout: Layout, centring: Centring, start: Start) 
     fold = ColumnStatistics(layout.panels(run.slots), start.shift, centring.unit, layout.row_seconds(4))
     state = run.pass_over_data("statistics", fold)
     refuse_bad(state, layout.view.source.name)
+    return scaled_statistics(state, layout, start, centring)
+
+
+def scaled_statistics(state: State, layout: Layout, start: Start, centring: Centring) -> Statistics:
+    """What sums about the provisional shift tell of columns that are to be scaled."""
     count = layout.view.long
     d = state["sums"] / count if centring.centre else np.zeros(layout.view.short)
     squares = state["squares"] - count * d**2
@@ -177,12 +181,6 @@ def conditions(
     by_rows = view.orientation is Orientation.ROWS
     weights = np.ones(view.short) if known is None or not by_rows else 1.0 / divisors(known.deviation)
     return shift, weights * centring.unit
-
-
-def column_file(run: Run, layout: Layout, centring: Centring) -> Narrow | None:
-    """Where a sweep along the columns keeps their mean and scale."""
-    by_rows = layout.view.orientation is Orientation.ROWS
-    return layout.columns(run.scratch) if not by_rows and (centring.centre or centring.scale) else None
 
 
 def refuse_overflow(state: State, view: View) -> None:

@@ -57,12 +57,11 @@ def gram(run: Run, layout: Layout, centring: Centring, start: Start) -> Scatter:
     """
     view = layout.view
     by_rows = view.orientation is Orientation.ROWS
-    local = centring.centre or centring.scale
     fold = GramPass(
         panels=layout.gram_panels(run.slots),
         centring=centring,
         shift=start.shift,
-        columns=layout.columns(run.scratch) if local and not by_rows else None,
+        columns=layout.column_file(run.scratch, centring),
         row_seconds=layout.row_seconds(2 * view.short),
     )
     state = run.pass_over_data("gram", fold)

@@ -4,23 +4,69 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.qr import r_of_gram
 from rankfold.pipeline.checkpoint import save_arrays
+from rankfold.pipeline.finite import refuse_bad
 from rankfold.pipeline.folds.combination import Combination
+from rankfold.pipeline.folds.local_columns import Centring
 from rankfold.pipeline.folds.narrow_gram import NarrowGram
 from rankfold.pipeline.folds.narrow_r import NarrowR
+from rankfold.pipeline.folds.whitened import Whitening, WriteWhitened
+from rankfold.pipeline.folds.write_rows import WriteRows
 from rankfold.pipeline.layout import Layout
 from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.run import Run
+from rankfold.pipeline.view import Orientation
 
 Float64 = npt.NDArray[np.float64]
 
 ZERO = 32 * np.finfo(np.float64).eps
 """Singular values below this, relative to the largest, are zero and their left vectors arbitrary."""
+
+
+class LongFactor(Protocol):
+    """Orthonormal columns along the long side, that can be written."""
+
+    def write(self, run: Run, layout: Layout, array: Path, weights: Float64) -> Float64:
+        """Write them times ``weights``, (rows, k) or transposed; their Gram matrix before weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class FromMatrix:
+    """``Y @ coefficients`` with the Y of a whitening: formed by one more pass over the matrix."""
+
+    whitening: Whitening
+    coefficients: Float64
+    """(whitening.width, k)."""
+
+    centring: Centring
+
+    def write(self, run: Run, layout: Layout, array: Path, weights: Float64) -> Float64:
+        """See the protocol."""
+        constants, rank = run.part("rows.npz"), self.coefficients.shape[1]
+        save_arrays(constants, {"coefficients": self.coefficients, "weights": weights})
+        transposed = layout.view.orientation is Orientation.COLUMNS
+        fold = WriteWhitened(
+            layout.wide_panels(run.slots),
+            self.centring,
+            self.whitening,
+            layout.column_file(run.scratch, self.centring),
+            constants,
+            array,
+            transposed,
+            layout.view.dtype,
+            rank,
+            layout.row_seconds(2 * (self.whitening.width + rank)),
+        )
+        state = run.pass_over_data("rows", fold)
+        refuse_bad(state, layout.view.source.name)
+        return np.asarray(state["gram"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +86,22 @@ class Triplets:
 
     errors: Float64
     """(k,) estimated relative error of each s."""
+
+    def write(self, run: Run, layout: Layout, array: Path, weights: Float64) -> Float64:
+        """See ``LongFactor``."""
+        constants, rank = run.part("rows.npz"), self.rotation.shape[1]
+        save_arrays(constants, {"rotation": self.rotation, "weights": weights})
+        fold = WriteRows(
+            self.combination,
+            layout.narrow_cut(self.combination, rank),
+            constants,
+            array,
+            layout.view.orientation is Orientation.COLUMNS,
+            layout.view.dtype,
+            rank,
+            layout.row_seconds(4),
+        )
+        return np.asarray(run.sweep("rows", fold)["gram"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from rankfold.pipeline.fitted import Fitted
 from rankfold.pipeline.folds.panels import Panels
 from rankfold.pipeline.folds.project_columns import ProjectColumns
 from rankfold.pipeline.folds.project_rows import ProjectRows
-from rankfold.pipeline.layout import CHUNK_BYTES, CHUNKS_WANTED, NOMINAL_FLOPS, NOMINAL_READ
+from rankfold.pipeline.layout import NOMINAL_FLOPS, NOMINAL_READ, matching_chunk
 from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.plan import Plan
 from rankfold.pipeline.result import create_array, write_group, write_small
@@ -38,9 +38,6 @@ from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.sweep_plan import SingleSweep, plan_single_sweep
 from rankfold.pipeline.view import Orientation, View, working_dtype
-
-PANEL_BYTES = 32 * 2**20
-"""A panel of whole rows is read in about this size, whatever the chunks of the output would like."""
 
 ROWS_BYTES = 128 * 2**20
 """Rows are swept while a segment of them takes less than this, or less than one of columns."""
@@ -157,18 +154,9 @@ class Projection:
         return by_rows(slots) if rows else by_columns(slots)
 
     def row_chunk(self) -> int:
-        """Rows in a chunk of the output: whole chunks of the source, where those cannot be split."""
-        (rows, columns), rank = self.source.shape, self.fitted.rank
-        row = rank * self.dtype.itemsize
-        wanted = min(max(rows * row // CHUNKS_WANTED, CHUNK_BYTES[0]), CHUNK_BYTES[1]) // row
-        fits = PANEL_BYTES // (columns * self.source.dtype.itemsize)
-        height = max(1, min(wanted, fits, rows))
-        native = self.source.row_grid
-        if native.longest <= height:
-            height -= height % native.longest
-        elif not native.splittable:
-            height = native.longest
-        return height
+        """Rows in a chunk of the output."""
+        read = self.source.shape[1] * self.source.dtype.itemsize
+        return matching_chunk(self.source.row_grid, read, self.fitted.rank * self.dtype.itemsize)
 
     def _rows_cut(self) -> Cut:
         """Panels are whole chunks of the output."""

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rankfold._version import __version__
-from rankfold.kernels.small import fix_signs
+from rankfold.kernels.small import fix_signs, leading_singular_triplets
 from rankfold.pipeline.blas import one_blas_thread
-from rankfold.pipeline.checkpoint import save_arrays
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.folds.local_columns import Centring
-from rankfold.pipeline.folds.write_rows import WriteRows
 from rankfold.pipeline.layout import Layout
 from rankfold.pipeline.methods.basis import Basis
 from rankfold.pipeline.methods.fused import Statistics, multiply
 from rankfold.pipeline.methods.gram import divisors, gram
 from rankfold.pipeline.methods.krylov import krylov
-from rankfold.pipeline.methods.long_factor import Triplets
+from rankfold.pipeline.methods.long_factor import FromMatrix, LongFactor, Triplets
 from rankfold.pipeline.methods.rayleigh_ritz import rayleigh_ritz
 from rankfold.pipeline.methods.sketch import sketch
 from rankfold.pipeline.methods.start import Start, sample_start
+from rankfold.pipeline.methods.start_block import leading_block
 from rankfold.pipeline.methods.subspace import subspace
+from rankfold.pipeline.methods.tsqr import sampled_basis, tsqr, warn_of_rank, zero
+from rankfold.pipeline.quality import rounding
 from rankfold.pipeline.request import Request
 from rankfold.pipeline.result import create_array, write_group, write_small
 from rankfold.pipeline.run import Run
@@ -45,7 +47,7 @@ class Found:
     short: Float64
     """(short, k) vectors of the short side."""
 
-    triplets: Triplets | None
+    long: LongFactor | None
     """The long factor as a recipe, where one was asked for."""
 
     statistics: Statistics
@@ -62,8 +64,8 @@ class Found:
 def reduce(run: Run, layout: Layout, request: Request, fingerprint: str) -> dict[str, Any]:
     """Carry out a request; the result is complete in ``run.result`` when this returns its facts."""
     with one_blas_thread():
-        centring, start = _start(run, layout, request)
-        find = {"gram": _gram, "sketch": _sketch}.get(layout.method, _iterative)
+        centring, start = begin(run, layout, request)
+        find = {"gram": _gram, "sketch": _sketch, "tsqr": _tsqr}.get(layout.method, _iterative)
         found = find(run, layout, request, centring, start)
         _refuse_constant(request, found, layout)
         facts = _write(run, layout, request, found, fingerprint)
@@ -71,15 +73,13 @@ def reduce(run: Run, layout: Layout, request: Request, fingerprint: str) -> dict
     return facts
 
 
-def _start(run: Run, layout: Layout, request: Request) -> tuple[Centring, Start]:
-    start = sample_start(
-        layout.sample,
-        width=layout.width,
-        centre=request.center,
-        scale=request.scale,
-        seed=request.seed,
-        folder=run.folder,
-    )
+def begin(run: Run, layout: Layout, request: Request) -> tuple[Centring, Start]:
+    """How columns are centred, and what a sample tells before the first pass."""
+    exact = layout.method == "tsqr"
+    block = sampled_basis if exact else partial(leading_block, width=layout.width, seed=request.seed)
+    # The R factor of a tall matrix is scaled when it is known.
+    scale = request.scale and not (exact and layout.view.orientation is Orientation.ROWS)
+    start = sample_start(layout.sample, block, centre=request.center, scale=scale, folder=run.folder)
     return Centring(request.center, request.scale, start.unit, CONSTANT), start
 
 
@@ -118,6 +118,22 @@ def _sketch(run: Run, layout: Layout, request: Request, centring: Centring, star
     made, known = sketch(run, layout, centring, start, rank=request.rank, seed=request.seed)
     found = _found(layout, centring, made.triplets, known, [float(made.triplets.errors.max())])
     return dataclasses.replace(found, facts={"approximation_error": made.approximation_error})
+
+
+def _tsqr(run: Run, layout: Layout, request: Request, centring: Centring, start: Start) -> Found:
+    form = request.rows or layout.view.orientation is Orientation.COLUMNS
+    found = tsqr(run, layout, centring, start, form=form, passes=request.passes, seed=request.seed)
+    warn_of_rank(run, layout, found, request.rank)
+    left, s, short = leading_singular_triplets(found.r, request.rank)
+    s[s <= zero(layout.view.short) * s[0]] = 0.0
+    signs = fix_signs(short)
+    long = None
+    if found.whitening is not None:
+        long = FromMatrix(found.whitening, found.inverse @ (left * signs), centring)
+    errors = np.minimum(layout.view.short * rounding(s, np.dtype(np.float64)), 1.0)
+    residuals = np.full(len(s), layout.view.short * np.finfo(np.float64).eps)
+    total = _squared_norm(layout, found.known.total, centring.unit)
+    return Found(s / centring.unit, short * signs, long, found.known, residuals, errors, [], total)
 
 
 def _found(
@@ -208,8 +224,8 @@ def _write_factors(
 def _sweep_rows(
     run: Run, layout: Layout, request: Request, found: Found, name: str, weights: Float64
 ) -> float:
-    view, triplets = layout.view, found.triplets
-    if triplets is None:
+    view = layout.view
+    if found.long is None:
         raise TypeError("the long factor was not prepared")
     transposed = view.orientation is Orientation.COLUMNS
     chunk = min(layout.out_chunk, view.long)
@@ -221,19 +237,7 @@ def _sweep_rows(
         view.dtype,
         chunks[::-1] if transposed else chunks,
     )
-    constants = run.part("rows.npz")
-    save_arrays(constants, {"rotation": triplets.rotation, "weights": weights})
-    fold = WriteRows(
-        triplets.combination,
-        layout.narrow_cut(triplets.combination, request.rank),
-        constants,
-        array,
-        transposed,
-        view.dtype,
-        request.rank,
-        layout.row_seconds(4),
-    )
-    product = np.asarray(run.sweep("rows", fold)["gram"])
+    product = found.long.write(run, layout, array, weights)
     return float(np.abs(product - np.eye(request.rank)).max())
 
 
@@ -268,17 +272,7 @@ def _facts(
         )
     captured = float((found.s**2).sum() / found.total) if found.total > 0 else 1.0
     return {
-        "kind": request.kind,
-        "method": layout.method,
-        "request": request.as_dict(),
-        "input": {
-            "name": layout.view.source.name.rpartition("/")[2],
-            "shape": list(layout.view.source.shape),
-            "dtype": layout.view.source.dtype.name,
-            "fingerprint": fingerprint,
-        },
-        "version": __version__,
-        "passes": run.passes,
+        **common_facts(run, layout, request, fingerprint),
         "block_width": layout.width,
         "largest_error_estimate": worst,
         "converged": worst <= request.tol,
@@ -286,14 +280,34 @@ def _facts(
         "squared_norm": found.total,
         "captured": min(captured, 1.0),
         "orthogonality": orthogonality,
-        "warnings": list(run.warnings),
         **found.facts,
+    }
+
+
+def common_facts(run: Run, layout: Layout, request: Request, fingerprint: str) -> dict[str, Any]:
+    """What was asked and of what, whoever answered."""
+    source = layout.view.source
+    return {
+        "kind": request.kind,
+        "method": layout.method,
+        "request": request.as_dict(),
+        "input": {
+            "name": source.name.rpartition("/")[2],
+            "shape": list(source.shape),
+            "dtype": source.dtype.name,
+            "fingerprint": fingerprint,
+        },
+        "version": __version__,
+        "passes": run.passes,
+        "warnings": list(run.warnings),
     }
 
 
 def _remedy(layout: Layout, request: Request, run: Run) -> str:
     if layout.method in ("krylov", "subspace") and run.passes >= request.passes:
         return "allow more with passes= (--passes), or raise tol"
+    if layout.method == "tsqr":
+        return "float64 does not hold so small a value beside the largest"
     if layout.method == "sketch":
         return "a single pass does no better; --method krylov takes several, or raise tol"
     return f"rounding errors of {layout.view.dtype.name} products, as measured, hide whether they are smaller"

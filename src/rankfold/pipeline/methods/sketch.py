@@ -21,7 +21,6 @@ from rankfold.pipeline.folds.sketch_pass import SHORT_SIDE, Sizes, SketchPass
 from rankfold.pipeline.layout import Layout
 from rankfold.pipeline.methods.fused import (
     Statistics,
-    column_file,
     conditions,
     refuse_overflow,
     statistics,
@@ -129,7 +128,7 @@ def _pass(
         constants=constants,
         sizes=sizes,
         y=layout.y(run.scratch, 1, sizes.range),
-        columns=column_file(run, layout, centring),
+        columns=layout.column_file(run.scratch, centring),
         measured=known is None,
         seed=seed,
         row_seconds=layout.row_seconds(2 * (sizes.right + sizes.down)),

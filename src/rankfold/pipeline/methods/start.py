@@ -8,6 +8,7 @@ block only decides how many passes there are, and the first of them tells what i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import numpy.typing as npt
 from rankfold.kernels.condition import measure, subtract
 from rankfold.pipeline.checkpoint import load_arrays, save_arrays
 from rankfold.pipeline.folds.panels import numbers
-from rankfold.pipeline.methods.start_block import leading_block, random_block
+from rankfold.pipeline.methods.start_block import random_block
 from rankfold.pipeline.sample import Sample
 from rankfold.pipeline.view import Orientation, View
 
@@ -40,7 +41,7 @@ class Start:
     """Power of two that brings the largest sampled element near 1."""
 
     sampled: Path
-    """A part with ``q``: (short, width) orthonormal, or nothing if the sample gives no block."""
+    """A part with ``q``: (short, width) from the sample, or nothing if it gives no block."""
 
     def block(self, view: View, width: int, seed: int) -> Float64:
         """The block of the first pass."""
@@ -48,12 +49,14 @@ class Start:
         return q if q.size else random_block(view.short, width, seed)
 
 
-def sample_start(sample: Sample, *, width: int, centre: bool, scale: bool, seed: int, folder: Path) -> Start:
-    """Read the sample, or take what an earlier attempt found."""
+def sample_start(
+    sample: Sample, block: Callable[[Array], Float64], *, centre: bool, scale: bool, folder: Path
+) -> Start:
+    """Read the sample, or take what an earlier attempt found; ``block`` of its rows, if they are enough."""
     path, sampled = folder / "start.npz", folder / "start-block.npz"
     if not path.exists():
         shift, unit, d = _conditioned(sample, centre=centre, scale=scale)
-        q = leading_block(d, width, seed) if sample.gives_block else np.zeros((0, 0))
+        q = block(d) if sample.gives_block else np.zeros((0, 0))
         save_arrays(sampled, {"q": q})
         save_arrays(path, {"shift": shift, "unit": unit})
     stored = load_arrays(path)

@@ -1,4 +1,4 @@
-"""``rankfold svd``, ``pca`` and ``plan``."""
+"""``rankfold svd``, ``pca``, ``qr`` and ``plan``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from rankfold.workflows.options import Json, centring, command, output, place, request, store, view
+from rankfold.workflows.options import (
+    Json,
+    centring,
+    command,
+    factorisation,
+    output,
+    place,
+    request,
+    store,
+    view,
+)
 
 
 @command(store, view, output, request, place)
@@ -37,7 +47,20 @@ def pca(
     _reduce("pca", store, view, as_json, **output, **request, **centring, **place)
 
 
-def kind(kind: Annotated[str, typer.Argument(metavar="KIND", help="svd or pca")]) -> str:
+@command(store, view, output, factorisation, place)
+def qr(
+    store: str,
+    view: dict[str, Any],
+    output: dict[str, Any],
+    factorisation: dict[str, Any],
+    place: dict[str, Any],
+    as_json: Json = False,
+) -> None:
+    """Orthonormal basis of the columns, and R: Q, R."""
+    _reduce("qr", store, view, as_json, **output, **factorisation, **place)
+
+
+def kind(kind: Annotated[str, typer.Argument(metavar="KIND", help="svd, pca or qr")]) -> str:
     """What is planned."""
     return kind
 
@@ -85,11 +108,13 @@ def summary(result: Any, *, already_done: bool) -> str:
     """The closing lines of a reduction."""
     facts = result.attrs
     lines = [f"{result.path}: already done" if already_done else f"{result.path}: done"]
-    lines.append(
-        f"{facts['kind']} by {facts['method']}, rank {facts['request']['rank']}, {facts['passes']} passes; "
-        f"largest estimated error {facts['largest_error_estimate']:.1e}, "
-        f"captured {100 * facts['captured']:.4g} %"
-    )
+    told = f"{facts['kind']} by {facts['method']}, rank {facts['request']['rank']}, {facts['passes']} passes"
+    if "captured" in facts:
+        told += f"; largest estimated error {facts['largest_error_estimate']:.1e}, "
+        told += f"captured {100 * facts['captured']:.4g} %"
+    elif facts["orthogonality"] is not None:
+        told += f"; Q is orthonormal to {facts['orthogonality']:.1e}"
+    lines.append(told)
     return "\n".join([*lines, *took(result.run)])
 
 

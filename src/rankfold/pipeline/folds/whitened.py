@@ -1,0 +1,262 @@
+"""Products of panels with a basis that makes their columns nearly orthonormal.
+
+``Y = [(D - 1 c') W - 1 o', G]``, a grain at a time: D the matrix, c a shift, W the basis, o what the shift
+differs from the mean, and Gaussian columns where the matrix has fewer directions than columns. The product
+of such a Y with a small matrix is the long factor of a decomposition. It is formed anew in each pass: given
+the same cut, to the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.normal import gaussian_rows
+from rankfold.kernels.qr import merge_r, panel_r
+from rankfold.pipeline.checkpoint import State, disk_errors, load_arrays
+from rankfold.pipeline.finite import join_bad
+from rankfold.pipeline.folds.combination import COMPLETION
+from rankfold.pipeline.folds.conditioned import Grains, OverConditioned
+from rankfold.pipeline.folds.local_columns import Centring
+from rankfold.pipeline.folds.panels import Panels
+from rankfold.pipeline.narrow import Narrow
+from rankfold.pipeline.view import aligned_empty
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Whitening:
+    """The basis, and where it is kept."""
+
+    constants: Path
+    """A part with ``w`` (short, directions), ``offset`` (directions,) and ``shift`` (short,)."""
+
+    directions: int
+    random: int
+    seed: int
+
+    @property
+    def width(self) -> int:
+        """Columns of Y."""
+        return self.directions + self.random
+
+
+@dataclass(slots=True)
+class Work:
+    """Buffers of one segment."""
+
+    grains: Grains
+    w: Float64
+    offset: Float64
+    y: Float64
+
+
+class OverWhitened(OverConditioned):
+    """What folds over such products share."""
+
+    __slots__ = ()
+    whitening: Whitening
+
+    @property
+    def products_bytes(self) -> int:
+        """Bytes of the buffers for panels, basis and products."""
+        short, width = self.panels.view.short, self.whitening.width
+        return self.grains_bytes + 8 * width * (self.panels.grain_rows + short)
+
+    def products_buffers(self) -> Work:
+        """Allocate them and load the basis."""
+        stored = load_arrays(self.whitening.constants)
+        y = aligned_empty((self.panels.grain_rows, self.whitening.width), np.float64)
+        return Work(self.buffers(stored["shift"]), stored["w"], stored["offset"], y)
+
+    def products(
+        self, state: State, work: Work, start: int, stop: int, slot: int
+    ) -> Iterator[tuple[int, int, Float64]]:
+        """Grains of Y: first and last long row, and (rows, width)."""
+        known = self.whitening.directions
+        for first, last, d in self.conditioned(state, work.grains, start, stop, slot):
+            y = work.y[: last - first]
+            np.matmul(d, work.w, out=y[:, :known])
+            y[:, :known] -= work.offset
+            if self.whitening.random:
+                y[:, known:] = gaussian_rows(
+                    self.whitening.seed, COMPLETION, (first, last), self.whitening.random
+                )
+            yield first, last, y
+
+
+@dataclass(frozen=True, slots=True)
+class WhitenedGram(OverWhitened):
+    """Fold of a matrix into ``Y'Y``, measured on the way."""
+
+    panels: Panels
+    """Of float64."""
+
+    centring: Centring
+    whitening: Whitening
+    columns: Narrow | None
+    row_seconds: float
+    measured: bool = True
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of a workspace and of two accumulators, which a merge holds beside it."""
+        return self.products_bytes + 3 * 8 * self.whitening.width**2
+
+    def start(self) -> State:
+        """Accumulator of no rows."""
+        return {"gram": np.zeros((self.whitening.width, self.whitening.width)), **self.measures()}
+
+    def workspace(self) -> Work:
+        """Allocate the buffers and load the basis."""
+        return self.products_buffers()
+
+    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
+        """Fetch a panel."""
+        self.panels.read(work.grains.panels, start, stop, slot)
+
+    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+        """Multiply a panel, grain by grain."""
+        for _, _, y in self.products(state, work, start, stop, slot):
+            state["gram"] += y.T @ y
+
+    def merge(self, total: State, other: State) -> None:
+        """Add the sums."""
+        for name in ("gram", "sums", "squares"):
+            total[name] += other[name]
+        total["bad"] = join_bad(total["bad"], other["bad"])
+
+
+@dataclass(frozen=True, slots=True)
+class WhitenedFactor(OverWhitened):
+    """Fold of a matrix into the R factor of Y, for columns that may be less independent than hoped."""
+
+    panels: Panels
+    """Of float64."""
+
+    centring: Centring
+    whitening: Whitening
+    columns: Narrow | None
+    row_seconds: float
+    measured: bool = False
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of a workspace and of two accumulators; LAPACK copies a panel twice."""
+        width = self.whitening.width
+        return self.products_bytes + 8 * width * (3 * self.panels.grain_rows + 7 * width)
+
+    def start(self) -> State:
+        """R of no rows."""
+        return {"r": np.zeros((self.whitening.width, self.whitening.width)), **self.measures()}
+
+    def workspace(self) -> Work:
+        """Allocate the buffers and load the basis."""
+        return self.products_buffers()
+
+    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
+        """Fetch a panel."""
+        self.panels.read(work.grains.panels, start, stop, slot)
+
+    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+        """Factorise products, grain by grain, below what came before."""
+        for _, _, y in self.products(state, work, start, stop, slot):
+            state["r"] = panel_r(np.vstack([state["r"], y]))
+
+    def merge(self, total: State, other: State) -> None:
+        """Join two R factors."""
+        total["r"] = merge_r(total["r"], other["r"])
+        total["bad"] = join_bad(total["bad"], other["bad"])
+
+
+@dataclass(slots=True)
+class WriteWork:
+    """Buffers of one segment that writes."""
+
+    products: Work
+    coefficients: Float64
+    weights: Float64
+    factor: Float64
+    out: Array
+
+
+@dataclass(frozen=True, slots=True)
+class WriteWhitened(OverWhitened):
+    """Fold that writes ``(Y @ coefficients) * weights`` and sums up the Gram matrix before weights."""
+
+    panels: Panels
+    """Of float64; panels are whole chunks of the array."""
+
+    centring: Centring
+    whitening: Whitening
+    columns: Narrow | None
+    constants: Path
+    """A part with ``coefficients`` (width, k) and ``weights`` (k,)."""
+
+    array: Path
+    """The Zarr array to write, (rows, k), or (k, rows) if ``transposed``."""
+
+    transposed: bool
+    dtype: np.dtype[Any]
+    rank: int
+    row_seconds: float
+    measured: bool = False
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of a workspace and of two accumulators, with two more copies of the chunks inside Zarr."""
+        chunks = 3 * self.cut.panel_rows * self.rank * self.dtype.itemsize
+        factor = 8 * self.rank * (self.panels.grain_rows + self.whitening.width + 3 * self.rank)
+        return self.products_bytes + factor + chunks
+
+    def start(self) -> State:
+        """Gram matrix of no rows."""
+        return {"gram": np.zeros((self.rank, self.rank)), **self.measures()}
+
+    def workspace(self) -> WriteWork:
+        """Allocate the buffers and load the constants."""
+        stored, tall = load_arrays(self.constants), self.cut.panel_rows
+        return WriteWork(
+            products=self.products_buffers(),
+            coefficients=stored["coefficients"],
+            weights=stored["weights"],
+            factor=aligned_empty((self.panels.grain_rows, self.rank), np.float64),
+            out=aligned_empty((self.rank, tall) if self.transposed else (tall, self.rank), self.dtype),
+        )
+
+    def read(self, work: WriteWork, start: int, stop: int, slot: int) -> None:
+        """Fetch a panel."""
+        self.panels.read(work.products.grains.panels, start, stop, slot)
+
+    def step(self, state: State, work: WriteWork, start: int, stop: int, slot: int) -> None:
+        """Form rows ``start:stop`` and write them as whole chunks."""
+        out = work.out.T if self.transposed else work.out
+        for first, last, y in self.products(state, work.products, start, stop, slot):
+            factor = work.factor[: last - first]
+            np.matmul(y, work.coefficients, out=factor)
+            state["gram"] += factor.T @ factor
+            np.multiply(factor, work.weights, out=out[first - start : last - start], casting="same_kind")
+        if not state["bad"][0]:
+            self._write(out[: stop - start], start, stop)
+
+    def merge(self, total: State, other: State) -> None:
+        """Add the Gram matrices."""
+        total["gram"] += other["gram"]
+        total["bad"] = join_bad(total["bad"], other["bad"])
+
+    def _write(self, rows: Array, start: int, stop: int) -> None:
+        import zarr
+
+        array = zarr.open_array(self.array, mode="r+")
+        with disk_errors(self.array):
+            if self.transposed:
+                array[:, start:stop] = rows.T
+            else:
+                array[start:stop] = rows
