@@ -99,7 +99,7 @@ class Layout:
 
     def wide_panels(self, slots: int) -> Panels:
         """Buffers of the passes of ``methods/tsqr.py``, in float64 whatever the data."""
-        return Panels(self.view, self.gram_cut, slots, np.dtype(np.float64))
+        return Panels(self.view, self.cut, slots, np.dtype(np.float64))
 
     def row_seconds(self, flops_per_element: float) -> float:
         """Nominal time of one long row."""
@@ -144,21 +144,21 @@ def lay_out(request: Request, source: Source) -> Layout:
     out_chunk = _out_chunk(view.long, request.rank * view.dtype.itemsize)
     if method == "gram":
         width = min(request.rank + 1, view.short)  # one more tells the gap below the last one wanted
-    elif method == "sketch":
-        width = sizes.range
+    data_cut = cut(view.grid, row_bytes, 8 * view.short * width)
+    if method == "sketch":
+        width, data_cut = sizes.range, _sketch_cut(view, row_bytes, sizes)
     elif method == "tsqr":
         width = view.short
         read = view.short * view.source.dtype.itemsize
         out_chunk = matching_chunk(view.grid, read, request.rank * view.dtype.itemsize)
+        data_cut = _tsqr_cut(view, out_chunk)
     return Layout(
         view=view,
         method=method,
         width=width,
         passes=request.passes,
-        cut=_sketch_cut(view, row_bytes, sizes)
-        if method == "sketch"
-        else cut(view.grid, row_bytes, 8 * view.short * width),
-        gram_cut=_tsqr_cut(view, out_chunk) if method == "tsqr" else _gram_cut(view, row_bytes),
+        cut=data_cut,
+        gram_cut=_gram_cut(view, row_bytes),
         out_chunk=out_chunk,
         sample=sample,
         sketch_rows=4 * block * sample.gives_block,
@@ -262,10 +262,10 @@ def _gram_cut(view: View, row_bytes: int) -> Cut:
 def _tsqr_cut(view: View, out_chunk: int) -> Cut:
     # Panels are whole chunks of the output, and the same in every pass: see ``folds/whitened.py``. A grain
     # in float64 and its product with the basis stay in second-level cache together, which takes grains an
-    # eighth as long as in a fused pass; the rest is as in a Gram pass.
+    # eighth as long as in a fused pass. A stream reads 32 MiB at least: less takes less time than its start.
     grid, row_bytes = Grid.regular(view.long, out_chunk, splittable=False), 8 * view.short
     least = max(1, min(4 * view.short, (32 * 2**20) // row_bytes))
-    return cut(grid, 8 * row_bytes, 8 * view.short**2, least_rows=least, reads_per_byte=64)
+    return cut(grid, 8 * row_bytes, max(8 * view.short**2, 4 * 2**20), least_rows=least, reads_per_byte=64)
 
 
 def _sketch_cut(view: View, row_bytes: int, sizes: Sizes) -> Cut:

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.condition import measure
-from rankfold.pipeline.checkpoint import State, disk_errors
+from rankfold.pipeline.checkpoint import State
+from rankfold.pipeline.chunk_files import write_whole_chunks
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.finite import count_bad, join_bad, no_bad
 from rankfold.pipeline.folds.panels import Buffers, OverPanels, Panels, numbers
@@ -136,15 +137,3 @@ def refuse_overflow(state: State, raw: Array, row: int, column: int) -> None:
             f"numbers near row {row}, column {column} are so much larger than those that were fitted that "
             "their squares overflow. Are they in the units of the fit?"
         )
-
-
-def write_whole_chunks(path: Path, block: Array, rows: tuple[int, int], columns: tuple[int, int]) -> None:
-    """Write a block of a Zarr array; what is not whole chunks is our own mistake, and refused."""
-    import zarr
-
-    array = zarr.open_array(path, mode="r+")
-    for (start, stop), chunk, length in zip((rows, columns), array.chunks, array.shape, strict=True):
-        if start % chunk or (stop % chunk and stop != length):
-            raise AssertionError(f"{start}:{stop} are not whole chunks of {chunk}")
-    with disk_errors(path):
-        array[slice(*rows), slice(*columns)] = block

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from rankfold.pipeline.blocks import grains
 from rankfold.pipeline.checkpoint import State
+from rankfold.pipeline.chunk_files import write_whole_chunks
 from rankfold.pipeline.folds.panels import Buffers, OverPanels, Panels
-from rankfold.pipeline.folds.project_rows import write_whole_chunks
 from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.source import Source, Span
 from rankfold.pipeline.view import Orientation, aligned_empty

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from rankfold.kernels.normal import gaussian_rows
 from rankfold.kernels.qr import merge_r, panel_r
-from rankfold.pipeline.checkpoint import State, disk_errors, load_arrays
+from rankfold.pipeline.checkpoint import State, load_arrays
+from rankfold.pipeline.chunk_files import write_whole_chunks
 from rankfold.pipeline.finite import join_bad
 from rankfold.pipeline.folds.combination import COMPLETION
 from rankfold.pipeline.folds.conditioned import Grains, OverConditioned
@@ -80,11 +81,12 @@ class OverWhitened(OverConditioned):
         self, state: State, work: Work, start: int, stop: int, slot: int
     ) -> Iterator[tuple[int, int, Float64]]:
         """Grains of Y: first and last long row, and (rows, width)."""
-        known = self.whitening.directions
+        known, moved = self.whitening.directions, bool(work.offset.any())
         for first, last, d in self.conditioned(state, work.grains, start, stop, slot):
             y = work.y[: last - first]
             np.matmul(d, work.w, out=y[:, :known])
-            y[:, :known] -= work.offset
+            if moved:
+                y[:, :known] -= work.offset
             if self.whitening.random:
                 y[:, known:] = gaussian_rows(
                     self.whitening.seed, COMPLETION, (first, last), self.whitening.random
@@ -244,19 +246,15 @@ class WriteWhitened(OverWhitened):
             state["gram"] += factor.T @ factor
             np.multiply(factor, work.weights, out=out[first - start : last - start], casting="same_kind")
         if not state["bad"][0]:
-            self._write(out[: stop - start], start, stop)
+            self._write(work, start, stop)
 
     def merge(self, total: State, other: State) -> None:
         """Add the Gram matrices."""
         total["gram"] += other["gram"]
         total["bad"] = join_bad(total["bad"], other["bad"])
 
-    def _write(self, rows: Array, start: int, stop: int) -> None:
-        import zarr
-
-        array = zarr.open_array(self.array, mode="r+")
-        with disk_errors(self.array):
-            if self.transposed:
-                array[:, start:stop] = rows.T
-            else:
-                array[start:stop] = rows
+    def _write(self, work: WriteWork, start: int, stop: int) -> None:
+        if self.transposed:
+            write_whole_chunks(self.array, work.out[:, : stop - start], (0, self.rank), (start, stop))
+        else:
+            write_whole_chunks(self.array, work.out[: stop - start], (start, stop), (0, self.rank))

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.blocks import Cut, grains
-from rankfold.pipeline.checkpoint import State, disk_errors, load_arrays
+from rankfold.pipeline.checkpoint import State, load_arrays
+from rankfold.pipeline.chunk_files import write_whole_chunks
 from rankfold.pipeline.folds.combination import Combination
 from rankfold.pipeline.folds.combination import Work as CombinationWork
 from rankfold.pipeline.view import aligned_empty
@@ -87,22 +88,11 @@ class WriteRows:
             np.matmul(self.combination.rows(work.combination, first, last), work.rotation, out=factor)
             state["gram"] += factor.T @ factor
             np.multiply(factor, work.weights, out=out[first - start : last - start], casting="same_kind")
-        self._write(out[: stop - start], start, stop)
+        if self.transposed:
+            write_whole_chunks(self.array, work.out[:, : stop - start], (0, self.rank), (start, stop))
+        else:
+            write_whole_chunks(self.array, work.out[: stop - start], (start, stop), (0, self.rank))
 
     def merge(self, total: State, other: State) -> None:
         """Add the Gram matrices."""
         total["gram"] += other["gram"]
-
-    def _write(self, rows: Array, start: int, stop: int) -> None:
-        import zarr
-
-        array = zarr.open_array(self.array, mode="r+")
-        chunk = array.chunks[1 if self.transposed else 0]
-        long = array.shape[1 if self.transposed else 0]
-        if start % chunk or (stop % chunk and stop != long):
-            raise AssertionError(f"rows {start}:{stop} are not whole chunks of {chunk}")
-        with disk_errors(self.array):
-            if self.transposed:
-                array[:, start:stop] = rows.T
-            else:
-                array[start:stop] = rows
