@@ -4,6 +4,7 @@
     qr                an orthonormal basis of the columns, and R
     transform         coordinates of new samples in a result
     reconstruct       the matrix as its leading components have it
+    check             residuals of a result against its matrix
     plan              their numbers, before anything runs
     open              a matrix on disk or in memory
     import_array      any source into a well-chunked Zarr store
@@ -19,26 +20,28 @@ from typing import TYPE_CHECKING, Any
 from rankfold._version import __version__
 
 if TYPE_CHECKING:
-    from rankfold.api import pca, plan, qr, reconstruct, svd, transform
+    from rankfold.api import pca, plan, qr, svd
     from rankfold.execution import RankfoldWarning
     from rankfold.pipeline.errors import RankfoldError
     from rankfold.pipeline.ingest import import_array
     from rankfold.pipeline.result import Result, open_result
     from rankfold.pipeline.sources import open_source as open
+    from rankfold.use import check, reconstruct, transform
 
 _HOMES = {
     "RankfoldError": "rankfold.pipeline.errors",
     "RankfoldWarning": "rankfold.execution",
     "Result": "rankfold.pipeline.result",
+    "check": "rankfold.use",
     "import_array": "rankfold.pipeline.ingest",
     "open": "rankfold.pipeline.sources:open_source",
     "open_result": "rankfold.pipeline.result",
     "pca": "rankfold.api",
     "plan": "rankfold.api",
     "qr": "rankfold.api",
-    "reconstruct": "rankfold.api",
+    "reconstruct": "rankfold.use",
     "svd": "rankfold.api",
-    "transform": "rankfold.api",
+    "transform": "rankfold.use",
 }
 
 __all__ = [
@@ -46,6 +49,7 @@ __all__ = [
     "RankfoldWarning",
     "Result",
     "__version__",
+    "check",
     "import_array",
     "open",
     "open_result",

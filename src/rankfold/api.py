@@ -1,35 +1,24 @@
-"""The functions that people call: arguments in, results out. All work is done by the layers below."""
+"""The reductions that people call: arguments in, results out. All work is done by the layers below."""
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rankfold.cluster.place import choose_place
 from rankfold.execution import execute
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.fitted import fitted, require_apart
 from rankfold.pipeline.layout import lay_out
-from rankfold.pipeline.methods.projection import Projection
 from rankfold.pipeline.methods.qr import qr as factorise
-from rankfold.pipeline.methods.reconstruction import Reconstruction
 from rankfold.pipeline.methods.reduction import reduce
 from rankfold.pipeline.plan import Plan, Rates, make_plan
-from rankfold.pipeline.request import DEFAULT_PASSES, DEFAULT_TOL, Request, check_request
+from rankfold.pipeline.request import DEFAULT_PASSES, DEFAULT_TOL, Request, check_request, integer
 from rankfold.pipeline.result import Result
 from rankfold.pipeline.run import Progress, Run
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.sources import open_source
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import zarr
-
-    Matrix = npt.NDArray[np.generic] | zarr.Array[Any]
 
 
 def svd(
@@ -192,85 +181,6 @@ def qr(
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
-def transform(
-    result: Result | str | Path,
-    x: object,
-    *,
-    memory: str | int | None = None,
-    out: str | Path | None = None,
-    scratch: str | Path | None = None,
-    overwrite: bool = False,
-    on: str | Path | None = None,
-    workers: int | None = None,
-    threads: int | None = None,
-    client: Any = None,
-    progress: Progress | None = None,
-) -> Result:
-    """Coordinates of new samples in the components of a result, in one pass over them.
-
-    Parameters
-    ----------
-    result : Result or path
-        Of ``svd`` or ``pca``; it needs no rows.
-    x : path, array or Source
-        Samples in rows, with the columns that were fitted. Anything ``svd`` takes.
-    others
-        As for ``svd``.
-
-    Returns
-    -------
-    Result
-        ``scores`` of a pca, centred, scaled and whitened as its own; ``U = x V / s`` of an svd. What part of
-        the samples the components leave out, as a norm, is ``attrs["relative_error"]``.
-    """
-    task = Projection.of(fitted(result), open_source(x))
-    require_apart(out, task.fitted.result)
-    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
-
-
-def reconstruct(
-    result: Result | str | Path,
-    *,
-    rank: int | None = None,
-    rows: slice | None = None,
-    memory: str | int | None = None,
-    out: str | Path | None = None,
-    scratch: str | Path | None = None,
-    overwrite: bool = False,
-    on: str | Path | None = None,
-    workers: int | None = None,
-    threads: int | None = None,
-    client: Any = None,
-    progress: Progress | None = None,
-) -> Matrix:
-    """The matrix as its leading components have it, in the units and columns of the data.
-
-    Parameters
-    ----------
-    result : Result or path
-        Of ``svd`` or ``pca``, with its rows.
-    rank : int, default all
-        Leading components to use.
-    rows : slice, default all
-        Consecutive rows to write.
-    others
-        As for ``svd``.
-
-    Returns
-    -------
-    NumPy array, or Zarr array if it lies in ``out`` or exceeds 64 MiB
-        ``U s Vt``, or ``scores components``, with whitening, scale and mean undone; of the type of the fit.
-        ``out`` is a plain Zarr array, which ``rf.open`` and every other reader of Zarr takes.
-    """
-    wanted = None if rank is None else _integer("rank", rank)
-    task = Reconstruction.of(fitted(result), rank=wanted, rows=rows)
-    require_apart(out, task.fitted.result)
-    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    made = execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
-    return made.X
-
-
 def plan(
     kind: str,
     x: object,
@@ -345,20 +255,13 @@ def _asked(
         raise InputError("say how many components: rank= (--rank)")
     request = Request(
         kind,
-        _integer("rank", rank),
+        integer("rank", rank),
         DEFAULT_TOL if tol is None else float(tol),
         method,
-        DEFAULT_PASSES if passes is None else _integer("passes", passes),
-        _integer("seed", seed),
-        oversampling=None if oversampling is None else _integer("oversampling", oversampling),
+        DEFAULT_PASSES if passes is None else integer("passes", passes),
+        integer("seed", seed),
+        oversampling=None if oversampling is None else integer("oversampling", oversampling),
         **flags,
     )
     check_request(request, source.shape, source.name)
     return source, request
-
-
-def _integer(name: str, value: object) -> int:
-    try:
-        return operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise InputError(f"{name} must be an integer, not {value!r}") from None

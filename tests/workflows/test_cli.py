@@ -89,6 +89,15 @@ def test_qr_says_how_orthonormal_q_is(tmp_path: Path, store: Path, x: np.ndarray
     assert "2 likely, at most 4" in rankfold("plan", "qr", store).stdout
 
 
+def test_check_asks_the_matrix(tmp_path: Path, store: Path) -> None:
+    assert rankfold("svd", store, "--rank", 3, "--out", tmp_path / "r.zarr").exit_code == 0
+    run = rankfold("check", tmp_path / "r.zarr", store)
+    assert run.exit_code == 0, run.output
+    assert "largest residual" in run.stdout and "left factor orthonormal to" in run.stdout
+    facts = json.loads(rankfold("check", tmp_path / "r.zarr", store, "--json").stdout)
+    assert 0 < facts["largest_residual"] < 1e-2
+
+
 def test_bad_requests_exit_2(tmp_path: Path, store: Path) -> None:
     out = ("--out", tmp_path / "r.zarr")
     (tmp_path / "a file").write_text("in the way")

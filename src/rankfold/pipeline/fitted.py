@@ -26,6 +26,9 @@ Float64 = npt.NDArray[np.float64]
 BLOCK_BYTES = 4 * 2**20
 """Right vectors are read in blocks of about this size; part of the digest, so it never changes."""
 
+LARGEST_EXPONENT = {4: 100, 8: 900}
+"""Of units, by item size: what they multiply stays in range with room to spare."""
+
 FACTORS = {"svd": ("U", "Vt"), "pca": ("scores", "components")}
 """Names of the left and right factor in a result of each kind."""
 
@@ -103,6 +106,19 @@ class Fitted:
         """Columns of the longest block."""
         return next(iter(self.blocks()))[1]
 
+    def unit(self, dtype: np.dtype[Any]) -> float:
+        """Power of two that brings a typical element of the matrix, centred and scaled, near 1."""
+        return _reciprocal(self._typical, dtype)
+
+    def reach(self) -> float:
+        """Power of two for raw numbers, whose squares are summed in float64 whatever their type."""
+        scale = max(float(self.columns(start, stop)[1].max()) for start, stop in self.blocks())
+        return _reciprocal(self._typical * scale, np.dtype(np.float64))
+
+    @property
+    def _typical(self) -> float:
+        return float(self.s[0]) / float(np.sqrt(self.shape[0]))
+
     def held(self) -> npt.NDArray[np.bool_]:
         """Components whose singular value is more than rounding, by the rule that whitening goes by."""
         noise = float(np.finfo(self.dtype).eps) * np.sqrt(max(self.shape)) * self.s[0]
@@ -131,6 +147,12 @@ class Fitted:
             for numbers in self.columns(start, stop):
                 mark.update(np.ascontiguousarray(numbers).data)
         return mark.hexdigest()
+
+
+def _reciprocal(size: float, dtype: np.dtype[Any]) -> float:
+    """Power of two near ``1 / size``, which products in that type can bear."""
+    most = LARGEST_EXPONENT[dtype.itemsize]
+    return float(np.ldexp(1.0, int(np.clip(-np.frexp(size)[1], -most, most)))) if size > 0 else 1.0
 
 
 def fitted(result: Result | str | Path) -> Fitted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,3 +74,11 @@ def check_request(request: Request, shape: tuple[int, int], name: str) -> None:
         raise InputError(f"method {request.method!r} is not one of {', '.join(METHODS)}")
     if not 0 <= request.seed < 2**64:
         raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {request.seed}")
+
+
+def integer(name: str, value: object) -> int:
+    """An argument as an integer, whatever type of integer it is."""
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise InputError(f"{name} must be an integer, not {value!r}") from None

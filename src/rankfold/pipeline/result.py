@@ -39,6 +39,8 @@ DIMENSIONS = {
     "explained_variance_ratio": ("component",),
     "singular_values": ("component",),
     "residuals": ("component",),
+    "left_residuals": ("component",),
+    "right_residuals": ("component",),
     "error_estimates": ("component",),
     "convergence": ("pass",),
 }

@@ -42,9 +42,6 @@ from rankfold.pipeline.view import Orientation, View, working_dtype
 ROWS_BYTES = 128 * 2**20
 """Rows are swept while a segment of them takes less than this, or less than one of columns."""
 
-LARGEST_EXPONENT = {4: 100, 8: 900}
-"""Of units, by item size: what they multiply stays in range with room to spare."""
-
 _NOWHERE = Path("-")
 
 
@@ -69,10 +66,7 @@ class Projection:
             )
         if min(source.shape) < 1:
             raise InputError(f"{source.name} is {source.shape[0]} x {given}: there is nothing to transform")
-        scale = max(float(fitted.columns(start, stop)[1].max()) for start, stop in fitted.blocks())
-        return cls(
-            fitted, source, fitted.digest(), _reciprocal(_typical(fitted) * scale, np.dtype(np.float64))
-        )
+        return cls(fitted, source, fitted.digest(), fitted.reach())
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -82,7 +76,7 @@ class Projection:
     @property
     def unit(self) -> float:
         """Power of two that brings a typical row, centred and scaled, near 1."""
-        return _reciprocal(_typical(self.fitted), self.dtype)
+        return self.fitted.unit(self.dtype)
 
     def request(self) -> dict[str, Any]:
         """See the protocol."""
@@ -238,14 +232,3 @@ def _remedy(panels: Panels) -> str:
         f", or cut the store: its chunks of {grid.longest} {panels.view.orientation.value} must be held "
         "whole, and `rankfold import STORE NEW.zarr` writes one with small chunks"
     )
-
-
-def _typical(fitted: Fitted) -> float:
-    """Size of a large element of the matrix that was fitted, once centred and scaled."""
-    return float(fitted.s[0]) / float(np.sqrt(fitted.shape[0]))
-
-
-def _reciprocal(size: float, dtype: np.dtype[Any]) -> float:
-    """Power of two near ``1 / size``, which products in that type can bear."""
-    most = LARGEST_EXPONENT[dtype.itemsize]
-    return float(np.ldexp(1.0, int(np.clip(-np.frexp(size)[1], -most, most)))) if size > 0 else 1.0

@@ -1,4 +1,4 @@
-"""``rankfold transform`` and ``reconstruct``: into the components of a result, and out of them."""
+"""``rankfold transform``, ``reconstruct`` and ``check``: what is done with a result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from rankfold.workflows.commands.reduce import took
-from rankfold.workflows.options import Json, command, output, place, view
+from rankfold.workflows.options import Json, command, output, place, store, view
 
 
 def fit(result: Annotated[Path, typer.Argument(metavar="RESULT", help="what svd or pca wrote")]) -> Path:
@@ -68,6 +68,24 @@ def reconstruct(
         f"{'matrix' if made.attrs['request']['of'] == 'svd' else 'matrix as it was fitted'}"
     )
     _close(made, line, already_done=there, as_json=as_json)
+
+
+@command(fit, store, view, place)
+def check(fit: Path, store: str, view: dict[str, Any], place: dict[str, Any], as_json: Json = False) -> None:
+    """Residuals and orthogonality of a result, by one more pass over its matrix."""
+    import rankfold
+
+    with _watched() as bar:
+        facts = rankfold.check(fit, rankfold.open(store, **view), progress=bar, **place).attrs
+    if as_json:
+        typer.echo(json.dumps(dict(facts), indent=1))
+        return
+    for message in facts["warnings"]:
+        typer.echo(f"warning: {message}", err=True)
+    typer.echo(
+        f"{fit}: largest residual {facts['largest_residual']:.1e} of the largest singular value; left factor "
+        f"orthonormal to {facts['left_orthogonality']:.1e}, right to {facts['right_orthogonality']:.1e}"
+    )
 
 
 def _window(text: str | None) -> slice | None:

@@ -1,0 +1,186 @@
+"""Residuals and orthogonality of a stored result, by one more pass over its matrix.
+
+What a method reports of itself rests on what its passes have seen. This asks the matrix: how far A v is
+from s u and A'u from s v, for every component, and how far the factors are from orthonormal as they
+were written. It is evidence of another kind, and costs a read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold._version import __version__
+from rankfold.pipeline.blas import one_blas_thread
+from rankfold.pipeline.blocks import cut
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.finite import refuse_bad
+from rankfold.pipeline.fitted import Fitted
+from rankfold.pipeline.folds.panels import Panels
+from rankfold.pipeline.folds.verify import Verify
+from rankfold.pipeline.layout import NOMINAL_FLOPS, NOMINAL_READ, choose_orientation
+from rankfold.pipeline.narrow import Narrow
+from rankfold.pipeline.plan import Plan
+from rankfold.pipeline.result import write_group, write_small
+from rankfold.pipeline.run import Run
+from rankfold.pipeline.scheduler import Budget
+from rankfold.pipeline.source import Source
+from rankfold.pipeline.sweep_plan import SingleSweep, plan_single_sweep
+from rankfold.pipeline.view import Orientation, View
+
+Float64 = npt.NDArray[np.float64]
+
+_NOWHERE = Path("-")
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """A result and the matrix that it is of, as ``execution`` takes them."""
+
+    fitted: Fitted
+    left: Source
+    source: Source
+    digest: str
+    reach: float
+    """See ``Fitted.reach``."""
+
+    @classmethod
+    def of(cls, fitted: Fitted, source: Source) -> Verification:
+        """Check that they can belong together."""
+        left = fitted.left()
+        left.check()
+        if tuple(source.shape) != fitted.shape:
+            raise InputError(
+                f"{fitted.name} is not a result of {source.name}, which is {source.shape[0]} x "
+                f"{source.shape[1]}. Give the matrix that it was made from."
+            )
+        return cls(fitted, left, source, fitted.digest(), fitted.reach())
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        return {
+            "kind": "check",
+            "of": self.fitted.kind,
+            "rank": self.fitted.rank,
+            "result": self.digest,
+            "left": self.left.fingerprint(),
+        }
+
+    def plan(self, budget: Budget) -> Plan:
+        """See the protocol."""
+        (rows, columns), rank = self.source.shape, self.fitted.rank
+        fold = self.fold(_NOWHERE, 1)
+        accumulator = 8 * rank * (fold.panels.view.short + rank)
+        task = SingleSweep(
+            kind="check",
+            method="residuals",
+            source=self.source,
+            dtype=np.dtype(np.float64),
+            orientation=fold.panels.view.orientation,
+            rank=rank,
+            flops=4.0 * rows * columns * rank,
+            writes_bytes=0,
+            result_bytes=16 * rank,
+            scratch_bytes=fold.short.nbytes + fold.columns.nbytes,
+            accumulator_bytes=accumulator,
+            driver_bytes=4 * accumulator + self.fitted.block_columns * (rank * 24 + 64),
+            remedy=", or cut the store anew with `rankfold import`, if its chunks are tall",
+        )
+        return plan_single_sweep(task, lambda slots: self.fold(_NOWHERE, slots), budget)
+
+    def fold(self, folder: Path, slots: int) -> Verify:
+        """The fold of the one pass."""
+        (_, columns), rank = self.source.shape, self.fitted.rank
+        view = View(self.source, choose_orientation(self.source, rank))
+        by_rows = view.orientation is Orientation.ROWS
+        item = np.dtype(np.float64).itemsize
+        pieces = cut(view.grid, view.short * item, item * view.short * rank)
+        per_element = self.source.dtype.itemsize / NOMINAL_READ + 4 * rank / NOMINAL_FLOPS[item]
+        return Verify(
+            panels=Panels(view, pieces, slots, np.dtype(np.float64)),
+            long=View(self.left if by_rows else self.fitted.right, view.orientation),
+            short=Narrow(folder / "short.bin", view.short, rank, np.dtype(np.float64)),
+            columns=Narrow(folder / "columns.bin", columns, 2, np.dtype(np.float64)),
+            values=self.fitted.s * self.fitted.unit(np.dtype(np.float64)),
+            weights=self._left_weights() if by_rows else np.ones(rank),
+            reach=self.reach,
+            row_seconds=view.short * per_element,
+        )
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See the protocol."""
+        with one_blas_thread():
+            fold = self.fold(run.scratch, run.slots)
+            self._prepare(fold)
+            state = run.pass_over_data("check", fold)
+            refuse_bad(state, self.source.name)
+            short, s = fold.short.load(), fold.values
+            across = state["product"] - short * s
+            largest = s[0] if s[0] > 0 else 1.0
+            long_residuals = np.sqrt(state["left"]) / largest
+            short_residuals = np.sqrt(np.einsum("ij,ij->j", across, across)) / largest
+            by_rows = fold.panels.view.orientation is Orientation.ROWS
+            sides = (long_residuals, short_residuals)
+            left, right = sides if by_rows else sides[::-1]
+            write_small(run.result, {"left_residuals": left, "right_residuals": right})
+            grams = (state["gram"], short.T @ short)
+            facts = self._facts(run, fingerprint, left, right, grams if by_rows else grams[::-1])
+            write_group(run.result, facts)
+        return facts
+
+    def _prepare(self, fold: Verify) -> None:
+        """The short factor and what columns are centred and scaled by, on scratch."""
+        unit = self.fitted.unit(np.dtype(np.float64))
+        for start, stop in self.fitted.blocks():
+            mean, scale = self.fitted.columns(start, stop)
+            fold.columns.write(start, np.column_stack([mean, unit / scale]))
+            if fold.panels.view.orientation is Orientation.ROWS:
+                fold.short.write(start, self.fitted.vectors(start, stop).astype(np.float64))
+        if fold.panels.view.orientation is Orientation.COLUMNS:
+            rows, rank = self.left.shape
+            left = np.empty((rows, rank), self.left.dtype)
+            self.left.read_into(left, (0, rows), (0, rank))
+            fold.short.write(0, left * self._left_weights())
+
+    def _left_weights(self) -> Float64:
+        """What the stored left factor is multiplied by to be orthonormal."""
+        s, weights = self.fitted.s, self.fitted.row_weights()
+        if self.fitted.kind == "svd":
+            return np.ones(self.fitted.rank)
+        return np.divide(weights, s, out=np.zeros(len(s)), where=self.fitted.held())
+
+    def _facts(
+        self, run: Run, fingerprint: str, left: Float64, right: Float64, grams: tuple[Float64, Float64]
+    ) -> dict[str, Any]:
+        """Reproducible facts only."""
+        if fingerprint != self.fitted.result.attrs["input"]["fingerprint"]:
+            run.warnings.append(
+                f"{self.source.name} has changed since {self.fitted.result.path.name} was made from it, or "
+                "is another matrix of that shape"
+            )
+        held = self.fitted.held() | (self.fitted.kind == "svd")
+        names, identity = ("left", "right"), np.eye(self.fitted.rank)
+        orthogonality = {
+            f"{name}_orthogonality": float(np.abs((gram - identity)[np.ix_(held, held)]).max(initial=0.0))
+            for name, gram in zip(names, grams, strict=True)
+        }
+        return {
+            "kind": "check",
+            "method": "residuals",
+            "request": self.request(),
+            "input": {
+                "name": self.source.name.rpartition("/")[2],
+                "shape": list(self.source.shape),
+                "dtype": self.source.dtype.name,
+                "fingerprint": fingerprint,
+            },
+            "version": __version__,
+            "passes": run.passes,
+            "largest_residual": float(max(left.max(), right.max())),
+            **orthogonality,
+            "warnings": list(run.warnings),
+        }

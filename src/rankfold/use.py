@@ -1,0 +1,146 @@
+"""What is done with a result: new samples into it, the matrix out of it, the two held against each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rankfold.cluster.place import choose_place
+from rankfold.execution import execute
+from rankfold.pipeline.fitted import fitted, require_apart
+from rankfold.pipeline.methods.projection import Projection
+from rankfold.pipeline.methods.reconstruction import Reconstruction
+from rankfold.pipeline.methods.verification import Verification
+from rankfold.pipeline.request import integer
+from rankfold.pipeline.result import Result
+from rankfold.pipeline.run import Progress
+from rankfold.pipeline.sources import open_source
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import zarr
+
+    Matrix = npt.NDArray[np.generic] | zarr.Array[Any]
+
+
+def transform(
+    result: Result | str | Path,
+    x: object,
+    *,
+    memory: str | int | None = None,
+    out: str | Path | None = None,
+    scratch: str | Path | None = None,
+    overwrite: bool = False,
+    on: str | Path | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    client: Any = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Coordinates of new samples in the components of a result, in one pass over them.
+
+    Parameters
+    ----------
+    result : Result or path
+        Of ``svd`` or ``pca``; it needs no rows.
+    x : path, array or Source
+        Samples in rows, with the columns that were fitted. Anything ``svd`` takes.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        ``scores`` of a pca, centred, scaled and whitened as its own; ``U = x V / s`` of an svd. What part of
+        the samples the components leave out, as a norm, is ``attrs["relative_error"]``.
+    """
+    task = Projection.of(fitted(result), open_source(x))
+    require_apart(out, task.fitted.result)
+    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+
+
+def check(
+    result: Result | str | Path,
+    x: object,
+    *,
+    memory: str | int | None = None,
+    out: str | Path | None = None,
+    scratch: str | Path | None = None,
+    overwrite: bool = False,
+    on: str | Path | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    client: Any = None,
+    progress: Progress | None = None,
+) -> Result:
+    """How well the factors of a result fit the matrix that they are of, by one more pass over it.
+
+    Parameters
+    ----------
+    result : Result or path
+        Of ``svd`` or ``pca``, with its rows.
+    x : path, array or Source
+        The matrix that it was made from.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        Per component ``left_residuals``, ``|A v - s u| / s1``, and ``right_residuals``, ``|A'u - s v| / s1``,
+        with A centred and scaled as in the result, all in float64. ``attrs`` has the ``largest_residual``,
+        and what both factors lack of orthonormality as they are stored, ``left_orthogonality`` and
+        ``right_orthogonality``.
+
+    Notes
+    -----
+    A residual r says that the matrix has a singular value within r s1 of s.
+    """
+    task = Verification.of(fitted(result), open_source(x))
+    require_apart(out, task.fitted.result)
+    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+
+
+def reconstruct(
+    result: Result | str | Path,
+    *,
+    rank: int | None = None,
+    rows: slice | None = None,
+    memory: str | int | None = None,
+    out: str | Path | None = None,
+    scratch: str | Path | None = None,
+    overwrite: bool = False,
+    on: str | Path | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    client: Any = None,
+    progress: Progress | None = None,
+) -> Matrix:
+    """The matrix as its leading components have it, in the units and columns of the data.
+
+    Parameters
+    ----------
+    result : Result or path
+        Of ``svd`` or ``pca``, with its rows.
+    rank : int, default all
+        Leading components to use.
+    rows : slice, default all
+        Consecutive rows to write.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    NumPy array, or Zarr array if it lies in ``out`` or exceeds 64 MiB
+        ``U s Vt``, or ``scores components``, with whitening, scale and mean undone; of the type of the fit.
+        ``out`` is a plain Zarr array, which ``rf.open`` and every other reader of Zarr takes.
+    """
+    wanted = None if rank is None else integer("rank", rank)
+    task = Reconstruction.of(fitted(result), rank=wanted, rows=rows)
+    require_apart(out, task.fitted.result)
+    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+    made = execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    return made.X
