@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import rankfold
@@ -17,7 +18,7 @@ PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglo
 FOREIGN = ("--gpus-per-task",)
 """Options of SLURM."""
 
-COMMANDS = ("svd", "pca", "plan", "transform", "reconstruct", "import", "info", "demo")
+COMMANDS = tuple(sorted(typer.main.get_command(app).commands))  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
