@@ -9,6 +9,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "
     os.environ[variable] = "1"
 
 import functools  # noqa: E402
+import signal  # noqa: E402
 from collections.abc import Iterator  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import TYPE_CHECKING  # noqa: E402
@@ -18,6 +19,10 @@ from hypothesis import settings  # noqa: E402
 
 if TYPE_CHECKING:
     from slurm_cluster import SlurmCluster
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts what it puts in the background that way, and programs under test would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadline: a first call compiles. No database: the same examples on every machine.
 settings.register_profile("rankfold", derandomize=True, deadline=None, database=None)

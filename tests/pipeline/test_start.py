@@ -9,6 +9,8 @@ import numpy.typing as npt
 import pytest
 
 import rankfold as rf
+from rankfold.kernels.count_sketch import draw_buckets
+from rankfold.pipeline.folds.panel_pass import ROW_SIGNS
 from rankfold.pipeline.layout import lay_out
 from rankfold.pipeline.request import Request
 from rankfold.pipeline.sample import Sample
@@ -123,3 +125,38 @@ def test_a_sample_with_gaps_is_no_reason_to_stop_early() -> None:
     x[0, 0] = np.nan  # in the first place that is looked at
     with pytest.raises(rf.RankfoldError, match="1 NaN or Inf, the first at row 0, column 0"):
         rf.svd(x, RANK, method="krylov", rows=False)
+
+
+def test_rows_that_cancel_in_the_sketch_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leading direction lives in two equal rows of one bucket, with opposite signs."""
+    rng = np.random.default_rng(0)
+    buckets, signs = draw_buckets(0, ROW_SIGNS, 7, 4 * 16)
+    lost = 7 * 1024 + int(np.flatnonzero((buckets[1:] == buckets[:-1]) & (signs[1:] == -signs[:-1]))[0])
+    x = rng.standard_normal((ROWS, COLUMNS)) * SPECTRA["fast"]
+    x[:, -1] = 0
+    x[lost : lost + 2] = 0
+    x[lost : lost + 2, -1] = 300
+    assert lay_out(Request("svd", 3, method="krylov"), rf.open(x)).sketch_rows == 64
+    s = np.linalg.svd(x, compute_uv=False)[:3]
+    for method in ("krylov", "subspace"):
+        found = rf.svd(x, 3, tol=1e-2, method=method, rows=False)
+        assert (np.abs(found.s - s) <= found.error_estimates * s).all() and found.attrs["converged"]
+    with pytest.warns(rf.RankfoldWarning):
+        first = rf.svd(x, 3, tol=1e-2, passes=1, method="krylov", rows=False, oversampling=8)
+    assert first.error_estimates[0] > 0.5
+
+
+@pytest.mark.parametrize("method", ["krylov", "subspace", "sketch", "gram", "tsqr"])
+def test_marks_for_missing_values_are_refused(method: str) -> None:
+    x = np.random.default_rng(3).standard_normal((20_000, 10))
+    x[777, 4] = -np.finfo(np.float64).max
+    with pytest.raises(rf.RankfoldError, match=r"row 777, column 4 .* squares leave the range of float64"):
+        rf.svd(x, 3, method=method, rows=False)
+
+
+@pytest.mark.parametrize("rows", [15, 16, 63, 64, 100, 127, 128, 129])
+@pytest.mark.parametrize("method", ["krylov", "tsqr", "gram"])
+def test_one_column_has_a_sample_or_none(rows: int, method: str) -> None:
+    x = np.random.default_rng(rows).standard_normal((rows, 1))
+    for matrix in (x, np.ascontiguousarray(x.T)):
+        assert rf.svd(matrix, 1, method=method).s[0] == pytest.approx(np.linalg.norm(x), rel=1e-13)

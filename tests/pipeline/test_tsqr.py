@@ -38,7 +38,7 @@ def assert_qr(x: Array, found: rf.Result) -> None:
     """Backward error, orthogonality, triangle, signs: all to rounding."""
     wide, n = x.astype(np.float64), x.shape[1]
     q, r = np.asarray(found.Q[...], np.float64), np.asarray(found.R[...], np.float64)
-    eps = float(np.finfo(found.R.dtype).eps)
+    eps = float(np.finfo(found.Q.dtype).eps)
     size = np.linalg.norm(wide, 2) if x.any() else 1.0
     assert q.shape == x.shape and r.shape == (n, n)
     assert not np.tril(r, -1).any() and (np.diag(r) >= 0).all()
@@ -187,3 +187,41 @@ def test_what_cannot_be_is_refused() -> None:
         rf.qr(np.ascontiguousarray(x.T))
     with pytest.raises(rf.RankfoldError, match="neither centres nor scales"):
         rf.plan("qr", dependent, center=True)
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e6])
+@pytest.mark.parametrize("condition", [1e4, 1e8])
+def test_vectors_of_data_far_from_zero_are_orthonormal(offset: float, condition: float) -> None:
+    rng = np.random.default_rng(10)
+    x = turned(rng, 20_000, np.logspace(0, -np.log10(condition), 10)) + offset
+    found = rf.pca(x, 10, method="tsqr", whiten=True)
+    assert found.attrs["orthogonality"] <= max(1e-13, 30 * EPS * condition * offset / 1e6)
+
+
+def test_columns_in_other_units_keep_their_components() -> None:
+    x = np.random.default_rng(11).standard_normal((20_000, 10)) * np.logspace(0, -18, 10)
+    s = np.linalg.svd((x - x.mean(axis=0)) / x.std(axis=0, ddof=1), compute_uv=False)
+    for rows in (False, True):
+        found = rf.pca(x, 10, method="tsqr", scale=True, rows=rows)
+        np.testing.assert_allclose(found.singular_values, s, rtol=1e-12)
+
+
+def test_lower_rank_takes_one_more_pass_only() -> None:
+    x = np.random.default_rng(12).standard_normal((20_000, 12))
+    with pytest.warns(rf.RankfoldWarning, match="has rank 12"):
+        assert rf.qr(np.hstack([x, x[:, :3]]), passes=3).attrs["passes"] == 3
+    with pytest.warns(rf.RankfoldWarning, match="has rank 10"):
+        found = rf.svd(np.hstack([x[:, :10], x[:, :10]]), method="tsqr", seed=2**64 - 1)
+    assert np.abs(found.U[...].T @ found.U[...] - np.eye(20)).max() < 1e-13
+
+
+def test_r_of_float32_does_not_overflow() -> None:
+    x = (1e37 * np.random.default_rng(13).standard_normal((20_000, 5))).astype(np.float32)
+    assert np.isfinite(rf.qr(x, rows=False).R).all()
+
+
+def test_a_refusal_leaves_nothing_in_the_way(tmp_path: Path) -> None:
+    x = np.vstack([np.random.default_rng(14).standard_normal((9999, 20)), np.full((1, 20), 1e8)])
+    with pytest.raises(rf.RankfoldError, match=r"takes 2 passes, but passes=1. Allow --passes 2\.$"):
+        rf.qr(x, rows=False, passes=1, out=tmp_path / "r.zarr")
+    assert rf.qr(x, rows=False, passes=2, out=tmp_path / "r.zarr").attrs["passes"] == 2

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.checkpoint import State
-from rankfold.pipeline.errors import NonFiniteError
+from rankfold.pipeline.errors import DataError, NonFiniteError
 
 NOWHERE = np.iinfo(np.int64).max
 
@@ -23,13 +23,21 @@ def no_bad() -> npt.NDArray[np.int64]:
 
 
 def count_bad(state: State, x: npt.NDArray[Any], row: int, column: int) -> None:
-    """Add the bad elements of a part of the matrix whose corner is ``(row, column)``."""
+    """Add the bad elements of a part of the matrix whose corner is ``(row, column)``.
+
+    The part has squares that are not finite: with no bad element they overflow, and the matrix is refused.
+    """
     bad = ~np.isfinite(x)
     count = int(bad.sum())
-    if count:
-        first = np.unravel_index(int(bad.argmax()), bad.shape)
-        here = np.array([count, row + first[0], column + first[1]], dtype=np.int64)
-        state["bad"] = join_bad(state["bad"], here)
+    first = np.unravel_index(int((bad if count else np.abs(x)).argmax()), bad.shape)
+    if not count:
+        raise DataError(
+            f"numbers as that in row {row + first[0]}, column {column + first[1]} (from 0) are so much "
+            "larger than others of the matrix that squares leave the range of float64. Are they marks for "
+            "what is missing? Replace or drop them, and run again."
+        )
+    here = np.array([count, row + first[0], column + first[1]], dtype=np.int64)
+    state["bad"] = join_bad(state["bad"], here)
 
 
 def join_bad(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -133,9 +133,15 @@ def lay_out(request: Request, source: Source) -> Layout:
     method = request.method if request.method != "auto" else choose_method(request, view, width)
     least = least_passes(request, view, method)
     if least > request.passes:
+        way_out = view.orientation is Orientation.ROWS and method in ("gram", "tsqr") and request.rows
         raise InputError(
             f"{request.kind} by {method} takes {least} passes here, but passes={request.passes}. Allow "
-            f"--passes {least}" + (", or leave out U with --no-rows" if method in ("gram", "tsqr") else "")
+            f"--passes {least}" + (", or leave out its rows with --no-rows" if way_out else "")
+        )
+    if method == "tsqr" and view.long < view.short:
+        raise InputError(
+            f"{source.name} can only be swept along its {view.orientation.value}, its shorter side, and tsqr "
+            "is for the longer one. Take --method krylov, or store the transpose"
         )
     row_bytes = view.short * view.dtype.itemsize
     sizes = Sizes.of(request.rank, view.short)

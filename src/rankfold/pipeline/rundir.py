@@ -32,7 +32,7 @@ from rankfold.pipeline.errors import OutputError
 MARK = "mark.json"
 """In state and scratch: the same where they belong together."""
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 """Of everything under a run folder; another version cannot go on from it."""
 
 

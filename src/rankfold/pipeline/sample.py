@@ -56,6 +56,7 @@ class Sample:
         wanted = max(FEWEST_ROWS * width, min(MANY_ROWS * width, BLOCK_BYTES // working))
         wanted = min(wanted, view.long // LARGEST_SHARE)
         if width and wanted >= FEWEST_ROWS * width:
+            places = min(places, wanted)
             return cls(view, places, wanted // places, gives_block=True)
         few = min(ROWS_PER_PLACE, PLACE_BYTES // row_bytes, view.long // places)
         return cls(view, places, max(1, few), gives_block=False)

@@ -150,6 +150,7 @@ class Sweep:
             )
         finally:
             end_attempt(ticket)
+            del held  # and the buffers that lie idle in it
             return_freed_memory()
         _refuse_mixed(report)
         self._root_state()

@@ -130,10 +130,9 @@ def measured_squares(raw: Array, mean: Float64, factor: Float64, reach: float) -
 
 def refuse_overflow(state: State, raw: Array, row: int, column: int) -> None:
     """Count bad elements; raise if there are none, since then the numbers are out of all proportion."""
-    before = int(state["bad"][0])
-    count_bad(state, raw, row, column)
-    if int(state["bad"][0]) == before:
+    if np.isfinite(raw).all():
         raise DataError(
             f"numbers near row {row}, column {column} are so much larger than those that were fitted that "
             "their squares overflow. Are they in the units of the fit?"
         )
+    count_bad(state, raw, row, column)

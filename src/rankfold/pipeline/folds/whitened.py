@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.normal import gaussian_rows
+from rankfold.kernels.normal import TILE_ROWS, gaussian_rows
 from rankfold.kernels.qr import merge_r, panel_r
 from rankfold.pipeline.checkpoint import State, load_arrays
 from rankfold.pipeline.chunk_files import write_whole_chunks
@@ -69,7 +69,8 @@ class OverWhitened(OverConditioned):
     def products_bytes(self) -> int:
         """Bytes of the buffers for panels, basis and products."""
         short, width = self.panels.view.short, self.whitening.width
-        return self.grains_bytes + 8 * width * (self.panels.grain_rows + short)
+        drawn = 2 * 8 * self.whitening.random * (self.panels.grain_rows + TILE_ROWS)
+        return self.grains_bytes + 8 * width * (self.panels.grain_rows + short) + drawn
 
     def products_buffers(self) -> Work:
         """Allocate them and load the basis."""
@@ -88,9 +89,10 @@ class OverWhitened(OverConditioned):
             if moved:
                 y[:, :known] -= work.offset
             if self.whitening.random:
-                y[:, known:] = gaussian_rows(
-                    self.whitening.seed, COMPLETION, (first, last), self.whitening.random
-                )
+                drawn = gaussian_rows(self.whitening.seed, COMPLETION, (first, last), self.whitening.random)
+                np.multiply(
+                    drawn, 1 / np.sqrt(self.cut.length), out=y[:, known:]
+                )  # about as long as the others
             yield first, last, y
 
 
@@ -153,7 +155,7 @@ class WhitenedFactor(OverWhitened):
     def memory_bytes(self) -> int:
         """Bytes of a workspace and of two accumulators; LAPACK copies a panel twice."""
         width = self.whitening.width
-        return self.products_bytes + 8 * width * (3 * self.panels.grain_rows + 7 * width)
+        return self.products_bytes + 8 * width * (4 * self.panels.grain_rows + 9 * width)
 
     def start(self) -> State:
         """R of no rows."""

@@ -21,6 +21,7 @@ from rankfold.pipeline.methods.gram import divisors, standard_deviations
 from rankfold.pipeline.methods.missing import Missing, load_missing, save_missing
 from rankfold.pipeline.methods.start import Start
 from rankfold.pipeline.methods.start_block import random_block
+from rankfold.pipeline.quality import ritz_vectors
 from rankfold.pipeline.run import Run
 from rankfold.pipeline.view import Orientation, View
 
@@ -64,7 +65,8 @@ def iterate(
         )
         missing = load_missing(_missing(run, index)) if sketch_rows else None
         last, sketch_rows = run.passes >= layout.passes, 0
-        if not (had_statistics or last) and _far(known, layout, centring, start):
+        far = not had_statistics and _far(known, layout, centring, start)
+        if not last and (far or (missing is not None and _hides(missing, block))):
             q = random_block(layout.view.short, layout.width, seed)
         elif iteration.take(block, missing) or last:
             return known
@@ -91,9 +93,7 @@ def multiply(
 
         d = mean - shift,  o = (w q)'d,   Z = w (D'Y - m d o'),   A q = Y - 1 o'
 
-    with D the shifted matrix, w the weights of columns, Y = D (w q). So is the sketch, by the signs S:
-
-        S A = (S D - (S 1) d') w
+    with D the shifted matrix, w the weights of columns, Y = D (w q); S A = (S D - (S 1) d') w for a sketch.
     """
     view, name = layout.view, f"pass-{index:02d}"
     shift, weights = conditions(layout, centring, start, known)
@@ -115,20 +115,24 @@ def multiply(
     offset = np.zeros(q.shape[1])
     if known is None:
         known = statistics(state, layout, start, centring)
-        offset = weighted.T @ (known.mean - start.shift)
-        _move_to_mean(state, known.mean - start.shift, offset, view.long, centring.unit)
+        offset = _move_to_mean(state, layout, centring, weighted)
+    z = state["z"] * weights[:, None]
     if sketch_rows:
-        save_missing(_missing(run, index), state["rows"] * (weights / centring.unit), q)
+        rows, left_over = state["rows"] * (weights / centring.unit), known.total - float((q * z).sum())
+        save_missing(_missing(run, index), rows, q, left_over, known.total)
     path = run.part(name, "block.npz")
-    save_arrays(path, {"q": q, "z": state["z"] * weights[:, None], "offset": offset})
+    save_arrays(path, {"q": q, "z": z, "offset": offset})
     return Block(path, q.shape[1], y), known
 
 
-def _move_to_mean(state: State, d: Float64, offset: Float64, count: int, unit: float) -> None:
-    """Centre what a pass accumulated about a shift that ``d`` must be added to: see ``multiply``."""
-    state["z"] -= np.outer(count * d, offset)
+def _move_to_mean(state: State, layout: Layout, centring: Centring, weighted: Float64) -> Float64:
+    """Centre what a pass accumulated about the provisional shift; the offset of its products."""
+    d = mean_about_shift(state, layout, centring)
+    offset = weighted.T @ d
+    state["z"] -= np.outer(layout.view.long * d, offset)
     if "rows" in state:
-        state["rows"] -= np.outer(state["signs"], unit * d)
+        state["rows"] -= np.outer(state["signs"], centring.unit * d)
+    return np.asarray(offset)
 
 
 def statistics_pass(run: Run, layout: Layout, centring: Centring, start: Start) -> Statistics:
@@ -170,6 +174,21 @@ def _far(known: Statistics, layout: Layout, centring: Centring, start: Start) ->
         return False
     d = (known.mean - start.shift) * centring.unit
     return layout.view.long * float(d @ d) > FAR_FROM_MEAN * known.total
+
+
+def _hides(missing: Missing, block: Block) -> bool:
+    """Whether squares that neither block nor sketch accounts for could matter: a random block sees them."""
+    if not missing.hidden > 0:
+        return False
+    theta, _ = ritz_vectors(block.load("q").T @ block.load("z"), block.width)
+    return bool(missing.hidden > theta[-1])
+
+
+def mean_about_shift(state: State, layout: Layout, centring: Centring) -> Float64:
+    """What the true mean differs from the provisional shift: the difference of both would lose digits."""
+    if not (centring.centre and layout.view.orientation is Orientation.ROWS):
+        return np.zeros(layout.view.short)
+    return np.asarray(state["sums"] / layout.view.long / centring.unit)
 
 
 def conditions(

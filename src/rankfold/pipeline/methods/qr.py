@@ -30,7 +30,7 @@ def qr(run: Run, layout: Layout, request: Request, fingerprint: str) -> dict[str
             run, layout, centring, start, form=request.rows, passes=request.passes, seed=request.seed
         )
         warn_of_rank(run, layout, found, view.short)
-        write_small(run.result, {"R": (found.r / centring.unit).astype(view.dtype)})
+        write_small(run.result, {"R": found.r / centring.unit})
         orthogonality = None
         if request.rows and found.whitening is not None:
             shape, chunks = (view.long, view.short), (min(layout.out_chunk, view.long), view.short)

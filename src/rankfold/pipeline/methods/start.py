@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.condition import measure, subtract
-from rankfold.pipeline.checkpoint import load_arrays, save_arrays
+from rankfold.pipeline.checkpoint import State, load_arrays, save_arrays
 from rankfold.pipeline.folds.panels import numbers
 from rankfold.pipeline.methods.start_block import random_block
 from rankfold.pipeline.sample import Sample
@@ -50,14 +50,13 @@ class Start:
 
 
 def sample_start(
-    sample: Sample, block: Callable[[Array], Float64], *, centre: bool, scale: bool, folder: Path
+    sample: Sample, block: Callable[[Array], State], *, centre: bool, scale: bool, folder: Path
 ) -> Start:
     """Read the sample, or take what an earlier attempt found; ``block`` of its rows, if they are enough."""
     path, sampled = folder / "start.npz", folder / "start-block.npz"
     if not path.exists():
         shift, unit, d = _conditioned(sample, centre=centre, scale=scale)
-        q = block(d) if sample.gives_block else np.zeros((0, 0))
-        save_arrays(sampled, {"q": q})
+        save_arrays(sampled, block(d) if sample.gives_block else {"q": np.zeros((0, 0))})
         save_arrays(path, {"shift": shift, "unit": unit})
     stored = load_arrays(path)
     return Start(stored["shift"], float(stored["unit"]), sampled)

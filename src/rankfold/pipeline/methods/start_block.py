@@ -10,6 +10,7 @@ import numpy.typing as npt
 from rankfold.kernels.normal import gaussian_rows
 from rankfold.kernels.orthonormal import orthonormalise
 from rankfold.kernels.panel import panel_product
+from rankfold.pipeline.checkpoint import State
 from rankfold.pipeline.quality import ritz_vectors
 
 Array = npt.NDArray[Any]
@@ -27,8 +28,8 @@ def random_block(short: int, width: int, seed: int) -> Float64:
     return orthonormalise(gaussian_rows(seed, OMEGA, (0, short), width))
 
 
-def leading_block(rows: Array, width: int, seed: int) -> Float64:
-    """Leading right singular vectors of some rows of a matrix, roughly.
+def leading_block(rows: Array, width: int, seed: int) -> State:
+    """``q``: leading right singular vectors of some rows of a matrix, roughly.
 
     Parameters
     ----------
@@ -39,7 +40,7 @@ def leading_block(rows: Array, width: int, seed: int) -> Float64:
 
     Returns
     -------
-    (n, width) float64, orthonormal
+    q : (n, width) float64, orthonormal
 
     Notes
     -----
@@ -52,7 +53,7 @@ def leading_block(rows: Array, width: int, seed: int) -> Float64:
         q = orthonormalise(_image(rows, q))
     z = _image(rows, q)
     _, w = ritz_vectors(q.T @ z, width)
-    return orthonormalise(z @ w)
+    return {"q": orthonormalise(z @ w)}
 
 
 def _image(rows: Array, q: Float64) -> Float64:

@@ -17,13 +17,13 @@ import scipy.linalg
 
 from rankfold.kernels.qr import panel_r, r_of_gram
 from rankfold.pipeline.checkpoint import State, load_arrays, save_arrays
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.finite import refuse_bad
 from rankfold.pipeline.folds.local_columns import Centring
 from rankfold.pipeline.folds.panel_factor import PanelFactor
 from rankfold.pipeline.folds.whitened import WhitenedFactor, WhitenedGram, Whitening
 from rankfold.pipeline.layout import Layout
-from rankfold.pipeline.methods.fused import Statistics, scaled_statistics, statistics
+from rankfold.pipeline.methods.fused import Statistics, mean_about_shift, scaled_statistics, statistics
 from rankfold.pipeline.methods.gram import divisors
 from rankfold.pipeline.methods.start import Start
 from rankfold.pipeline.run import Run
@@ -76,19 +76,54 @@ def warn_of_rank(run: Run, layout: Layout, found: Factored, rank: int) -> None:
         )
 
 
-def sampled_basis(d: Array) -> Float64:
-    """(short, short) basis that makes the columns of some rows orthonormal; nothing if they depend."""
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """``W = V / s`` for a matrix whose columns were first divided by powers of two."""
+
+    whitened: Float64
+    """(short, p) V / s: columns are orthogonal."""
+
+    scale: Float64
+    """(short,) the powers of two."""
+
+    @classmethod
+    def of(cls, r: Float64, smallest: float) -> Basis:
+        """From an R factor, and only singular values above a share of the largest."""
+        lengths = np.linalg.norm(r, axis=0)
+        scale = np.where(lengths > 0, np.exp2(np.frexp(lengths)[1]), 1.0)
+        _, s, vt = np.linalg.svd(r / scale)
+        kept = int((s > smallest * s[0]).sum())
+        return cls(vt[:kept].T / s[:kept], scale)
+
+    @property
+    def weights(self) -> Float64:
+        """W, by which columns as they are become orthonormal."""
+        return self.whitened / self.scale[:, None]
+
+    def back(self) -> Float64:
+        """(p, short): ``A = A W back``, to rounding of each column."""
+        return np.asarray((self.whitened / (self.whitened**2).sum(axis=0)).T * self.scale)
+
+
+def sampled_basis(d: Array) -> State:
+    """The basis that makes the columns of some rows orthonormal; nothing in ``q`` if they depend."""
     r = np.zeros((d.shape[1], d.shape[1]))
     for start in range(0, len(d), SAMPLED_ROWS):
         r = panel_r(np.vstack([r, d[start : start + SAMPLED_ROWS]]))
-    _, s, vt = np.linalg.svd(r)
-    return vt.T / s if s[-1] > LEAST_SAMPLED * s[0] else np.zeros((0, 0))
+    basis = Basis.of(r, max(LEAST_SAMPLED, 1e3 * float(np.finfo(d.dtype).eps)))
+    full = basis.whitened.shape == r.shape
+    return {"q": basis.whitened if full else np.zeros((0, 0)), "scale": basis.scale}
 
 
 def tsqr(
     run: Run, layout: Layout, centring: Centring, start: Start, *, form: bool, passes: int, seed: int
 ) -> Factored:
     """R, and if ``form`` the recipe of Q.
+
+    Raises
+    ------
+    DataError
+        More than ``passes`` would be needed.
 
     Notes
     -----
@@ -101,42 +136,55 @@ def tsqr(
     Kannan, Nakatsukasa, Yamamoto, Yanagisawa, Shifted Cholesky QR, SIAM J. Sci. Comput. 42(1), 2020, for the
     stability of Cholesky QR after preconditioning; our preconditioner comes from sampled rows.
     """
-    basis = load_arrays(start.sampled)["q"]
-    if basis.size:
-        found = _by_gram(run, layout, centring, start, basis, seed)
+    sampled = load_arrays(start.sampled)
+    if sampled["q"].size:
+        found = _by_gram(run, layout, centring, start, Basis(sampled["q"], sampled["scale"]), seed)
         if found is not None:
             return _scaled(layout, centring, found)
-    found = _by_reflections(run, layout, centring, start)
-    if form:
-        need = run.passes + 1 + (_condition(found.r) > MILD)
-        if need > passes:
-            raise InputError(
-                f"columns of {layout.view.source.name} are so nearly dependent, or its rows so unlike one "
-                f"another, that their long factor takes {need} passes, but passes={passes}. Allow "
-                f"--passes {need}, or leave rows out (--no-rows)."
-            )
-        found = _with_recipe(run, layout, centring, found, seed)
-    return _scaled(layout, centring, found)
+        _require_passes(run, layout, run.passes + 1 + form, passes, form)
+    r, moved, known = _by_reflections(run, layout, centring, start)
+    if not form:
+        return _scaled(layout, centring, Factored(r, known, None, np.zeros((0, 0))))
+    basis = Basis.of(r, zero(layout.view.short))
+    mild = basis.whitened.shape == r.shape and _condition(r / basis.scale) <= MILD
+    _require_passes(run, layout, run.passes + 1 + (not mild), passes, form)
+    w = basis.weights * centring.unit
+    random, inner = layout.view.short - w.shape[1], np.eye(layout.view.short)
+    for attempt in range(1 if mild else min(MOST_ATTEMPTS, passes - run.passes - 1)):
+        key = (seed + attempt) % 2**64
+        whitening = _kept(run, f"whitening-{attempt}", w, w.T @ moved, start.shift, key, random=random)
+        if not mild:
+            inner = _reflected(run, layout, centring, whitening, f"reflections-{attempt}")
+        if not random or _condition(inner) <= MILD:  # few rows may draw columns that nearly depend
+            break
+    return _scaled(layout, centring, _factored(inner, basis, known, whitening))
+
+
+def _require_passes(run: Run, layout: Layout, need: int, passes: int, form: bool) -> None:
+    if need > passes:
+        way_out = ", or leave rows out (--no-rows)" * (form and layout.view.orientation is Orientation.ROWS)
+        raise DataError(
+            f"columns of {layout.view.source.name} are so nearly dependent, or its rows so unlike one "
+            f"another, that it takes {need} passes, but passes={passes}. Allow --passes {need}{way_out}."
+        )
 
 
 def _by_gram(
-    run: Run, layout: Layout, centring: Centring, start: Start, basis: Float64, seed: int
+    run: Run, layout: Layout, centring: Centring, start: Start, basis: Basis, seed: int
 ) -> Factored | None:
     """By one pass into the Gram matrix of whitened columns, or None where that loses digits."""
     view = layout.view
-    w = basis * centring.unit
-    whitening = _kept(run, "first", w, np.zeros(view.short), start.shift, seed)
+    w = basis.weights * centring.unit
     fold = WhitenedGram(
         layout.wide_panels(run.slots),
         centring,
-        whitening,
+        _kept(run, "first", w, np.zeros(view.short), start.shift, seed),
         layout.column_file(run.scratch, centring),
         layout.row_seconds(3 * view.short),
     )
     state = run.pass_over_data("gram", fold)
     refuse_bad(state, view.source.name)
-    known = _known(state, layout, start, centring)
-    offset = w.T @ (known.mean - start.shift)
+    offset = w.T @ mean_about_shift(state, layout, centring)
     product = state["gram"] - view.long * np.outer(offset, offset)
     variance = np.diag(product)
     if not (view.long * offset**2 <= FAR_FROM_MEAN * variance).all():
@@ -145,10 +193,13 @@ def _by_gram(
     if inner is None:
         return None
     whitening = _kept(run, "whitening", w, offset, start.shift, seed)
-    return _factored(inner, basis, known, whitening)
+    return _factored(inner, basis, _known(state, layout, start, centring), whitening)
 
 
-def _by_reflections(run: Run, layout: Layout, centring: Centring, start: Start) -> Factored:
+def _by_reflections(
+    run: Run, layout: Layout, centring: Centring, start: Start
+) -> tuple[Float64, Float64, Statistics]:
+    """R, what the mean differs from the shift, and the columns."""
     fold = PanelFactor(
         layout.wide_panels(run.slots),
         centring,
@@ -158,32 +209,9 @@ def _by_reflections(run: Run, layout: Layout, centring: Centring, start: Start) 
     )
     state = run.pass_over_data("reflections", fold)
     refuse_bad(state, layout.view.source.name)
-    return Factored(
-        state["r"][int(fold.ones) :, int(fold.ones) :],
-        _known(state, layout, start, centring),
-        None,
-        np.zeros((0, 0)),
-    )
-
-
-def _with_recipe(run: Run, layout: Layout, centring: Centring, found: Factored, seed: int) -> Factored:
-    """Q from R: the basis is V / s, with Gaussian columns for what is zero."""
-    short = layout.view.short
-    _, s, vt = np.linalg.svd(found.r)
-    positive = int((s > zero(short) * s[0]).sum())
-    basis = vt[:positive].T / s[:positive]
-    offset, shift = np.zeros(positive), found.known.mean if centring.centre else np.zeros(short)
-    inner = np.eye(short)
-    for attempt in range(MOST_ATTEMPTS):
-        name = f"whitening-{attempt}"
-        random = short - positive
-        whitening = _kept(run, name, basis * centring.unit, offset, shift, seed + attempt, random=random)
-        if not random and _condition(found.r) <= MILD:
-            break
-        inner = _reflected(run, layout, centring, whitening, f"reflections-{attempt}")
-        if not random or _condition(inner) <= MILD:  # few rows may draw columns that nearly depend
-            break
-    return _factored(inner, basis, found.known, whitening)
+    r, ones = state["r"], int(fold.ones)
+    known = _known(state, layout, start, centring)
+    return r[ones:, ones:], mean_about_shift(state, layout, centring), known
 
 
 def _reflected(run: Run, layout: Layout, centring: Centring, whitening: Whitening, name: str) -> Float64:
@@ -200,11 +228,11 @@ def _reflected(run: Run, layout: Layout, centring: Centring, whitening: Whitenin
     return state["r"]
 
 
-def _factored(inner: Float64, basis: Float64, known: Statistics, whitening: Whitening) -> Factored:
-    """R and Q from ``Y = Q_Y inner`` and ``A = Y[:, :p] basis^+``: a small QR of their product."""
-    short, positive = basis.shape
+def _factored(inner: Float64, basis: Basis, known: Statistics, whitening: Whitening) -> Factored:
+    """R and Q from ``Y = Q_Y inner`` and ``A = Y[:, :p] back``: a small QR of their product."""
+    short, positive = basis.whitened.shape
     back = np.zeros((short, short))
-    back[:positive] = inner[:positive, :positive] @ (basis / (basis**2).sum(axis=0)).T
+    back[:positive] = inner[:positive, :positive] @ basis.back()
     q, r = np.linalg.qr(back)
     signs = np.where(np.diag(r) < 0, -1.0, 1.0)
     inverse = scipy.linalg.solve_triangular(inner, q * signs, check_finite=False)

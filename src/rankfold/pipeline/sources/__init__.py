@@ -4,7 +4,8 @@
     dask.py      Dask arrays                      memory.py    NumPy arrays
     locate.py    STORE::array, or what is there   matrix.py    what counts as a matrix
     big_ann.py   .fbin, .u8bin, .i8bin           npz.py       .npz files that are not compressed
-    csr.py       sparse groups in Zarr           converted.py another type, as it is read
+    csr.py       sparse groups in Zarr           sparse.py    SciPy sparse arrays
+    converted.py another type, as it is read
     rectangle.py positioned reads of files        chunk_files.py, encoding.py, shard.py, zarr_codecs.py,
                                                   vector.py, zarr_layout.py    the parts of a Zarr array
 
@@ -51,6 +52,7 @@ from rankfold.pipeline.sources.npz import npz_source
 from rankfold.pipeline.sources.picks import Selection
 from rankfold.pipeline.sources.remote_layout import remote_matrix
 from rankfold.pipeline.sources.selection import select
+from rankfold.pipeline.sources.sparse import sparse_source
 from rankfold.pipeline.sources.stacked import stacked
 from rankfold.pipeline.sources.xarray import netcdf_matrix, xarray_matrix
 from rankfold.pipeline.sources.zarr_layout import matrix_at, matrix_of
@@ -89,7 +91,7 @@ def open_source(
     x : str, path, array or Source
         ``STORE`` or ``STORE::path/in/group`` for a Zarr store in a folder or an object store
         (``s3://bucket/store.zarr``), a sparse group in AnnData's layout, a ``.npy``, ``.npz``, ``.fbin``,
-        HDF5 or netCDF file (``FILE.nc::variable``), a NumPy, Zarr, Dask or xarray array, a ``Source``.
+        HDF5 or netCDF file (``FILE.nc::variable``), a NumPy, SciPy, Zarr, Dask or xarray array, a ``Source``.
     missing : {"error", "fill"}
         What a Zarr or HDF5 chunk is that was never written: an error, or its fill value.
     rows : str, int or list of them, optional
@@ -125,6 +127,8 @@ def _matrix(x: object, missing: str, rows: Rows) -> Source:
         return _of_zarr(x, missing, rows)
     if module == "xarray":
         return xarray_matrix(x, rows=rows)
+    if module == "scipy" and hasattr(x, "tocsr"):
+        return sparse_source(x)
     if isinstance(x, Source):
         if rows is not None:
             raise InputError(f"{x.name} is a matrix already: rows= is for arrays and places of arrays")
