@@ -41,6 +41,9 @@ SAMPLED_ROWS = 1024
 FAR_FROM_MEAN = 1e2
 """Ratio of the shift's error to a variance past which their difference is left to reflections."""
 
+CONSTANT = 8 * float(np.finfo(np.float64).eps)
+"""A column whose root mean square about its mean is below this share of the mean is rounding."""
+
 MILD = 30.0
 """Condition up to which what is divided by the singular values, or by R, is orthonormal to 1e-14."""
 
@@ -110,7 +113,7 @@ def sampled_basis(d: Array) -> State:
     r = np.zeros((d.shape[1], d.shape[1]))
     for start in range(0, len(d), SAMPLED_ROWS):
         r = panel_r(np.vstack([r, d[start : start + SAMPLED_ROWS]]))
-    basis = Basis.of(r, max(LEAST_SAMPLED, 1e3 * float(np.finfo(d.dtype).eps)))
+    basis = Basis.of(r, max(LEAST_SAMPLED, 1e3 * float(np.finfo(d.dtype.name).eps)))
     full = basis.whitened.shape == r.shape
     return {"q": basis.whitened if full else np.zeros((0, 0)), "scale": basis.scale}
 
@@ -145,6 +148,10 @@ def tsqr(
     r, moved, known = _by_reflections(run, layout, centring, start)
     if not form:
         return _scaled(layout, centring, Factored(r, known, None, np.zeros((0, 0))))
+    constant = (
+        np.linalg.norm(r, axis=0) <= CONSTANT * np.abs(known.mean) * centring.unit * layout.view.long**0.5
+    )
+    r[:, constant] = 0
     basis = Basis.of(r, zero(layout.view.short))
     mild = basis.whitened.shape == r.shape and _condition(r / basis.scale) <= MILD
     _require_passes(run, layout, run.passes + 1 + (not mild), passes, form)
