@@ -20,7 +20,7 @@ PACKAGE = Path(rankfold.__file__).parent
 ROOT = Path(__file__).parents[2]
 LAYERS = ("kernels", "pipeline", "cluster", "workflows")
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
-FRONT_DOOR = {"__init__.py", "__main__.py", "api.py", "use.py", "execution.py"}
+FRONT_DOOR = {"__init__.py", "__main__.py", "api.py", "use.py", "estimators.py", "execution.py"}
 
 LONGEST_FUNCTION, LONGEST_FILE = 50, 400
 LONG_FUNCTIONS = {"api.py svd": 66}  # thirty lines of it say what the arguments mean

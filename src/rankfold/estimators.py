@@ -1,0 +1,212 @@
+"""scikit-learn's estimators over rankfold: the same parameters and attributes, for matrices of any size.
+
+A matrix that scikit-learn takes (arrays, lists, data frames) is checked as scikit-learn checks it. Everything
+else that ``rankfold.open`` takes (paths, Zarr, Dask and xarray arrays) is never held in memory, and what is
+made of it is a Zarr array.
+"""
+
+from __future__ import annotations
+
+import numbers
+import os
+from typing import Any, ClassVar
+
+import numpy as np
+
+import rankfold
+from rankfold.pipeline.errors import InputError
+
+try:
+    from sklearn import decomposition
+    from sklearn.base import _fit_context
+    from sklearn.decomposition._pca import _infer_dimension
+    from sklearn.utils import check_random_state
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as error:
+    raise ImportError(
+        "rankfold's estimators need scikit-learn: pip install 'rankfold[estimators]'"
+    ) from error
+
+TOL = 1e-8
+"""What ``tol=0`` asks of singular values that passes converge to: scikit-learn means as exact as possible."""
+
+
+def is_large(x: object) -> bool:
+    """Whether this is a matrix that is read a panel at a time."""
+    if isinstance(x, str | os.PathLike):
+        return True
+    return type(x).__module__.partition(".")[0] in ("zarr", "dask", "xarray", "rankfold")
+
+
+def _needs_all(n: Any) -> bool:
+    """Whether the number of components follows from all variances: "mle", or a share of them to reach."""
+    return isinstance(n, str) or (isinstance(n, float | np.floating) and 0 < float(n) < 1)
+
+
+class PCA(decomposition.PCA):  # type: ignore[misc]
+    """Principal components of matrices of any size.
+
+    Parameters
+    ----------
+    n_components, whiten, svd_solver, tol, iterated_power, n_oversamples, random_state
+        As for ``sklearn.decomposition.PCA``. Solvers name our methods: "full" is ``tsqr``, "covariance_eigh"
+        ``gram``, "arpack" and "randomized" ``krylov``, with at most ``iterated_power + 1`` passes for the
+        latter; "auto" is ``tsqr`` where all components are needed, else what ``rankfold.pca`` chooses.
+    copy, power_iteration_normalizer
+        For compatibility: X is never overwritten, and bases are always orthonormalised.
+    memory : int or str, optional
+        As for ``rankfold.pca``.
+
+    Attributes
+    ----------
+    components_, explained_variance_, explained_variance_ratio_, singular_values_, mean_, n_components_,
+    n_samples_, noise_variance_, n_features_in_
+        As for ``sklearn.decomposition.PCA``.
+    result_ : rankfold.Result
+        What was found, with error estimates.
+
+    Notes
+    -----
+    ``transform`` of a matrix on disk gives a Zarr array in a temporary store.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **decomposition.PCA._parameter_constraints,
+        "memory": [str, numbers.Integral, None],
+    }
+
+    def __init__(
+        self,
+        n_components: Any = None,
+        *,
+        copy: bool = True,
+        whiten: bool = False,
+        svd_solver: str = "auto",
+        tol: float = 0.0,
+        iterated_power: Any = "auto",
+        n_oversamples: int = 10,
+        power_iteration_normalizer: str = "auto",
+        random_state: Any = None,
+        memory: str | int | None = None,
+    ) -> None:
+        super().__init__(
+            n_components=n_components,
+            copy=copy,
+            whiten=whiten,
+            svd_solver=svd_solver,
+            tol=tol,
+            iterated_power=iterated_power,
+            n_oversamples=n_oversamples,
+            power_iteration_normalizer=power_iteration_normalizer,
+            random_state=random_state,
+        )
+        self.memory = memory
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def fit(self, X: Any, y: Any = None) -> PCA:
+        """Fit to samples in rows; ``y`` is ignored."""
+        self._find(X, rows=False)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Fit to samples in rows, and their coordinates in the components."""
+        large = is_large(X)
+        x = self._find(X, rows=large)  # what is in memory is multiplied again, which costs less than a sweep
+        return self.result_.scores if large and "scores" in set(self.result_) else self.transform(x)
+
+    def transform(self, X: Any) -> Any:
+        """Coordinates of samples in the components."""
+        check_is_fitted(self)
+        if not is_large(X):
+            return super().transform(X)
+        if self.result_.components.shape[0] != self.n_components_:
+            raise InputError(
+                "n_components follows from the variances, and the result holds all components: set it to "
+                f"{self.n_components_} and fit again to transform matrices on disk"
+            )
+        return rankfold.transform(self.result_, X, memory=self.memory).scores
+
+    def _find(self, X: Any, *, rows: bool) -> Any:
+        """Fit, and the matrix as it was checked."""
+        large = is_large(X)
+        x = rankfold.open(X) if large else self._checked(X)
+        samples, features = x.shape
+        if large:
+            self.n_features_in_ = features
+        rank, method = self._asked(samples, features)
+        passes = None
+        if self.svd_solver == "randomized" and self.iterated_power != "auto":
+            passes = int(self.iterated_power) + 1
+        every = _needs_all(self.n_components)
+        self.result_ = rankfold.pca(
+            x,
+            rank,
+            tol=self.tol or TOL,
+            method=method,
+            passes=passes if method == "krylov" else (8 if method in ("tsqr", "gram") else 20),
+            seed=int(check_random_state(self.random_state).randint(2**31)),
+            whiten=self.whiten,
+            rows=rows and not every,
+            memory=self.memory,
+        )
+        self._keep(samples, features)
+        return x
+
+    def _checked(self, X: Any) -> Any:
+        kinds = {"dtype": [np.float64, np.float32], "accept_sparse": ("csr", "csc")}
+        return validate_data(self, X, **kinds, ensure_min_samples=2)
+
+    def _asked(self, samples: int, features: int) -> tuple[int, str]:
+        """Rank and method."""
+        most, n = min(samples, features), self.n_components
+        solver = self.svd_solver
+        everything = n is None or _needs_all(n)
+        if _needs_all(n) and solver in ("arpack", "randomized"):
+            cannot = "cannot be a string" if n == "mle" else "must be an integer"
+            raise ValueError(f"n_components={n!r} {cannot} with svd_solver={solver!r}")
+        if n == "mle" and samples < features:
+            raise ValueError("n_components='mle' is only supported if n_samples >= n_features")
+        if n is None and solver == "arpack":
+            return most - 1, "krylov"
+        least = int(solver in ("arpack", "randomized"))
+        if not everything and not least <= n <= most:
+            called = "full" if solver == "auto" else solver
+            raise ValueError(
+                f"n_components={n!r} must be between {least} and min(n_samples, n_features)={most} with "
+                f"svd_solver={called!r}"
+            )
+        if not everything and solver == "arpack" and n == most:
+            raise ValueError(
+                f"n_components={n!r} must be strictly less than min(n_samples, n_features)={most} with "
+                f"svd_solver={solver!r}"
+            )
+        method = {"auto": "tsqr" if everything else "auto", "full": "tsqr", "covariance_eigh": "gram"}
+        return (most if everything else max(int(n), 1)), method.get(solver, "krylov")
+
+    def _keep(self, samples: int, features: int) -> None:
+        """Attributes by scikit-learn's names."""
+        found: Any = self.result_
+        most = min(samples, features)
+        k = len(found.singular_values) if self.n_components is None else self.n_components
+        if k == "mle":
+            k = _infer_dimension(found.explained_variance, samples)
+        elif _needs_all(k):
+            summed = np.cumsum(found.explained_variance_ratio)
+            k = min(int(np.searchsorted(summed, self.n_components, side="right")) + 1, most)
+        self.n_samples_, self.n_components_ = samples, int(k)
+        dtype = found.components.dtype
+        self.components_ = found.components[:k]
+        self.mean_ = found.mean.astype(dtype)
+        self.explained_variance_ = found.explained_variance[:k].astype(dtype)
+        self.explained_variance_ratio_ = found.explained_variance_ratio[:k].astype(dtype)
+        self.singular_values_ = found.singular_values[:k].astype(dtype)
+        total = found.attrs["squared_norm"] / max(samples - 1, 1)
+        rest = max(total - float(found.explained_variance[:k].sum()), 0.0)
+        self.noise_variance_ = rest / (most - k) if k < most else 0.0
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.array_api_support = False
+        return tags
