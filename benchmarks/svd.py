@@ -271,6 +271,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
 
     matplotlib.use("svg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import NullLocator
 
     colours = dict(zip((OURS, *DASK, SKLEARN), ("C3", "C0", "C9", "C2", "0.5"), strict=True))
     marks = {0: "o", 10: "v", 50: "s", 200: "D"}
@@ -287,6 +288,8 @@ def draw(results: dict[str, Any], path: Path) -> None:
                           label=label)  # fmt: skip
         axis.set_yscale("log")
         axis.set_xscale("log")
+        axis.xaxis.set_minor_locator(NullLocator())
+        axis.set_xticks(ticks := (1, 2, 4, 8, 16) if key == "passes" else (3, 5, 10, 20, 40), ticks)
         axis.set_xlabel("passes over the matrix" if key == "passes" else "seconds")
         axis.grid(alpha=0.3, which="major")
     axes[0].set_ylabel("largest relative error of 50 singular values")
