@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from rankfold._version import __version__
 from rankfold.pipeline.checkpoint import State
 from rankfold.pipeline.scheduler import Scheduler
+from rankfold.pipeline.source import Source
 from rankfold.pipeline.sweep import Fold, Sweep
 
 Progress = Callable[[str, int, int], None]
@@ -61,3 +64,22 @@ class Run:
         """A sweep that reads the matrix."""
         self.passes += 1
         return self.sweep(name, fold)
+
+    def facts(
+        self, request: Mapping[str, Any], method: str, source: Source, fingerprint: str
+    ) -> dict[str, Any]:
+        """What was asked and of what, whoever answered: facts that a result of any kind has."""
+        return {
+            "kind": request["kind"],
+            "method": method,
+            "request": dict(request),
+            "input": {
+                "name": source.name.rpartition("/")[2],
+                "shape": list(source.shape),
+                "dtype": source.dtype.name,
+                "fingerprint": fingerprint,
+            },
+            "version": __version__,
+            "passes": self.passes,
+            "warnings": list(self.warnings),
+        }

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold._version import __version__
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.blocks import Cut, Grid, cut
 from rankfold.pipeline.checkpoint import load_arrays, save_arrays
@@ -206,20 +205,9 @@ class Projection:
         left = squares - 2 * float(np.trace(products)) + float((products * gram).sum())
         error = float(np.sqrt(max(left / squares, floor**2))) if squares > 0 else 0.0
         return {
-            "kind": "transform",
-            "method": "projection",
-            "request": self.request(),
-            "input": {
-                "name": self.source.name.rpartition("/")[2],
-                "shape": list(self.source.shape),
-                "dtype": self.source.dtype.name,
-                "fingerprint": fingerprint,
-            },
-            "version": __version__,
-            "passes": run.passes,
+            **run.facts(self.request(), "projection", self.source, fingerprint),
             "relative_error": error,
             "relative_error_floor": floor,
-            "warnings": list(run.warnings),
         }
 
 

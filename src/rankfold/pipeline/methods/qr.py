@@ -9,7 +9,7 @@ import numpy as np
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.layout import Layout
 from rankfold.pipeline.methods.long_factor import FromMatrix
-from rankfold.pipeline.methods.reduction import begin, common_facts
+from rankfold.pipeline.methods.reduction import begin
 from rankfold.pipeline.methods.tsqr import tsqr, warn_of_rank
 from rankfold.pipeline.request import Request
 from rankfold.pipeline.result import create_array, write_group, write_small
@@ -38,6 +38,7 @@ def qr(run: Run, layout: Layout, request: Request, fingerprint: str) -> dict[str
             long = FromMatrix(found.whitening, found.inverse, centring)
             product = long.write(run, layout, array, np.ones(view.short))
             orthogonality = float(np.abs(product - np.eye(view.short)).max())
-        facts = common_facts(run, layout, request, fingerprint) | {"orthogonality": orthogonality}
+        facts = run.facts(request.as_dict(), layout.method, view.source, fingerprint)
+        facts["orthogonality"] = orthogonality
         write_group(run.result, facts)
     return facts

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold._version import __version__
 from rankfold.kernels.small import fix_signs, leading_singular_triplets
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.errors import DataError
@@ -272,7 +271,7 @@ def _facts(
         )
     captured = float((found.s**2).sum() / found.total) if found.total > 0 else 1.0
     return {
-        **common_facts(run, layout, request, fingerprint),
+        **run.facts(request.as_dict(), layout.method, layout.view.source, fingerprint),
         "block_width": layout.width,
         "largest_error_estimate": worst,
         "converged": worst <= request.tol,
@@ -281,25 +280,6 @@ def _facts(
         "captured": min(captured, 1.0),
         "orthogonality": orthogonality,
         **found.facts,
-    }
-
-
-def common_facts(run: Run, layout: Layout, request: Request, fingerprint: str) -> dict[str, Any]:
-    """What was asked and of what, whoever answered."""
-    source = layout.view.source
-    return {
-        "kind": request.kind,
-        "method": layout.method,
-        "request": request.as_dict(),
-        "input": {
-            "name": source.name.rpartition("/")[2],
-            "shape": list(source.shape),
-            "dtype": source.dtype.name,
-            "fingerprint": fingerprint,
-        },
-        "version": __version__,
-        "passes": run.passes,
-        "warnings": list(run.warnings),
     }
 
 

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold._version import __version__
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.blocks import cut
 from rankfold.pipeline.errors import InputError
@@ -169,18 +168,7 @@ class Verification:
             for name, gram in zip(names, grams, strict=True)
         }
         return {
-            "kind": "check",
-            "method": "residuals",
-            "request": self.request(),
-            "input": {
-                "name": self.source.name.rpartition("/")[2],
-                "shape": list(self.source.shape),
-                "dtype": self.source.dtype.name,
-                "fingerprint": fingerprint,
-            },
-            "version": __version__,
-            "passes": run.passes,
+            **run.facts(self.request(), "residuals", self.source, fingerprint),
             "largest_residual": float(max(left.max(), right.max())),
             **orthogonality,
-            "warnings": list(run.warnings),
         }
