@@ -18,16 +18,11 @@ DIGEST_BYTES = 4 * 2**20
 """Rows are hashed in blocks of this size, so that no second copy of the matrix is ever made."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ArraySource:
-    """A matrix in memory, in any order and byte order."""
+class InMemory:
+    """What matrices in memory share, dense or sparse."""
 
-    array: npt.NDArray[Any]
-
-    @property
-    def name(self) -> str:
-        """What messages call it: type and shape."""
-        return f"array {self.dtype} {self.shape}"
+    __slots__ = ()
+    array: Any
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -39,11 +34,6 @@ class ArraySource:
     def dtype(self) -> np.dtype[Any]:
         """Type of the elements in native byte order."""
         return native(self.array.dtype)
-
-    @property
-    def format(self) -> str:
-        """Where it lies."""
-        return "NumPy array"
 
     @property
     def codec(self) -> str:
@@ -60,6 +50,30 @@ class ArraySource:
         """One piece that can be cut anywhere."""
         return Grid.regular(self.shape[1], self.shape[1], splittable=True)
 
+    def check(self) -> None:
+        """Nothing can be wrong with it."""
+
+    def stored_bytes(self) -> int:
+        """Bytes on disk: none."""
+        return 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArraySource(InMemory):
+    """A matrix in memory, in any order and byte order."""
+
+    array: npt.NDArray[Any]
+
+    @property
+    def name(self) -> str:
+        """What messages call it: type and shape."""
+        return f"array {self.dtype} {self.shape}"
+
+    @property
+    def format(self) -> str:
+        """Where it lies."""
+        return "NumPy array"
+
     def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
         """Copy ``self[rows, columns]`` into ``out``; see ``Source``."""
         np.copyto(out, self.array[slice(*rows), slice(*columns)])
@@ -68,9 +82,6 @@ class ArraySource:
         """Nothing: the copy goes from one array to the other."""
         return 0
 
-    def check(self) -> None:
-        """Nothing can be wrong with it."""
-
     def fingerprint(self) -> str:
         """Digest of type, shape and content; order in memory does not matter."""
         digest = hashlib.blake2b(f"{self.dtype.str} {self.shape}".encode(), digest_size=16)
@@ -78,10 +89,6 @@ class ArraySource:
         for top in range(0, self.shape[0], step):
             digest.update(np.ascontiguousarray(self.array[top : top + step], self.dtype).data)
         return digest.hexdigest()
-
-    def stored_bytes(self) -> int:
-        """Bytes on disk: none."""
-        return 0
 
 
 def array_source(array: npt.NDArray[Any]) -> ArraySource:
