@@ -12,7 +12,7 @@ methods/    one method, one file              run         sweeps of one request,
 quality     error estimates                   finite      NaN and Inf, counted and refused
 checkpoint  parts, whole or not at all        rundir      the folder of a run, and its lock
 narrow      intermediates on scratch          result      Zarr groups with provenance
-chunk_files  whole chunks of a result
+whole_chunks  chunks of a result, as files
 ingest      import into well-cut stores       info        what a store is
 memory      what a process really holds       blas        one thread, everywhere
 warm        compile before the baseline       units       bytes as people write them

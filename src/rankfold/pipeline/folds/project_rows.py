@@ -15,12 +15,12 @@ import numpy.typing as npt
 
 from rankfold.kernels.condition import measure
 from rankfold.pipeline.checkpoint import State
-from rankfold.pipeline.chunk_files import write_whole_chunks
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.finite import count_bad, join_bad, no_bad
 from rankfold.pipeline.folds.panels import Buffers, OverPanels, Panels, numbers
 from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.view import aligned_empty
+from rankfold.pipeline.whole_chunks import write_whole_chunks
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]

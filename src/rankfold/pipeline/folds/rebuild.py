@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from rankfold.pipeline.blocks import grains
 from rankfold.pipeline.checkpoint import State
-from rankfold.pipeline.chunk_files import write_whole_chunks
 from rankfold.pipeline.folds.panels import Buffers, OverPanels, Panels
 from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.source import Source, Span
 from rankfold.pipeline.view import Orientation, aligned_empty
+from rankfold.pipeline.whole_chunks import write_whole_chunks
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]

@@ -19,7 +19,6 @@ import numpy.typing as npt
 from rankfold.kernels.normal import TILE_ROWS, gaussian_rows
 from rankfold.kernels.qr import merge_r, panel_r
 from rankfold.pipeline.checkpoint import State, load_arrays
-from rankfold.pipeline.chunk_files import write_whole_chunks
 from rankfold.pipeline.finite import join_bad
 from rankfold.pipeline.folds.combination import COMPLETION
 from rankfold.pipeline.folds.conditioned import Grains, OverConditioned
@@ -27,6 +26,7 @@ from rankfold.pipeline.folds.local_columns import Centring
 from rankfold.pipeline.folds.panels import Panels
 from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.view import aligned_empty
+from rankfold.pipeline.whole_chunks import write_long_rows
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -72,11 +72,15 @@ class OverWhitened(OverConditioned):
         drawn = 2 * 8 * self.whitening.random * (self.panels.grain_rows + TILE_ROWS)
         return self.grains_bytes + 8 * width * (self.panels.grain_rows + short) + drawn
 
-    def products_buffers(self) -> Work:
-        """Allocate them and load the basis."""
+    def workspace(self) -> Work:
+        """Allocate the buffers and load the basis."""
         stored = load_arrays(self.whitening.constants)
         y = aligned_empty((self.panels.grain_rows, self.whitening.width), np.float64)
         return Work(self.buffers(stored["shift"]), stored["w"], stored["offset"], y)
+
+    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
+        """Fetch a panel."""
+        self.panels.read(work.grains.panels, start, stop, slot)
 
     def products(
         self, state: State, work: Work, start: int, stop: int, slot: int
@@ -90,9 +94,8 @@ class OverWhitened(OverConditioned):
                 y[:, :known] -= work.offset
             if self.whitening.random:
                 drawn = gaussian_rows(self.whitening.seed, COMPLETION, (first, last), self.whitening.random)
-                np.multiply(
-                    drawn, 1 / np.sqrt(self.cut.length), out=y[:, known:]
-                )  # about as long as the others
+                drawn *= 1 / np.sqrt(self.cut.length)  # about as long as the others
+                y[:, known:] = drawn
             yield first, last, y
 
 
@@ -117,14 +120,6 @@ class WhitenedGram(OverWhitened):
     def start(self) -> State:
         """Accumulator of no rows."""
         return {"gram": np.zeros((self.whitening.width, self.whitening.width)), **self.measures()}
-
-    def workspace(self) -> Work:
-        """Allocate the buffers and load the basis."""
-        return self.products_buffers()
-
-    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
-        """Fetch a panel."""
-        self.panels.read(work.grains.panels, start, stop, slot)
 
     def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
         """Multiply a panel, grain by grain."""
@@ -161,14 +156,6 @@ class WhitenedFactor(OverWhitened):
         """R of no rows."""
         return {"r": np.zeros((self.whitening.width, self.whitening.width)), **self.measures()}
 
-    def workspace(self) -> Work:
-        """Allocate the buffers and load the basis."""
-        return self.products_buffers()
-
-    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
-        """Fetch a panel."""
-        self.panels.read(work.grains.panels, start, stop, slot)
-
     def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
         """Factorise products, grain by grain, below what came before."""
         for _, _, y in self.products(state, work, start, stop, slot):
@@ -181,10 +168,9 @@ class WhitenedFactor(OverWhitened):
 
 
 @dataclass(slots=True)
-class WriteWork:
+class WriteWork(Work):
     """Buffers of one segment that writes."""
 
-    products: Work
     coefficients: Float64
     weights: Float64
     factor: Float64
@@ -215,7 +201,7 @@ class WriteWhitened(OverWhitened):
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of a workspace and of two accumulators, with two more copies of the chunks inside Zarr."""
+        """Bytes of a workspace and of two accumulators, with two more copies of the chunks."""
         chunks = 3 * self.cut.panel_rows * self.rank * self.dtype.itemsize
         factor = 8 * self.rank * (self.panels.grain_rows + self.whitening.width + 3 * self.rank)
         return self.products_bytes + factor + chunks
@@ -226,37 +212,34 @@ class WriteWhitened(OverWhitened):
 
     def workspace(self) -> WriteWork:
         """Allocate the buffers and load the constants."""
-        stored, tall = load_arrays(self.constants), self.cut.panel_rows
+        products, stored, tall = (
+            OverWhitened.workspace(self),
+            load_arrays(self.constants),
+            self.cut.panel_rows,
+        )
         return WriteWork(
-            products=self.products_buffers(),
+            grains=products.grains,
+            w=products.w,
+            offset=products.offset,
+            y=products.y,
             coefficients=stored["coefficients"],
             weights=stored["weights"],
             factor=aligned_empty((self.panels.grain_rows, self.rank), np.float64),
             out=aligned_empty((self.rank, tall) if self.transposed else (tall, self.rank), self.dtype),
         )
 
-    def read(self, work: WriteWork, start: int, stop: int, slot: int) -> None:
-        """Fetch a panel."""
-        self.panels.read(work.products.grains.panels, start, stop, slot)
-
     def step(self, state: State, work: WriteWork, start: int, stop: int, slot: int) -> None:
         """Form rows ``start:stop`` and write them as whole chunks."""
         out = work.out.T if self.transposed else work.out
-        for first, last, y in self.products(state, work.products, start, stop, slot):
+        for first, last, y in self.products(state, work, start, stop, slot):
             factor = work.factor[: last - first]
             np.matmul(y, work.coefficients, out=factor)
             state["gram"] += factor.T @ factor
             np.multiply(factor, work.weights, out=out[first - start : last - start], casting="same_kind")
         if not state["bad"][0]:
-            self._write(work, start, stop)
+            write_long_rows(self.array, work.out, start, stop, transposed=self.transposed)
 
     def merge(self, total: State, other: State) -> None:
         """Add the Gram matrices."""
         total["gram"] += other["gram"]
         total["bad"] = join_bad(total["bad"], other["bad"])
-
-    def _write(self, work: WriteWork, start: int, stop: int) -> None:
-        if self.transposed:
-            write_whole_chunks(self.array, work.out[:, : stop - start], (0, self.rank), (start, stop))
-        else:
-            write_whole_chunks(self.array, work.out[: stop - start], (start, stop), (0, self.rank))

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from rankfold.pipeline.blocks import Cut, grains
 from rankfold.pipeline.checkpoint import State, load_arrays
-from rankfold.pipeline.chunk_files import write_whole_chunks
 from rankfold.pipeline.folds.combination import Combination
 from rankfold.pipeline.folds.combination import Work as CombinationWork
 from rankfold.pipeline.view import aligned_empty
+from rankfold.pipeline.whole_chunks import write_long_rows
 
 Array = npt.NDArray[Any]
 
@@ -52,7 +52,7 @@ class WriteRows:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes that one segment allocates, with two more copies of the chunks inside Zarr."""
+        """Bytes that one segment allocates, with two more copies of the chunks."""
         rows, tall = self._rows, self.cut.panel_rows
         chunk = tall * self.rank * self.dtype.itemsize
         return self.combination.memory_bytes(rows) + 8 * rows * self.rank + 3 * chunk
@@ -88,10 +88,7 @@ class WriteRows:
             np.matmul(self.combination.rows(work.combination, first, last), work.rotation, out=factor)
             state["gram"] += factor.T @ factor
             np.multiply(factor, work.weights, out=out[first - start : last - start], casting="same_kind")
-        if self.transposed:
-            write_whole_chunks(self.array, work.out[:, : stop - start], (0, self.rank), (start, stop))
-        else:
-            write_whole_chunks(self.array, work.out[: stop - start], (start, stop), (0, self.rank))
+        write_long_rows(self.array, work.out, start, stop, transposed=self.transposed)
 
     def merge(self, total: State, other: State) -> None:
         """Add the Gram matrices."""

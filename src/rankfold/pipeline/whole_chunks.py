@@ -47,6 +47,15 @@ def write_whole_chunks(path: Path, block: Array, rows: Span, columns: Span) -> N
             out.write(part.data)
 
 
+def write_long_rows(path: Path, block: Array, start: int, stop: int, *, transposed: bool) -> None:
+    """Write the beginning of a block (rows, k), or (k, rows), as ``start:stop`` of the long side."""
+    count = stop - start
+    if transposed:
+        write_whole_chunks(path, block[:, :count], (0, len(block)), (start, stop))
+    else:
+        write_whole_chunks(path, block[:count], (start, stop), (0, block.shape[1]))
+
+
 @functools.lru_cache(maxsize=64)
 def _layout(path: Path, modified: int) -> tuple[Span, Span, np.dtype[Any]]:
     """Shape, chunk and type of an array, whose chunks are plain numbers."""
