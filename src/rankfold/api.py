@@ -153,27 +153,28 @@ def qr(
     client: Any = None,
     progress: Progress | None = None,
 ) -> Result:
-    """QR factorisation of a tall matrix that may be larger than memory.
+    """QR factorisation of a matrix that may be larger than memory.
 
     Parameters
     ----------
-    x : path, array or Source, (m, n), m >= n
+    x : path, array or Source, (m, n)
         Anything ``svd`` takes.
     rows : bool
-        Form and write ``Q``; without it the matrix is read once.
+        Form and write ``Q``; without it a tall matrix is read once.
     others
         As for ``svd``.
 
     Returns
     -------
     Result
-        ``Q`` (m, n), orthonormal columns, and ``R`` (n, n), upper triangular, its diagonal not negative.
-        What ``Q`` lacks of orthogonality is ``attrs["orthogonality"]``.
+        ``Q`` (m, k), k = min(m, n), orthonormal columns, and ``R`` (k, n), upper triangular, its diagonal
+        not negative. What ``Q`` lacks of orthogonality is ``attrs["orthogonality"]``.
 
     Notes
     -----
     Reads the matrix once, or twice with ``Q``; once more where rows are so unlike those of a sample, and
-    with ``Q`` once more where columns are nearly dependent.
+    with ``Q`` once more where columns are nearly dependent. A wide matrix is read once, and so is its leading
+    square: ``R`` is as large as the matrix.
     """
     source, request = _asked(x, "qr", None, None, "tsqr", passes, None, seed, rows=rows)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
@@ -248,7 +249,7 @@ def _asked(
 ) -> tuple[Source, Request]:
     source = open_source(x)
     if kind == "qr":
-        rank, method = source.shape[1], "tsqr"
+        rank, method = min(source.shape), "tsqr"
     elif rank is None and method == "tsqr":
         rank = min(source.shape)
     if rank is None:

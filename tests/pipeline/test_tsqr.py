@@ -11,7 +11,7 @@ import pytest
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import same_bytes
+from reference import same_bytes, to_zarr
 
 import rankfold as rf
 
@@ -177,16 +177,41 @@ def test_threads_and_memory_change_no_byte(tmp_path: Path) -> None:
 
 def test_what_cannot_be_is_refused() -> None:
     x = np.random.default_rng(8).standard_normal((30, 60))
-    with pytest.raises(rf.RankfoldError, match="at least as many rows as columns"):
-        rf.qr(x)
     dependent = turned(np.random.default_rng(9), 20_000, np.logspace(0, -13, 30))
     with pytest.raises(rf.RankfoldError, match=r"takes 3 passes, but passes=2. Allow --passes 3"):
         rf.qr(dependent, passes=2)
     x[3, 5] = np.nan
     with pytest.raises(rf.RankfoldError, match="1 NaN or Inf"):
         rf.qr(np.ascontiguousarray(x.T))
+    with pytest.raises(rf.RankfoldError, match="1 NaN or Inf"):
+        rf.qr(x)
     with pytest.raises(rf.RankfoldError, match="neither centres nor scales"):
         rf.plan("qr", dependent, center=True)
+
+
+@pytest.mark.parametrize("chunks", [(30, 500), (7, 333), (30, 1), (1, 5000)], ids=str)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: x,
+        lambda x: 1e150 * x,
+        lambda x: np.hstack([x[:, :5], x[:, :5], x[:, 10:]]),
+        lambda x: np.hstack([np.zeros_like(x[:, :9]), x[:, 9:]]),
+        lambda x: x.astype(np.float32),
+    ],
+    ids=["independent", "large", "repeated columns", "zeros first", "float32"],
+)
+def test_a_wide_matrix_takes_one_pass(tmp_path: Path, make: Any, chunks: tuple[int, int]) -> None:
+    x = make(np.random.default_rng(15).standard_normal((30, 5000)))
+    to_zarr(tmp_path / "x.zarr", x, chunks, config={"write_empty_chunks": True})
+    found = rf.qr(tmp_path / "x.zarr", memory="64MiB")
+    q, r = found.Q.astype(np.float64), found.R[...].astype(np.float64)
+    eps = float(np.finfo(x.dtype).eps)
+    assert found.attrs["passes"] == 1 and q.shape == (30, 30) and r.shape == x.shape
+    assert not np.tril(r, -1).any() and (np.diag(r) >= 0).all()
+    assert np.abs(q.T @ q - np.eye(30)).max() <= 100 * eps
+    assert np.linalg.norm(q @ r - x) <= 100 * eps * np.linalg.norm(x.astype(np.float64))
+    assert "Q" not in set(rf.qr(x, rows=False))
 
 
 @pytest.mark.parametrize("offset", [1e4, 1e6])

@@ -146,7 +146,9 @@ def lay_out(request: Request, source: Source) -> Layout:
     row_bytes = view.short * view.dtype.itemsize
     sizes = Sizes.of(request.rank, view.short)
     block = width if method in ("krylov", "subspace") and 2 * width <= view.short else 0
-    sample = Sample.of(view, view.short if method == "tsqr" else block)
+    if method == "tsqr" and not leads_qr(request, view):
+        block = view.short
+    sample = Sample.of(view, block)
     out_chunk = _out_chunk(view.long, request.rank * view.dtype.itemsize)
     if method == "gram":
         width = min(request.rank + 1, view.short)  # one more tells the gap below the last one wanted
@@ -177,9 +179,16 @@ def lay_out(request: Request, source: Source) -> Layout:
 def least_passes(request: Request, view: View, method: str) -> int:
     """Passes without which there is no result."""
     by_rows = view.orientation is Orientation.ROWS
+    if leads_qr(request, view):
+        return 1
     if method in ("gram", "tsqr"):
         return 2 if request.rows or not by_rows else 1
     return 2 if request.scale and by_rows else 1
+
+
+def leads_qr(request: Request, view: View) -> bool:
+    """Whether the leading square of a wide matrix is what has a QR factorisation to find."""
+    return request.kind == "qr" and view.orientation is Orientation.COLUMNS
 
 
 def block_width(rank: int, short: int, oversampling: int | None = None, *, passes: int = 8) -> int:
@@ -200,11 +209,11 @@ def block_width(rank: int, short: int, oversampling: int | None = None, *, passe
 def choose_orientation(source: Source, rank: int, kind: str = "svd") -> Orientation:
     """Along the long axis, unless a panel that way takes over 1 GiB and the other way takes less.
 
-    Along the rows for ``"qr"``, whose R is that of the columns. Never along an axis whose pieces are
-    scattered over the store, as the columns of CSR are.
+    Always along the long one for ``"qr"``. Never along an axis whose pieces are scattered over the store,
+    as the columns of CSR are.
     """
     if kind == "qr":
-        return Orientation.ROWS
+        return Orientation.ROWS if source.shape[0] >= source.shape[1] else Orientation.COLUMNS
     if source.row_grid.scattered or source.column_grid.scattered:
         return Orientation.COLUMNS if source.row_grid.scattered else Orientation.ROWS
     rows, columns = source.shape

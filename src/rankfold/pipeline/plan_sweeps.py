@@ -20,7 +20,7 @@ from rankfold.pipeline.folds.panel_pass import PanelPass
 from rankfold.pipeline.folds.sketch_pass import Sizes, SketchPass
 from rankfold.pipeline.folds.whitened import WhitenedFactor, WhitenedGram, Whitening, WriteWhitened
 from rankfold.pipeline.folds.write_rows import WriteRows
-from rankfold.pipeline.layout import Layout
+from rankfold.pipeline.layout import Layout, leads_qr
 from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.request import Request
 from rankfold.pipeline.sweep import FAN_IN, SEGMENT_SECONDS
@@ -103,12 +103,16 @@ def _tsqr_sweeps(request: Request, layout: Layout, slots: int, centring: Centrin
     by_gram = _pass("gram", gram, data, 0, 3 * elements * short)
     by_reflections = _pass("reflections", factor, data, 0, 2 * elements * short)
     sweeps = [by_gram, by_reflections] if layout.sample.gives_block else [by_reflections]
+    if leads_qr(request, view):
+        sweeps = []
     if request.rows or view.orientation is Orientation.COLUMNS:
         rank, long = request.rank, view.long * request.rank * view.dtype.itemsize
         seconds = layout.row_seconds(2 * (short + rank))
         written = (_NOWHERE, _NOWHERE, view.orientation is Orientation.COLUMNS, view.dtype, rank, seconds)
         write = WriteWhitened(panels, centring, whitening, None, *written)
         sweeps.insert(1, _pass("rows", write, data, long, 2 * elements * (short + rank)))
+        if leads_qr(request, view):
+            return sweeps
         again = WhitenedFactor(panels, centring, whitening, None, layout.row_seconds(10 * short))
         sweeps.append(_pass("reflections again", again, data, 0, 4 * elements * short))
     return sweeps

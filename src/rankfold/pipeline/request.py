@@ -52,11 +52,6 @@ def check_request(request: Request, shape: tuple[int, int], name: str) -> None:
         raise InputError(f"rank must be an integer, not {request.rank!r}")
     if request.rank < 1:
         raise InputError(f"rank {request.rank} was asked for; ask for 1 to {most}")
-    if request.kind == "qr" and rows < columns:
-        raise InputError(
-            f"{name} is {rows} x {columns}: qr takes matrices with at least as many rows as columns. "
-            "Give its transpose for an LQ factorisation"
-        )
     if request.kind == "pca" and rows < 2:
         raise InputError(f"{name} has {rows} row: principal components need at least 2 samples")
     if request.rank > most:

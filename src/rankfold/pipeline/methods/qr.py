@@ -1,19 +1,27 @@
-"""QR factorisation of a tall matrix: R from one pass, Q written by another."""
+"""QR factorisation: of a tall matrix R from one pass and Q by another, of a wide one both from a square."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from rankfold.pipeline.blas import one_blas_thread
-from rankfold.pipeline.layout import Layout
+from rankfold.pipeline.checkpoint import load_arrays, save_arrays
+from rankfold.pipeline.folds.local_columns import Centring
+from rankfold.pipeline.folds.whitened import Whitening
+from rankfold.pipeline.layout import Layout, leads_qr
 from rankfold.pipeline.methods.long_factor import FromMatrix
 from rankfold.pipeline.methods.reduction import begin
+from rankfold.pipeline.methods.start import Start
 from rankfold.pipeline.methods.tsqr import tsqr, warn_of_rank
 from rankfold.pipeline.request import Request
 from rankfold.pipeline.result import create_array, write_group, write_small
 from rankfold.pipeline.run import Run
+
+Float64 = npt.NDArray[np.float64]
 
 
 def qr(run: Run, layout: Layout, request: Request, fingerprint: str) -> dict[str, Any]:
@@ -23,22 +31,68 @@ def qr(run: Run, layout: Layout, request: Request, fingerprint: str) -> dict[str
     -----
     See ``methods/tsqr.py``. Q costs 2 m n (n + k) flops more, no scratch, and m n elements of output.
     """
-    view = layout.view
     with one_blas_thread():
         centring, start = begin(run, layout, request)
-        found = tsqr(
-            run, layout, centring, start, form=request.rows, passes=request.passes, seed=request.seed
-        )
-        warn_of_rank(run, layout, found, view.short)
-        write_small(run.result, {"R": found.r / centring.unit})
-        orthogonality = None
-        if request.rows and found.whitening is not None:
-            shape, chunks = (view.long, view.short), (min(layout.out_chunk, view.long), view.short)
-            array = create_array(run.result, "Q", shape, view.dtype, chunks)
-            long = FromMatrix(found.whitening, found.inverse, centring)
-            product = long.write(run, layout, array, np.ones(view.short))
-            orthogonality = float(np.abs(product - np.eye(view.short)).max())
-        facts = run.facts(request.as_dict(), layout.method, view.source, fingerprint)
+        if leads_qr(request, layout.view):
+            orthogonality: float | None = _wide(run, layout, request, centring)
+        else:
+            orthogonality = _tall(run, layout, request, centring, start)
+        facts = run.facts(request.as_dict(), layout.method, layout.view.source, fingerprint)
         facts["orthogonality"] = orthogonality
         write_group(run.result, facts)
     return facts
+
+
+def _tall(run: Run, layout: Layout, request: Request, centring: Centring, start: Start) -> float | None:
+    """What Q lacks of orthogonality, if it was written."""
+    view = layout.view
+    found = tsqr(run, layout, centring, start, form=request.rows, passes=request.passes, seed=request.seed)
+    warn_of_rank(run, layout, found, view.short)
+    write_small(run.result, {"R": found.r / centring.unit})
+    if not request.rows or found.whitening is None:
+        return None
+    array = _array(run, layout, "Q")
+    long = FromMatrix(found.whitening, found.inverse, centring)
+    return _lacks(long.write(run, layout, array, np.ones(view.short)))
+
+
+def _wide(run: Run, layout: Layout, request: Request, centring: Centring) -> float:
+    """A = Q R with the Q of its leading square: R is the product of A and Q', formed by one pass."""
+    view = layout.view
+    path = run.part("square.npz")
+    if not path.exists():
+        square = np.empty((view.short, view.short), view.source.dtype)
+        view.source.read_into(square, (0, view.short), (0, view.short))
+        # What is not a number is told by the pass, with its place.
+        q, r = np.linalg.qr(np.nan_to_num(square.astype(np.float64)) * centring.unit)
+        signs = np.where(np.diag(r) < 0, -1.0, 1.0)
+        w, nothing = q * signs * centring.unit, np.zeros(view.short)
+        save_arrays(path, {"w": w, "offset": nothing, "shift": nothing, "r": r * signs[:, None]})
+    stored = load_arrays(path)
+    q = stored["w"] / centring.unit
+    long = FromMatrix(Whitening(path, view.short, 0, request.seed), np.eye(view.short), centring)
+    array = _array(run, layout, "R")
+    long.write(run, layout, array, np.full(view.short, 1 / centring.unit))
+    _overwrite_square(array, stored["r"] / centring.unit)
+    if request.rows:
+        write_small(run.result, {"Q": q.astype(view.dtype)})
+    return _lacks(q.T @ q)
+
+
+def _array(run: Run, layout: Layout, name: str) -> Path:
+    """The factor along the long side."""
+    view, chunk = layout.view, min(layout.out_chunk, layout.view.long)
+    turn = -1 if name == "R" else 1
+    shape, chunks = (view.long, view.short)[::turn], (chunk, view.short)[::turn]
+    return create_array(run.result, name, shape, view.dtype, chunks)
+
+
+def _overwrite_square(array: Path, r: Float64) -> None:
+    """The leading square of R as reflections left it: zeros below the diagonal."""
+    import zarr
+
+    zarr.open_array(array, mode="r+")[:, : len(r)] = np.triu(r)
+
+
+def _lacks(product: Float64) -> float:
+    return float(np.abs(product - np.eye(len(product))).max())
