@@ -2,6 +2,7 @@
 
     svd, pca          reductions in planned memory and few reads
     qr                an orthonormal basis of the columns, and R
+    update            components of more samples, from those of some
     transform         coordinates of new samples in a result
     reconstruct       the matrix as its leading components have it
     check             residuals of a result against its matrix
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from rankfold.pipeline.ingest import import_array
     from rankfold.pipeline.result import Result, open_result
     from rankfold.pipeline.sources import open_source as open
-    from rankfold.use import check, reconstruct, transform
+    from rankfold.use import check, reconstruct, transform, update
 
 _HOMES = {
     "RankfoldError": "rankfold.pipeline.errors",
@@ -42,6 +43,7 @@ _HOMES = {
     "reconstruct": "rankfold.use",
     "svd": "rankfold.api",
     "transform": "rankfold.use",
+    "update": "rankfold.use",
 }
 
 __all__ = [
@@ -59,6 +61,7 @@ __all__ = [
     "reconstruct",
     "svd",
     "transform",
+    "update",
 ]
 
 

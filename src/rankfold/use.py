@@ -1,4 +1,4 @@
-"""What is done with a result: new samples into it, the matrix out of it, the two held against each other."""
+"""What is done with a result: more samples in it, or seen through it, the matrix out of it, or against it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rankfold.execution import execute
 from rankfold.pipeline.fitted import fitted, require_apart
 from rankfold.pipeline.methods.projection import Projection
 from rankfold.pipeline.methods.reconstruction import Reconstruction
+from rankfold.pipeline.methods.update import Update
 from rankfold.pipeline.methods.verification import Verification
 from rankfold.pipeline.request import integer
 from rankfold.pipeline.result import Result
@@ -56,6 +57,52 @@ def transform(
         the samples the components leave out, as a norm, is ``attrs["relative_error"]``.
     """
     task = Projection.of(fitted(result), open_source(x))
+    require_apart(out, task.fitted.result)
+    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+
+
+def update(
+    result: Result | str | Path,
+    x: object,
+    *,
+    rank: int | None = None,
+    memory: str | int | None = None,
+    out: str | Path | None = None,
+    scratch: str | Path | None = None,
+    overwrite: bool = False,
+    on: str | Path | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    client: Any = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Principal components of the samples of a result and of new ones, in one pass over the new ones.
+
+    Parameters
+    ----------
+    result : Result or path
+        Of ``pca``, or of an earlier update; it needs no rows. It is left as it is.
+    x : path, array or Source
+        New samples in rows, with the columns that were fitted. Anything ``svd`` takes.
+    rank : int, default that of the result
+        Components to keep.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        As of ``pca`` with all rows, without scores: centred, scaled and whitened as the result is. To
+        rounding the same, if the result has all components (``rank=min(m, n)``); else
+        ``error_estimates`` bound what may be missing.
+
+    Notes
+    -----
+    With fewer new rows than columns, these are held in memory; with more, a matrix of (n, n) is.
+    """
+    wanted = None if rank is None else integer("rank", rank)
+    task = Update.of(fitted(result), open_source(x), wanted)
     require_apart(out, task.fitted.result)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)

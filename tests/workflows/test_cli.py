@@ -330,3 +330,14 @@ def test_an_output_elsewhere_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.eye(9))
     found = rankfold("svd", tmp_path / "x.npy", "--rank", 2, "--out", "s3://bucket/r.zarr")
     assert found.exit_code == 2 and "is not on a file system" in found.stderr
+
+
+def test_more_samples_are_added_to_a_result(tmp_path: Path, store: Path) -> None:
+    first, both = tmp_path / "first.zarr", tmp_path / "both.zarr"
+    rankfold("pca", store, "--select-rows", "0:600", "--rank", COLUMNS, "--out", first, "--no-rows")
+    run = rankfold("pca", "--update", first, store, "--select-rows", f"600:{ROWS}", "--out", both)
+    assert run.exit_code == 0 and "pca by update" in run.stdout, run.output
+    fit = rf.pca(store, COLUMNS, method="tsqr", rows=False)
+    np.testing.assert_allclose(rf.open_result(both).singular_values, fit.singular_values, rtol=1e-9)
+    arguments = ("pca", "--update", first, store, "--scale", "--out", tmp_path / "n.zarr")
+    refused(tmp_path, 2, "--scale has no place beside --update", *arguments)

@@ -7,7 +7,8 @@ readers/    files that go forward only        convert     another type, without 
 view        the matrix as long by short       blocks      grains, panels, streams
 folds/      what a sweep does with a panel    sweep       the only maker of Dask tasks
 attempt     what a process holds for a sweep  scheduler   what a sweep needs of where it runs
-fitted      a stored result as a model         sweep_plan  plans of a single sweep
+fitted      a stored result as a model         summary     samples as what can be merged
+sweep_plan  plans of a single sweep
 methods/    one method, one file              run         sweeps of one request, and their tallies
 quality     error estimates                   finite      NaN and Inf, counted and refused
 checkpoint  parts, whole or not at all        rundir      the folder of a run, and its lock

@@ -15,6 +15,7 @@ convergence       errors after each pass against the tolerance
 rayleigh_ritz     singular triplets from such blocks, whoever made them
 long_factor       the long factor as a recipe, formed from scratch
 projection        new rows into the components of a result: transform
+update            components of more samples
 verification      residuals of a result against its matrix: check
 reconstruction    a matrix out of its factors: reconstruct
 reduction         from a request to a result: svd and pca

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -41,10 +42,18 @@ def pca(
     request: dict[str, Any],
     centring: dict[str, Any],
     place: dict[str, Any],
+    update: Annotated[
+        Path | None,
+        typer.Option(metavar="RESULT", help="add the rows of STORE to the samples of this pca"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Principal components: scores, components, mean."""
-    _reduce("pca", store, view, as_json, **output, **request, **centring, **place)
+    if update is None:
+        _reduce("pca", store, view, as_json, **output, **request, **centring, **place)
+        return
+    rank = _of_result(request, centring)
+    _reduce("update", store, view, as_json, update, rank=rank, **output, **place)
 
 
 @command(store, view, output, factorisation, place)
@@ -85,7 +94,25 @@ def plan(
     typer.echo(json.dumps(made.as_dict(), indent=1) if as_json else str(made))
 
 
-def _reduce(kind: str, store: str, view: dict[str, Any], as_json: bool, **options: Any) -> None:
+def _of_result(request: dict[str, Any], centring: dict[str, Any]) -> int | None:
+    """The rank of an update; raises for what follows from the result that is updated."""
+    from rankfold.pipeline.errors import InputError
+
+    usual = {"tol": None, "method": "auto", "passes": None, "oversampling": None, "seed": 0}
+    usual |= {"center": True, "scale": False, "whiten": False}
+    given = [name for name, value in usual.items() if {**request, **centring}[name] != value]
+    if given:
+        option = given[0].replace("center", "no-center")
+        raise InputError(
+            f"--{option} has no place beside --update: samples are centred, scaled and summed up as in the "
+            "result. Leave it out"
+        )
+    return request["rank"]  # type: ignore[no-any-return]
+
+
+def _reduce(
+    kind: str, store: str, view: dict[str, Any], as_json: bool, *before: Path, **options: Any
+) -> None:
     import warnings
 
     import rankfold
@@ -95,7 +122,7 @@ def _reduce(kind: str, store: str, view: dict[str, Any], as_json: bool, **option
     there = options["out"].exists() and not options["overwrite"]
     with warnings.catch_warnings(), SweepProgress() as bar:
         warnings.simplefilter("ignore", rankfold.RankfoldWarning)  # printed below, from the result
-        result = getattr(rankfold, kind)(source, progress=bar, **options)
+        result = getattr(rankfold, kind)(*before, source, progress=bar, **options)
     if as_json:
         typer.echo(json.dumps({"out": str(result.path), "already_done": there, **result.attrs}, indent=1))
         return

@@ -1,0 +1,239 @@
+"""Principal components of more samples: a result, and rows that it has not seen, in one pass over those.
+
+A result with all of its components is a summary of its samples, and what comes out is what a fit to all
+rows gives, to rounding. Of one that was cut, what is missing is bounded, and the estimates say so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.small import fix_signs
+from rankfold.pipeline.blas import one_blas_thread
+from rankfold.pipeline.blocks import Grid, cut
+from rankfold.pipeline.errors import DataError, InputError, MemoryBudgetError
+from rankfold.pipeline.finite import refuse_bad
+from rankfold.pipeline.fitted import Fitted
+from rankfold.pipeline.folds.keep_rows import KeepRows
+from rankfold.pipeline.folds.panels import Panels
+from rankfold.pipeline.layout import lay_out
+from rankfold.pipeline.methods.gram import divisors
+from rankfold.pipeline.methods.reduction import CONSTANT, begin
+from rankfold.pipeline.methods.tsqr import tsqr
+from rankfold.pipeline.plan import Plan, make_plan
+from rankfold.pipeline.request import DEFAULT_PASSES, Request
+from rankfold.pipeline.result import write_group, write_small
+from rankfold.pipeline.run import Run
+from rankfold.pipeline.scheduler import Budget
+from rankfold.pipeline.source import Source
+from rankfold.pipeline.summary import Summary, merged
+from rankfold.pipeline.sweep_plan import SingleSweep, plan_single_sweep
+from rankfold.pipeline.view import Orientation, View
+
+Float64 = npt.NDArray[np.float64]
+
+WORKING_COPIES = 6
+"""Of the stacked factors, while they are merged and decomposed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A result of ``pca`` and new rows, as ``execution`` takes them."""
+
+    fitted: Fitted
+    source: Source
+    rank: int
+    digest: str
+
+    @classmethod
+    def of(cls, fitted: Fitted, source: Source, rank: int | None) -> Update:
+        """Check that they belong together."""
+        if fitted.kind != "pca":
+            raise InputError(f"{fitted.name} is not a pca: only principal components can be updated")
+        columns, (rows, given) = fitted.right.shape[1], source.shape
+        if given != columns:
+            raise InputError(
+                f"{fitted.name} was fitted to {columns} columns, but {source.name} is {rows} x {given}. Give "
+                f"samples of the same {columns} columns, in the same order."
+            )
+        if rows < 1:
+            raise InputError(f"{source.name} is {rows} x {given}: there is nothing to add")
+        wanted, most = fitted.rank if rank is None else rank, min(fitted.rank + rows + 1, columns)
+        if not 1 <= wanted <= most:
+            raise InputError(
+                f"rank {wanted} was asked for, but {fitted.rank} components and {rows} new rows give 1 to "
+                f"{most}"
+            )
+        return cls(fitted, source, wanted, fitted.digest())
+
+    @property
+    def _asked(self) -> dict[str, Any]:
+        """What the result itself was asked."""
+        return dict(self.fitted.result.attrs["request"])
+
+    @property
+    def _tall(self) -> bool:
+        """Whether new rows are summed up by a pass; else they are smaller than what they would become."""
+        return self.source.shape[0] >= self.source.shape[1]
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        kept = ("tol", "center", "scale", "whiten")
+        asked = {name: self._asked[name] for name in kept}
+        return {"kind": "pca", "rank": self.rank, **asked, "rows": False, "update_of": self.digest}
+
+    def plan(self, budget: Budget) -> Plan:
+        """See the protocol."""
+        if not self._tall:
+            return self._small_plan(budget)
+        try:
+            made = make_plan(self._factorisation(), self.source, budget)
+        except MemoryBudgetError as error:
+            raise MemoryBudgetError(
+                f"{error} Or add fewer rows at a time than there are columns: they are held as they are."
+            ) from None
+        return dataclasses.replace(made, kind="update", rank=self.rank)
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See the protocol."""
+        with one_blas_thread():
+            units = self.fitted.columns(0, self.source.shape[1])[1]
+            new = self._factorised(run, units) if self._tall else self._held(run, units)
+            summary = merged(self._summary(units), new)
+            if not (np.isfinite(summary.total) and np.isfinite(summary.factor).all()):
+                raise DataError(f"squares of {self.source.name} leave the range of float64. Rescale it")
+            facts = self._write(run, summary, units, fingerprint)
+            write_group(run.result, facts)
+        return facts
+
+    def _factorisation(self) -> Request:
+        """R of the new rows, about their mean: scaling waits until all rows are known."""
+        columns = self.source.shape[1]
+        return Request("qr", columns, method="tsqr", center=self._asked["center"], rows=False)
+
+    def _factorised(self, run: Run, units: Float64) -> Summary:
+        """By one pass into the R factor."""
+        request = self._factorisation()
+        layout = lay_out(request, self.source)
+        centring, start = begin(run, layout, request)
+        found = tsqr(run, layout, centring, start, form=False, passes=DEFAULT_PASSES, seed=request.seed)
+        factor = found.r / centring.unit / units
+        squares = np.einsum("ij,ij->j", factor, factor)
+        return Summary(self.source.shape[0], found.known.mean / units, factor, self._counted(squares))
+
+    def _held(self, run: Run, units: Float64) -> Summary:
+        """By reading them whole."""
+        state = run.pass_over_data("rows", self._fold(run.slots))
+        refuse_bad(state, self.source.name)
+        held = Summary.of_rows(state["rows"] / units, centre=self._asked["center"])
+        return dataclasses.replace(held, squares=self._counted(held.squares))
+
+    def _counted(self, squares: Float64) -> Float64:
+        """By column where columns are scaled, else all together, as the result knows them."""
+        return squares if self._asked["scale"] else squares.sum(keepdims=True)
+
+    def _fold(self, slots: int) -> KeepRows:
+        rows, columns = self.source.shape
+        whole = cut(Grid.regular(rows, rows, splittable=False), 8 * columns, 8 * rows * columns)
+        view = View(self.source, Orientation.ROWS)
+        return KeepRows(Panels(view, whole, slots, np.dtype(np.float64)), 1e-9 * 8 * columns)
+
+    def _small_plan(self, budget: Budget) -> Plan:
+        (rows, columns), rank = self.source.shape, self.fitted.rank
+        stacked = rows + rank + 1
+        task = SingleSweep(
+            kind="update",
+            method="summary",
+            source=self.source,
+            dtype=np.dtype(np.float64),
+            orientation=Orientation.ROWS,
+            rank=self.rank,
+            flops=6.0 * stacked * columns * min(stacked, columns),
+            writes_bytes=0,
+            result_bytes=8 * columns * (self.rank + 2),
+            scratch_bytes=0,
+            accumulator_bytes=8 * rows * columns,
+            driver_bytes=WORKING_COPIES * 8 * stacked * columns,
+            remedy=", or add fewer rows at a time",
+        )
+        return plan_single_sweep(task, self._fold, budget)
+
+    def _summary(self, units: Float64) -> Summary:
+        """Of the samples that the result was made from, in the units that it scaled columns to."""
+        fitted, columns = self.fitted, self.fitted.right.shape[1]
+        mean, _ = fitted.columns(0, columns)
+        factor = fitted.s[:, None] * fitted.vectors(0, columns).T.astype(np.float64)
+        count, total = fitted.shape[0], float(fitted.result.attrs["squared_norm"])
+        squares = np.array([total])
+        if self._asked["scale"]:
+            # Constant columns have a scale of 1, and but for rounding no part in any component.
+            varies = (units != 1) | (np.abs(factor).max(axis=0) > 1e-10)
+            squares = np.where(varies, count - 1.0, 0.0)
+        lost = 0.0
+        if fitted.rank < min(count, columns):
+            cut_off = max(total - float((fitted.s**2).sum()), 4 * float(np.finfo(np.float64).eps) * total)
+            lost = min(cut_off, float(fitted.s[-1] ** 2))
+        return Summary(count, mean / units, factor, squares, lost)
+
+    def _write(self, run: Run, summary: Summary, units: Float64, fingerprint: str) -> dict[str, Any]:
+        """Decompose, write, and say what it is."""
+        scale, small = np.ones(1), {"mean": summary.mean * units}
+        if self._asked["scale"]:
+            deviation = np.sqrt(summary.squares / max(summary.count - 1, 1))
+            scale = divisors(np.where(deviation > CONSTANT * np.abs(summary.mean), deviation, 0.0))
+            small["scale"] = scale * units
+        _, s, vt = np.linalg.svd(summary.factor / scale, full_matrices=False)
+        s, vt = s[: self.rank], vt[: self.rank]
+        lost, total = summary.lost / float(scale.min()) ** 2, float((summary.squares / scale**2).sum())
+        variance = s**2 / max(summary.count - 1, 1)
+        errors = self._errors(s, lost)
+        small |= {
+            "components": (vt * fix_signs(vt.T)[:, None]).astype(self.fitted.dtype),
+            "singular_values": s,
+            "explained_variance": variance,
+            "explained_variance_ratio": s**2 / total if total > 0 else np.zeros_like(s),
+            "error_estimates": errors,
+            "residuals": np.minimum(lost / np.maximum(s * s[0], lost or 1.0), 1.0) + self._rounding,
+        }
+        write_small(run.result, small)
+        return self._facts(run, summary, s, total, float(errors.max()), fingerprint)
+
+    @property
+    def _rounding(self) -> float:
+        return float(np.finfo(self.fitted.dtype).eps)
+
+    def _errors(self, s: Float64, lost: float) -> Float64:
+        """Estimated relative errors: what was not known of the old values, and what was cut off."""
+        known = np.asarray(self.fitted.result.error_estimates[...]) * self.fitted.s
+        size = np.where(s > 0, s, np.inf)
+        rounding = self._rounding * s[0] / size
+        missing = np.sqrt(1 + lost / size**2) - 1
+        return np.asarray(np.minimum(missing + known.max() / size + rounding, 1.0))
+
+    def _facts(
+        self, run: Run, summary: Summary, s: Float64, total: float, worst: float, fingerprint: str
+    ) -> dict[str, Any]:
+        """Reproducible facts only."""
+        tol = self._asked["tol"]
+        if worst > tol:
+            run.warnings.append(
+                f"the largest estimated error of a singular value is {worst:.1e}, above tol = {tol:.1e}: the "
+                f"{self.fitted.rank} components of {self.fitted.result.path.name} leave out variance of its "
+                "samples that these values may need. Fit with more components, or all, before updating"
+            )
+        facts = run.facts(self.request(), "update", self.source, fingerprint)
+        facts["input"]["shape"] = [summary.count, self.source.shape[1]]
+        captured = float((s**2).sum() / total) if total > 0 else 1.0
+        return {
+            **facts,
+            "added_rows": self.source.shape[0],
+            "largest_error_estimate": worst,
+            "converged": worst <= tol,
+            "squared_norm": total,
+            "captured": min(captured, 1.0),
+        }
