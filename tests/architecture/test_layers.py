@@ -20,7 +20,7 @@ PACKAGE = Path(rankfold.__file__).parent
 ROOT = Path(__file__).parents[2]
 LAYERS = ("kernels", "pipeline", "cluster", "workflows")
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
-FRONT_DOOR = {"__init__.py", "__main__.py", "api.py", "use.py", "estimators.py", "execution.py"}
+FRONT_DOOR = {"__init__.py", "__main__.py", "api.py", "use.py", "execution.py"}
 
 LONGEST_FUNCTION, LONGEST_FILE = 50, 400
 LONG_FUNCTIONS = {"api.py svd": 66}  # thirty lines of it say what the arguments mean
@@ -65,7 +65,7 @@ def top(module: str) -> str:
 @pytest.mark.parametrize("file", [file for file in FILES if file not in FRONT_DOOR])
 def test_imports_point_one_way(file: str) -> None:
     mine = layer(file)
-    if mine == "workflows":
+    if mine in ("workflows", "estimators"):
         return  # at the top: it may import everything, the front door too
     allowed = set(LAYERS[: LAYERS.index(mine) + 1]) if mine else set()
     if mine != "kernels":

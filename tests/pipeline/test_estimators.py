@@ -8,18 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
+from reference import to_zarr
 from sklearn import decomposition
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import rankfold as rf
-from rankfold.estimators import PCA
+from rankfold.estimators import PCA, IncrementalPCA, TruncatedSVD
 
 SHARED = ("mean_", "explained_variance_", "explained_variance_ratio_", "singular_values_", "noise_variance_")
 
 pytestmark = pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
 
 
-@parametrize_with_checks([PCA(), PCA(n_components=1, svd_solver="randomized", whiten=True)])
+@parametrize_with_checks(
+    [PCA(), PCA(n_components=1, svd_solver="randomized", whiten=True), TruncatedSVD(), IncrementalPCA()]
+)
 def test_scikit_learn_finds_no_fault(estimator: Any, check: Any) -> None:
     check(estimator)
 
@@ -57,6 +60,64 @@ def test_a_store_is_fitted_where_it_lies(tmp_path: Path) -> None:
         np.testing.assert_allclose(scores[...], memory.transform(x), atol=1e-10)
         np.testing.assert_allclose(found.transform(where)[...], memory.transform(x), atol=1e-10)
         assert found.n_features_in_ == 40
+
+
+def on_disk(folder: Path, shape: tuple[int, int] = (5000, 40)) -> tuple[str, Any]:
+    x = np.random.default_rng(4).standard_normal(shape) * np.linspace(5, 0.1, shape[1]) + 2
+    return to_zarr(folder / "x.zarr", x, (500, shape[1])), x
+
+
+@pytest.mark.parametrize("algorithm", ["randomized", "arpack"])
+def test_truncated_svd_of_a_store_is_that_of_the_array(tmp_path: Path, algorithm: str) -> None:
+    store, x = on_disk(tmp_path)
+    found = TruncatedSVD(5, algorithm=algorithm, n_iter=15, memory="256MiB")
+    scores = found.fit_transform(store)
+    memory = decomposition.TruncatedSVD(5, algorithm="arpack").fit(x)
+    assert isinstance(found.transform(store), type(scores))
+    for name in ("singular_values_", "explained_variance_", "explained_variance_ratio_"):
+        np.testing.assert_allclose(getattr(found, name), getattr(memory, name), rtol=1e-6, err_msg=name)
+    np.testing.assert_allclose(np.abs(scores[...]), np.abs(memory.transform(x)), atol=1e-2)
+    np.testing.assert_allclose(found.transform(store)[...], found.transform(x), atol=1e-9)
+
+
+@pytest.mark.parametrize("sizes", [[5000], [7, 1, 2000, 2992], [10, *[1] * 30, 4960]], ids=len)
+@pytest.mark.parametrize("whiten", [False, True])
+def test_batches_of_any_size_give_the_components_of_all(
+    tmp_path: Path, sizes: list[int], whiten: bool
+) -> None:
+    store, x = on_disk(tmp_path)
+    found, start = IncrementalPCA(7, whiten=whiten), 0
+    for size in sizes:
+        found.partial_fit(x[start : start + size])
+        start += size
+    fit = decomposition.PCA(7, whiten=whiten, svd_solver="full").fit(x)
+    assert found.n_samples_seen_ == 5000 and found.error_estimates_.max() == 0
+    for name in SHARED:
+        np.testing.assert_allclose(getattr(found, name), getattr(fit, name), rtol=1e-9, err_msg=name)
+    assert np.abs(found.components_.T @ found.components_ - fit.components_.T @ fit.components_).max() < 1e-10
+    np.testing.assert_allclose(found.transform(store)[...], found.transform(x), atol=1e-10)
+    whole = IncrementalPCA(7, whiten=whiten).fit(store)
+    np.testing.assert_allclose(whole.components_, found.components_, atol=1e-10)
+
+
+def test_what_is_cut_off_between_batches_is_bounded() -> None:
+    x = np.random.default_rng(5).standard_normal((900, 600)) * np.linspace(2, 1, 600)
+    found = IncrementalPCA(5)
+    for start in range(0, 900, 100):
+        found.partial_fit(x[start : start + 100])
+    s = np.linalg.svd(x - x.mean(axis=0), compute_uv=False)[:5]
+    assert (np.abs(found.singular_values_ - s) / s <= found.error_estimates_).all()
+    assert found.error_estimates_.min() > 0.01
+
+
+@pytest.mark.parametrize("estimator", [PCA(2), TruncatedSVD(2), IncrementalPCA(2)], ids=repr)
+def test_names_of_features_go_in_and_out(estimator: Any) -> None:
+    pandas = pytest.importorskip("pandas", reason="frames come with pandas")
+    frame = pandas.DataFrame(np.random.default_rng(6).standard_normal((50, 4)), columns=list("abcd"))
+    out = estimator.set_output(transform="pandas").fit_transform(frame)
+    name = type(estimator).__name__.lower()
+    assert list(out.columns) == [f"{name}0", f"{name}1"]
+    assert list(estimator.feature_names_in_) == list("abcd")
 
 
 def test_sparse_samples_are_centred_without_becoming_dense() -> None:

@@ -52,7 +52,7 @@ def check_request(request: Request, shape: tuple[int, int], name: str) -> None:
         raise InputError(f"rank must be an integer, not {request.rank!r}")
     if request.rank < 1:
         raise InputError(f"rank {request.rank} was asked for; ask for 1 to {most}")
-    if request.kind == "pca" and rows < 2:
+    if request.center and rows < 2:
         raise InputError(f"{name} has {rows} row: principal components need at least 2 samples")
     if request.rank > most:
         raise InputError(

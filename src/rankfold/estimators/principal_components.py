@@ -1,41 +1,20 @@
-"""scikit-learn's estimators over rankfold: the same parameters and attributes, for matrices of any size.
-
-A matrix that scikit-learn takes (arrays, lists, data frames) is checked as scikit-learn checks it. Everything
-else that ``rankfold.open`` takes (paths, Zarr, Dask and xarray arrays) is never held in memory, and what is
-made of it is a Zarr array.
-"""
+"""``PCA``: all samples at once, by whatever method suits."""
 
 from __future__ import annotations
 
 import numbers
-import os
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn import decomposition
+from sklearn.base import _fit_context
+from sklearn.decomposition._pca import _infer_dimension
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 import rankfold
+from rankfold.estimators.samples import MOST_PASSES, TOL, is_large
 from rankfold.pipeline.errors import InputError
-
-try:
-    from sklearn import decomposition
-    from sklearn.base import _fit_context
-    from sklearn.decomposition._pca import _infer_dimension
-    from sklearn.utils import check_random_state
-    from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as error:
-    raise ImportError(
-        "rankfold's estimators need scikit-learn: pip install 'rankfold[estimators]'"
-    ) from error
-
-TOL = 1e-8
-"""What ``tol=0`` asks of singular values that passes converge to: scikit-learn means as exact as possible."""
-
-
-def is_large(x: object) -> bool:
-    """Whether this is a matrix that is read a panel at a time."""
-    if isinstance(x, str | os.PathLike):
-        return True
-    return type(x).__module__.partition(".")[0] in ("zarr", "dask", "xarray", "rankfold")
 
 
 def _needs_all(n: Any) -> bool:
@@ -144,7 +123,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
             rank,
             tol=self.tol or TOL,
             method=method,
-            passes=passes if method == "krylov" else (8 if method in ("tsqr", "gram") else 20),
+            passes=passes if method == "krylov" else (8 if method in ("tsqr", "gram") else MOST_PASSES),
             seed=int(check_random_state(self.random_state).randint(2**31)),
             whiten=self.whiten,
             rows=rows and not every,

@@ -1,0 +1,24 @@
+"""scikit-learn's estimators over rankfold: the same parameters and attributes, for matrices of any size.
+
+principal_components   PCA
+truncated              TruncatedSVD
+incremental            IncrementalPCA
+samples                what is read a panel at a time, and what is not
+
+A matrix that scikit-learn takes (arrays, lists, data frames) is checked as scikit-learn checks it. Everything
+else that ``rankfold.open`` takes (paths, Zarr, Dask and xarray arrays) is never held in memory, and what is
+made of it is a Zarr array, read when it is sliced.
+"""
+
+try:
+    import sklearn  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "rankfold's estimators need scikit-learn: pip install 'rankfold[estimators]'"
+    ) from error
+
+from rankfold.estimators.incremental import IncrementalPCA
+from rankfold.estimators.principal_components import PCA
+from rankfold.estimators.truncated import TruncatedSVD
+
+__all__ = ["PCA", "IncrementalPCA", "TruncatedSVD"]

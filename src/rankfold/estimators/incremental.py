@@ -1,0 +1,156 @@
+"""``IncrementalPCA``: principal components of samples that come in batches."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+from sklearn import decomposition
+from sklearn.base import _fit_context
+from sklearn.utils import gen_batches
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+import rankfold
+from rankfold.estimators.samples import is_large
+from rankfold.kernels.small import fix_signs
+from rankfold.pipeline.result import write_group, write_small
+from rankfold.pipeline.summary import Summary, merged
+
+Float64 = npt.NDArray[np.float64]
+
+EXACT_FEATURES = 512
+"""Up to so many, nothing is cut off between batches: a matrix of that size takes little to decompose."""
+
+
+class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
+    """Principal components from batches, of whatever length, in the memory of one.
+
+    Parameters
+    ----------
+    n_components, whiten, copy, batch_size
+        As for ``sklearn.decomposition.IncrementalPCA``; X is never overwritten.
+
+    Attributes
+    ----------
+    components_, explained_variance_, explained_variance_ratio_, singular_values_, mean_, var_,
+    noise_variance_, n_components_, n_samples_seen_, batch_size_, n_features_in_
+        As for ``sklearn.decomposition.IncrementalPCA``.
+    error_estimates_ : (n_components_,)
+        Bound on the relative error of each singular value, for what was cut off between batches.
+
+    Notes
+    -----
+    Of up to 512 features all directions are kept, so that any sequence of batches gives what a fit to all
+    samples gives, to rounding, and a batch may have fewer samples than ``n_components``. Of more, a quarter
+    more than ``n_components`` are kept.
+    """
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def fit(self, X: Any, y: Any = None) -> IncrementalPCA:
+        """Fit to samples in rows, a batch at a time; ``y`` is ignored."""
+        self._summary: Summary | None = None
+        x: Any = _opened(X) if is_large(X) else self._checked(X, sparse=True, reset=True)
+        samples, self.n_features_in_ = x.shape
+        self.batch_size_ = self.batch_size or 5 * self.n_features_in_
+        for rows in gen_batches(samples, self.batch_size_, min_batch_size=self.n_components or 0):
+            if is_large(X):
+                batch = self._checked(_read(x, rows.start, rows.stop), sparse=False, reset=False)
+            else:
+                batch = x[rows].toarray() if scipy.sparse.issparse(x) else x[rows]
+            self._add(batch)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any = None, check_input: bool = True) -> IncrementalPCA:
+        """Add a batch of samples in rows; ``y`` is ignored."""
+        first = self._before is None
+        if is_large(X):
+            source = _opened(X)
+            X, check_input = _read(source, 0, source.shape[0]), True
+        if check_input and scipy.sparse.issparse(X):
+            raise TypeError("partial_fit takes dense batches: give X.toarray(), or all of X to fit")
+        self._add(self._checked(X, sparse=False, reset=first) if check_input else X)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Coordinates of samples in the components; of a matrix on disk as a Zarr array."""
+        check_is_fitted(self)
+        if not is_large(X):
+            return super().transform(X)
+        return rankfold.transform(self._result(), X).scores
+
+    def _result(self) -> rankfold.Result:
+        """The components as a result, in a temporary store."""
+        temporary = tempfile.TemporaryDirectory(prefix="rankfold-")
+        path = Path(temporary.name) / "result.zarr"
+        rank, shape = self.n_components_, [self.n_samples_seen_, self.n_features_in_]
+        values = self.singular_values_.astype(np.float64)
+        write_small(path, {"components": self.components_, "singular_values": values, "mean": self.mean_})
+        request = {"kind": "pca", "rank": rank, "center": True, "scale": False, "whiten": self.whiten}
+        facts = {"kind": "pca", "method": "update", "request": request, "input": {"shape": shape}}
+        write_group(path, facts)
+        return rankfold.Result(path, temporary=temporary)
+
+    @property
+    def _before(self) -> Summary | None:
+        """What is known of earlier batches."""
+        return getattr(self, "_summary", None)
+
+    def _checked(self, X: Any, *, sparse: bool, reset: bool) -> Any:
+        accepted = ("csr", "csc", "lil") if sparse else False
+        return validate_data(self, X, dtype=[np.float64, np.float32], accept_sparse=accepted, reset=reset)
+
+    def _add(self, batch: Any) -> None:
+        samples, features = batch.shape
+        if self.n_components is not None and self.n_components > features:
+            raise ValueError(
+                f"n_components={self.n_components} invalid for n_features={features}: ask for at most as many"
+            )
+        new, before = Summary.of_rows(np.asarray(batch, np.float64), centre=True), self._before
+        summary = new if before is None else merged(before, new)
+        wanted = self.n_components
+        if wanted is None:
+            wanted = min(samples, features) if before is None else self.n_components_
+        if features > EXACT_FEATURES:
+            summary = summary.cut_to(wanted + max(8, wanted // 4))
+        self._keep(summary, wanted, batch.dtype)
+        self._summary = summary
+
+    def _keep(self, summary: Summary, wanted: int, dtype: Any) -> None:
+        """Attributes by scikit-learn's names."""
+        count, features = summary.count, len(summary.mean)
+        _, s, vt = np.linalg.svd(summary.factor, full_matrices=False)
+        if wanted > len(s):
+            raise ValueError(
+                f"n_components={wanted} must be less or equal to the number of samples so far, {count}"
+            )
+        s, vt = s[:wanted], vt[:wanted]
+        freedom = max(count - 1, 1)
+        self.n_components_, self.n_samples_seen_ = wanted, count
+        self.components_ = (vt * fix_signs(vt.T)[:, None]).astype(dtype)
+        self.singular_values_ = s.astype(dtype)
+        self.mean_, self.var_ = summary.mean, summary.squares / count
+        self.explained_variance_ = (s**2 / freedom).astype(dtype)
+        share = s**2 / summary.total if summary.total > 0 else np.zeros_like(s)
+        self.explained_variance_ratio_ = share.astype(dtype)
+        rest, left = max(summary.total - float((s**2).sum()), 0.0), min(count, features) - wanted
+        self.noise_variance_ = rest / freedom / left if left > 0 else 0.0
+        self.error_estimates_ = np.sqrt(1 + summary.lost / np.where(s > 0, s, np.inf) ** 2) - 1
+
+
+def _opened(x: Any) -> Any:
+    """A matrix on disk whose chunks are all there."""
+    source = rankfold.open(x)
+    source.check()
+    return source
+
+
+def _read(source: Any, start: int, stop: int) -> Any:
+    """Rows of it."""
+    batch = np.empty((stop - start, source.shape[1]), source.dtype)
+    source.read_into(batch, (start, stop), (0, source.shape[1]))
+    return batch
