@@ -72,7 +72,7 @@ class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
             source = _opened(X)
             X, check_input = _read(source, 0, source.shape[0]), True
         if check_input and scipy.sparse.issparse(X):
-            raise TypeError("partial_fit takes dense batches: give X.toarray(), or all of X to fit")
+            return super().partial_fit(X)  # type: ignore[no-any-return]  # raises, and says what to do
         self._add(self._checked(X, sparse=False, reset=first) if check_input else X)
         return self
 
