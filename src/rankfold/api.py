@@ -9,7 +9,7 @@ from typing import Any
 from rankfold.cluster.place import choose_place
 from rankfold.execution import execute
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.layout import lay_out
+from rankfold.pipeline.layout import lay_out, settled
 from rankfold.pipeline.methods.qr import qr as factorise
 from rankfold.pipeline.methods.reduction import reduce
 from rankfold.pipeline.plan import Plan, Rates, make_plan
@@ -48,13 +48,14 @@ def svd(
     x : path, array or Source, (m, n)
         ``"STORE.zarr::array"``, a ``.npy`` file, a NumPy, Zarr or Dask array, or what ``rf.open`` gave.
     rank, tol : int; float, default 1e-4
-        Number of triplets (all for "tsqr"); estimated relative error at which a value counts as found.
+        Number of triplets; relative error at which one counts as found. ``tol`` alone: as many as leave
+        out that share of the Frobenius norm; neither: all, by "tsqr".
     method : {"auto", "gram", "krylov", "subspace", "sketch", "tsqr"}
         See ``docs/choosing.md``. "auto" decides for gram or krylov by shape, type, rank and tol.
     passes, oversampling, seed : int, default 8, a quarter of rank, and 0
         Most reads of the matrix; columns of a block beyond ``rank``; key of the random start block.
     memory : int or str, default half of what is free
-        Working memory of one worker process above its baseline, such as ``"2 GiB"``.
+        Working memory of a worker process above its baseline: ``"2 GiB"``.
     out : path, optional
         Where the result is kept; the same call again resumes a killed run, or returns the finished
         result. Without it the result lives in a temporary store as long as the object.
@@ -66,8 +67,7 @@ def svd(
         This machine ("local"), or the jobs of a profile; worker processes or jobs, instead of the threads
         of this process; threads of each process, by default all usable cores, shared.
     client, progress : optional
-        A Dask client of your own, or the active one if nothing says where to run; a function that is
-        called with the name of a sweep, rows done, and rows in all.
+        A Dask client, by default the active one; called with the name of a sweep, rows done, rows in all.
 
     Returns
     -------
@@ -250,19 +250,23 @@ def _asked(
     source = open_source(x)
     if kind == "qr":
         rank, method = min(source.shape), "tsqr"
-    elif rank is None and method == "tsqr":
+    elif rank is None and tol is None and method == "tsqr":
         rank = min(source.shape)
-    if rank is None:
-        raise InputError("say how many components: rank= (--rank)")
+    adaptive = rank is None
+    if rank is None and tol is None:
+        raise InputError(
+            "say how many components, rank= (--rank), or what share of the norm to leave out, tol= (--tol)"
+        )
     request = Request(
         kind,
-        integer("rank", rank),
+        min(source.shape) if rank is None else integer("rank", rank),
         DEFAULT_TOL if tol is None else float(tol),
         method,
         DEFAULT_PASSES if passes is None else integer("passes", passes),
         integer("seed", seed),
+        adaptive=adaptive,
         oversampling=None if oversampling is None else integer("oversampling", oversampling),
         **flags,
     )
     check_request(request, source.shape, source.name)
-    return source, request
+    return source, settled(request, source)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import shutil
-import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -20,6 +19,7 @@ from rankfold.pipeline.run import Progress, Run
 from rankfold.pipeline.rundir import RunDirectory, digest, machine_facts
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
+from rankfold.pipeline.temporary import TemporaryFolder
 from rankfold.pipeline.warm import warm_kernels
 
 LOG = logging.getLogger("rankfold")
@@ -65,8 +65,8 @@ def execute(
     task.source.check()
     fingerprint = task.source.fingerprint()
     identity = {"request": task.request(), "input": fingerprint}
-    temporary = tempfile.TemporaryDirectory(prefix="rankfold-") if out is None else None
-    output = Path(temporary.name) / "result.zarr" if temporary is not None else Path(out or "").absolute()
+    temporary = TemporaryFolder() if out is None else None
+    output = temporary.path / "result.zarr" if temporary is not None else Path(out or "").absolute()
     folder = RunDirectory.beside(output, None if scratch is None else Path(scratch), digest(identity))
     _require_place(output, task.source)
     if output.exists() and _done(output, identity, overwrite=overwrite):

@@ -67,6 +67,15 @@ def on_disk(folder: Path, shape: tuple[int, int] = (5000, 40)) -> tuple[str, Any
     return to_zarr(folder / "x.zarr", x, (500, shape[1])), x
 
 
+def test_a_share_of_the_variance_of_a_store_takes_no_more_components_than_it_needs(tmp_path: Path) -> None:
+    store, x = on_disk(tmp_path)
+    found, fit = PCA(0.8), decomposition.PCA(0.8, svd_solver="full").fit(x)
+    scores = found.fit_transform(store)
+    assert found.n_components_ == fit.n_components_ == scores.shape[1]
+    assert found.noise_variance_ == pytest.approx(fit.noise_variance_)
+    np.testing.assert_allclose(found.transform(store)[...], scores[...], atol=1e-8)
+
+
 @pytest.mark.parametrize("algorithm", ["randomized", "arpack"])
 def test_truncated_svd_of_a_store_is_that_of_the_array(tmp_path: Path, algorithm: str) -> None:
     store, x = on_disk(tmp_path)
@@ -108,6 +117,13 @@ def test_what_is_cut_off_between_batches_is_bounded() -> None:
     s = np.linalg.svd(x - x.mean(axis=0), compute_uv=False)[:5]
     assert (np.abs(found.singular_values_ - s) / s <= found.error_estimates_).all()
     assert found.error_estimates_.min() > 0.01
+    with pytest.raises(ValueError, match="more than the 5 of earlier batches"):
+        found.set_params(n_components=9).partial_fit(x[:50])
+
+
+def test_a_result_that_nobody_keeps_goes_without_a_word(recwarn: pytest.WarningsRecorder) -> None:
+    folder = rf.svd(np.eye(30), 2, rows=False).path
+    assert not folder.exists() and not [w for w in recwarn if w.category is ResourceWarning]
 
 
 @pytest.mark.parametrize("estimator", [PCA(2), TruncatedSVD(2), IncrementalPCA(2)], ids=repr)

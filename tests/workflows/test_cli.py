@@ -332,6 +332,17 @@ def test_an_output_elsewhere_is_refused(tmp_path: Path) -> None:
     assert found.exit_code == 2 and "is not on a file system" in found.stderr
 
 
+def test_the_tolerance_alone_finds_the_rank(tmp_path: Path, store: Path) -> None:
+    out = ("--out", tmp_path / "r.zarr")
+    run = rankfold("svd", store, "--tol", 0.3, *out)
+    rank = rf.open_result(tmp_path / "r.zarr").attrs["rank"]
+    assert run.exit_code == 0 and f"rank {rank}, " in run.stdout and 1 <= rank < COLUMNS
+    assert (
+        f"rank {COLUMNS} at most, " in rankfold("plan", "svd", store, "--tol", 0.3, "--method", "gram").stdout
+    )
+    refused(tmp_path, 2, "say how many components", "svd", store, "--out", tmp_path / "n.zarr")
+
+
 def test_more_samples_are_added_to_a_result(tmp_path: Path, store: Path) -> None:
     first, both = tmp_path / "first.zarr", tmp_path / "both.zarr"
     rankfold("pca", store, "--select-rows", "0:600", "--rank", COLUMNS, "--out", first, "--no-rows")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ from rankfold.estimators.samples import is_large
 from rankfold.kernels.small import fix_signs
 from rankfold.pipeline.result import write_group, write_small
 from rankfold.pipeline.summary import Summary, merged
+from rankfold.pipeline.temporary import TemporaryFolder
 
 Float64 = npt.NDArray[np.float64]
 
@@ -85,8 +84,8 @@ class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
 
     def _result(self) -> rankfold.Result:
         """The components as a result, in a temporary store."""
-        temporary = tempfile.TemporaryDirectory(prefix="rankfold-")
-        path = Path(temporary.name) / "result.zarr"
+        temporary = TemporaryFolder()
+        path = temporary.path / "result.zarr"
         rank, shape = self.n_components_, [self.n_samples_seen_, self.n_features_in_]
         values = self.singular_values_.astype(np.float64)
         write_small(path, {"components": self.components_, "singular_values": values, "mean": self.mean_})
@@ -109,6 +108,11 @@ class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
         if self.n_components is not None and self.n_components > features:
             raise ValueError(
                 f"n_components={self.n_components} invalid for n_features={features}: ask for at most as many"
+            )
+        if self._before is not None and self._before.lost and (self.n_components or 0) > self.n_components_:
+            raise ValueError(
+                f"n_components={self.n_components} is more than the {self.n_components_} of earlier batches, "
+                "from which others were cut off: fit again"
             )
         new, before = Summary.of_rows(np.asarray(batch, np.float64), centre=True), self._before
         summary = new if before is None else merged(before, new)

@@ -114,16 +114,19 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         if large:
             self.n_features_in_ = features
         rank, method = self._asked(samples, features)
-        passes = None
+        passes = MOST_PASSES
         if self.svd_solver == "randomized" and self.iterated_power != "auto":
             passes = int(self.iterated_power) + 1
-        every = _needs_all(self.n_components)
+        every, tol = _needs_all(self.n_components), self.tol or TOL
+        if large and every and self.n_components != "mle":  # no more than it takes
+            rank, every, tol = None, False, float(1 - self.n_components) ** 0.5
+            method = "auto" if self.svd_solver == "auto" else method
         self.result_ = rankfold.pca(
             x,
             rank,
-            tol=self.tol or TOL,
+            tol=tol,
             method=method,
-            passes=passes if method == "krylov" else (8 if method in ("tsqr", "gram") else MOST_PASSES),
+            passes=passes,
             seed=int(check_random_state(self.random_state).randint(2**31)),
             whiten=self.whiten,
             rows=rows and not every,
@@ -136,7 +139,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         kinds = {"dtype": [np.float64, np.float32], "accept_sparse": ("csr", "csc")}
         return validate_data(self, X, **kinds, ensure_min_samples=2)
 
-    def _asked(self, samples: int, features: int) -> tuple[int, str]:
+    def _asked(self, samples: int, features: int) -> tuple[int | None, str]:
         """Rank and method."""
         most, n = min(samples, features), self.n_components
         solver = self.svd_solver
@@ -172,7 +175,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
             k = _infer_dimension(found.explained_variance, samples)
         elif _needs_all(k):
             summed = np.cumsum(found.explained_variance_ratio)
-            k = min(int(np.searchsorted(summed, self.n_components, side="right")) + 1, most)
+            k = min(int(np.searchsorted(summed, self.n_components, side="right")) + 1, len(summed))
         self.n_samples_, self.n_components_ = samples, int(k)
         dtype = found.components.dtype
         self.components_ = found.components[:k]

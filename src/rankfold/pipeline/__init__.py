@@ -15,6 +15,7 @@ checkpoint  parts, whole or not at all        rundir      the folder of a run, a
 narrow      intermediates on scratch          result      Zarr groups with provenance
 whole_chunks  chunks of a result, as files
 ingest      import into well-cut stores       info        what a store is
+temporary   folders of results that nobody keeps
 memory      what a process really holds       blas        one thread, everywhere
 warm        compile before the baseline       units       bytes as people write them
 errors      the tree of errors                sample      rows looked at before any pass

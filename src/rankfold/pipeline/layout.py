@@ -4,6 +4,7 @@ of the shape, type and native chunks of the matrix; memory and speed of the mach
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,12 @@ from rankfold.pipeline.request import Request
 from rankfold.pipeline.sample import Sample
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.view import Orientation, View, working_dtype
+
+ADAPTIVE_WIDTH = 256
+"""Columns of a block at most where the rank is to be found."""
+
+DIFFERENCE = {4: 1e-3, 8: 1e-7}
+"""Least approximation error, by item size, that a difference of sums of squares is trusted with."""
 
 NOMINAL_FLOPS = {4: 80e9, 8: 35e9}
 """Sustained GEMM rate of one core by item size, to weigh methods and cut segments; not measured here."""
@@ -120,6 +127,13 @@ class Layout:
         local = centring.centre or centring.scale
         return self.columns(folder) if local and self.view.orientation is Orientation.COLUMNS else None
 
+    def for_rank(self, rank: int) -> Layout:
+        """With chunks of the output for so many components, where sweeps of the matrix do not write them."""
+        if self.method == "tsqr":
+            return self
+        row_bytes = rank * self.view.dtype.itemsize
+        return dataclasses.replace(self, out_chunk=_out_chunk(self.view.long, row_bytes))
+
     def narrow_cut(self, combination: Combination, rank: int) -> Cut:
         """Cut of sweeps over scratch, whose panels are whole chunks of the result."""
         grid = Grid.regular(self.view.long, self.out_chunk, splittable=False)
@@ -130,6 +144,8 @@ def lay_out(request: Request, source: Source) -> Layout:
     """Decide orientation, method, width and cuts."""
     view = View(source, choose_orientation(source, request.rank, request.kind))
     width = block_width(request.rank, view.short, request.oversampling, passes=request.passes)
+    if request.adaptive:
+        width = adaptive_width(view.short)
     method = request.method if request.method != "auto" else choose_method(request, view, width)
     least = least_passes(request, view, method)
     if least > request.passes:
@@ -174,6 +190,35 @@ def lay_out(request: Request, source: Source) -> Layout:
             method not in ("gram", "tsqr") and request.scale and view.orientation is Orientation.ROWS
         ),
     )
+
+
+def settled(request: Request, source: Source) -> Request:
+    """A request that leaves the rank to its tolerance, with the method and the most components there can be.
+
+    Gram, if it is the cheaper and the tolerance more than rounding of squares; TSQR below that.
+    """
+    if not request.adaptive or request.kind == "qr":
+        return request
+    view = View(source, choose_orientation(source, ADAPTIVE_WIDTH))
+    width, method = adaptive_width(view.short), request.method
+    if method == "auto":
+        method = choose_method(dataclasses.replace(request, rank=width), view, width)
+        if request.tol < DIFFERENCE[8]:
+            method = "tsqr"
+        elif request.tol < DIFFERENCE[view.dtype.itemsize]:
+            method = "gram"
+    statistics = request.scale and view.orientation is Orientation.ROWS
+    most = view.short if method != "krylov" else width * max(request.passes - statistics, 1)
+    return dataclasses.replace(request, method=method, rank=min(most, *source.shape))
+
+
+def adaptive_width(short: int) -> int:
+    """Columns of a block where the rank is to be found: an eighth of all, in whole sixteens.
+
+    >>> adaptive_width(40), adaptive_width(1000), adaptive_width(10**6)
+    (16, 128, 256)
+    """
+    return min(short, ADAPTIVE_WIDTH, -(-short // 128) * 16)
 
 
 def least_passes(request: Request, view: View, method: str) -> int:

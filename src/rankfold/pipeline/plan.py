@@ -63,6 +63,9 @@ class Plan:
     working_dtype: str
     orientation: str
     rank: int
+    adaptive: bool
+    """Whether that is the most that the tolerance may take."""
+
     width: int
     grain_rows: int
     panel_rows: int
@@ -133,6 +136,7 @@ def make_plan(request: Request, source: Source, budget: Budget, rates: Rates | N
         working_dtype=layout.view.dtype.name,
         orientation=layout.view.orientation.value,
         rank=request.rank,
+        adaptive=request.adaptive,
         width=layout.width,
         grain_rows=layout.cut.grain_rows,
         panel_rows=layout.cut.panel_rows,

@@ -154,7 +154,7 @@ def driver_bytes(layout: Layout, request: Request) -> int:
     """Memory of the algebra between passes, and of the sample before them."""
     view, short, width, basis = layout.view, layout.view.short, layout.width, layout.basis_columns
     sample = layout.sample.memory_bytes + layout.sample.gives_block * 8 * 8 * short * width
-    resident = 8
+    resident = 8 * max(layout.block_passes, 1) if request.adaptive else 8
     if layout.method == "subspace":  # the block before is set against the last one
         resident, basis = 12, min(short, 2 * width)
     blocks = resident * 8 * short * width + 18 * 8 * basis * basis

@@ -28,8 +28,8 @@ def table(plan: Plan) -> str:
         )
     widths = [max(len(row[i]) for row in rows) for i in range(6)]
     lines = [
-        f"{plan.kind} by {plan.method}: {plan.shape[0]} x {plan.shape[1]} {plan.dtype}, rank {plan.rank}, "
-        f"swept by {plan.orientation}",
+        f"{plan.kind} by {plan.method}: {plan.shape[0]} x {plan.shape[1]} {plan.dtype}, "
+        f"rank {plan.rank}{' at most' * plan.adaptive}, swept by {plan.orientation}",
         f"passes over the matrix   {plan.likely_passes} likely, at most {plan.most_passes}",
         f"block width, grain       {plan.width} columns, {plan.grain_rows} rows "
         f"({plan.panel_rows} read at once)",

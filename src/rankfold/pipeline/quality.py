@@ -40,6 +40,39 @@ class Ritz:
         return np.maximum(self.risen - self.values, 0.0) / np.maximum(self.risen, np.finfo(np.float64).tiny)
 
 
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """How many components an approximation needs, and what it leaves out."""
+
+    rank: int
+    error: float
+    """Frobenius norm of what is left out over that of the matrix; not below what rounding hides."""
+
+    @classmethod
+    def of(cls, squares: Float64, total: float, tol: float, *, rounding: float = 0.0) -> Truncation:
+        """The fewest of the leading squared singular values that leave ``tol`` of the norm, or all of them.
+
+        ``rounding`` is what the squares may be wrong by together, besides that of sums in float64.
+        """
+        rounding += 16 * float(np.finfo(np.float64).eps) * total
+        return cls._least(total - np.cumsum(squares), total, tol, rounding)
+
+    @classmethod
+    def of_all(cls, s: Float64, tol: float) -> Truncation:
+        """The same where all singular values are known: what is left is summed, not a difference."""
+        left = np.append(np.cumsum(s[:0:-1] ** 2)[::-1], 0.0)
+        total = float((s**2).sum())
+        return cls._least(left, total, tol, (len(s) * float(np.finfo(np.float64).eps)) ** 2 * total)
+
+    @classmethod
+    def _least(cls, left: Float64, total: float, tol: float, rounding: float) -> Truncation:
+        # Where as little is left as rounding, more components are not known to be better.
+        enough = left <= max(tol**2 * total - rounding, rounding)
+        rank = int(enough.argmax()) + 1 if enough.any() else len(left)
+        most = max(float(left[rank - 1]), 0.0) + rounding
+        return cls(rank, min(float(np.sqrt(most / total)), 1.0) if total > 0 else 0.0)
+
+
 def ritz_vectors(products: Float64, keep: int) -> tuple[Float64, Float64]:
     """Leading eigenpairs of Q'A'A Q, which rounding has left not quite symmetric."""
     theta, w = leading_eigenpairs((products + products.T) / 2, min(keep, len(products)))

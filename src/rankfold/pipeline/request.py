@@ -9,6 +9,9 @@ from typing import Any
 
 from rankfold.pipeline.errors import InputError
 
+FIND_RANK = ("auto", "gram", "krylov", "tsqr")
+"""Methods that find how many components a tolerance takes."""
+
 METHODS = ("auto", "gram", "krylov", "subspace", "sketch", "tsqr")
 DEFAULT_TOL = 1e-4
 DEFAULT_PASSES = 8
@@ -35,6 +38,9 @@ class Request:
     whiten: bool = False
     rows: bool = True
     """Whether row outputs (``U``, ``scores``) are written."""
+
+    adaptive: bool = False
+    """Whether only as many components are kept as an approximation to ``tol`` takes, at most ``rank``."""
 
     oversampling: int | None = None
     """Columns of a block beyond the rank; None for what ``layout.block_width`` finds right."""
@@ -67,6 +73,13 @@ def check_request(request: Request, shape: tuple[int, int], name: str) -> None:
         raise InputError(f"passes must be at least 1, not {request.passes}")
     if request.method not in METHODS:
         raise InputError(f"method {request.method!r} is not one of {', '.join(METHODS)}")
+    if request.adaptive and request.method not in FIND_RANK:
+        raise InputError(
+            f"{request.method} does not find the rank from tol alone: say --rank, or take "
+            f"{', '.join(FIND_RANK)}"
+        )
+    if request.adaptive and request.oversampling is not None:
+        raise InputError("oversampling counts columns beyond a rank: say --rank, or leave it out")
     if not 0 <= request.seed < 2**64:
         raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {request.seed}")
 

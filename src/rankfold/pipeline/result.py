@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.checkpoint import load_json
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
+from rankfold.pipeline.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
     import zarr
@@ -123,9 +123,7 @@ class Result:
     matrix is a plain Zarr array, and here the result whose one array is ``X``.
     """
 
-    def __init__(
-        self, path: Path | str, *, temporary: tempfile.TemporaryDirectory[str] | None = None
-    ) -> None:
+    def __init__(self, path: Path | str, *, temporary: TemporaryFolder | None = None) -> None:
         import zarr
 
         self.path = Path(path)

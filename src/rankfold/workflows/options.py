@@ -80,9 +80,13 @@ def view(
 
 
 def request(
-    rank: Annotated[int | None, typer.Option(help="number of components; all for tsqr by default")] = None,
+    rank: Annotated[
+        int | None,
+        typer.Option(help="number of components; found from tol if not given; all for tsqr without either"),
+    ] = None,
     tol: Annotated[
-        float | None, typer.Option(help="estimated relative error to stop at; 1e-4 by default")
+        float | None,
+        typer.Option(help="estimated relative error to stop at, 1e-4 by default; without rank, of all"),
     ] = None,
     method: Annotated[str, typer.Option(help="auto, gram, krylov, subspace, sketch or tsqr")] = "auto",
     passes: Annotated[int | None, typer.Option(help="most passes over the matrix; 8 by default")] = None,

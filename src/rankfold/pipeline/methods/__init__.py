@@ -5,6 +5,7 @@ start_block       that block: random, or leading vectors of the rows looked at
 missing           what such a block does not hold, from a sketch of all rows
 gram              one pass into a scatter matrix, and its eigenvectors
 krylov            fused block Krylov, stopped by a free error estimate
+capture           block Krylov, until it holds all but a share of the matrix
 subspace          fused subspace iteration, stopped likewise, with room for one block
 tsqr              R by one pass over the matrix itself, and Q as a recipe
 qr                QR factorisation

@@ -44,7 +44,7 @@ class Statistics:
 class Iteration(Protocol):
     """What a method does between passes."""
 
-    def take(self, block: Block, missing: Missing | None) -> bool:
+    def take(self, block: Block, known: Statistics, missing: Missing | None) -> bool:
         """Take in the block of a pass; whether another pass would bring no more."""
 
     def following(self, block: Block, missing: Missing | None) -> Float64:
@@ -68,7 +68,7 @@ def iterate(
         far = not had_statistics and _far(known, layout, centring, start)
         if not last and (far or (missing is not None and _hides(missing, block))):
             q = random_block(layout.view.short, layout.width, seed)
-        elif iteration.take(block, missing) or last:
+        elif iteration.take(block, known, missing) or last:
             return known
         else:
             q = iteration.following(block, missing)

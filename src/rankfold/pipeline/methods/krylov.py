@@ -56,7 +56,7 @@ class _Growth:
     mixed: bool = False
     """Whether blocks are not images of those before alone, so that the next is made from residuals."""
 
-    def take(self, block: Block, missing: Missing | None) -> bool:
+    def take(self, block: Block, known: Statistics, missing: Missing | None) -> bool:
         self.basis.add(block)
         outside = float(missing.bound) if missing is not None else 0.0
         settling = self.mixed and not self.history

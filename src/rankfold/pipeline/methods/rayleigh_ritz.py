@@ -62,7 +62,7 @@ def _directions(layout: Layout, basis: Basis, rank: int) -> Float64:
     """Eigenvectors of Q'A'A Q: a block of them, or all where rounding has mixed those that matter."""
     theta, w = ritz_vectors(basis.products, basis.width)
     eps = float(np.finfo(layout.view.dtype).eps)
-    keep = min(layout.width, basis.width)
+    keep = min(max(layout.width, rank), basis.width)
     return w if theta[rank - 1] <= 100 * eps * theta[0] else w[:, :keep]
 
 
@@ -81,7 +81,8 @@ def _half_step(
     Directions whose products with A' drown in rounding do not take part; when a wanted one is among
     them nobody does, and the Ritz values stand as they are.
     """
-    all_kept = basis.ritz(layout.width, layout.width)
+    wide = max(layout.width, rank)
+    all_kept = basis.ritz(wide, wide)
     # What a direction beyond the wanted ones brings in is its own size times its own noise.
     heard = all_kept.noise * np.minimum(all_kept.values / max(all_kept.values[rank - 1], TINY), 1.0)
     drowned = (heard > _bearable_noise(layout, estimate)) | (all_kept.noise > DROWNED)

@@ -16,6 +16,7 @@ from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.folds.local_columns import Centring
 from rankfold.pipeline.layout import Layout
 from rankfold.pipeline.methods.basis import Basis
+from rankfold.pipeline.methods.capture import capture
 from rankfold.pipeline.methods.fused import Statistics, multiply
 from rankfold.pipeline.methods.gram import divisors, gram
 from rankfold.pipeline.methods.krylov import krylov
@@ -26,13 +27,16 @@ from rankfold.pipeline.methods.start import Start, sample_start
 from rankfold.pipeline.methods.start_block import leading_block
 from rankfold.pipeline.methods.subspace import subspace
 from rankfold.pipeline.methods.tsqr import sampled_basis, tsqr, warn_of_rank, zero
-from rankfold.pipeline.quality import rounding
+from rankfold.pipeline.quality import Truncation, rounding
 from rankfold.pipeline.request import Request
 from rankfold.pipeline.result import create_array, write_group, write_small
 from rankfold.pipeline.run import Run
 from rankfold.pipeline.view import Orientation
 
 Float64 = npt.NDArray[np.float64]
+
+STORED = 4
+"""Units of the working type by which an approximation differs from its factors as they are stored."""
 
 CONSTANT = 1e-12
 """A column whose standard deviation is below this share of its mean is constant but for rounding."""
@@ -67,6 +71,7 @@ def reduce(run: Run, layout: Layout, request: Request, fingerprint: str) -> dict
         find = {"gram": _gram, "sketch": _sketch, "tsqr": _tsqr}.get(layout.method, _iterative)
         found = find(run, layout, request, centring, start)
         _refuse_constant(request, found, layout)
+        layout = layout.for_rank(len(found.s))
         facts = _write(run, layout, request, found, fingerprint)
         write_group(run.result, facts)
     return facts
@@ -83,6 +88,14 @@ def begin(run: Run, layout: Layout, request: Request) -> tuple[Centring, Start]:
 
 
 def _iterative(run: Run, layout: Layout, request: Request, centring: Centring, start: Start) -> Found:
+    if request.adaptive:
+        held = capture(run, layout, centring, start, tol=request.tol, seed=request.seed)
+        triplets = rayleigh_ritz(run, layout, held.basis, held.cut.rank, request.seed)
+        bound = held.bound(triplets.s) + rounding(triplets.s, layout.view.dtype)
+        errors = np.maximum.accumulate(np.minimum(triplets.errors, bound))
+        triplets = dataclasses.replace(triplets, errors=errors)
+        found = _found(layout, centring, triplets, held.known, held.errors)
+        return dataclasses.replace(found, facts=_told(held.cut, layout))
     method = krylov if layout.method == "krylov" else subspace
     basis, known, seen = method(
         run, layout, centring, start, rank=request.rank, tol=request.tol, seed=request.seed
@@ -94,23 +107,29 @@ def _iterative(run: Run, layout: Layout, request: Request, centring: Centring, s
 def _gram(run: Run, layout: Layout, request: Request, centring: Centring, start: Start) -> Found:
     scatter = gram(run, layout, centring, start)
     known = Statistics(scatter.mean, scatter.deviation, scatter.total)
-    values = np.maximum(scatter.values[: request.rank], 0.0)
+    rank, facts = request.rank, {}
+    if request.adaptive:
+        cut = Truncation.of(scatter.values, scatter.total, request.tol)
+        rank, facts = cut.rank, _told(cut, layout)
+    values = np.maximum(scatter.values[:rank], 0.0)
     relative = np.sqrt(values / max(values[0], np.finfo(float).tiny))
     eps = float(np.finfo(np.float64).eps)
     squared = eps / np.maximum(relative, eps) ** 2 / 2
     by_rows = layout.view.orientation is Orientation.ROWS
-    if by_rows and not request.rows and (squared.max() <= request.tol or run.passes >= request.passes):
+    enough = request.adaptive or squared.max() <= request.tol or run.passes >= request.passes
+    if by_rows and not request.rows and enough:
         s = np.sqrt(values) / centring.unit
-        short = scatter.vectors[:, : request.rank]
+        short = scatter.vectors[:, :rank]
         short = short * fix_signs(short)
         residuals = eps / np.maximum(relative, eps)
         total = _squared_norm(layout, scatter.total, centring.unit)
-        return Found(s, short, None, known, residuals, squared, [], total)
-    block, _ = multiply(run, layout, centring, start, scatter.vectors, index=2, known=known)
+        return Found(s, short, None, known, residuals, squared, [], total, facts)
+    vectors = scatter.vectors[:, : rank + 1]
+    block, _ = multiply(run, layout, centring, start, vectors, index=2, known=known)
     basis = Basis()
     basis.add(block)
-    triplets = rayleigh_ritz(run, layout, basis, request.rank, request.seed)
-    return _found(layout, centring, triplets, known, [])
+    triplets = rayleigh_ritz(run, layout, basis, rank, request.seed)
+    return dataclasses.replace(_found(layout, centring, triplets, known, []), facts=facts)
 
 
 def _sketch(run: Run, layout: Layout, request: Request, centring: Centring, start: Start) -> Found:
@@ -122,8 +141,13 @@ def _sketch(run: Run, layout: Layout, request: Request, centring: Centring, star
 def _tsqr(run: Run, layout: Layout, request: Request, centring: Centring, start: Start) -> Found:
     form = request.rows or layout.view.orientation is Orientation.COLUMNS
     found = tsqr(run, layout, centring, start, form=form, passes=request.passes, seed=request.seed)
-    warn_of_rank(run, layout, found, request.rank)
     left, s, short = leading_singular_triplets(found.r, request.rank)
+    facts = {}
+    if request.adaptive:
+        cut = Truncation.of_all(s, request.tol)
+        left, s, short = left[:, : cut.rank], s[: cut.rank], short[:, : cut.rank]
+        facts = _told(cut, layout)
+    warn_of_rank(run, layout, found, len(s))
     s[s <= zero(layout.view.short) * s[0]] = 0.0
     signs = fix_signs(short)
     long = None
@@ -132,7 +156,12 @@ def _tsqr(run: Run, layout: Layout, request: Request, centring: Centring, start:
     errors = np.minimum(layout.view.short * rounding(s, np.dtype(np.float64)), 1.0)
     residuals = np.full(len(s), layout.view.short * np.finfo(np.float64).eps)
     total = _squared_norm(layout, found.known.total, centring.unit)
-    return Found(s / centring.unit, short * signs, long, found.known, residuals, errors, [], total)
+    return Found(s / centring.unit, short * signs, long, found.known, residuals, errors, [], total, facts)
+
+
+def _told(cut: Truncation, layout: Layout) -> dict[str, Any]:
+    """What an approximation leaves out, and what rounding of its factors as they are stored does."""
+    return {"approximation_error": max(cut.error, STORED * float(np.finfo(layout.view.dtype).eps))}
 
 
 def _found(
@@ -193,7 +222,7 @@ def _write(run: Run, layout: Layout, request: Request, found: Found, fingerprint
 def _score_weights(run: Run, request: Request, found: Found, rows: int, layout: Layout) -> Float64:
     """What the left singular vectors are multiplied by: 1, s, or for whitening sqrt(m - 1)."""
     if request.kind == "svd":
-        return np.ones(request.rank)
+        return np.ones(len(found.s))
     if not request.whiten:
         return found.s
     noise = float(np.finfo(layout.view.dtype).eps) * np.sqrt(max(layout.view.source.shape)) * found.s[0]
@@ -217,7 +246,7 @@ def _write_factors(
         return _sweep_rows(run, layout, request, found, left, weights) if request.rows else None
     if request.rows:
         write_small(run.result, {left: np.ascontiguousarray(found.short * weights, dtype=dtype)})
-    return _sweep_rows(run, layout, request, found, right, np.ones(request.rank))
+    return _sweep_rows(run, layout, request, found, right, np.ones(len(found.s)))
 
 
 def _sweep_rows(
@@ -228,7 +257,8 @@ def _sweep_rows(
         raise TypeError("the long factor was not prepared")
     transposed = view.orientation is Orientation.COLUMNS
     chunk = min(layout.out_chunk, view.long)
-    shape, chunks = (view.long, request.rank), (chunk, request.rank)
+    rank = len(found.s)
+    shape, chunks = (view.long, rank), (chunk, rank)
     array = create_array(
         run.result,
         name,
@@ -237,7 +267,7 @@ def _sweep_rows(
         chunks[::-1] if transposed else chunks,
     )
     product = found.long.write(run, layout, array, weights)
-    return float(np.abs(product - np.eye(request.rank)).max())
+    return float(np.abs(product - np.eye(rank)).max())
 
 
 def _columns(run: Run, layout: Layout, request: Request, found: Found) -> dict[str, npt.NDArray[Any]]:
@@ -264,7 +294,13 @@ def _facts(
 ) -> dict[str, Any]:
     """Reproducible facts only: the same request on the same data gives the same bytes."""
     worst = float(found.errors.max())
-    if worst > request.tol:
+    reached = float(found.facts["approximation_error"]) if request.adaptive else worst
+    if request.adaptive and reached > request.tol:
+        run.warnings.append(
+            f"the approximation of rank {len(found.s)} may leave out {reached:.1e} of the norm, above tol = "
+            f"{request.tol:.1e}: " + _remedy(layout, request, run)
+        )
+    elif reached > request.tol:
         run.warnings.append(
             f"the largest estimated error of a singular value is {worst:.1e}, above tol = {request.tol:.1e}, "
             f"after {run.passes} passes: " + _remedy(layout, request, run)
@@ -274,7 +310,8 @@ def _facts(
         **run.facts(request.as_dict(), layout.method, layout.view.source, fingerprint),
         "block_width": layout.width,
         "largest_error_estimate": worst,
-        "converged": worst <= request.tol,
+        "converged": reached <= request.tol,
+        "rank": len(found.s),
         "convergence": [e if np.isfinite(e) else None for e in found.convergence],
         "squared_norm": found.total,
         "captured": min(captured, 1.0),
@@ -285,9 +322,12 @@ def _facts(
 
 def _remedy(layout: Layout, request: Request, run: Run) -> str:
     if layout.method in ("krylov", "subspace") and run.passes >= request.passes:
-        return "allow more with passes= (--passes), or raise tol"
+        method = ", take --method gram or tsqr" * request.adaptive
+        return f"allow more with passes= (--passes){method}, or raise tol"
+    if request.adaptive and layout.method != "tsqr":
+        return "squares in this precision tell no more; take --method tsqr, or raise tol"
     if layout.method == "tsqr":
-        return "float64 does not hold so small a value beside the largest"
+        return f"{layout.view.dtype.name} does not hold so small a value beside the largest"
     if layout.method == "sketch":
         return "a single pass does no better; --method krylov takes several, or raise tol"
     return f"rounding errors of {layout.view.dtype.name} products, as measured, hide whether they are smaller"

@@ -64,7 +64,7 @@ class _Power:
     mixed: bool = False
     """Whether the block has directions that the one before had not."""
 
-    def take(self, block: Block, missing: Missing | None) -> bool:
+    def take(self, block: Block, known: Statistics, missing: Missing | None) -> bool:
         before = self.basis.blocks
         self.basis = Basis()
         self.basis.add(block)

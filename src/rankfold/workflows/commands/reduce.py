@@ -135,7 +135,8 @@ def summary(result: Any, *, already_done: bool) -> str:
     """The closing lines of a reduction."""
     facts = result.attrs
     lines = [f"{result.path}: already done" if already_done else f"{result.path}: done"]
-    told = f"{facts['kind']} by {facts['method']}, rank {facts['request']['rank']}, {facts['passes']} passes"
+    rank = facts.get("rank", facts["request"]["rank"])
+    told = f"{facts['kind']} by {facts['method']}, rank {rank}, {facts['passes']} passes"
     if "captured" in facts:
         told += f"; largest estimated error {facts['largest_error_estimate']:.1e}, "
         told += f"captured {100 * facts['captured']:.4g} %"
