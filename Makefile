@@ -1,5 +1,6 @@
 # make demo    principal components of half a million image patches inside 256 MiB
 # make test    all tests
+# make peers   the tests that Dask, scikit-learn and SciPy ship, run against rankfold (5 minutes)
 # make check   format, lint, types, layers
 # make bench   a pass against its physical limit (writes 16 GB under /tmp/rankfold-data once)
 
@@ -7,13 +8,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check bench clean
+.PHONY: demo test peers check bench clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/rankfold demo
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest
+
+peers: $(VENV)/.installed-dev
+	$(BIN)/python tests/peers/run.py
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check

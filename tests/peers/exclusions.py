@@ -1,0 +1,151 @@
+"""Every test of a peer that is left out, and why.
+
+A test is left out for what it asks that rankfold does otherwise on purpose, never because of a number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """Tests of a suite that are left out for one reason."""
+
+    suite: str
+    reason: str
+    patterns: tuple[str, ...]
+    """Of what follows the file in a node id; a ``?`` stands for each bracket."""
+
+    def holds(self, suite: str, test: str) -> bool:
+        """Whether a test is one of these."""
+        return suite == self.suite and any(fnmatchcase(test, pattern) for pattern in self.patterns)
+
+
+EXCLUSIONS = (
+    Exclusion(
+        "dask",
+        "must raise for chunks that rankfold reads: a grid, or pieces of the shorter side",
+        (
+            "test_tsqr?*-ValueError?",
+            "test_sfqr?*-ValueError?",
+            "test_qr?*-NotImplementedError?",
+            "test_svd_incompatible_chunking",
+        ),
+    ),
+    Exclusion("dask", "calls svd_flip alone, which is not replaced", ("test_svd_flip_sign?*",)),
+    Exclusion(
+        "scikit-learn PCA",
+        'must refuse sparse matrices with svd_solver="full" or "randomized", which rankfold takes',
+        ("test_sparse_pca_solver_error?*",),
+    ),
+    Exclusion(
+        "scikit-learn PCA",
+        "reads the private attribute _fit_svd_solver",
+        ("test_pca_svd_solver_auto?*",),
+    ),
+    Exclusion(
+        "scikit-learn IncrementalPCA",
+        "must refuse another n_components between batches, which rankfold takes",
+        ("test_incremental_pca_set_params",),
+    ),
+    Exclusion(
+        "scikit-learn IncrementalPCA",
+        "must refuse too many components in scikit-learn's words; rankfold refuses them in its own",
+        ("test_incremental_pca_validation",),
+    ),
+    Exclusion(
+        "scikit-learn randomized_svd",
+        "calls svd_flip alone, which is not replaced",
+        ("test_svd_flip", "test_svd_flip_max_abs_cols?*"),
+    ),
+    Exclusion(
+        "scikit-learn randomized_svd",
+        "the matrix is cast to integers, all zero, and must have the vectors that LAPACK makes up for it",
+        ("test_randomized_svd_low_rank_all_dtypes?int*",),
+    ),
+    Exclusion(
+        "scikit-learn randomized_svd",
+        "power iterations without normalisation must diverge; rankfold always normalises",
+        ("test_randomized_svd_power_iteration_normalizer",),
+    ),
+    Exclusion(
+        "scikit-learn randomized_svd",
+        "must warn that LIL and DOK are slow; rankfold converts them once",
+        ("test_randomized_svd_sparse_warnings?*",),
+    ),
+    Exclusion(
+        "scipy svds",
+        'which="SM": rankfold has no smallest singular values',
+        (
+            "*::test_svds_int_A?SM?",
+            "*::test_svds_diff0_docstring_example",
+            "*::test_svds_parameter_k_which?SM*",
+            "*::test_svd_linop",
+            "*::test_small_sigma_sparse?*",
+            "*::test_small_sigma2?*",
+        ),
+    ),
+    Exclusion(
+        "scipy svds",
+        "complex input",
+        (
+            "*::test_svd_simple?*-*-False-*",
+            "*::test_svd_LM_ones_matrix?complex*",
+            "*::test_zero_matrix?complex*",
+            "*::test_small_sigma?complex*",
+        ),
+    ),
+    Exclusion(
+        "scipy svds",
+        "v0, ncv: rankfold starts with a block of its own, as wide as it chooses",
+        ("*::test_svds_input_validation_v0_*", "*::test_svd_v0", "*::test_svds_input_validation_ncv_*"),
+    ),
+    Exclusion(
+        "scipy svds",
+        "maxiter: where passes run out, rankfold warns and gives what it has, with its error",
+        ("*::test_svds_input_validation_maxiter_*", "*::test_svd_maxiter"),
+    ),
+    Exclusion(
+        "scipy svds",
+        "tol=1e-4 must give 1e-12, as that solver does; rankfold stops when it has what was asked for",
+        ("*::test_svds_parameter_tol",),
+    ),
+    Exclusion(
+        "scipy svds",
+        "must refuse all singular values at once; rankfold gives them, as PROPACK does",
+        (
+            "Test_SVDS_ARPACK::test_svds_input_validation_k_1?3?",
+            "Test_SVDS_LOBPCG::test_svds_input_validation_k_1?3?",
+        ),
+    ),
+    Exclusion(
+        "scipy svds",
+        "must fail with Python's own words where k or tol is not a number",
+        ("*::test_svds_input_validation_k_2", "*::test_svds_input_validation_tol_2?*"),
+    ),
+    Exclusion(
+        "scipy svds",
+        "must refuse a string, which is a path to rankfold",
+        ("*::test_svds_input_validation_A?args2?",),
+    ),
+    Exclusion(
+        "scipy svds",
+        "must warn that LOBPCG is not for small matrices; the other solvers have the same tests without that",
+        (
+            "Test_SVDS_LOBPCG::test_svds_int_A?LM?",
+            "Test_SVDS_LOBPCG::test_svds_parameter_k_which?LM*",
+            "Test_SVDS_LOBPCG::test_svd_return_singular_vectors?*",
+            "Test_SVDS_LOBPCG::test_svd_simple?*",
+            "Test_SVDS_LOBPCG::test_svd_LM_ones_matrix?float*",
+            "Test_SVDS_LOBPCG::test_zero_matrix?float*",
+        ),
+    ),
+)
+
+
+def why_excluded(suite: str, node: str) -> str | None:
+    """The first reason to leave out a test, by its node id."""
+    test = node.partition("::")[2]
+    return next((each.reason for each in EXCLUSIONS if each.holds(suite, test)), None)

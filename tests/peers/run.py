@@ -1,0 +1,136 @@
+"""Run the tests that peers ship against rankfold, and say how many pass.
+
+    python tests/peers/run.py            every suite
+    python tests/peers/run.py dask ...   some
+
+Fails where a test fails, or where fewer than 95 % of those that run pass.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from suites import SUITES, Suite
+
+HERE = Path(__file__).parent
+WANTED = 0.95
+"""Share of the tests that run which must pass."""
+
+TIMEOUT_SECONDS = 3600
+FINISHED = (0, 1)
+"""Exit codes of a pytest that ran all its tests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of the tests of one suite."""
+
+    suite: str
+    passed: int
+    failed: tuple[str, ...]
+    skipped: int
+    """By the suite itself, for want of a library or a device."""
+
+    excluded: dict[str, int]
+    """By reason."""
+
+    calls: int
+    """Of ``svd``, ``pca`` and ``qr`` of rankfold."""
+
+    seconds: float
+    output: str
+
+    @property
+    def run(self) -> int:
+        """Tests that passed or failed."""
+        return self.passed + len(self.failed)
+
+    @property
+    def good(self) -> bool:
+        """Whether tests ran, on rankfold, and none failed."""
+        return self.run > 0 and self.calls > 0 and not self.failed and self.passed >= WANTED * self.run
+
+
+def run_suite(suite: Suite) -> Outcome:
+    """One suite, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        counts = Path(folder) / "counts.json"
+        command = [sys.executable, "-m", "pytest", "-p", "plugin", "-p", "no:cacheprovider", "-c", os.devnull]
+        command += ["-q", "--tb=short", "--disable-warnings", "--suite", suite.name, "--counts", str(counts)]
+        command += ["--pyargs", suite.tests, *(["-k", suite.select] if suite.select else [])]
+        start = time.monotonic()
+        done = subprocess.run(
+            command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=TIMEOUT_SECONDS
+        )
+        seconds = time.monotonic() - start
+        output = done.stdout + done.stderr
+        if done.returncode not in FINISHED:
+            raise RuntimeError(f"the tests of {suite.name} did not run to their end:\n{output}")
+        facts = json.loads(counts.read_text())
+    by_outcome = Counter(facts["outcomes"].values())
+    failed = tuple(test for test, outcome in facts["outcomes"].items() if outcome == "failed")
+    return Outcome(
+        suite=suite.name,
+        passed=by_outcome["passed"],
+        failed=failed,
+        skipped=by_outcome["skipped"],
+        excluded=facts["excluded"],
+        calls=facts["calls"],
+        seconds=seconds,
+        output=output,
+    )
+
+
+def environment() -> dict[str, str]:
+    """One thread for every library, the same random numbers each time, and no options of another pytest."""
+    threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    path = os.pathsep.join(filter(None, [str(HERE), inherited.get("PYTHONPATH")]))
+    return {**inherited, **dict.fromkeys(threads, "1"), "SKLEARN_SEED": "0", "PYTHONPATH": path}
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """Tests of each suite, then what was left out and why."""
+    lines = [f"{'suite':<30}{'passed':>8}{'run':>8}{'excluded':>10}{'skipped':>9}{'seconds':>9}"]
+    for each in outcomes:
+        excluded = sum(each.excluded.values())
+        numbers = f"{each.passed:>8}{each.run:>8}{excluded:>10}{each.skipped:>9}{each.seconds:>9.0f}"
+        lines.append(f"{each.suite:<30}{numbers}")
+    lines += ["", "Excluded:"]
+    for each in outcomes:
+        lines += [f"{count:>6}  {each.suite}: {reason}" for reason, count in each.excluded.items()]
+    lines += ["", "Skipped tests are skipped by the suites themselves."]
+    return "\n".join(lines)
+
+
+def main(names: list[str]) -> int:
+    """Run, print, and give the exit code."""
+    unknown = [name for name in names if name not in SUITES]
+    if unknown:
+        print(f"there is no suite {unknown[0]!r}; there are: {', '.join(SUITES)}", file=sys.stderr)
+        return 2
+    outcomes, missing = [], []
+    for suite in [SUITES[name] for name in names or SUITES]:
+        if reason := suite.missing():
+            missing.append(f"{suite.name} did not run: {reason}")
+            continue
+        outcomes.append(run_suite(suite))
+        if outcomes[-1].failed:
+            print(outcomes[-1].output)
+    print(table(outcomes))
+    print(*missing, sep="\n", end="\n" if missing else "")
+    bad = [f"FAILED {each.suite}{test}" for each in outcomes for test in each.failed]
+    print(*bad, sep="\n", end="\n" if bad else "")
+    return int(bool(missing) or not all(each.good for each in outcomes))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
