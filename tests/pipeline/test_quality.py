@@ -72,3 +72,12 @@ def test_subspace_iteration_knows_how_far_it_is(name: str, dtype: str, wide: boo
         assert error.max() <= tol or not result.attrs["converged"]
         assert np.all(result.s <= s + 20 * eps * s[0])
         assert result.attrs["passes"] <= passes
+
+
+@pytest.mark.parametrize("method", ["gram", "krylov", "subspace"])
+def test_what_squares_cannot_hold_is_not_claimed(method: str) -> None:
+    rng, values = np.random.default_rng(0), 0.7 ** np.arange(1.0, 118)
+    left, right = (np.linalg.qr(rng.standard_normal((rows, 117)))[0] for rows in (138, 117))
+    found = rf.svd((left * values) @ right.T, 88, method=method, tol=1e-10, passes=30)
+    wrong, held = np.abs(found.s - values[:88]), found.s > 0
+    assert (wrong <= 1.5 * found.error_estimates * values[:88] + 1e-15)[held].all() and held.sum() > 80

@@ -70,3 +70,32 @@ def test_months_by_cells_short_and_very_wide(method: str, transposed: bool) -> N
 def test_sparse_words_made_dense() -> None:
     x = scipy.sparse.load_npz(real("cora_words.npz")).toarray()
     agrees(x, rf.svd(x, 20, tol=1e-4, passes=12), "svd", 20, 1e-4)
+
+
+def test_sea_surface_temperature_and_its_transpose() -> None:
+    x = np.load(real("sst_ersst.npz"))["X"]
+    across = np.ascontiguousarray(x.T)
+    s = np.linalg.svd(x.astype(np.float64), compute_uv=False)
+    wide, tall = (rf.svd(m, method="tsqr", passes=4).s for m in (x, across))
+    assert len(wide) == 128 and np.abs(wide - tall).max() <= 1e-12 * s[0]
+    assert np.abs(wide - s).max() <= 1e-13 * s[0]
+    eps = float(np.finfo(np.float64).eps)
+    rank = int((s > 1e-7 * s[0]).sum())
+    one, two = (
+        rf.svd(x, rank, method="gram", tol=0.5).s,
+        rf.svd(across, rank, method="gram", rows=False, tol=0.5).s,
+    )
+    squares = eps * (s[0] / s[:rank]) ** 2
+    assert (np.abs(two - s[:rank]) <= 128 * squares * s[:rank]).all()
+    stored = 4 * float(np.finfo(np.float32).eps)  # the second pass of a wide matrix is in its own type
+    assert (np.abs(one - two) <= (128 * squares + stored * s[0] / s[:rank]) * s[:rank]).all()
+
+
+@pytest.mark.parametrize("kind", ["svd", "pca"])
+def test_one_look_at_sea_surface_temperature_is_within_what_it_says(kind: str) -> None:
+    x = np.load(real("sst_ersst.npz"))["X"]
+    for seed in range(3):
+        for m in (x, np.ascontiguousarray(x.T)):
+            found = getattr(rf, kind)(m, 10, method="sketch", seed=seed)
+            s = exact(m, kind)[1][:10]
+            assert (np.abs(factors(found)[1] - s) <= found.error_estimates * s).all()

@@ -84,9 +84,12 @@ def _half_step(
     wide = max(layout.width, rank)
     all_kept = basis.ritz(wide, wide)
     # What a direction beyond the wanted ones brings in is its own size times its own noise.
-    heard = all_kept.noise * np.minimum(all_kept.values / max(all_kept.values[rank - 1], TINY), 1.0)
+    last = max(all_kept.values[rank - 1], TINY)
+    heard = all_kept.noise * (np.minimum(all_kept.values, last) / last)
     drowned = (heard > _bearable_noise(layout, estimate)) | (all_kept.noise > DROWNED)
     accurate = int(drowned.argmax()) if drowned.any() else len(drowned)
+    if basis.width == layout.view.short:
+        accurate = 0  # there is nowhere to step: Ritz pairs on all of the space are as exact as they get
     kept = min(max(rank, accurate), len(s))
     image = basis.combine("z", directions @ (h[:, :kept] / s[:kept]))
     ritz = basis.combine("q", directions @ h[:, :rank])
@@ -134,6 +137,9 @@ def _with_zeros(
     residuals = np.linalg.norm(image - short * values, axis=0) / (s[0] if s[0] > 0 else 1.0)
     signs = fix_signs(short)
     errors = rounding(values, y.layout.view.dtype)
+    if estimate is None and basis.width < y.layout.view.short:
+        told = basis.ritz(rank, max(y.layout.width, rank))
+        estimate = SAFETY * told.second_order + told.noise
     if estimate is not None:
         errors[:positive] += estimate[:positive]
     return Triplets(values, short * signs, combination, inverse * signs, residuals, np.minimum(errors, 1.0))

@@ -93,7 +93,8 @@ class DaskSource:
 def computed_block(array: Any, index: tuple[int, ...]) -> npt.NDArray[Any]:
     """One block, computed here and now."""
     try:
-        block = np.asarray(array.blocks[index].compute(scheduler="synchronous"))
+        block = array.blocks[index].compute(scheduler="synchronous")
+        block = np.asarray(block.todense() if hasattr(block, "todense") else block)  # sparse chunks
     except MemoryError:
         raise
     except Exception as error:
