@@ -5,15 +5,20 @@ python benchmarks/accuracy.py            writes the tables between the markers o
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ[_name] = "1"
 
+import dask.array as da
 import numpy as np
+from sklearn import decomposition
+from sklearn.utils import extmath
 
 import rankfold as rf
 
@@ -101,6 +106,103 @@ def mean_table() -> list[str]:
     return lines
 
 
+def low_rank(rows: int, columns: int, values: np.ndarray, dtype: str = "f8") -> np.ndarray:
+    """A matrix with these singular values."""
+    rng = np.random.default_rng(3)
+    left, right = (np.linalg.qr(rng.standard_normal((size, len(values))))[0] for size in (rows, columns))
+    return ((left * values) @ right.T).astype(dtype)
+
+
+def told(compute: Callable[[], np.ndarray], truth: np.ndarray) -> str:
+    """Largest error over the largest value, or what was raised."""
+    try:
+        return f"{np.max(np.abs(compute() - truth)) / truth[0]:.0e}"
+    except Exception as error:  # noqa: BLE001
+        return type(error).__name__
+
+
+def compressed(x: np.ndarray, rank: int, chunks: tuple[int, int] = (500, 200), **options: Any) -> np.ndarray:
+    """Values by Dask."""
+    return da.linalg.svd_compressed(da.from_array(x, chunks=chunks), rank, seed=0, **options)[1].compute()
+
+
+def components(x: np.ndarray, rank: int) -> np.ndarray:
+    """Standard deviations along principal components by scikit-learn, as it would by itself."""
+    return decomposition.PCA(rank, random_state=0).fit(x).explained_variance_ ** 0.5
+
+
+def peers_table() -> list[str]:
+    """Cases that have gone wrong elsewhere, all in this run."""
+    rows = []
+    noise = np.random.default_rng(2).standard_normal((20_000, 20)) * np.logspace(0, -1, 20)
+    for ratio in (1e2, 1e3, 1e4):
+        x = (ratio + noise).astype("f4")
+        truth = np.linalg.eigvalsh(np.cov(x.T.astype("f8")))[::-1][:5] ** 0.5
+        lazy, m = da.from_array(x, chunks=(2000, 20)), len(x) - 1
+        rows.append(
+            (
+                f"PCA, float32, mean {ratio:.0e} deviations",
+                told(lambda x=x: rf.pca(x, 5, rows=False).explained_variance ** 0.5, truth),
+                told(lambda y=lazy: da.linalg.svd(y - y.mean(0))[1].compute()[:5] / m**0.5, truth),  # noqa: B023
+                told(lambda x=x: components(x, 5), truth),
+            )
+        )
+    values = 0.6 ** np.arange(40)
+    for power in (0, 2, 7):
+        x = low_rank(2000, 200, values, "f4")
+        options = {"n_iter": power, "random_state": 0}
+        rows.append(
+            (
+                f"10 values 0.6^i, float32, {power} power iterations",
+                told(lambda x=x, q=power: rf.svd(x, 10, method="krylov", passes=q + 1).s, values[:10]),
+                told(lambda x=x, q=power: compressed(x, 10, n_power_iter=q), values[:10]),
+                told(lambda x=x, o=options: extmath.randomized_svd(x, 10, **o)[1], values[:10]),
+            )
+        )
+    values = 1 / np.arange(1, 51.0)
+    x = low_rank(400, 100, values * 1e12, "f4")
+    rows.append(
+        (
+            "5 values 1/i, float32, times 1e12, 2 power iterations",
+            told(lambda: rf.svd(x, 5, method="krylov", passes=3).s, 1e12 * values[:5]),
+            told(lambda: compressed(x, 5, n_power_iter=2), 1e12 * values[:5]),
+            told(lambda: extmath.randomized_svd(x, 5, n_iter=2, random_state=0)[1], 1e12 * values[:5]),
+        )
+    )
+    return [*rows_of(rows), *rows_of(of_cuts())]
+
+
+def of_cuts() -> list[tuple[str, str, str, str]]:
+    """How far the same seed leads apart when chunks differ, and matrices of other kinds."""
+    x = low_rank(400, 300, 1 / np.arange(1, 101.0))
+    cuts = [(100, 300), (100, 100), (400, 50)]
+    ours = [rf.svd(da.from_array(x, chunks=c), 5, method="krylov", passes=1, tol=0.5).s for c in cuts]
+    theirs = [compressed(x, 5, c) for c in cuts]
+    apart = [f"{max(np.max(np.abs(s - found[0])) for s in found):.0e}" for found in (ours, theirs)]
+    z, values = low_rank(300, 80, 0.8 ** np.arange(40)), 0.8 ** np.arange(40)
+    turned = np.exp(1j * np.arange(300))[:, None] * z * np.exp(2j * np.arange(80))
+    return [
+        ("values of one seed and pass, chunks cut otherwise: apart by", *apart, "takes no chunks"),
+        (
+            "10 values, complex",
+            told(lambda: rf.svd(turned, 10).s, values[:10]),
+            told(lambda: compressed(turned, 10, n_power_iter=2), values[:10]),
+            told(lambda: extmath.randomized_svd(turned, 10, random_state=0)[1], values[:10]),
+        ),
+    ]
+
+
+def rows_of(cells: list[tuple[str, str, str, str]]) -> list[str]:
+    """Lines of a table."""
+    return ["| " + " | ".join(row) + " |" for row in cells]
+
+
+def versions() -> str:
+    """What was compared."""
+    names = ("dask", "scikit-learn", "numpy")
+    return "(" + ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names) + ")"
+
+
 def replaced(page: str, name: str, lines: list[str]) -> str:
     """The page with a new table between its markers."""
     begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
@@ -113,7 +215,9 @@ def main() -> None:
     warnings.simplefilter("ignore", rf.RankfoldWarning)
     page = replaced(PAGE.read_text(), "spectra", spectra_table())
     page = replaced(page, "single pass", single_pass_table())
-    PAGE.write_text(replaced(page, "means", mean_table()))
+    page = replaced(page, "means", mean_table())
+    head = [f"| {versions()} | rankfold | dask | scikit-learn |", "|---|---|---|---|"]
+    PAGE.write_text(replaced(page, "peers", [*head, *peers_table()]))
 
 
 if __name__ == "__main__":
