@@ -1,6 +1,7 @@
 """rankfold: low-rank structure of matrices larger than memory, one fold over the data.
 
     svd, pca          reductions in planned memory and few reads
+    nmf               nonnegative factors
     qr                an orthonormal basis of the columns, and R
     update            components of more samples, from those of some
     transform         coordinates of new samples in a result
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from rankfold._version import __version__
 
 if TYPE_CHECKING:
-    from rankfold.api import pca, plan, qr, svd
+    from rankfold.api import nmf, pca, plan, qr, svd
     from rankfold.execution import RankfoldWarning
     from rankfold.pipeline.errors import RankfoldError
     from rankfold.pipeline.ingest import import_array
@@ -35,6 +36,7 @@ _HOMES = {
     "Result": "rankfold.pipeline.result",
     "check": "rankfold.use",
     "import_array": "rankfold.pipeline.ingest",
+    "nmf": "rankfold.api",
     "open": "rankfold.pipeline.sources:open_source",
     "open_result": "rankfold.pipeline.result",
     "pca": "rankfold.api",
@@ -53,6 +55,7 @@ __all__ = [
     "__version__",
     "check",
     "import_array",
+    "nmf",
     "open",
     "open_result",
     "pca",

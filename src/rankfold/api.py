@@ -10,6 +10,7 @@ from rankfold.cluster.place import choose_place
 from rankfold.execution import execute
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.layout import lay_out, settled
+from rankfold.pipeline.methods.nonnegative import Nonnegative
 from rankfold.pipeline.methods.qr import qr as factorise
 from rankfold.pipeline.methods.reduction import reduce
 from rankfold.pipeline.plan import Plan, Rates, make_plan
@@ -182,6 +183,57 @@ def qr(
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
+def nmf(
+    x: object,
+    rank: int,
+    *,
+    tol: float = 1e-3,
+    passes: int = 8,
+    seed: int = 0,
+    memory: str | int | None = None,
+    out: str | Path | None = None,
+    scratch: str | Path | None = None,
+    overwrite: bool = False,
+    on: str | Path | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    client: Any = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Nonnegative factors of a nonnegative matrix that may be larger than memory.
+
+    Parameters
+    ----------
+    x : path, array or Source, (m, n)
+        Anything ``svd`` takes, with no number below zero.
+    rank : int
+        Components.
+    tol : float
+        Relative fall of the error in a pass below which passes end.
+    passes, seed : int
+        Most reads of the matrix, at least 3; key of the random start.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        ``W`` (m, k) and ``H`` (k, n), not negative, whose product is near the matrix in the Frobenius norm.
+        ``attrs`` has the ``relative_error`` that is left, the ``errors`` after each pass over the matrix, and
+        why passes ``stopped``.
+
+    Notes
+    -----
+    Typically reads the matrix 4 or 5 times: see ``docs/choosing.md``. A minimum that is found is a local one;
+    another ``seed`` may find another.
+    """
+    source = open_source(x)
+    counts = {name: integer(name, n) for name, n in (("rank", rank), ("passes", passes), ("seed", seed))}
+    task = Nonnegative.of(source, tol=float(tol), **counts)
+    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+
+
 def plan(
     kind: str,
     x: object,
@@ -204,14 +256,23 @@ def plan(
     rates: Rates | None = None,
 ) -> Plan:
     """The numbers of a reduction before it runs: the same as ``rankfold plan``. Reads no data."""
-    if kind not in ("svd", "pca", "qr"):
-        raise InputError(f"there is no plan for {kind!r}; plan 'svd', 'pca' or 'qr'")
+    if kind not in ("svd", "pca", "qr", "nmf"):
+        raise InputError(f"there is no plan for {kind!r}; plan 'svd', 'pca', 'qr' or 'nmf'")
     if kind != "pca" and (center or scale or whiten):
         raise InputError(f"{kind} neither centres nor scales nor whitens: plan 'pca' for that")
+    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+    if kind == "nmf":
+        task = Nonnegative.of(
+            open_source(x),
+            rank=integer("rank", rank),
+            tol=1e-3 if tol is None else float(tol),
+            passes=DEFAULT_PASSES if passes is None else integer("passes", passes),
+            seed=integer("seed", seed),
+        )
+        return task.plan(place.budget)
     centred = kind == "pca" if center is None else center
     flags = {"center": centred, "scale": scale, "whiten": whiten, "rows": rows}
     source, request = _asked(x, kind, rank, tol, method, passes, oversampling, seed, **flags)
-    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     return make_plan(request, source, place.budget, rates)
 
 

@@ -260,6 +260,26 @@ def triplets_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case(case.inputs, lambda body, a, xp: case.run(lambda x: body(x, min(shape)), a, xp))
 
 
+def nonnegative_case(shape: tuple[int, int], dtype: str, solve: bool) -> Case:
+    r, k = shape
+    gram, b, w0 = gram_of(k).astype(dtype), matrix((r, k), dtype), np.abs(matrix((r, k), dtype, seed=8))
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        w = xp.array(w0)
+        if solve:
+            return {"unsolved": body(a["gram"], a["b"], w=w), "w": w}
+        gradient, inner = body(a["gram"], a["b"], w=w, sweeps=2)
+        return {"gradient": gradient, "inner": inner, "w": w}
+
+    # The Gram matrix is so near the identity that what is wrong in one coordinate is halved in all others:
+    # each of k coordinates takes inner products of length k, once a sweep.
+    eps = float(np.finfo(dtype).eps)
+    size = float(np.abs(b).max() + np.abs(w0).max()) * np.abs(gram).sum(axis=0).max()
+    one = 8 * (k + 2) * eps * size
+    sums = {"gradient": 2 * r * k * size * one, "inner": 2 * r * k * size * one}
+    return Case({"gram": gram, "b": b}, run, {"w": one} if solve else {"w": one, **sums})
+
+
 CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple[str, ...]]] = {
     ("condition", "measure"): (measure_case, ALL),
     ("condition", "subtract"): (subtract_case, ALL),
@@ -267,6 +287,8 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("count_sketch", "add_to_buckets"): (buckets_case, FLOATS),
     ("moments", "add_rows"): (add_rows_case, ALL),
     ("moments", "merge_moments"): (merge_moments_case, ("float64",)),
+    ("nonnegative", "descend_rows"): (lambda *case: nonnegative_case(*case, solve=False), FLOATS),
+    ("nonnegative", "solve_rows"): (lambda *case: nonnegative_case(*case, solve=True), ("float64",)),
     ("normal", "gaussian_rows"): (gaussian_case, ("float64",)),
     ("orthonormal", "orthonormalise"): (orthonormalise_case, ("float64",)),
     ("panel", "panel_product"): (panel_case, FLOATS),

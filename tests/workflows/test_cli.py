@@ -114,7 +114,7 @@ def test_bad_requests_exit_2(tmp_path: Path, store: Path) -> None:
         ),
         ("not a size in bytes", ("svd", store, "--rank", 3, "--memory", "much", *out)),
         ("cannot write", ("svd", store, "--rank", 3, "--out", tmp_path / "a file" / "r.zarr")),
-        ("plan 'svd', 'pca' or 'qr'", ("plan", "nmf", store, "--rank", 3)),
+        ("plan 'svd', 'pca', 'qr' or 'nmf'", ("plan", "umap", store, "--rank", 3)),
     ]
     for message, arguments in cases:
         refused(tmp_path, 2, message, *arguments)
@@ -352,3 +352,16 @@ def test_more_samples_are_added_to_a_result(tmp_path: Path, store: Path) -> None
     np.testing.assert_allclose(rf.open_result(both).singular_values, fit.singular_values, rtol=1e-9)
     arguments = ("pca", "--update", first, store, "--scale", "--out", tmp_path / "n.zarr")
     refused(tmp_path, 2, "--scale has no place beside --update", *arguments)
+
+
+def test_nonnegative_factors(tmp_path: Path, x: np.ndarray) -> None:
+    np.save(tmp_path / "x.npy", np.abs(x))
+    out = tmp_path / "nmf.zarr"
+    run = rankfold("nmf", tmp_path / "x.npy", "--rank", 3, "--out", out)
+    assert run.exit_code == 0 and "nmf by hals, rank 3, " in run.stdout, run.output
+    found = rf.open_result(out)
+    assert found.W.shape == (ROWS, 3) and found.H.shape == (3, COLUMNS)
+    assert "likely, at most 8" in rankfold("plan", "nmf", tmp_path / "x.npy", "--rank", 3).stdout
+    np.save(tmp_path / "y.npy", x)
+    arguments = ("nmf", tmp_path / "y.npy", "--rank", 3, "--out", tmp_path / "n.zarr")
+    refused(tmp_path, 4, "negative numbers, the first at row", *arguments)

@@ -6,6 +6,7 @@
     sketch        range, co-range and core of a panel in one go         BLAS
     moments       count, mean and scatter of rows, in pieces that merge  BLAS
     qr            R factors of panels and of stacked R factors           LAPACK
+    nonnegative   nonnegative least squares, row by row                  numba
     orthonormal   a block made orthonormal, also against a basis         LAPACK
     small         leading eigenpairs and singular triplets, signs        LAPACK
     normal        Gaussian rows from counters: (seed, purpose, index)

@@ -22,6 +22,7 @@ REGISTRY: dict[str, dict[str, tuple[str, ...]]] = {
     "condition": {"measure": ("cpu",), "subtract": ("cpu",)},
     "count_sketch": {"draw_buckets": (), "add_to_buckets": ("cpu",)},
     "moments": {"add_rows": (), "merge_moments": ()},
+    "nonnegative": {"descend_rows": ("cpu",), "solve_rows": ("cpu",)},
     "normal": {"gaussian_rows": ()},
     "orthonormal": {"orthonormalise": ()},
     "panel": {"panel_product": ("gpu",)},

@@ -57,12 +57,12 @@ def sweeps_of(request: Request, layout: Layout, slots: int) -> list[Pass]:
     if layout.method == "gram":
         vector = np.zeros(0)
         gram = GramPass(layout.gram_panels(slots), centring, vector, None, layout.row_seconds(2 * view.short))
-        sweeps.append(_pass("gram", gram, data, 0, elements * view.short))
+        sweeps.append(numbers_of("gram", gram, data, 0, elements * view.short))
     elif layout.method == "tsqr":
         return _tsqr_sweeps(request, layout, slots, centring)
     elif layout.statistics_passes:
         statistics = ColumnStatistics(layout.panels(slots), np.zeros(0), 1.0, layout.row_seconds(4))
-        sweeps.append(_pass("statistics", statistics, data, 0, 4 * elements))
+        sweeps.append(numbers_of("statistics", statistics, data, 0, 4 * elements))
     if layout.method == "sketch":
         sizes = Sizes.of(request.rank, view.short)
         y, products = layout.y(_NOWHERE, 1, sizes.range), 2 * (sizes.right + sizes.down)
@@ -70,7 +70,7 @@ def sweeps_of(request: Request, layout: Layout, slots: int) -> list[Pass]:
             layout.panels(slots), centring, _NOWHERE, sizes, y, None, True, 0, layout.row_seconds(products)
         )
         flops = elements * products + 2.0 * view.long * sizes.right * sizes.across
-        sweeps.append(_pass("sketch", fold, data, y.nbytes, flops))
+        sweeps.append(numbers_of("sketch", fold, data, y.nbytes, flops))
         return sweeps + _narrow_sweeps(request, layout, (y,))
     left = view.short
     blocks: list[Narrow] = []
@@ -86,7 +86,7 @@ def sweeps_of(request: Request, layout: Layout, slots: int) -> list[Pass]:
             layout.row_seconds(4 * y.columns),
             0 if blocks else layout.sketch_rows,
         )
-        sweeps.append(_pass(f"pass {len(sweeps) + 1}", block, data, y.nbytes, 4 * elements * y.columns))
+        sweeps.append(numbers_of(f"pass {len(sweeps) + 1}", block, data, y.nbytes, 4 * elements * y.columns))
         blocks.append(y)
         left -= y.columns
     kept = blocks[-1:] if layout.method == "subspace" else blocks
@@ -100,8 +100,8 @@ def _tsqr_sweeps(request: Request, layout: Layout, slots: int, centring: Centrin
     elements, whitening = float(view.long * short), Whitening(_NOWHERE, short, 0, 0)
     gram = WhitenedGram(panels, centring, whitening, None, layout.row_seconds(3 * short))
     factor = PanelFactor(panels, centring, np.zeros(0), None, layout.row_seconds(8 * short))
-    by_gram = _pass("gram", gram, data, 0, 3 * elements * short)
-    by_reflections = _pass("reflections", factor, data, 0, 2 * elements * short)
+    by_gram = numbers_of("gram", gram, data, 0, 3 * elements * short)
+    by_reflections = numbers_of("reflections", factor, data, 0, 2 * elements * short)
     sweeps = [by_gram, by_reflections] if layout.sample.gives_block else [by_reflections]
     if leads_qr(request, view):
         sweeps = []
@@ -110,11 +110,11 @@ def _tsqr_sweeps(request: Request, layout: Layout, slots: int, centring: Centrin
         seconds = layout.row_seconds(2 * (short + rank))
         written = (_NOWHERE, _NOWHERE, view.orientation is Orientation.COLUMNS, view.dtype, rank, seconds)
         write = WriteWhitened(panels, centring, whitening, None, *written)
-        sweeps.insert(1, _pass("rows", write, data, long, 2 * elements * (short + rank)))
+        sweeps.insert(1, numbers_of("rows", write, data, long, 2 * elements * (short + rank)))
         if leads_qr(request, view):
             return sweeps
         again = WhitenedFactor(panels, centring, whitening, None, layout.row_seconds(10 * short))
-        sweeps.append(_pass("reflections again", again, data, 0, 4 * elements * short))
+        sweeps.append(numbers_of("reflections again", again, data, 0, 4 * elements * short))
     return sweeps
 
 
@@ -134,12 +134,12 @@ def _narrow_sweeps(request: Request, layout: Layout, blocks: tuple[Narrow, ...])
     names = ("range" if layout.method == "sketch" else "ritz", "rows")
     for name, same in zip(names, folds, strict=False):
         writes = view.long * request.rank * view.dtype.itemsize if name == "rows" else 0
-        sweep = _pass(name, same[0], reads, writes, flops, over="scratch")
+        sweep = numbers_of(name, same[0], reads, writes, flops, over="scratch")
         sweeps.append(dataclasses.replace(sweep, segment_bytes=max(fold.memory_bytes for fold in same)))
     return sweeps
 
 
-def _pass(name: str, fold: Any, reads: int, writes: int, flops: float, *, over: str = "matrix") -> Pass:
+def numbers_of(name: str, fold: Any, reads: int, writes: int, flops: float, *, over: str = "matrix") -> Pass:
     cut: Cut = fold.cut
     segment_rows = max(1, int(SEGMENT_SECONDS / fold.row_seconds))
     segments = max(cut.stream_count, -(-cut.length // segment_rows))

@@ -23,7 +23,7 @@ SCHEMA = 1
 LAZY_BYTES = 64 * 2**20
 """Arrays above this stay on disk until sliced."""
 
-ROW_OUTPUTS = ("U", "scores", "Q", "X")
+ROW_OUTPUTS = ("U", "scores", "Q", "W", "X")
 
 DIMENSIONS = {
     "U": ("row", "component"),
@@ -31,6 +31,8 @@ DIMENSIONS = {
     "Vt": ("component", "column"),
     "Q": ("row", "component"),
     "R": ("component", "column"),
+    "W": ("row", "component"),
+    "H": ("component", "column"),
     "scores": ("row", "component"),
     "components": ("component", "column"),
     "mean": ("column",),

@@ -9,6 +9,7 @@ import numpy as np
 
 from rankfold.kernels.condition import measure, subtract
 from rankfold.kernels.count_sketch import add_to_buckets
+from rankfold.kernels.nonnegative import descend_rows
 from rankfold.kernels.qr import panel_r
 from rankfold.kernels.small import leading_eigenpairs
 from rankfold.pipeline.folds.panels import numbers
@@ -30,5 +31,7 @@ def warm_kernels(dtype: np.dtype[Any]) -> None:
         subtract(out, vector, vector, out=out)
         for d in (out, out.T):
             add_to_buckets(d, np.arange(4), vector.astype(working), sums=np.zeros((4, 4), working))
+        for kind in (np.float64, working):
+            descend_rows(np.eye(4, dtype=kind), np.ones((4, 4), kind), w=np.ones((4, 4), kind), sweeps=1)
     leading_eigenpairs(np.eye(4), 1)
     panel_r(np.ones((8, 4)))

@@ -23,7 +23,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="SVD, PCA and QR of matrices larger than memory: planned memory, few passes, resumable.",
+    help="SVD, PCA, QR and NMF of matrices larger than memory: planned memory, few passes, resumable.",
 )
 
 
@@ -39,6 +39,7 @@ def _root(
 app.command()(reduce.svd)
 app.command()(reduce.pca)
 app.command()(reduce.qr)
+app.command()(reduce.nmf)
 app.command()(reduce.plan)
 app.command()(project.transform)
 app.command()(project.reconstruct)

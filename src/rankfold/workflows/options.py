@@ -117,6 +117,16 @@ def factorisation(
     return {"passes": passes, "seed": seed, "rows": not no_rows}
 
 
+def nonnegative(
+    rank: Annotated[int, typer.Option(help="number of components")],
+    tol: Annotated[float, typer.Option(help="relative fall of the error in a pass to stop at")] = 1e-3,
+    passes: Annotated[int, typer.Option(help="most passes over the matrix")] = 8,
+    seed: Annotated[int, typer.Option(help="key of the random start")] = 0,
+) -> dict[str, Any]:
+    """What is asked of a nonnegative factorisation."""
+    return {"rank": rank, "tol": tol, "passes": passes, "seed": seed}
+
+
 def centring(
     center: Annotated[bool, typer.Option("--center/--no-center", help="subtract column means")] = True,
     scale: Annotated[

@@ -8,6 +8,7 @@ narrow_gram         their inner products, from scratch
 narrow_r            R factor of combinations of Y, from scratch
 project_rows        new rows into components, chunk by chunk
 project_columns     the same for rows too long to be held
+nonnegative_pass    an iteration of a nonnegative factorisation, fused
 keep_rows           a matrix of few rows, as it is
 rebuild             rows of an approximation out of its factors
 write_rows          combinations of Y into the chunks of the result

@@ -10,6 +10,7 @@ subspace          fused subspace iteration, stopped likewise, with room for one 
 tsqr              R by one pass over the matrix itself, and Q as a recipe
 qr                QR factorisation
 sketch            a single pass into sketches, and what can be reconstructed from them
+nonnegative       nonnegative factors: on a compressed copy, then on the matrix
 fused             the pass that they share, and the loop of passes
 basis             blocks Q, Y = A Q and Z = A'Y
 convergence       errors after each pass against the tolerance

@@ -1,4 +1,4 @@
-"""``rankfold svd``, ``pca``, ``qr`` and ``plan``."""
+"""``rankfold svd``, ``pca``, ``qr``, ``nmf`` and ``plan``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rankfold.workflows.options import (
     centring,
     command,
     factorisation,
+    nonnegative,
     output,
     place,
     request,
@@ -69,7 +70,20 @@ def qr(
     _reduce("qr", store, view, as_json, **output, **factorisation, **place)
 
 
-def kind(kind: Annotated[str, typer.Argument(metavar="KIND", help="svd, pca or qr")]) -> str:
+@command(store, view, output, nonnegative, place)
+def nmf(
+    store: str,
+    view: dict[str, Any],
+    output: dict[str, Any],
+    nonnegative: dict[str, Any],
+    place: dict[str, Any],
+    as_json: Json = False,
+) -> None:
+    """Nonnegative factors: W, H."""
+    _reduce("nmf", store, view, as_json, **output, **nonnegative, **place)
+
+
+def kind(kind: Annotated[str, typer.Argument(metavar="KIND", help="svd, pca, qr or nmf")]) -> str:
     """What is planned."""
     return kind
 
@@ -140,6 +154,8 @@ def summary(result: Any, *, already_done: bool) -> str:
     if "captured" in facts:
         told += f"; largest estimated error {facts['largest_error_estimate']:.1e}, "
         told += f"captured {100 * facts['captured']:.4g} %"
+    elif "relative_error" in facts:
+        told += f"; relative error {facts['relative_error']:.4g}"
     elif facts["orthogonality"] is not None:
         told += f"; Q is orthonormal to {facts['orthogonality']:.1e}"
     lines.append(told)

@@ -1,0 +1,222 @@
+"""One iteration of a nonnegative factorisation in one read: the long factor is improved, and its products
+with the data accumulate, each panel used twice while it is in cache.
+
+The matrix as long by short is about L S. Rows of L depend on S and on their own rows of the matrix alone, so
+that what comes out is what updating all of L, then reading again, would give. The same iteration runs over a
+matrix that was compressed onto a few directions of its short side and lies on scratch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.condition import measure
+from rankfold.kernels.nonnegative import descend_rows
+from rankfold.pipeline.blocks import Cut, grains
+from rankfold.pipeline.checkpoint import State, load_arrays
+from rankfold.pipeline.finite import count_bad, join_bad, no_bad
+from rankfold.pipeline.folds.panels import Buffers, OverPanels, Panels, numbers
+from rankfold.pipeline.narrow import Narrow
+from rankfold.pipeline.view import aligned_empty
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """What an iteration needs besides the data."""
+
+    constants: Path
+    """A part with ``right`` (width, k), whose product with the data L is solved from, and ``gram`` (k, k)."""
+
+    before: Narrow | None
+    """(long, k) L of the iteration before; nothing at first, when it starts from zero."""
+
+    after: Narrow
+    sweeps: int
+
+    @property
+    def rank(self) -> int:
+        """Components."""
+        return self.after.columns
+
+    def memory_bytes(self, rows: int, width: int) -> int:
+        """Bytes of the buffers for grains of ``rows`` rows, and of two accumulators."""
+        item, rank = self.after.dtype.itemsize, self.rank
+        products = 2 * rows * rank + 2 * width * rank + rank * rank
+        tiles = 4 * 64 * rank
+        return item * (products + tiles) + 8 * width * rank + 3 * 8 * rank * (width + rank)
+
+    def start(self, width: int) -> State:
+        """Sums of no rows."""
+        return {
+            "product": np.zeros((self.rank, width)),
+            "gram": np.zeros((self.rank,) * 2),
+            "sums": np.zeros(2),
+        }
+
+    def factors(self, rows: int, width: int) -> Factors:
+        """Allocate the buffers and load the constants."""
+        stored, dtype = load_arrays(self.constants), self.after.dtype
+        return Factors(
+            right=np.ascontiguousarray(stored["right"], dtype),
+            gram=stored["gram"].astype(dtype),
+            b=aligned_empty((rows, self.rank), dtype),
+            left=aligned_empty((rows, self.rank), dtype),
+            product=aligned_empty((self.rank, width), dtype),
+        )
+
+    def advance(self, state: State, work: Factors, first: int, last: int, d: Array) -> None:
+        """Improve rows ``first:last`` of L by the rows ``d`` (rows, width) of the data, and add them up."""
+        b, left = work.b[: last - first], work.left[: last - first]
+        np.matmul(d, work.right, out=b)
+        if self.before is None:
+            left[...] = 0
+        else:
+            self.before.read_into(left, first)
+        state["sums"] += descend_rows(work.gram, b, w=left, sweeps=self.sweeps)
+        self.after.write(first, left)
+        np.matmul(left.T, d, out=work.product)
+        state["product"] += work.product
+        state["gram"] += left.T @ left
+
+
+@dataclass(slots=True)
+class Factors:
+    """Buffers of one segment."""
+
+    right: Array
+    gram: Array
+    b: Array
+    left: Array
+    product: Array
+
+
+@dataclass(slots=True)
+class Work:
+    """Buffers of one segment over the matrix."""
+
+    panels: Buffers
+    factors: Factors
+    nothing: Float64
+
+
+@dataclass(frozen=True, slots=True)
+class NonnegativePass(OverPanels):
+    """Fold of the matrix."""
+
+    panels: Panels
+    iteration: Iteration
+    row_seconds: float
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of a workspace and of two accumulators."""
+        short = self.panels.view.short
+        ones = 2 * 8 * max(short, self.panels.grain_rows)
+        return self.panels.memory_bytes + ones + self.iteration.memory_bytes(self.panels.grain_rows, short)
+
+    def start(self) -> State:
+        """Sums of no rows; squares, NaN and negative numbers are counted on the way."""
+        counted = {"squares": np.zeros(1), "bad": no_bad(), "negative": no_bad()}
+        return {**self.iteration.start(self.panels.view.short), **counted}
+
+    def workspace(self) -> Work:
+        """Allocate the buffers."""
+        short, rows = self.panels.view.short, self.panels.grain_rows
+        return Work(self.panels.buffers(), self.iteration.factors(rows, short), np.zeros(max(short, rows)))
+
+    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
+        """Fetch a panel."""
+        self.panels.read(work.panels, start, stop, slot)
+
+    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+        """Take in a panel, grain by grain."""
+        for first, last, raw in self.panels.grains(work.panels, start, stop, slot):
+            columns = raw.shape[1]
+            squares = measure(numbers(raw), work.nothing[:columns], 1.0)[1].sum()
+            if not np.isfinite(squares):
+                count_bad(state, raw, *self.panels.corner(first))
+                continue
+            state["squares"] += squares
+            if raw.min() < 0:
+                count_negative(state, raw, *self.panels.corner(first))
+            if raw.dtype != self.panels.dtype:
+                nothing = work.nothing[:columns]
+                raw = self.panels.conditioned(work.panels, raw, nothing, nothing + 1)
+            self.iteration.advance(state, work.factors, first, last, self.panels.view.as_rows(raw))
+
+    def merge(self, total: State, other: State) -> None:
+        """Add the sums."""
+        for name in ("product", "gram", "sums", "squares"):
+            total[name] += other[name]
+        for name in ("bad", "negative"):
+            total[name] = join_bad(total[name], other[name])
+
+
+def count_negative(state: State, x: Array, row: int, column: int) -> None:
+    """Add the negative elements of a part of the matrix whose corner is ``(row, column)``."""
+    negative = x < 0
+    first = np.unravel_index(int(negative.argmax()), negative.shape)
+    here = np.array([negative.sum(), row + first[0], column + first[1]], dtype=np.int64)
+    state["negative"] = join_bad(state["negative"], here)
+
+
+@dataclass(slots=True)
+class CompressedWork:
+    """Buffers of one segment over scratch."""
+
+    factors: Factors
+    rows: Array
+
+
+@dataclass(frozen=True, slots=True)
+class CompressedPass:
+    """Fold of a compressed matrix, (long, width), on scratch."""
+
+    compressed: Narrow
+    cut: Cut
+    iteration: Iteration
+    row_seconds: float
+    slots: int = 1
+
+    @property
+    def _grain_rows(self) -> int:
+        return min(self.cut.grain_rows, self.cut.panel_rows)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of a workspace and of two accumulators."""
+        rows, width = self._grain_rows, self.compressed.columns
+        return rows * self.compressed.row_bytes + self.iteration.memory_bytes(rows, width)
+
+    def start(self) -> State:
+        """Sums of no rows."""
+        return self.iteration.start(self.compressed.columns)
+
+    def workspace(self) -> CompressedWork:
+        """Allocate the buffers."""
+        rows, width = self._grain_rows, self.compressed.columns
+        buffer = aligned_empty((rows, width), self.compressed.dtype)
+        return CompressedWork(self.iteration.factors(rows, width), buffer)
+
+    def read(self, work: CompressedWork, start: int, stop: int, slot: int) -> None:
+        """Nothing to read ahead: rows come from scratch, grain by grain."""
+
+    def step(self, state: State, work: CompressedWork, start: int, stop: int, slot: int) -> None:
+        """Take in rows, grain by grain."""
+        for first, last in grains(start, stop, self.cut.grain_rows):
+            d = work.rows[: last - first]
+            self.compressed.read_into(d, first)
+            self.iteration.advance(state, work.factors, first, last, d)
+
+    def merge(self, total: State, other: State) -> None:
+        """Add the sums."""
+        for name in ("product", "gram", "sums"):
+            total[name] += other[name]

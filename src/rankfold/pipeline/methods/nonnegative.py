@@ -1,0 +1,323 @@
+"""Nonnegative matrix factorisation in a few reads: solved on a compressed copy first, then on the matrix.
+
+Two fused passes find directions that hold nearly all of the matrix and leave its product with them on
+scratch. Coordinate descent there costs no reads. What it finds is polished by iterations over the
+matrix itself, each of which reads it once, until the error falls no more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.nonnegative import descend_rows
+from rankfold.kernels.normal import gaussian_rows
+from rankfold.kernels.orthonormal import orthonormalise
+from rankfold.pipeline.blas import one_blas_thread
+from rankfold.pipeline.blocks import Grid, cut
+from rankfold.pipeline.checkpoint import State, save_arrays
+from rankfold.pipeline.errors import DataError, InputError, MemoryBudgetError
+from rankfold.pipeline.finite import refuse_bad
+from rankfold.pipeline.folds.combination import Combination
+from rankfold.pipeline.folds.nonnegative_pass import CompressedPass, Iteration, NonnegativePass
+from rankfold.pipeline.folds.write_rows import WriteRows
+from rankfold.pipeline.layout import Layout, lay_out
+from rankfold.pipeline.methods.fused import multiply
+from rankfold.pipeline.methods.reduction import begin
+from rankfold.pipeline.narrow import Narrow
+from rankfold.pipeline.plan import BLAS_BYTES, RESERVE_BYTES, Plan, make_plan
+from rankfold.pipeline.plan_sweeps import numbers_of
+from rankfold.pipeline.request import Request
+from rankfold.pipeline.result import create_array, write_group, write_small
+from rankfold.pipeline.run import Run
+from rankfold.pipeline.scheduler import Budget
+from rankfold.pipeline.source import Source
+from rankfold.pipeline.units import format_bytes
+from rankfold.pipeline.view import Orientation
+
+Float64 = npt.NDArray[np.float64]
+
+START = 7
+"""Purpose key of the random start."""
+
+COMPRESSING = 2
+"""Fused passes before the first iteration over the matrix."""
+
+SWEEPS = 10
+"""Of coordinate descent in each iteration: beside the products with the data they cost little."""
+
+COMPRESSED_ITERATIONS = 60
+COMPRESSED_TOL = 1e-4
+"""Relative fall of the error in an iteration below which iterations on the compressed matrix end."""
+
+_NOWHERE = Path("-")
+
+
+@dataclass(frozen=True, slots=True)
+class Nonnegative:
+    """A matrix and what is asked of its factors, as ``execution`` takes them."""
+
+    source: Source
+    rank: int
+    tol: float
+    """Relative fall of the error in a pass below which passes end."""
+
+    passes: int
+    seed: int
+
+    @classmethod
+    def of(cls, source: Source, *, rank: int, tol: float, passes: int, seed: int) -> Nonnegative:
+        """Check that it can be done."""
+        rows, columns = source.shape
+        if not 1 <= rank <= min(rows, columns):
+            raise InputError(
+                f"rank {rank} was asked for, but {source.name} is {rows} x {columns}: ask for 1 to "
+                f"{min(rows, columns)}"
+            )
+        if not 0 < tol < 1:
+            raise InputError(f"tol must lie between 0 and 1, not {tol}: it is a relative fall of the error")
+        if passes <= COMPRESSING:
+            raise InputError(f"nmf takes {COMPRESSING + 1} passes at least, but passes={passes}")
+        if not 0 <= seed < 2**64:
+            raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {seed}")
+        return cls(source, rank, tol, passes, seed)
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        asked = dataclasses.asdict(dataclasses.replace(self, source=None))  # type: ignore[arg-type]
+        del asked["source"]
+        return {"kind": "nmf", **asked}
+
+    def _compression(self) -> Request:
+        """The passes that find the directions: three for each component, as noise needs them."""
+        return Request(
+            "svd",
+            self.rank,
+            method="subspace",
+            passes=COMPRESSING,
+            oversampling=2 * self.rank,
+            seed=self.seed,
+        )
+
+    def plan(self, budget: Budget) -> Plan:
+        """See the protocol."""
+        made = make_plan(dataclasses.replace(self._compression(), rows=False), self.source, budget)
+        layout = lay_out(self._compression(), self.source)
+        fold, small = self._pass(layout, made.slots), self._compressed(layout, _NOWHERE, None, 1)
+        need = max(fold.memory_bytes, small.memory_bytes) + BLAS_BYTES
+        concurrency = min(made.concurrency, (budget.memory_bytes - RESERVE_BYTES) // need)
+        peak = RESERVE_BYTES + need * max(concurrency, 1)
+        if concurrency < 1:
+            raise MemoryBudgetError(
+                f"nmf of this {' x '.join(map(str, self.source.shape))} matrix needs {format_bytes(peak)} in "
+                f"one worker, but --memory gives {format_bytes(budget.memory_bytes)}. Give --memory "
+                f"{-(-peak // 2**20)}MiB, or a lower --rank."
+            )
+        view, rank = layout.view, self.rank
+        data = view.long * view.short * view.source.dtype.itemsize
+        flops = 4.0 * view.long * view.short * rank
+        one = numbers_of("iteration", fold, data, fold.iteration.after.nbytes, flops)
+        over_matrix = [each for each in made.passes if each.over == "matrix"]
+        return dataclasses.replace(
+            made,
+            kind="nmf",
+            method="hals",
+            rank=rank,
+            passes=(*over_matrix, *[one] * (self.passes - COMPRESSING)),
+            most_passes=self.passes,
+            likely_passes=min(self.passes, COMPRESSING + 3),
+            concurrency=concurrency,
+            peak_bytes=max(made.peak_bytes, peak),
+            scratch_bytes=made.scratch_bytes + 2 * fold.iteration.after.nbytes,
+            result_bytes=sum(self.source.shape) * rank * view.dtype.itemsize,
+        )
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See the protocol."""
+        with one_blas_thread():
+            layout = lay_out(self._compression(), self.source)
+            found = _Factorisation(self, run, layout).found()
+            facts = self._write(run, layout, found, fingerprint)
+            write_group(run.result, facts)
+        return facts
+
+    def _pass(self, layout: Layout, slots: int, iteration: Iteration | None = None) -> NonnegativePass:
+        if iteration is None:
+            iteration = self._iteration(layout, _NOWHERE, _NOWHERE, 0)
+        return NonnegativePass(layout.panels(slots), iteration, layout.row_seconds(4 * self.rank))
+
+    def _compressed(self, layout: Layout, constants: Path, folder: Path | None, index: int) -> CompressedPass:
+        y = layout.y(folder or _NOWHERE, COMPRESSING, layout.width)
+        grid = Grid.regular(y.rows, y.rows, splittable=True)
+        pieces = cut(grid, y.row_bytes + 4 * 8 * self.rank, 8 * self.rank * (y.columns + self.rank))
+        iteration = self._iteration(layout, constants, folder or _NOWHERE, index)
+        return CompressedPass(y, pieces, iteration, y.row_bytes * 2e-9)
+
+    def _iteration(self, layout: Layout, constants: Path, folder: Path, index: int) -> Iteration:
+        """Number ``index`` of all, from 0."""
+        before = self._factor(layout, folder, index - 1) if index else None
+        return Iteration(constants, before, self._factor(layout, folder, index), SWEEPS)
+
+    def _factor(self, layout: Layout, folder: Path, index: int) -> Narrow:
+        return Narrow(folder / f"factor-{index:03d}.bin", layout.view.long, self.rank, layout.view.dtype)
+
+    def _write(self, run: Run, layout: Layout, found: Found, fingerprint: str) -> dict[str, Any]:
+        view, by_rows = layout.view, layout.view.orientation is Orientation.ROWS
+        short, long = ("H", "W") if by_rows else ("W", "H")
+        values = found.short.astype(view.dtype)
+        write_small(run.result, {short: values if by_rows else np.ascontiguousarray(values.T)})
+        shape, chunks = (view.long, self.rank), (min(layout.out_chunk, view.long), self.rank)
+        turn = 1 if by_rows else -1
+        array = create_array(run.result, long, shape[::turn], view.dtype, chunks[::turn])
+        constants = run.part("write.npz")
+        if not constants.exists():
+            same = {"coefficients": np.eye(self.rank), "rotation": np.eye(self.rank)}
+            save_arrays(constants, {**same, "offset": np.zeros(self.rank), "weights": np.ones(self.rank)})
+        combination = Combination((found.long,), constants, self.rank, 0, self.seed)
+        pieces = layout.narrow_cut(combination, self.rank)
+        written = (constants, array, not by_rows, view.dtype, self.rank, layout.row_seconds(4))
+        run.sweep("write", WriteRows(combination, pieces, *written))
+        if found.stopped == "passes":
+            run.warnings.append(
+                f"the error still fell by {found.fall:.1e} in the last of {run.passes} passes, above tol = "
+                f"{self.tol:.1e}: allow more with passes= (--passes), or raise tol"
+            )
+        return {
+            **run.facts(self.request(), "hals", self.source, fingerprint),
+            "relative_error": found.errors[-1],
+            "errors": found.errors,
+            "compressed_iterations": found.compressed,
+            "stopped": found.stopped,
+            "converged": found.stopped == "tol",
+            "squared_norm": found.total,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Factors and how they were reached."""
+
+    short: Float64
+    """(k, short)."""
+
+    long: Narrow
+    errors: list[float]
+    """Relative error after each pass over the matrix that was an iteration."""
+
+    fall: float
+    """Of the error in the last of them, relative."""
+
+    compressed: int
+    """Iterations on the compressed matrix."""
+
+    stopped: str
+    """``"tol"``, ``"passes"`` or ``"exact"``."""
+
+    total: float
+
+
+@dataclass(slots=True)
+class _Factorisation:
+    task: Nonnegative
+    run: Run
+    layout: Layout
+    iterations: int = 0
+    short: Float64 = field(default_factory=lambda: np.zeros((0, 0)))
+    """(k, short) the short factor as it stands."""
+
+    def found(self) -> Found:
+        compressed = self._on_directions(*self._directions())
+        errors: list[float] = []
+        while True:
+            state = self._over_matrix()
+            total = float(state["squares"][0])
+            errors.append(self._improve(state, state["product"], total))
+            fall = (errors[-2] - errors[-1]) / max(errors[-1], 1e-300) if len(errors) > 1 else np.inf
+            if errors[-1] == 0.0:
+                stopped = "exact"
+            elif fall < self.task.tol:
+                stopped = "tol"
+            elif self.run.passes >= self.task.passes:
+                stopped = "passes"
+            else:
+                continue
+            long = self.task._factor(self.layout, self.run.scratch, self.iterations - 1)
+            return Found(self.short, long, errors, float(fall), compressed, stopped, total)
+
+    def _directions(self) -> tuple[Float64, float, float]:
+        """A basis, whose product with the matrix is left on scratch; the sum of its squares; their unit."""
+        run, layout = self.run, self.layout
+        request = self.task._compression()
+        centring, start = begin(run, layout, request)
+        q = start.block(layout.view, layout.width, request.seed)
+        for index in range(1, COMPRESSING + 1):
+            block, _ = multiply(run, layout, centring, start, q, index=index, known=None)
+            if index < COMPRESSING:
+                q = orthonormalise(block.load("z"))
+                block.y.remove()
+        return q, float((q * block.load("z")).sum()), centring.unit
+
+    def _on_directions(self, q: Float64, total: float, unit: float) -> int:
+        """Iterate on ``X q``, with the short factor's product with q in place of the factor; how often."""
+        k = self.task.rank
+        self.short = np.abs(gaussian_rows(self.task.seed, START, (0, self.layout.view.short), k)).T.copy()
+        last = np.inf
+        for count in range(1, COMPRESSED_ITERATIONS + 1):
+            constants = self._constants(f"compressed-{count:02d}", (self.short @ q).T)
+            fold = self.task._compressed(self.layout, constants, self.run.scratch, self.iterations)
+            state = self.run.sweep(f"compressed-{count:02d}", fold)
+            self.iterations += 1
+            error = self._improve(state, state["product"] @ q.T, total)
+            if last - error <= COMPRESSED_TOL * error:
+                break
+            last = error
+        self.short /= unit
+        return count
+
+    def _over_matrix(self) -> State:
+        name = f"iteration-{self.run.passes + 1:02d}"
+        constants = self._constants(name, self.short.T)
+        iteration = self.task._iteration(self.layout, constants, self.run.scratch, self.iterations)
+        state = self.run.pass_over_data(name, self.task._pass(self.layout, self.run.slots, iteration))
+        self.iterations += 1
+        source = self.task.source
+        refuse_bad(state, source.name)
+        refuse_negative(state, source.name)
+        if not np.isfinite(state["product"]).all():
+            raise DataError(
+                f"products of {source.name} leave the range of {self.layout.view.dtype}. Rescale it"
+            )
+        return state
+
+    def _constants(self, name: str, right: Float64) -> Path:
+        path = self.run.part(name, "constants.npz")
+        if not path.exists():
+            save_arrays(path, {"right": right, "gram": self.short @ self.short.T})
+        return path
+
+    def _improve(self, state: State, product: Float64, total: float) -> float:
+        """Solve the short factor; the relative error that is left."""
+        if self.iterations > 1:
+            self.task._factor(self.layout, self.run.scratch, self.iterations - 2).remove()
+        turned = np.ascontiguousarray(self.short.T)
+        descend_rows(state["gram"], np.ascontiguousarray(product.T), w=turned, sweeps=SWEEPS)
+        self.short = np.ascontiguousarray(turned.T)
+        squares = float(
+            (state["gram"] * (self.short @ self.short.T)).sum() - 2 * (self.short * product).sum()
+        )
+        return float(np.sqrt(max(total + squares, 0.0) / total)) if total > 0 else 0.0
+
+
+def refuse_negative(state: State, name: str) -> None:
+    """Raise for negative elements that a pass counted."""
+    count, row, column = (int(v) for v in state["negative"])
+    if count:
+        raise DataError(
+            f"{name} holds {count} negative numbers, the first at row {row}, column {column} (from 0). A "
+            "nonnegative factorisation has no use for them: replace them, or take svd or pca."
+        )
