@@ -14,7 +14,7 @@ from rankfold.pipeline.methods.nonnegative import Nonnegative
 from rankfold.pipeline.methods.qr import qr as factorise
 from rankfold.pipeline.methods.reduction import reduce
 from rankfold.pipeline.plan import Plan, Rates, make_plan
-from rankfold.pipeline.request import DEFAULT_PASSES, DEFAULT_TOL, Request, check_request, integer
+from rankfold.pipeline.request import DEFAULT_PASSES, DEFAULT_TOL, Request, check_request, integer, number
 from rankfold.pipeline.result import Result
 from rankfold.pipeline.run import Progress, Run
 from rankfold.pipeline.scheduler import Budget
@@ -52,7 +52,7 @@ def svd(
         Number of triplets; relative error at which one counts as found. ``tol`` alone: as many as leave
         out that share of the Frobenius norm; neither: all, by "tsqr".
     method : {"auto", "gram", "krylov", "subspace", "sketch", "tsqr"}
-        See ``docs/choosing.md``. "auto" decides for gram or krylov by shape, type, rank and tol.
+        See ``docs/choosing.md``. "auto" decides by shape, type, rank and tol.
     passes, oversampling, seed : int, default 8, a quarter of rank, and 0
         Most reads of the matrix; columns of a block beyond ``rank``; key of the random start block.
     memory : int or str, default half of what is free
@@ -229,7 +229,7 @@ def nmf(
     """
     source = open_source(x)
     counts = {name: integer(name, n) for name, n in (("rank", rank), ("passes", passes), ("seed", seed))}
-    task = Nonnegative.of(source, tol=float(tol), **counts)
+    task = Nonnegative.of(source, tol=number("tol", tol), **counts)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
@@ -265,7 +265,7 @@ def plan(
         task = Nonnegative.of(
             open_source(x),
             rank=integer("rank", rank),
-            tol=1e-3 if tol is None else float(tol),
+            tol=1e-3 if tol is None else number("tol", tol),
             passes=DEFAULT_PASSES if passes is None else integer("passes", passes),
             seed=integer("seed", seed),
         )
@@ -321,7 +321,7 @@ def _asked(
     request = Request(
         kind,
         min(source.shape) if rank is None else integer("rank", rank),
-        DEFAULT_TOL if tol is None else float(tol),
+        DEFAULT_TOL if tol is None else number("tol", tol),
         method,
         DEFAULT_PASSES if passes is None else integer("passes", passes),
         integer("seed", seed),

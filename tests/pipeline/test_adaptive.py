@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import exact, factors, same_bytes, to_zarr
@@ -108,6 +109,29 @@ def test_any_small_matrix_of_any_scale(
     found = rf.svd(x, tol=tol, method=method)
     assert found.attrs["rank"] <= max(rank, 1)
     assert not rank or left_out(x, found) <= tol
+
+
+@pytest.mark.parametrize("method", ["krylov", "gram", "tsqr"])
+def test_rows_far_from_the_others_hide_nothing(method: str) -> None:
+    x = np.random.default_rng(5).standard_normal((20_000, 30)) * np.linspace(1.5, 0.3, 30)
+    x[::40] += 1e3
+    found = rf.pca(x, tol=1e-7 if method != "gram" else 2e-7, method=method)
+    s = np.linalg.svd(x - x.mean(axis=0), compute_uv=False)[: found.attrs["rank"]]
+    wrong = np.abs(found.singular_values - s) / s
+    assert (wrong <= 4 * found.error_estimates + 1e-11).all()
+
+
+def test_a_matrix_that_is_read_along_its_shorter_side_alone_is_taken(tmp_path: Path) -> None:
+    import scipy.sparse
+
+    x = scipy.sparse.random_array((50, 400), density=0.2, rng=6, format="csr")
+    group = zarr.open_group(tmp_path / "x.zarr", mode="w")
+    group.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [50, 400]})
+    for name in ("data", "indices", "indptr"):
+        values = getattr(x, name)
+        group.create_array(name, shape=values.shape, dtype=values.dtype, chunks=values.shape)[...] = values
+    with pytest.warns(rf.RankfoldWarning, match="may leave out"):
+        assert rf.svd(tmp_path / "x.zarr", tol=1e-9).attrs["rank"] == 50
 
 
 def test_threads_and_cuts_change_nothing(tmp_path: Path) -> None:

@@ -76,6 +76,39 @@ def test_a_share_of_the_variance_of_a_store_takes_no_more_components_than_it_nee
     np.testing.assert_allclose(found.transform(store)[...], scores[...], atol=1e-8)
 
 
+@pytest.mark.parametrize("n", [0, 0.2, 0.9, "mle", None])
+@pytest.mark.parametrize("shape", [(700, 200), (5000, 12)], ids=str)
+def test_all_of_a_store_has_as_many_components(tmp_path: Path, n: Any, shape: tuple[int, int]) -> None:
+    store, x = on_disk(tmp_path, shape)
+    found = PCA(n, svd_solver="covariance_eigh" if n == "mle" else "auto")
+    scores = found.fit_transform(store)
+    k = found.n_components_
+    assert scores.shape == (shape[0], k) == found.transform(store).shape
+    assert found.components_.shape[0] == k == len(found.explained_variance_)
+    np.testing.assert_allclose(found.transform(store)[...], found.transform(x), atol=1e-8)
+
+
+@pytest.mark.parametrize("make", [PCA, TruncatedSVD, IncrementalPCA])
+def test_what_a_store_cannot_give_is_said_before_it_is_read(tmp_path: Path, make: Any) -> None:
+    pandas = pytest.importorskip("pandas", reason="frames come with pandas")
+    store, x = on_disk(tmp_path, (300, 7))
+    found = make(2).fit(pandas.DataFrame(np.hstack([x, x[:, :1]]), columns=list("abcdefgh"))).fit(store)
+    assert found.n_features_in_ == 7 and not hasattr(found, "feature_names_in_")
+    assert found.transform(x).shape == (300, 2)
+    with pytest.raises(ValueError, match="for samples in memory"):
+        found.set_output(transform="pandas").transform(store)
+    if make is PCA:
+        with pytest.raises(TypeError, match="take samples in memory"):
+            found.score(store)
+
+
+def test_shares_of_a_store_without_variance_are_those_of_an_array(tmp_path: Path) -> None:
+    x = np.ones((40, 5), np.float32)
+    found = TruncatedSVD(2).fit(to_zarr(tmp_path / "x.zarr", x, (10, 5)))
+    assert not np.isfinite(found.explained_variance_ratio_).all()
+    assert found.explained_variance_.dtype == found.explained_variance_ratio_.dtype == np.float32
+
+
 @pytest.mark.parametrize("algorithm", ["randomized", "arpack"])
 def test_truncated_svd_of_a_store_is_that_of_the_array(tmp_path: Path, algorithm: str) -> None:
     store, x = on_disk(tmp_path)

@@ -91,6 +91,59 @@ def test_columns_that_begin_to_vary_are_scaled() -> None:
     assert_same(rf.update(result, x[300:]), rf.pca(x, 12, method="gram", scale=True, rows=False), 8)
 
 
+def test_what_is_constant_but_for_rounding_and_what_is_of_unit_variance_are_told_apart() -> None:
+    rng = np.random.default_rng(0)
+    still = 1e6 * (1 + 1e-14 * rng.standard_normal((700, 1)))
+    moving = np.vstack([still[:400], 1e6 + 0.01 * rng.standard_normal((300, 1))])
+    for last in (still, moving):
+        x = np.hstack([rng.standard_normal((700, 6)), last])
+        updated = rf.update(rf.pca(x[:400], 7, method="tsqr", scale=True, rows=False), x[400:])
+        fit = rf.pca(x, 7, method="tsqr", scale=True, rows=False)
+        np.testing.assert_allclose(updated.singular_values[:6], fit.singular_values[:6], rtol=1e-6)
+        np.testing.assert_allclose(updated.scale, fit.scale, rtol=1e-6)
+        assert updated.attrs["unscaled"] == fit.attrs["unscaled"]
+    design = np.array(np.meshgrid(*[[-1.0, 1.0]] * 5)).reshape(5, -1).T * (31 / 32) ** 0.5
+    new = 2 * rng.standard_normal((40, 5))
+    updated = rf.update(rf.pca(design, 1, scale=True, rows=False), new, rank=2)
+    np.testing.assert_allclose(updated.scale, np.vstack([design, new]).std(axis=0, ddof=1), rtol=1e-10)
+
+
+def test_nothing_is_said_to_be_known_of_what_was_never_kept() -> None:
+    x = np.random.default_rng(1).standard_normal((200, 6))
+    updated = rf.update(rf.pca(x, 1, center=False, rows=False), np.zeros((3, 6)), rank=3)
+    assert (updated.error_estimates[1:] == 1).all() and not updated.attrs["converged"]
+    full = rf.update(rf.pca(x[:, :2] @ x[:2, :2].T @ x[:2], 6, method="gram", rows=False), x[:3] * 0, rank=6)
+    assert full.attrs["largest_error_estimate"] < 1
+
+
+@pytest.mark.parametrize("mean", [1e4, 1e8])
+def test_a_large_mean_costs_what_is_said(mean: float) -> None:
+    x = np.random.default_rng(2).standard_normal((900, 8)) + mean
+    s = np.linalg.svd(x - x.mean(axis=0), compute_uv=False)
+    updated = rf.update(rf.pca(x[:500], 8, method="tsqr", rows=False), x[500:])
+    assert (np.abs(updated.singular_values - s) <= (updated.error_estimates + 1e-14) * s).all()
+
+
+def test_a_crude_result_has_crude_residuals() -> None:
+    x = np.random.default_rng(3).standard_normal((480, 60))
+    updated = rf.update(rf.pca(x[:400], 8, method="sketch", rows=False), x[400:])
+    y = x - x.mean(axis=0)
+    v, s = updated.components.T, updated.singular_values
+    left = y @ v
+    left /= np.linalg.norm(left, axis=0)
+    true = np.linalg.norm(y.T @ left - v * s, axis=0) / s[0]
+    assert (true <= 1.5 * updated.residuals).all()
+
+
+@pytest.mark.parametrize("shape", [(700, 800), (60, 20_000)], ids=str)
+def test_rows_that_are_held_fit_the_plan(tmp_path: Path, shape: tuple[int, int]) -> None:
+    x = np.random.default_rng(4).standard_normal(shape)
+    result = rf.pca(x[: shape[0] // 2], 5, rows=False)
+    rf.update(result, x, out=tmp_path / "u.zarr")
+    last = rf.open_result(tmp_path / "u.zarr").run["attempts"][-1]
+    assert last["measured_bytes"] is None or last["measured_bytes"] <= last["planned_bytes"]
+
+
 @settings(max_examples=40)
 @given(
     sizes=st.lists(st.integers(1, 40), min_size=2, max_size=6),

@@ -13,11 +13,9 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import rankfold
-from rankfold.estimators.samples import is_large
+from rankfold.estimators.samples import forget_names, is_large, require_plain_output, stored
 from rankfold.kernels.small import fix_signs
-from rankfold.pipeline.result import write_group, write_small
 from rankfold.pipeline.summary import Summary, merged
-from rankfold.pipeline.temporary import TemporaryFolder
 
 Float64 = npt.NDArray[np.float64]
 
@@ -44,8 +42,8 @@ class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
     Notes
     -----
     Of up to 512 features all directions are kept, so that any sequence of batches gives what a fit to all
-    samples gives, to rounding, and a batch may have fewer samples than ``n_components``. Of more, a quarter
-    more than ``n_components`` are kept.
+    samples gives, to rounding, and a batch after the first may have fewer samples than ``n_components``. Of
+    more, a quarter more than ``n_components`` are kept.
     """
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
@@ -53,8 +51,10 @@ class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
         """Fit to samples in rows, a batch at a time; ``y`` is ignored."""
         self._summary: Summary | None = None
         x: Any = _opened(X) if is_large(X) else self._checked(X, sparse=True, reset=True)
-        samples, self.n_features_in_ = x.shape
-        self.batch_size_ = self.batch_size or 5 * self.n_features_in_
+        samples, features = x.shape
+        if is_large(X):
+            forget_names(self, features)
+        self.batch_size_ = self.batch_size or 5 * features
         for rows in gen_batches(samples, self.batch_size_, min_batch_size=self.n_components or 0):
             if is_large(X):
                 batch = self._checked(_read(x, rows.start, rows.stop), sparse=False, reset=False)
@@ -80,19 +80,8 @@ class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
         check_is_fitted(self)
         if not is_large(X):
             return super().transform(X)
-        return rankfold.transform(self._result(), X).scores
-
-    def _result(self) -> rankfold.Result:
-        """The components as a result, in a temporary store."""
-        temporary = TemporaryFolder()
-        path = temporary.path / "result.zarr"
-        rank, shape = self.n_components_, [self.n_samples_seen_, self.n_features_in_]
-        values = self.singular_values_.astype(np.float64)
-        write_small(path, {"components": self.components_, "singular_values": values, "mean": self.mean_})
-        request = {"kind": "pca", "rank": rank, "center": True, "scale": False, "whiten": self.whiten}
-        facts = {"kind": "pca", "method": "update", "request": request, "input": {"shape": shape}}
-        write_group(path, facts)
-        return rankfold.Result(path, temporary=temporary)
+        require_plain_output(self)
+        return rankfold.transform(stored(self, self.n_samples_seen_), X).scores
 
     @property
     def _before(self) -> Summary | None:

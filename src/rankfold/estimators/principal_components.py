@@ -13,8 +13,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import rankfold
-from rankfold.estimators.samples import MOST_PASSES, TOL, is_large
-from rankfold.pipeline.errors import InputError
+from rankfold.estimators.samples import (
+    MOST_PASSES,
+    TOL,
+    forget_names,
+    is_large,
+    require_plain_output,
+    stored,
+)
 
 
 def _needs_all(n: Any) -> bool:
@@ -46,7 +52,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
 
     Notes
     -----
-    ``transform`` of a matrix on disk gives a Zarr array in a temporary store.
+    ``transform`` of a matrix on disk gives a Zarr array in a temporary store, below 64 MiB a NumPy array.
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -91,20 +97,29 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Fit to samples in rows, and their coordinates in the components."""
         large = is_large(X)
+        if large:
+            require_plain_output(self)
         x = self._find(X, rows=large)  # what is in memory is multiplied again, which costs less than a sweep
-        return self.result_.scores if large and "scores" in set(self.result_) else self.transform(x)
+        whole = large and "scores" in set(self.result_) and self.n_components_ == len(self.components_) > 0
+        return self.result_.scores if whole else self.transform(X if large else x)
 
     def transform(self, X: Any) -> Any:
         """Coordinates of samples in the components."""
         check_is_fitted(self)
         if not is_large(X):
             return super().transform(X)
-        if self.result_.components.shape[0] != self.n_components_:
-            raise InputError(
-                "n_components follows from the variances, and the result holds all components: set it to "
-                f"{self.n_components_} and fit again to transform matrices on disk"
-            )
-        return rankfold.transform(self.result_, X, memory=self.memory).scores
+        require_plain_output(self)
+        if not self.n_components_:
+            return np.empty((rankfold.open(X).shape[0], 0), self.components_.dtype)
+        whole = self.result_.components.shape[0] == self.n_components_
+        result = self.result_ if whole else stored(self, self.n_samples_)
+        return rankfold.transform(result, X, memory=self.memory).scores
+
+    def score_samples(self, X: Any) -> Any:
+        """Log-likelihood of each sample, which must be in memory."""
+        if is_large(X):
+            raise TypeError("score and score_samples take samples in memory: give parts of those on disk")
+        return super().score_samples(X)
 
     def _find(self, X: Any, *, rows: bool) -> Any:
         """Fit, and the matrix as it was checked."""
@@ -112,14 +127,14 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         x = rankfold.open(X) if large else self._checked(X)
         samples, features = x.shape
         if large:
-            self.n_features_in_ = features
+            forget_names(self, features)
         rank, method = self._asked(samples, features)
         passes = MOST_PASSES
         if self.svd_solver == "randomized" and self.iterated_power != "auto":
             passes = int(self.iterated_power) + 1
         every, tol = _needs_all(self.n_components), self.tol or TOL
         if large and every and self.n_components != "mle":  # no more than it takes
-            rank, every, tol = None, False, float(1 - self.n_components) ** 0.5
+            rank, every, tol = None, False, min(float(1 - self.n_components) ** 0.5, 1 - 1e-12)
             method = "auto" if self.svd_solver == "auto" else method
         self.result_ = rankfold.pca(
             x,
@@ -173,6 +188,8 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         k = len(found.singular_values) if self.n_components is None else self.n_components
         if k == "mle":
             k = _infer_dimension(found.explained_variance, samples)
+        elif _needs_all(k) and self.result_.attrs["request"]["adaptive"]:
+            k = len(found.singular_values)
         elif _needs_all(k):
             summed = np.cumsum(found.explained_variance_ratio)
             k = min(int(np.searchsorted(summed, self.n_components, side="right")) + 1, len(summed))

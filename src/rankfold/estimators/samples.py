@@ -1,8 +1,16 @@
-"""Samples as estimators take them."""
+"""Samples as estimators take them, and components as rankfold takes them."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
+
+import numpy as np
+from sklearn.utils._set_output import _get_output_config
+
+import rankfold
+from rankfold.pipeline.result import write_group, write_small
+from rankfold.pipeline.temporary import TemporaryFolder
 
 TOL = 1e-8
 """What ``tol=0`` asks of singular values that passes converge to: scikit-learn means as exact as possible."""
@@ -16,3 +24,33 @@ def is_large(x: object) -> bool:
     if isinstance(x, str | os.PathLike):
         return True
     return type(x).__module__.partition(".")[0] in ("zarr", "dask", "xarray", "rankfold")
+
+
+def require_plain_output(estimator: Any) -> None:
+    """Refuse to make a data frame of what may exceed memory."""
+    container = _get_output_config("transform", estimator)["dense"]
+    if container != "default":
+        raise ValueError(
+            f"set_output(transform={container!r}) is for samples in memory: what is made of a matrix on disk "
+            "is an array"
+        )
+
+
+def forget_names(estimator: Any, features: int) -> None:
+    """Take the number of features from a matrix whose columns have no names."""
+    estimator.n_features_in_ = features
+    vars(estimator).pop("feature_names_in_", None)
+
+
+def stored(estimator: Any, samples: int) -> rankfold.Result:
+    """Components of a fitted estimator as a result in a temporary store."""
+    folder = TemporaryFolder()
+    path, rank = folder.path / "result.zarr", len(estimator.components_)
+    values = np.asarray(estimator.singular_values_, np.float64)
+    small = {"components": estimator.components_, "singular_values": values, "mean": estimator.mean_}
+    write_small(path, small)
+    shape = [samples, estimator.n_features_in_]
+    request = {"kind": "pca", "rank": rank, "center": True, "scale": False, "whiten": estimator.whiten}
+    facts = {"kind": "pca", "method": "update", "request": request, "input": {"shape": shape}}
+    write_group(path, facts)
+    return rankfold.Result(path, temporary=folder)

@@ -16,7 +16,14 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import rankfold
-from rankfold.estimators.samples import MOST_PASSES, TOL, is_large
+from rankfold.estimators.samples import (
+    MOST_PASSES,
+    TOL,
+    forget_names,
+    is_large,
+    require_plain_output,
+)
+from rankfold.pipeline.errors import DataError
 
 Float64 = npt.NDArray[np.float64]
 
@@ -43,8 +50,9 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
 
     Notes
     -----
-    ``transform`` of a matrix on disk gives a Zarr array in a temporary store. The variance of all of its
-    features takes a read of its own, made when ``explained_variance_ratio_`` is first asked for.
+    ``transform`` of a matrix on disk gives a Zarr array in a temporary store, below 64 MiB a NumPy array. The
+    variance of all of its features takes a read of its own, made when ``explained_variance_ratio_`` is first
+    asked for.
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -79,9 +87,11 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Fit to samples in rows, and their coordinates; ``y`` is ignored."""
         large = is_large(X)
+        if large:
+            require_plain_output(self)
         x: Any = rankfold.open(X) if large else self._checked(X)
         if large:
-            self.n_features_in_ = x.shape[1]
+            forget_names(self, x.shape[1])
         self._require_rank(*x.shape)
         self.result_ = rankfold.pca(
             x,
@@ -97,9 +107,10 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
         )
         self.components_ = np.asarray(self.result_.components)
         self.singular_values_ = np.asarray(self.result_.singular_values, self.components_.dtype)
-        self._matrix = x if large else None
+        self._matrix: Any = x if large else None
         if large:
-            self.explained_variance_ = self._variances(self.result_.scores)
+            variances = self._variances(self.result_.scores)
+            self.explained_variance_ = variances.astype(self.components_.dtype)
             self._all_variance = None
             return self.result_.scores
         scores = safe_sparse_dot(x, self.components_.T)
@@ -113,6 +124,7 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
         check_is_fitted(self)
         if not is_large(X):
             return super().transform(X)
+        require_plain_output(self)
         return rankfold.transform(self.result_, X, memory=self.memory).scores
 
     @property
@@ -120,9 +132,20 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
         """Share of the variance of all features, (n_components,)."""
         check_is_fitted(self)
         if self._all_variance is None:
+            self._all_variance = self.components_.dtype.type(self._variance_on_disk())
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return self.explained_variance_ / self._all_variance
+
+    def _variance_on_disk(self) -> float:
+        """Of all features, by a read of its own; 0 where nothing varies."""
+        samples = self._matrix.shape[0]
+        if samples < 2:
+            return 0.0
+        try:
             found = rankfold.pca(self._matrix, 1, method="sketch", rows=False, memory=self.memory)
-            self._all_variance = found.attrs["squared_norm"] / found.attrs["input"]["shape"][0]
-        return self.explained_variance_ / self._all_variance
+        except DataError:
+            return 0.0
+        return float(found.attrs["squared_norm"]) / samples  # type: ignore[no-any-return]
 
     def _checked(self, X: Any) -> Any:
         return validate_data(

@@ -74,8 +74,8 @@ class Fitted:
         """(m, k) left factor; raises for a result without rows."""
         if self.left_name not in set(self.result):
             raise InputError(
-                f"{self.name} has no {self.left_name}: it was fitted without rows (rows=False, --no-rows), "
-                "so no row can be rebuilt from it. Fit again with rows"
+                f"{self.name} has no {self.left_name}: it was fitted without rows (rows=False, --no-rows) "
+                "or updated, so no row can be rebuilt from it. Fit again with rows, to all samples"
             )
         return source_at(str(self.result.path), self.left_name, missing="error")
 

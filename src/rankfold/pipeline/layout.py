@@ -29,6 +29,9 @@ ADAPTIVE_WIDTH = 256
 DIFFERENCE = {4: 1e-3, 8: 1e-7}
 """Least approximation error, by item size, that a difference of sums of squares is trusted with."""
 
+LARGEST_SQUARE = 2**14
+"""Shorter side up to which a tolerance alone may choose a method that keeps a matrix of its square."""
+
 NOMINAL_FLOPS = {4: 80e9, 8: 35e9}
 """Sustained GEMM rate of one core by item size, to weigh methods and cut segments; not measured here."""
 
@@ -203,7 +206,9 @@ def settled(request: Request, source: Source) -> Request:
     width, method = adaptive_width(view.short), request.method
     if method == "auto":
         method = choose_method(dataclasses.replace(request, rank=width), view, width)
-        if request.tol < DIFFERENCE[8]:
+        if view.short > LARGEST_SQUARE:
+            method = "krylov"
+        elif request.tol < DIFFERENCE[8] and view.long >= view.short:
             method = "tsqr"
         elif request.tol < DIFFERENCE[view.dtype.itemsize]:
             method = "gram"

@@ -261,6 +261,8 @@ def _refuse(request: Request, layout: Layout, budget: Budget, need: int) -> None
         )
     elif layout.method in ("gram", "tsqr") and request.kind != "qr":
         way_out += ", or --method krylov, which keeps no (n, n) matrix"
+    elif request.adaptive:
+        way_out += ", or say --rank"
     else:
         for method, reason in NARROWER.get(layout.method, {}).items():
             if _fits(dataclasses.replace(request, method=method), source, budget):

@@ -87,6 +87,16 @@ def check_request(request: Request, shape: tuple[int, int], name: str) -> None:
 def integer(name: str, value: object) -> int:
     """An argument as an integer, whatever type of integer it is."""
     try:
-        return operator.index(value)  # type: ignore[arg-type]
+        if not isinstance(value, bool):
+            return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise InputError(f"{name} must be an integer, not {value!r}") from None
+        pass
+    raise InputError(f"{name} must be an integer, not {value!r}")
+
+
+def number(name: str, value: object) -> float:
+    """An argument as a float, whatever type of number it is."""
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be a number, not {value!r}") from None

@@ -113,6 +113,9 @@ class NonnegativePass(OverPanels):
 
     panels: Panels
     iteration: Iteration
+    measured: bool
+    """Whether squares are taken, and NaN and negative numbers counted: once is enough."""
+
     row_seconds: float
 
     @property
@@ -123,7 +126,7 @@ class NonnegativePass(OverPanels):
         return self.panels.memory_bytes + ones + self.iteration.memory_bytes(self.panels.grain_rows, short)
 
     def start(self) -> State:
-        """Sums of no rows; squares, NaN and negative numbers are counted on the way."""
+        """Sums of no rows."""
         counted = {"squares": np.zeros(1), "bad": no_bad(), "negative": no_bad()}
         return {**self.iteration.start(self.panels.view.short), **counted}
 
@@ -139,16 +142,16 @@ class NonnegativePass(OverPanels):
     def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
         """Take in a panel, grain by grain."""
         for first, last, raw in self.panels.grains(work.panels, start, stop, slot):
-            columns = raw.shape[1]
-            squares = measure(numbers(raw), work.nothing[:columns], 1.0)[1].sum()
-            if not np.isfinite(squares):
-                count_bad(state, raw, *self.panels.corner(first))
-                continue
-            state["squares"] += squares
-            if raw.min() < 0:
-                count_negative(state, raw, *self.panels.corner(first))
+            nothing = work.nothing[: raw.shape[1]]
+            if self.measured:
+                squares = measure(numbers(raw), nothing, 1.0)[1].sum()
+                if not np.isfinite(squares):
+                    count_bad(state, raw, *self.panels.corner(first))
+                    continue
+                state["squares"] += squares
+                if raw.min() < 0:
+                    count_negative(state, raw, *self.panels.corner(first))
             if raw.dtype != self.panels.dtype:
-                nothing = work.nothing[:columns]
                 raw = self.panels.conditioned(work.panels, raw, nothing, nothing + 1)
             self.iteration.advance(state, work.factors, first, last, self.panels.view.as_rows(raw))
 

@@ -74,9 +74,10 @@ def _wide(run: Run, layout: Layout, request: Request, centring: Centring) -> flo
     array = _array(run, layout, "R")
     long.write(run, layout, array, np.full(view.short, 1 / centring.unit))
     _overwrite_square(array, stored["r"] / centring.unit)
+    q = q.astype(view.dtype)
     if request.rows:
-        write_small(run.result, {"Q": q.astype(view.dtype)})
-    return _lacks(q.T @ q)
+        write_small(run.result, {"Q": q})
+    return _lacks(q.T.astype(np.float64) @ q)
 
 
 def _array(run: Run, layout: Layout, name: str) -> Path:

@@ -63,7 +63,9 @@ def _directions(layout: Layout, basis: Basis, rank: int) -> Float64:
     theta, w = ritz_vectors(basis.products, basis.width)
     eps = float(np.finfo(layout.view.dtype).eps)
     keep = min(max(layout.width, rank), basis.width)
-    return w if theta[rank - 1] <= 100 * eps * theta[0] else w[:, :keep]
+    # Of all of the space nothing may be lost to the squares that order its directions.
+    mixed = basis.width == layout.view.short or theta[rank - 1] <= 100 * eps * theta[0]
+    return w if mixed else w[:, :keep]
 
 
 def _half_step(

@@ -35,6 +35,9 @@ from rankfold.pipeline.view import Orientation
 
 Float64 = npt.NDArray[np.float64]
 
+FEW_PASSES = 4
+"""Residuals alone, without the history of passes that a given rank has, are trusted by so much less."""
+
 STORED = 4
 """Units of the working type by which an approximation differs from its factors as they are stored."""
 
@@ -92,7 +95,7 @@ def _iterative(run: Run, layout: Layout, request: Request, centring: Centring, s
         held = capture(run, layout, centring, start, tol=request.tol, seed=request.seed)
         triplets = rayleigh_ritz(run, layout, held.basis, held.cut.rank, request.seed)
         bound = held.bound(triplets.s) + rounding(triplets.s, layout.view.dtype)
-        errors = np.maximum.accumulate(np.minimum(triplets.errors, bound))
+        errors = np.maximum.accumulate(np.minimum(FEW_PASSES * triplets.errors, bound))
         triplets = dataclasses.replace(triplets, errors=errors)
         found = _found(layout, centring, triplets, held.known, held.errors)
         return dataclasses.replace(found, facts=_told(held.cut, layout))
@@ -161,7 +164,8 @@ def _tsqr(run: Run, layout: Layout, request: Request, centring: Centring, start:
 
 def _told(cut: Truncation, layout: Layout) -> dict[str, Any]:
     """What an approximation leaves out, and what rounding of its factors as they are stored does."""
-    return {"approximation_error": max(cut.error, STORED * float(np.finfo(layout.view.dtype).eps))}
+    stored = STORED * float(np.finfo(layout.view.dtype).eps)
+    return {"approximation_error": float(np.hypot(cut.error, stored))}
 
 
 def _found(
@@ -281,12 +285,18 @@ def _columns(run: Run, layout: Layout, request: Request, found: Found) -> dict[s
         mean, deviation = stored[:, 0], stored[:, 1]
     if not request.scale:
         return {"mean": mean}
+    found.facts["unscaled"] = warn_of_unscaled(run, deviation)
+    return {"mean": mean, "scale": divisors(deviation)}
+
+
+def warn_of_unscaled(run: Run, deviation: Float64) -> list[int]:
+    """Which columns are constant, and are said to be."""
     unscaled = np.flatnonzero(deviation == 0)
     if len(unscaled):
         run.warnings.append(
             f"{len(unscaled)} columns are constant (first: {unscaled[0]}) and were left unscaled"
         )
-    return {"mean": mean, "scale": divisors(deviation)}
+    return [int(column) for column in unscaled]
 
 
 def _facts(

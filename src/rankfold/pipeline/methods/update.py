@@ -23,10 +23,10 @@ from rankfold.pipeline.folds.keep_rows import KeepRows
 from rankfold.pipeline.folds.panels import Panels
 from rankfold.pipeline.layout import lay_out
 from rankfold.pipeline.methods.gram import divisors
-from rankfold.pipeline.methods.reduction import CONSTANT, begin
-from rankfold.pipeline.methods.tsqr import tsqr
+from rankfold.pipeline.methods.reduction import CONSTANT, begin, warn_of_unscaled
+from rankfold.pipeline.methods.tsqr import tsqr, zero
 from rankfold.pipeline.plan import Plan, make_plan
-from rankfold.pipeline.request import DEFAULT_PASSES, Request
+from rankfold.pipeline.request import DEFAULT_PASSES, DEFAULT_TOL, Request
 from rankfold.pipeline.result import write_group, write_small
 from rankfold.pipeline.run import Run
 from rankfold.pipeline.scheduler import Budget
@@ -37,8 +37,11 @@ from rankfold.pipeline.view import Orientation, View
 
 Float64 = npt.NDArray[np.float64]
 
-WORKING_COPIES = 6
-"""Of the stacked factors, while they are merged and decomposed."""
+WORKING_COPIES = (8, 5)
+"""Of the stacked factors, and of their shorter side squared, while they are merged and decomposed."""
+
+CRUDE = 1e-2
+"""Estimated error of a result's values above which the last does not bound what was cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,7 @@ class Update:
 
     def _small_plan(self, budget: Budget) -> Plan:
         (rows, columns), rank = self.source.shape, self.fitted.rank
-        stacked = rows + rank + 1
+        stacked, (wide, square) = rows + rank + 1, WORKING_COPIES
         task = SingleSweep(
             kind="update",
             method="summary",
@@ -158,7 +161,7 @@ class Update:
             result_bytes=8 * columns * (self.rank + 2),
             scratch_bytes=0,
             accumulator_bytes=8 * rows * columns,
-            driver_bytes=WORKING_COPIES * 8 * stacked * columns,
+            driver_bytes=8 * (wide * stacked * columns + square * min(stacked, columns) ** 2),
             remedy=", or add fewer rows at a time",
         )
         return plan_single_sweep(task, self._fold, budget)
@@ -171,55 +174,71 @@ class Update:
         count, total = fitted.shape[0], float(fitted.result.attrs["squared_norm"])
         squares = np.array([total])
         if self._asked["scale"]:
-            # Constant columns have a scale of 1, and but for rounding no part in any component.
-            varies = (units != 1) | (np.abs(factor).max(axis=0) > 1e-10)
-            squares = np.where(varies, count - 1.0, 0.0)
+            squares = np.full(columns, count - 1.0)
+            squares[fitted.result.attrs["unscaled"]] = 0.0
         lost = 0.0
         if fitted.rank < min(count, columns):
             cut_off = max(total - float((fitted.s**2).sum()), 4 * float(np.finfo(np.float64).eps) * total)
-            lost = min(cut_off, float(fitted.s[-1] ** 2))
+            known = float(np.max(fitted.result.error_estimates[...]))
+            lost = min(cut_off, float(fitted.s[-1] ** 2)) if known <= CRUDE else cut_off
         return Summary(count, mean / units, factor, squares, lost)
 
     def _write(self, run: Run, summary: Summary, units: Float64, fingerprint: str) -> dict[str, Any]:
         """Decompose, write, and say what it is."""
-        scale, small = np.ones(1), {"mean": summary.mean * units}
+        scale, small, unscaled = np.ones(1), {"mean": summary.mean * units}, list[int]()
         if self._asked["scale"]:
             deviation = np.sqrt(summary.squares / max(summary.count - 1, 1))
-            scale = divisors(np.where(deviation > CONSTANT * np.abs(summary.mean), deviation, 0.0))
+            deviation[deviation <= CONSTANT * np.abs(summary.mean)] = 0.0
+            scale, unscaled = divisors(deviation), warn_of_unscaled(run, deviation)
             small["scale"] = scale * units
         _, s, vt = np.linalg.svd(summary.factor / scale, full_matrices=False)
         s, vt = s[: self.rank], vt[: self.rank]
+        s[s <= zero(max(summary.factor.shape)) * s[0]] = 0.0
         lost, total = summary.lost / float(scale.min()) ** 2, float((summary.squares / scale**2).sum())
         variance = s**2 / max(summary.count - 1, 1)
-        errors = self._errors(s, lost)
+        errors = self._errors(s, lost, summary)
         small |= {
             "components": (vt * fix_signs(vt.T)[:, None]).astype(self.fitted.dtype),
             "singular_values": s,
             "explained_variance": variance,
             "explained_variance_ratio": s**2 / total if total > 0 else np.zeros_like(s),
             "error_estimates": errors,
-            "residuals": np.minimum(lost / np.maximum(s * s[0], lost or 1.0), 1.0) + self._rounding,
+            "residuals": self._residuals(s, lost),
         }
         write_small(run.result, small)
-        return self._facts(run, summary, s, total, float(errors.max()), fingerprint)
+        facts = self._facts(run, summary, s, total, float(errors.max()), fingerprint)
+        return {**facts, "unscaled": unscaled}
 
     @property
     def _rounding(self) -> float:
         return float(np.finfo(self.fitted.dtype).eps)
 
-    def _errors(self, s: Float64, lost: float) -> Float64:
-        """Estimated relative errors: what was not known of the old values, and what was cut off."""
-        known = np.asarray(self.fitted.result.error_estimates[...]) * self.fitted.s
+    def _errors(self, s: Float64, lost: float, summary: Summary) -> Float64:
+        """Estimated relative errors: what was not known of the old values, what was cut off, and rounding.
+
+        A mean is known to eps of itself, and how far it moves by the new samples is a row of the factor.
+        """
+        known = float((np.asarray(self.fitted.result.error_estimates[...]) * self.fitted.s).max())
+        rows, new = summary.count, self.source.shape[0]
         size = np.where(s > 0, s, np.inf)
-        rounding = self._rounding * s[0] / size
-        missing = np.sqrt(1 + lost / size**2) - 1
-        return np.asarray(np.minimum(missing + known.max() / size + rounding, 1.0))
+        moved = 2 * np.sqrt(new * (rows - new) / rows) * np.linalg.norm(summary.mean)
+        rounding = (self._rounding * s[0] + float(np.finfo(np.float64).eps) * moved) / size
+        errors = np.minimum(np.sqrt(1 + lost / size**2) - 1 + known / size + rounding, 1.0)
+        errors[s <= 0] = float(np.sqrt(lost) + known > 1e-10 * s[0])
+        return np.asarray(errors)
+
+    def _residuals(self, s: Float64, lost: float) -> Float64:
+        """Of what was cut off, and of the old components."""
+        old = self.fitted.s
+        left = lost + float((np.asarray(self.fitted.result.residuals[...]) * old * old[0]).max())
+        size = np.where(s > 0, s * s[0], np.inf)
+        return np.minimum(left / size, 1.0) + self._rounding
 
     def _facts(
         self, run: Run, summary: Summary, s: Float64, total: float, worst: float, fingerprint: str
     ) -> dict[str, Any]:
         """Reproducible facts only."""
-        tol = self._asked["tol"]
+        tol = DEFAULT_TOL if self._asked.get("adaptive") else self._asked["tol"]
         if worst > tol:
             run.warnings.append(
                 f"the largest estimated error of a singular value is {worst:.1e}, above tol = {tol:.1e}: the "
