@@ -20,5 +20,6 @@ projection        new rows into the components of a result: transform
 update            components of more samples
 verification      residuals of a result against its matrix: check
 reconstruction    a matrix out of its factors: reconstruct
+outcome           what a method found, written as a result
 reduction         from a request to a result: svd and pca
 """

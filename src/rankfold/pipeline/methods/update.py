@@ -23,7 +23,8 @@ from rankfold.pipeline.folds.keep_rows import KeepRows
 from rankfold.pipeline.folds.panels import Panels
 from rankfold.pipeline.layout import lay_out
 from rankfold.pipeline.methods.gram import divisors
-from rankfold.pipeline.methods.reduction import CONSTANT, begin, warn_of_unscaled
+from rankfold.pipeline.methods.outcome import warn_of_unscaled
+from rankfold.pipeline.methods.reduction import CONSTANT, begin
 from rankfold.pipeline.methods.tsqr import tsqr, zero
 from rankfold.pipeline.plan import Plan, make_plan
 from rankfold.pipeline.request import DEFAULT_PASSES, DEFAULT_TOL, Request
