@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import subprocess
+import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -152,6 +156,32 @@ def test_a_finished_result_is_found_and_an_unfinished_one_goes_on(tmp_path: Path
     with pytest.raises(KeyboardInterrupt):
         rf.nmf(x, 3, out=tmp_path / "cut.zarr", progress=stop)
     assert same_bytes(rf.nmf(x, 3, out=tmp_path / "cut.zarr")) == same_bytes(whole)
+
+
+KILLED = """
+import sys
+import rankfold as rf
+told = lambda name, done, total: print(name, done, flush=True)
+rf.nmf(sys.argv[1], 6, out=sys.argv[2], threads=2, tol=1e-7, progress=told)
+"""
+
+
+@pytest.mark.slow
+def test_kills_at_random_moments_change_no_byte(tmp_path: Path) -> None:
+    store = to_zarr(tmp_path / "x.zarr", parts(200_000, 60, 6, np.float32), (5000, 60))
+    whole, chance = rf.nmf(store, 6, tol=1e-7, out=tmp_path / "whole.zarr"), random.Random(3)
+    killed = 0
+    while killed < 6:
+        command = [sys.executable, "-W", "ignore", "-c", KILLED, store, str(tmp_path / "cut.zarr")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            child.stdout.readline()
+            time.sleep(chance.random())
+            child.kill()
+            killed += 1
+        if (tmp_path / "cut.zarr").exists():
+            break
+    assert same_bytes(rf.nmf(store, 6, tol=1e-7, out=tmp_path / "cut.zarr")) == same_bytes(whole)
 
 
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:

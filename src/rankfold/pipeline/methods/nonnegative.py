@@ -55,6 +55,9 @@ COMPRESSED_ITERATIONS = 60
 COMPRESSED_TOL = 1e-3
 """Relative fall of the error in an iteration below which iterations on the compressed matrix end."""
 
+SMALL_BYTES = 64 * 2**20
+"""Of a compressed matrix up to which iterations on it are not spread over tasks."""
+
 _NOWHERE = Path("-")
 
 
@@ -262,11 +265,11 @@ class _Factorisation:
         """Iterate on ``X q``, with the short factor's product with q in place of the factor; how often."""
         k = self.task.rank
         self.short = np.abs(gaussian_rows(self.task.seed, START, (0, self.layout.view.short), k)).T.copy()
-        last = np.inf
+        last, small = np.inf, self.layout.view.long * self.layout.width * 8 <= SMALL_BYTES
         for count in range(1, COMPRESSED_ITERATIONS + 1):
             constants = self._constants(f"compressed-{count:02d}", (self.short @ q).T)
             fold = self.task._compressed(self.layout, constants, self.run.scratch, self.iterations)
-            state = self.run.sweep(f"compressed-{count:02d}", fold)
+            state = _at_once(fold) if small else self.run.sweep(f"compressed-{count:02d}", fold)
             self.iterations += 1
             error = self._improve(state, state["product"] @ q.T, total)
             if last - error <= COMPRESSED_TOL * error:
@@ -310,6 +313,13 @@ class _Factorisation:
             (state["gram"] * (self.short @ self.short.T)).sum() - 2 * (self.short * product).sum()
         )
         return float(np.sqrt(max(total + squares, 0.0) / total)) if total > 0 else 0.0
+
+
+def _at_once(fold: CompressedPass) -> State:
+    """A sweep so short that starting its tasks would take longer: here and now, and again after a kill."""
+    state = fold.start()
+    fold.step(state, fold.workspace(), 0, fold.cut.length, 0)
+    return state
 
 
 def refuse_negative(state: State, name: str) -> None:
