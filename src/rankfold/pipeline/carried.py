@@ -37,6 +37,10 @@ class Carried(Generic[T]):
                 _Pickler(file, self.path.parent.parent).dump(self.value)
         return _carried, (self.path,)
 
+    def __dask_tokenize__(self) -> str:
+        # Dask would pickle it to name it: a hash, and a copy on disk, of every matrix in memory.
+        return str(self.path)
+
 
 @functools.lru_cache(maxsize=1)
 def _carried(path: Path) -> Carried[Any]:
