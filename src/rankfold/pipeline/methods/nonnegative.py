@@ -51,9 +51,9 @@ COMPRESSING = 2
 SWEEPS = {"matrix": 10, "scratch": 5}
 """Of coordinate descent in each iteration over either: beside the products with the data they cost little."""
 
-COMPRESSED_ITERATIONS = 60
-COMPRESSED_TOL = 1e-3
-"""Relative fall of the error in an iteration below which iterations on the compressed matrix end."""
+COMPRESSED_ITERATIONS = 200
+FREE = 50
+"""By how much less than ``tol`` the error must fall for iterations that cost no reads to end."""
 
 SMALL_BYTES = 64 * 2**20
 """Of a compressed matrix up to which iterations on it are not spread over tasks."""
@@ -272,7 +272,7 @@ class _Factorisation:
             state = _at_once(fold) if small else self.run.sweep(f"compressed-{count:02d}", fold)
             self.iterations += 1
             error = self._improve(state, state["product"] @ q.T, total)
-            if last - error <= COMPRESSED_TOL * error:
+            if last - error <= self.task.tol / FREE * error:
                 break
             last = error
         self.short /= unit
