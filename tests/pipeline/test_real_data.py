@@ -99,3 +99,24 @@ def test_one_look_at_sea_surface_temperature_is_within_what_it_says(kind: str) -
             found = getattr(rf, kind)(m, 10, method="sketch", seed=seed)
             s = exact(m, kind)[1][:10]
             assert (np.abs(factors(found)[1] - s) <= found.error_estimates * s).all()
+
+
+@pytest.mark.filterwarnings(
+    "ignore::sklearn.exceptions.ConvergenceWarning", "ignore::rankfold.RankfoldWarning"
+)
+@pytest.mark.parametrize("name", ["images", "counts"])
+def test_parts_are_as_good_as_those_of_scikit_learn(name: str) -> None:
+    from sklearn.decomposition import NMF
+
+    if name == "images":
+        x, rank = np.load(real("fashion_mnist.npz"))["X"][:3000].astype(np.float32), 8
+    else:
+        x, rank = scipy.sparse.load_npz(real("pbmc3k_counts.npz")).tocsr()[:, :4000].astype(np.float32), 6
+    ours = min(rf.nmf(x, rank, seed=seed).attrs["relative_error"] for seed in range(5))
+    wide = x.astype(np.float64)
+    norm = scipy.sparse.linalg.norm(wide) if scipy.sparse.issparse(wide) else np.linalg.norm(wide)
+    theirs = min(
+        NMF(rank, init="random", random_state=seed, max_iter=150, tol=1e-5).fit(wide).reconstruction_err_
+        for seed in range(5)
+    )
+    assert (ours * norm / theirs) ** 2 <= 1.002

@@ -48,6 +48,9 @@ START = 7
 COMPRESSING = 2
 """Fused passes before the first iteration over the matrix."""
 
+LEAST_DIRECTIONS = 64
+"""Of the compressed matrix; three for each component if that is more."""
+
 SWEEPS = {"matrix": 10, "scratch": 5}
 """Of coordinate descent in each iteration over either: beside the products with the data they cost little."""
 
@@ -97,8 +100,9 @@ class Nonnegative:
         return {"kind": "nmf", **asked}
 
     def _compression(self) -> Request:
-        """The passes that find the directions: two for each component, since noise takes some."""
-        fixed = {"method": "subspace", "passes": COMPRESSING, "oversampling": self.rank}
+        """The passes that find the directions: noise takes some, and what is missed takes reads to find."""
+        more = max(2 * self.rank, LEAST_DIRECTIONS - self.rank)
+        fixed = {"method": "subspace", "passes": COMPRESSING, "oversampling": more}
         return Request("svd", self.rank, seed=self.seed, **fixed)  # type: ignore[arg-type]
 
     def plan(self, budget: Budget) -> Plan:
