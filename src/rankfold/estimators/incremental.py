@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import rankfold
 from rankfold.estimators.samples import forget_names, is_large, require_plain_output, stored
 from rankfold.kernels.small import fix_signs
+from rankfold.pipeline.quality import errors_of_missed
 from rankfold.pipeline.summary import Summary, merged
 
 Float64 = npt.NDArray[np.float64]
@@ -132,7 +133,7 @@ class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
         self.explained_variance_ratio_ = share.astype(dtype)
         rest, left = max(summary.total - float((s**2).sum()), 0.0), min(count, features) - wanted
         self.noise_variance_ = rest / freedom / left if left > 0 else 0.0
-        self.error_estimates_ = np.sqrt(1 + summary.lost / np.where(s > 0, s, np.inf) ** 2) - 1
+        self.error_estimates_ = errors_of_missed(s, summary.lost)
 
 
 def _opened(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""NaN and Inf: counted over the whole matrix, with the first place, and then refused.
+"""NaN, Inf, and negative numbers where they have no place: counted over the whole matrix, then refused.
 
 The count is complete because a sweep goes on past them: a user who mends one cell at a time would
 read the matrix once per cell.
@@ -28,16 +28,26 @@ def count_bad(state: State, x: npt.NDArray[Any], row: int, column: int) -> None:
     The part has squares that are not finite: with no bad element they overflow, and the matrix is refused.
     """
     bad = ~np.isfinite(x)
-    count = int(bad.sum())
-    first = np.unravel_index(int((bad if count else np.abs(x)).argmax()), bad.shape)
-    if not count:
+    if not bad.any():
+        first = np.unravel_index(int(np.abs(x).argmax()), x.shape)
         raise DataError(
             f"numbers as that in row {row + first[0]}, column {column + first[1]} (from 0) are so much "
             "larger than others of the matrix that squares leave the range of float64. Are they marks for "
             "what is missing? Replace or drop them, and run again."
         )
-    here = np.array([count, row + first[0], column + first[1]], dtype=np.int64)
-    state["bad"] = join_bad(state["bad"], here)
+    _count(state, "bad", bad, row, column)
+
+
+def count_negative(state: State, x: npt.NDArray[Any], row: int, column: int) -> None:
+    """Add the negative elements of a part of the matrix whose corner is ``(row, column)``."""
+    _count(state, "negative", x < 0, row, column)
+
+
+def _count(state: State, name: str, marked: npt.NDArray[np.bool_], row: int, column: int) -> None:
+    """Add marked elements, and where the first is."""
+    first = np.unravel_index(int(marked.argmax()), marked.shape)
+    here = np.array([marked.sum(), row + first[0], column + first[1]], dtype=np.int64)
+    state[name] = join_bad(state[name], here)
 
 
 def join_bad(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -53,4 +63,14 @@ def refuse_bad(state: State, name: str) -> None:
         raise NonFiniteError(
             f"{name} holds {count} NaN or Inf, the first at row {row}, column {column} (from 0). Nothing was "
             "computed. Replace or drop them, for instance with numpy.nan_to_num, and run again."
+        )
+
+
+def refuse_negative(state: State, name: str) -> None:
+    """Raise for negative elements that a sweep counted."""
+    count, row, column = (int(v) for v in state["negative"])
+    if count:
+        raise DataError(
+            f"{name} holds {count} negative numbers, the first at row {row}, column {column} (from 0). A "
+            "nonnegative factorisation has no use for them: replace them, or take svd or pca."
         )

@@ -200,7 +200,7 @@ def settled(request: Request, source: Source) -> Request:
 
     Gram, if it is the cheaper and the tolerance more than rounding of squares; TSQR below that.
     """
-    if not request.adaptive or request.kind == "qr":
+    if not request.adaptive:
         return request
     view = View(source, choose_orientation(source, ADAPTIVE_WIDTH))
     width, method = adaptive_width(view.short), request.method

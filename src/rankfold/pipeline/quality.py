@@ -179,6 +179,11 @@ def _ordered(estimate: Float64) -> Float64:
     return np.clip(np.maximum.accumulate(estimate), 0.0, 1.0)
 
 
+def errors_of_missed(s: Float64, missed: float) -> Float64:
+    """Largest relative errors of values whose squares may each lack ``missed``; 0 for a value of 0."""
+    return np.asarray(np.sqrt(1 + missed / np.where(s > 0, s, np.inf) ** 2) - 1)
+
+
 def rounding(s: Float64, dtype: np.dtype[Any]) -> Float64:
     """Relative rounding error of singular values found backward stably: eps times the largest."""
     eps = float(np.finfo(dtype).eps)

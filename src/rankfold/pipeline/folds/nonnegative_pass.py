@@ -19,7 +19,7 @@ from rankfold.kernels.condition import measure
 from rankfold.kernels.nonnegative import descend_rows
 from rankfold.pipeline.blocks import Cut, grains
 from rankfold.pipeline.checkpoint import State, load_arrays
-from rankfold.pipeline.finite import count_bad, join_bad, no_bad
+from rankfold.pipeline.finite import count_bad, count_negative, join_bad, no_bad
 from rankfold.pipeline.folds.panels import Buffers, OverPanels, Panels, numbers
 from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.view import aligned_empty
@@ -161,14 +161,6 @@ class NonnegativePass(OverPanels):
             total[name] += other[name]
         for name in ("bad", "negative"):
             total[name] = join_bad(total[name], other[name])
-
-
-def count_negative(state: State, x: Array, row: int, column: int) -> None:
-    """Add the negative elements of a part of the matrix whose corner is ``(row, column)``."""
-    negative = x < 0
-    first = np.unravel_index(int(negative.argmax()), negative.shape)
-    here = np.array([negative.sum(), row + first[0], column + first[1]], dtype=np.int64)
-    state["negative"] = join_bad(state["negative"], here)
 
 
 @dataclass(slots=True)

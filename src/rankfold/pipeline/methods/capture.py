@@ -41,10 +41,6 @@ class Captured:
     missed: float
     """Sum of squares outside the basis: no squared singular value is larger by more than that."""
 
-    def bound(self, s: Float64) -> Float64:
-        """Relative errors of singular values that are lower bounds, at most."""
-        return np.asarray(np.sqrt(1 + self.missed / np.where(s > 0, s, np.inf) ** 2) - 1)
-
 
 def capture(run: Run, layout: Layout, centring: Centring, start: Start, *, tol: float, seed: int) -> Captured:
     """Grow the basis until what it leaves out is ``tol`` of the norm.

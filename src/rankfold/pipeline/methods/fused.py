@@ -202,10 +202,10 @@ def conditions(
     return shift, weights * centring.unit
 
 
-def refuse_overflow(state: State, view: View) -> None:
+def refuse_overflow(state: State, view: View, products: str = "z") -> None:
     """Raise for products that are not finite, or for a matrix that is not."""
     refuse_bad(state, view.source.name)
-    if not np.isfinite(state["z"]).all():
+    if not np.isfinite(state[products]).all():
         raise DataError(
             f"products of {view.source.name} leave the range of {view.dtype}: its elements differ too "
             "much in size. Rescale it, or store it as float64."

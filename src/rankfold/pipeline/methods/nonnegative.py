@@ -21,13 +21,13 @@ from rankfold.kernels.orthonormal import orthonormalise
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.blocks import Grid, cut
 from rankfold.pipeline.checkpoint import State, save_arrays
-from rankfold.pipeline.errors import DataError, InputError, MemoryBudgetError
-from rankfold.pipeline.finite import refuse_bad
+from rankfold.pipeline.errors import InputError, MemoryBudgetError
+from rankfold.pipeline.finite import refuse_negative
 from rankfold.pipeline.folds.combination import Combination
 from rankfold.pipeline.folds.nonnegative_pass import CompressedPass, Iteration, NonnegativePass
 from rankfold.pipeline.folds.write_rows import WriteRows
 from rankfold.pipeline.layout import Layout, lay_out
-from rankfold.pipeline.methods.fused import multiply
+from rankfold.pipeline.methods.fused import multiply, refuse_overflow
 from rankfold.pipeline.methods.reduction import begin
 from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.plan import BLAS_BYTES, RESERVE_BYTES, Plan, make_plan
@@ -95,8 +95,7 @@ class Nonnegative:
 
     def request(self) -> dict[str, Any]:
         """See the protocol."""
-        asked = dataclasses.asdict(dataclasses.replace(self, source=None))  # type: ignore[arg-type]
-        del asked["source"]
+        asked = {"rank": self.rank, "tol": self.tol, "passes": self.passes, "seed": self.seed}
         return {"kind": "nmf", **asked}
 
     def _compression(self) -> Request:
@@ -290,13 +289,8 @@ class _Factorisation:
         fold = self.task._pass(self.layout, self.run.slots, iteration, measured=measured)
         state = self.run.pass_over_data(name, fold)
         self.iterations += 1
-        source = self.task.source
-        refuse_bad(state, source.name)
-        refuse_negative(state, source.name)
-        if not np.isfinite(state["product"]).all():
-            raise DataError(
-                f"products of {source.name} leave the range of {self.layout.view.dtype}. Rescale it"
-            )
+        refuse_overflow(state, self.layout.view, "product")
+        refuse_negative(state, self.task.source.name)
         return state
 
     def _constants(self, name: str, right: Float64) -> Path:
@@ -324,13 +318,3 @@ def _at_once(fold: CompressedPass) -> State:
     state = fold.start()
     fold.step(state, fold.workspace(), 0, fold.cut.length, 0)
     return state
-
-
-def refuse_negative(state: State, name: str) -> None:
-    """Raise for negative elements that a pass counted."""
-    count, row, column = (int(v) for v in state["negative"])
-    if count:
-        raise DataError(
-            f"{name} holds {count} negative numbers, the first at row {row}, column {column} (from 0). A "
-            "nonnegative factorisation has no use for them: replace them, or take svd or pca."
-        )

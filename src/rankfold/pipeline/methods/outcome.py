@@ -44,6 +44,7 @@ class Found:
 
 
 def refuse_constant(request: Request, found: Found, layout: Layout) -> None:
+    """Raise for centred columns that have nothing left."""
     if request.center and not found.total > 0:
         raise DataError(
             f"every column of {layout.view.source.name} is constant: there is no variance to explain. "

@@ -27,7 +27,7 @@ from rankfold.pipeline.methods.start import Start, sample_start
 from rankfold.pipeline.methods.start_block import leading_block
 from rankfold.pipeline.methods.subspace import subspace
 from rankfold.pipeline.methods.tsqr import sampled_basis, tsqr, warn_of_rank, zero
-from rankfold.pipeline.quality import Truncation, rounding
+from rankfold.pipeline.quality import Truncation, errors_of_missed, rounding
 from rankfold.pipeline.request import Request
 from rankfold.pipeline.result import write_group
 from rankfold.pipeline.run import Run
@@ -72,7 +72,7 @@ def _iterative(run: Run, layout: Layout, request: Request, centring: Centring, s
     if request.adaptive:
         held = capture(run, layout, centring, start, tol=request.tol, seed=request.seed)
         triplets = rayleigh_ritz(run, layout, held.basis, held.cut.rank, request.seed)
-        bound = held.bound(triplets.s) + rounding(triplets.s, layout.view.dtype)
+        bound = errors_of_missed(triplets.s, held.missed) + rounding(triplets.s, layout.view.dtype)
         errors = np.maximum.accumulate(np.minimum(FEW_PASSES * triplets.errors, bound))
         triplets = dataclasses.replace(triplets, errors=errors)
         found = _found(layout, centring, triplets, held.known, held.errors)

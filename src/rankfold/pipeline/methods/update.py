@@ -27,6 +27,7 @@ from rankfold.pipeline.methods.outcome import warn_of_unscaled
 from rankfold.pipeline.methods.reduction import CONSTANT, begin
 from rankfold.pipeline.methods.tsqr import tsqr, zero
 from rankfold.pipeline.plan import Plan, make_plan
+from rankfold.pipeline.quality import errors_of_missed
 from rankfold.pipeline.request import DEFAULT_PASSES, DEFAULT_TOL, Request
 from rankfold.pipeline.result import write_group, write_small
 from rankfold.pipeline.run import Run
@@ -224,7 +225,7 @@ class Update:
         size = np.where(s > 0, s, np.inf)
         moved = 2 * np.sqrt(new * (rows - new) / rows) * np.linalg.norm(summary.mean)
         rounding = (self._rounding * s[0] + float(np.finfo(np.float64).eps) * moved) / size
-        errors = np.minimum(np.sqrt(1 + lost / size**2) - 1 + known / size + rounding, 1.0)
+        errors = np.minimum(errors_of_missed(s, lost) + known / size + rounding, 1.0)
         errors[s <= 0] = float(np.sqrt(lost) + known > 1e-10 * s[0])
         return np.asarray(errors)
 
