@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.checkpoint import State, load_arrays, save_arrays
+from rankfold.pipeline.checkpoint import State, kept, load_arrays, save_arrays
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.finite import refuse_bad
 from rankfold.pipeline.folds.column_statistics import ColumnStatistics
@@ -59,7 +59,7 @@ def iterate(
     q, sketch_rows = start.block(layout.view, layout.width, seed), layout.sketch_rows
     while True:
         index, had_statistics = run.passes + 1, known is not None
-        q = load_arrays(_kept(run.part(f"pass-{index:02d}", "basis.npz"), {"q": q}))["q"]
+        q = load_arrays(kept(run.part(f"pass-{index:02d}", "basis.npz"), {"q": q}))["q"]
         block, known = multiply(
             run, layout, centring, start, q, index=index, known=known, sketch_rows=sketch_rows, seed=seed
         )
@@ -102,7 +102,7 @@ def multiply(
     fold = PanelPass(
         panels=layout.panels(run.slots),
         centring=centring,
-        constants=_kept(run.part(name, "constants.npz"), {"q": weighted, "shift": shift}),
+        constants=kept(run.part(name, "constants.npz"), {"q": weighted, "shift": shift}),
         y=y,
         columns=layout.column_file(run.scratch, centring),
         measured=known is None,
@@ -151,13 +151,6 @@ def scaled_statistics(state: State, layout: Layout, start: Start, centring: Cent
     mean = start.shift + d / centring.unit
     deviation = standard_deviations(squares / centring.unit**2, count, mean, centring)
     return Statistics(mean, deviation, float((squares / divisors(deviation) ** 2).sum()))
-
-
-def _kept(path: Path, arrays: State) -> Path:
-    """The arrays as an earlier attempt stored them, or as they are now: the same numbers in every attempt."""
-    if not path.exists():
-        save_arrays(path, arrays)
-    return path
 
 
 def _missing(run: Run, index: int) -> Path:

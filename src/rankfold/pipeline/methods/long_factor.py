@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.qr import r_of_gram
-from rankfold.pipeline.checkpoint import save_arrays
+from rankfold.pipeline.checkpoint import kept, save_arrays
 from rankfold.pipeline.finite import refuse_bad
 from rankfold.pipeline.folds.combination import Combination
 from rankfold.pipeline.folds.local_columns import Centring
@@ -21,6 +21,7 @@ from rankfold.pipeline.folds.whitened import Whitening, WriteWhitened
 from rankfold.pipeline.folds.write_rows import WriteRows
 from rankfold.pipeline.layout import Layout
 from rankfold.pipeline.narrow import Narrow
+from rankfold.pipeline.result import create_array
 from rankfold.pipeline.run import Run
 from rankfold.pipeline.view import Orientation
 
@@ -89,19 +90,33 @@ class Triplets:
 
     def write(self, run: Run, layout: Layout, array: Path, weights: Float64) -> Float64:
         """See ``LongFactor``."""
-        constants, rank = run.part("rows.npz"), self.rotation.shape[1]
-        save_arrays(constants, {"rotation": self.rotation, "weights": weights})
-        fold = WriteRows(
-            self.combination,
-            layout.narrow_cut(self.combination, rank),
-            constants,
-            array,
-            layout.view.orientation is Orientation.COLUMNS,
-            layout.view.dtype,
-            rank,
-            layout.row_seconds(4),
-        )
-        return np.asarray(run.sweep("rows", fold)["gram"])
+        return write_combination(run, layout, self.combination, self.rotation, weights, array)
+
+
+def write_combination(
+    run: Run, layout: Layout, combination: Combination, rotation: Float64, weights: Float64, array: Path
+) -> Float64:
+    """Write ``(combination @ rotation) * weights`` along the long side; the Gram matrix before weights."""
+    constants, rank = run.part("rows.npz"), rotation.shape[1]
+    save_arrays(constants, {"rotation": rotation, "weights": weights})
+    fold = WriteRows(
+        combination,
+        layout.narrow_cut(combination, rank),
+        constants,
+        array,
+        layout.view.orientation is Orientation.COLUMNS,
+        layout.view.dtype,
+        rank,
+        layout.row_seconds(4),
+    )
+    return np.asarray(run.sweep("rows", fold)["gram"])
+
+
+def create_long_array(run: Run, layout: Layout, name: str, columns: int) -> Path:
+    """An array of the result that lies along the long side of the matrix, as the matrix does."""
+    view, chunk = layout.view, min(layout.out_chunk, layout.view.long)
+    turn = -1 if view.orientation is Orientation.COLUMNS else 1
+    return create_array(run.result, name, (view.long, columns)[::turn], view.dtype, (chunk, columns)[::turn])
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +132,8 @@ class OnScratch:
 
     def combination(self, coefficients: Float64, name: str, *, random: int = 0) -> Combination:
         """Its product with ``coefficients``, and random columns beside; kept under a name."""
-        constants = self.run.part(f"{name}.npz")
-        if not constants.exists():
-            save_arrays(constants, {"coefficients": coefficients, "offset": self.offset @ coefficients})
+        known = {"coefficients": coefficients, "offset": self.offset @ coefficients}
+        constants = kept(self.run.part(f"{name}.npz"), known)
         return Combination(tuple(self.parts), constants, coefficients.shape[1], random, self.seed)
 
     def r_factor(self, combination: Combination, name: str) -> Float64:

@@ -20,20 +20,19 @@ from rankfold.kernels.normal import gaussian_rows
 from rankfold.kernels.orthonormal import orthonormalise
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.blocks import Grid, cut
-from rankfold.pipeline.checkpoint import State, save_arrays
+from rankfold.pipeline.checkpoint import State, kept
 from rankfold.pipeline.errors import InputError, MemoryBudgetError
 from rankfold.pipeline.finite import refuse_negative
-from rankfold.pipeline.folds.combination import Combination
 from rankfold.pipeline.folds.nonnegative_pass import CompressedPass, Iteration, NonnegativePass
-from rankfold.pipeline.folds.write_rows import WriteRows
 from rankfold.pipeline.layout import Layout, lay_out
 from rankfold.pipeline.methods.fused import multiply, refuse_overflow
+from rankfold.pipeline.methods.long_factor import OnScratch, create_long_array, write_combination
 from rankfold.pipeline.methods.reduction import begin
 from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.plan import BLAS_BYTES, RESERVE_BYTES, Plan, make_plan
 from rankfold.pipeline.plan_sweeps import numbers_of
 from rankfold.pipeline.request import Request
-from rankfold.pipeline.result import create_array, write_group, write_small
+from rankfold.pipeline.result import write_group, write_small
 from rankfold.pipeline.run import Run
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
@@ -171,17 +170,10 @@ class Nonnegative:
         short, long = ("H", "W") if by_rows else ("W", "H")
         values = found.short.astype(view.dtype)
         write_small(run.result, {short: values if by_rows else np.ascontiguousarray(values.T)})
-        shape, chunks = (view.long, self.rank), (min(layout.out_chunk, view.long), self.rank)
-        turn = 1 if by_rows else -1
-        array = create_array(run.result, long, shape[::turn], view.dtype, chunks[::turn])
-        constants = run.part("write.npz")
-        if not constants.exists():
-            same = {"coefficients": np.eye(self.rank), "rotation": np.eye(self.rank)}
-            save_arrays(constants, {**same, "offset": np.zeros(self.rank), "weights": np.ones(self.rank)})
-        combination = Combination((found.long,), constants, self.rank, 0, self.seed)
-        pieces = layout.narrow_cut(combination, self.rank)
-        written = (constants, array, not by_rows, view.dtype, self.rank, layout.row_seconds(4))
-        run.sweep("write", WriteRows(combination, pieces, *written))
+        array, same = create_long_array(run, layout, long, self.rank), np.eye(self.rank)
+        factor = OnScratch(run, layout, [found.long], np.zeros(self.rank), self.rank, self.seed)
+        combination = factor.combination(same, "factor")
+        write_combination(run, layout, combination, same, np.ones(self.rank), array)
         if found.stopped == "passes":
             fell = "may still fall" if np.isinf(found.fall) else f"still fell by {found.fall:.1e}"
             run.warnings.append(
@@ -294,10 +286,8 @@ class _Factorisation:
         return state
 
     def _constants(self, name: str, right: Float64) -> Path:
-        path = self.run.part(name, "constants.npz")
-        if not path.exists():
-            save_arrays(path, {"right": right, "gram": self.short @ self.short.T})
-        return path
+        known = {"right": right, "gram": self.short @ self.short.T}
+        return kept(self.run.part(name, "constants.npz"), known)
 
     def _improve(self, state: State, product: Float64, total: float) -> float:
         """Solve the short factor; the relative error that is left."""

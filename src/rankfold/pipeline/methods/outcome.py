@@ -12,9 +12,9 @@ from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.layout import Layout
 from rankfold.pipeline.methods.fused import Statistics
 from rankfold.pipeline.methods.gram import divisors
-from rankfold.pipeline.methods.long_factor import LongFactor
+from rankfold.pipeline.methods.long_factor import LongFactor, create_long_array
 from rankfold.pipeline.request import Request
-from rankfold.pipeline.result import create_array, write_small
+from rankfold.pipeline.result import write_small
 from rankfold.pipeline.run import Run
 from rankfold.pipeline.view import Orientation
 
@@ -106,20 +106,10 @@ def _write_factors(
 def _sweep_rows(
     run: Run, layout: Layout, request: Request, found: Found, name: str, weights: Float64
 ) -> float:
-    view = layout.view
     if found.long is None:
         raise TypeError("the long factor was not prepared")
-    transposed = view.orientation is Orientation.COLUMNS
-    chunk = min(layout.out_chunk, view.long)
     rank = len(found.s)
-    shape, chunks = (view.long, rank), (chunk, rank)
-    array = create_array(
-        run.result,
-        name,
-        shape[::-1] if transposed else shape,
-        view.dtype,
-        chunks[::-1] if transposed else chunks,
-    )
+    array = create_long_array(run, layout, name, rank)
     product = found.long.write(run, layout, array, weights)
     return float(np.abs(product - np.eye(rank)).max())
 

@@ -13,12 +13,12 @@ from rankfold.pipeline.checkpoint import load_arrays, save_arrays
 from rankfold.pipeline.folds.local_columns import Centring
 from rankfold.pipeline.folds.whitened import Whitening
 from rankfold.pipeline.layout import Layout, leads_qr
-from rankfold.pipeline.methods.long_factor import FromMatrix
+from rankfold.pipeline.methods.long_factor import FromMatrix, create_long_array
 from rankfold.pipeline.methods.reduction import begin
 from rankfold.pipeline.methods.start import Start
 from rankfold.pipeline.methods.tsqr import tsqr, warn_of_rank
 from rankfold.pipeline.request import Request
-from rankfold.pipeline.result import create_array, write_group, write_small
+from rankfold.pipeline.result import write_group, write_small
 from rankfold.pipeline.run import Run
 
 Float64 = npt.NDArray[np.float64]
@@ -51,7 +51,7 @@ def _tall(run: Run, layout: Layout, request: Request, centring: Centring, start:
     write_small(run.result, {"R": found.r / centring.unit})
     if not request.rows or found.whitening is None:
         return None
-    array = _array(run, layout, "Q")
+    array = create_long_array(run, layout, "Q", view.short)
     long = FromMatrix(found.whitening, found.inverse, centring)
     return _lacks(long.write(run, layout, array, np.ones(view.short)))
 
@@ -71,21 +71,13 @@ def _wide(run: Run, layout: Layout, request: Request, centring: Centring) -> flo
     stored = load_arrays(path)
     q = stored["w"] / centring.unit
     long = FromMatrix(Whitening(path, view.short, 0, request.seed), np.eye(view.short), centring)
-    array = _array(run, layout, "R")
+    array = create_long_array(run, layout, "R", view.short)
     long.write(run, layout, array, np.full(view.short, 1 / centring.unit))
     _overwrite_square(array, stored["r"] / centring.unit)
     q = q.astype(view.dtype)
     if request.rows:
         write_small(run.result, {"Q": q})
     return _lacks(q.T.astype(np.float64) @ q)
-
-
-def _array(run: Run, layout: Layout, name: str) -> Path:
-    """The factor along the long side."""
-    view, chunk = layout.view, min(layout.out_chunk, layout.view.long)
-    turn = -1 if name == "R" else 1
-    shape, chunks = (view.long, view.short)[::turn], (chunk, view.short)[::turn]
-    return create_array(run.result, name, shape, view.dtype, chunks)
 
 
 def _overwrite_square(array: Path, r: Float64) -> None:

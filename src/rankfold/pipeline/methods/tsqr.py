@@ -16,7 +16,7 @@ import numpy.typing as npt
 import scipy.linalg
 
 from rankfold.kernels.qr import panel_r, r_of_gram
-from rankfold.pipeline.checkpoint import State, load_arrays, save_arrays
+from rankfold.pipeline.checkpoint import State, kept, load_arrays
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.finite import refuse_bad
 from rankfold.pipeline.folds.local_columns import Centring
@@ -262,9 +262,7 @@ def _known(state: State, layout: Layout, start: Start, centring: Centring) -> St
 def _kept(
     run: Run, name: str, w: Float64, offset: Float64, shift: Float64, seed: int, *, random: int = 0
 ) -> Whitening:
-    path = run.part(f"{name}.npz")
-    if not path.exists():
-        save_arrays(path, {"w": w, "offset": offset, "shift": shift})
+    path = kept(run.part(f"{name}.npz"), {"w": w, "offset": offset, "shift": shift})
     return Whitening(path, w.shape[1], random, seed)
 
 
