@@ -8,7 +8,9 @@ from typing import Any
 
 from rankfold.cluster.place import choose_place
 from rankfold.execution import execute
+from rankfold.pipeline.custom_start import CustomStart
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.factor_request import DEFAULT_FALL, INITS, FactorRequest
 from rankfold.pipeline.layout import lay_out, settled
 from rankfold.pipeline.methods.nonnegative import Nonnegative
 from rankfold.pipeline.methods.qr import qr as factorise
@@ -187,8 +189,18 @@ def nmf(
     x: object,
     rank: int,
     *,
-    tol: float = 1e-3,
-    passes: int = 8,
+    loss: str = "frobenius",
+    solver: str = "auto",
+    init: object = "auto",
+    alpha_W: float = 0.0,
+    alpha_H: float | str = "same",
+    l1_ratio: float = 0.0,
+    constraint_W: str | float = "nonnegative",
+    constraint_H: str | float = "nonnegative",
+    tol: float = DEFAULT_FALL,
+    gradient: float = 0.0,
+    seconds: float = 0.0,
+    passes: int | None = None,
     seed: int = 0,
     memory: str | int | None = None,
     out: str | Path | None = None,
@@ -208,28 +220,42 @@ def nmf(
         Anything ``svd`` takes, with no number below zero.
     rank : int
         Components.
-    tol : float
-        Relative fall of the error in a pass below which passes end.
-    passes, seed : int
-        Most reads of the matrix, at least 3; key of the random start.
+    loss : {"frobenius", "kullback-leibler"}
+    solver : {"auto", "hals", "bpp", "mu", "admm"}
+        Of rows, given the other factor: coordinate descent, exact pivoting, multiplicative updates, ADMM.
+        "auto" is "hals"; "mu" for Kullback-Leibler, "admm" with constraints.
+    init : {"auto", "compressed", "nndsvd", "rows", "random"}, or (W, H), or a result of nmf
+        Where the short factor starts; the long one follows. "auto" is "compressed": solved without reads on
+        a projection of the matrix that one read makes.
+    alpha_W, alpha_H, l1_ratio : float
+        Penalties, weighed as scikit-learn weighs them; ``alpha_H="same"`` is ``alpha_W``. A penalty on one
+        factor alone is taken where components of the other have unit norm.
+    constraint_W, constraint_H : {"nonnegative", "simplex"} or float
+        Rows of W, or columns of H, sum to one; or no number is larger than that.
+    tol, gradient : float
+        Relative fall of the error in a pass, and norm of the projected gradient over that of the matrix,
+        below which passes end.
+    seconds, passes, seed : float, int, int
+        After which no pass begins; most reads of the matrix, default 8, or 50 for "mu"; key of random starts.
     others
         As for ``svd``.
 
     Returns
     -------
     Result
-        ``W`` (m, k) and ``H`` (k, n), not negative, whose product is near the matrix in the Frobenius norm.
-        ``attrs`` has the ``relative_error`` that is left, the ``errors`` after each pass over the matrix, and
-        why passes ``stopped``.
+        ``W`` (m, k) and ``H`` (k, n), not negative, whose product is near the matrix. ``attrs`` has the
+        ``relative_error`` that is left (of the divergence from independent rows and columns, under
+        Kullback-Leibler), ``errors`` after each pass, ``stationarity``, and why passes ``stopped``.
 
     Notes
     -----
-    Typically reads the matrix 4 or 5 times: see ``docs/choosing.md``. A minimum that is found is a local one;
+    Typically reads the matrix 3 or 4 times: see ``docs/choosing.md``. A minimum that is found is a local one;
     another ``seed`` may find another.
     """
-    source = open_source(x)
-    counts = {name: integer(name, n) for name, n in (("rank", rank), ("passes", passes), ("seed", seed))}
-    task = Nonnegative.of(source, tol=number("tol", tol), **counts)
+    how = {"loss": loss, "solver": solver, "constraint_w": constraint_W, "constraint_h": constraint_H}
+    penalties = {"alpha_w": alpha_W, "alpha_h": alpha_H, "l1_ratio": l1_ratio}
+    ends = {"tol": tol, "gradient": gradient, "seconds": seconds, "passes": passes}
+    task = _factors(x, init, rank=rank, seed=seed, **how, **penalties, **ends)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
@@ -262,13 +288,8 @@ def plan(
         raise InputError(f"{kind} neither centres nor scales nor whitens: plan 'pca' for that")
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     if kind == "nmf":
-        task = Nonnegative.of(
-            open_source(x),
-            rank=integer("rank", rank),
-            tol=1e-3 if tol is None else number("tol", tol),
-            passes=DEFAULT_PASSES if passes is None else integer("passes", passes),
-            seed=integer("seed", seed),
-        )
+        end = {} if tol is None else {"tol": tol}
+        task = _factors(x, "auto", rank=rank, passes=passes, seed=seed, **end)
         return task.plan(place.budget)
     centred = kind == "pca" if center is None else center
     flags = {"center": centred, "scale": scale, "whiten": whiten, "rows": rows}
@@ -295,6 +316,13 @@ class Reduction:
         """See the protocol."""
         carry_out = factorise if self.asked.kind == "qr" else reduce
         return carry_out(run, lay_out(self.asked, self.source), self.asked, fingerprint)
+
+
+def _factors(x: object, init: object, **asked: Any) -> Nonnegative:
+    named = isinstance(init, str) and (init in INITS or not Path(init).exists())
+    custom = None if named else CustomStart.of(init)
+    request = FactorRequest.of(init=str(init) if named else "custom", **asked)
+    return Nonnegative.of(open_source(x), request, custom)
 
 
 def _asked(

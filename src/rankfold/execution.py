@@ -20,7 +20,7 @@ from rankfold.pipeline.rundir import RunDirectory, digest, machine_facts
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.temporary import TemporaryFolder
-from rankfold.pipeline.warm import warm_kernels
+from rankfold.pipeline.warm import Kernels
 
 LOG = logging.getLogger("rankfold")
 
@@ -87,11 +87,12 @@ def execute(
 def _carry_out(
     task: Task, folder: RunDirectory, made: Plan, place: Place, fingerprint: str, progress: Progress | None
 ) -> None:
-    warm_kernels(task.source.dtype)
+    kernels = Kernels(task.source.dtype, made.kind)
+    kernels.warm()
     facts = {**machine_facts(), "place": place.facts(), "plan": made.as_dict()}
     began = time.perf_counter()
     folder.log_attempt(facts)
-    with place.opened(folder, task.source.dtype) as scheduler, watched_memory() as memory:
+    with place.opened(folder, kernels) as scheduler, watched_memory() as memory:
         run = Run(
             folder.state, folder.scratch, folder.result, scheduler, made.concurrency, made.slots, progress
         )

@@ -23,7 +23,7 @@ FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*
 FRONT_DOOR = {"__init__.py", "__main__.py", "api.py", "use.py", "execution.py"}
 
 LONGEST_FUNCTION, LONGEST_FILE = 50, 400
-LONG_FUNCTIONS = {"api.py svd": 66}  # thirty lines of it say what the arguments mean
+LONG_FUNCTIONS = {"api.py svd": 66, "api.py nmf": 73}  # most lines say what the arguments mean
 LONG_FILES: dict[str, int] = {}
 NOT_WRITTEN_YET: dict[str, int] = {}
 """Places that raise NotImplementedError, and how many: what is not written yet, never a bad value."""

@@ -280,13 +280,72 @@ def nonnegative_case(shape: tuple[int, int], dtype: str, solve: bool) -> Case:
     return Case({"gram": gram, "b": b}, run, {"w": one} if solve else {"w": one, **sums})
 
 
+def quotients_case(shape: tuple[int, int], dtype: str) -> Case:
+    x, model = np.maximum(matrix(shape, dtype), 0), np.abs(matrix(shape, dtype, seed=6)) + 1
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        product = apart(xp.array(model), xp)
+        return {"divergence": body(a["x"], product), "product": product}
+
+    # Quotients are rounded once. A logarithm is within two roundings, of a quotient within half of one.
+    size = np.abs(x * np.log(np.maximum(x / model, 0.1)).astype(float)) + x + model
+    return Case({"x": x}, run, {"divergence": 2 * (8 + sum(shape)) * EPS * size.sum(dtype=float)})
+
+
+def multiply_case(shape: tuple[int, int], dtype: str) -> Case:
+    r, k = shape
+    gram, b = np.abs(gram_of(k)).astype(dtype), np.abs(matrix((r, k), dtype))
+    w0, linear = np.abs(matrix((r, k), dtype, seed=8)), np.linspace(0, 1, k).astype(dtype)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        w = xp.array(w0)
+        assert body(a["gram"], a["b"], w=w, linear=a["linear"], floor=0.5, sweeps=2) is None
+        return {"w": w}
+
+    # Sums of k numbers that are not negative: k + 4 roundings a sweep, and twice those of the sweep before.
+    # Diagonals are above 1/2, so that no quotient is above 2 b.
+    error = 6 * (k + 4) * float(np.finfo(dtype).eps) * (2 * float(b.max()) + 0.5)
+    return Case({"gram": gram, "b": b, "linear": linear}, run, {"w": error})
+
+
+def split_case(shape: tuple[int, int], dtype: str) -> Case:
+    r, k = shape
+    gram, b, w0 = gram_of(k).astype(dtype), matrix((r, k), dtype), matrix((r, k), dtype, seed=8)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        box, simplex = xp.array(w0), xp.array(w0)
+        assert body(a["gram"], a["b"], w=box, sweeps=3, upper=7.0, simplex=False) is None
+        assert body(a["gram"], a["b"], w=simplex, sweeps=3, upper=7.0, simplex=True) is None
+        return {"box": box, "simplex": simplex}
+
+    # The Gram matrix is near the identity, the penalty near 1, the inverse near 1/2: no step makes numbers,
+    # or what is wrong with them, more than twice as large. Three sweeps of two sums of k numbers each.
+    size = float(np.abs(b).max() + np.abs(w0).max())
+    error = 2**3 * 2 * (k + 4) * float(np.finfo(dtype).eps) * size
+    return Case({"gram": gram, "b": b}, run, {"box": error, "simplex": error})
+
+
+def gradient_case(shape: tuple[int, int], dtype: str) -> Case:
+    r, k = shape
+    gram, b, w = gram_of(k).astype(dtype), matrix((r, k), dtype), np.maximum(matrix((r, k), dtype, seed=8), 0)
+    # Slopes are k + 1 roundings off in either body; their squares twice that, relative to the parts.
+    size = np.abs(w).astype(float) @ np.abs(gram) + np.abs(b)
+    error = 4 * (k + 2) * float(np.finfo(dtype).eps) * (size * size).sum(axis=0) + 2 * r * EPS * (
+        size**2
+    ).sum(axis=0)
+    case = returns("squares", gram=gram, b=b, w=w)
+    return Case(case.inputs, case.run, {"squares": error})
+
+
 CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple[str, ...]]] = {
     ("condition", "measure"): (measure_case, ALL),
     ("condition", "subtract"): (subtract_case, ALL),
     ("count_sketch", "draw_buckets"): (drawn_case, ("float64",)),
     ("count_sketch", "add_to_buckets"): (buckets_case, FLOATS),
+    ("divergence", "quotients"): (quotients_case, FLOATS),
     ("moments", "add_rows"): (add_rows_case, ALL),
     ("moments", "merge_moments"): (merge_moments_case, ("float64",)),
+    ("multiplicative", "multiply_rows"): (multiply_case, FLOATS),
     ("nonnegative", "descend_rows"): (lambda *case: nonnegative_case(*case, solve=False), FLOATS),
     ("nonnegative", "solve_rows"): (lambda *case: nonnegative_case(*case, solve=True), ("float64",)),
     ("normal", "gaussian_rows"): (gaussian_case, ("float64",)),
@@ -305,6 +364,8 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("small", "leading_eigenpairs"): (eigenpairs_case, ("float64",)),
     ("small", "leading_singular_triplets"): (triplets_case, ("float64",)),
     ("small", "fix_signs"): (lambda shape, dtype: returns("signs", v=matrix(shape)), ("float64",)),
+    ("splitting", "split_rows"): (split_case, FLOATS),
+    ("stationarity", "gradient_rows"): (gradient_case, FLOATS),
 }
 
 

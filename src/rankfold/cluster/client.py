@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from dask.delayed import Delayed
 
 from rankfold.pipeline.attempt import note_reached
@@ -20,6 +19,7 @@ from rankfold.pipeline.memory import available_bytes
 from rankfold.pipeline.rundir import RunDirectory
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.units import format_bytes, parse_bytes
+from rankfold.pipeline.warm import Kernels
 
 TICK_SECONDS = 0.2
 RETRIES = 3
@@ -64,9 +64,9 @@ class SomeClient:
         return {"kind": "client", "workers": self.budget.workers, "threads": self.budget.threads}
 
     @contextlib.contextmanager
-    def opened(self, run: RunDirectory, dtype: np.dtype[Any]) -> Iterator[Client]:
+    def opened(self, run: RunDirectory, kernels: Kernels) -> Iterator[Client]:
         """See ``Place``."""
-        with prepared(self.client, run, dtype, watch=lambda: None) as scheduler:
+        with prepared(self.client, run, kernels, watch=lambda: None) as scheduler:
             yield scheduler
 
 
@@ -87,7 +87,7 @@ def _working_memory(workers: Iterable[dict[str, Any]], memory: str | int | None)
 
 @contextlib.contextmanager
 def prepared(
-    client: Any, run: RunDirectory, dtype: np.dtype[Any], *, watch: Callable[[], None]
+    client: Any, run: RunDirectory, kernels: Kernels, *, watch: Callable[[], None]
 ) -> Iterator[Client]:
     """A scheduler over a client whose workers, now and later, are ready for segments.
 
@@ -102,7 +102,7 @@ def prepared(
                 f"worker {address} does not see {folder} as the driver does: results and scratch must lie on "
                 "a file system that all workers share. Choose another --out, and --scratch if given."
             )
-    client.register_plugin(RankfoldWorker(name, dtype, marks))
+    client.register_plugin(RankfoldWorker(name, kernels, marks))
     client.subscribe_topic(TOPIC, _take_in)
     try:
         yield Client(client, watch)

@@ -7,8 +7,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from rankfold.cluster.client import SomeClient, active_client
 from rankfold.cluster.processes import Processes
 from rankfold.cluster.threads import Threads, usable_cores
@@ -17,6 +15,7 @@ from rankfold.pipeline.memory import available_bytes
 from rankfold.pipeline.rundir import RunDirectory
 from rankfold.pipeline.scheduler import Budget, Scheduler
 from rankfold.pipeline.units import parse_bytes
+from rankfold.pipeline.warm import Kernels
 
 
 class Place(Protocol):
@@ -36,7 +35,7 @@ class Place(Protocol):
     def facts(self) -> dict[str, Any]:
         """What kind of place it is, for the record."""
 
-    def opened(self, run: RunDirectory, dtype: np.dtype[Any]) -> AbstractContextManager[Scheduler]:
+    def opened(self, run: RunDirectory, kernels: Kernels) -> AbstractContextManager[Scheduler]:
         """Start it for a run; nothing of it is left when the block ends."""
 
 

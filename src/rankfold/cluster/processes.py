@@ -18,13 +18,12 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from rankfold.cluster.client import Client, prepared
 from rankfold.cluster.watchdog import Watchdog
 from rankfold.pipeline.errors import ClusterError
 from rankfold.pipeline.rundir import RunDirectory
 from rankfold.pipeline.scheduler import Budget
+from rankfold.pipeline.warm import Kernels
 
 if TYPE_CHECKING:
     from distributed import SpecCluster
@@ -81,7 +80,7 @@ class Processes:
         return {"kind": "processes", "workers": self.budget.workers, "threads": self.budget.threads}
 
     @contextlib.contextmanager
-    def opened(self, run: RunDirectory, dtype: np.dtype[Any]) -> Iterator[Client]:
+    def opened(self, run: RunDirectory, kernels: Kernels) -> Iterator[Client]:
         """See ``Place``."""
         import dask
         from distributed import Client as DaskClient
@@ -115,7 +114,7 @@ class Processes:
             ):
                 announce_dashboard(cluster)
                 _wait(watchdog, self.budget.workers)
-                with prepared(client, run, dtype, watch=watchdog.check) as scheduler:
+                with prepared(client, run, kernels, watch=watchdog.check) as scheduler:
                     yield scheduler
 
 

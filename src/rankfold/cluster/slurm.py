@@ -23,8 +23,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-
 from rankfold.cluster.client import BASELINE_BYTES, Client, prepared
 from rankfold.cluster.processes import (
     ONE_THREAD,
@@ -39,6 +37,7 @@ from rankfold.pipeline.errors import ClusterError, InputError, NoWorkersError
 from rankfold.pipeline.rundir import RunDirectory
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.units import format_bytes, parse_bytes
+from rankfold.pipeline.warm import Kernels
 
 LOG = logging.getLogger("rankfold")
 
@@ -105,7 +104,7 @@ class SlurmJobs:
         }
 
     @contextlib.contextmanager
-    def opened(self, run: RunDirectory, dtype: np.dtype[Any]) -> Iterator[Client]:
+    def opened(self, run: RunDirectory, kernels: Kernels) -> Iterator[Client]:
         """See ``Place``."""
         import dask
         from distributed import Client as DaskClient
@@ -134,7 +133,7 @@ class SlurmJobs:
             )
             with watchdog, DaskClient(cluster, set_as_default=False) as client:
                 self._wait(watchdog, name)
-                with prepared(client, run, dtype, watch=watchdog.check) as scheduler:
+                with prepared(client, run, kernels, watch=watchdog.check) as scheduler:
                     yield scheduler
 
     def _options(self, name: str, folder: Path) -> dict[str, Any]:

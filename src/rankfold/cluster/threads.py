@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 from dask.delayed import Delayed
 from dask.threaded import get
 
 from rankfold.pipeline.rundir import RunDirectory
 from rankfold.pipeline.scheduler import Budget
+from rankfold.pipeline.warm import Kernels
 
 TICK_SECONDS = 0.2
 
@@ -46,7 +46,7 @@ class Threads:
         return {"kind": "threads", "threads": self.budget.threads}
 
     @contextlib.contextmanager
-    def opened(self, run: RunDirectory, dtype: np.dtype[Any]) -> Iterator[Threads]:
+    def opened(self, run: RunDirectory, kernels: Kernels) -> Iterator[Threads]:
         """See ``Place``. There is nothing to start."""
         yield self
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.worker import Worker
@@ -15,7 +13,7 @@ from rankfold.pipeline.attempt import all_reached, drop_idle, stop_all
 from rankfold.pipeline.checkpoint import load_json
 from rankfold.pipeline.memory import note_baseline
 from rankfold.pipeline.rundir import MARK
-from rankfold.pipeline.warm import warm_kernels
+from rankfold.pipeline.warm import Kernels
 
 TOPIC = "rankfold-progress"
 REPORT_MILLISECONDS = 500
@@ -28,14 +26,14 @@ class RankfoldWorker(WorkerPlugin):
     checkpoint. A worker whose driver is gone ends by itself, and so do its segments.
     """
 
-    def __init__(self, name: str, dtype: np.dtype[Any], marks: dict[str, str]) -> None:
-        self.name, self.dtype, self.marks = name, dtype, marks
+    def __init__(self, name: str, kernels: Kernels, marks: dict[str, str]) -> None:
+        self.name, self.kernels, self.marks = name, kernels, marks
 
     def setup(self, worker: Worker) -> None:
         """Compile kernels, take the baseline of memory, begin to report."""
         if unseen := unseen_folder(self.marks):
             raise FileNotFoundError(f"{unseen} is not the folder that the driver sees under this name")
-        warm_kernels(self.dtype)
+        self.kernels.warm()
         note_baseline()
         told: dict[str, dict[int, int]] = {}
 

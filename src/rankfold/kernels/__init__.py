@@ -7,6 +7,10 @@
     moments       count, mean and scatter of rows, in pieces that merge  BLAS
     qr            R factors of panels and of stacked R factors           LAPACK
     nonnegative   nonnegative least squares, row by row                  numba
+    multiplicative  the same, by multiplication                          numba
+    splitting     least squares on a box or a simplex, row by row        numba
+    stationarity  the projected gradient, summed by component            numba
+    divergence    data over model, and their Kullback-Leibler divergence  numba
     orthonormal   a block made orthonormal, also against a basis         LAPACK
     small         leading eigenpairs and singular triplets, signs        LAPACK
     normal        Gaussian rows from counters: (seed, purpose, index)

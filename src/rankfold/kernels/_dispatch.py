@@ -21,7 +21,9 @@ R = TypeVar("R")
 REGISTRY: dict[str, dict[str, tuple[str, ...]]] = {
     "condition": {"measure": ("cpu",), "subtract": ("cpu",)},
     "count_sketch": {"draw_buckets": (), "add_to_buckets": ("cpu",)},
+    "divergence": {"quotients": ("cpu",)},
     "moments": {"add_rows": (), "merge_moments": ()},
+    "multiplicative": {"multiply_rows": ("cpu",)},
     "nonnegative": {"descend_rows": ("cpu",), "solve_rows": ("cpu",)},
     "normal": {"gaussian_rows": ()},
     "orthonormal": {"orthonormalise": ()},
@@ -29,6 +31,8 @@ REGISTRY: dict[str, dict[str, tuple[str, ...]]] = {
     "qr": {"panel_r": (), "merge_r": (), "r_of_gram": ()},
     "sketch": {"sketch_product": ()},
     "small": {"leading_eigenpairs": (), "leading_singular_triplets": (), "fix_signs": ()},
+    "splitting": {"split_rows": ("cpu",)},
+    "stationarity": {"gradient_rows": ("cpu",)},
 }
 """Module, kernel, and the devices that have a tuned body; a test compares it with the files."""
 

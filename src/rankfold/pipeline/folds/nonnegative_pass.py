@@ -16,16 +16,20 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.condition import measure
-from rankfold.kernels.nonnegative import descend_rows
+from rankfold.kernels.stationarity import gradient_rows
 from rankfold.pipeline.blocks import Cut, grains
 from rankfold.pipeline.checkpoint import State, load_arrays
 from rankfold.pipeline.finite import count_bad, count_negative, join_bad, no_bad
 from rankfold.pipeline.folds.panels import Buffers, OverPanels, Panels, numbers
 from rankfold.pipeline.narrow import Narrow
+from rankfold.pipeline.row_solvers import RowSolver
 from rankfold.pipeline.view import aligned_empty
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
+
+SUMS = ("product", "gram", "sums", "gradient", "residual")
+"""What an iteration adds up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +37,16 @@ class Iteration:
     """What an iteration needs besides the data."""
 
     constants: Path
-    """A part with ``right`` (width, k), whose product with the data L is solved from, and ``gram`` (k, k)."""
+    """A part with ``right`` (width, k), whose product with the data L is solved from, its ``gram`` (k, k) to
+    which ``diagonal`` (k,) of a penalty is added, and ``linear`` (k,), which one takes away."""
 
     before: Narrow | None
     """(long, k) L of the iteration before; nothing at first, when it starts from zero."""
 
     after: Narrow
-    sweeps: int
+    solver: RowSolver
+    residual: bool = False
+    """Whether what the product leaves of the data is formed: sums of squares then lose no digits."""
 
     @property
     def rank(self) -> int:
@@ -49,27 +56,33 @@ class Iteration:
     def memory_bytes(self, rows: int, width: int) -> int:
         """Bytes of the buffers for grains of ``rows`` rows, and of two accumulators."""
         item, rank = self.after.dtype.itemsize, self.rank
-        products = 2 * rows * rank + 2 * width * rank + rank * rank
-        tiles = 4 * 64 * rank
-        return item * (products + tiles) + 8 * width * rank + 3 * 8 * rank * (width + rank)
+        products = 2 * rows * rank + 2 * width * rank + rank * rank + self.residual * rows * width
+        solving = 8 * 3 * rows * rank + item * 4 * 64 * rank
+        return item * products + solving + 8 * width * rank + 3 * 8 * rank * (width + rank)
 
     def start(self, width: int) -> State:
         """Sums of no rows."""
+        rank = self.rank
         return {
-            "product": np.zeros((self.rank, width)),
-            "gram": np.zeros((self.rank,) * 2),
-            "sums": np.zeros(2),
+            "product": np.zeros((rank, width)),
+            "gram": np.zeros((rank, rank)),
+            "sums": np.zeros(rank),
+            "gradient": np.zeros(rank),
+            "residual": np.zeros(1),
         }
 
     def factors(self, rows: int, width: int) -> Factors:
         """Allocate the buffers and load the constants."""
         stored, dtype = load_arrays(self.constants), self.after.dtype
+        gram = stored["gram"] + np.diag(stored["diagonal"])
         return Factors(
             right=np.ascontiguousarray(stored["right"], dtype),
-            gram=stored["gram"].astype(dtype),
+            gram=gram.astype(dtype),
+            linear=stored["linear"].astype(dtype),
             b=aligned_empty((rows, self.rank), dtype),
             left=aligned_empty((rows, self.rank), dtype),
             product=aligned_empty((self.rank, width), dtype),
+            rest=aligned_empty((rows if self.residual else 0, width), dtype),
         )
 
     def advance(self, state: State, work: Factors, first: int, last: int, d: Array) -> None:
@@ -80,11 +93,17 @@ class Iteration:
             left[...] = 0
         else:
             self.before.read_into(left, first)
-        state["sums"] += descend_rows(work.gram, b, w=left, sweeps=self.sweeps)
+        state["gradient"] += gradient_rows(work.gram, b - work.linear, left)
+        self.solver.improve(work.gram, b, work.linear, left, fresh=self.before is None)
         self.after.write(first, left)
         np.matmul(left.T, d, out=work.product)
         state["product"] += work.product
         state["gram"] += left.T @ left
+        state["sums"] += left.sum(axis=0, dtype=np.float64)
+        if self.residual:
+            rest = work.rest[: last - first]
+            np.subtract(d, np.matmul(left, work.right.T, out=rest), out=rest)
+            state["residual"] += measure(rest, np.zeros(rest.shape[1]), 1.0)[1].sum()
 
 
 @dataclass(slots=True)
@@ -93,9 +112,11 @@ class Factors:
 
     right: Array
     gram: Array
+    linear: Array
     b: Array
     left: Array
     product: Array
+    rest: Array
 
 
 @dataclass(slots=True)
@@ -157,7 +178,7 @@ class NonnegativePass(OverPanels):
 
     def merge(self, total: State, other: State) -> None:
         """Add the sums."""
-        for name in ("product", "gram", "sums", "squares"):
+        for name in (*SUMS, "squares"):
             total[name] += other[name]
         for name in ("bad", "negative"):
             total[name] = join_bad(total[name], other[name])
@@ -213,5 +234,5 @@ class CompressedPass:
 
     def merge(self, total: State, other: State) -> None:
         """Add the sums."""
-        for name in ("product", "gram", "sums"):
+        for name in SUMS:
             total[name] += other[name]

@@ -1,0 +1,49 @@
+"""Projected gradients of many rows. See ``kernels/stationarity.py``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.cpu._tiles import CONTRACT, LANES, compact, load, multiply
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=CONTRACT)
+def _add_squares(b: Array, tile: Array, slope: Array, squares: Float64) -> None:
+    for t in range(b.shape[0]):
+        for j in range(LANES):
+            s = np.float64(slope[t, j] - b[t, j])
+            projected = s if tile[t, j] > 0 else min(s, 0.0)
+            squares[t, j] += projected * projected
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _gradient(gram: Array, b: Array, w: Array) -> Float64:
+    rows, k = w.shape
+    tile, right = np.zeros((k, LANES), w.dtype), np.zeros((k, LANES), w.dtype)
+    slope, squares = np.zeros((k, LANES), w.dtype), np.zeros((k, LANES))
+    for first in range(0, rows, LANES):
+        count = min(LANES, rows - first)
+        if count < LANES:
+            # Lanes without a row have no gradient.
+            tile[:], right[:] = 0, 0
+        load(w, first, count, tile)
+        load(b, first, count, right)
+        multiply(gram, tile, slope)
+        _add_squares(right, tile, slope, squares)
+    sums = np.zeros(k)
+    for t in range(k):
+        for j in range(LANES):
+            sums[t] += squares[t, j]
+    return sums
+
+
+def gradient_rows(gram: Array, b: Array, w: Array) -> Float64:
+    """See the contract; scratch four tiles. Row ``i`` adds to lane ``i mod 64``, lanes add up at the end."""
+    return _gradient(compact(gram, w.dtype), b, w)

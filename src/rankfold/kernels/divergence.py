@@ -1,0 +1,52 @@
+"""Data over model, and the Kullback-Leibler divergence between the two, in one read of a block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._dispatch import kernel
+
+Array = npt.NDArray[Any]
+
+
+@kernel
+def quotients(x: Array, product: Array) -> float:
+    """Divide data by their model, in place, and measure the divergence between the two.
+
+    Parameters
+    ----------
+    x : (r, n) float32 or float64, finite, not negative
+    product : (r, n) of that type, finite, not negative; overwritten
+        By ``x / product``: 0 where ``x`` is. A model below the smallest normal number of the type counts as
+        that number. What is written is finite: a quotient above the largest number becomes that.
+
+    Returns
+    -------
+    float
+        ``sum(x log(x / product) - x + product)``, with ``0 log 0 = 0``.
+
+    Notes
+    -----
+    Quotients, logarithms and sums are float64, rows are added up in order. Two roundings of ``x`` are the
+    error of a term, however small it is: near a perfect fit that is all there is.
+    Work r n logarithms; scratch 64 r n bytes.
+
+    References
+    ----------
+    Lee, Seung, Algorithms for non-negative matrix factorization, NIPS 13, 2001: the divergence, and the
+    quotient that its multiplicative updates take.
+    """
+    limits, wide = np.finfo(product.dtype), np.finfo(np.float64)
+    data = x.astype(np.float64)
+    model = np.maximum(product.astype(np.float64), float(limits.tiny))
+    with np.errstate(over="ignore"):
+        quotient = data / model
+    # What is lost where the quotient is not normal is below any rounding of the model.
+    logarithm = np.log(np.clip(quotient, wide.tiny, wide.max))
+    apart = np.log(np.maximum(data, wide.tiny)) - np.log(model)
+    terms = data * np.where(np.isinf(quotient), apart, logarithm) + (model - data)
+    product[...] = np.minimum(quotient, float(limits.max))
+    return float(sum(terms.sum(axis=1), start=0.0))

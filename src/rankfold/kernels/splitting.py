@@ -1,0 +1,83 @@
+"""Least squares under a constraint that is easy to project on, a row at a time: a box, or a simplex.
+
+A linear solve that knows no constraint and a projection that knows no data take turns (ADMM). The dual
+variable starts at the gradient of the rows, where it is at a solution, so that none is kept between calls.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._dispatch import kernel
+
+Array = npt.NDArray[Any]
+
+
+@kernel
+def split_rows(gram: Array, b: Array, *, w: Array, sweeps: int, upper: float, simplex: bool) -> None:
+    """Improve rows by the alternating direction method of multipliers, in place.
+
+    Parameters
+    ----------
+    gram : (k, k) float32 or float64, symmetric positive semidefinite
+    b : (r, k) of that type
+    w : (r, k) of that type; written
+        Feasible at the end whatever it was. A solution is left where it is, up to rounding.
+    sweeps : int, >= 1
+    upper : float, not negative, may be inf
+        Rows end in ``0 <= w <= upper``, rounded to the type of ``w``.
+    simplex : bool
+        Rows end in ``w >= 0``, ``sum(w) == 1`` up to k roundings; ``upper`` has no say.
+
+    Notes
+    -----
+    A row depends on no other. Where ``gram`` is zero rows are projected, no more. From that dual variable the
+    first solve gives the rows themselves, hence the first sweep is a step of projected gradient, of length
+    ``k / trace(gram)``: long, so that fewer than five sweeps can leave rows worse than they were.
+    Work 2 r k^2 flops a sweep, and k^3 once.
+
+    References
+    ----------
+    Huang, Sidiropoulos, Liavas, A flexible and efficient algorithmic framework for constrained matrix and
+    tensor factorization, IEEE Trans. Signal Processing 64(19), 2016 (arXiv 1506.04209): inner iteration and
+    penalty. They keep the dual variable of the last call, and stop by residuals.
+    """
+    penalty, inverse = penalty_and_inverse(gram, w.dtype)
+    if not penalty > 0:
+        w[...] = project(w, upper, simplex)
+        return
+    dual, solved = (w @ gram - b) / penalty, w.copy()
+    for sweep in range(sweeps):
+        if sweep:
+            solved = (b + penalty * (w + dual)) @ inverse
+        w[...] = project(solved - dual, upper, simplex)
+        dual += w - solved
+
+
+def penalty_and_inverse(gram: Array, dtype: np.dtype[Any]) -> tuple[Any, Array]:
+    """Mean eigenvalue rho of the Gram matrix, and ``(G + rho I)^-1``.
+
+    The condition number is at most k + 1, so that the inverse may stand for a factor in float32 too.
+    """
+    k = len(gram)
+    wide = gram.astype(np.float64)
+    penalty = np.trace(wide) / k
+    if not penalty > 0:
+        return dtype.type(0), np.zeros((k, k), dtype)
+    return dtype.type(penalty), np.linalg.inv(wide + penalty * np.eye(k)).astype(dtype)
+
+
+def project(v: Array, upper: float, simplex: bool) -> Array:
+    """The nearest feasible rows, those of a simplex by sorting.
+
+    Condat, Fast projection onto the simplex and the l1 ball, Mathematical Programming 158, 2016, section 2.
+    """
+    if not simplex:
+        return np.clip(v, 0, v.dtype.type(upper))
+    v = v - v.max(axis=1, keepdims=True)
+    excess = np.cumsum(-np.sort(-v, axis=1), axis=1) - 1
+    threshold = (excess / np.arange(1, v.shape[1] + 1, dtype=v.dtype)).max(axis=1, keepdims=True)
+    return np.maximum(v - threshold, 0)  # type: ignore[no-any-return]

@@ -1,0 +1,41 @@
+"""How far rows are from nonnegative least squares: the gradient that the constraint does not cancel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._dispatch import kernel
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+
+@kernel
+def gradient_rows(gram: Array, b: Array, w: Array) -> Float64:
+    """Sums of squares of the projected gradient, by component.
+
+    Parameters
+    ----------
+    gram : (k, k) float32 or float64, symmetric
+    b, w : (r, k) of that type; ``w`` is not negative
+
+    Returns
+    -------
+    (k,) float64
+        Of ``w G - b`` where ``w`` is above zero, and of its negative part where ``w`` is zero.
+
+    Notes
+    -----
+    Work 2 r k^2 flops, in the type of the rows; squares are summed in float64.
+
+    References
+    ----------
+    Lin, Projected gradient methods for nonnegative matrix factorization, Neural Computation 19(10), 2007:
+    the projected gradient whose norm is his stopping condition.
+    """
+    slope = w @ gram - b
+    projected = np.where(w > 0, slope, np.minimum(slope, 0)).astype(np.float64)
+    return np.einsum("ij,ij->j", projected, projected)  # type: ignore[no-any-return]

@@ -1,0 +1,233 @@
+"""Where nonnegative factors begin: solved on a compressed matrix, from singular vectors, rows, or at random.
+
+One fused pass with q (short, w) from a sample leaves P = X q on scratch, and X'P. The projection of X onto
+the columns of P is P M with M = (P'P)^+ P'X, and P'P = q'X'P. Iterations on it read P and not X. They begin
+on some of its rows, where they cost next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.normal import gaussian_rows
+from rankfold.pipeline.blocks import Grid, cut
+from rankfold.pipeline.checkpoint import State, kept
+from rankfold.pipeline.folds.local_columns import Centring
+from rankfold.pipeline.folds.nonnegative_pass import CompressedPass, Iteration
+from rankfold.pipeline.folds.panels import numbers
+from rankfold.pipeline.folds.signed_squares import SignedSquares
+from rankfold.pipeline.layout import Layout
+from rankfold.pipeline.methods.alternation import Factors, Model, improve_short, linear_model
+from rankfold.pipeline.methods.fused import multiply
+from rankfold.pipeline.methods.start import Start
+from rankfold.pipeline.narrow import Narrow
+from rankfold.pipeline.penalty import Sizes
+from rankfold.pipeline.run import Run
+
+Float64 = npt.NDArray[np.float64]
+
+RANDOM, PLACES = 7, 8
+"""Purpose keys of random factors and of sampled rows."""
+
+SWEEPS = 5
+"""Of descent in each iteration on a compressed matrix."""
+
+ITERATIONS = 300
+FREE = 10
+"""By how much less than ``tol`` the error must fall for iterations that cost no reads to end."""
+
+SAMPLED = (32, 1024)
+"""Rows that iterations begin on: so many for each component, at least."""
+
+AVERAGED = 5
+"""Rows whose mean a component starts from."""
+
+SMALL_BYTES = 32 * 2**20
+"""Of a compressed matrix in float64 up to which it is iterated on in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compressed:
+    """``(p @ rotation) @ right``, nearly the matrix: its projection onto the columns of ``p``."""
+
+    p: Narrow
+    rotation: Float64
+    """(w, r), after which columns are orthonormal."""
+
+    right: Float64
+    """(r, short)."""
+
+    total: float
+    """``|X|^2``."""
+
+    captured: float
+    """Of that, what the projection holds."""
+
+    @property
+    def m(self) -> Float64:
+        """(w, short) both in one."""
+        return np.asarray(self.rotation @ self.right)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Factors to start from, the error they leave if that is known, and iterations they took."""
+
+    factors: Factors
+    total: float = 0.0
+    error: float = np.inf
+    iterations: int = 0
+
+
+def compress(run: Run, layout: Layout, model: Model, centring: Centring, start: Start) -> Compressed:
+    """The one fused pass."""
+    q = start.block(layout.view, layout.width, model.asked.seed)
+    block, known = multiply(run, layout, centring, start, q, index=1, known=None)
+    z = block.load("z")
+    products = q.T @ z
+    theta, vectors = np.linalg.eigh((products + products.T) / 2)
+    held = theta > 4 * float(np.finfo(layout.view.dtype).eps) * max(theta[-1], 0.0)
+    rotation, unit = vectors[:, held] / np.sqrt(theta[held]), centring.unit
+    right = rotation.T @ z.T / unit
+    squared_norm = known.total / unit**2
+    return Compressed(block.y, rotation, right, squared_norm, float((right**2).sum()))
+
+
+def random_short(model: Model) -> Float64:
+    """(k, short) absolute values of normal numbers."""
+    numbers = gaussian_rows(model.asked.seed, RANDOM, (0, model.view.short), model.asked.rank)
+    return np.ascontiguousarray(np.abs(numbers).T)
+
+
+def solved_on(compressed: Compressed, run: Run, model: Model) -> Begun:
+    """Factors of the compressed matrix, first of a sample of its rows."""
+    model, sample = model.starting(), _sampled_rows(compressed.p, model)
+    factors, total, count = Factors(random_short(model)), compressed.total, 0
+    share = len(sample) / compressed.p.rows
+    if share < 1:
+        outside = (compressed.total - compressed.captured) * share
+        near = float(((sample @ compressed.m) ** 2).sum()) + max(outside, 0.0)
+        factors.short, _, count, _ = _in_memory(compressed, sample, factors.short, model, near, share)
+    if compressed.p.rows * compressed.p.columns * 8 > SMALL_BYTES:
+        return _on_scratch(compressed, run, model, factors.short, count)
+    whole = compressed.p.load().astype(np.float64)
+    short, long, more, error = _in_memory(compressed, whole, factors.short, model, total, 1.0)
+    after = model.factor(run.scratch, 0)
+    after.write(0, np.ascontiguousarray(long, after.dtype))
+    return Begun(Factors(model.rounded(short), after, Sizes.of(long)), total, error, count + more)
+
+
+def _sampled_rows(p: Narrow, model: Model) -> Float64:
+    """Rows at random places of equal stretches."""
+    count = min(p.rows, max(SAMPLED[0] * model.asked.rank, SAMPLED[1]))
+    within = gaussian_rows(model.asked.seed, PLACES, (0, count), 1)[:, 0] % 1.0
+    out = np.empty((count, p.columns), p.dtype)
+    for i in range(count):
+        p.read_into(out[i : i + 1], min(int((i + within[i]) * p.rows / count), p.rows - 1))
+    return out.astype(np.float64)
+
+
+def _in_memory(
+    compressed: Compressed, p: Float64, short: Float64, model: Model, total: float, share: float
+) -> tuple[Float64, Float64, int, float]:
+    """Both factors, iterations, and the error that is left."""
+    m, long = compressed.m, np.zeros((len(p), model.asked.rank))
+    factors = Factors(short)
+
+    def step(fresh: bool) -> State:
+        known = linear_model(model, factors, share=share)
+        gram = known["gram"] + np.diag(known["diagonal"])
+        solver, _ = model.solvers(sweeps=SWEEPS)
+        solver.improve(gram, p @ (m @ known["right"]), known["linear"], long, fresh=fresh)
+        return {"product": long.T @ p, "gram": long.T @ long, "sums": long.sum(axis=0)}
+
+    count, error = _iterate(step, factors, m, model, total, share)
+    return factors.short, long, count, error
+
+
+def _on_scratch(compressed: Compressed, run: Run, model: Model, short: Float64, before: int) -> Begun:
+    """The same, in sweeps over scratch."""
+    factors, index = Factors(short), iter(range(ITERATIONS))
+
+    def step(fresh: bool) -> State:
+        name = f"compressed-{next(index):03d}"
+        known = linear_model(model, factors)
+        known["right"] = compressed.m @ known["right"]
+        constants = kept(run.part(name, "constants.npz"), known)
+        number = int(name[-3:])
+        fold = compressed_pass(compressed.p, model, constants, run.scratch, number)
+        state = run.sweep(name, fold)
+        if factors.long is not None:
+            factors.long.remove()
+        factors.long = fold.iteration.after
+        return state
+
+    count, error = _iterate(step, factors, compressed.m, model, compressed.total, 1.0)
+    return Begun(factors, compressed.total, error, before + count)
+
+
+def singular_short(compressed: Compressed, run: Run, layout: Layout, model: Model) -> Float64:
+    """(k, short) from leading singular vectors (NNDSVD).
+
+    Of each triplet the part of one sign that has more of it. Only the short factor is taken.
+
+    References
+    ----------
+    Boutsidis, Gallopoulos, SVD based initialization, Pattern Recognition 41(4), 2008.
+    """
+    k, p = model.asked.rank, compressed.p
+    u, s, v = np.linalg.svd(compressed.right, full_matrices=False)
+    constants = kept(run.part("signs.npz"), {"coefficients": compressed.rotation @ u[:, :k]})
+    grid = Grid.regular(p.rows, p.rows, splittable=True)
+    fold = SignedSquares(
+        p, cut(grid, p.row_bytes + 3 * 8 * k, 16 * k), constants, min(k, len(s)), p.row_bytes * 1e-9
+    )
+    sides = np.sqrt(np.maximum(run.sweep("signs", fold)["squares"], 0.0))
+    short = np.zeros((k, model.view.short))
+    for j in range(min(k, len(s))):
+        parts = np.maximum(v[j], 0), np.maximum(-v[j], 0)
+        sizes = [float(sides[i, j] * np.linalg.norm(part)) for i, part in enumerate(parts)]
+        part = parts[int(sizes[1] > sizes[0])]
+        short[j] = part * np.sqrt(s[j] * max(sizes)) / max(float(np.linalg.norm(part)), 1e-300)
+    return short
+
+
+def sampled_short(layout: Layout, model: Model) -> Float64:
+    """(k, short) each the mean of some rows of a sample."""
+    rows = layout.view.as_rows(numbers(layout.sample.read())).astype(np.float64)
+    picks = gaussian_rows(model.asked.seed, PLACES, (0, model.asked.rank), AVERAGED) % 1.0
+    return np.asarray(np.maximum(rows[(picks * len(rows)).astype(int)], 0).mean(axis=1))
+
+
+def compressed_pass(p: Narrow, model: Model, constants: Path, folder: Path, index: int) -> CompressedPass:
+    """One sweep of iterations on scratch."""
+    rank = model.asked.rank
+    grid = Grid.regular(p.rows, p.rows, splittable=True)
+    pieces = cut(grid, p.row_bytes + 4 * 8 * rank, 8 * rank * (p.columns + rank))
+    solver, _ = model.solvers(sweeps=SWEEPS)
+    before = model.factor(folder, 500 + index - 1) if index else None
+    iteration = Iteration(constants, before, model.factor(folder, 500 + index), solver)
+    return CompressedPass(p, pieces, iteration, p.row_bytes * 2e-9)
+
+
+def _iterate(
+    step: Callable[[bool], State], factors: Factors, m: Float64, model: Model, total: float, share: float
+) -> tuple[int, float]:
+    last, count, error = np.inf, 0, np.inf
+    _, solver = model.solvers()
+    while count < ITERATIONS:
+        state = step(count == 0)
+        made = improve_short(model, factors, state, state["product"] @ m, solver, share=share)
+        factors.short = made.short
+        factors.sizes = Sizes(state["sums"], np.diag(state["gram"]))
+        count += 1
+        error = float(np.sqrt(max(total + made.squares, 0.0) / total)) if total > 0 else 0.0
+        if last - error <= model.asked.tol / FREE * error:
+            break
+        last = error
+    return count, error

@@ -1,0 +1,79 @@
+"""Penalties of nonnegative factors, in a gauge where they mean something.
+
+A factor may be made smaller and the other larger without changing their product. Where both are penalised
+that settles their sizes, and the penalties are scikit-learn's. A penalty on one alone would make it vanish;
+it is taken where each component of the other has unit norm. With a_j and b_j the components of the
+penalised factor and of the other:
+
+    l1 sum_j |a_j|_1 |b_j|_2 + l2/2 sum_j |a_j|^2 |b_j|^2
+
+Given the others this is again linear plus quadratic in a. In b it is so too, but for |b_j|_2, which
+|b_j|^2 / (2 c) + c / 2 with c = |b_j| as it was bounds from above: updates still never raise the objective.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Penalty:
+    """Weights of the sum of a factor's elements and of half their squares."""
+
+    l1: float = 0.0
+    l2: float = 0.0
+
+    @classmethod
+    def of(cls, alpha: float, l1_ratio: float, count: int) -> Penalty:
+        """As scikit-learn weighs a factor whose other side has ``count`` rows or columns."""
+        return cls(alpha * l1_ratio * count, alpha * (1 - l1_ratio) * count)
+
+    def __bool__(self) -> bool:
+        return self.l1 > 0 or self.l2 > 0
+
+    def scaled(self, share: float) -> Penalty:
+        """For a part of the rows."""
+        return Penalty(self.l1 * share, self.l2 * share)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Of the components of a factor: what penalties take."""
+
+    sums: Float64
+    squares: Float64
+
+    @classmethod
+    def of(cls, columns: npt.NDArray[np.floating]) -> Sizes:
+        """Of a factor whose components are columns."""
+        return cls(
+            columns.sum(axis=0, dtype=np.float64), np.einsum("ij,ij->j", columns, columns, dtype=float)
+        )
+
+
+def weights(own: Penalty, other: Penalty, mine: Sizes, theirs: Sizes) -> tuple[Float64, Float64]:
+    """What a solver takes from the products with the data, and adds to the Gram matrix's diagonal, (k,)."""
+    k = len(mine.sums)
+    if bool(own) == bool(other):
+        return np.full(k, own.l1), np.full(k, own.l2)
+    if own:
+        return own.l1 * np.sqrt(theirs.squares), own.l2 * theirs.squares
+    norms = np.sqrt(mine.squares)
+    inverse = np.divide(1.0, norms, out=np.zeros(k), where=norms > 0)
+    return np.zeros(k), other.l1 * theirs.sums * inverse + other.l2 * theirs.squares
+
+
+def penalty(first: Penalty, second: Penalty, one: Sizes, two: Sizes) -> float:
+    """Its value for two factors."""
+    if bool(first) == bool(second):
+        value = first.l1 * one.sums.sum() + first.l2 / 2 * one.squares.sum()
+        return float(value + second.l1 * two.sums.sum() + second.l2 / 2 * two.squares.sum())
+    if second:
+        first, one, two = second, two, one
+    norms = np.sqrt(two.squares)
+    return float(first.l1 * (one.sums * norms).sum() + first.l2 / 2 * (one.squares * two.squares).sum())
