@@ -44,7 +44,7 @@ def transform(
     Parameters
     ----------
     result : Result or path
-        Of ``svd`` or ``pca``; it needs no rows.
+        Of ``svd``, ``pca`` or ``nmf``; it needs no rows.
     x : path, array or Source
         Samples in rows, with the columns that were fitted. Anything ``svd`` takes.
     others
@@ -53,10 +53,12 @@ def transform(
     Returns
     -------
     Result
-        ``scores`` of a pca, centred, scaled and whitened as its own; ``U = x V / s`` of an svd. What part of
-        the samples the components leave out, as a norm, is ``attrs["relative_error"]``.
+        ``scores`` of a pca, centred, scaled and whitened as its own; ``U = x V / s`` of an svd; ``W`` of an
+        nmf, exact least squares over rows that are not negative (by block principal pivoting), penalised as
+        in the fit. What part of the samples the components leave out, as a norm, is
+        ``attrs["relative_error"]``.
     """
-    task = Projection.of(fitted(result), open_source(x))
+    task = Projection.of(fitted(result, among=("svd", "pca", "nmf")), open_source(x))
     require_apart(out, task.fitted.result)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
@@ -171,7 +173,7 @@ def reconstruct(
     Parameters
     ----------
     result : Result or path
-        Of ``svd`` or ``pca``, with its rows.
+        Of ``svd``, ``pca`` or ``nmf``, with its rows.
     rank : int, default all
         Leading components to use.
     rows : slice, default all
@@ -182,11 +184,11 @@ def reconstruct(
     Returns
     -------
     NumPy array, or Zarr array if it lies in ``out`` or exceeds 64 MiB
-        ``U s Vt``, or ``scores components``, with whitening, scale and mean undone; of the type of the fit.
-        ``out`` is a plain Zarr array, which ``rf.open`` and every other reader of Zarr takes.
+        ``U s Vt``, ``W H``, or ``scores components``, with whitening, scale and mean undone; of the type of
+        the fit. ``out`` is a plain Zarr array, which ``rf.open`` and every other reader of Zarr takes.
     """
     wanted = None if rank is None else integer("rank", rank)
-    task = Reconstruction.of(fitted(result), rank=wanted, rows=rows)
+    task = Reconstruction.of(fitted(result, among=("svd", "pca", "nmf")), rank=wanted, rows=rows)
     require_apart(out, task.fitted.result)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     made = execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)

@@ -43,7 +43,7 @@ class Outcome:
     """By reason."""
 
     calls: int
-    """Of ``svd``, ``pca`` and ``qr`` of rankfold."""
+    """Of ``svd``, ``pca``, ``qr`` and ``nmf`` of rankfold."""
 
     seconds: float
     output: str

@@ -67,6 +67,13 @@ SUITES = {
             "rankfold.estimators",
         ),
         Suite(
+            "scikit-learn NMF",
+            "sklearn.decomposition.tests.test_nmf",
+            "sklearn.decomposition",
+            ("NMF", "MiniBatchNMF"),
+            "rankfold.estimators",
+        ),
+        Suite(
             "scikit-learn randomized_svd",
             "sklearn.utils.tests.test_extmath",
             "sklearn.utils.extmath",

@@ -13,7 +13,7 @@ from sklearn import decomposition
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import rankfold as rf
-from rankfold.estimators import PCA, IncrementalPCA, TruncatedSVD
+from rankfold.estimators import NMF, PCA, IncrementalPCA, MiniBatchNMF, TruncatedSVD
 
 SHARED = ("mean_", "explained_variance_", "explained_variance_ratio_", "singular_values_", "noise_variance_")
 
@@ -21,7 +21,15 @@ pytestmark = pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
 
 
 @parametrize_with_checks(
-    [PCA(), PCA(n_components=1, svd_solver="randomized", whiten=True), TruncatedSVD(), IncrementalPCA()]
+    [
+        PCA(),
+        PCA(n_components=1, svd_solver="randomized", whiten=True),
+        TruncatedSVD(),
+        IncrementalPCA(),
+        NMF(max_iter=20),
+        NMF(n_components=2, solver="mu", beta_loss="kullback-leibler", max_iter=20),
+        MiniBatchNMF(),
+    ]
 )
 def test_scikit_learn_finds_no_fault(estimator: Any, check: Any) -> None:
     check(estimator)
@@ -180,3 +188,61 @@ def test_sparse_samples_are_centred_without_becoming_dense() -> None:
             np.linalg.svd(x.toarray() - x.toarray().mean(axis=0), compute_uv=False)[:5],
             rtol=1e-10,
         )
+
+
+def counts(rows: int = 3000, columns: int = 40, rank: int = 5) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    x = rng.gamma(0.5, size=(rows, rank)) @ rng.gamma(0.5, size=(rank, columns))
+    return np.asarray(x + 0.05 * x.mean() * rng.random(x.shape))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("alpha", [0.0, 1e-3])
+def test_coordinates_of_a_fit_are_those_of_a_transform_and_exact(dtype: Any, alpha: float) -> None:
+    x = counts().astype(dtype)
+    model = NMF(5, alpha_W=alpha, l1_ratio=0.5)
+    fitted = model.fit_transform(x)
+    np.testing.assert_array_equal(fitted, model.transform(x))
+    h, w = model.components_.astype(np.float64), fitted.astype(np.float64)
+    weight = alpha * 0.5 * x.shape[1]
+    gram = h @ h.T + weight * np.eye(5)
+    slope = w @ gram - x.astype(np.float64) @ h.T + weight
+    # Rounding of w as it is stored and of both products, and the ridge of what solves them.
+    near = 8 * np.finfo(dtype).eps * (w @ gram).max() + 1e-14 * np.trace(gram) * w.max()
+    assert np.abs(slope[w > 0]).max() <= near and slope.min() >= -near
+
+
+def test_components_are_as_good_as_those_of_scikit_learn() -> None:
+    x = counts(600)
+    ours = min(NMF(5, random_state=i).fit(x).reconstruction_err_ for i in range(3))
+    theirs = min(
+        decomposition.NMF(5, init="random", random_state=i, max_iter=500).fit(x).reconstruction_err_
+        for i in range(3)
+    )
+    assert ours <= 1.005 * theirs
+    batches = MiniBatchNMF(5, batch_size=100, max_iter=30, random_state=0).fit(x)
+    assert batches.reconstruction_err_ <= 2 * theirs
+
+
+def test_factors_of_a_store_are_read_where_it_lies(tmp_path: Path) -> None:
+    x = counts()
+    store = to_zarr(tmp_path / "x.zarr", x, (500, 40))
+    for made in (NMF(5, random_state=0), MiniBatchNMF(5, random_state=0, batch_size=500, max_iter=20)):
+        memory, disk = made.fit(x).components_, made.fit(store)
+        w = disk.transform(store)
+        assert np.linalg.norm(x - w[...] @ disk.components_) <= 0.1 * np.linalg.norm(x)
+        np.testing.assert_allclose(w[...], disk.transform(x), atol=1e-10 * np.abs(x).max())
+        if isinstance(made, NMF):
+            np.testing.assert_allclose(disk.components_, memory, atol=1e-8 * memory.max())
+    with pytest.raises(ValueError, match="is for samples in memory"):
+        NMF(5).set_output(transform="pandas").fit_transform(store)
+
+
+def test_components_beyond_the_smaller_side_are_zero() -> None:
+    x = counts(6, 4, 2)
+    model = NMF(7, tol=1e-8).fit(x)
+    assert model.components_.shape == (7, 4) and not model.components_[4:].any()
+    with pytest.raises(ValueError, match="can only be used when n_components"):
+        NMF(7, init="nndsvd").fit(x)
+    with pytest.raises(ValueError, match="is not there"):
+        NMF(2, solver="mu", beta_loss="itakura-saito").fit(x + 1)

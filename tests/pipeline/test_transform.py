@@ -311,7 +311,9 @@ def test_what_does_not_belong_together_is_refused(tmp_path: Path) -> None:
         rf.RankfoldError, match=r"pca of 300 x 20\) was fitted to 20 columns, but .* is 300 x 19"
     ):
         rf.transform(tmp_path / "fit.zarr", x[:, 1:])
-    with pytest.raises(rf.RankfoldError, match="is the result of transform; only results of svd and pca"):
+    with pytest.raises(
+        rf.RankfoldError, match="is the result of transform; only results of svd, pca and nmf"
+    ):
         rf.transform(rf.transform(tmp_path / "fit.zarr", x), x)
     for out in (tmp_path / "fit.zarr", tmp_path / "fit.zarr" / "z", tmp_path):
         with pytest.raises(rf.RankfoldError, match="on or around the result"):

@@ -3,6 +3,8 @@
 principal_components   PCA
 truncated              TruncatedSVD
 incremental            IncrementalPCA
+nonnegative            NMF
+minibatch              MiniBatchNMF
 samples                what is read a panel at a time, and what is not
 
 A matrix that scikit-learn takes (arrays, lists, data frames) is checked as scikit-learn checks it. Everything
@@ -18,7 +20,9 @@ except ImportError as error:
     ) from error
 
 from rankfold.estimators.incremental import IncrementalPCA
+from rankfold.estimators.minibatch import MiniBatchNMF
+from rankfold.estimators.nonnegative import NMF
 from rankfold.estimators.principal_components import PCA
 from rankfold.estimators.truncated import TruncatedSVD
 
-__all__ = ["PCA", "IncrementalPCA", "TruncatedSVD"]
+__all__ = ["NMF", "PCA", "IncrementalPCA", "MiniBatchNMF", "TruncatedSVD"]

@@ -42,6 +42,24 @@ def forget_names(estimator: Any, features: int) -> None:
     vars(estimator).pop("feature_names_in_", None)
 
 
+def stored_factors(estimator: Any) -> rankfold.Result:
+    """Components of a fitted nonnegative factorisation as a result in a temporary store."""
+    folder = TemporaryFolder()
+    path, h = folder.path / "result.zarr", estimator.components_
+    write_small(path, {"H": h})
+    asked = {
+        "kind": "nmf",
+        "rank": len(h),
+        "loss": "frobenius",
+        "alpha_w": estimator.alpha_W,
+        "l1_ratio": estimator.l1_ratio,
+        "constraint_w": "nonnegative",
+    }
+    facts = {"kind": "nmf", "method": "minibatch", "request": asked, "input": {"shape": list(h.shape)}}
+    write_group(path, {**facts, "product_norm": 1.0})
+    return rankfold.Result(path, temporary=folder)
+
+
 def stored(estimator: Any, samples: int) -> rankfold.Result:
     """Components of a fitted estimator as a result in a temporary store."""
     folder = TemporaryFolder()

@@ -36,7 +36,7 @@ class CustomStart:
             return cls(given.W, given.H)
         if not (isinstance(given, (tuple, list)) and len(given) == 2):
             raise InputError("init must be a name, a pair of arrays (W, H), or a result of nmf")
-        return cls(*given)
+        return cls(*(factor if hasattr(factor, "shape") else _array(factor) for factor in given))
 
     def short(self, shape: tuple[int, int], rank: int, *, by_rows: bool) -> Float64:
         """(k, short) what the first pass solves the long factor from."""
@@ -50,6 +50,13 @@ class CustomStart:
         if not short.any():
             raise InputError("factors to start from are all zero: from there nothing moves")
         return short
+
+
+def _array(given: object) -> Any:
+    try:
+        return np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        raise InputError("factors to start from must be arrays of numbers") from None
 
 
 def digest(short: Float64 | None) -> str:

@@ -59,6 +59,8 @@ class FactorRequest:
         for name in ("rank", "passes", "seed"):
             if given.get(name) is not None or name == "rank":
                 given[name] = integer(name, given.get(name))
+        if given.get("passes") is not None and given["passes"] < 1:
+            raise InputError(f"passes must be at least 1, not {given['passes']}")
         for name in ("alpha_w", "alpha_h", "l1_ratio", "tol", "gradient", "seconds"):
             if name in given:
                 given[name] = number(name, given[name])

@@ -1,4 +1,4 @@
-"""A stored svd or pca as a model: what brings new rows into its components, and rows back out of them.
+"""A stored svd, pca or nmf as a model: what brings new rows into its components, and rows back out of them.
 
 Right vectors are handed out in blocks of columns, since for a wide matrix they may exceed memory as well.
 The trap: rows fitted without ``scale`` have none stored, and an ``svd`` has neither mean nor scale.
@@ -29,7 +29,7 @@ BLOCK_BYTES = 4 * 2**20
 LARGEST_EXPONENT = {4: 100, 8: 900}
 """Of units, by item size: what they multiply stays in range with room to spare."""
 
-FACTORS = {"svd": ("U", "Vt"), "pca": ("scores", "components")}
+FACTORS = {"svd": ("U", "Vt"), "pca": ("scores", "components"), "nmf": ("W", "H")}
 """Names of the left and right factor in a result of each kind."""
 
 
@@ -45,9 +45,14 @@ class Fitted:
     """Of the matrix that was fitted."""
 
     s: Float64
+    """(k,) singular values; ones for nmf."""
+
+    size: float
+    """Spectral norm of the matrix, or of nmf's product the Frobenius norm."""
+
     whiten: bool
     right: ZarrSource
-    """(k, n) right singular vectors."""
+    """(k, n) right singular vectors, or H."""
 
     @property
     def rank(self) -> int:
@@ -61,7 +66,7 @@ class Fitted:
 
     @property
     def left_name(self) -> str:
-        """``"U"`` or ``"scores"``."""
+        """``"U"``, ``"scores"`` or ``"W"``."""
         return FACTORS[self.kind][0]
 
     @property
@@ -108,7 +113,7 @@ class Fitted:
 
     def unit(self, dtype: np.dtype[Any]) -> float:
         """Power of two that brings a typical element of the matrix, centred and scaled, near 1."""
-        return _reciprocal(self._typical, dtype)
+        return 1.0 if self.kind == "nmf" else _reciprocal(self._typical, dtype)
 
     def reach(self) -> float:
         """Power of two for raw numbers, whose squares are summed in float64 whatever their type."""
@@ -117,7 +122,7 @@ class Fitted:
 
     @property
     def _typical(self) -> float:
-        return float(self.s[0]) / float(np.sqrt(self.shape[0]))
+        return self.size / float(np.sqrt(self.shape[0]))
 
     def held(self) -> npt.NDArray[np.bool_]:
         """Components whose singular value is more than rounding, by the rule that whitening goes by."""
@@ -126,7 +131,7 @@ class Fitted:
 
     def score_weights(self) -> Float64:
         """What products with the right vectors are multiplied by: 1, 1 / s, or sqrt(m - 1) / s to whiten."""
-        if self.kind == "pca" and not self.whiten:
+        if self.kind == "nmf" or (self.kind == "pca" and not self.whiten):
             return np.ones(self.rank)
         top = 1.0 if self.kind == "svd" else np.sqrt(max(self.shape[0] - 1, 1))
         return np.divide(top, self.s, out=np.zeros(self.rank), where=self.held())
@@ -155,22 +160,28 @@ def _reciprocal(size: float, dtype: np.dtype[Any]) -> float:
     return float(np.ldexp(1.0, int(np.clip(-np.frexp(size)[1], -most, most)))) if size > 0 else 1.0
 
 
-def fitted(result: Result | str | Path) -> Fitted:
-    """The model in a result of ``svd`` or ``pca``, or in the store of one."""
+def fitted(result: Result | str | Path, *, among: tuple[str, ...] = ("svd", "pca")) -> Fitted:
+    """The model in a result of one of some kinds, or in the store of one."""
     result = result if isinstance(result, Result) else Result(result)
     kind = str(result.attrs.get("kind"))
-    if kind not in FACTORS:
+    if kind not in among:
+        known = " and ".join([", ".join(among[:-1]), among[-1]])
         raise InputError(
-            f"{result.path} is the result of {kind}; only results of {' and '.join(FACTORS)} have components "
-            "to transform by and to reconstruct from"
+            f"{result.path} is the result of {kind}; only results of {known} have components to "
+            "transform by, to reconstruct from or to check"
         )
-    values = result.s if kind == "svd" else result.singular_values
     rows, columns = result.attrs["input"]["shape"]
+    if kind == "nmf":
+        values, size = np.ones(int(result.attrs["request"]["rank"])), float(result.attrs["product_norm"])
+    else:
+        values = np.asarray((result.s if kind == "svd" else result.singular_values)[...], np.float64)
+        size = float(values[0])
     return Fitted(
         result=result,
         kind=kind,
         shape=(int(rows), int(columns)),
-        s=np.asarray(values[...], np.float64),
+        s=values,
+        size=size,
         whiten=bool(result.attrs["request"].get("whiten", False)),
         right=source_at(str(result.path), FACTORS[kind][1], missing="error"),
     )

@@ -68,6 +68,21 @@ def weights(own: Penalty, other: Penalty, mine: Sizes, theirs: Sizes) -> tuple[F
     return np.zeros(k), other.l1 * theirs.sums * inverse + other.l2 * theirs.squares
 
 
+def cheapest(first: Penalty, second: Penalty, one: Sizes, two: Sizes) -> Float64:
+    """What components of the second factor are multiplied by, and of the first divided, to cost the least."""
+    if not (first and second):
+        return np.ones(len(one.sums))
+    alive = (one.squares > 0) & (two.squares > 0)
+    low, high = np.full(len(one.sums), -200.0), np.full(len(one.sums), 200.0)
+    for _ in range(60):
+        middle = (low + high) / 2
+        d = np.exp(middle)
+        rises = second.l1 * two.sums * d + second.l2 * two.squares * d**2
+        more = rises > first.l1 * one.sums / d + first.l2 * one.squares / d**2
+        low, high = np.where(more, low, middle), np.where(more, middle, high)
+    return np.where(alive, np.exp(low), 1.0)
+
+
 def penalty(first: Penalty, second: Penalty, one: Sizes, two: Sizes) -> float:
     """Its value for two factors."""
     if bool(first) == bool(second):

@@ -23,12 +23,18 @@ FIRST_SWEEPS = 50
 FILL = 1e-3
 """What stands for a zero, of a typical number, where multiplicative updates start: zero would stay."""
 
+SLACK = 1e3
+"""Multiple of the least number of multiplicative updates up to which one counts as zero."""
+
 
 class RowSolver(Protocol):
     """What improves rows."""
 
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
         """Improve ``w`` (r, k) in place; ``b`` (r, k) may be spoilt; ``fresh`` rows are zero so far."""
+
+    def standing(self, w: Array) -> Array:
+        """Rows with what the solver cannot bring to zero as zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,12 @@ class Descent:
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
         """See the protocol."""
         b -= linear
+        w[:, _useless(gram, linear)] = 0
         descend_rows(gram, b, w=w, sweeps=FIRST_SWEEPS if fresh else self.sweeps)
+
+    def standing(self, w: Array) -> Array:
+        """See the protocol."""
+        return w
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +63,10 @@ class Pivoting:
         wide = w.astype(np.float64)
         solve_rows(gram.astype(np.float64), (b - linear).astype(np.float64), w=wide)
         w[...] = wide
+
+    def standing(self, w: Array) -> Array:
+        """See the protocol."""
+        return w
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +83,14 @@ class Multiplicative:
             descend_rows(gram, b - linear, w=w, sweeps=FIRST_SWEEPS)
             np.maximum(w, FILL * self.scale, out=w)
         else:
-            floor = self.scale * float(np.finfo(w.dtype).eps)
-            multiply_rows(gram, b, w=w, linear=linear, floor=floor, sweeps=self.sweeps)
+            multiply_rows(gram, b, w=w, linear=linear, floor=self._floor(w), sweeps=self.sweeps)
+
+    def standing(self, w: Array) -> Array:
+        """See the protocol. What typical numbers were has changed since rows were kept from zero."""
+        return np.where(w > SLACK * self._floor(w), w, w.dtype.type(0))
+
+    def _floor(self, w: Array) -> float:
+        return self.scale * float(np.finfo(w.dtype).eps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,5 +104,16 @@ class Splitting:
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
         """See the protocol."""
         b -= linear
-        sweeps = FIRST_SWEEPS if fresh else self.sweeps
+        if not self.simplex:
+            w[:, _useless(gram, linear)] = 0
+        sweeps = max(FIRST_SWEEPS, self.sweeps) if fresh else self.sweeps
         split_rows(gram, b, w=w, sweeps=sweeps, upper=self.upper, simplex=self.simplex)
+
+    def standing(self, w: Array) -> Array:
+        """See the protocol."""
+        return w
+
+
+def _useless(gram: Array, linear: Array) -> npt.NDArray[np.bool_]:
+    """Components that cost and gain nothing: zero is best, and solvers leave what has no curvature."""
+    return np.asarray((np.diag(gram) == 0) & (linear > 0))

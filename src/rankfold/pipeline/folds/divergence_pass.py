@@ -27,7 +27,10 @@ Array = npt.NDArray[Any]
 UPDATES = 2
 """Of the long factor in a read: each costs as much as what the read gains the short one."""
 
-SUMS = ("product", "gram", "sums", "divergence", "columns", "entropy")
+LEAST_SHARE = 1e-12
+"""Of the sum of a matrix: divergences from independence below it are rounding."""
+
+SUMS = ("product", "gram", "sums", "divergence", "columns", "entropy", "squares")
 
 
 @dataclass(slots=True)
@@ -66,7 +69,7 @@ class DivergencePass(OverPanels):
         """Bytes of a workspace and of two accumulators."""
         rows, short, rank = self.panels.grain_rows, self.panels.view.short, self.after.columns
         item = self.after.dtype.itemsize
-        buffers = item * (2 * rows * short + (short + 4 * rows) * rank)
+        buffers = item * (2 * rows * short + (short + 7 * rows) * rank)
         return self.panels.memory_bytes + buffers + 4 * 8 * (short * (rank + 2) + rank * rank)
 
     def start(self) -> State:
@@ -79,6 +82,7 @@ class DivergencePass(OverPanels):
             "divergence": np.zeros(1),
             "columns": np.zeros(short),
             "entropy": np.zeros(2),
+            "squares": np.zeros(1),
             "bad": no_bad(),
             "negative": no_bad(),
         }
@@ -122,12 +126,16 @@ class DivergencePass(OverPanels):
     def _measure(self, state: State, work: Work, d: Array) -> None:
         """Sums that tell the divergence from independent rows and columns: see ``left_by_independence``."""
         rows = self.panels.view.as_rows(d)
-        ones = work.quotient[: d.shape[0], : d.shape[1]]
-        ones[...] = 1
+        level = work.quotient[: d.shape[0], : d.shape[1]]
         sums = rows.sum(axis=1, dtype=np.float64)
-        own = quotients(d, ones) + sums.sum() - d.size
+        total = float(sums.sum())
+        # Set against their mean, numbers of any size lose nothing to what is subtracted again.
+        level[...] = total / d.size or 1.0
+        mean = float(level[0, 0])
+        own = quotients(d, level) + total - d.size * mean + total * np.log(mean)
         state["entropy"] += own, float((sums * np.log(np.where(sums > 0, sums, 1))).sum())
         state["columns"] += rows.sum(axis=0, dtype=np.float64)
+        state["squares"] += np.einsum("ij,ij->", d, d, dtype=np.float64)
 
     def _advance(self, state: State, work: Work, first: int, last: int, d: Array) -> None:
         view, left, step = self.panels.view, work.left[: last - first], work.step
@@ -141,8 +149,8 @@ class DivergencePass(OverPanels):
             self.before.read_into(left, first)
         for _ in range(UPDATES):
             self._divide(work, left, d, quotient)
-            below = step["sums"] + step["linear"] + step["diagonal"] * left
-            left *= (view.as_rows(quotient) @ work.right) / np.maximum(below, np.finfo(below.dtype).tiny)
+            left *= view.as_rows(quotient) @ work.right
+            left /= below(left, step["sums"] + step["linear"], step["diagonal"])
             np.maximum(left, np.finfo(left.dtype).eps * step["scale"], out=left)
         self.after.write(first, left)
         state["divergence"] += self._divide(work, left, d, quotient)
@@ -166,12 +174,26 @@ class DivergencePass(OverPanels):
             total[name] = join_bad(total[name], other[name])
 
 
+def below(above: Array, linear: Array, quadratic: Array) -> Array:
+    """What a numerator ``above`` is divided by.
+
+    ``linear w + quadratic w^2 / 2 - above log w`` bounds the divergence and is least at ``2 above`` over
+    ``linear + sqrt(linear^2 + 4 quadratic above)``; scikit-learn's ``linear + quadratic w`` may overshoot.
+    """
+    root = np.hypot(linear, 2 * np.sqrt(quadratic) * np.sqrt(above))
+    return np.maximum((linear + root) / 2, np.finfo(above.dtype).tiny)  # type: ignore[no-any-return]
+
+
 def left_by_independence(state: State) -> float:
-    """Divergence of the data from the product of its row and column sums over its sum: the best of rank 1."""
+    """Divergence of the data from the product of its row and column sums over its sum: the best of rank 1.
+
+    At least the rounding of the sums that it follows from, lest a matrix of rank 1 count as nothing.
+    """
 
     def entropy(x: npt.NDArray[np.float64]) -> float:
         return float((x * np.log(np.where(x > 0, x, 1))).sum())
 
     own, rows = (float(v) for v in state["entropy"])
     columns = state["columns"]
-    return max(own - rows - entropy(columns) + entropy(columns.sum(keepdims=True)), 0.0)
+    left = own - rows - entropy(columns) + entropy(columns.sum(keepdims=True))
+    return max(left, LEAST_SHARE * float(columns.sum()))

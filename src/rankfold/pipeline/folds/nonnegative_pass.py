@@ -93,7 +93,7 @@ class Iteration:
             left[...] = 0
         else:
             self.before.read_into(left, first)
-        state["gradient"] += gradient_rows(work.gram, b - work.linear, left)
+        state["gradient"] += gradient_rows(work.gram, b - work.linear, self.solver.standing(left))
         self.solver.improve(work.gram, b, work.linear, left, fresh=self.before is None)
         self.after.write(first, left)
         np.matmul(left.T, d, out=work.product)

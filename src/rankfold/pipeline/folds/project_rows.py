@@ -19,6 +19,7 @@ from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.finite import count_bad, join_bad, no_bad
 from rankfold.pipeline.folds.panels import Buffers, OverPanels, Panels, numbers
 from rankfold.pipeline.narrow import Narrow
+from rankfold.pipeline.normal_rows import NormalRows
 from rankfold.pipeline.view import aligned_empty
 from rankfold.pipeline.whole_chunks import write_whole_chunks
 
@@ -36,6 +37,7 @@ class Work:
     factor: Float64
     y: Array
     y64: Float64
+    z: Float64
     out: Array
 
 
@@ -60,6 +62,8 @@ class ProjectRows(OverPanels):
     """The Zarr array to write, (rows, k)."""
 
     row_seconds: float
+    normal: NormalRows | None = None
+    """What solves coordinates from the products, where they are not these."""
 
     @property
     def rank(self) -> int:
@@ -70,14 +74,19 @@ class ProjectRows(OverPanels):
     def memory_bytes(self) -> int:
         """Bytes of a workspace, of two accumulators, and of two more copies of the chunks inside Zarr."""
         item, rows = self.panels.dtype.itemsize, self.panels.grain_rows
-        products = rows * self.rank * (item + 8)
+        products = rows * self.rank * (item + 8) + (rows * 3 * 8 * self.rank if self.normal else 0)
         chunks = 3 * self.cut.panel_rows * self.rank * item
         vectors = 7 * 8 * self.columns.rows
         return self.panels.memory_bytes + self.basis.nbytes + products + chunks + vectors + 24 * self.rank**2
 
     def start(self) -> State:
         """Accumulator of no rows."""
-        return {"gram": np.zeros((self.rank, self.rank)), "squares": np.zeros(1), "bad": no_bad()}
+        return {
+            "gram": np.zeros((self.rank, self.rank)),
+            "inner": np.zeros(1),
+            "squares": np.zeros(1),
+            "bad": no_bad(),
+        }
 
     def workspace(self) -> Work:
         """Allocate the buffers and load the constants."""
@@ -90,6 +99,7 @@ class ProjectRows(OverPanels):
             factor=np.ascontiguousarray(columns[:, 1]),
             y=aligned_empty((rows, self.rank), dtype),
             y64=aligned_empty((rows, self.rank), np.float64),
+            z=aligned_empty((rows if self.normal else 0, self.rank), np.float64),
             out=aligned_empty((self.cut.panel_rows, self.rank), dtype),
         )
 
@@ -110,16 +120,27 @@ class ProjectRows(OverPanels):
             y, y64 = work.y[: last - first], work.y64[: last - first]
             np.matmul(d, work.basis, out=y)
             np.copyto(y64, y)
-            state["gram"] += y64.T @ y64
-            np.multiply(y64, self.weights, out=out[first - start : last - start], casting="same_kind")
+            z = y64
+            if self.normal is not None:
+                z = work.z[: last - first]
+                self.normal.solve(y64, out=z)
+            for name, sums in products(z, y64).items():
+                state[name] += sums
+            np.multiply(z, self.weights, out=out[first - start : last - start], casting="same_kind")
         if not state["bad"][0]:  # what holds bad numbers is refused in the end
             write_whole_chunks(self.array, out, (start, stop), (0, self.rank))
 
     def merge(self, total: State, other: State) -> None:
         """Add the sums."""
-        for name in ("gram", "squares"):
+        for name in ("gram", "inner", "squares"):
             total[name] += other[name]
         total["bad"] = join_bad(total["bad"], other["bad"])
+
+
+def products(z: Float64, y: Float64) -> State:
+    """Gram matrix of coordinates, and their inner product with ``y`` as its trace: alike they round alike."""
+    gram = z.T @ z
+    return {"gram": gram, "inner": np.atleast_1d(np.trace(gram if z is y else z.T @ y))}
 
 
 def measured_squares(raw: Array, mean: Float64, factor: Float64, reach: float) -> float | None:

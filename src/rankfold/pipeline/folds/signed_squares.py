@@ -45,7 +45,8 @@ class SignedSquares:
     @property
     def memory_bytes(self) -> int:
         """Bytes of a workspace and of two accumulators."""
-        return self._grain_rows * (self.y.row_bytes + 3 * 8 * self.rank) + 8 * self.rank * self.y.columns
+        row_bytes = self.y.row_bytes + 8 * self.y.columns + 3 * 8 * self.rank
+        return self._grain_rows * row_bytes + 8 * self.rank * self.y.columns
 
     def start(self) -> State:
         """Sums of no rows."""

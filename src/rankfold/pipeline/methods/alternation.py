@@ -17,7 +17,7 @@ from rankfold.kernels.stationarity import gradient_rows
 from rankfold.pipeline.checkpoint import State, kept
 from rankfold.pipeline.factor_request import FactorRequest
 from rankfold.pipeline.finite import refuse_bad, refuse_negative
-from rankfold.pipeline.folds.divergence_pass import DivergencePass, left_by_independence
+from rankfold.pipeline.folds.divergence_pass import DivergencePass, below, left_by_independence
 from rankfold.pipeline.folds.nonnegative_pass import Iteration, NonnegativePass
 from rankfold.pipeline.layout import Layout
 from rankfold.pipeline.methods.fused import refuse_overflow
@@ -32,8 +32,9 @@ Float64 = npt.NDArray[np.float64]
 SWEEPS = 10
 """Of descent, or updates, of a factor in each iteration: little beside the products with the data."""
 
-DIFFERENCE = 75
-"""Squares are formed where their difference would be less than so many units of the working type."""
+DIFFERENCE = 30_000
+"""Squares are formed where their difference would be less than so many units of the working type: products
+of that type put it off by up to five units, so that errors are right to 1e-4."""
 
 
 @dataclass(slots=True)
@@ -74,6 +75,8 @@ class Alternation(Protocol):
     """A factorisation under way."""
 
     factors: Factors
+    total: float
+    """``|X|^2``, once a pass has taken it."""
 
     def step(self, run: Run) -> Left:
         """Improve both factors by one read."""
@@ -93,22 +96,34 @@ class Model:
         """Whether W is the long factor."""
         return self.view.orientation is Orientation.ROWS
 
+    @property
+    def balance(self) -> float:
+        """Power of two near the size of numbers in both factors where they are alike, which keeps squares in
+        range."""
+        return float(np.exp2(np.round(-np.log2(self.unit) / 2)))
+
     def starting(self) -> Model:
         """What factors start by: descent stands for what is slow, or knows no other loss."""
-        asked = self.asked
-        if asked.loss != "frobenius":
-            asked = dataclasses.replace(asked, alpha_w=0.0, alpha_h=0.0)
-        solver = "admm" if asked.solver == "admm" else "hals"
-        return dataclasses.replace(self, asked=dataclasses.replace(asked, solver=solver))
+        model = self if self.asked.loss == "frobenius" else self.unpenalised()
+        solver = "admm" if self.asked.solver == "admm" else "hals"
+        return dataclasses.replace(model, asked=dataclasses.replace(model.asked, solver=solver))
 
-    def penalties(self) -> tuple[Penalty, Penalty]:
-        """Of the long and the short factor."""
+    def unpenalised(self) -> Model:
+        """Where components are found before penalties may end some."""
+        return dataclasses.replace(self, asked=dataclasses.replace(self.asked, alpha_w=0.0, alpha_h=0.0))
+
+    def penalties(self, share: float = 1.0) -> tuple[Penalty, Penalty]:
+        """Of the long and the short factor, where the long one has a share of its rows.
+
+        A penalty on the short one alone counts the norms of the long one, which have shrunk already.
+        """
         asked, (rows, columns) = self.asked, self.view.source.shape
         both = (
             Penalty.of(asked.alpha_w, asked.l1_ratio, columns),
             Penalty.of(asked.alpha_h, asked.l1_ratio, rows),
         )
-        return both if self.by_rows else both[::-1]
+        long, short = both if self.by_rows else both[::-1]
+        return long, short.scaled(share) if long else Penalty(short.l1 * share**0.5, short.l2)
 
     def solvers(self, *, sweeps: int = SWEEPS, scales: tuple[float, float] = (0.0, 0.0)) -> Solvers:
         """Of the long and the short factor."""
@@ -137,9 +152,23 @@ class Model:
         """Without the zeros that multiplicative updates would leave as they are."""
         return self.rounded(np.maximum(short, FILL * short.mean(axis=1)[:, None]))
 
+    def without_floor(self, short: Float64) -> Float64:
+        """With zeros where multiplicative updates would have reached them."""
+        if self.asked.solver != "mu":
+            return short
+        floor = 2 * float(np.finfo(self.view.dtype).eps) * self.scales(short)[1]
+        return np.where(short > floor, short, 0.0)
+
     def factor(self, folder: Any, index: int) -> Narrow:
         """The long factor after so many iterations."""
-        return Narrow(folder / f"factor-{index:03d}.bin", self.view.long, self.asked.rank, self.view.dtype)
+        return self._scratch(folder / f"factor-{index:03d}.bin")
+
+    def compressed_factor(self, folder: Any, index: int) -> Narrow:
+        """The long factor after so many sweeps over a compressed matrix."""
+        return self._scratch(folder / f"compressed-{index:03d}.bin")
+
+    def _scratch(self, path: Any) -> Narrow:
+        return Narrow(path, self.view.long, self.asked.rank, self.view.dtype)
 
 
 Solvers = tuple[RowSolver, RowSolver]
@@ -147,10 +176,10 @@ Solvers = tuple[RowSolver, RowSolver]
 
 def linear_model(model: Model, factors: Factors, *, share: float = 1.0) -> dict[str, Float64]:
     """What the long factor is solved by besides its products with the data."""
-    long, short = model.penalties()
+    long, short = model.penalties(share)
     gram, k = factors.short @ factors.short.T, len(factors.short)
     mine = factors.sizes or Sizes(np.zeros(k), np.zeros(k))
-    linear, diagonal = weights(long, short.scaled(share), mine, Sizes.of(factors.short.T))
+    linear, diagonal = weights(long, short, mine, Sizes.of(factors.short.T))
     return {"right": factors.short.T, "gram": gram, "linear": linear, "diagonal": diagonal}
 
 
@@ -173,9 +202,9 @@ def improve_short(
     model: Model, factors: Factors, state: State, product: Float64, solver: RowSolver, *, share: float = 1.0
 ) -> Improved:
     """Solve the short factor from ``product`` (k, short), that of the long one with the data."""
-    long, short = model.penalties()
+    long, short = model.penalties(share)
     sizes = _sizes(state)
-    linear, diagonal = weights(short.scaled(share), long, Sizes.of(factors.short.T), sizes)
+    linear, diagonal = weights(short, long, Sizes.of(factors.short.T), sizes)
     gram, turned = state["gram"] + np.diag(diagonal), np.ascontiguousarray(factors.short.T)
     right = np.ascontiguousarray(product.T)
     solver.improve(gram, right.copy(), linear, turned, fresh=False)
@@ -183,7 +212,7 @@ def improve_short(
     moved, slope = new - factors.short, state["gram"] @ factors.short - product
     change = 2 * float((slope * moved).sum()) + float(((state["gram"] @ moved) * moved).sum())
     squares = float((state["gram"] * (new @ new.T)).sum() - 2 * (new * product).sum())
-    gradient = gradient_rows(gram, right - linear, np.ascontiguousarray(new.T))
+    gradient = gradient_rows(gram, right - linear, solver.standing(np.ascontiguousarray(new.T)))
     return Improved(new, squares, change, gradient)
 
 
@@ -219,8 +248,11 @@ class Frobenius:
         made = improve_short(model, factors, state, state["product"], solve_short)
         stationarity = self._stationarity(state["gradient"])
         self._take(Factors(made.short, after, _sizes(state)), made.slope)
-        squares = float(state["residual"][0]) + made.change if close else self.total + made.squares
-        return self._left(squares, stationarity)
+        if close:
+            return self._left(float(state["residual"][0]) + made.change, stationarity)
+        # What is below rounding of the difference is not known to be nothing: the next pass forms it.
+        least = float(np.finfo(model.view.dtype).eps) * self.total
+        return self._left(max(self.total + made.squares, least), stationarity)
 
     def _stationarity(self, gradient: Float64) -> float:
         """Norm of the projected gradient where each component of the other factor has unit norm, over |X|."""
@@ -250,6 +282,7 @@ class KullbackLeibler:
     model: Model
     layout: Layout
     factors: Factors
+    total: float = 0.0
     whole: float = 0.0
     """The divergence from independence."""
 
@@ -269,7 +302,7 @@ class KullbackLeibler:
         refuse_bad(state, view.source.name)
         refuse_negative(state, view.source.name)
         if not self.index:
-            self.whole = left_by_independence(state)
+            self.whole, self.total = left_by_independence(state), float(state["squares"][0])
         divergence = float(state["divergence"][0])
         cost = divergence + _penalty(model, Factors(factors.short, after, _sizes(state)))
         self._take(state, after)
@@ -281,13 +314,13 @@ class KullbackLeibler:
         factors, (long, short) = self.factors, self.model.penalties()
         sizes = _sizes(state)
         linear, diagonal = weights(short, long, Sizes.of(factors.short.T), sizes)
-        below = (state["sums"] + linear)[:, None] + diagonal[:, None] * factors.short
-        ratio = state["product"] / np.maximum(below, np.finfo(float).tiny)
+        above = factors.short * state["product"]
+        new = above / below(above, (state["sums"] + linear)[:, None], diagonal[:, None])
         if factors.long is not None:
             factors.long.remove()
         floor = float(np.finfo(self.model.view.dtype).eps) * self.model.scales(factors.short)[1]
-        new = self.model.rounded(np.maximum(factors.short * ratio, floor))
-        self.factors, self.index = Factors(new, after, sizes), self.index + 1
+        short_factor = self.model.rounded(np.maximum(new, floor))
+        self.factors, self.index = Factors(short_factor, after, sizes), self.index + 1
 
 
 def _sizes(state: State) -> Sizes:

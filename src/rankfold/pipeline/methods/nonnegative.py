@@ -18,10 +18,12 @@ import numpy.typing as npt
 
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.custom_start import CustomStart, digest
-from rankfold.pipeline.errors import MemoryBudgetError
+from rankfold.pipeline.errors import DataError, InputError, MemoryBudgetError
 from rankfold.pipeline.factor_request import FactorRequest
+from rankfold.pipeline.folds.combination import Combination
 from rankfold.pipeline.folds.divergence_pass import DivergencePass
 from rankfold.pipeline.folds.nonnegative_pass import Iteration, NonnegativePass
+from rankfold.pipeline.folds.write_rows import WriteRows
 from rankfold.pipeline.layout import Layout, choose_orientation, lay_out
 from rankfold.pipeline.methods.alternation import (
     Alternation,
@@ -37,8 +39,11 @@ from rankfold.pipeline.methods.nonnegative_start import (
     Begun,
     compress,
     compressed_pass,
+    most_sampled,
     random_short,
+    revived,
     sampled_short,
+    signs_pass,
     singular_short,
     solved_on,
 )
@@ -61,6 +66,9 @@ LEAST_DIRECTIONS = 64
 LIKELY_ITERATIONS = {"mu": 20}
 """Reads that the tolerance usually takes, by solver; three for the others."""
 
+LARGEST_EXPONENT = {4: 80, 8: 500}
+"""Of two, in the largest numbers, by item size: times the square root of them these stay in range."""
+
 _NOWHERE = Path("-")
 
 
@@ -80,6 +88,8 @@ class Nonnegative:
         """Check that it can be done."""
         asked.check(source.shape, source.name)
         asked = asked.settled()
+        if asked.init == "custom" and custom is None:
+            raise InputError("init custom has no name: give the factors, init=(W, H), or a result of nmf")
         by_rows = choose_orientation(source, asked.rank) is Orientation.ROWS
         short = None if custom is None else custom.short(source.shape, asked.rank, by_rows=by_rows)
         return cls(source, asked, short)
@@ -104,14 +114,13 @@ class Nonnegative:
         data = layout.view.long * layout.view.short * self.source.dtype.itemsize
         factor = model.factor(_NOWHERE, 0).nbytes
         sweeps = [sweep for sweep in made.passes if sweep.over == "matrix"][: self.asked.compressing]
-        need, driver = fold.memory_bytes, _driver_bytes(layout, model)
+        need, driver = max(fold.memory_bytes, _writing_bytes(layout, model)), _driver_bytes(layout, model)
+        y = layout.y(_NOWHERE, 1, layout.width)
         if self.asked.init == "compressed":
-            need = max(
-                need,
-                compressed_pass(
-                    layout.y(_NOWHERE, 1, layout.width), model, _NOWHERE, _NOWHERE, 1
-                ).memory_bytes,
-            )
+            need = max(need, compressed_pass(y, model, _NOWHERE, _NOWHERE, 1).memory_bytes)
+            driver += made.driver_bytes
+        elif self.asked.init == "nndsvd":
+            need = max(need, signs_pass(y, self.asked.rank, _NOWHERE).memory_bytes)
             driver += made.driver_bytes
         need = max([need, *(sweep.segment_bytes for sweep in sweeps)]) + BLAS_BYTES
         concurrency = max(1, min(made.concurrency, (budget.memory_bytes - RESERVE_BYTES) // need))
@@ -166,6 +175,7 @@ class Nonnegative:
     def _begin(self, run: Run, layout: Layout) -> tuple[Begun, Model]:
         centring, start = begin(run, layout, self._layout_request())
         model, init = Model(self.asked, layout.view, centring.unit), self.asked.init
+        refuse_size(model)
         if self.custom is not None:
             short = self.custom
         elif init == "random":
@@ -177,7 +187,10 @@ class Nonnegative:
             if init == "compressed":
                 return solved_on(compressed, run, model), model
             short = singular_short(compressed, run, layout, model)
-        return Begun(Factors(model.rounded(short))), model
+        # From factors that a caller gives little may be left: it is formed at once.
+        if self.custom is not None:
+            return Begun(Factors(model.rounded(short)), error=0.0), model
+        return Begun(Factors(model.rounded(revived(short, model)))), model
 
     def _iterate(self, run: Run, layout: Layout, model: Model, begun: Begun) -> Found:
         factors, began, asked = begun.factors, time.monotonic(), self.asked
@@ -187,20 +200,22 @@ class Nonnegative:
         if asked.loss == "frobenius":
             alternation = Frobenius(model, layout, factors, begun.total, begun.error)
         else:
+            if factors.long is not None:
+                factors.long.remove()
             alternation = KullbackLeibler(model, layout, dataclasses.replace(factors, long=None, sizes=None))
         history: list[Left] = []
         while True:
             history.append(alternation.step(run))
             stopped = self._stopped(history, run.passes, time.monotonic() - began)
             if stopped:
-                return Found(alternation.factors, history, begun.iterations, stopped)
+                return Found(alternation.factors, history, begun.iterations, stopped, alternation.total)
 
     def _stopped(self, history: list[Left], passes: int, seconds: float) -> str:
         """Why iterations end, or nothing."""
         asked, left = self.asked, history[-1]
         if left.cost == 0:
             return "exact"
-        if left.stationarity <= asked.gradient:
+        if asked.gradient > 0 and left.stationarity <= asked.gradient:
             return "gradient"
         if len(history) > 1 and fall(history) < asked.tol:
             return "tol"
@@ -213,13 +228,14 @@ class Nonnegative:
     ) -> dict[str, Any]:
         short, long = ("H", "W") if model.by_rows else ("W", "H")
         scale, factors = _gauge(model, found.factors), found.factors
-        values = (factors.short * scale[:, None]).astype(layout.view.dtype)
+        values = model.without_floor(factors.short) * scale[:, None]
+        values = values.astype(layout.view.dtype)
         write_small(run.result, {short: values if model.by_rows else np.ascontiguousarray(values.T)})
         rank, inverse = self.asked.rank, np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
         array = create_long_array(run, layout, long, rank)
         factor = OnScratch(run, layout, [factors.standing()[0]], np.zeros(rank), rank, self.asked.seed)
         combination = factor.combination(np.eye(rank), "factor")
-        write_combination(run, layout, combination, np.eye(rank), inverse, array)
+        gram = write_combination(run, layout, combination, np.eye(rank), inverse, array)
         last = found.history[-1]
         if found.stopped in ("passes", "seconds"):
             fell = fall(found.history) if len(found.history) > 1 else np.inf
@@ -235,6 +251,8 @@ class Nonnegative:
             "cost": last.cost,
             "stationarity": None if np.isnan(last.stationarity) else last.stationarity,
             "compressed_iterations": found.compressed,
+            "squared_norm": found.total,
+            "product_norm": float(np.sqrt(max((gram * (factors.short @ factors.short.T)).sum(), 0.0))),
             "stopped": found.stopped,
             "converged": found.stopped in ("exact", "gradient", "tol"),
         }
@@ -254,6 +272,20 @@ class Found:
     stopped: str
     """``"exact"``, ``"gradient"``, ``"tol"``, ``"passes"`` or ``"seconds"``."""
 
+    total: float
+    """``|X|^2``."""
+
+
+def refuse_size(model: Model) -> None:
+    """Raise for a matrix whose products with its factors would leave the range of the working type."""
+    dtype, exponent = model.view.dtype, int(-np.log2(model.unit))
+    if abs(exponent) > LARGEST_EXPONENT[dtype.itemsize]:
+        size = exponent * np.log10(2)
+        raise DataError(
+            f"numbers of {model.view.source.name} are near 1e{size:+.0f}: products with them leave the range "
+            f"of {dtype}. Store them in other units, 1e{-size:+.0f} times as large, or as float64."
+        )
+
 
 def fall(history: list[Left]) -> float:
     """Relative fall of the cost in the last pass."""
@@ -271,8 +303,22 @@ def _gauge(model: Model, factors: Factors) -> Float64:
     return np.asarray(np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0))
 
 
+def _writing_bytes(layout: Layout, model: Model) -> int:
+    """Memory of a segment that writes the long factor."""
+    rank, dtype = model.asked.rank, layout.view.dtype
+    combination = Combination((model.factor(_NOWHERE, 0),), _NOWHERE, rank, 0, 0)
+    cut = layout.narrow_cut(combination, rank)
+    seconds = layout.row_seconds(4)
+    return WriteRows(
+        combination, cut, _NOWHERE, _NOWHERE, not model.by_rows, dtype, rank, seconds
+    ).memory_bytes
+
+
 def _driver_bytes(layout: Layout, model: Model) -> int:
     """Memory of solving the short factor, and of iterating in memory."""
     rank, view = model.asked.rank, layout.view
-    small = min(8 * view.long * layout.width, SMALL_BYTES) if model.asked.init == "compressed" else 0
-    return 8 * view.short * (8 * rank + 3 * layout.width) + 3 * small
+    rows = 0
+    if model.asked.init == "compressed":
+        whole = 8 * view.long * layout.width <= SMALL_BYTES
+        rows = view.long if whole else min(view.long, most_sampled(rank))
+    return 8 * view.short * (8 * rank + 3 * layout.width) + 8 * rows * (2 * layout.width + 4 * rank)

@@ -26,7 +26,7 @@ from rankfold.pipeline.methods.alternation import Factors, Model, improve_short,
 from rankfold.pipeline.methods.fused import multiply
 from rankfold.pipeline.methods.start import Start
 from rankfold.pipeline.narrow import Narrow
-from rankfold.pipeline.penalty import Sizes
+from rankfold.pipeline.penalty import Sizes, cheapest, penalty
 from rankfold.pipeline.run import Run
 
 Float64 = npt.NDArray[np.float64]
@@ -99,20 +99,22 @@ def compress(run: Run, layout: Layout, model: Model, centring: Centring, start: 
 
 
 def random_short(model: Model) -> Float64:
-    """(k, short) absolute values of normal numbers."""
+    """(k, short) absolute values of normal numbers, of a size that leaves the long factor the same."""
     numbers = gaussian_rows(model.asked.seed, RANDOM, (0, model.view.short), model.asked.rank)
-    return np.ascontiguousarray(np.abs(numbers).T)
+    return np.ascontiguousarray(np.abs(numbers).T) * model.balance
 
 
 def solved_on(compressed: Compressed, run: Run, model: Model) -> Begun:
-    """Factors of the compressed matrix, first of a sample of its rows."""
+    """Factors of the compressed matrix, first of a sample of its rows, without penalties."""
     model, sample = model.starting(), _sampled_rows(compressed.p, model)
     factors, total, count = Factors(random_short(model)), compressed.total, 0
     share = len(sample) / compressed.p.rows
-    if share < 1:
+    if share < 1 or any(model.penalties()):
         outside = (compressed.total - compressed.captured) * share
         near = float(((sample @ compressed.m) ** 2).sum()) + max(outside, 0.0)
-        factors.short, _, count, _ = _in_memory(compressed, sample, factors.short, model, near, share)
+        free = model.unpenalised()
+        short, long, count, _ = _in_memory(compressed, sample, factors.short, free, near, share)
+        factors.short = short * cheapest(*model.penalties(share), Sizes.of(long), Sizes.of(short.T))[:, None]
     if compressed.p.rows * compressed.p.columns * 8 > SMALL_BYTES:
         return _on_scratch(compressed, run, model, factors.short, count)
     whole = compressed.p.load().astype(np.float64)
@@ -122,9 +124,14 @@ def solved_on(compressed: Compressed, run: Run, model: Model) -> Begun:
     return Begun(Factors(model.rounded(short), after, Sizes.of(long)), total, error, count + more)
 
 
+def most_sampled(rank: int) -> int:
+    """Rows that iterations begin on, of a matrix that has more."""
+    return max(SAMPLED[0] * rank, SAMPLED[1])
+
+
 def _sampled_rows(p: Narrow, model: Model) -> Float64:
     """Rows at random places of equal stretches."""
-    count = min(p.rows, max(SAMPLED[0] * model.asked.rank, SAMPLED[1]))
+    count = min(p.rows, most_sampled(model.asked.rank))
     within = gaussian_rows(model.asked.seed, PLACES, (0, count), 1)[:, 0] % 1.0
     out = np.empty((count, p.columns), p.dtype)
     for i in range(count):
@@ -183,10 +190,7 @@ def singular_short(compressed: Compressed, run: Run, layout: Layout, model: Mode
     k, p = model.asked.rank, compressed.p
     u, s, v = np.linalg.svd(compressed.right, full_matrices=False)
     constants = kept(run.part("signs.npz"), {"coefficients": compressed.rotation @ u[:, :k]})
-    grid = Grid.regular(p.rows, p.rows, splittable=True)
-    fold = SignedSquares(
-        p, cut(grid, p.row_bytes + 3 * 8 * k, 16 * k), constants, min(k, len(s)), p.row_bytes * 1e-9
-    )
+    fold = signs_pass(p, min(k, len(s)), constants)
     sides = np.sqrt(np.maximum(run.sweep("signs", fold)["squares"], 0.0))
     short = np.zeros((k, model.view.short))
     for j in range(min(k, len(s))):
@@ -197,11 +201,28 @@ def singular_short(compressed: Compressed, run: Run, layout: Layout, model: Mode
     return short
 
 
+def signs_pass(p: Narrow, rank: int, constants: Path) -> SignedSquares:
+    """The sweep that tells parts of one sign from the other."""
+    grid = Grid.regular(p.rows, p.rows, splittable=True)
+    return SignedSquares(
+        p, cut(grid, p.row_bytes + 3 * 8 * rank, 16 * rank), constants, rank, p.row_bytes * 1e-9
+    )
+
+
 def sampled_short(layout: Layout, model: Model) -> Float64:
     """(k, short) each the mean of some rows of a sample."""
     rows = layout.view.as_rows(numbers(layout.sample.read())).astype(np.float64)
     picks = gaussian_rows(model.asked.seed, PLACES, (0, model.asked.rank), AVERAGED) % 1.0
-    return np.asarray(np.maximum(rows[(picks * len(rows)).astype(int)], 0).mean(axis=1))
+    means = np.maximum(rows[(picks * len(rows)).astype(int)], 0).mean(axis=1)
+    return np.asarray(means * (model.unit * model.balance))
+
+
+def revived(short: Float64, model: Model) -> Float64:
+    """With random components for those that are zero: from there they would not move."""
+    dead = short.max(axis=1) == 0
+    if not dead.any():
+        return short
+    return np.where(dead[:, None], random_short(model), short)
 
 
 def compressed_pass(p: Narrow, model: Model, constants: Path, folder: Path, index: int) -> CompressedPass:
@@ -210,8 +231,8 @@ def compressed_pass(p: Narrow, model: Model, constants: Path, folder: Path, inde
     grid = Grid.regular(p.rows, p.rows, splittable=True)
     pieces = cut(grid, p.row_bytes + 4 * 8 * rank, 8 * rank * (p.columns + rank))
     solver, _ = model.solvers(sweeps=SWEEPS)
-    before = model.factor(folder, 500 + index - 1) if index else None
-    iteration = Iteration(constants, before, model.factor(folder, 500 + index), solver)
+    before = model.compressed_factor(folder, index - 1) if index else None
+    iteration = Iteration(constants, before, model.compressed_factor(folder, index), solver)
     return CompressedPass(p, pieces, iteration, p.row_bytes * 2e-9)
 
 
@@ -226,8 +247,11 @@ def _iterate(
         factors.short = made.short
         factors.sizes = Sizes(state["sums"], np.diag(state["gram"]))
         count += 1
-        error = float(np.sqrt(max(total + made.squares, 0.0) / total)) if total > 0 else 0.0
-        if last - error <= model.asked.tol / FREE * error:
+        squares = max(total + made.squares, 0.0)
+        error = float(np.sqrt(squares / total)) if total > 0 else 0.0
+        more = penalty(*model.penalties(share), factors.sizes, Sizes.of(factors.short.T))
+        cost = float(np.sqrt((squares + 2 * more) / total)) if total > 0 else 0.0
+        if last - cost <= model.asked.tol / FREE * cost:
             break
-        last = error
+        last = cost
     return count, error

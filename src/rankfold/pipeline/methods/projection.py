@@ -21,17 +21,21 @@ import numpy.typing as npt
 
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.blocks import Cut, Grid, cut
-from rankfold.pipeline.checkpoint import load_arrays, save_arrays
+from rankfold.pipeline.checkpoint import State, load_arrays, save_arrays
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.finite import refuse_bad
 from rankfold.pipeline.fitted import Fitted
 from rankfold.pipeline.folds.panels import Panels
 from rankfold.pipeline.folds.project_columns import ProjectColumns
 from rankfold.pipeline.folds.project_rows import ProjectRows
+from rankfold.pipeline.folds.project_rows import products as inner_products
 from rankfold.pipeline.layout import NOMINAL_FLOPS, NOMINAL_READ, matching_chunk
 from rankfold.pipeline.narrow import Narrow
+from rankfold.pipeline.normal_rows import NormalRows
+from rankfold.pipeline.penalty import Penalty
 from rankfold.pipeline.plan import Plan
 from rankfold.pipeline.result import create_array, write_group, write_small
+from rankfold.pipeline.row_solvers import Pivoting, RowSolver, Splitting
 from rankfold.pipeline.run import Run
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
@@ -40,6 +44,9 @@ from rankfold.pipeline.view import Orientation, View, working_dtype
 
 ROWS_BYTES = 128 * 2**20
 """Rows are swept while a segment of them takes less than this, or less than one of columns."""
+
+SPLITTING = 500
+"""Sweeps of ADMM for rows with constraints."""
 
 _NOWHERE = Path("-")
 
@@ -58,6 +65,11 @@ class Projection:
     def of(cls, fitted: Fitted, source: Source) -> Projection:
         """Check that they belong together."""
         columns, given = fitted.right.shape[1], source.shape[1]
+        if fitted.kind == "nmf" and fitted.result.attrs["request"]["loss"] != "frobenius":
+            raise InputError(
+                f"{fitted.name} was fitted under the Kullback-Leibler divergence, but transform solves least "
+                "squares"
+            )
         if given != columns:
             raise InputError(
                 f"{fitted.name} was fitted to {columns} columns, but {source.name} is {source.shape[0]} x "
@@ -102,7 +114,7 @@ class Projection:
             result_bytes=scores,
             scratch_bytes=fold.basis.nbytes + fold.columns.nbytes,
             accumulator_bytes=accumulator,
-            driver_bytes=max(block, 3 * accumulator + (0 if by_rows else 3 * scores)),
+            driver_bytes=max(block, 3 * accumulator + (0 if by_rows else 3 * scores + 3 * accumulator)),
             remedy=_remedy(fold.panels),
         )
         return plan_single_sweep(task, lambda slots: self.fold(_NOWHERE, _NOWHERE, slots), budget)
@@ -117,15 +129,25 @@ class Projection:
                 create_array(run.result, self.fitted.left_name, shape, self.dtype, chunks)
             state = run.pass_over_data("transform", fold)
             refuse_bad(state, self.source.name)
-            products = (
-                state["gram"] if isinstance(fold, ProjectRows) else state["product"].T @ state["product"]
-            )
             if isinstance(fold, ProjectColumns):
-                scores = (state["product"] * self._weights()).astype(self.dtype)
-                write_small(run.result, {self.fitted.left_name: scores})
-            facts = self._facts(run, fingerprint, float(state["squares"][0]), products, gram)
+                state |= self._coordinates(run, state["product"])
+            facts = self._facts(run, fingerprint, state, gram)
             write_group(run.result, facts)
         return facts
+
+    def _normal(self, folder: Path) -> NormalRows | None:
+        """How coordinates follow from products, where they are not these."""
+        solver = row_solver(self.fitted)
+        return None if solver is None else NormalRows(folder / "normal.npz", solver)
+
+    def _coordinates(self, run: Run, products: npt.NDArray[np.float64]) -> State:
+        """Write those of all rows; their Gram matrix and inner product with ``products``."""
+        normal, z = self._normal(run.scratch), products
+        if normal is not None:
+            z = np.empty_like(products)
+            normal.solve(products, out=z)
+        write_small(run.result, {self.fitted.left_name: (z * self._weights()).astype(self.dtype)})
+        return inner_products(z, products)
 
     def fold(self, folder: Path, array: Path, slots: int) -> ProjectRows | ProjectColumns:
         """The fold of the one pass: by rows, unless those take much memory and columns take less."""
@@ -136,7 +158,8 @@ class Projection:
         def by_rows(slots: int) -> ProjectRows:
             panels = Panels(View(self.source, Orientation.ROWS), self._rows_cut(), slots, self.dtype)
             seconds = self._seconds(columns)
-            return ProjectRows(panels, basis, numbers, self._weights(), self.reach, array, seconds)
+            weights, normal = self._weights(), self._normal(folder)
+            return ProjectRows(panels, basis, numbers, weights, self.reach, array, seconds, normal)
 
         def by_columns(slots: int) -> ProjectColumns:
             panels = Panels(View(self.source, Orientation.COLUMNS), self._columns_cut(), slots, self.dtype)
@@ -182,6 +205,9 @@ class Projection:
                 fold.columns.write(start, np.column_stack([mean, self.unit / scale]))
                 wide = vectors.astype(np.float64)
                 gram += wide.T @ wide
+            linear, diagonal = row_penalty(self.fitted)
+            normal = {"normal": gram + np.diag(diagonal), "linear": linear}
+            save_arrays(run.scratch / "normal.npz", normal)
             save_arrays(done, {"gram": gram})
         return load_arrays(done)["gram"]
 
@@ -189,8 +215,7 @@ class Projection:
         self,
         run: Run,
         fingerprint: str,
-        squares: float,
-        products: npt.NDArray[np.float64],
+        state: State,
         gram: npt.NDArray[np.float64],
     ) -> dict[str, Any]:
         """Reproducible facts only."""
@@ -201,14 +226,33 @@ class Projection:
                 f"{self.fitted.left_name} are zero"
             )
         floor = float(np.sqrt(np.finfo(self.dtype).eps))
-        # ||X - T V'||^2 = ||X||^2 - 2 <X V, T> + <T'T, V'V>, with X V = T.
-        left = squares - 2 * float(np.trace(products)) + float((products * gram).sum())
+        # ||X - T V'||^2 = ||X||^2 - 2 <X V, T> + <T'T, V'V>
+        squares = float(state["squares"][0])
+        left = squares - 2 * float(state["inner"][0]) + float((state["gram"] * gram).sum())
         error = float(np.sqrt(max(left / squares, floor**2))) if squares > 0 else 0.0
         return {
             **run.facts(self.request(), "projection", self.source, fingerprint),
             "relative_error": error,
             "relative_error_floor": floor,
         }
+
+
+def row_solver(fitted: Fitted) -> RowSolver | None:
+    """What solves rows of nmf exactly, or as exactly as constraints allow; nothing for svd and pca."""
+    if fitted.kind != "nmf":
+        return None
+    bound = fitted.result.attrs["request"]["constraint_w"]
+    if bound == "nonnegative":
+        return Pivoting()
+    return Splitting(SPLITTING, np.inf if isinstance(bound, str) else float(bound), bound == "simplex")
+
+
+def row_penalty(fitted: Fitted) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Of rows of W: linear and quadratic, (k,)."""
+    asked, own = fitted.result.attrs["request"], Penalty()
+    if fitted.kind == "nmf":
+        own = Penalty.of(asked["alpha_w"], asked["l1_ratio"], fitted.shape[1])
+    return np.full(fitted.rank, own.l1), np.full(fitted.rank, own.l2)
 
 
 def _remedy(panels: Panels) -> str:

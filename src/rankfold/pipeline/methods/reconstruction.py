@@ -48,6 +48,8 @@ class Reconstruction:
         left = fitted.left()
         left.check()
         rank = fitted.rank if rank is None else rank
+        if fitted.kind == "nmf" and rank != fitted.rank:
+            raise InputError(f"components of {fitted.name} are in no order: leave out the rank, to take all")
         if not 1 <= rank <= fitted.rank:
             raise InputError(
                 f"rank {rank} was asked for, but {fitted.name} holds {fitted.rank} components: ask for 1 to "
@@ -160,6 +162,8 @@ class Reconstruction:
         attrs, floor = self.fitted.result.attrs, float(np.sqrt(np.finfo(self.fitted.dtype).eps))
         total = float(attrs.get("squared_norm") or 0.0)
         left = total - float((self.fitted.s[: self.rank] ** 2).sum())
+        if self.fitted.kind == "nmf":
+            left = total * float(attrs["relative_error"]) ** 2
         return {
             "kind": "reconstruct",
             "method": "product",

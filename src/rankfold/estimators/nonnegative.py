@@ -1,0 +1,224 @@
+"""``NMF``: nonnegative factors of samples."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn import config_context, decomposition
+from sklearn.base import _fit_context
+from sklearn.decomposition._nmf import _beta_divergence
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
+
+import rankfold
+from rankfold.estimators.samples import forget_names, is_large, require_plain_output
+from rankfold.pipeline.row_solvers import Pivoting
+
+FROBENIUS, KULLBACK_LEIBLER = 2, 1
+"""As scikit-learn numbers losses."""
+
+STARTS = {None: "auto", "random": "random", "nndsvd": "nndsvd", "nndsvda": "nndsvd", "nndsvdar": "nndsvd"}
+"""By scikit-learn's names. Zeros of singular vectors need not be filled: descent leaves them."""
+
+
+class NMF(decomposition.NMF):  # type: ignore[misc]
+    """Nonnegative matrix factorisation of samples of any size.
+
+    Parameters
+    ----------
+    n_components, init, solver, beta_loss, alpha_W, alpha_H, l1_ratio, max_iter, random_state
+        As for ``sklearn.decomposition.NMF``. "cd" is coordinate descent of ten sweeps for each read; "mu" is
+        for the losses "frobenius" and "kullback-leibler". An iteration is a read of the samples.
+    tol : float
+        Relative fall of the error in an iteration below which iterations end.
+    verbose, shuffle
+        For compatibility: nothing is printed, and coordinates keep their order.
+    memory : int or str, optional
+        As for ``rankfold.nmf``.
+
+    Attributes
+    ----------
+    components_, n_components_, reconstruction_err_, n_iter_, n_features_in_
+        As for ``sklearn.decomposition.NMF``.
+    result_ : rankfold.Result
+        What was found, with the error after each pass.
+
+    Notes
+    -----
+    ``transform`` solves the Frobenius problem exactly, and ``fit_transform`` ends with it. Of samples on disk
+    it gives a Zarr array in a temporary store, below 64 MiB a NumPy array, and takes a read. Components
+    beyond the smaller side of the samples are zero: without them the error is as small as it can be.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **decomposition.NMF._parameter_constraints,
+        "memory": [str, numbers.Integral, None],
+    }
+
+    def __init__(
+        self,
+        n_components: Any = "auto",
+        *,
+        init: str | None = None,
+        solver: str = "cd",
+        beta_loss: Any = "frobenius",
+        tol: float = 1e-4,
+        max_iter: int = 200,
+        random_state: Any = None,
+        alpha_W: float = 0.0,
+        alpha_H: Any = "same",
+        l1_ratio: float = 0.0,
+        verbose: int = 0,
+        shuffle: bool = False,
+        memory: str | int | None = None,
+    ) -> None:
+        super().__init__(
+            n_components=n_components,
+            init=init,
+            solver=solver,
+            beta_loss=beta_loss,
+            tol=tol,
+            max_iter=max_iter,
+            random_state=random_state,
+            alpha_W=alpha_W,
+            alpha_H=alpha_H,
+            l1_ratio=l1_ratio,
+            verbose=verbose,
+            shuffle=shuffle,
+        )
+        self.memory = memory
+
+    components_: Any
+    _n_components: Any
+
+    def fit(self, X: Any, y: Any = None, **params: Any) -> NMF:
+        """Fit to samples in rows; ``y`` is ignored."""
+        if not is_large(X):
+            super().fit(X, y, **params)
+            return self
+        self._fit(rankfold.open(X), **params)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def fit_transform(self, X: Any, y: Any = None, W: Any = None, H: Any = None) -> Any:
+        """Fit to samples in rows, and their coordinates; ``y`` is ignored."""
+        if is_large(X):
+            require_plain_output(self)
+            self._fit(rankfold.open(X), W, H)
+            return self.transform(X)
+        X = validate_data(self, X, accept_sparse=("csr", "csc"), dtype=[np.float64, np.float32])
+        check_non_negative(X, "NMF (input X)")
+        self._fit(X, W, H)
+        found = self._coordinates(X)
+        self.reconstruction_err_ = reconstruction_error(self, X, found)
+        return found
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def _fit(self, x: Any, W: Any = None, H: Any = None) -> None:
+        """Components of checked samples, or of a matrix on disk."""
+        if is_large(x):
+            forget_names(self, x.shape[1])
+        self._check_params(x)
+        if self._beta_loss not in (FROBENIUS, KULLBACK_LEIBLER):
+            raise ValueError(
+                f"beta_loss={self.beta_loss!r} is not there: take 'frobenius' or 'kullback-leibler'"
+            )
+        wanted = x.shape[1] if self._n_components == "auto" else self._n_components
+        if str(self.init).startswith("nndsvd") and wanted > min(x.shape):
+            raise ValueError(
+                f"init = '{self.init}' can only be used when n_components <= min(n_samples, n_features)"
+            )
+        start = self._start(x, W, H)
+        if self._n_components == "auto":
+            self._n_components = x.shape[1]
+        rank = min(self._n_components, *x.shape)
+        if rank < self._n_components and not isinstance(start, str):
+            raise ValueError(
+                f"{self._n_components} given components are more than samples of {x.shape} can hold"
+            )
+        self.result_ = rankfold.nmf(
+            x,
+            rank,
+            loss="frobenius" if self._beta_loss == FROBENIUS else "kullback-leibler",
+            solver="hals" if self.solver == "cd" else "mu",
+            init=start,
+            alpha_W=self.alpha_W,
+            alpha_H=self.alpha_H,
+            l1_ratio=self.l1_ratio,
+            tol=min(self.tol, 0.999),
+            passes=self.max_iter + (0 if start == "random" or not isinstance(start, str) else 1),
+            seed=int(check_random_state(self.random_state).randint(2**31)),
+            memory=self.memory,
+        )
+        facts, found = self.result_.attrs, np.asarray(self.result_.H)
+        self.components_ = np.zeros((self._n_components, x.shape[1]), found.dtype)
+        self.components_[:rank] = found
+        self.n_components_, self.n_iter_ = self._n_components, len(facts["errors"])
+        self.reconstruction_err_ = facts["relative_error"] * float(np.sqrt(facts["squared_norm"]))
+        if facts["stopped"] == "passes" and self.tol > 0:
+            warnings.warn(
+                f"Maximum number of iterations {self.max_iter} reached. Increase it to improve convergence.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _start(self, x: Any, W: Any, H: Any) -> Any:
+        """What ``init`` of ``rankfold.nmf`` is."""
+        if self.init == "custom":
+            if is_large(x):
+                raise ValueError("init='custom' is for samples in memory: give rankfold.nmf a start instead")
+            return self._check_w_h(x, W, H, True)
+        if W is not None or H is not None:
+            warnings.warn(
+                "When init!='custom', provided W or H are ignored. Set  init='custom' to use them as "
+                "initialization.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        return STARTS[self.init]
+
+    def transform(self, X: Any) -> Any:
+        """Coordinates of samples in the components."""
+        check_is_fitted(self)
+        if is_large(X):
+            require_plain_output(self)
+            return rankfold.transform(self.result_, X, memory=self.memory).W
+        X = validate_data(
+            self,
+            X,
+            accept_sparse=("csr", "csc"),
+            dtype=[np.float64, np.float32],
+            reset=False,
+            ensure_non_negative=True,
+        )
+        return self._coordinates(X)
+
+    def _coordinates(self, x: Any) -> Any:
+        """Of checked samples: exact, or multiplicative updates until they stand still."""
+        if self._beta_loss != FROBENIUS:
+            with config_context(assume_finite=True), warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                return self._fit_transform(x, H=self.components_, update_H=False)[0]
+        l1, _, l2, _ = self._compute_regularization(x)
+        return exact_rows(x, self.components_, l1, l2)
+
+
+def reconstruction_error(estimator: Any, x: Any, w: Any) -> float:
+    """As scikit-learn defines it, of samples in memory."""
+    left = _beta_divergence(x, w, estimator.components_, estimator._beta_loss)
+    return float(np.sqrt(2 * max(left, 0.0)))  # of sparse samples it is a difference
+
+
+def exact_rows(x: Any, h: Any, l1: float, l2: float) -> Any:
+    """(m, k) least squares of samples in rows over coordinates that are not negative, penalised."""
+    wide = np.asarray(h, np.float64)
+    products = np.ascontiguousarray(safe_sparse_dot(x, wide.T, dense_output=True), np.float64)
+    w = np.zeros(products.shape)
+    gram = wide @ wide.T + l2 * np.eye(len(wide))
+    Pivoting().improve(gram, products, np.full(len(wide), l1), w, fresh=True)
+    return w.astype(x.dtype)
