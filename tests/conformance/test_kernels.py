@@ -337,12 +337,24 @@ def gradient_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case(case.inputs, case.run, {"squares": error})
 
 
+def mixing_case(shape: tuple[int, int], dtype: str) -> Case:
+    words = matrix(shape).reshape(-1).view(np.uint64)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        lanes = xp.arange(64, dtype=np.uint64)
+        body(a["words"], lanes=lanes)
+        return {"lanes": lanes}
+
+    return Case({"words": words}, run)
+
+
 CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple[str, ...]]] = {
     ("condition", "measure"): (measure_case, ALL),
     ("condition", "subtract"): (subtract_case, ALL),
     ("count_sketch", "draw_buckets"): (drawn_case, ("float64",)),
     ("count_sketch", "add_to_buckets"): (buckets_case, FLOATS),
     ("divergence", "quotients"): (quotients_case, FLOATS),
+    ("mixing", "mix_words"): (mixing_case, ("float64",)),
     ("moments", "add_rows"): (add_rows_case, ALL),
     ("moments", "merge_moments"): (merge_moments_case, ("float64",)),
     ("multiplicative", "multiply_rows"): (multiply_case, FLOATS),

@@ -84,6 +84,9 @@ class Counted(ArraySource):
         seen.update(range(*rows))
         super().read_into(out, rows, columns)
 
+    def lend(self, rows: Any, columns: Any) -> None:
+        """Nothing: rows are counted as they are read."""
+
 
 seen: Counter[int] = Counter()
 

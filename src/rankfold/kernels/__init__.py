@@ -13,6 +13,7 @@
     divergence    data over model, and their Kullback-Leibler divergence  numba
     orthonormal   a block made orthonormal, also against a basis         LAPACK
     small         leading eigenpairs and singular triplets, signs        LAPACK
+    mixing        a digest of many words at the speed of memory          numba
     normal        Gaussian rows from counters: (seed, purpose, index)
 
 Imports nothing of ours outside this folder. ``_dispatch.py`` joins a contract and its tuned bodies.

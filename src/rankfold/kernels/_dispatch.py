@@ -22,6 +22,7 @@ REGISTRY: dict[str, dict[str, tuple[str, ...]]] = {
     "condition": {"measure": ("cpu",), "subtract": ("cpu",)},
     "count_sketch": {"draw_buckets": (), "add_to_buckets": ("cpu",)},
     "divergence": {"quotients": ("cpu",)},
+    "mixing": {"mix_words": ("cpu",)},
     "moments": {"add_rows": (), "merge_moments": ()},
     "multiplicative": {"multiply_rows": ("cpu",)},
     "nonnegative": {"descend_rows": ("cpu",), "solve_rows": ("cpu",)},

@@ -22,6 +22,7 @@ from rankfold.pipeline.plan_table import table
 from rankfold.pipeline.request import Request
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
+from rankfold.pipeline.traffic import Traffic
 from rankfold.pipeline.units import format_bytes
 
 BLAS_BYTES = 24 * 2**20
@@ -90,6 +91,8 @@ class Plan:
     checkpoint_bytes: int
     useful_workers: int
     seconds: float | None
+    traffic: Traffic | None = None
+    """Between workers, where a matrix product decides it."""
 
     @property
     def tasks(self) -> int:

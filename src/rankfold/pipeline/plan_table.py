@@ -39,6 +39,8 @@ def table(plan: Plan) -> str:
         f"{format_bytes(plan.result_bytes)}",
         f"tasks, useful workers    {plan.tasks} at most, {plan.useful_workers}",
     ]
+    if plan.traffic is not None:
+        lines.append(f"matrix products          {plan.traffic}")
     if plan.seconds is not None:
         lines.append(f"time                     about {plan.seconds:.3g} s with the data in page cache")
     lines.append("")

@@ -78,6 +78,15 @@ class View:
         else:
             self.source.read_into(part, whole, (start, stop))
 
+    def lend(self, start: int, stop: int) -> Array | None:
+        """Long rows ``start:stop`` where they lie, if that is in memory: not for folds that write to them."""
+        lend = getattr(self.source, "lend", None)
+        if lend is None:
+            return None
+        spans = ((start, stop), (0, self.short))
+        found: Array | None = lend(*(spans if self.orientation is Orientation.ROWS else spans[::-1]))
+        return found
+
     def read_bytes(self, long_rows: int) -> int:
         """Memory one read takes besides the panel buffer."""
         if self.orientation is Orientation.ROWS:

@@ -119,12 +119,39 @@ def factorisation(
 
 def nonnegative(
     rank: Annotated[int, typer.Option(help="number of components")],
+    loss: Annotated[str, typer.Option(help="frobenius or kullback-leibler")] = "frobenius",
+    solver: Annotated[str, typer.Option(help="auto, hals, bpp, mu or admm")] = "auto",
+    init: Annotated[
+        str, typer.Option(help="auto, compressed, nndsvd, rows, random, or an earlier result")
+    ] = "auto",
+    alpha_w: Annotated[float, typer.Option(help="penalty of W, as scikit-learn weighs it")] = 0.0,
+    alpha_h: Annotated[float | None, typer.Option(help="penalty of H; that of W by default")] = None,
+    l1_ratio: Annotated[float, typer.Option(help="share of penalties that are sums, not squares")] = 0.0,
+    constraint_w: Annotated[
+        str, typer.Option(help="nonnegative, simplex, or the largest number of W")
+    ] = "nonnegative",
+    constraint_h: Annotated[str, typer.Option(help="the same of H, by columns")] = "nonnegative",
     tol: Annotated[float, typer.Option(help="relative fall of the error in a pass to stop at")] = 1e-3,
-    passes: Annotated[int, typer.Option(help="most passes over the matrix")] = 8,
+    gradient: Annotated[float, typer.Option(help="norm of the projected gradient to stop at")] = 0.0,
+    seconds: Annotated[float, typer.Option(help="after which no pass begins; 0 for no limit")] = 0.0,
+    passes: Annotated[
+        int | None, typer.Option(help="most passes over the matrix; 8 by default, 50 for mu")
+    ] = None,
     seed: Annotated[int, typer.Option(help="key of the random start")] = 0,
 ) -> dict[str, Any]:
     """What is asked of a nonnegative factorisation."""
-    return {"rank": rank, "tol": tol, "passes": passes, "seed": seed}
+    how = {"loss": loss, "solver": solver, "init": init, "l1_ratio": l1_ratio}
+    penalties = {"alpha_W": alpha_w, "alpha_H": "same" if alpha_h is None else alpha_h}
+    constraints = {"constraint_W": _bound(constraint_w), "constraint_H": _bound(constraint_h)}
+    ends = {"tol": tol, "gradient": gradient, "seconds": seconds, "passes": passes}
+    return {"rank": rank, "seed": seed, **how, **penalties, **constraints, **ends}
+
+
+def _bound(said: str) -> str | float:
+    try:
+        return float(said)
+    except ValueError:
+        return said
 
 
 def centring(

@@ -30,6 +30,9 @@ class Panels:
     extra_rows: int = 0
     """Rows that a grain buffer has beyond the grain."""
 
+    borrows: bool = False
+    """Whether panels of a matrix in memory are taken where they lie: for folds that never write to them."""
+
     copy_grains: bool = False
     """Whether grains are conditioned into a buffer of their own even where the types agree."""
 
@@ -42,7 +45,7 @@ class Panels:
     def memory_bytes(self) -> int:
         """Bytes of the buffers of one workspace, and of what reading keeps in each thread that reads."""
         view, rows = self.view, self.cut.panel_rows
-        panels = self.slots * rows * view.short * view.source.dtype.itemsize
+        panels = self.slots * rows * view.short * view.source.dtype.itemsize * (not self._lent)
         grain = (self.grain_rows + self.extra_rows) * view.short * self.dtype.itemsize
         return panels + grain * self._converts + self.slots * view.read_bytes(rows)
 
@@ -50,18 +53,27 @@ class Panels:
     def _converts(self) -> bool:
         return self.copy_grains or self.view.source.dtype != self.dtype
 
+    @property
+    def _lent(self) -> bool:
+        return self.borrows and self.view.lend(0, 0) is not None
+
     def buffers(self) -> Buffers:
         """Allocate them."""
         view = self.view
-        slots = [view.panel_buffer(self.cut.panel_rows, view.source.dtype) for _ in range(self.slots)]
+        rows = 0 if self._lent else self.cut.panel_rows
+        slots = [view.panel_buffer(rows, view.source.dtype) for _ in range(self.slots)]
         grain = None
         if self._converts:
             grain = view.panel_buffer(self.grain_rows + self.extra_rows, self.dtype)
         return Buffers(slots, grain)
 
     def read(self, buffers: Buffers, start: int, stop: int, slot: int) -> None:
-        """Read a panel into a slot."""
-        self.view.read(buffers.slots[slot], start, stop)
+        """Read a panel into a slot, or take it as it lies."""
+        lent = self.view.lend(start, stop) if self.borrows else None
+        if lent is None:
+            self.view.read(buffers.slots[slot], start, stop)
+        else:
+            buffers.slots[slot] = lent
 
     def grains(self, buffers: Buffers, start: int, stop: int, slot: int) -> Iterator[tuple[int, int, Array]]:
         """Grains of the panel in a slot: first and last long row, and the numbers as they lie."""

@@ -55,6 +55,7 @@ from rankfold.pipeline.result import write_group, write_small
 from rankfold.pipeline.run import Run
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
+from rankfold.pipeline.traffic import panel_traffic
 from rankfold.pipeline.units import format_bytes
 from rankfold.pipeline.view import Orientation
 
@@ -129,7 +130,8 @@ class Nonnegative:
             self._refuse(budget, peak)
         flops = (14.0 if isinstance(fold, DivergencePass) else 4.0) * layout.view.long * layout.view.short
         each = numbers_of("iteration", fold, data, factor, flops * self.asked.rank)
-        passes = (*sweeps, *[each] * (self.asked.passes - len(sweeps)))
+        numbers = range(len(sweeps) + 1, self.asked.passes + 1)
+        passes = (*sweeps, *(dataclasses.replace(each, name=f"iteration {i}") for i in numbers))
         likely = len(sweeps) + LIKELY_ITERATIONS.get(self.asked.solver, 3)
         return dataclasses.replace(
             made,
@@ -142,6 +144,7 @@ class Nonnegative:
             concurrency=concurrency,
             driver_bytes=driver,
             peak_bytes=peak,
+            traffic=panel_traffic(layout.view.long, layout.view.short, self.asked.rank, budget.workers),
             scratch_bytes=made.scratch_bytes + 2 * factor,
             result_bytes=sum(self.source.shape) * self.asked.rank * layout.view.dtype.itemsize,
         )

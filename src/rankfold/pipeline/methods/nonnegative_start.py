@@ -205,7 +205,7 @@ def signs_pass(p: Narrow, rank: int, constants: Path) -> SignedSquares:
     """The sweep that tells parts of one sign from the other."""
     grid = Grid.regular(p.rows, p.rows, splittable=True)
     return SignedSquares(
-        p, cut(grid, p.row_bytes + 3 * 8 * rank, 16 * rank), constants, rank, p.row_bytes * 1e-9
+        p, cut(grid, p.row_bytes + 3 * 8 * rank, 16 * max(rank, 1)), constants, rank, p.row_bytes * 1e-9
     )
 
 

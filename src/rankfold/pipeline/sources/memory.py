@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.mixing import LANES, mix_words
 from rankfold.pipeline.blocks import Grid
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.source import Span
@@ -86,9 +87,20 @@ class ArraySource(InMemory):
         """Digest of type, shape and content; order in memory does not matter."""
         digest = hashlib.blake2b(f"{self.dtype.str} {self.shape}".encode(), digest_size=16)
         step = max(1, DIGEST_BYTES // (self.shape[1] * self.dtype.itemsize))
+        lanes = np.arange(LANES, dtype=np.uint64)
         for top in range(0, self.shape[0], step):
-            digest.update(np.ascontiguousarray(self.array[top : top + step], self.dtype).data)
+            part = np.ascontiguousarray(self.array[top : top + step], self.dtype).reshape(-1).view(np.uint8)
+            whole = len(part) - len(part) % 8
+            mix_words(part[:whole].view(np.uint64), lanes=lanes)
+            digest.update(part[whole:].data)
+        digest.update(lanes.data)
         return digest.hexdigest()
+
+    def lend(self, rows: Span, columns: Span) -> npt.NDArray[Any] | None:
+        """``self[rows, columns]`` where it lies, if row by row, native, and open to compiled loops."""
+        if self.array.flags.c_contiguous and self.array.flags.writeable and self.array.dtype.isnative:
+            return self.array[slice(*rows), slice(*columns)]
+        return None
 
 
 def array_source(array: npt.NDArray[Any]) -> ArraySource:

@@ -1,0 +1,26 @@
+"""Lanes that the compiler keeps in registers. See ``kernels/mixing.py``."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.mixing import LANES, PRIME
+
+Words = npt.NDArray[np.uint64]
+
+
+@numba.njit(cache=True, nogil=True)
+def _mix(words: Words, lanes: Words) -> None:
+    whole = words.shape[0] // LANES
+    for row in range(whole):
+        for j in range(LANES):
+            lanes[j] = (lanes[j] ^ words[row * LANES + j]) * PRIME
+    for j in range(words.shape[0] - whole * LANES):
+        lanes[j] = (lanes[j] ^ words[whole * LANES + j]) * PRIME
+
+
+def mix_words(words: Words, *, lanes: Words) -> None:
+    """See the contract; no scratch."""
+    _mix(words, lanes)
