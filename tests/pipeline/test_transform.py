@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.optimize
 import zarr
 from reference import decaying, factors, same_bytes, to_zarr
 from typer.testing import CliRunner
@@ -351,3 +352,36 @@ def test_the_command_line_does_the_same(tmp_path: Path) -> None:
     assert refused.exit_code == 2 and "was fitted to 20 columns" in refused.stderr
     refused = rankfold("transform", fit, tmp_path / "x.npy", "--out", tmp_path / "y.zarr", "--memory", "9MiB")
     assert refused.exit_code == 3 and "--memory gives 9 MiB" in refused.stderr
+
+
+@pytest.mark.parametrize("shape", [(400, 30), (30, 400), (3, 50)], ids=str)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_rows_of_nonnegative_factors_are_exact_least_squares(shape: tuple[int, int], dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    h = rng.gamma(0.5, size=(3, shape[1]))
+    x = (rng.gamma(0.5, size=(shape[0], 3)) @ h + 0.05 * rng.random(shape)).astype(dtype)
+    result = rf.nmf(x, 3)
+    made = rf.transform(result, x)
+    w, h = np.asarray(made.W[...], np.float64), np.asarray(result.H[...], np.float64)
+    exact = np.array([scipy.optimize.nnls(h.T, row.astype(np.float64))[0] for row in x])
+    eps = 100 * np.linalg.cond(h @ h.T) * float(np.finfo(dtype).eps)
+    np.testing.assert_allclose(w, exact, atol=eps * exact.max())
+    left = np.linalg.norm(x - w @ h) / np.linalg.norm(x)
+    assert abs(made.attrs["relative_error"] - left) <= made.attrs["relative_error_floor"] ** 2 / left * 10
+    np.testing.assert_allclose(rf.reconstruct(result), result.W[...] @ result.H[...], rtol=1e-5, atol=1e-6)
+
+
+def test_rows_keep_the_constraints_and_penalties_of_a_fit() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.gamma(0.5, size=(300, 4)) @ rng.gamma(0.5, size=(4, 30)) + 0.05 * rng.random((300, 30))
+    simplex = rf.transform(rf.nmf(x, 4, constraint_W="simplex"), x).W[...]
+    np.testing.assert_allclose(simplex.sum(axis=1), 1, atol=1e-12)
+    assert rf.transform(rf.nmf(x, 4, constraint_W=0.5), x).W[...].max() <= 0.5
+    fit = rf.nmf(x, 4, alpha_W=1e-2, l1_ratio=0.5, tol=1e-9, passes=100)
+    np.testing.assert_allclose(rf.transform(fit, x).W[...], fit.W[...], atol=1e-3 * fit.W[...].max())
+    with pytest.raises(rf.RankfoldError, match="Kullback-Leibler"):
+        rf.transform(rf.nmf(x, 4, loss="kullback-leibler"), x)
+    with pytest.raises(rf.RankfoldError, match="in no order"):
+        rf.reconstruct(fit, rank=2)
+    with pytest.raises(rf.RankfoldError, match="only results of svd and pca"):
+        rf.check(fit, x)
