@@ -38,8 +38,8 @@ SWEEPS = 5
 """Of descent in each iteration on a compressed matrix."""
 
 ITERATIONS = 300
-FREE = 10
-"""By how much less than ``tol`` the error must fall for iterations that cost no reads to end."""
+WINDOW = 3
+"""Iterations over which falls are compared: see ``still_to_fall``."""
 
 SAMPLED = (32, 1024)
 """Rows that iterations begin on: so many for each component, at least."""
@@ -239,19 +239,28 @@ def compressed_pass(p: Narrow, model: Model, constants: Path, folder: Path, inde
 def _iterate(
     step: Callable[[bool], State], factors: Factors, m: Float64, model: Model, total: float, share: float
 ) -> tuple[int, float]:
-    last, count, error = np.inf, 0, np.inf
+    costs: list[float] = []
+    error = np.inf
     _, solver = model.solvers()
-    while count < ITERATIONS:
-        state = step(count == 0)
+    while len(costs) < ITERATIONS:
+        state = step(not costs)
         made = improve_short(model, factors, state, state["product"] @ m, solver, share=share)
         factors.short = made.short
         factors.sizes = Sizes(state["sums"], np.diag(state["gram"]))
-        count += 1
         squares = max(total + made.squares, 0.0)
         error = float(np.sqrt(squares / total)) if total > 0 else 0.0
         more = penalty(*model.penalties(share), factors.sizes, Sizes.of(factors.short.T))
-        cost = float(np.sqrt((squares + 2 * more) / total)) if total > 0 else 0.0
-        if last - cost <= model.asked.tol / FREE * cost:
+        costs.append(float(np.sqrt((squares + 2 * more) / total)) if total > 0 else 0.0)
+        if still_to_fall(costs) <= model.asked.tol * costs[-1]:
             break
-        last = cost
-    return count, error
+    return len(costs), error
+
+
+def still_to_fall(costs: list[float]) -> float:
+    """What costs would fall yet if falls went on to shrink as they did over the last two windows."""
+    if len(costs) <= 2 * WINDOW:
+        return np.inf if len(costs) < 2 or costs[-1] > 0 else 0.0
+    before, now = costs[-1 - 2 * WINDOW] - costs[-1 - WINDOW], costs[-1 - WINDOW] - costs[-1]
+    if now <= 0:
+        return 0.0
+    return now**2 / (before - now) if before > now else np.inf
