@@ -280,16 +280,23 @@ def plan(
     threads: int | None = None,
     client: Any = None,
     rates: Rates | None = None,
+    **factors: Any,
 ) -> Plan:
-    """The numbers of a reduction before it runs: the same as ``rankfold plan``. Reads no data."""
+    """The numbers of a reduction before it runs: the same as ``rankfold plan``. Reads no data.
+
+    ``factors`` are what ``nmf`` takes besides: ``loss``, ``solver``, ``init``, penalties, constraints.
+    """
     if kind not in ("svd", "pca", "qr", "nmf"):
         raise InputError(f"there is no plan for {kind!r}; plan 'svd', 'pca', 'qr' or 'nmf'")
     if kind != "pca" and (center or scale or whiten):
         raise InputError(f"{kind} neither centres nor scales nor whitens: plan 'pca' for that")
+    if factors and kind != "nmf":
+        raise InputError(f"{', '.join(factors)}: {kind} takes none of these, nmf does")
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     if kind == "nmf":
         end = {} if tol is None else {"tol": tol}
-        task = _factors(x, "auto", rank=rank, passes=passes, seed=seed, **end)
+        named = {name.lower(): value for name, value in factors.items()}
+        task = _factors(x, named.pop("init", "auto"), rank=rank, passes=passes, seed=seed, **end, **named)
         return task.plan(place.budget)
     centred = kind == "pca" if center is None else center
     flags = {"center": centred, "scale": scale, "whiten": whiten, "rows": rows}

@@ -54,6 +54,9 @@ class FactorRequest:
     @classmethod
     def of(cls, **given: Any) -> FactorRequest:
         """From what a caller says, with numbers as numbers."""
+        unknown = set(given) - {each.name for each in dataclasses.fields(cls)}
+        if unknown:
+            raise InputError(f"nmf has no parameter {', '.join(sorted(unknown))}")
         if given.get("alpha_h") == "same":
             given["alpha_h"] = given["alpha_w"]
         for name in ("rank", "passes", "seed"):

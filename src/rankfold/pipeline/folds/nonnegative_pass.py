@@ -56,7 +56,7 @@ class Iteration:
     def memory_bytes(self, rows: int, width: int) -> int:
         """Bytes of the buffers for grains of ``rows`` rows, and of two accumulators."""
         item, rank = self.after.dtype.itemsize, self.rank
-        products = 2 * rows * rank + 2 * width * rank + rank * rank + self.residual * rows * width
+        products = 3 * rows * rank + 3 * width * rank + rank * rank + self.residual * rows * width
         solving = 8 * 3 * rows * rank + item * 4 * 64 * rank
         return item * products + solving + 8 * width * rank + 3 * 8 * rank * (width + rank)
 
@@ -77,9 +77,11 @@ class Iteration:
         gram = stored["gram"] + np.diag(stored["diagonal"])
         return Factors(
             right=np.ascontiguousarray(stored["right"], dtype),
+            across=np.ascontiguousarray(stored["right"].T, dtype),
             gram=gram.astype(dtype),
             linear=stored["linear"].astype(dtype),
             b=aligned_empty((rows, self.rank), dtype),
+            turned=aligned_empty((self.rank, rows if dtype == np.float64 else 0), dtype),
             left=aligned_empty((rows, self.rank), dtype),
             product=aligned_empty((self.rank, width), dtype),
             rest=aligned_empty((rows if self.residual else 0, width), dtype),
@@ -88,7 +90,7 @@ class Iteration:
     def advance(self, state: State, work: Factors, first: int, last: int, d: Array) -> None:
         """Improve rows ``first:last`` of L by the rows ``d`` (rows, width) of the data, and add them up."""
         b, left = work.b[: last - first], work.left[: last - first]
-        np.matmul(d, work.right, out=b)
+        _multiply(d, work, out=b)
         if self.before is None:
             left[...] = 0
         else:
@@ -102,7 +104,7 @@ class Iteration:
         state["sums"] += left.sum(axis=0, dtype=np.float64)
         if self.residual:
             rest = work.rest[: last - first]
-            np.subtract(d, np.matmul(left, work.right.T, out=rest), out=rest)
+            np.subtract(d, np.matmul(left, work.across, out=rest), out=rest)
             state["residual"] += measure(rest, np.zeros(rest.shape[1]), 1.0)[1].sum()
 
 
@@ -111,12 +113,26 @@ class Factors:
     """Buffers of one segment."""
 
     right: Array
+    across: Array
+    """``right`` turned over."""
+
     gram: Array
     linear: Array
     b: Array
+    turned: Array
     left: Array
     product: Array
     rest: Array
+
+
+def _multiply(d: Array, work: Factors, *, out: Array) -> None:
+    """``d @ right``; in float64 turned over, which OpenBLAS multiplies a fifth faster, and float32 slower."""
+    if work.turned.size:
+        turned = work.turned[:, : len(d)]
+        np.matmul(work.across, d.T, out=turned)
+        out[...] = turned.T
+    else:
+        np.matmul(d, work.right, out=out)
 
 
 @dataclass(slots=True)

@@ -37,7 +37,9 @@ RANDOM, PLACES = 7, 8
 SWEEPS = 5
 """Of descent in each iteration on a compressed matrix."""
 
-ITERATIONS = 300
+ITERATIONS = {"sample": 300, "all": 100}
+"""Most, on some rows of a compressed matrix, and on all if these are more."""
+
 WINDOW = 3
 """Iterations over which falls are compared: see ``still_to_fall``."""
 
@@ -153,13 +155,14 @@ def _in_memory(
         solver.improve(gram, p @ (m @ known["right"]), known["linear"], long, fresh=fresh)
         return {"product": long.T @ p, "gram": long.T @ long, "sums": long.sum(axis=0)}
 
-    count, error = _iterate(step, factors, m, model, total, share)
+    most = ITERATIONS["sample" if len(p) <= most_sampled(model.asked.rank) else "all"]
+    count, error = _iterate(step, factors, m, model, total, share, most)
     return factors.short, long, count, error
 
 
 def _on_scratch(compressed: Compressed, run: Run, model: Model, short: Float64, before: int) -> Begun:
     """The same, in sweeps over scratch."""
-    factors, index = Factors(short), iter(range(ITERATIONS))
+    factors, index = Factors(short), iter(range(ITERATIONS["all"]))
 
     def step(fresh: bool) -> State:
         name = f"compressed-{next(index):03d}"
@@ -174,7 +177,7 @@ def _on_scratch(compressed: Compressed, run: Run, model: Model, short: Float64, 
         factors.long = fold.iteration.after
         return state
 
-    count, error = _iterate(step, factors, compressed.m, model, compressed.total, 1.0)
+    count, error = _iterate(step, factors, compressed.m, model, compressed.total, 1.0, ITERATIONS["all"])
     return Begun(factors, compressed.total, error, before + count)
 
 
@@ -237,12 +240,18 @@ def compressed_pass(p: Narrow, model: Model, constants: Path, folder: Path, inde
 
 
 def _iterate(
-    step: Callable[[bool], State], factors: Factors, m: Float64, model: Model, total: float, share: float
+    step: Callable[[bool], State],
+    factors: Factors,
+    m: Float64,
+    model: Model,
+    total: float,
+    share: float,
+    most: int,
 ) -> tuple[int, float]:
     costs: list[float] = []
     error = np.inf
     _, solver = model.solvers()
-    while len(costs) < ITERATIONS:
+    while len(costs) < most:
         state = step(not costs)
         made = improve_short(model, factors, state, state["product"] @ m, solver, share=share)
         factors.short = made.short
