@@ -56,6 +56,11 @@ class Factors:
             raise LookupError("no step has been made")
         return self.long, self.sizes
 
+    def remove_long(self) -> None:
+        """Free what the long factor takes on scratch, if there is one."""
+        if self.long is not None:
+            self.long.remove()
+
 
 @dataclass(frozen=True, slots=True)
 class Left:
@@ -203,7 +208,7 @@ def improve_short(
 ) -> Improved:
     """Solve the short factor from ``product`` (k, short), that of the long one with the data."""
     long, short = model.penalties(share)
-    sizes = _sizes(state)
+    sizes = sizes_of(state)
     linear, diagonal = weights(short, long, Sizes.of(factors.short.T), sizes)
     gram, turned = state["gram"] + np.diag(diagonal), np.ascontiguousarray(factors.short.T)
     right = np.ascontiguousarray(product.T)
@@ -248,7 +253,7 @@ class Frobenius:
         self.total = self.total or float(state["squares"][0])
         made = improve_short(model, factors, state, state["product"], solve_short)
         stationarity = self._stationarity(state["gradient"])
-        self._take(Factors(made.short, after, _sizes(state)), made.slope)
+        self._take(Factors(made.short, after, sizes_of(state)), made.slope)
         if close:
             return self._left(float(state["residual"][0]) + made.change, stationarity)
         # What is below rounding of the difference is not known to be nothing: the next pass forms it.
@@ -264,8 +269,7 @@ class Frobenius:
         return float(np.sqrt(own / self.total))
 
     def _take(self, factors: Factors, slope: Float64) -> None:
-        if self.factors.long is not None:
-            self.factors.long.remove()
+        self.factors.remove_long()
         self.factors, self.slope, self.index = factors, slope, self.index + 1
 
     def _left(self, squares: float, stationarity: float) -> Left:
@@ -305,7 +309,7 @@ class KullbackLeibler:
         if not self.index:
             self.whole, self.total = left_by_independence(state), float(state["squares"][0])
         divergence = float(state["divergence"][0])
-        cost = divergence + _penalty(model, Factors(factors.short, after, _sizes(state)))
+        cost = divergence + _penalty(model, Factors(factors.short, after, sizes_of(state)))
         self._take(state, after)
         if not self.whole > 0:
             return Left(0.0, 0.0, float("nan"))
@@ -313,18 +317,18 @@ class KullbackLeibler:
 
     def _take(self, state: State, after: Narrow) -> None:
         factors, (long, short) = self.factors, self.model.penalties()
-        sizes = _sizes(state)
+        sizes = sizes_of(state)
         linear, diagonal = weights(short, long, Sizes.of(factors.short.T), sizes)
         above = factors.short * state["product"]
         new = above / below(above, (state["sums"] + linear)[:, None], diagonal[:, None])
-        if factors.long is not None:
-            factors.long.remove()
+        factors.remove_long()
         floor = float(np.finfo(self.model.view.dtype).eps) * self.model.scales(factors.short)[1]
         short_factor = self.model.rounded(np.maximum(new, floor))
         self.factors, self.index = Factors(short_factor, after, sizes), self.index + 1
 
 
-def _sizes(state: State) -> Sizes:
+def sizes_of(state: State) -> Sizes:
+    """Of a long factor, from what a sweep added up."""
     return Sizes(state["sums"], np.diag(state["gram"]))
 
 

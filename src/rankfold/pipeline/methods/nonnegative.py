@@ -203,8 +203,7 @@ class Nonnegative:
         if asked.loss == "frobenius":
             alternation = Frobenius(model, layout, factors, begun.total, begun.error)
         else:
-            if factors.long is not None:
-                factors.long.remove()
+            factors.remove_long()
             alternation = KullbackLeibler(model, layout, dataclasses.replace(factors, long=None, sizes=None))
         history: list[Left] = []
         while True:

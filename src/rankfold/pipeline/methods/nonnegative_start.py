@@ -22,7 +22,7 @@ from rankfold.pipeline.folds.nonnegative_pass import CompressedPass, Iteration
 from rankfold.pipeline.folds.panels import numbers
 from rankfold.pipeline.folds.signed_squares import SignedSquares
 from rankfold.pipeline.layout import Layout
-from rankfold.pipeline.methods.alternation import Factors, Model, improve_short, linear_model
+from rankfold.pipeline.methods.alternation import Factors, Model, improve_short, linear_model, sizes_of
 from rankfold.pipeline.methods.fused import multiply
 from rankfold.pipeline.methods.start import Start
 from rankfold.pipeline.narrow import Narrow
@@ -148,11 +148,11 @@ def _in_memory(
     m, long = compressed.m, np.zeros((len(p), model.asked.rank))
     factors = Factors(short)
 
-    def step(fresh: bool) -> State:
+    def step(index: int) -> State:
         known = linear_model(model, factors, share=share)
         gram = known["gram"] + np.diag(known["diagonal"])
         solver, _ = model.solvers(sweeps=SWEEPS)
-        solver.improve(gram, p @ (m @ known["right"]), known["linear"], long, fresh=fresh)
+        solver.improve(gram, p @ (m @ known["right"]), known["linear"], long, fresh=not index)
         return {"product": long.T @ p, "gram": long.T @ long, "sums": long.sum(axis=0)}
 
     most = ITERATIONS["sample" if len(p) <= most_sampled(model.asked.rank) else "all"]
@@ -162,22 +162,20 @@ def _in_memory(
 
 def _on_scratch(compressed: Compressed, run: Run, model: Model, short: Float64, before: int) -> Begun:
     """The same, in sweeps over scratch."""
-    factors, index = Factors(short), iter(range(ITERATIONS["all"]))
+    factors, m = Factors(short), compressed.m
 
-    def step(fresh: bool) -> State:
-        name = f"compressed-{next(index):03d}"
+    def step(index: int) -> State:
+        name = f"compressed-{index:03d}"
         known = linear_model(model, factors)
-        known["right"] = compressed.m @ known["right"]
+        known["right"] = m @ known["right"]
         constants = kept(run.part(name, "constants.npz"), known)
-        number = int(name[-3:])
-        fold = compressed_pass(compressed.p, model, constants, run.scratch, number)
+        fold = compressed_pass(compressed.p, model, constants, run.scratch, index)
         state = run.sweep(name, fold)
-        if factors.long is not None:
-            factors.long.remove()
+        factors.remove_long()
         factors.long = fold.iteration.after
         return state
 
-    count, error = _iterate(step, factors, compressed.m, model, compressed.total, 1.0, ITERATIONS["all"])
+    count, error = _iterate(step, factors, m, model, compressed.total, 1.0, ITERATIONS["all"])
     return Begun(factors, compressed.total, error, before + count)
 
 
@@ -240,7 +238,7 @@ def compressed_pass(p: Narrow, model: Model, constants: Path, folder: Path, inde
 
 
 def _iterate(
-    step: Callable[[bool], State],
+    step: Callable[[int], State],
     factors: Factors,
     m: Float64,
     model: Model,
@@ -252,10 +250,10 @@ def _iterate(
     error = np.inf
     _, solver = model.solvers()
     while len(costs) < most:
-        state = step(not costs)
+        state = step(len(costs))
         made = improve_short(model, factors, state, state["product"] @ m, solver, share=share)
         factors.short = made.short
-        factors.sizes = Sizes(state["sums"], np.diag(state["gram"]))
+        factors.sizes = sizes_of(state)
         squares = max(total + made.squares, 0.0)
         error = float(np.sqrt(squares / total)) if total > 0 else 0.0
         more = penalty(*model.penalties(share), factors.sizes, Sizes.of(factors.short.T))
