@@ -1,6 +1,6 @@
 # make demo    principal components of half a million image patches inside 256 MiB
 # make test    all tests
-# make peers   the tests that Dask, scikit-learn and SciPy ship, run against rankfold (10 minutes)
+# make peers   the tests that Dask, scikit-learn, SciPy and pynndescent ship, run against rankfold (10 minutes)
 # make check   format, lint, types, layers
 # make bench   a pass against its physical limit (writes 16 GB under /tmp/rankfold-data once)
 

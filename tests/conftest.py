@@ -71,6 +71,26 @@ def demo_bytes(demo_store: Path) -> str:
 
 
 @pytest.fixture(scope="session")
+def rows_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six thousand rows, twenty-four blocks of them where ``neighbour_driver.py`` cuts them."""
+    import numpy as np
+    from reference import to_zarr
+
+    x = np.random.default_rng(0).standard_normal((6000, 32)).astype(np.float32)
+    return Path(to_zarr(tmp_path_factory.mktemp("rows") / "x.zarr", x, (250, 32)))
+
+
+@pytest.fixture(scope="session")
+def neighbour_bytes(rows_store: Path) -> str:
+    """Digest of their neighbours as the threads of one process find them."""
+    from reference import same_bytes
+
+    import rankfold as rf
+
+    return same_bytes(rf.knn(rows_store, 6, symmetric="union", memory="256MiB", threads=2))
+
+
+@pytest.fixture(scope="session")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
     """A real SLURM; tests that want it are skipped where none can be started."""
     from slurm_cluster import SlurmCluster, missing_slurm

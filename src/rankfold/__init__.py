@@ -3,6 +3,9 @@
     svd, pca          reductions in planned memory and few reads
     nmf               nonnegative factors
     qr                an orthonormal basis of the columns, and R
+    knn               nearest neighbours of every row, exactly
+    trustworthiness, continuity, neighbourhood_preservation
+                      how well an embedding keeps neighbourhoods
     update            components of more samples, from those of some
     transform         coordinates of new samples in a result
     reconstruct       the matrix as its leading components have it
@@ -24,6 +27,8 @@ from rankfold._version import __version__
 if TYPE_CHECKING:
     from rankfold.api import nmf, pca, plan, qr, svd
     from rankfold.execution import RankfoldWarning
+    from rankfold.faithfulness import continuity, neighbourhood_preservation, trustworthiness
+    from rankfold.neighbours import knn
     from rankfold.pipeline.errors import RankfoldError
     from rankfold.pipeline.ingest import import_array
     from rankfold.pipeline.result import Result, open_result
@@ -35,7 +40,10 @@ _HOMES = {
     "RankfoldWarning": "rankfold.execution",
     "Result": "rankfold.pipeline.result",
     "check": "rankfold.use",
+    "continuity": "rankfold.faithfulness",
     "import_array": "rankfold.pipeline.ingest",
+    "knn": "rankfold.neighbours",
+    "neighbourhood_preservation": "rankfold.faithfulness",
     "nmf": "rankfold.api",
     "open": "rankfold.pipeline.sources:open_source",
     "open_result": "rankfold.pipeline.result",
@@ -45,6 +53,7 @@ _HOMES = {
     "reconstruct": "rankfold.use",
     "svd": "rankfold.api",
     "transform": "rankfold.use",
+    "trustworthiness": "rankfold.faithfulness",
     "update": "rankfold.use",
 }
 
@@ -54,7 +63,10 @@ __all__ = [
     "Result",
     "__version__",
     "check",
+    "continuity",
     "import_array",
+    "knn",
+    "neighbourhood_preservation",
     "nmf",
     "open",
     "open_result",
@@ -64,6 +76,7 @@ __all__ = [
     "reconstruct",
     "svd",
     "transform",
+    "trustworthiness",
     "update",
 ]
 

@@ -93,9 +93,9 @@ def _carry_out(
     began = time.perf_counter()
     folder.log_attempt(facts)
     with place.opened(folder, kernels) as scheduler, watched_memory() as memory:
-        run = Run(
-            folder.state, folder.scratch, folder.result, scheduler, made.concurrency, made.slots, progress
-        )
+        where = (folder.state, folder.scratch, folder.result)
+        at_once = made.concurrency * place.budget.workers
+        run = Run(*where, scheduler, made.concurrency, made.slots, progress, made.groups, at_once)
         try:
             found = task.work(run, fingerprint)
         except DataError:
@@ -111,6 +111,7 @@ def _carry_out(
             "peak_bytes": memory.peak,
             "measured_bytes": _most(memory.above_baseline, run.worker_bytes),
             "planned_bytes": made.peak_bytes,
+            **run.notes,
             "finished": True,
         }
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import itertools
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ import numpy.typing as npt
 import pytest
 
 import rankfold.kernels
+from rankfold.kernels import neighbours
 from rankfold.kernels._dispatch import REGISTRY, device_of, implementation
 from rankfold.kernels.moments import Moments
 
@@ -348,6 +350,237 @@ def mixing_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case({"words": words}, run)
 
 
+def fill(
+    rows: int, k: int, key: float, name: int, dtype: Any = np.float64, of: Any = np.int64
+) -> list[Array]:
+    """Lists or shortlists where nothing is yet, as a part of wider arrays is."""
+    return [apart(np.full((rows, k), key, dtype), np), apart(np.full((rows, k), name, of), np)]
+
+
+def listed(name: str, keys: Array, ids: Array) -> Outputs:
+    """What lists hold, in order and without infinities, and what they have in front."""
+    order = np.lexsort((ids, keys), axis=-1)
+    held = np.take_along_axis(keys, order, -1), np.take_along_axis(ids, order, -1)
+    finite = np.isfinite(held[0])
+    empty = np.where(finite, 0, held[1] == neighbours.EMPTY) if ids.dtype == np.int64 else held[1] == -1
+    return {
+        f"{name} keys": np.where(finite, held[0], 0),
+        f"{name} ids": np.where(finite, held[1], -1),
+        f"{name} empty": empty,
+        f"{name} front": np.array_equal(keys[:, 0], held[0][:, -1]),
+    }
+
+
+def near(dtype: str, *of: Array) -> list[Array]:
+    return [(np.square(x.astype(float)).sum(axis=1) / 2).astype(dtype) for x in of]
+
+
+def scan_case(shape: tuple[int, int], dtype: str) -> Case:
+    (p, q), d = shape, 5
+    x, y = matrix((p, d), dtype), matrix((q, d), dtype, seed=6)
+    near_i, near_j = near(dtype, x, y)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        outputs = {}
+        for diagonal, limit in ((-p, np.inf), (1, 200.0), (0, -np.inf)):
+            rows, columns = fill(p, 4, 250, -1, dtype, np.int32), fill(q, 3, limit, -1, dtype, np.int32)
+            lists = {"bounds_i": rows[0], "places_i": rows[1], "bounds_j": columns[0], "places_j": columns[1]}
+            assert body(*a.values(), **lists, first_i=7, first_j=9, diagonal=diagonal) is None
+            outputs |= listed(f"{diagonal} rows", *rows) | listed(f"{diagonal} columns", *columns)
+        return outputs
+
+    # Every rounding of a bound is fixed, and equal bounds are told apart by their places.
+    return Case({"products": x @ y.T, "near_i": near_i, "near_j": near_j}, run)
+
+
+def refine_case(shape: tuple[int, int], dtype: str) -> Case:
+    p, d, q, c = shape[0], 3 * shape[1], shape[0] + 2, 5
+    x, y = matrix((p, d), dtype), matrix((q, d), dtype, seed=6)
+    scale_x, scale_y = (1 / (1 + np.sqrt(2 * n)) for n in near("float64", x, y))
+    scale_y[0] = 0
+    places = (np.arange(p)[:, None] + 2 * np.arange(c)) % (q + 1) - 1
+    inputs = {"x": x, "y": y, "scale_x": scale_x, "scale_y": scale_y, "places": places.astype(np.int32)}
+    for metric in neighbours.BY_PRODUCTS:
+        bounds = np.full((p, c), np.inf, working(dtype))
+        for i, slot in np.argwhere(places >= 0):
+            j = places[i, slot]
+            key = neighbours.distance(x[i], y[j], scale_x[i], scale_y[j], metric=metric)
+            bounds[i, slot] = neighbours.half(key, metric) - 0.1 * abs(key)
+        inputs[f"bounds {metric.name}"] = bounds[:, ::-1].copy()
+    inputs["places"] = inputs["places"][:, ::-1].copy()
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        outputs = {}
+        for metric in neighbours.BY_PRODUCTS:
+            keys, ids = fill(p, 2, np.inf, neighbours.EMPTY)
+            rows = (a[name] for name in ("x", "y", "scale_x", "scale_y"))
+            lists = {"bounds": a[f"bounds {metric.name}"], "places": a["places"], "keys": keys, "ids": ids}
+            outputs[f"{metric.name} certain"] = body(*rows, metric=metric, first=2**40, **lists)
+            outputs |= listed(metric.name, keys, ids)
+        return outputs
+
+    return Case(inputs, run)
+
+
+def exhaust_case(shape: tuple[int, int], dtype: str) -> Case:
+    p, d, q = shape[0], 2 * shape[1], shape[0] + 2
+    y = matrix((q, d), dtype)
+    x, own = y[:p].copy(), 2**40 + np.arange(p)
+    near_i, near_j = near("float64", x, y)
+    scale_x, scale_y = 1 / (1 + np.sqrt(2 * near_i)), 1 / (1 + np.sqrt(2 * near_j))
+    products = x.astype(float) @ y.astype(float).T + 1
+    inputs = {"products": products, "near_i": near_i, "near_j": near_j}
+    inputs |= {"x": x, "y": y, "scale_x": scale_x, "scale_y": scale_y, "own": own}
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        outputs, rows = {}, [a[name] for name in inputs if name != "own"]
+        # Bounds of the others are no bounds of their keys: what they rule out is the same all the same.
+        for metric in neighbours.BY_PRODUCTS:
+            keys, ids = fill(p, 3, np.inf, neighbours.EMPTY)
+            assert body(*rows, metric=metric, own=a["own"], first=2**40, keys=keys, ids=ids) is None
+            outputs |= listed(metric.name, keys, ids)
+        return outputs
+
+    return Case(inputs, run)
+
+
+def city(a: Array, b: Array) -> float:
+    total = 0.0
+    for t in range(len(a)):
+        total += abs(a[t] - b[t])
+    return total
+
+
+def pairs_case(shape: tuple[int, int], dtype: str, what: dict[str, dict[str, Any]]) -> Case:
+    p, d, q = shape[0], shape[1], shape[0] + 2
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        outputs = {}
+        for name, diagonal in itertools.product(what, (-p, 1)):
+            rows, columns = fill(p, 3, np.inf, neighbours.EMPTY), fill(q, 2, np.inf, neighbours.EMPTY)
+            columns[0][::3] = -np.inf
+            lists = {"keys_i": rows[0], "ids_i": rows[1], "keys_j": columns[0], "ids_j": columns[1]}
+            where = {"first_i": 2**40, "first_j": 2**33, "diagonal": diagonal}
+            assert body(a["x"], a["y"], **what[name], **lists, **where) is None
+            outputs |= listed(f"{name} {diagonal} rows", *rows) | listed(
+                f"{name} {diagonal} columns", *columns
+            )
+        return outputs
+
+    return Case({"x": matrix((p, d)), "y": matrix((q, d), seed=6)}, run)
+
+
+def merge_lists_case(shape: tuple[int, int], dtype: str) -> Case:
+    rows, k = shape
+    ids = (np.arange(rows)[:, None] + 3 * np.arange(k + 2)) % (k + 5)
+    ids[::2, 1:] = neighbours.EMPTY
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        held = fill(rows, k, np.inf, neighbours.EMPTY)
+        for shift in (0, 2, 0):
+            names = np.where(a["ids"] == neighbours.EMPTY, a["ids"], a["ids"] + shift)
+            assert body(*held, other_keys=a["keys"] + shift // 2, other_ids=names) is None
+        assert body(*held, other_keys=a["keys"], other_ids=a["ids"]) is None
+        return listed("lists", *held)
+
+    return Case({"keys": np.where(ids == neighbours.EMPTY, np.inf, ids // 2), "ids": ids}, run)
+
+
+def sort_case(shape: tuple[int, int], dtype: str) -> Case:
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        keys, ids = fill(*shape, np.inf, neighbours.EMPTY)
+        keys[...], ids[...] = np.round(matrix(shape) / 9), np.abs(matrix(shape, seed=6)).astype(int)
+        assert body(keys, ids) is None
+        return {"keys": keys, "ids": ids}
+
+    return Case({}, run)
+
+
+def thresholds(keys: Array, own: Array, first: int) -> tuple[Array, Array]:
+    """Keys of every third column, half of them with ids that come later: sorted, with some that are equal."""
+    ids = first + np.arange(keys.shape[1]) + np.zeros(len(keys), int)[:, None]
+    ids, keys = np.hstack([ids[:, ::3], ids[:, ::6] + 3]), np.hstack([keys[:, ::3], keys[:, ::6]])
+    order = np.lexsort((ids, keys), axis=1)
+    return np.take_along_axis(keys, order, 1), np.take_along_axis(ids, order, 1)
+
+
+def count_nearer_case(shape: tuple[int, int], dtype: str) -> Case:
+    p, d, q, first = shape[0], 2 * shape[1], shape[0] + 2, 2**40
+    y = matrix((q, d), dtype)
+    y[q // 2] = y[0]
+    x, own = y[:p].copy(), first + np.arange(p)
+    kind = working(dtype)
+    norms = [np.square(z.astype(float)).sum(axis=1) for z in (x, y)]
+    scale_x, scale_y = (1 / np.sqrt(1 + n) for n in norms)
+    inputs = {"products": (x.astype(float) @ y.astype(float).T).astype(kind), "x": x, "y": y, "own": own}
+    inputs |= {"scale_x": scale_x, "scale_y": scale_y}
+    for side, wider in (("near", 0.99), ("far", 1.01)):
+        inputs |= {f"{side}_{a}": (wider * n / 2).astype(kind) for a, n in zip("ij", norms, strict=True)}
+    for metric in neighbours.BY_PRODUCTS:
+        keys = [
+            [neighbours.distance(a, b, s, t, metric=metric) for b, t in zip(y, scale_y, strict=True)]
+            for a, s in zip(x, scale_x, strict=True)
+        ]
+        inputs[f"{metric.name} keys"], inputs[f"{metric.name} ids"] = thresholds(np.array(keys), own, first)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        outputs, rows = {}, [a[name] for name in ("x", "y", "scale_x", "scale_y")]
+        bounds = a["products"], (a["near_i"], a["near_j"]), (a["far_i"], a["far_j"])
+        # Bounds of the others are no bounds of their keys: what they settle is the same all the same.
+        for metric in neighbours.BY_PRODUCTS:
+            keys, ids = a[f"{metric.name} keys"], a[f"{metric.name} ids"]
+            counts = np.arange(keys.size).reshape(keys.shape)
+            limits = {"keys": keys, "ids": ids, "counts": counts}
+            measured = body(*bounds, *rows, metric=metric, own=a["own"], first=first, **limits)
+            outputs |= {f"{metric.name} counts": counts, f"{metric.name} measured": measured}
+        return outputs
+
+    return Case(inputs, run)
+
+
+def count_measured_case(shape: tuple[int, int], dtype: str) -> Case:
+    p, d, q, first = shape[0], shape[1], shape[0] + 2, 2**40
+    y = np.round(matrix((q, d)))
+    x, own = y[:p].copy(), first + np.arange(p)
+    inputs = {"x": x, "y": y, "own": own}
+    for name, metric in PAIRS.items():
+        keys = np.array([[neighbours.in_order(a, b, metric["metric"]) for b in y] for a in x])
+        inputs[f"{name} keys"], inputs[f"{name} ids"] = thresholds(keys, own, first)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        outputs = {}
+        for name, metric in PAIRS.items():
+            keys, ids = a[f"{name} keys"], a[f"{name} ids"]
+            counts = np.arange(keys.size).reshape(keys.shape)
+            limits = {"keys": keys, "ids": ids, "counts": counts}
+            assert body(a["x"], a["y"], **metric, own=a["own"], first=first, **limits) is None
+            outputs[name] = counts
+        return outputs
+
+    return Case(inputs, run)
+
+
+def listed_pairs_case(shape: tuple[int, int], dtype: str) -> Case:
+    x, y = matrix(shape, dtype), matrix((shape[0] + 2, shape[1]), dtype, seed=6)
+    scale_x, scale_y = (1 / np.sqrt(1 + np.square(z.astype(float)).sum(axis=1)) for z in (x, y))
+    rows, others = np.arange(9) % len(x), np.arange(9) * 5 % len(y)
+    inputs = {"x": x, "y": y, "scale_x": scale_x, "scale_y": scale_y, "rows": rows, "others": others}
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        values, pairs = list(a.values())[:4], {"rows": a["rows"], "others": a["others"]}
+        by_lanes = {m.name: body(*values, metric=m, by_lanes=True, **pairs) for m in neighbours.BY_PRODUCTS}
+        in_order = {f"{m} in order": body(*values, **PAIRS[m], by_lanes=False, **pairs) for m in PAIRS}
+        return by_lanes | in_order
+
+    return Case(inputs, run)
+
+
+PAIRS = {
+    m.name: {"metric": m}
+    for m in neighbours.Metric
+    if m not in (neighbours.Metric.COSINE, neighbours.Metric.INNER_PRODUCT)
+}
+
 CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple[str, ...]]] = {
     ("condition", "measure"): (measure_case, ALL),
     ("condition", "subtract"): (subtract_case, ALL),
@@ -358,6 +591,16 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("moments", "add_rows"): (add_rows_case, ALL),
     ("moments", "merge_moments"): (merge_moments_case, ("float64",)),
     ("multiplicative", "multiply_rows"): (multiply_case, FLOATS),
+    ("neighbours", "scan_pairs"): (scan_case, FLOATS),
+    ("neighbours", "refine_rows"): (refine_case, ALL),
+    ("neighbours", "exhaust_rows"): (exhaust_case, ALL),
+    ("neighbours", "measure_pairs"): (lambda *case: pairs_case(*case, PAIRS), ("float64",)),
+    ("neighbours", "compare_pairs"): (
+        lambda *case: pairs_case(*case, {"city": {"function": city}}),
+        ("float64",),
+    ),
+    ("neighbours", "merge_lists"): (merge_lists_case, ("float64",)),
+    ("neighbours", "sort_lists"): (sort_case, ("float64",)),
     ("nonnegative", "descend_rows"): (lambda *case: nonnegative_case(*case, solve=False), FLOATS),
     ("nonnegative", "solve_rows"): (lambda *case: nonnegative_case(*case, solve=True), ("float64",)),
     ("normal", "gaussian_rows"): (gaussian_case, ("float64",)),
@@ -372,6 +615,9 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
         lambda shape, dtype: returns("r", product=gram_of(shape[1])),
         ("float64",),
     ),
+    ("ranks", "count_nearer"): (count_nearer_case, ALL),
+    ("ranks", "count_measured"): (count_measured_case, ("float64",)),
+    ("ranks", "measure_listed"): (listed_pairs_case, ALL),
     ("sketch", "sketch_product"): (sketch_case, FLOATS),
     ("small", "leading_eigenpairs"): (eigenpairs_case, ("float64",)),
     ("small", "leading_singular_triplets"): (triplets_case, ("float64",)),

@@ -23,6 +23,26 @@ class Exclusion:
         return suite == self.suite and any(fnmatchcase(test, pattern) for pattern in self.patterns)
 
 
+LEFT_TO_SCIKIT_LEARN = (
+    "braycurtis",
+    "canberra",
+    "correlation",
+    "dice",
+    "hamming",
+    "haversine",
+    "jaccard",
+    "mahalanobis",
+    "nan_euclidean",
+    "precomputed",
+    "rogerstanimoto",
+    "russellrao",
+    "seuclidean",
+    "sokalsneath",
+    "yule",
+    "DM_euclidean",
+)
+"""Metrics that rankfold does not know."""
+
 EXCLUSIONS = (
     Exclusion(
         "dask",
@@ -177,6 +197,78 @@ EXCLUSIONS = (
             "test_nmf_sparse_input?1.0-1.0-cs*-MiniBatchNMF-solver2?",
             "test_nmf_sparse_input?same-1.0-cs*-MiniBatchNMF-solver2?",
         ),
+    ),
+    Exclusion(
+        "scikit-learn neighbours",
+        "of equal rows must take the one that its own sort leaves first; ours is the one of lowest number",
+        ("test_k_and_radius_neighbors_duplicates?*",),
+    ),
+    Exclusion(
+        "scikit-learn neighbours",
+        "reads the private attribute _fit_method alone, to see which tree was chosen",
+        ("test_auto_algorithm?*",),
+    ),
+    Exclusion(
+        "scikit-learn neighbours",
+        "a metric that our estimator leaves to scikit-learn, which would test itself",
+        (
+            *(f"*-{metric}?" for metric in LEFT_TO_SCIKIT_LEARN),
+            "*-DM_euclidean-*",
+            "test_sparse_metric_callable?*",
+            "test_pairwise_boolean_distance",
+            "test_nan_euclidean_support?*",
+            "test_nearest_neighbours_works_with_p_less_than_1",
+        ),
+    ),
+    Exclusion(
+        "pynndescent",
+        "calls functions, or the transformer, of pynndescent alone, which are not replaced",
+        (
+            "test_int8_quantized_distance_*",
+            "test_int8_quantized_distances_*",
+            "test_graph_update_ids_survive_float32_buffers",
+            "test_transformer_output_when_verbose_is_*",
+            "test_transformer_pickle_unpickle",
+        ),
+    ),
+    Exclusion(
+        "pynndescent",
+        "must find what the transformer of pynndescent, which is not replaced, finds by approximation",
+        ("test_transformer_equivalence",),
+    ),
+    Exclusion(
+        "pynndescent",
+        "reads attributes of its index: trees, workspaces, which of its searches was compiled",
+        (
+            "test_sparse_search_tree_hyperplanes_are_ragged?*",
+            "test_dense_query_workspace_reuses_buffers_without_mutating_results",
+            "test_cosine_uses_normalized_dot_product",
+            "test_padded_sparse_search_tree_from_older_pickles",
+            "test_init_forest_respects_n_jobs_and_is_used_by_update",
+            "test_tree_numbers_after_multiple_updates?*",
+            "test_cached_search_matches_closure?*",
+            "test_prepare_compile_search_option",
+        ),
+    ),
+    Exclusion(
+        "pynndescent",
+        "options of its index that must be refused, warned of, or printed; an exact search has none",
+        (
+            "test_direct_cosine_and_indices_only_query",
+            "test_n_search_trees_is_deprecated",
+            "test_int8_quantized_query_and_width_controls",
+            "test_output_when_verbose_is_true",
+        ),
+    ),
+    Exclusion(
+        "pynndescent",
+        "bits packed into integers: rankfold's metrics, and functions, are of rows of numbers",
+        ("test_bitpacked_*",),
+    ),
+    Exclusion(
+        "pynndescent",
+        "haversine, a function that raises for rows of any but two columns: rankfold tries four first",
+        ("test_haversine_antipodal_neighbor_graph",),
     ),
 )
 

@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for name, replacement in replacements.items():
         setattr(theirs, name, replacement)
     counts = Counts(suite.name, config.getoption("counts"))
-    for name in ("svd", "pca", "qr", "nmf"):
+    for name in ("svd", "pca", "qr", "nmf", "knn"):
         setattr(rankfold, name, counts.counted(getattr(rankfold, name)))
     config.pluginmanager.register(counts)
 

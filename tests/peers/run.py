@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from collections import Counter
@@ -25,8 +26,13 @@ WANTED = 0.95
 """Share of the tests that run which must pass."""
 
 TIMEOUT_SECONDS = 3600
+FETCH_SECONDS = 300
 FINISHED = (0, 1)
 """Exit codes of a pytest that ran all its tests."""
+
+
+class FetchError(Exception):
+    """The tests of a peer cannot be had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,7 @@ class Outcome:
     """By reason."""
 
     calls: int
-    """Of ``svd``, ``pca``, ``qr`` and ``nmf`` of rankfold."""
+    """Of ``svd``, ``pca``, ``qr``, ``nmf`` and ``knn`` of rankfold."""
 
     seconds: float
     output: str
@@ -59,8 +65,8 @@ class Outcome:
         return self.run > 0 and self.calls > 0 and not self.failed and self.passed >= WANTED * self.run
 
 
-def run_suite(suite: Suite) -> Outcome:
-    """One suite, in a process of its own."""
+def run_suite(suite: Suite, source: Path | None = None) -> Outcome:
+    """One suite, in a process of its own; ``source`` holds the peer where it is not the one installed."""
     with tempfile.TemporaryDirectory() as folder:
         counts = Path(folder) / "counts.json"
         command = [sys.executable, "-m", "pytest", "-p", "plugin", "-p", "no:cacheprovider", "-c", os.devnull]
@@ -68,7 +74,12 @@ def run_suite(suite: Suite) -> Outcome:
         command += ["--pyargs", suite.tests, *(["-k", suite.select] if suite.select else [])]
         start = time.monotonic()
         done = subprocess.run(
-            command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=TIMEOUT_SECONDS
+            command,
+            cwd=folder,
+            env=environment(source),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_SECONDS,
         )
         seconds = time.monotonic() - start
         output = done.stdout + done.stderr
@@ -89,11 +100,36 @@ def run_suite(suite: Suite) -> Outcome:
     )
 
 
-def environment() -> dict[str, str]:
+def run_anywhere(suite: Suite) -> Outcome:
+    """One suite, from what is installed or else from its source; raises where neither has its tests."""
+    reason = suite.missing()
+    if not reason:
+        return run_suite(suite)
+    if not suite.source:
+        raise FetchError(reason)
+    with tempfile.TemporaryDirectory() as folder:
+        return run_suite(suite, fetch(suite.source, Path(folder)))
+
+
+def fetch(source: str, folder: Path) -> Path:
+    """A source distribution, unpacked in a folder and not installed; raises where pip cannot get it."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary=:all:", source]
+    try:
+        subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=FETCH_SECONDS, check=True)
+    except subprocess.SubprocessError as error:
+        raise FetchError(f"pip cannot download {source}: {error}\n{getattr(error, 'stderr', '')}") from error
+    (archive,) = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    return folder / archive.name.removesuffix(".tar.gz")
+
+
+def environment(source: Path | None = None) -> dict[str, str]:
     """One thread for every library, the same random numbers each time, and no options of another pytest."""
     threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    path = os.pathsep.join(filter(None, [str(HERE), inherited.get("PYTHONPATH")]))
+    places = [str(HERE), str(source or ""), inherited.get("PYTHONPATH")]
+    path = os.pathsep.join(filter(None, places))
     return {**inherited, **dict.fromkeys(threads, "1"), "SKLEARN_SEED": "0", "PYTHONPATH": path}
 
 
@@ -119,10 +155,11 @@ def main(names: list[str]) -> int:
         return 2
     outcomes, missing = [], []
     for suite in [SUITES[name] for name in names or SUITES]:
-        if reason := suite.missing():
-            missing.append(f"{suite.name} did not run: {reason}")
+        try:
+            outcomes.append(run_anywhere(suite))
+        except FetchError as error:
+            missing.append(f"{suite.name} did not run: {error}")
             continue
-        outcomes.append(run_suite(suite))
         if outcomes[-1].failed:
             print(outcomes[-1].output)
     print(table(outcomes))

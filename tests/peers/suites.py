@@ -24,6 +24,9 @@ class Suite:
     select: str = ""
     """Expression of pytest's ``-k``."""
 
+    source: str = ""
+    """Source distribution that has the tests, and all else of the peer, where its wheel has none of them."""
+
     def missing(self) -> str | None:
         """Why it cannot run, in words a user would understand."""
         package = self.tests.partition(".")[0]
@@ -31,7 +34,10 @@ class Suite:
             found = importlib.util.find_spec(self.tests)
         except ModuleNotFoundError:
             found = None
-        return None if found else f"this installation of {package} comes without {self.tests}"
+        if found:
+            return None
+        fetched = f"; make peers runs those of {self.source}" if self.source else ""
+        return f"this installation of {package} comes without {self.tests}{fetched}"
 
 
 SUITES = {
@@ -80,6 +86,32 @@ SUITES = {
             ("randomized_svd",),
             "scikit_functions",
             select="svd",
+        ),
+        Suite(
+            "scikit-learn neighbours",
+            "sklearn.neighbors.tests.test_neighbors",
+            "sklearn.neighbors",
+            ("NearestNeighbors", "KNeighborsTransformer"),
+            "rankfold.estimators",
+            select="(unsupervised or not_fitted or precomputed_dense or precomputed_sparse or equidistant "
+            "or nearest_neigh or neighbors_metrics or brute_backend or brute_metric or callable "
+            "or non_euclidean or k_and_radius or boolean_distance or auto_algorithm "
+            "or nan_euclidean_support) and not unsupervised_radius and not test_radius",
+        ),
+        Suite(
+            "scikit-learn neighbour graphs",
+            "sklearn.neighbors.tests.test_neighbors_pipeline",
+            "sklearn.neighbors",
+            ("NearestNeighbors", "KNeighborsTransformer"),
+            "rankfold.estimators",
+        ),
+        Suite(
+            "pynndescent",
+            "pynndescent.tests.test_pynndescent_",
+            "pynndescent",
+            ("NNDescent",),
+            "pynndescent_functions",
+            source="pynndescent==0.7.0",
         ),
         Suite(
             "scipy svds",

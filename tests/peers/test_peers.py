@@ -7,7 +7,15 @@ from exclusions import EXCLUSIONS
 from run import WANTED, run_suite
 from suites import SUITES
 
-QUICK = ("dask", "scikit-learn TruncatedSVD", "scikit-learn IncrementalPCA", "scipy svds")
+QUICK = (
+    "dask",
+    "scikit-learn TruncatedSVD",
+    "scikit-learn IncrementalPCA",
+    "scikit-learn neighbours",
+    "scikit-learn neighbour graphs",
+    "pynndescent",
+    "scipy svds",
+)
 
 
 @pytest.mark.slow

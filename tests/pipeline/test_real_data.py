@@ -120,3 +120,62 @@ def test_parts_are_as_good_as_those_of_scikit_learn(name: str) -> None:
         for seed in range(5)
     )
     assert (ours * norm / theirs) ** 2 <= 1.002
+
+
+def nearest_integers(x: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Neighbours of some rows of bytes, exactly: squared distances are integers that float64 holds."""
+    wide = x.astype(np.float64)
+    squares = (wide**2).sum(axis=1)
+    apart = squares[rows][:, None] + squares - 2 * wide[rows] @ wide.T
+    apart[np.arange(len(rows)), rows] = np.inf
+    order = np.argsort(apart, axis=1, kind="stable")[:, :k]
+    return order, np.take_along_axis(apart, order, axis=1)
+
+
+def test_neighbours_of_new_images_are_the_given_ones() -> None:
+    stored = np.load(real("fashion_mnist.npz"))
+    x = stored["X"]
+    found = rf.knn(x[:60_000], 20, queries=x[60_000:])
+    assert np.array_equal(found.indices, stored["knn_index"])
+    assert np.array_equal(np.asarray(found.distances), np.sqrt(stored["knn_d2"].astype(np.float64)))
+
+
+@pytest.mark.slow
+def test_neighbours_among_all_images_are_those_of_float64() -> None:
+    x = np.load(real("fashion_mnist.npz"))["X"]
+    found, rows = rf.knn(x, 15), np.linspace(0, len(x) - 1, 2000).astype(int)
+    order, squares = nearest_integers(x, rows, 15)
+    assert np.array_equal(np.asarray(found.indices)[rows], order)
+    assert np.array_equal(np.asarray(found.distances)[rows], np.sqrt(squares))
+
+
+def test_neighbours_of_descriptors_are_the_given_ones() -> None:
+    stored = np.load(real("sift5k.npz"))
+    found = rf.knn(stored["X"], 20)
+    assert np.array_equal(found.indices, stored["knn_index"])
+    assert np.array_equal(np.asarray(found.distances), np.sqrt(stored["knn_d2"].astype(np.float64)))
+
+
+def test_neighbours_of_places_of_which_many_are_the_same() -> None:
+    from scipy.spatial import cKDTree
+
+    x = np.load(real("geo_points.npz"))["us_zip_latlon"]
+    found = rf.knn(x, 5)
+    distances, _ = cKDTree(x).query(x, 6)
+    np.testing.assert_allclose(np.asarray(found.distances), distances[:, 1:], rtol=1e-12, atol=1e-12)
+    assert (np.asarray(found.distances)[:, 0] == 0).sum() > 8000
+    assert not (np.asarray(found.indices) == np.arange(len(x))[:, None]).any()
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_neighbours_of_sparse_counts(metric: str) -> None:
+    from sklearn.neighbors import NearestNeighbors
+
+    x = scipy.sparse.load_npz(real("pbmc3k_counts.npz")).tocsr()
+    found = rf.knn(x, 10, metric=metric)
+    distances, _ = (
+        NearestNeighbors(n_neighbors=10, metric=metric, algorithm="brute")
+        .fit(x.astype(np.float64))
+        .kneighbors()
+    )
+    np.testing.assert_allclose(np.asarray(found.distances), distances, rtol=1e-6, atol=1e-9)

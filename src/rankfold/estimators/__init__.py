@@ -5,6 +5,7 @@ truncated              TruncatedSVD
 incremental            IncrementalPCA
 nonnegative            NMF
 minibatch              MiniBatchNMF
+neighbours             NearestNeighbors, KNeighborsTransformer
 samples                what is read a panel at a time, and what is not
 
 A matrix that scikit-learn takes (arrays, lists, data frames) is checked as scikit-learn checks it. Everything
@@ -21,8 +22,17 @@ except ImportError as error:
 
 from rankfold.estimators.incremental import IncrementalPCA
 from rankfold.estimators.minibatch import MiniBatchNMF
+from rankfold.estimators.neighbours import KNeighborsTransformer, NearestNeighbors
 from rankfold.estimators.nonnegative import NMF
 from rankfold.estimators.principal_components import PCA
 from rankfold.estimators.truncated import TruncatedSVD
 
-__all__ = ["NMF", "PCA", "IncrementalPCA", "MiniBatchNMF", "TruncatedSVD"]
+__all__ = [
+    "NMF",
+    "PCA",
+    "IncrementalPCA",
+    "KNeighborsTransformer",
+    "MiniBatchNMF",
+    "NearestNeighbors",
+    "TruncatedSVD",
+]

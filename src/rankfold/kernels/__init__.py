@@ -6,6 +6,8 @@
     sketch        range, co-range and core of a panel in one go         BLAS
     moments       count, mean and scatter of rows, in pieces that merge  BLAS
     qr            R factors of panels and of stacked R factors           LAPACK
+    neighbours    nearest rows: bounds of products, exact distances      numba
+    ranks         how many rows are nearer than given ones               numba
     nonnegative   nonnegative least squares, row by row                  numba
     multiplicative  the same, by multiplication                          numba
     splitting     least squares on a box or a simplex, row by row        numba

@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from rankfold.pipeline.errors import Interrupted
+
 _LOCK = threading.Lock()
 _ATTEMPTS: dict[str, Attempt] = {}
 _COUNT = itertools.count()
@@ -28,17 +30,27 @@ class Attempt:
         """Rows of each stream that are folded, in whatever process that was."""
 
         self.stopped = False
+        self.ending: type[Exception] = Interrupted
+        """What a segment raises that was stopped."""
+
         self.active = 0
         self.idle: list[Any] = []
         self._gate = threading.BoundedSemaphore(limit)
 
     @contextlib.contextmanager
-    def workspace(self, make: Callable[[], Any]) -> Iterator[Any]:
-        """A workspace that an earlier segment left, or a new one; no more at once than were planned."""
+    def workspace(
+        self, make: Callable[[], Any], prefer: Callable[[Any], bool] = lambda work: True
+    ) -> Iterator[Any]:
+        """A workspace that an earlier segment left, or a new one; no more at once than were planned.
+
+        Of several that lie idle one that is preferred, for what it holds.
+        """
         with self._gate:
             with _LOCK:
                 self.active += 1
-                work = self.idle.pop() if self.idle else None
+                work = min(self.idle, key=lambda idle: not prefer(idle), default=None)
+                if work is not None:
+                    self.idle = [idle for idle in self.idle if idle is not work]
             try:
                 work = make() if work is None else work
                 yield work
@@ -64,6 +76,11 @@ class Attempt:
         """Note how far a stream has come: a segment that is run again counts once."""
         with _LOCK:
             self.reached[stream] = rows
+
+    def end_if_stopped(self) -> None:
+        """Raise if segments are to end; a checkpoint stands by now."""
+        if self.stopped:
+            raise self.ending("stopped on request; the same command goes on from here")
 
     @property
     def rows_done(self) -> int:
@@ -93,12 +110,15 @@ def drop_idle() -> None:
             held.idle.clear()
 
 
-def stop_all() -> None:
-    """Ask every segment of this process to leave a checkpoint after its panel and end."""
+def stop_all(ending: type[Exception] = Interrupted) -> bool:
+    """Ask every segment of this process to leave a checkpoint after its panel and end with ``ending``;
+    whether none is left.
+    """
     with _LOCK:
         for held in _ATTEMPTS.values():
-            held.stopped = True
+            held.stopped, held.ending = True, ending
             held.idle.clear()
+        return not any(held.active for held in _ATTEMPTS.values())
 
 
 def note_reached(ticket: str, reached: dict[int, int]) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.pipeline.blocks import Grid
 from rankfold.pipeline.errors import DiskSpaceError, MemoryBudgetError
 from rankfold.pipeline.folds.sketch_pass import Sizes
 from rankfold.pipeline.layout import Layout, expected_passes, lay_out, least_passes
@@ -21,6 +20,7 @@ from rankfold.pipeline.plan_sweeps import Pass, driver_bytes, sweeps_of
 from rankfold.pipeline.plan_table import table
 from rankfold.pipeline.request import Request
 from rankfold.pipeline.scheduler import Budget
+from rankfold.pipeline.shape_only import ShapeOnly
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.traffic import Traffic
 from rankfold.pipeline.units import format_bytes
@@ -91,6 +91,9 @@ class Plan:
     checkpoint_bytes: int
     useful_workers: int
     seconds: float | None
+    groups: int = 0
+    """Runs of blocks that tasks hold, in a sweep over pairs."""
+
     traffic: Traffic | None = None
     """Between workers, where a matrix product decides it."""
 
@@ -208,29 +211,6 @@ def _best(request: Request, layout: Layout, budget: Budget, driver: int) -> tupl
     return concurrency, slots, RESERVE_BYTES + max(max(concurrency, 1) * segment, driver + BLAS_BYTES)
 
 
-@dataclass(frozen=True, slots=True)
-class _Recut:
-    """A matrix as it would be with small chunks: what an import could make of it."""
-
-    shape: tuple[int, int]
-    dtype: np.dtype[Any]
-    row_grid: Grid
-    column_grid: Grid
-    name: str = ""
-
-    def read_bytes(self, rows: int, columns: int) -> int:
-        return 2 * rows * columns * self.dtype.itemsize
-
-    def read_into(self, out: Any, rows: Any, columns: Any) -> None:
-        raise TypeError("a plan reads nothing")
-
-    def check(self) -> None:
-        """Nothing to check."""
-
-    def fingerprint(self) -> str:
-        return ""
-
-
 def _fits(request: Request, source: Source, budget: Budget) -> bool:
     layout = lay_out(request, source)
     concurrency, _, peak = _best(request, layout, budget, driver_bytes(layout, request))
@@ -238,8 +218,7 @@ def _fits(request: Request, source: Source, budget: Budget) -> bool:
 
 
 def _import_would_fit(request: Request, source: Source, budget: Budget) -> bool:
-    rows, columns = (Grid.regular(length, length, splittable=True) for length in source.shape)
-    return _fits(request, _Recut(source.shape, source.dtype, rows, columns), budget)
+    return _fits(request, ShapeOnly.plain(source.shape, source.dtype), budget)
 
 
 def _rank_that_fits(request: Request, source: Source, budget: Budget) -> int:

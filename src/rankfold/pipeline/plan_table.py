@@ -28,11 +28,8 @@ def table(plan: Plan) -> str:
         )
     widths = [max(len(row[i]) for row in rows) for i in range(6)]
     lines = [
-        f"{plan.kind} by {plan.method}: {plan.shape[0]} x {plan.shape[1]} {plan.dtype}, "
-        f"rank {plan.rank}{' at most' * plan.adaptive}, swept by {plan.orientation}",
-        f"passes over the matrix   {plan.likely_passes} likely, at most {plan.most_passes}",
-        f"block width, grain       {plan.width} columns, {plan.grain_rows} rows "
-        f"({plan.panel_rows} read at once)",
+        f"{plan.kind} by {plan.method}: {plan.shape[0]} x {plan.shape[1]} {plan.dtype}, {_asked(plan)}",
+        *(_pairs(plan) if plan.groups else _passes(plan)),
         f"memory of a worker       {format_bytes(plan.peak_bytes)} of {format_bytes(plan.budget_bytes)}, "
         f"{plan.concurrency} segments at once, {'reading ahead' if plan.slots == 2 else 'not reading ahead'}",
         f"scratch, result          {format_bytes(plan.scratch_bytes)} at most, "
@@ -48,6 +45,28 @@ def table(plan: Plan) -> str:
         cells = [row[0].ljust(widths[0]), *(row[i].rjust(widths[i]) for i in range(1, 6))]
         lines.append("  ".join(cells))
     return "\n".join(lines)
+
+
+def _asked(plan: Plan) -> str:
+    if plan.groups:
+        return f"k {plan.rank}, every pair of rows once"
+    return f"rank {plan.rank}{' at most' * plan.adaptive}, swept by {plan.orientation}"
+
+
+def _passes(plan: Plan) -> tuple[str, ...]:
+    return (
+        f"passes over the matrix   {plan.likely_passes} likely, at most {plan.most_passes}",
+        f"block width, grain       {plan.width} columns, {plan.grain_rows} rows "
+        f"({plan.panel_rows} read at once)",
+    )
+
+
+def _pairs(plan: Plan) -> tuple[str, ...]:
+    return (
+        f"candidates               {plan.width} of a row and a pair of blocks",
+        f"blocks, groups           at most {plan.grain_rows} rows, {plan.groups} of at most "
+        f"{plan.panel_rows} rows",
+    )
 
 
 def _grouped(passes: tuple[Pass, ...]) -> list[tuple[str, Pass]]:

@@ -23,7 +23,7 @@ SCHEMA = 1
 LAZY_BYTES = 64 * 2**20
 """Arrays above this stay on disk until sliced."""
 
-ROW_OUTPUTS = ("U", "scores", "Q", "W", "X")
+ROW_OUTPUTS = ("U", "scores", "Q", "W", "X", "indices", "distances")
 
 DIMENSIONS = {
     "U": ("row", "component"),
@@ -45,6 +45,8 @@ DIMENSIONS = {
     "right_residuals": ("component",),
     "error_estimates": ("component",),
     "convergence": ("pass",),
+    "indices": ("row", "neighbour"),
+    "distances": ("row", "neighbour"),
 }
 
 
@@ -68,6 +70,24 @@ def create_array(
             config={"write_empty_chunks": True},
         )
     return path
+
+
+def create_vector(path: Path, length: int, dtype: npt.DTypeLike, chunk: int) -> zarr.Array[Any]:
+    """An empty, uncompressed vector, open to be written; kept if an earlier attempt made it."""
+    import zarr
+
+    if not (path / "zarr.json").exists():
+        zarr.create_array(
+            path,
+            shape=(length,),
+            dtype=dtype,
+            chunks=(min(chunk, length),),
+            compressors=None,
+            fill_value=0,
+            zarr_format=3,
+            config={"write_empty_chunks": True},
+        )
+    return zarr.open_array(path, mode="r+")
 
 
 def write_small(group: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -173,6 +193,20 @@ class Result:
             f"<{facts['kind']} of {facts['input']['name']} by {facts['method']} in {facts['passes']} "
             f"pass{'es' if facts['passes'] != 1 else ''}: {arrays}{quality}>"
         )
+
+    @property
+    def graph(self) -> Any:
+        """Neighbours of a knn as a SciPy CSR array of distances, in memory; on disk it is ``PATH::graph``."""
+        import scipy.sparse
+        import zarr
+
+        if not (self.path / "graph").exists():
+            raise InputError(
+                f"{self.path} has no graph: it is the result of {self.attrs['kind']}, not of knn"
+            )
+        group = zarr.open_group(self.path / "graph", mode="r")
+        parts = [np.asarray(group[name][...]) for name in ("data", "indices", "indptr")]  # type: ignore[index]
+        return scipy.sparse.csr_array(tuple(parts), shape=tuple(group.attrs["shape"]))  # type: ignore[arg-type]
 
     @property
     def run(self) -> dict[str, Any]:

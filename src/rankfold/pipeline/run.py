@@ -10,6 +10,7 @@ from typing import Any
 
 from rankfold._version import __version__
 from rankfold.pipeline.checkpoint import State
+from rankfold.pipeline.pair_sweep import PairFold, PairSweep
 from rankfold.pipeline.scheduler import Scheduler
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.sweep import Fold, Sweep
@@ -35,12 +36,21 @@ class Run:
     concurrency: int
     slots: int
     progress: Progress | None = None
+    groups: int = 0
+    """Runs of blocks that tasks of a sweep over pairs hold."""
+
+    at_once: int = 1
+    """Tasks that run at once, in all processes."""
+
     passes: int = 0
     """Sweeps over the matrix so far, those of earlier attempts included."""
 
     warnings: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall time of each sweep of this attempt."""
+
+    notes: dict[str, Any] = field(default_factory=dict)
+    """What is worth knowing of this attempt besides."""
 
     worker_bytes: int = 0
     """Most memory that a worker process held above its baseline, in this attempt."""
@@ -59,6 +69,16 @@ class Run:
         self.worker_bytes = max(self.worker_bytes, peak)
         self.seconds[name] = time.perf_counter() - began
         return state
+
+    def pair_sweep(self, name: str, fold: PairFold, folder: Path) -> None:
+        """Let all pairs of rows meet; accumulators are in ``folder``."""
+        self.passes += 1
+        sweep = PairSweep(name, fold, folder, fold.pairs.groups(self.groups), self.concurrency, self.at_once)
+        began = time.perf_counter()
+        report = sweep.run(self.scheduler, self.progress)
+        self.worker_bytes = max(self.worker_bytes, report.peak_bytes)
+        self.seconds[name] = time.perf_counter() - began
+        self.notes["read_bytes"] = report.read_bytes
 
     def pass_over_data(self, name: str, fold: Fold) -> State:
         """A sweep that reads the matrix."""

@@ -80,7 +80,7 @@ class RunDirectory:
         """Hold the run for this process, ready to start or to go on."""
         with disk_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-        with _lock(self.folder / "lock", self.output):
+        with locked(self.folder / "lock", self.output):
             self._accept(identity, overwrite=overwrite)
             self._join_scratch()
             yield
@@ -170,7 +170,8 @@ def _difference(stored: dict[str, Any], mine: dict[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def _lock(path: Path, output: Path) -> Iterator[None]:
+def locked(path: Path, output: Path) -> Iterator[None]:
+    """Hold a file that says who writes an output; raises if another process does."""
     with disk_errors(path):
         path.touch()
     with open(path, "r+") as file:

@@ -56,7 +56,7 @@ TURNS = 5
 
 _NEXT = "next_panel"
 _CORE = "core_type"
-_TICKET = "attempt.json"
+TICKET = "attempt.json"
 
 
 class Fold(Protocol):
@@ -137,7 +137,7 @@ class Sweep:
         """One graph, from where the streams stand to the root."""
         ticket = new_ticket(self.folder)
         # Segments of an attempt whose driver is gone see that it is not theirs any more, and end.
-        save_json(self.folder / _TICKET, ticket)
+        save_json(self.folder / TICKET, ticket)
         held = attempt(ticket, self.concurrency)
         for stream in range(self.fold.cut.stream_count):
             held.reach(stream, _stream_rows(self.fold.cut, stream, self._reached(stream)))
@@ -164,7 +164,7 @@ class Sweep:
 
     def graph(self, ticket: str = "") -> Delayed:
         """Chains of segments from where their streams stand, joined by the merge tree."""
-        fold = Carried[Fold](self.fold, self.folder / f"fold-{_short(ticket)}.pickle")
+        fold = Carried[Fold](self.fold, self.folder / f"fold-{short(ticket)}.pickle")
         layer = [self._chain(fold, stream, ticket) for stream in range(self.fold.cut.stream_count)]
         level = 0
         while len(layer) > 1:
@@ -212,7 +212,7 @@ class Sweep:
         # Keys of different attempts must differ, or a scheduler that still remembers one of them answers the
         # other with its result. Every link of the chains has a name of its own: Dask holds tasks back until a
         # worker is free only where their like depends on few.
-        return f"{self.name}-{kind}-{level}-{_short(ticket)}"
+        return f"{self.name}-{kind}-{level}-{short(ticket)}"
 
     def _part(self, level: int, index: int) -> Path:
         return self.folder / (f"stream-{index:05d}.npz" if level == 0 else f"merge-{level}-{index:05d}.npz")
@@ -251,24 +251,23 @@ def _advance(
                 fold.step(state, work, start, stop, slot)
                 held.reach(stream, _stream_rows(fold.cut, stream, panel + 1))
                 if panel + 1 == until or held.stopped or time.monotonic() - saved > SEGMENT_SECONDS:
-                    _require_ours(path.parent, ticket)
+                    require_ours(path.parent, ticket)
                     save_arrays(path, {**state, _NEXT: panel + 1, _CORE: core_type()}, durable=False)
                     saved = time.monotonic()
-                if held.stopped:
-                    raise Interrupted("stopped on request; the same command goes on from here")
+                held.end_if_stopped()
         # Workspace and accumulator are still held: this is as much as the segment ever had.
         peak = bytes_above_baseline()
     report = Report(frozenset({core_type()}), peak)
     return report if before is None else before | report
 
 
-def _short(ticket: str) -> str:
+def short(ticket: str) -> str:
     return hashlib.blake2b(ticket.encode(), digest_size=6).hexdigest()
 
 
-def _require_ours(folder: Path, ticket: str) -> None:
+def require_ours(folder: Path, ticket: str) -> None:
     """Raise unless the attempt is still the one that the folder belongs to."""
-    if ticket and load_json(folder / _TICKET) != ticket:
+    if ticket and load_json(folder / TICKET) != ticket:
         raise Interrupted(f"another run has taken over {folder}, or its result is complete")
 
 
@@ -340,7 +339,7 @@ def _merge(
             total = _finished(*parts[0])
             for part in parts[1:]:
                 carried.value.merge(total, _finished(*part))
-            _require_ours(into.parent, ticket)
+            require_ours(into.parent, ticket)
             save_arrays(into, total, durable=False)
     mine = Report(frozenset({core_type()}), bytes_above_baseline())
     return functools.reduce(operator.or_, reports, mine)

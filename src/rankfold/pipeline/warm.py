@@ -14,9 +14,11 @@ from rankfold.kernels.divergence import quotients
 from rankfold.kernels.multiplicative import multiply_rows
 from rankfold.kernels.nonnegative import descend_rows, solve_rows
 from rankfold.kernels.qr import panel_r
+from rankfold.kernels.ranks import count_measured, count_nearer, measure_listed
 from rankfold.kernels.small import leading_eigenpairs
 from rankfold.kernels.splitting import split_rows
 from rankfold.kernels.stationarity import gradient_rows
+from rankfold.pipeline.folds.block_rows import KEPT
 from rankfold.pipeline.folds.panels import numbers
 from rankfold.pipeline.view import aligned_empty, working_dtype
 
@@ -35,6 +37,8 @@ class Kernels:
         warm_kernels(self.dtype)
         if self.kind in ("nmf", "transform"):
             warm_rows()
+        if self.kind in ("trustworthiness", "continuity"):
+            warm_ranks(self.dtype)
 
 
 @functools.cache
@@ -73,3 +77,24 @@ def warm_rows() -> None:
         for width in (4, 8):
             quotients(np.ones((4, width), dtype)[:, :4], np.ones((4, width), dtype)[:, :4])
     solve_rows(np.eye(4), np.ones((4, 4)), w=np.ones((4, 4)))
+
+
+@functools.cache
+def warm_ranks(dtype: np.dtype[Any]) -> None:
+    """What counting nearer rows uses besides."""
+    kept = np.dtype(np.uint8) if dtype == np.bool_ else dtype if dtype in KEPT else working_dtype(dtype)
+    x, one, at = np.zeros((4, 4), kept), np.ones(4), np.arange(4)
+    thresholds: dict[str, Any] = {
+        "own": at,
+        "first": 0,
+        "keys": np.ones((4, 2)),
+        "ids": np.zeros((4, 2), np.int64),
+    }
+    counts = np.zeros((4, 2), np.int64)
+    for kind in (np.float32, np.float64):
+        bound = (np.ones(4, kind), np.ones(4, kind))
+        tile = np.zeros((4, 4), kind)
+        count_nearer(tile, bound, bound, x, x, one, one, metric=0, counts=counts, **thresholds)
+    count_measured(np.zeros((4, 4)), np.zeros((4, 4)), metric=0, counts=counts, **thresholds)
+    for by_lanes in (True, False):
+        measure_listed(x, x, one, one, metric=0, by_lanes=by_lanes, rows=at, others=at)

@@ -21,6 +21,7 @@ from rankfold.pipeline.checkpoint import atomic_file, disk_errors
 
 Array = npt.NDArray[Any]
 Span = tuple[int, int]
+Lengths = tuple[int, ...]
 
 
 def write_whole_chunks(path: Path, block: Array, rows: Span, columns: Span) -> None:
@@ -56,14 +57,31 @@ def write_long_rows(path: Path, block: Array, start: int, stop: int, *, transpos
         write_whole_chunks(path, block[:count], (start, stop), (0, block.shape[1]))
 
 
+def write_vector_chunks(path: Path, values: Array, start: int, stop: int) -> None:
+    """Write ``start:stop`` of a vector, which are whole chunks of it."""
+    shape, chunk, dtype = _layout(path, (path / "zarr.json").stat().st_mtime_ns)
+    if start % chunk[0] or (stop % chunk[0] and stop != shape[0]):
+        raise AssertionError(f"{start}:{stop} are not whole chunks of {chunk[0]}")
+    for top in range(start, stop, chunk[0]):
+        part = values[top - start :][: chunk[0]]
+        if len(part) != chunk[0] or not part.flags.c_contiguous or part.dtype != dtype:
+            whole = np.zeros(chunk[0], dtype)
+            whole[: len(part)] = part
+            part = whole
+        file = path / "c" / str(top // chunk[0])
+        with disk_errors(file):
+            os.makedirs(file.parent, exist_ok=True)
+        with atomic_file(file, durable=False) as out:
+            out.write(part.data)
+
+
 @functools.lru_cache(maxsize=64)
-def _layout(path: Path, modified: int) -> tuple[Span, Span, np.dtype[Any]]:
+def _layout(path: Path, modified: int) -> tuple[Lengths, Lengths, np.dtype[Any]]:
     """Shape, chunk and type of an array, whose chunks are plain numbers."""
     facts = json.loads((path / "zarr.json").read_text())
     codec, *others = facts["codecs"]
-    little = codec["configuration"].get("endian", sys.byteorder)
+    little = codec.get("configuration", {}).get("endian", sys.byteorder)  # single bytes have none
     if others or codec["name"] != "bytes" or little != sys.byteorder:
         raise AssertionError(f"chunks of {path} are not plain numbers: {facts['codecs']}")
-    rows, columns = facts["shape"]
-    high, wide = facts["chunk_grid"]["configuration"]["chunk_shape"]
-    return (rows, columns), (high, wide), np.dtype(facts["data_type"])
+    chunk = facts["chunk_grid"]["configuration"]["chunk_shape"]
+    return tuple(facts["shape"]), tuple(chunk), np.dtype(facts["data_type"])

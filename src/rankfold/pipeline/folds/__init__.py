@@ -11,5 +11,9 @@ project_columns     the same for rows too long to be held
 nonnegative_pass    an iteration of a nonnegative factorisation, fused
 keep_rows           a matrix of few rows, as it is
 rebuild             rows of an approximation out of its factors
+block_rows          rows of a block: as stored, ready to multiply, and their norms
+nearest             lists of nearest neighbours out of two blocks of rows
+write_lists         finished lists into the chunks of the result
+ranks               how many rows are nearer than given ones, and where those are
 write_rows          combinations of Y into the chunks of the result
 """

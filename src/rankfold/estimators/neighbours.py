@@ -1,0 +1,355 @@
+"""``NearestNeighbors`` and ``KNeighborsTransformer``: exact neighbours of samples in any number.
+
+A fit on disk keeps where the samples lie, and every search reads them again. A graph is a SciPy matrix in
+memory, 12 to 16 bytes an edge; lists of neighbours of what lies on disk are arrays that may lie there too.
+
+The trap: scikit-learn takes the sample itself for its first neighbour where others are equal to it, or drops
+the first where it is not found. Here a sample is told from others by its number, wherever that is known: in
+searches without ``X``, and in ``fit_transform``.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse
+import sklearn
+from sklearn import neighbors
+from sklearn.neighbors._base import NeighborsBase
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+import rankfold
+from rankfold.estimators.samples import forget_names, is_large, require_plain_output
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.neighbour_request import compiled
+
+METRICS = {
+    "euclidean": "euclidean",
+    "l2": "euclidean",
+    "sqeuclidean": "sqeuclidean",
+    "cosine": "cosine",
+    "manhattan": "manhattan",
+    "l1": "manhattan",
+    "cityblock": "manhattan",
+    "chebyshev": "chebyshev",
+    "infinity": "chebyshev",
+}
+"""Metrics of ``rankfold.knn`` by scikit-learn's names."""
+
+MINKOWSKI = {1: "manhattan", 2: "euclidean", np.inf: "chebyshev"}
+"""The same by the ``p`` of Minkowski's."""
+
+MODES = ("connectivity", "distance")
+
+COPIED_BYTES = 2**24
+"""Of lists that are brought into a graph at a time."""
+
+
+class KNeighborsSearch:
+    """What both estimators do in scikit-learn's place: fit, and lists and graphs of the nearest."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {"memory": [str, numbers.Integral, None]}
+
+    metric: Any
+    metric_params: dict[str, Any] | None
+    memory: str | int | None
+    n_neighbors: int
+    p: float
+    _metric: str | Callable[..., float] | None
+    """As ``rankfold.knn`` takes it; None where scikit-learn searches."""
+
+    def kneighbors(self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
+        """Distances and indices of the nearest samples, each (n_queries, n_neighbors).
+
+        Parameters
+        ----------
+        X : samples in memory or on disk, optional
+            Left out, each sample of the fit gets its neighbours among the others.
+        n_neighbors : int, optional
+            In place of the parameter of that name.
+        return_distance : bool, default=True
+            Else indices alone.
+
+        Returns
+        -------
+        NumPy arrays; above 64 MiB Zarr arrays in a temporary store, if it is samples on disk that have
+        neighbours.
+        """
+        self._require_memory(X)
+        if self._metric is None:
+            return super().kneighbors(X, n_neighbors, return_distance)  # type: ignore[misc]
+        found = self._nearest(X, n_neighbors)
+        stay = is_large(self._fit_X if X is None else X)
+        indices = found.indices if stay else np.asarray(found.indices[...])
+        if not return_distance:
+            return indices
+        return found.distances if stay else np.asarray(found.distances[...]), indices
+
+    def kneighbors_graph(
+        self, X: Any = None, n_neighbors: int | None = None, mode: str = "connectivity"
+    ) -> Any:
+        """A CSR matrix (n_queries, n_samples_fit_) of ones or, with mode="distance", of distances."""
+        self._require_memory(X)
+        if self._metric is None:
+            return super().kneighbors_graph(X, n_neighbors, mode)  # type: ignore[misc]
+        if mode not in MODES:
+            raise ValueError(
+                f'Unsupported mode, must be one of "connectivity", or "distance" but got "{mode}" instead'
+            )
+        return self._graph(self._nearest(X, n_neighbors), mode)
+
+    def _fit(self, X: Any, y: Any = None) -> Any:
+        """See scikit-learn; called by ``fit`` of either class."""
+        samples = X._fit_X if isinstance(X, NeighborsBase) else X
+        large, tree = is_large(samples), isinstance(X, neighbors.KDTree | neighbors.BallTree)
+        self._metric = None if tree else self._known_metric(samples)
+        if self._metric is None and large:
+            raise ValueError(
+                f"{self._asked()} is for samples in memory. Samples on disk have neighbours by "
+                f"{', '.join(sorted(METRICS))}, 'minkowski' with p=1, 2 or inf, or a function of two rows "
+                "that numba compiles"
+            )
+        if self._metric is None:
+            return super()._fit(X, y)  # type: ignore[misc]
+        if large:
+            samples = rankfold.open(samples)
+            forget_names(self, samples.shape[1])
+        else:
+            samples = validate_data(self, samples, accept_sparse="csr", order="C")
+        self._check_algorithm_metric()  # type: ignore[attr-defined]
+        self.effective_metric_ = MINKOWSKI[self._p()] if self.metric == "minkowski" else self.metric
+        self.effective_metric_params_: dict[str, Any] = {}
+        self._fit_X = samples.copy() if scipy.sparse.issparse(samples) else samples
+        self._tree, self._fit_method = None, "brute"  # what radius queries read
+        self.n_samples_fit_ = int(samples.shape[0])
+        return self
+
+    def _p(self) -> Any:
+        return (self.metric_params or {}).get("p", self.p)
+
+    def _known_metric(self, samples: Any) -> str | Callable[..., float] | None:
+        """The metric as ``rankfold.knn`` takes it, or None."""
+        minkowski = isinstance(self.metric, str) and self.metric == "minkowski"
+        if set(self.metric_params or {}) - ({"p"} if minkowski else set()):
+            return None
+        if isinstance(self.metric, str):
+            return MINKOWSKI.get(self._p()) if minkowski else METRICS.get(self.metric)
+        if not callable(self.metric) or scipy.sparse.issparse(samples):  # such a function gets sparse rows
+            return None
+        try:
+            return compiled(self.metric)
+        except (InputError, ArithmeticError, AssertionError, LookupError, TypeError):
+            return None
+
+    def _asked(self) -> str:
+        """The metric, as a message names it."""
+        told = f" with metric_params={self.metric_params!r}" if self.metric_params else ""
+        return f"metric={self.metric!r}{told or f' with p={self.p}' * (self.metric == 'minkowski')}"
+
+    def _require_memory(self, X: Any) -> None:
+        """Refuse samples on disk where it is scikit-learn that searches."""
+        check_is_fitted(self)
+        if self._metric is None and is_large(X):
+            raise ValueError(f"{self._asked()} is for samples in memory: give parts of those on disk")
+
+    def _nearest(self, X: Any, n_neighbors: int | None) -> rankfold.Result:
+        """Lists of samples, or of those of the fit."""
+        k = self.n_neighbors if n_neighbors is None else n_neighbors
+        if k <= 0:
+            raise ValueError(f"Expected n_neighbors > 0. Got {int(k)}")
+        if not isinstance(k, numbers.Integral):
+            raise TypeError(f"n_neighbors does not take {type(k)} value, enter integer value")
+        queries = X
+        if is_large(X):
+            queries = rankfold.open(X)
+        elif X is not None:
+            queries = validate_data(self, X, accept_sparse="csr", order="C", reset=False)
+        self._require_samples(int(k), queries)
+        return rankfold.knn(self._fit_X, int(k), queries=queries, metric=self._metric, memory=self.memory)
+
+    def _require_samples(self, k: int, queries: Any) -> None:
+        """Raise, as scikit-learn does, where there are fewer samples than neighbours."""
+        itself, most = queries is None, self.n_samples_fit_
+        if k > most - itself:
+            rows = (self._fit_X if itself else queries).shape[0]
+            raise ValueError(
+                f"Expected n_neighbors {'<' if itself else '<='} n_samples_fit, but n_neighbors = {k}, "
+                f"n_samples_fit = {most}, n_samples = {rows}"
+            )
+
+    def _graph(self, found: rankfold.Result, mode: str, *, itself: bool = False) -> Any:
+        """Lists as rows of a matrix, nearest first; each perhaps with its own number in front."""
+        indices, distances = found.indices, found.distances if mode == "distance" else None
+        rows, listed = indices.shape
+        k, columns = listed + itself, self.n_samples_fit_
+        numbered = np.empty((rows, k), scipy.sparse.get_index_dtype(maxval=max(rows * k, columns)))
+        values = np.ones((rows, k)) if distances is None else np.empty((rows, k))
+        if itself:
+            numbered[:, 0] = np.arange(rows)
+            values[:, 0] = mode == "connectivity"
+        step = max(1, COPIED_BYTES // (8 * k))
+        for start in range(0, rows, step):
+            some = slice(start, min(rows, start + step))
+            numbered[some, itself:] = indices[some]
+            if distances is not None:
+                values[some, itself:] = distances[some]
+        ends = np.arange(0, rows * k + 1, k, dtype=numbered.dtype)
+        return _matrix((values.ravel(), numbered.ravel(), ends), (rows, columns))
+
+
+class NearestNeighbors(KNeighborsSearch, neighbors.NearestNeighbors):  # type: ignore[misc]
+    """Exact nearest neighbours among samples in any number.
+
+    Parameters
+    ----------
+    n_neighbors, radius, p
+        As for ``sklearn.neighbors.NearestNeighbors``.
+    metric : str or function
+        "euclidean", "l2", "sqeuclidean", "cosine", "manhattan", "l1", "cityblock", "chebyshev", "infinity",
+        "minkowski" with ``p`` of 1, 2 or inf, and symmetric functions of two rows that numba compiles are
+        those of ``rankfold.knn``. With any other, and with ``metric_params``, it is scikit-learn that
+        searches, and samples must be in memory.
+    metric_params
+        As for ``sklearn.neighbors.NearestNeighbors``.
+    algorithm, leaf_size, n_jobs
+        Of no effect but where scikit-learn searches.
+    memory : int or str, optional
+        As for ``rankfold.knn``.
+
+    Attributes
+    ----------
+    effective_metric_, effective_metric_params_, n_samples_fit_, n_features_in_
+        As for ``sklearn.neighbors.NearestNeighbors``.
+
+    Notes
+    -----
+    Queries of a radius are scikit-learn's, by brute force, for samples in memory.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **neighbors.NearestNeighbors._parameter_constraints,
+        **KNeighborsSearch._parameter_constraints,
+    }
+
+    def __init__(
+        self,
+        *,
+        n_neighbors: int = 5,
+        radius: float = 1.0,
+        algorithm: str = "auto",
+        leaf_size: int = 30,
+        metric: Any = "minkowski",
+        p: float = 2,
+        metric_params: dict[str, Any] | None = None,
+        n_jobs: int | None = None,
+        memory: str | int | None = None,
+    ) -> None:
+        super().__init__(
+            n_neighbors=n_neighbors,
+            radius=radius,
+            algorithm=algorithm,
+            leaf_size=leaf_size,
+            metric=metric,
+            p=p,
+            metric_params=metric_params,
+            n_jobs=n_jobs,
+        )
+        self.memory = memory
+
+    def radius_neighbors(
+        self,
+        X: Any = None,
+        radius: float | None = None,
+        return_distance: bool = True,
+        sort_results: bool = False,
+    ) -> Any:
+        """Neighbours nearer than a radius, of samples in memory: see scikit-learn."""
+        check_is_fitted(self)
+        if is_large(X) or is_large(self._fit_X):
+            raise TypeError(
+                "queries of a radius take samples in memory: fit, and give, parts of those on disk"
+            )
+        return super().radius_neighbors(X, radius, return_distance, sort_results)
+
+
+class KNeighborsTransformer(KNeighborsSearch, neighbors.KNeighborsTransformer):  # type: ignore[misc]
+    """Graph of the exact nearest neighbours of samples in any number, for estimators that take one.
+
+    Parameters
+    ----------
+    mode, n_neighbors, p, metric_params
+        As for ``sklearn.neighbors.KNeighborsTransformer``: with mode="distance" each sample has
+        ``n_neighbors`` besides itself, with mode="connectivity" it is one of them.
+    metric, algorithm, leaf_size, n_jobs, memory
+        As for ``NearestNeighbors``.
+
+    Attributes
+    ----------
+    effective_metric_, effective_metric_params_, n_samples_fit_, n_features_in_
+        As for ``sklearn.neighbors.KNeighborsTransformer``.
+
+    Notes
+    -----
+    ``fit_transform`` knows each sample by its number: it comes first in its row, at distance 0, however many
+    others are equal to it. ``transform`` of the same samples takes them for new ones, of which equal ones are
+    nearest by number.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **neighbors.KNeighborsTransformer._parameter_constraints,
+        **KNeighborsSearch._parameter_constraints,
+    }
+
+    def __init__(
+        self,
+        *,
+        mode: str = "distance",
+        n_neighbors: int = 5,
+        algorithm: str = "auto",
+        leaf_size: int = 30,
+        metric: Any = "minkowski",
+        p: float = 2,
+        metric_params: dict[str, Any] | None = None,
+        n_jobs: int | None = None,
+        memory: str | int | None = None,
+    ) -> None:
+        super().__init__(
+            mode=mode,
+            n_neighbors=n_neighbors,
+            algorithm=algorithm,
+            leaf_size=leaf_size,
+            metric=metric,
+            p=p,
+            metric_params=metric_params,
+            n_jobs=n_jobs,
+        )
+        self.memory = memory
+
+    def transform(self, X: Any) -> Any:
+        """Graph of the samples of the fit that are nearest to these, (n_samples, n_samples_fit_)."""
+        if is_large(X):
+            require_plain_output(self)
+        return super().transform(X)
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Fit, and the graph of the samples themselves; ``y`` is ignored."""
+        if is_large(X):
+            require_plain_output(self)
+        self.fit(X)
+        if self._metric is None:
+            return super().transform(X)
+        k = self.n_neighbors + (self.mode == "distance")
+        self._require_samples(k, self._fit_X)
+        if k == 1:
+            every = np.arange(self.n_samples_fit_ + 1)
+            return _matrix((np.ones(len(every) - 1), every[:-1], every), (len(every) - 1,) * 2)
+        return self._graph(self._nearest(None, k - 1), self.mode, itself=True)
+
+
+def _matrix(parts: tuple[Any, ...], shape: tuple[int, int]) -> Any:
+    """A CSR matrix, or an array where scikit-learn is told to give those."""
+    arrays = sklearn.get_config().get("sparse_interface", "spmatrix") == "sparray"
+    return (scipy.sparse.csr_array if arrays else scipy.sparse.csr_matrix)(parts, shape=shape)
