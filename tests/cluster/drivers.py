@@ -1,4 +1,4 @@
-"""Start ``driver.py`` and follow what it says."""
+"""Start ``driver.py``, or one like it, and follow what it says."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ HERE = Path(__file__).parent
 class Driver:
     """A running driver and every line it has written."""
 
-    def __init__(self, store: Path, out: Path, seconds: float = 0.0, **where: Any) -> None:
+    def __init__(
+        self, store: Path, out: Path, seconds: float = 0.0, *, script: str = "driver.py", **where: Any
+    ) -> None:
         # Workers take the source apart as well: they find its module the way the driver does.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path[1:]])}
-        command = [str(HERE / "driver.py"), str(store), str(out), str(seconds), json.dumps(where)]
+        command = [str(HERE / script), str(store), str(out), str(seconds), json.dumps(where)]
         self.log = out.with_name(out.name + ".driver.log")
         with open(self.log, "w") as log:
             self.process = subprocess.Popen(

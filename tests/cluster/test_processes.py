@@ -77,6 +77,52 @@ def test_a_stopped_driver_leaves_checkpoints_and_no_worker(
     assert same_bytes(rf.pca(demo_store, rank=8, memory="256MiB", out=out)) == demo_bytes
 
 
+NEIGHBOURS = {"script": "neighbour_driver.py", "workers": 2, "threads": 1}
+
+
+def test_a_worker_killed_among_neighbours_is_replaced(
+    tmp_path: Path, rows_store: Path, neighbour_bytes: str
+) -> None:
+    driver = Driver(rows_store, tmp_path / "r.zarr", 0.02, **NEIGHBOURS)
+    wait_for(lambda: 0 < driver.rows("pairs") < 5000, 60, driver.said)
+    workers_of(driver.process.pid)[0].kill()
+    assert driver.end() == 0, driver.said
+    assert "is gone (killed by SIGKILL)" in driver.said
+    assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == neighbour_bytes
+    done = [int(line.split()[1]) for line in driver.said.splitlines() if line.startswith("pairs ")]
+    assert done == sorted(done) and done[-1] == 6000
+
+
+def test_neighbours_of_a_killed_driver_are_gone_on_with(
+    tmp_path: Path, rows_store: Path, neighbour_bytes: str
+) -> None:
+    """By other workers, while those of the first may still run."""
+    driver = Driver(rows_store, tmp_path / "r.zarr", 0.02, **NEIGHBOURS)
+    wait_for(lambda: 1000 < driver.rows("pairs") < 5000, 60, driver.said)
+    driver.process.kill()
+    driver.process.wait()
+    again = Driver(rows_store, tmp_path / "r.zarr", 0.0, **{**NEIGHBOURS, "workers": 3})
+    assert again.end() == 0, again.said
+    assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == neighbour_bytes
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_neighbours_that_are_stopped_are_gone_on_with(
+    tmp_path: Path, rows_store: Path, neighbour_bytes: str, number: signal.Signals
+) -> None:
+    driver = Driver(rows_store, tmp_path / "r.zarr", 0.02, **NEIGHBOURS)
+    wait_for(lambda: 1000 < driver.rows("pairs") < 5000, 60, driver.said)
+    workers = workers_of(driver.process.pid)
+    os.kill(driver.process.pid, number)
+    assert driver.end(30) != 0
+    assert not psutil.wait_procs(workers, timeout=20)[1]
+    assert list((tmp_path / "r.zarr.run").glob("scratch-*/lists/block-*.npz"))
+    again = Driver(rows_store, tmp_path / "r.zarr", 0.0, script="neighbour_driver.py", threads=2)
+    assert again.end() == 0, again.said
+    assert again.rows("pairs") == 6000
+    assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == neighbour_bytes
+
+
 def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

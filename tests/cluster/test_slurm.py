@@ -83,6 +83,32 @@ def test_a_driver_that_is_told_to_stop_cancels_its_jobs(
     assert list((tmp_path / "r.zarr.run").glob("state-*/gram/stream-*.npz"))
 
 
+def test_neighbours_are_the_same_bytes_as_of_threads(
+    tmp_path: Path, rows_store: Path, neighbour_bytes: str, slurm: SlurmCluster, profile: Path
+) -> None:
+    where = {"script": "neighbour_driver.py", "on": str(profile), "workers": 2}
+    driver = Driver(rows_store, tmp_path / "r.zarr", 0.0, **where)
+    assert driver.end() == 0, driver.said
+    result = rf.open_result(tmp_path / "r.zarr")
+    assert same_bytes(result) == neighbour_bytes
+    attempt = result.run["attempts"][-1]
+    assert attempt["place"]["kind"] == "slurm" and attempt["place"]["workers"] == 2
+    assert 0 < attempt["measured_bytes"] <= attempt["planned_bytes"]
+    wait_for(lambda: not slurm.jobs(), 20)
+
+
+def test_a_job_cancelled_among_neighbours_is_replaced(
+    tmp_path: Path, rows_store: Path, neighbour_bytes: str, slurm: SlurmCluster, profile: Path
+) -> None:
+    where = {"script": "neighbour_driver.py", "on": str(profile), "workers": 2}
+    driver = Driver(rows_store, tmp_path / "r.zarr", 0.1, **where)
+    wait_for(lambda: 0 < driver.rows("pairs") < 5000, 60, driver.said)
+    slurm.cancel(slurm.jobs("RUNNING")[0])
+    assert driver.end() == 0, driver.said
+    assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == neighbour_bytes
+    wait_for(lambda: not slurm.jobs(), 20)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

@@ -19,7 +19,7 @@ from rankfold.pipeline.warm import Kernels
 
 
 class Place(Protocol):
-    """Threads of this process, worker processes, SLURM jobs, or somebody's Dask client."""
+    """Threads of this process, worker processes, SLURM jobs, one allocation, or somebody's Dask client."""
 
     @property
     def budget(self) -> Budget:
@@ -49,8 +49,8 @@ def choose_place(
 ) -> Place:
     """The place that the arguments of a call describe.
 
-    A client that is given, or active when nothing else is said, wins; then ``on``: this machine, or the
-    profile of a cluster.
+    A client that is given, or active when nothing else is said, wins; then ``on``: this machine, the job
+    of SLURM that this process runs in, or the profile of a cluster.
     """
     if client is not None and not (on is None and workers is None and threads is None):
         raise InputError("client= brings its own workers and threads: leave out on=, workers= and threads=")
@@ -58,6 +58,10 @@ def choose_place(
         client = active_client()
     if client is not None:
         return SomeClient(client, memory)
+    if on == "allocation":
+        from rankfold.cluster.allocation import Allocation
+
+        return Allocation.of(_count("workers", workers), _count("threads", threads), memory)
     if on not in (None, "local"):
         # Here and not above: reading profiles loads what no other place needs.
         from rankfold.cluster.profile import find_profile

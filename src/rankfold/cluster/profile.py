@@ -19,13 +19,12 @@ import difflib
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import yaml
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from rankfold.cluster.yaml_file import Bytes, filled, read_document
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.units import parse_bytes
 
 WALLTIME = re.compile(r"\d+|\d+:\d{2}|\d+:\d{2}:\d{2}|\d+-\d+|\d+-\d+:\d{2}|\d+-\d+:\d{2}:\d{2}")
 """What SLURM takes: minutes, M:SS, H:MM:SS, D-H, D-H:MM, D-H:MM:SS."""
@@ -55,15 +54,7 @@ def walltime_seconds(walltime: str) -> int:
     return seconds + 86400 * int(days or 0)
 
 
-def _bytes(value: object) -> int:
-    try:
-        return parse_bytes(value)  # type: ignore[arg-type]
-    except InputError as error:
-        raise ValueError(str(error)) from None
-
-
 Walltime = Annotated[str, AfterValidator(_walltime)]
-Bytes = Annotated[int, BeforeValidator(_bytes)]
 
 
 class Profile(BaseModel):
@@ -105,6 +96,33 @@ class Profile(BaseModel):
     wait: Walltime = "0:30:00"
     """How long to wait for the first worker."""
 
+    drain: Walltime | None = None
+    """Before the end of a job: when its worker is replaced, or all work in it stops to go on in the next.
+    A tenth of the walltime by default, at least 20 seconds."""
+
+    nodes: Annotated[int, Field(ge=1)] = 1
+    """Of a job that holds a whole command."""
+
+    workers_per_node: Annotated[int, Field(ge=1)] = 1
+    """In such a job; ``memory``, ``cores`` and ``gpus`` are those of one worker in it."""
+
+    requeue: Annotated[int, Field(ge=0)] = 20
+    """How many times such a job begins again, at most, until all is done."""
+
+    @field_validator("drain")
+    @classmethod
+    def _within_the_walltime(cls, drain: str | None, known: ValidationInfo) -> str | None:
+        walltime = known.data.get("walltime")
+        if drain and walltime and walltime_seconds(drain) >= walltime_seconds(walltime):
+            raise ValueError(f"drain: is a time before the end of a walltime, here of {walltime}")
+        return drain
+
+    @property
+    def drain_seconds(self) -> int:
+        """``drain`` as a number."""
+        whole = walltime_seconds(self.walltime)
+        return walltime_seconds(self.drain) if self.drain else min(max(20, whole // 10), whole // 2)
+
     @property
     def wait_seconds(self) -> int:
         """``wait`` as a number."""
@@ -142,44 +160,4 @@ def profile_folders() -> tuple[Path, ...]:
 
 def read_profile(path: Path) -> Profile:
     """Read a profile; every mistake in it is one line that says where."""
-    try:
-        document = yaml.compose(path.read_text(), Loader=_Plain)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise InputError(f"{where}: not YAML: {getattr(error, 'problem', None) or error}") from error
-    lines: dict[str, int] = {}
-    values: Any = {}
-    if document is not None:
-        if not isinstance(document, yaml.MappingNode):
-            raise InputError(f"{path}:1: a profile is a list of `key: value` lines")
-        lines = {key.value: key.start_mark.line + 1 for key, _ in document.value}
-        values = _construct(path)
-    try:
-        return Profile(**{"name": path.stem, **values})
-    except ValidationError as error:
-        raise InputError("\n".join(_explained(path, lines, e) for e in error.errors())) from None
-
-
-class _Plain(yaml.SafeLoader):
-    """YAML without numbers, which would read 02:00:00 as one of base sixty: the model tells them by key."""
-
-
-_Plain.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag.rpartition(":")[2] not in ("int", "float")]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-def _construct(path: Path) -> Any:
-    return yaml.load(path.read_text(), Loader=_Plain)  # a SafeLoader but for its numbers
-
-
-def _explained(path: Path, lines: dict[str, int], error: Any) -> str:
-    key = str(error["loc"][0])
-    where = f"{path}:{lines.get(key, 1)}: {key}"
-    if error["type"] != "extra_forbidden":
-        return f"{where}: {error['msg'].removeprefix('Value error, ')}, not {error['input']!r}"
-    near = difflib.get_close_matches(key, Profile.model_fields, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return f"{where}: no such key{hint}. Keys are {', '.join(k for k in Profile.model_fields if k != 'name')}"
+    return filled(read_document(path, "profile"), Profile, name=path.stem)

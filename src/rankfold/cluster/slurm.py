@@ -11,10 +11,7 @@ import contextlib
 import dataclasses
 import logging
 import math
-import os
-import pwd
 import shlex
-import shutil
 import subprocess
 import sys
 import time
@@ -32,6 +29,8 @@ from rankfold.cluster.processes import (
     scheduler_options,
 )
 from rankfold.cluster.profile import Profile
+from rankfold.cluster.queue import Jobs, ask, described, require_commands, user
+from rankfold.cluster.rolling import Rolling
 from rankfold.cluster.watchdog import Watchdog
 from rankfold.pipeline.errors import ClusterError, InputError, NoWorkersError
 from rankfold.pipeline.rundir import RunDirectory
@@ -43,12 +42,6 @@ LOG = logging.getLogger("rankfold")
 
 POLL_SECONDS = 5.0
 """Between two questions to SLURM; one for all jobs."""
-
-GONE_SECONDS = 60.0
-"""A job that SLURM does not know for so long has ended; its answers may be some seconds old."""
-
-ANSWER_SECONDS = 60.0
-"""For one answer of SLURM."""
 
 GRACE_SECONDS = 5.0
 """For the other workers to come once the first is there."""
@@ -111,12 +104,7 @@ class SlurmJobs:
 
         from rankfold.cluster.jobqueue import make_cluster
 
-        for command in ("sbatch", "squeue", "scancel"):
-            if shutil.which(command) is None:
-                raise ClusterError(
-                    f"there is no {command} here: --on {self.profile.name} needs the commands of SLURM. "
-                    "Log in where jobs are submitted, or run with --on local"
-                )
+        require_commands(self.profile.name, "sbatch", "squeue", "scancel")
         if any(space in str(run.folder) for space in " \t"):
             raise ClusterError(f"SLURM writes no logs into {run.folder}, whose name holds a space: rename it")
         name = f"rankfold-{uuid.uuid4().hex[:8]}"
@@ -128,12 +116,20 @@ class SlurmJobs:
             _require_accepted(cluster.job_script())
             announce_dashboard(cluster)
             cluster.scale(jobs=self.budget.workers)
-            watchdog = Watchdog(
-                cluster, self.budget.workers, ended=_Jobs(run.folder / "logs"), every_seconds=POLL_SECONDS
-            )
+            jobs = Jobs(run.folder / "logs", self.profile.walltime)
+            watchdog = Watchdog(cluster, self.budget.workers, ended=jobs, every_seconds=POLL_SECONDS)
+
+            def left(worker: Any) -> float:
+                job = cluster.workers.get(worker)
+                return float("inf") if job is None else jobs.seconds_left(job.job_id)
+
             with watchdog, DaskClient(cluster, set_as_default=False) as client:
                 self._wait(watchdog, name)
-                with prepared(client, run, kernels, watch=watchdog.check) as scheduler:
+                margin = self.profile.drain_seconds
+                with (
+                    prepared(client, run, kernels, watch=watchdog.check) as scheduler,
+                    Rolling(cluster, client, watchdog, left=left, margin_seconds=margin),
+                ):
                     yield scheduler
 
     def _options(self, name: str, folder: Path) -> dict[str, Any]:
@@ -169,7 +165,7 @@ class SlurmJobs:
 
     def _scheduler_options(self) -> dict[str, Any]:
         interface = self.profile.scheduler_interface or self.profile.interface
-        return scheduler_options(_address(interface))
+        return scheduler_options(address_of(interface))
 
     def _wait(self, watchdog: Watchdog, name: str) -> None:
         """Until the first worker is there, and a moment longer for the others."""
@@ -184,12 +180,12 @@ class SlurmJobs:
                     break
             elif now - began > self.profile.wait_seconds:
                 raise NoWorkersError(
-                    f"no worker came within {self.profile.wait} (h:min:s): {queue(name)}. The same command "
-                    f"tries again; wait: in the profile {self.profile.name} sets how long"
+                    f"no worker came within {self.profile.wait} (h:min:s): {described(name)}. The same "
+                    f"command tries again; wait: in the profile {self.profile.name} sets how long"
                 )
             if now - said > SAY_SECONDS:
                 said = now
-                LOG.info("waiting for workers: %s", queue(name))
+                LOG.info("waiting for workers: %s", described(name))
             time.sleep(0.1)
         LOG.info("%d of %d workers are there", watchdog.registered(), self.budget.workers)
 
@@ -199,19 +195,10 @@ def job_bytes(working: int) -> int:
     return math.ceil((working + BASELINE_BYTES + NANNY_BYTES) * MARGIN)
 
 
-def queue(name: str) -> str:
-    """The jobs of a run in words: states and reasons."""
-    found = _slurm("squeue", "-h", "--name", name, "-o", "%i %T %r").stdout.split("\n")
-    jobs = [line.split(maxsplit=2) for line in found if line.strip()]
-    return (
-        ", ".join(f"job {i} {state.lower()} ({reason})" for i, state, reason in jobs) or "no job in the queue"
-    )
-
-
 @contextlib.contextmanager
 def no_job_left(name: str) -> Iterator[None]:
     """Cancel every job of a name when the block ends, and also if this process does not live to see it."""
-    cancel = f"scancel --name={name} --user={shlex.quote(_user())}"
+    cancel = f"scancel --name={name} --user={shlex.quote(user())}"
     # The shell reads until nobody holds the other end of its input; Ctrl-C does not reach it.
     reaper = subprocess.Popen(
         ["sh", "-c", f"cat >/dev/null; {cancel}"],
@@ -228,52 +215,9 @@ def no_job_left(name: str) -> Iterator[None]:
         reaper.wait()
 
 
-class _Jobs:
-    """Tells which jobs have ended."""
-
-    def __init__(self, logs: Path) -> None:
-        self._logs = logs
-        self._missing: dict[str, float] = {}
-
-    def __call__(self, jobs: dict[Any, Any], registered: set[Any]) -> dict[Any, str]:
-        ended = {name: job.refusal for name, job in jobs.items() if job.refusal}
-        ids = {job.job_id: name for name, job in jobs.items() if job.job_id and not job.refusal}
-        if not ids:
-            return ended
-        # By user, not by id: squeue fails altogether when one id is unknown.
-        asked = _slurm("squeue", "-h", f"--user={_user()}", "-t", "all", "-o", "%i %T")
-        if asked.returncode:
-            return ended  # a controller that does not answer says nothing about jobs
-        lines = (line.split() for line in asked.stdout.splitlines())
-        states = {line[0]: line[1] for line in lines if len(line) == 2}
-        for job_id, name in ids.items():
-            state = states.get(job_id) or self._unknown(job_id, registered=name in registered)
-            if state not in _ALIVE:
-                ended[name] = f"job {job_id} {state.lower()}{self._last_words(job_id)}"
-        return ended
-
-    def _unknown(self, job_id: str, *, registered: bool) -> str:
-        """What a job is of which SLURM says nothing."""
-        if registered:
-            return "RUNNING"
-        since = self._missing.setdefault(job_id, time.monotonic())
-        return "GONE" if time.monotonic() - since > GONE_SECONDS else "PENDING"
-
-    def _last_words(self, job_id: str) -> str:
-        for path in self._logs.glob(f"*-{job_id}.err"):
-            lines = [line for line in path.read_text(errors="replace").splitlines() if line.strip()]
-            telling = [line for line in lines if " - INFO - " not in line] or lines
-            if telling:
-                return f": {telling[-1].strip()}"
-        return ""
-
-
-_ALIVE = {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "REQUEUED", "SIGNALING"}
-
-
 def _require_accepted(script: str) -> None:
     """Raise with SLURM's own words when it would not take the job."""
-    asked = _slurm("sbatch", "--test-only", stdin=script)
+    asked = ask("sbatch", "--test-only", stdin=script)
     if asked.returncode:
         from rankfold.cluster.jobqueue import refusal
 
@@ -283,21 +227,7 @@ def _require_accepted(script: str) -> None:
         )
 
 
-def _slurm(*command: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(
-            command, input=stdin, capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS
-        )
-    except subprocess.TimeoutExpired as error:
-        return subprocess.CompletedProcess(command, 1, "", f"no answer within {error.timeout:.0f} s")
-
-
-def _user() -> str:
-    """Whoever this process belongs to, as SLURM knows it."""
-    return pwd.getpwuid(os.getuid()).pw_name
-
-
-def _address(interface: str | None) -> str:
+def address_of(interface: str | None) -> str:
     """Address of an interface, or of this machine as others see it."""
     from distributed.utils import get_ip, get_ip_interface
 

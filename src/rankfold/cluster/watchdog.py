@@ -35,6 +35,7 @@ class Watchdog:
         self._cluster, self._wanted, self._ended, self._every = cluster, wanted, ended, every_seconds
         self._names = itertools.count()
         self._seen: dict[Any, float] = {}
+        self._succeeded: set[Any] = set()
         self._failures = 0
         self._not_before = 0.0
         self._trouble: ClusterError | None = None
@@ -57,6 +58,15 @@ class Watchdog:
     def registered(self) -> int:
         """Workers that the scheduler knows."""
         return len(self._cluster.scheduler_info["workers"])
+
+    def add_successor(self, name: Any) -> None:
+        """Start another for a worker that goes on for now, and is not missed when it has ended."""
+        self._succeeded.add(name)
+        self._cluster.loop.add_callback(self._add, name)
+
+    def let_go(self, name: Any) -> None:
+        """Be done with a worker that has a successor."""
+        self._cluster.loop.add_callback(self._renew, [name])
 
     def _watch(self) -> None:
         while not self._stop.wait(self._every):
@@ -85,7 +95,8 @@ class Watchdog:
             self._give_up(gone[early[-1]])
         elif gone:
             for name, why in gone.items():
-                LOG.warning("worker %s is gone%s: starting another", name, f" ({why})" if why else "")
+                if name not in self._succeeded:
+                    LOG.warning("worker %s is gone%s: starting another", name, f" ({why})" if why else "")
             if here:
                 self._not_before = now + min(LONGEST_WAIT, self._every * 2**self._failures)
             cluster.loop.add_callback(self._renew, list(gone))
@@ -100,7 +111,11 @@ class Watchdog:
     def _renew(self, names: list[Any]) -> None:
         """In the cluster's own thread: new names for new workers."""
         for name in names:
-            if self._cluster.worker_spec.pop(name, None) is not None:
-                successor = f"{str(name).partition('+')[0]}+{next(self._names)}"
-                self._cluster.worker_spec[successor] = self._cluster.new_spec
+            if self._cluster.worker_spec.pop(name, None) is not None and name not in self._succeeded:
+                self._add(name)
+        self._cluster.scale(len(self._cluster.worker_spec))
+
+    def _add(self, name: Any) -> None:
+        successor = f"{str(name).partition('+')[0]}+{next(self._names)}"
+        self._cluster.worker_spec[successor] = self._cluster.new_spec
         self._cluster.scale(len(self._cluster.worker_spec))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from distributed import Reschedule
 from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.worker import Worker
@@ -52,7 +53,15 @@ class RankfoldWorker(WorkerPlugin):
         """Stop what runs here if the worker ends; if only this run does, others may go on."""
         if hasattr(self, "_reports"):
             self._reports.stop()
-        drop_idle() if worker.status == Status.running else stop_all()
+        drop_idle() if worker.status == Status.running else hand_over()
+
+
+def hand_over() -> bool:
+    """Have the segments of this process leave checkpoints and go on elsewhere; whether none is left.
+
+    They do not fail: a task that moves with every worker that ends would run out of attempts.
+    """
+    return stop_all(Reschedule)
 
 
 def unseen_folder(marks: dict[str, str]) -> str | None:

@@ -1,0 +1,40 @@
+"""A certificate for one run, so that its scheduler and workers speak TLS with nobody else."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rankfold.pipeline.errors import ClusterError
+
+OPTIONS = {"ca_file": "--tls-ca-file", "cert": "--tls-cert", "key": "--tls-key"}
+
+
+@contextlib.contextmanager
+def secured(folder: Path, *, wanted: bool) -> Iterator[tuple[dict[str, Any], list[str]]]:
+    """What a scheduler must know, and the options of workers; the files they name are in ``folder``, for
+    the user alone, until the block ends.
+    """
+    if not wanted:
+        yield {}, []
+        return
+    from distributed import Security
+
+    try:
+        security = Security.temporary()
+    except ImportError as error:
+        raise ClusterError(f"tls: true needs a package that is missing: {error}") from error
+    held = Path(tempfile.mkdtemp(prefix="tls-", dir=folder))
+    try:
+        options = []
+        for key, option in OPTIONS.items():
+            (held / key).touch(mode=0o600)
+            (held / key).write_text(security.get_tls_config_for_role("worker")[key])
+            options += [option, str(held / key)]
+        yield {"security": security, "protocol": "tls"}, options
+    finally:
+        shutil.rmtree(held, ignore_errors=True)

@@ -1,0 +1,43 @@
+"""A slow matrix that notes which rows are read, so that a test can tell what was done twice."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+from slow_source import SlowSource
+
+from rankfold.pipeline import sweep
+from rankfold.pipeline.source import Span
+
+# Workers take the source apart and load this module with it. Nothing is read ahead there, so every read is
+# a panel that is folded.
+sweep.LOOK_ANEW = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CountedSource(SlowSource):
+    """Another source with ``seconds`` added to every read, and a line for it in ``log``."""
+
+    log: str = ""
+
+    def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
+        SlowSource.read_into(self, out, rows, columns)
+        line = f"{rows[0]} {rows[1]}\n".encode()
+        # One write at the end of the file: lines of several processes do not mix.
+        file = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            os.write(file, line)
+        finally:
+            os.close(file)
+
+
+def folded_again(log: Path, passes: int = 2) -> float:
+    """The share of panels that were folded more often than there were passes over the matrix."""
+    counts = Counter(log.read_text().splitlines())
+    panels = [count for count in counts.values() if count > 1]  # others were looked at before any pass
+    return sum(count - passes for count in panels) / (passes * len(panels))

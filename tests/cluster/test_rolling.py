@@ -1,0 +1,160 @@
+"""Workers that are replaced before their jobs end: in time, one at a time, and nothing done twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from counted_source import folded_again
+from drivers import Driver, wait_for
+from reference import same_bytes
+from slurm_cluster import SlurmCluster
+
+import rankfold as rf
+from rankfold.cluster.profile import Profile
+from rankfold.cluster.queue import Jobs, time_left
+from rankfold.cluster.rolling import Rolling
+
+
+class PlayedClient:
+    """Notes what it is asked for; segments end when it says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, ...]] = []
+        self.ended = True
+
+    def retire_workers(self, workers: list[str], *, close_workers: bool, remove: bool) -> None:
+        self.asked.append(("close" if close_workers else "drain", *workers))
+
+    def run(self, what: object, *, workers: list[str], on_error: str) -> dict[str, bool]:
+        return dict.fromkeys(workers, self.ended)
+
+
+class Played:
+    """Three workers and the time they have left."""
+
+    def __init__(self, **left: float) -> None:
+        self.left, self.client = left, PlayedClient()
+        self.successors: list[str] = []
+        self.gone: list[str] = []
+        self.cluster = SimpleNamespace(scheduler_info={"workers": {}})
+        for name in left:
+            self.come(name, left[name])
+        watchdog = SimpleNamespace(add_successor=self.successors.append, let_go=self.leave)
+        self.rolling = Rolling(
+            self.cluster,
+            self.client,
+            watchdog,
+            left=self.left.__getitem__,
+            margin_seconds=60,  # type: ignore[arg-type]
+        )
+        self.rolling._known |= self.left.keys()
+
+    def come(self, name: str, left: float = 3600) -> None:
+        self.left[name] = left
+        self.cluster.scheduler_info["workers"][f"tcp://{name}"] = {"name": name}
+
+    def leave(self, name: str) -> None:
+        self.gone.append(name)
+        del self.cluster.scheduler_info["workers"][f"tcp://{name}"]
+
+    def look(self) -> None:
+        self.rolling._look()
+
+
+def test_a_worker_goes_when_its_successor_has_come() -> None:
+    played = Played(a=50, b=1000)
+    played.look()
+    played.look()
+    assert played.successors == ["a"] and not played.client.asked
+    played.come("c")
+    played.look()
+    assert played.client.asked == [("drain", "tcp://a"), ("close", "tcp://a")]
+    assert played.gone == ["a"]
+    played.look()
+    assert played.successors == ["a"]
+
+
+def test_of_several_that_are_due_one_goes_for_each_that_comes() -> None:
+    played = Played(a=55, b=50, c=58)
+    played.look()
+    assert sorted(played.successors) == ["a", "b", "c"]
+    played.come("d")
+    played.look()
+    played.look()
+    assert played.gone == ["b"]
+    played.come("e")
+    played.come("f")
+    played.look()
+    assert played.gone == ["b", "a"]
+    played.look()
+    assert played.gone == ["b", "a", "c"]
+
+
+def test_all_whose_end_is_near_hand_over_at_once_though_nobody_has_come() -> None:
+    played = Played(a=20, b=25, c=1000)
+    played.look()
+    assert played.client.asked[0] == ("drain", "tcp://a", "tcp://b")
+    assert played.gone == ["a", "b"]
+
+
+def test_no_worker_is_closed_before_its_segments_have_ended() -> None:
+    played = Played(a=50, b=1000)
+    played.client.ended = False
+    played.look()
+    with played.rolling:
+        played.come("c")
+        wait_for(lambda: ("drain", "tcp://a") in played.client.asked, 5)
+        assert not played.gone
+        played.client.ended = True
+        wait_for(lambda: played.gone == ["a"], 5)
+
+
+def test_a_worker_that_is_lost_meanwhile_is_not_waited_for() -> None:
+    played = Played(a=50, b=1000)
+    played.look()
+    played.leave("a")
+    played.come("c")
+    played.look()
+    assert not played.client.asked
+
+
+def test_the_margin_is_a_tenth_of_the_walltime_unless_it_is_given() -> None:
+    assert Profile(walltime="2:00:00").drain_seconds == 720
+    assert Profile(walltime="0:01:00").drain_seconds == 20
+    assert Profile(walltime="0:01:00", drain="0:10").drain_seconds == 10
+    with pytest.raises(ValueError, match="a time before the end of a walltime, here of 1:00"):
+        Profile(walltime="1:00", drain="0:05:00")
+
+
+def test_jobs_have_the_time_left_that_slurm_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = SimpleNamespace(returncode=0, stdout="1 RUNNING 0:45\n2 PENDING 1:00:00\n3 RUNNING UNLIMITED\n")
+    monkeypatch.setattr("rankfold.cluster.queue.ask", lambda *command: answer)
+    jobs = Jobs(tmp_path, "1:00:00")
+    held: dict[Any, Any] = {n: SimpleNamespace(job_id=n, refusal="") for n in ("1", "2", "3", "4")}
+    assert jobs(held, {"1", "3", "4"}) == {}
+    assert 44 < jobs.seconds_left("1") <= 45
+    assert jobs.seconds_left("2") == jobs.seconds_left("3") == float("inf")
+    assert 3590 < jobs.seconds_left("4") <= 3600  # by its age
+    assert time_left("1-00:00:00") == 86400
+
+
+@pytest.mark.slow
+@pytest.mark.slurm
+def test_three_minutes_of_work_on_jobs_of_one_minute(
+    tmp_path: Path, demo_store: Path, demo_bytes: str, slurm: SlurmCluster
+) -> None:
+    profile = tmp_path / "minute.yaml"
+    profile.write_text('partition: main\ninterface: lo\nwalltime: "0:01:00"\ndrain: "0:25"\nmemory: 1GiB\n')
+    out = tmp_path / "r.zarr"
+    driver = Driver(demo_store, out, 2.6, script="counting_driver.py", on=str(profile), workers=2)
+    try:
+        assert driver.end(420) == 0, driver.said
+    finally:
+        driver.process.kill()
+    assert same_bytes(rf.open_result(out)) == demo_bytes
+    assert driver.said.count("has handed over and is closed") >= 4
+    assert folded_again(Path(f"{out}.reads")) <= 0.1
+    wait_for(lambda: not slurm.jobs(), 20)
