@@ -8,6 +8,7 @@ from typing import Any
 
 from rankfold.cluster.place import choose_place
 from rankfold.execution import execute
+from rankfold.neighbours import search_of
 from rankfold.pipeline.custom_start import CustomStart
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.factor_request import DEFAULT_FALL, INITS, FactorRequest
@@ -86,9 +87,8 @@ def svd(
     -----
     Reads the matrix once (Gram or TSQR without ``U``, sketch), twice (Gram), 2 to 5 times (Krylov), or more.
     """
-    source, request = _asked(x, "svd", rank, tol, method, passes, oversampling, seed, rows=rows)
+    task = reduction_of(x, "svd", rank, tol, method, passes, oversampling, seed, rows=rows)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    task = Reduction(request, source)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
@@ -134,9 +134,8 @@ def pca(
     ``error_estimates``.
     """
     flags = {"center": center, "scale": scale, "whiten": whiten, "rows": rows}
-    source, request = _asked(x, "pca", rank, tol, method, passes, oversampling, seed, **flags)
+    task = reduction_of(x, "pca", rank, tol, method, passes, oversampling, seed, **flags)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    task = Reduction(request, source)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
@@ -179,9 +178,8 @@ def qr(
     with ``Q`` once more where columns are nearly dependent. A wide matrix is read once, and so is its leading
     square: ``R`` is as large as the matrix.
     """
-    source, request = _asked(x, "qr", None, None, "tsqr", passes, None, seed, rows=rows)
+    task = reduction_of(x, "qr", None, None, "tsqr", passes, None, seed, rows=rows)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    task = Reduction(request, source)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
@@ -255,7 +253,7 @@ def nmf(
     how = {"loss": loss, "solver": solver, "constraint_w": constraint_W, "constraint_h": constraint_H}
     penalties = {"alpha_w": alpha_W, "alpha_h": alpha_H, "l1_ratio": l1_ratio}
     ends = {"tol": tol, "gradient": gradient, "seconds": seconds, "passes": passes}
-    task = _factors(x, init, rank=rank, seed=seed, **how, **penalties, **ends)
+    task = factors_of(x, init, rank=rank, seed=seed, **how, **penalties, **ends)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
@@ -280,28 +278,33 @@ def plan(
     threads: int | None = None,
     client: Any = None,
     rates: Rates | None = None,
-    **factors: Any,
+    **others: Any,
 ) -> Plan:
     """The numbers of a reduction before it runs: the same as ``rankfold plan``. Reads no data.
 
-    ``factors`` are what ``nmf`` takes besides: ``loss``, ``solver``, ``init``, penalties, constraints.
+    ``others`` are what ``nmf`` takes besides (``loss``, ``solver``, ``init``, penalties, constraints), or
+    what ``knn`` takes: ``k``, ``metric``, ``queries``, ``base``, ``symmetric``.
     """
-    if kind not in ("svd", "pca", "qr", "nmf"):
-        raise InputError(f"there is no plan for {kind!r}; plan 'svd', 'pca', 'qr' or 'nmf'")
+    if kind not in ("svd", "pca", "qr", "nmf", "knn"):
+        raise InputError(f"there is no plan for {kind!r}; plan 'svd', 'pca', 'qr', 'nmf' or 'knn'")
     if kind != "pca" and (center or scale or whiten):
         raise InputError(f"{kind} neither centres nor scales nor whitens: plan 'pca' for that")
-    if factors and kind != "nmf":
-        raise InputError(f"{', '.join(factors)}: {kind} takes none of these, nmf does")
+    if others and kind not in ("nmf", "knn"):
+        raise InputError(f"{', '.join(others)}: {kind} takes none of these, nmf or knn does")
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+    if kind == "knn":
+        if rank is not None:
+            raise InputError("knn has no rank: say how many neighbours, k= (--k)")
+        return search_of(x, **others).plan(place.budget)
     if kind == "nmf":
         end = {} if tol is None else {"tol": tol}
-        named = {name.lower(): value for name, value in factors.items()}
-        task = _factors(x, named.pop("init", "auto"), rank=rank, passes=passes, seed=seed, **end, **named)
+        named = {name.lower(): value for name, value in others.items()}
+        task = factors_of(x, named.pop("init", "auto"), rank=rank, passes=passes, seed=seed, **end, **named)
         return task.plan(place.budget)
     centred = kind == "pca" if center is None else center
     flags = {"center": centred, "scale": scale, "whiten": whiten, "rows": rows}
-    source, request = _asked(x, kind, rank, tol, method, passes, oversampling, seed, **flags)
-    return make_plan(request, source, place.budget, rates)
+    asked = reduction_of(x, kind, rank, tol, method, passes, oversampling, seed, **flags)
+    return make_plan(asked.asked, asked.source, place.budget, rates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,14 +328,15 @@ class Reduction:
         return carry_out(run, lay_out(self.asked, self.source), self.asked, fingerprint)
 
 
-def _factors(x: object, init: object, **asked: Any) -> Nonnegative:
+def factors_of(x: object, init: object, **asked: Any) -> Nonnegative:
+    """What is to be factorised without negative numbers, checked; arguments of ``nmf``."""
     named = isinstance(init, str) and (init in INITS or not Path(init).exists())
     custom = None if named else CustomStart.of(init)
     request = FactorRequest.of(init=str(init) if named else "custom", **asked)
     return Nonnegative.of(open_source(x), request, custom)
 
 
-def _asked(
+def reduction_of(
     x: object,
     kind: str,
     rank: int | None,
@@ -342,7 +346,8 @@ def _asked(
     oversampling: int | None,
     seed: int,
     **flags: bool,
-) -> tuple[Source, Request]:
+) -> Reduction:
+    """What is to be reduced, checked; arguments of ``svd``, ``pca`` and ``qr``."""
     source = open_source(x)
     if kind == "qr":
         rank, method = min(source.shape), "tsqr"
@@ -365,4 +370,4 @@ def _asked(
         **flags,
     )
     check_request(request, source.shape, source.name)
-    return source, settled(request, source)
+    return Reduction(settled(request, source), source)

@@ -20,10 +20,18 @@ PACKAGE = Path(rankfold.__file__).parent
 ROOT = Path(__file__).parents[2]
 LAYERS = ("kernels", "pipeline", "cluster", "workflows")
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
-FRONT_DOOR = {"__init__.py", "__main__.py", "api.py", "use.py", "execution.py"}
+FRONT_DOOR = {
+    "__init__.py",
+    "__main__.py",
+    "api.py",
+    "use.py",
+    "execution.py",
+    "faithfulness.py",
+    "neighbours.py",
+}
 
 LONGEST_FUNCTION, LONGEST_FILE = 50, 400
-LONG_FUNCTIONS = {"api.py svd": 66, "api.py nmf": 73}  # most lines say what the arguments mean
+LONG_FUNCTIONS = {"api.py svd": 65, "api.py nmf": 73}  # most lines say what the arguments mean
 LONG_FILES: dict[str, int] = {}
 NOT_WRITTEN_YET: dict[str, int] = {}
 """Places that raise NotImplementedError, and how many: what is not written yet, never a bad value."""
@@ -90,13 +98,13 @@ def test_kernels_know_arrays_only(file: str) -> None:
         assert "numba" not in foreign
 
 
-def test_sweep_alone_makes_tasks() -> None:
+def test_sweeps_alone_make_tasks() -> None:
     for file in FILES:
         dask = {(m, checkers) for m, checkers in imports(file) if top(m) in ("dask", "distributed")}
         if layer(file) != "pipeline" or not dask:
             continue
-        if file == "pipeline/sweep.py":
-            assert {m for m, _ in dask} == {"dask.delayed.Delayed", "dask.delayed.delayed"}
+        if file in ("pipeline/sweep.py", "pipeline/pair_sweep.py"):
+            assert {m for m, _ in dask} <= {"dask.delayed.Delayed", "dask.delayed.delayed"}
         elif file.startswith("pipeline/sources/"):
             assert all(m.startswith("dask.array") for m, _ in dask), f"{file} imports {dask}"
         else:

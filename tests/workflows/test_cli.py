@@ -114,7 +114,7 @@ def test_bad_requests_exit_2(tmp_path: Path, store: Path) -> None:
         ),
         ("not a size in bytes", ("svd", store, "--rank", 3, "--memory", "much", *out)),
         ("cannot write", ("svd", store, "--rank", 3, "--out", tmp_path / "a file" / "r.zarr")),
-        ("plan 'svd', 'pca', 'qr' or 'nmf'", ("plan", "umap", store, "--rank", 3)),
+        ("plan 'svd', 'pca', 'qr', 'nmf' or 'knn'", ("plan", "umap", store, "--rank", 3)),
     ]
     for message, arguments in cases:
         refused(tmp_path, 2, message, *arguments)
@@ -365,3 +365,34 @@ def test_nonnegative_factors(tmp_path: Path, x: np.ndarray) -> None:
     np.save(tmp_path / "y.npy", x)
     arguments = ("nmf", tmp_path / "y.npy", "--rank", 3, "--out", tmp_path / "n.zarr")
     refused(tmp_path, 4, "negative numbers, the first at row", *arguments)
+
+
+def test_neighbours_their_graph_and_rows_that_are_added(tmp_path: Path, store: Path, x: np.ndarray) -> None:
+    run = rankfold("knn", store, "--k", 4, "--symmetric", "union", "--out", tmp_path / "r.zarr")
+    assert run.exit_code == 0, run.output
+    assert "knn by exact, k 4, euclidean; 100 % of shortlists were certain at once" in run.stdout
+    lists = rf.knn(x, 4)
+    assert np.array_equal(rf.open_result(tmp_path / "r.zarr").indices[...], lists.indices)
+    assert rankfold("info", f"{tmp_path / 'r.zarr'}::graph").exit_code == 0
+    np.save(tmp_path / "all.npy", np.concatenate([x, x[:50] + 0.1]))
+    more, base = tmp_path / "more.zarr", ("--base", tmp_path / "r.zarr")
+    run = rankfold("knn", tmp_path / "all.npy", "--k", 4, *base, "--out", more, "--json")
+    assert run.exit_code == 0 and json.loads(run.stdout)["recall"] == 1.0
+    assert rf.open_result(more).indices.shape == (ROWS + 50, 4)
+    np.save(tmp_path / "q.npy", x[:3])
+    near, queries = tmp_path / "q.zarr", ("--queries", tmp_path / "q.npy")
+    run = rankfold("knn", store, "--k", 2, *queries, "--metric", "l1", "--out", near)
+    assert run.exit_code == 0 and rf.open_result(near).indices[:, 0].tolist() == [0, 1, 2]
+
+
+def test_neighbours_are_planned_and_wrong_requests_refused(tmp_path: Path, store: Path) -> None:
+    run = rankfold("plan", "knn", store, "--k", 5)
+    assert run.exit_code == 0 and "k 5, every pair of rows once" in run.stdout
+    assert json.loads(rankfold("plan", "knn", store, "--json").stdout)["groups"] >= 1
+    out = ("--out", tmp_path / "r.zarr")
+    refused(tmp_path, 2, "knn has no rank", "plan", "knn", store, "--rank", 3)
+    refused(tmp_path, 2, "ask for 1 to 1999", "knn", store, "--k", 2000, *out)
+    refused(tmp_path, 2, "metric 'cosinus' is not known", "knn", store, "--metric", "cosinus", *out)
+    refused(tmp_path, 2, "symmetric must be", "knn", store, "--symmetric", "yes", *out)
+    refused(tmp_path, 2, "there is no result at", "knn", store, "--base", tmp_path / "no.zarr", *out)
+    refused(tmp_path, 3, "Give --memory", "knn", store, "--memory", "10MiB", *out)

@@ -16,14 +16,14 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", 
 import typer
 
 from rankfold._version import __version__
-from rankfold.workflows.commands import convert, project, reduce, show
+from rankfold.workflows.commands import convert, flow, project, reduce, show, submit
 
 app = typer.Typer(
     name="rankfold",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="SVD, PCA, QR and NMF of matrices larger than memory: planned memory, few passes, resumable.",
+    help="SVD, PCA, QR, NMF, neighbours of matrices beyond memory: planned memory, few reads, resumable.",
 )
 
 
@@ -40,13 +40,19 @@ app.command()(reduce.svd)
 app.command()(reduce.pca)
 app.command()(reduce.qr)
 app.command()(reduce.nmf)
+app.command()(reduce.knn)
 app.command()(reduce.plan)
 app.command()(project.transform)
 app.command()(project.reconstruct)
 app.command()(project.check)
 app.command("import")(convert.import_)
 app.command()(convert.info)
+app.command()(flow.run)
+app.command()(flow.status)
+app.command()(flow.schema)
+app.command()(flow.example)
 app.command()(show.demo)
+app.command()(submit.submit)
 
 
 def main() -> None:

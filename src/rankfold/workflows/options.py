@@ -147,6 +147,27 @@ def nonnegative(
     return {"rank": rank, "seed": seed, **how, **penalties, **constraints, **ends}
 
 
+def search(
+    k: Annotated[int, typer.Option("--k", help="neighbours of each row")] = 15,
+    queries: Annotated[
+        str | None, typer.Option(metavar="STORE", help="rows whose neighbours are wanted instead")
+    ] = None,
+    metric: Annotated[
+        str,
+        typer.Option(help="euclidean, sqeuclidean, cosine, inner_product, manhattan or chebyshev"),
+    ] = "euclidean",
+    symmetric: Annotated[
+        str | None, typer.Option(help="edges of the graph that either row has, union, or both, mutual")
+    ] = None,
+    base: Annotated[
+        Path | None,
+        typer.Option(metavar="RESULT", help="lists of the first rows, to be gone on with"),
+    ] = None,
+) -> dict[str, Any]:
+    """What is asked of neighbours."""
+    return {"k": k, "queries": queries, "metric": metric, "symmetric": symmetric, "base": base}
+
+
 def _bound(said: str) -> str | float:
     try:
         return float(said)
@@ -170,7 +191,9 @@ def place(
         str | None,
         typer.Option(help="of a worker, such as 2GiB; by default half of what is free"),
     ] = None,
-    on: Annotated[str | None, typer.Option(help="local, slurm, or the name or path of a profile")] = None,
+    on: Annotated[
+        str | None, typer.Option(help="local, slurm, allocation, or the name or path of a profile")
+    ] = None,
     workers: Annotated[
         int | None, typer.Option(help="worker processes, or jobs; without it the threads of this process")
     ] = None,

@@ -1,4 +1,4 @@
-"""``rankfold svd``, ``pca``, ``qr``, ``nmf`` and ``plan``."""
+"""``rankfold svd``, ``pca``, ``qr``, ``nmf``, ``knn`` and ``plan``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rankfold.workflows import options
 from rankfold.workflows.options import (
     Json,
     centring,
@@ -17,6 +18,7 @@ from rankfold.workflows.options import (
     output,
     place,
     request,
+    search,
     store,
     view,
 )
@@ -83,29 +85,75 @@ def nmf(
     _reduce("nmf", store, view, as_json, **output, **nonnegative, **place)
 
 
-def kind(kind: Annotated[str, typer.Argument(metavar="KIND", help="svd, pca, qr or nmf")]) -> str:
+@command(store, view, output, search, place)
+def knn(
+    store: str,
+    view: dict[str, Any],
+    output: dict[str, Any],
+    search: dict[str, Any],
+    place: dict[str, Any],
+    as_json: Json = False,
+) -> None:
+    """Nearest neighbours of every row, exactly: indices, distances, graph."""
+    _reduce("knn", store, view, as_json, **output, **search, **place)
+
+
+def kind(
+    kind: Annotated[
+        str, typer.Argument(metavar="KIND", help="svd, pca, qr, nmf or knn; or a workflow, FLOW.yaml, alone")
+    ],
+) -> str:
     """What is planned."""
     return kind
 
 
-@command(kind, store, view, request, centring, place)
+def planned_store(
+    store: Annotated[str | None, typer.Argument(metavar="[STORE]", help="the matrix, as for svd")] = None,
+) -> str | None:
+    """The matrix, unless a workflow is planned."""
+    return store
+
+
+@command(kind, planned_store, view, request, centring, place)
 def plan(
     kind: str,
-    store: str,
+    store: str | None,
     view: dict[str, Any],
     request: dict[str, Any],
     centring: dict[str, Any],
     place: dict[str, Any],
+    k: Annotated[int, typer.Option("--k", help="neighbours of each row, for knn")] = 15,
     as_json: Json = False,
 ) -> None:
-    """Passes, memory, time of a reduction, not run."""
+    """Passes, memory, time of a reduction, not run; stages of a workflow, and which would run."""
     import rankfold
     from rankfold.cluster.calibration import cached_rates
+    from rankfold.pipeline.errors import InputError
+    from rankfold.workflows.flow import is_flow
 
+    if is_flow(kind):
+        _plan_flow(kind, store, {**view, **request, **centring, **place, "k": k}, as_json=as_json)
+        return
+    if store is None:
+        raise InputError(f"say which matrix to plan {kind} of: rankfold plan {kind} STORE")
     centring["center"] &= kind == "pca"
+    others: dict[str, Any] = {"k": k} if kind == "knn" else {}
     source = rankfold.open(store, **view)
-    made = rankfold.plan(kind, source, **request, **centring, **place, rates=cached_rates())
+    made = rankfold.plan(kind, source, **request, **centring, **place, **others, rates=cached_rates())
     typer.echo(json.dumps(made.as_dict(), indent=1) if as_json else str(made))
+
+
+def _plan_flow(path: str, store: str | None, given: dict[str, Any], *, as_json: bool) -> None:
+    """The plan of a workflow, which says everything itself."""
+    from rankfold.pipeline.errors import InputError
+    from rankfold.workflows.commands.flow import plan_flow
+
+    usual = {**options.view(), **options.request(), **options.centring(), **options.place(), "k": 15}
+    said = [name for name, value in usual.items() if given[name] != value]
+    if store is not None or said:
+        beside = repr(store) if store is not None else f"--{said[0].replace('_', '-')}"
+        raise InputError(f"{path} says itself what is asked: leave out {beside}, or write it into the file")
+    plan_flow(Path(path), as_json=as_json)
 
 
 def _of_result(request: dict[str, Any], centring: dict[str, Any]) -> int | None:
@@ -149,14 +197,20 @@ def summary(result: Any, *, already_done: bool) -> str:
     """The closing lines of a reduction."""
     facts = result.attrs
     lines = [f"{result.path}: already done" if already_done else f"{result.path}: done"]
-    rank = facts.get("rank", facts["request"]["rank"])
-    told = f"{facts['kind']} by {facts['method']}, rank {rank}, {facts['passes']} passes"
+    last = (result.run.get("attempts") or [{}])[-1]
+    told = f"{facts['kind']} by {facts['method']}"
+    if facts["kind"] == "knn":
+        told += f", k {facts['request']['k']}, {facts['request']['metric']}"
+        if "certain" in last:
+            told += f"; {100 * last['certain']:.4g} % of shortlists were certain at once"
+    else:
+        told += f", rank {facts.get('rank', facts['request'].get('rank'))}, {facts['passes']} passes"
     if "captured" in facts:
         told += f"; largest estimated error {facts['largest_error_estimate']:.1e}, "
         told += f"captured {100 * facts['captured']:.4g} %"
     elif "relative_error" in facts:
         told += f"; relative error {facts['relative_error']:.4g}"
-    elif facts["orthogonality"] is not None:
+    elif facts.get("orthogonality") is not None:
         told += f"; Q is orthonormal to {facts['orthogonality']:.1e}"
     lines.append(told)
     return "\n".join([*lines, *took(result.run)])

@@ -1,0 +1,164 @@
+"""``rankfold run``, ``status``, ``schema`` and ``example``: workflows from a file."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rankfold.workflows.options import Json, command
+
+if TYPE_CHECKING:
+    from rankfold.pipeline.run import Progress
+    from rankfold.workflows.flow_plan import Verdict
+    from rankfold.workflows.flow_record import Record
+
+
+def flow(
+    flow: Annotated[Path, typer.Argument(metavar="FLOW.yaml", help="the workflow: see docs/workflows.md")],
+) -> Path:
+    """The file that is run."""
+    return flow
+
+
+class Told:
+    """Says what happens on stderr, and how stages ended on stdout."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+
+    def begins(self, verdict: Verdict, number: int, count: int) -> None:
+        """See ``Listener``."""
+        name, method = verdict.step.name, verdict.step.stage.method
+        why = "; ".join(verdict.reasons)
+        typer.echo(f"stage {number} of {count}: {name}, {method}: {verdict.action} ({why})", err=True)
+
+    def bar(self, unit: str) -> contextlib.AbstractContextManager[Progress]:
+        """See ``Listener``."""
+        from rankfold.workflows.progress import SweepProgress
+
+        return SweepProgress(unit)
+
+    def ends(self, verdict: Verdict, record: Record) -> None:
+        """See ``Listener``."""
+        import rankfold
+        from rankfold.workflows.commands.reduce import summary
+
+        if verdict.step.stage.method == "import":
+            lines = f"{verdict.path}: done"
+        else:
+            result = rankfold.open_result(verdict.path)
+            for message in result.attrs["warnings"]:
+                typer.echo(f"warning: {verdict.step.name}: {message}", err=True)
+            lines = summary(result, already_done=False)
+        if not self._quiet:
+            typer.echo(lines)
+
+
+@command(flow)
+def run(
+    flow: Path,
+    first: Annotated[
+        str | None,
+        typer.Option("--from", metavar="STAGE", help="begin there; what comes before is used as it is"),
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option(metavar="STAGE", help="this stage alone; what it reads is used as it is")
+    ] = None,
+    on: Annotated[
+        str | None, typer.Option(help="local, slurm, allocation or a profile, in place of the one it names")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Stages of a workflow, those that are not done."""
+    from rankfold.workflows.flow_plan import Workflow
+    from rankfold.workflows.flow_record import Record
+    from rankfold.workflows.flow_run import run_flow
+
+    workflow = Workflow.read(flow, on)
+    done = run_flow(workflow, Told(quiet=as_json), first=first, only=only)
+    if as_json:
+        typer.echo(
+            json.dumps(
+                {**_told(workflow.flow.workflow, done), **_record(Record.of(workflow.outputs))}, indent=1
+            )
+        )
+        return
+    ran = sum(verdict.action in ("run", "resume") for verdict in done)
+    counts = [(ran, "run"), (sum(v.action == "skip" for v in done), "finished before")]
+    counts.append((len(done) - sum(count for count, _ in counts), "left out"))
+    told = ", ".join(f"{count} {what}" for count, what in counts if count)
+    typer.echo(f"{workflow.outputs}: {len(done)} stage{'s' * (len(done) != 1)}: {told}")
+
+
+def _record(record: Record) -> dict[str, Any]:
+    return {"outputs": str(record.outputs), "record": record.stages}
+
+
+def _told(name: str, verdicts: list[Verdict]) -> dict[str, Any]:
+    return {"workflow": name, "stages": [verdict.as_dict() for verdict in verdicts]}
+
+
+def plan_flow(path: Path, *, as_json: bool) -> None:
+    """The table of stages that ``rankfold plan FLOW.yaml`` prints."""
+    from rankfold.workflows.flow_plan import Workflow, flow_table, survey
+    from rankfold.workflows.flow_record import Record
+
+    workflow = Workflow.read(path)
+    record = Record.of(workflow.outputs)
+    record.require(workflow.flow.workflow)
+    verdicts = survey(workflow, record.stages)
+    if as_json:
+        typer.echo(json.dumps(_told(workflow.flow.workflow, verdicts), indent=1))
+        return
+    typer.echo(flow_table(verdicts))
+
+
+@command()
+def status(
+    where: Annotated[
+        Path, typer.Argument(metavar="FLOW.yaml", help="the workflow, or the folder of its results")
+    ],
+    as_json: Json = False,
+) -> None:
+    """How far a workflow is."""
+    from rankfold.workflows.flow_status import standings, status_table
+
+    name, found = standings(where)
+    if as_json:
+        stages = [dataclasses.asdict(one) for one in found]
+        typer.echo(json.dumps({"workflow": name, "stages": stages}, indent=1))
+        return
+    typer.echo(status_table(found))
+
+
+@command()
+def schema() -> None:
+    """The JSON Schema of a workflow, for editors."""
+    from rankfold.workflows.flow import schema as made
+
+    typer.echo(json.dumps(made(), indent=1))
+
+
+@command()
+def example(
+    name: Annotated[str | None, typer.Argument(help="leave it out for a list")] = None,
+) -> None:
+    """A workflow to begin with, as a file."""
+    from rankfold.cluster.yaml_file import no_such
+    from rankfold.pipeline.errors import InputError
+    from rankfold.workflows.library import example_names, example_text
+
+    known = example_names()
+    if name is None:
+        typer.echo(
+            "\n".join(f"{one}  {example_text(one).splitlines()[0].removeprefix('# ')}" for one in known)
+        )
+        return
+    if name not in known:
+        raise InputError(no_such("example", name, known))
+    typer.echo(example_text(name), nl=False)

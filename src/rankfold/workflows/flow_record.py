@@ -1,0 +1,128 @@
+"""What a folder of results knows of the workflow that fills it: ``flow.json``, and a lock beside it.
+
+A stage is ``running`` while a process holds the lock; without one, it was killed. The record is for people
+and for what may be replaced; whether a stage is done is told by its result alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rankfold._version import __version__
+from rankfold.pipeline.checkpoint import load_json, save_json
+from rankfold.pipeline.errors import OutputError
+
+RECORD = "flow.json"
+LOCK = "flow.lock"
+
+PROGRESS_SECONDS = 2.0
+"""Between two times that progress is written down."""
+
+
+def now() -> str:
+    """The time as records have it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+@dataclass(slots=True)
+class Record:
+    """The record of a workflow, kept on disk."""
+
+    outputs: Path
+    values: dict[str, Any]
+    _began: float = 0.0
+    _before: float = 0.0
+    _saved: float = field(default=0.0)
+
+    @classmethod
+    def of(cls, outputs: Path) -> Record:
+        """That of a folder; empty where nothing has run."""
+        found = load_json(outputs / RECORD)
+        return cls(outputs, found if isinstance(found, dict) else {"stages": {}})
+
+    @property
+    def stages(self) -> dict[str, dict[str, Any]]:
+        """What is known of each stage that was begun."""
+        return self.values["stages"]  # type: ignore[no-any-return]
+
+    def require(self, workflow: str) -> None:
+        """Raise if the folder has results of another workflow."""
+        other = self.values.get("workflow", workflow)
+        if other != workflow:
+            raise OutputError(
+                f"{self.outputs} has results of the workflow {other!r}, not of {workflow!r}. Choose other "
+                "outputs, or give the workflow its old name"
+            )
+
+    def describe(self, workflow: str, file: Path, read: dict[str, Any], steps: list[str]) -> None:
+        """Note what is run."""
+        self.values |= {"workflow": workflow, "file": str(file), "version": __version__, "read": read}
+        self.values["steps"] = steps
+        self.save()
+
+    def begin(
+        self, name: str, method: str, reasons: tuple[str, ...], where: dict[str, Any], *, anew: bool
+    ) -> None:
+        """A stage begins, or goes on."""
+        old = {} if anew else self.stages.get(name, {})
+        self._began, self._before = time.monotonic(), float(old.get("seconds", 0.0))
+        self.stages[name] = {
+            "method": method,
+            "state": "running",
+            "why": list(reasons),
+            "attempts": int(old.get("attempts", 0)) + 1,
+            "seconds": self._before,
+            "started": now(),
+            "where": {**where, "host": socket.gethostname(), "pid": os.getpid()},
+        }
+        self.save()
+
+    def progress(self, name: str, sweep: str, done: int, total: int) -> None:
+        """How far a stage is; written down now and then."""
+        stage = self.stages[name]
+        stage["progress"] = {"sweep": sweep, "done": done, "total": total}
+        stage["seconds"] = self._seconds()
+        if done == total or time.monotonic() - self._saved > PROGRESS_SECONDS:
+            self.save()
+
+    def end(self, name: str, state: str, message: str = "") -> None:
+        """A stage is done, or was interrupted, or failed."""
+        stage = self.stages[name]
+        stage |= {"state": state, "seconds": self._seconds(), "ended": now()}
+        if state == "done":
+            stage.pop("progress", None)
+        if message:
+            stage["message"] = message
+        self.save()
+
+    def found_done(self, name: str, method: str) -> None:
+        """A stage that was finished already."""
+        if self.stages.get(name, {}).get("state") != "done":
+            self.stages[name] = {**self.stages.get(name, {}), "method": method, "state": "done"}
+            self.stages[name].pop("progress", None)
+            self.save()
+
+    def save(self) -> None:
+        """Write it."""
+        self._saved = time.monotonic()
+        save_json(self.outputs / RECORD, self.values)
+
+    def _seconds(self) -> float:
+        return round(self._before + time.monotonic() - self._began, 3)
+
+
+def someone_runs(outputs: Path) -> bool:
+    """Whether a process holds the lock of a folder."""
+    with contextlib.suppress(FileNotFoundError), open(outputs / LOCK) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False

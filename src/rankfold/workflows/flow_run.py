@@ -1,0 +1,121 @@
+"""Run a workflow: stage after stage, those that are done skipped, those that were interrupted gone on with.
+
+Everything is planned before anything is run. What a stage leaves decides what is done about the next, so a
+stage whose request or input has changed is made anew, and what is made from it too, nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+from rankfold.execution import RankfoldWarning, execute
+from rankfold.pipeline.checkpoint import disk_errors
+from rankfold.pipeline.errors import Interrupted, RankfoldError
+from rankfold.pipeline.run import Progress
+from rankfold.pipeline.rundir import locked
+from rankfold.workflows.flow_plan import Verdict, Workflow, consider, survey
+from rankfold.workflows.flow_record import LOCK, Record
+from rankfold.workflows.importing import Importing
+from rankfold.workflows.stages import Outcome, Scene
+from rankfold.workflows.wording import in_file, placed
+
+Bar = Callable[[str], contextlib.AbstractContextManager[Progress]]
+"""Shows progress in some unit while a stage runs."""
+
+
+class Listener(Protocol):
+    """Is told what happens."""
+
+    def begins(self, verdict: Verdict, number: int, count: int) -> None:
+        """A stage is to be run, or skipped."""
+
+    def bar(self, unit: str) -> contextlib.AbstractContextManager[Progress]:
+        """Shows progress in some unit while a stage runs."""
+
+    def ends(self, verdict: Verdict, record: Record) -> None:
+        """A stage is done."""
+
+
+def run_flow(
+    workflow: Workflow, listener: Listener, *, first: str | None = None, only: str | None = None
+) -> list[Verdict]:
+    """Carry out a workflow, or what is left of it; what was done about every step."""
+    if not workflow.outputs.exists():
+        survey(workflow, (), first=first, only=only)  # what is refused leaves no folder
+    with _held(workflow) as record:
+        # A look at all stages first: what is refused is refused before hours of work.
+        looked_at = survey(workflow, record.stages, first=first, only=only)
+        scene, done = Scene(workflow.flow, workflow.document, {}), list[Verdict]()
+        for number, planned in enumerate(looked_at, 1):
+            if planned.action == "leave":
+                scene.outcomes[planned.step.name] = Outcome(planned.path, planned.path.exists())
+                done.append(planned)
+                continue
+            verdict = consider(workflow, planned.step, scene, ours=planned.step.name in record.stages)
+            listener.begins(verdict, number, len(looked_at))
+            if verdict.action == "skip":
+                record.found_done(verdict.step.name, verdict.step.stage.method)
+            else:
+                _carry_out(workflow, verdict, record, listener)
+                scene.outcomes[verdict.step.name] = Outcome(verdict.path, True)
+                listener.ends(verdict, record)
+            done.append(verdict)
+        return done
+
+
+@contextlib.contextmanager
+def _held(workflow: Workflow) -> Iterator[Record]:
+    """The folder of results, for this process alone."""
+    outputs = workflow.outputs
+    with disk_errors(outputs):
+        outputs.mkdir(parents=True, exist_ok=True)
+    try:
+        with locked(outputs / LOCK, outputs):
+            record = Record.of(outputs)
+            record.require(workflow.flow.workflow)
+            read = workflow.flow.model_dump(mode="json")
+            names = [step.name for step in workflow.steps]
+            record.describe(workflow.flow.workflow, workflow.document.path.absolute(), read, names)
+            yield record
+    except RankfoldError as error:
+        raise type(error)(in_file(str(error))) from error
+
+
+def _carry_out(workflow: Workflow, verdict: Verdict, record: Record, listener: Listener) -> None:
+    """Run a stage, and keep how it ended."""
+    name, place = verdict.step.name, verdict.place
+    where = {"kind": "this process"} if place is None else place.facts()
+    record.begin(name, verdict.step.stage.method, verdict.reasons, where, anew=verdict.action != "resume")
+    try:
+        _work(workflow, verdict, record, listener)
+    except RankfoldError as error:
+        more_to_do = error.exit_code == Interrupted.exit_code
+        record.end(name, "interrupted" if more_to_do else "failed", in_file(str(error)))
+        raise placed(error, name, verdict.step.declared, workflow.document) from error
+    except BaseException as error:
+        record.end(name, "interrupted", type(error).__name__)
+        raise
+    record.end(name, "done")
+
+
+def _work(workflow: Workflow, verdict: Verdict, record: Record, listener: Listener) -> None:
+    name, work = verdict.step.name, verdict.work
+    unit = "bytes" if isinstance(work, Importing) else "rows"
+    with warnings.catch_warnings(), listener.bar(unit) as bar:
+        warnings.simplefilter("ignore", RankfoldWarning)  # kept in the result
+
+        def watch(sweep: str, done: int, total: int) -> None:
+            record.progress(name, sweep, done, total)
+            bar(f"{name}: {sweep}", done, total)
+
+        if isinstance(work, Importing):
+            work.carry_out(lambda done, total: watch("import", done, total))
+            return
+        assert work is not None and verdict.place is not None  # noqa: S101  it is not skipped
+        scratch: Path | str | None = workflow.resources(verdict.step).scratch
+        # What is replaced is this workflow's own: see ``judged``.
+        execute(work, verdict.place, out=verdict.path, scratch=scratch, overwrite=True, progress=watch)

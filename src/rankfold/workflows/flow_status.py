@@ -1,0 +1,99 @@
+"""How far a workflow is, from what it has left on disk: nothing is opened that takes long, nothing is run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rankfold.pipeline.errors import InputError, SourceNotFoundError
+from rankfold.workflows.flow import is_flow
+from rankfold.workflows.flow_plan import Workflow
+from rankfold.workflows.flow_record import RECORD, Record, someone_runs
+from rankfold.workflows.wording import columns
+
+HEADINGS = ("stage", "method", "state", "how far", "seconds", "attempts", "when", "where")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a stage is."""
+
+    stage: str
+    method: str
+    state: str
+    """``done``, ``running``, ``partial``, ``failed`` or ``not begun``."""
+
+    far: str
+    seconds: float | None
+    attempts: int
+    when: str
+    where: str
+    message: str
+    out: str
+
+
+def standings(path: Path) -> tuple[str, list[Standing]]:
+    """Name of a workflow, and how far its stages are; given its file, or the folder of its results."""
+    if is_flow(path.name) and not path.is_dir():
+        workflow = Workflow.read(path)
+        outputs, name = workflow.outputs, workflow.flow.workflow
+        methods = {step.name: step.stage.method for step in workflow.steps}
+        record = Record.of(outputs)
+        record.require(name)
+    else:
+        if not path.is_dir():
+            raise SourceNotFoundError(f"{path} does not exist: give a workflow, or the folder of its results")
+        outputs, record = path, Record.of(path)
+        if "workflow" not in record.values:
+            raise InputError(f"{path} has no {RECORD}: no workflow has run here. Give its .yaml file")
+        name = record.values["workflow"]
+        methods = {one: record.stages.get(one, {}).get("method", "") for one in record.values["steps"]}
+    alive = someone_runs(outputs)
+    return name, [
+        _standing(one, method, record.stages.get(one, {}), outputs, alive) for one, method in methods.items()
+    ]
+
+
+def _standing(name: str, method: str, known: dict[str, Any], outputs: Path, alive: bool) -> Standing:
+    out = outputs / f"{name}.zarr"
+    state, progress = known.get("state", ""), known.get("progress")
+    if state == "running" and alive:
+        told = "running"
+    elif state == "failed":
+        told = "failed"
+    elif state == "done" or (not state and out.exists()):
+        told = "done" if out.exists() else "not begun"
+    else:
+        told = "partial" if state else "not begun"
+    far = "" if not progress or told == "done" else _far(progress)
+    place = known.get("where", {})
+    words = [str(place[key]) for key in ("kind", "host") if key in place]
+    return Standing(
+        name,
+        known.get("method", method),
+        told,
+        far,
+        known.get("seconds"),
+        int(known.get("attempts", 0)),
+        known.get("ended") or known.get("started") or "",
+        " on ".join(words),
+        known.get("message", ""),
+        str(out),
+    )
+
+
+def _far(progress: dict[str, Any]) -> str:
+    share = progress["done"] / progress["total"] if progress["total"] else 1.0
+    return f"{progress['sweep']} {100 * share:.0f} %"
+
+
+def status_table(found: list[Standing]) -> str:
+    """One line a stage, and below what went wrong."""
+    rows: list[tuple[str, ...]] = [HEADINGS]
+    for one in found:
+        seconds = "" if one.seconds is None else f"{one.seconds:.3g}"
+        attempts = str(one.attempts or "")
+        rows.append((one.stage, one.method, one.state, one.far, seconds, attempts, one.when, one.where))
+    wrong = [f"{one.stage}: {one.message}" for one in found if one.state == "failed" and one.message]
+    return "\n".join([columns(rows, right=(4, 5)), *wrong])

@@ -1,0 +1,296 @@
+"""The stages of a workflow in the order they run: names that stand for others, sweeps, circles.
+
+A reference is the name of an input, of a stage, or ``STAGE.ARRAY``. A stage that is swept becomes one step
+for each value, ``STAGE-VALUE``, and so does what is made from it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from rankfold.cluster.yaml_file import Document, keys_of, meant, no_such, told
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.factor_request import INITS
+from rankfold.workflows.flow import BaseStage, Flow
+
+ARRAYS = {
+    "svd": ("U", "Vt"),
+    "pca": ("scores", "components"),
+    "qr": ("Q", "R"),
+    "nmf": ("W", "H"),
+    "knn": ("distances", "indices", "graph"),
+    "update": ("components",),
+    "check": (),
+    "import": (),
+}
+"""Matrices in the result of each method; an import is one itself."""
+
+COORDINATES = {"svd": "U", "pca": "scores", "nmf": "W"}
+"""What ``transform`` writes, by the method of the result it uses."""
+
+FIXED = ("method", "needs", "resources")
+"""Keys that a sweep cannot go over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a name in a stage stands for."""
+
+    input: str = ""
+    stage: str = ""
+    array: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A stage as it runs."""
+
+    name: str
+    """Of its result; that of the stage, unless it is swept."""
+
+    stage: BaseStage
+    declared: str
+    """The stage in the file."""
+
+    after: tuple[str, ...] = ()
+    """Steps that come before it."""
+
+    feeds_on: tuple[str, ...] = ()
+    """Those of them whose results it reads."""
+
+
+def steps_of(flow: Flow, document: Document) -> tuple[Step, ...]:
+    """All steps, each after what it needs, otherwise as in the file."""
+    for name in flow.stages:
+        if name in flow.inputs:
+            raise InputError(
+                document.told(
+                    ("stages", name),
+                    f"{name!r} is an input already, in line "
+                    f"{document.lines['inputs', name]}. Rename one of them",
+                )
+            )
+    for name, stage in flow.stages.items():
+        _check(name, stage, flow, document)
+    _refuse_circles(flow, document)
+    steps = list(_swept(flow, document) if flow.sweep is not None else _plain(flow))
+    stages, found = {step.name: step.stage for step in steps}, list[Step]()
+    waiting = [_placed(step, flow, stages) for step in steps]
+    while waiting:
+        done = {step.name for step in found}
+        ready = next((step for step in waiting if done.issuperset(step.after)), None)
+        if ready is None:
+            raise InputError(
+                document.told(("sweep",), f"makes {waiting[0].name} wait for itself. Go over another key")
+            )
+        found.append(ready)
+        waiting.remove(ready)
+    return tuple(found)
+
+
+def _plain(flow: Flow) -> Iterator[Step]:
+    for name, stage in flow.stages.items():
+        yield Step(name, stage, name)
+
+
+def _placed(step: Step, flow: Flow, stages: Mapping[str, BaseStage]) -> Step:
+    """With what comes before it."""
+    read = [reference.stage for _, reference in references(step.stage, flow.inputs, stages)]
+    feeds = tuple(dict.fromkeys(name for name in read if name))
+    return Step(
+        step.name, step.stage, step.declared, tuple(dict.fromkeys([*feeds, *step.stage.needs])), feeds
+    )
+
+
+# References ----------------------------------------------------------------------------------------
+
+
+def resolve(text: str, inputs: Iterable[str], stages: Iterable[str]) -> Reference | None:
+    """What a name stands for, or nothing."""
+    if text in inputs:
+        return Reference(input=text)
+    names = list(stages)
+    if text in names:
+        return Reference(stage=text)
+    stage, _, array = text.rpartition(".")
+    return Reference(stage=stage, array=array) if stage in names else None
+
+
+def references(
+    stage: BaseStage, inputs: Iterable[str], stages: Iterable[str]
+) -> Iterator[tuple[str, Reference]]:
+    """Keys of a stage that name something else, and what; those that are checked already."""
+    inputs, stages = list(inputs), list(stages)
+    for key in (*stage.MATRICES, *stage.RESULTS):
+        text = getattr(stage, key)
+        found = None if text is None or (key == "init" and text in INITS) else resolve(text, inputs, stages)
+        if found is not None:
+            yield key, found
+
+
+def arrays_of(stage: BaseStage, stages: Mapping[str, BaseStage]) -> tuple[str, ...]:
+    """Matrices in the result of a stage."""
+    if stage.method == "transform":
+        source = stages.get(getattr(stage, "result", ""))
+        return tuple(COORDINATES.values()) if source is None else (COORDINATES.get(source.method, "U"),)
+    arrays = ARRAYS[stage.method]
+    return arrays if getattr(stage, "rows", True) else arrays[1:]
+
+
+def _check(name: str, stage: BaseStage, flow: Flow, document: Document) -> None:
+    """Raise for a name that stands for nothing, or for something of another kind."""
+    for number, other in enumerate(stage.needs):
+        if other not in flow.stages:
+            raise InputError(
+                document.told(("stages", name, "needs", number), no_such("stage", other, flow.stages))
+            )
+    for key in stage.MATRICES:
+        if (text := getattr(stage, key)) is not None:
+            _check_matrix(text, ("stages", name, key), flow, document)
+    for key, methods in stage.RESULTS.items():
+        text = getattr(stage, key)
+        if text is None or (key == "init" and text in INITS):
+            continue
+        fitting = [other for other, each in flow.stages.items() if each.method in methods]
+        if text not in fitting and text not in flow.inputs:
+            known = [*fitting, *flow.inputs, *(INITS[:-1] if key == "init" else ())]
+            what = f"{text!r} is neither a stage of {' or '.join(methods)} nor an input{meant(text, known)}"
+            raise InputError(document.told(("stages", name, key), f"{what}. There are {', '.join(known)}"))
+
+
+def _check_matrix(text: str, keys: tuple[str, ...], flow: Flow, document: Document) -> None:
+    found = resolve(text, flow.inputs, flow.stages)
+    known = [*flow.inputs]
+    for name, stage in flow.stages.items():
+        known += (
+            [name] if stage.method == "import" else [f"{name}.{a}" for a in arrays_of(stage, flow.stages)]
+        )
+    if text in known:
+        return
+    if found is not None and found.stage:
+        stage = flow.stages[found.stage]
+        if found.array and found.array in ARRAYS.get(stage.method, ()):
+            reason = f"{found.stage} has rows: false, so it makes no {found.array}. Leave that out"
+            raise InputError(document.told(keys, reason))
+        arrays = [one for one in known if one.startswith(f"{found.stage}.")]
+        if not found.array and arrays:
+            reason = f"{found.stage} is a result of several arrays: say which, {' or '.join(arrays)}"
+            raise InputError(document.told(keys, reason))
+    raise InputError(
+        document.told(
+            keys, f"there is no input or array {text!r}{meant(text, known)}. There are {', '.join(known)}"
+        )
+    )
+
+
+def _refuse_circles(flow: Flow, document: Document) -> None:
+    """Raise for stages that wait for each other."""
+    after = {
+        name: _placed(Step(name, stage, name), flow, flow.stages).after for name, stage in flow.stages.items()
+    }
+    for start in flow.stages:
+        way: list[str] = []
+        if _leads_to(start, start, after, way):
+            circle = [start, *way]
+            told_as = ", ".join(f"{a} needs {b}" for a, b in itertools.pairwise(circle))
+            raise InputError(
+                document.told(("stages", start), f"waits for itself: {told_as}. Take one of these away")
+            )
+
+
+def _leads_to(name: str, goal: str, after: Mapping[str, tuple[str, ...]], way: list[str]) -> bool:
+    """Whether what ``name`` needs comes to need ``goal``, and by which way."""
+    for other in after[name]:
+        if other in way:
+            continue
+        way.append(other)
+        if other == goal or _leads_to(other, goal, after, way):
+            return True
+        way.pop()
+    return False
+
+
+# Sweeps --------------------------------------------------------------------------------------------
+
+
+def _swept(flow: Flow, document: Document) -> Iterator[Step]:
+    """Every stage, and for those that a sweep changes one for each value."""
+    name, key, values = _sweep(flow, document)
+    tails = [re.sub(r"[^\w.+-]+", "-", str(value)) for value in values]
+    for number, tail in enumerate(tails):
+        if tail in tails[:number]:
+            raise InputError(
+                document.told(("sweep", key, number), f"{values[number]!r} stands there twice. Take one away")
+            )
+    changed = _changed(name, flow)
+    for other, stage in flow.stages.items():
+        if other not in changed:
+            needs = [[f"{n}-{tail}" for tail in tails] if n in changed else [n] for n in stage.needs]
+            yield Step(other, stage.model_copy(update={"needs": tuple(itertools.chain(*needs))}), other)
+            continue
+        for number, tail in enumerate(tails):
+            one: BaseStage = stage
+            if other == name:
+                one = _with(stage, key, values[number], document, ("sweep", key, number), flow)
+            yield Step(f"{other}-{tail}", _renamed(one, changed, tail, flow), other)
+
+
+def _sweep(flow: Flow, document: Document) -> tuple[str, str, list[Any]]:
+    """Stage, key and values."""
+    assert flow.sweep is not None  # noqa: S101
+    name, extra = flow.sweep.stage, flow.sweep.model_extra or {}
+    if name not in flow.stages:
+        raise InputError(document.told(("sweep", "stage"), no_such("stage", name, flow.stages)))
+    keys = [key for key in keys_of([type(flow.stages[name])]) if key not in FIXED]
+    for key in extra:
+        if key not in keys:
+            raise InputError(document.told(("sweep", key), no_such(f"key of {name}", key, keys)))
+    if len(extra) != 1:
+        given = f"{', '.join(extra)} are several keys" if extra else "there is no key to go over"
+        raise InputError(document.told(("sweep",), f"{given}: write one, such as rank: [10, 20, 50]"))
+    ((key, values),) = extra.items()
+    if not isinstance(values, list) or not values or any(isinstance(value, list | dict) for value in values):
+        raise InputError(document.told(("sweep", key), "write a list of values, such as [10, 20, 50]"))
+    return name, key, values
+
+
+def _changed(name: str, flow: Flow) -> set[str]:
+    """A stage and all that are made from it."""
+    changed, before = {name}, 0
+    while len(changed) > before:
+        before = len(changed)
+        for other, stage in flow.stages.items():
+            read = {reference.stage for _, reference in references(stage, flow.inputs, flow.stages)}
+            if read & changed:
+                changed.add(other)
+    return changed
+
+
+def _with(
+    stage: BaseStage, key: str, value: object, document: Document, keys: tuple[str | int, ...], flow: Flow
+) -> BaseStage:
+    """A stage with another value of one key, checked as the file was."""
+    try:
+        made = type(stage).model_validate({**stage.model_dump(exclude_unset=True), key: value})
+    except ValidationError as error:
+        lines = [told(document, type(stage), {**each, "loc": ()}, keys) for each in error.errors()]
+        raise InputError("\n".join(lines)) from None
+    if key in stage.MATRICES:
+        _check_matrix(str(value), keys, flow, document)  # type: ignore[arg-type]
+    return made
+
+
+def _renamed(stage: BaseStage, changed: set[str], tail: str, flow: Flow) -> BaseStage:
+    """A stage that reads the steps of the same value."""
+    new: dict[str, Any] = {"needs": tuple(f"{n}-{tail}" if n in changed else n for n in stage.needs)}
+    for key, reference in references(stage, flow.inputs, flow.stages):
+        if reference.stage in changed:
+            array = f".{reference.array}" if reference.array else ""
+            new[key] = f"{reference.stage}-{tail}{array}"
+    return stage.model_copy(update=new)

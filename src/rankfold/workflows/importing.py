@@ -1,0 +1,145 @@
+"""A stage that imports: what it takes, whether it is done, and doing it.
+
+An import knows nothing of checkpoints: it makes a whole store or none, and starts over. Which matrix a store
+is of is kept beside it, in ``STORE.run/request.json``, written before the store and marked when it is there.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankfold.pipeline.checkpoint import load_json, save_json
+from rankfold.pipeline.convert import parse_dtype
+from rankfold.pipeline.ingest import ImportReport, import_array
+from rankfold.pipeline.ingest_layout import chunks_of
+from rankfold.pipeline.readers import open_reader
+from rankfold.pipeline.readers.reader import EntryReader, Wanted
+from rankfold.pipeline.rundir import digest, machine_facts
+from rankfold.pipeline.shape_only import ShapeOnly
+from rankfold.pipeline.source import Source
+from rankfold.pipeline.sources.csr import CsrSource
+from rankfold.pipeline.sources.locate import is_address, split_location
+from rankfold.workflows.flow import Import
+from rankfold.workflows.stages import Outcome, Scene
+
+MEMORY = 256 * 2**20
+CHUNK_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Importing:
+    """An import, and what it takes."""
+
+    stage: Import
+    path: Path
+    matrix: str | Source
+    view: dict[str, Any]
+    memory: int
+    reads_bytes: int
+    shape: tuple[int, int] | None
+    """Where that is known before the last row is read."""
+
+    dtype: np.dtype[Any]
+    sparse: bool
+    fingerprint: str
+
+    @classmethod
+    def of(cls, stage: Import, scene: Scene, path: Path, memory: int | None) -> Importing:
+        """What a stage asks for; opens the source, reads none of it."""
+        found, asked = scene.of(stage.input), stage.asked()
+        matrix: str | Source
+        matrix, view, reader = "", {}, None
+        wanted_type = None if stage.dtype is None else parse_dtype(stage.dtype)
+        if found.input:
+            given = scene.flow.inputs[found.input]
+            matrix, view = given.store, given.view()
+            wanted = Wanted(asked["columns"], asked["without"], asked["header"], wanted_type)
+            reader = open_reader(given.store, wanted)
+        memory = memory or MEMORY
+        if reader is None:
+            source = scene.matrix(stage.input)
+            size = source.shape[0] * source.shape[1] * source.dtype.itemsize
+            sparse = isinstance(source, CsrSource) and stage.layout == "auto"
+            dtype, mark = wanted_type or source.dtype, source.fingerprint()
+            return cls(stage, path, matrix or source, view, memory, size, source.shape, dtype, sparse, mark)
+        entries = isinstance(reader, EntryReader)
+        shape = reader.shape if isinstance(reader, EntryReader) else None
+        dtype = wanted_type or np.dtype(getattr(reader, "dtype", np.float64))
+        mark, sparse = file_mark(str(matrix)), entries and stage.layout == "auto"
+        return cls(stage, path, matrix, view, memory, reader.total_bytes, shape, dtype, sparse, mark)
+
+    def identity(self) -> dict[str, Any]:
+        """What the store is made of."""
+        view = {name: value for name, value in self.view.items() if value not in (None, False)}
+        asked = {name: list(v) if isinstance(v, tuple) else v for name, v in self.stage.asked().items()}
+        return {"request": {"kind": "import", **asked, **view}, "input": self.fingerprint}
+
+    @property
+    def result_bytes(self) -> int:
+        """Of the store, before compression; as much as is read where nothing else is known."""
+        if self.shape is None or self.sparse:
+            return self.reads_bytes
+        return self.shape[0] * self.shape[1] * self.dtype.itemsize
+
+    def outcome(self, name: str) -> Outcome:
+        """What there will be."""
+        if self.shape is None:
+            return Outcome(self.path, False)
+        if self.sparse:
+            made = ShapeOnly.sparse(self.shape, self.dtype, name)
+        else:
+            made = ShapeOnly.chunked(
+                self.shape, self.dtype, chunks_of(self.shape, self.dtype, CHUNK_BYTES), name
+            )
+        return Outcome(self.path, False, {"": made})
+
+    def carry_out(self, progress: Callable[[int, int], None]) -> ImportReport:
+        """Make the store, in place of an earlier one."""
+        folder = self.path.with_name(self.path.name + ".run")
+        folder.mkdir(parents=True, exist_ok=True)
+        began, facts = time.perf_counter(), machine_facts()
+        save_json(folder / "request.json", {**self.identity(), "finished": False})
+        asked = self.stage.asked()
+        report = import_array(
+            self.matrix,
+            self.path,
+            memory_bytes=self.memory,
+            overwrite=True,
+            progress=progress,
+            **asked,
+            **self.view,
+        )
+        save_json(folder / "request.json", {**self.identity(), "finished": True})
+        took = {"seconds": time.perf_counter() - began, "finished": True}
+        save_json(folder / "run.json", {"attempts": [{**facts, **took}]})
+        return report
+
+
+def kept_identity(path: Path) -> dict[str, Any] | None:
+    """What a store was made of; None if no import of a workflow made it, or has finished to."""
+    found = load_json(path.with_name(path.name + ".run") / "request.json")
+    if not isinstance(found, dict) or not found.pop("finished", False):
+        return None
+    return found
+
+
+def file_mark(location: str) -> str:
+    """Sizes and times of a file, or of the files of a folder; of an address itself alone."""
+    if is_address(location):
+        return location
+    path = split_location(location)[0]
+    files = [path]
+    if os.path.isdir(path):
+        files = sorted(os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
+    marks = []
+    for file in files:
+        stat = os.stat(file)
+        marks.append(f"{os.path.relpath(file, path)} {stat.st_size} {stat.st_mtime_ns}")
+    return digest(marks)

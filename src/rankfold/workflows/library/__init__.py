@@ -1,0 +1,16 @@
+"""Workflows to be copied and changed: ``rankfold example climate > climate.yaml``."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+
+def example_names() -> list[str]:
+    """Those there are."""
+    found = [entry.name for entry in files(__name__).iterdir()]
+    return sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml"))
+
+
+def example_text(name: str) -> str:
+    """One of them, as a file has it."""
+    return (files(__name__) / f"{name}.yaml").read_text()

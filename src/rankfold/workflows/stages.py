@@ -1,0 +1,253 @@
+"""From a stage of a workflow to a task that can be planned and carried out.
+
+What an earlier stage has yet to make is planned by shape and type: every check that the real matrix would
+meet is met by ``ShapeOnly``, and by ``ImaginedFit`` where a whole result is wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+
+from rankfold.api import Reduction, factors_of, reduction_of
+from rankfold.cluster.yaml_file import Document
+from rankfold.execution import Task
+from rankfold.neighbours import search_of
+from rankfold.pipeline.errors import RankfoldError
+from rankfold.pipeline.factor_request import INITS, FactorRequest
+from rankfold.pipeline.fitted import Fitted, fitted
+from rankfold.pipeline.methods.neighbours import Neighbours
+from rankfold.pipeline.methods.nonnegative import Nonnegative
+from rankfold.pipeline.methods.projection import Projection
+from rankfold.pipeline.methods.update import Update
+from rankfold.pipeline.methods.verification import Verification
+from rankfold.pipeline.neighbour_request import NeighbourRequest
+from rankfold.pipeline.result import Result
+from rankfold.pipeline.shape_only import ShapeOnly
+from rankfold.pipeline.source import Source
+from rankfold.pipeline.sources import open_source
+from rankfold.pipeline.sources.zarr import ZarrSource
+from rankfold.pipeline.view import working_dtype
+from rankfold.workflows.flow import BaseStage, Flow
+from rankfold.workflows.graph import COORDINATES, Reference, resolve
+from rankfold.workflows.wording import in_file
+
+
+class NotKnownYet(Exception):
+    """A shape that only the run of an earlier stage will tell."""
+
+    def __init__(self, stage: str) -> None:
+        super().__init__(f"known when {stage} has run")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a step has left, or what is known of what it will leave."""
+
+    path: Path
+    there: bool
+    """Whether it is finished and stays as it is."""
+
+    matrices: Mapping[str, ShapeOnly] | None = None
+    """By name, of what is to come; None where not even the shape is known."""
+
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What attributes of the result will say, as far as tasks ask."""
+
+    rank: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What there is for a stage to work on."""
+
+    flow: Flow
+    document: Document
+    outcomes: dict[str, Outcome]
+    """Of the steps so far."""
+
+    def of(self, text: str) -> Reference:
+        """What a name stands for."""
+        found = resolve(text, self.flow.inputs, self.outcomes)
+        assert found is not None, text  # noqa: S101  checked when the file was read
+        return found
+
+    def matrix(self, text: str) -> Source:
+        """The matrix that a name stands for, or its shape."""
+        found = self.of(text)
+        if found.input:
+            given = self.flow.inputs[found.input]
+            try:
+                return open_source(given.store, **given.view())
+            except RankfoldError as error:
+                message = self.document.told(("inputs", found.input), in_file(str(error)))
+                raise type(error)(message) from error
+        made = self.outcomes[found.stage]
+        if made.there:
+            return open_source(f"{made.path}::{found.array}" if found.array else made.path)
+        if made.matrices is None:
+            raise NotKnownYet(found.stage)
+        return made.matrices[found.array]
+
+    def result(self, text: str) -> Path | Outcome:
+        """The result that a name stands for: where it is, or what is known of it."""
+        found = self.of(text)
+        if found.input:
+            return Path(self.flow.inputs[found.input].store)
+        made = self.outcomes[found.stage]
+        if not made.there and made.matrices is None:
+            raise NotKnownYet(found.stage)
+        return made.path if made.there else made
+
+    def fit(self, text: str, among: tuple[str, ...]) -> Fitted:
+        """A result as a model."""
+        found = self.result(text)
+        return fitted(found, among=among) if isinstance(found, Path) else imagined_fit(found)
+
+
+# Tasks ---------------------------------------------------------------------------------------------
+
+
+def task_of(stage: BaseStage, scene: Scene) -> Task:
+    """The task of any stage but an import."""
+    return BUILDERS[stage.method](stage, scene)
+
+
+def _reduction(stage: BaseStage, scene: Scene) -> Task:
+    asked = stage.asked()
+    rank, tol, algorithm = asked.pop("rank", None), asked.pop("tol", None), asked.pop("method", "tsqr")
+    passes, oversampling, seed = asked.pop("passes"), asked.pop("oversampling", None), asked.pop("seed")
+    x = scene.matrix(stage.input)
+    return reduction_of(x, stage.method, rank, tol, algorithm, passes, oversampling, seed, **asked)
+
+
+def _factors(stage: BaseStage, scene: Scene) -> Task:
+    asked = {name.lower(): value for name, value in stage.asked().items()}
+    init, x = str(getattr(stage, "init")), scene.matrix(stage.input)  # noqa: B009  of Nmf alone
+    if init in INITS:
+        return factors_of(x, init, **asked)
+    start = scene.result(init)
+    if isinstance(start, Path):
+        return factors_of(x, start, **asked)
+    request = FactorRequest.of(init="custom", **asked)
+    request.check(x.shape, x.name)
+    return Nonnegative(x, request.settled())
+
+
+def _search(stage: BaseStage, scene: Scene) -> Task:
+    asked, x = stage.asked(), scene.matrix(stage.input)
+    queries, base = (getattr(stage, name) for name in ("queries", "base"))
+    rows = None if queries is None else scene.matrix(queries)
+    earlier = None if base is None else scene.result(base)
+    if not isinstance(earlier, Outcome):
+        return search_of(x, asked["k"], rows, earlier, asked["metric"], asked["symmetric"])
+    request = NeighbourRequest.of(asked["k"], asked["metric"], asked["symmetric"])
+    return Neighbours.of(x, rows, request, _imagined_result(earlier))
+
+
+def _projection(stage: BaseStage, scene: Scene) -> Task:
+    return Projection.of(scene.fit(_result(stage), ("svd", "pca", "nmf")), scene.matrix(stage.input))
+
+
+def _update(stage: BaseStage, scene: Scene) -> Task:
+    fit = scene.fit(_result(stage), ("svd", "pca"))
+    return Update.of(fit, scene.matrix(stage.input), stage.asked()["rank"])
+
+
+def _verification(stage: BaseStage, scene: Scene) -> Task:
+    return Verification.of(scene.fit(_result(stage), ("svd", "pca")), scene.matrix(stage.input))
+
+
+def _result(stage: BaseStage) -> str:
+    return str(getattr(stage, "result"))  # noqa: B009  of some stages
+
+
+BUILDERS: dict[str, Callable[[BaseStage, Scene], Task]] = {
+    "svd": _reduction,
+    "pca": _reduction,
+    "qr": _reduction,
+    "nmf": _factors,
+    "knn": _search,
+    "transform": _projection,
+    "update": _update,
+    "check": _verification,
+}
+
+
+# What is to come -----------------------------------------------------------------------------------
+
+
+def expected(name: str, path: Path, task: Task) -> Outcome:
+    """What a task will leave, by shape and type; of an adaptive rank the most that it may be."""
+    (rows, columns), asked = task.source.shape, task.request()
+    dtype, rank = working_dtype(task.source.dtype), 0
+    shapes: dict[str, tuple[int, int]] = {}
+    if isinstance(task, Reduction | Nonnegative):
+        rank = task.asked.rank
+        left, right = {"svd": ("U", "Vt"), "pca": ("scores", "components"), "qr": ("Q", "R")}.get(
+            asked["kind"], ("W", "H")
+        )
+        shapes = {left: (rows, rank), right: (rank, columns)}
+    elif isinstance(task, Neighbours):
+        (rows, rank), dtype = (task.left.shape[0], task.asked.k), np.dtype(np.float64)
+        shapes = dict.fromkeys(("distances", "indices"), (rows, rank))
+    elif isinstance(task, Projection):
+        rank, dtype = task.fitted.rank, task.dtype
+        shapes = {COORDINATES[task.fitted.kind]: (rows, rank)}
+    elif isinstance(task, Update):
+        rank, dtype = task.rank, task.fitted.dtype
+        shapes, rows = {"components": (rank, columns)}, rows + task.fitted.shape[0]
+    told = {"kind": asked["kind"], "request": asked, "input": {"shape": [rows, columns], "fingerprint": ""}}
+    matrices = {
+        array: ShapeOnly.plain(shape, dtype, f"{name}.{array}", decoded=False)
+        for array, shape in shapes.items()
+    }
+    if isinstance(task, Neighbours):
+        matrices["graph"] = ShapeOnly.sparse((rows, task.source.shape[0]), dtype, f"{name}.graph")
+    return Outcome(path, False, matrices, told, rank)
+
+
+@dataclass(frozen=True, slots=True)
+class ImaginedFit(Fitted):
+    """A model whose numbers are not known yet."""
+
+    outcome: Outcome
+
+    def left(self) -> ZarrSource:
+        """See ``Fitted``."""
+        assert self.outcome.matrices is not None  # noqa: S101
+        return cast(ZarrSource, self.outcome.matrices[self.left_name])
+
+    def digest(self) -> str:
+        """None: nothing is known of its numbers."""
+        return ""
+
+    def reach(self) -> float:
+        """See ``Fitted``."""
+        return 1.0
+
+
+def imagined_fit(made: Outcome) -> Fitted:
+    """What will be a model, for plans."""
+    kind, request, (rows, columns) = made.facts["kind"], made.facts["request"], made.facts["input"]["shape"]
+    right = {"svd": "Vt", "pca": "components", "nmf": "H"}[kind]
+    assert made.matrices is not None  # noqa: S101  asked before
+    return ImaginedFit(
+        result=_imagined_result(made),
+        kind=kind,
+        shape=(rows, columns),
+        s=np.ones(made.rank),
+        size=1.0,
+        whiten=bool(request.get("whiten", False)),
+        right=cast(ZarrSource, made.matrices[right]),
+        outcome=made,
+    )
+
+
+def _imagined_result(made: Outcome) -> Result:
+    return cast(Result, SimpleNamespace(path=made.path, attrs=made.facts))

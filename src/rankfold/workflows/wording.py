@@ -1,0 +1,71 @@
+"""Words of messages and tables: options of commands as keys of a file, columns below each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from rankfold.cluster.yaml_file import Document, Keys
+from rankfold.pipeline.errors import Interrupted, PlanError, RankfoldError
+
+KEYS = {"out": "outputs", "method": "algorithm", "missing-chunks": "missing", "no-rows": "rows: false"}
+"""Options that a file calls otherwise."""
+
+SAME = (
+    "memory rank tol passes k rows select-rows select-columns drop-missing-columns scratch oversampling seed"
+)
+SAME += " workers threads seconds gradient base queries columns without header layout dtype metric"
+"""Options that are keys."""
+
+GIVEN = re.compile(r"\d[\w.]*\w|\d|krylov|subspace|gram|sketch|tsqr|fill|DIR|time")
+"""Words after an option that are its value."""
+
+VAGUE = ("method", "input", "needs", "resources", "rows", "columns")
+"""Keys of a stage that are words of many messages."""
+
+
+def in_file(message: str) -> str:
+    """A message that names options of a command, as one that names keys of a file.
+
+    >>> in_file("Give --memory 52MiB, or --method krylov, which --out needs (--no-rows).")
+    'Give memory: 52MiB, or algorithm: krylov, which outputs needs (rows: false).'
+    """
+
+    def key(found: re.Match[str]) -> str:
+        if found[1] not in KEYS and found[1] not in SAME.split():
+            return found[0]
+        name = KEYS.get(found[1], found[1].replace("-", "_"))
+        return f"{name}: {found[2]}" if found[2] else name
+
+    return re.sub(rf"(?<![\w-])--([a-z][a-z-]*)(?: ({GIVEN.pattern})(?!\w))?", key, message)
+
+
+def placed(error: RankfoldError, name: str, declared: str, document: Document) -> RankfoldError:
+    """An error of a stage, with the line of what it is about."""
+    message = in_file(str(error))
+    if isinstance(error, Interrupted) or message.startswith(f"{document.path}:"):
+        return error
+    keys: Keys = ("stages", declared)
+    said = document.values["stages"][declared] if not isinstance(error, PlanError) else {}
+    found = {key: re.search(rf"\b{re.escape(key)}\b", message) for key in said if key not in VAGUE}
+    named = sorted((match.start(), key) for key, match in found.items() if match)
+    key = named[0][1] if named else ""
+    swept = document.values.get("sweep")
+    if key:
+        goes_over = name != declared and isinstance(swept, Mapping) and key in swept
+        keys = ("sweep", key) if goes_over else (*keys, key)
+    key = f".{key}" if key else ""
+    return type(error)(f"{document.at(*keys)}: stages.{name}{key}: {message}")
+
+
+def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> str:
+    """Rows of a table, the first its heading; columns named in ``right`` end at one line."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(w) if i in right else cell.ljust(w)
+            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,538 @@
+"""Workflows: one file, planned, run, interrupted, resumed; a mistake in it is one line that says where."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from reference import same_bytes, to_zarr
+from typer.testing import CliRunner
+
+import rankfold as rf
+from rankfold.pipeline.factor_request import INITS, LOSSES, SOLVERS
+from rankfold.pipeline.neighbour_request import ALIASES, METRICS
+from rankfold.pipeline.request import METHODS
+from rankfold.workflows import flow as models
+from rankfold.workflows.cli import app
+from rankfold.workflows.flow_plan import Workflow
+from rankfold.workflows.wording import in_file
+
+FLOW = """\
+# Components, then the neighbours of samples in them.
+workflow: cells
+inputs:
+  counts: x.zarr
+outputs: results
+resources: {memory: 1GiB, threads: 2}
+stages:
+  components:
+    method: pca
+    input: counts
+    rank: 5
+  near:
+    method: knn
+    input: components.scores
+    k: 3
+    symmetric: union
+"""
+ROWS, COLUMNS = 1500, 30
+
+
+def rankfold(*arguments: object) -> Any:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def flow(tmp_path: Path) -> Path:
+    """The workflow above beside its data."""
+    x = np.random.default_rng(0).standard_normal((ROWS, COLUMNS)) * np.linspace(3, 1, COLUMNS)
+    to_zarr(tmp_path / "x.zarr", x.astype(np.float32), (500, COLUMNS))
+    path = tmp_path / "flow.yaml"
+    path.write_text(FLOW)
+    return path
+
+
+def changed(flow: Path, *pairs: tuple[str, str]) -> Path:
+    """The same file with other words in it."""
+    text = flow.read_text()
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, new)
+    flow.write_text(text)
+    return flow
+
+
+def actions(flow: Path) -> dict[str, tuple[str, str]]:
+    """What the plan says of each stage."""
+    run = rankfold("plan", flow, "--json")
+    assert run.exit_code == 0, run.output
+    stages = json.loads(run.stdout)["stages"]
+    return {stage["stage"]: (stage["action"], "; ".join(stage["reasons"])) for stage in stages}
+
+
+def refused(flow: Path, code: int, message: str, command: str = "plan") -> str:
+    """The command ends with one message that begins with file and line."""
+    before = sorted(flow.parent.rglob("*"))
+    run = rankfold(command, flow)
+    assert run.exit_code == code, run.output
+    said = run.stderr.splitlines()
+    assert len(said) == 1 and said[0].startswith(f"rankfold: {flow}:"), run.stderr
+    assert message in said[0], said[0]
+    assert sorted(flow.parent.rglob("*")) == before
+    return str(said[0])
+
+
+# Mistakes ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("rank: 5", "rnak: 5", ":11: stages.components.rnak: no such key (did you mean 'rank'?)"),
+        ("x.zarr", "y.zarr", ":4: inputs.counts: "),
+        ("1GiB", "1gib", ":6: resources.memory: '1gib' is not a size in bytes: write for instance 256MiB"),
+        ("1GiB", "1gib", "(did you mean 1GiB?)"),
+        ("1GiB", "4", ":6: resources.memory: '4' has no unit: write 4GiB or 4MiB"),
+        (
+            "outputs",
+            "profile: lokal\noutputs",
+            ":5: profile: there is no profile 'lokal'. Did you mean local?",
+        ),
+        ("rank: 5", "rank: 31", ":11: stages.components.rank: rank 31 was asked for, but"),
+        ("rank: 5", "rank: 31", "Ask for rank: 30 or less"),
+        ("method: knn", "method: kn", ":13: stages.near.method: no such method 'kn' (did you mean 'knn'?)"),
+        ("    method: knn\n", "", ":12: stages.near: the key 'method' is missing"),
+        ("    rank: 5", "    algorithm: gran", ":11: stages.components.algorithm: no such value 'gran' (did"),
+        ("    rank: 5\n", "", ":8: stages.components: say how many components, rank"),
+        ("k: 3", "k: three", ":15: stages.near.k: Input should be a valid integer"),
+        ("k: 3", "k: 1500", ":15: stages.near.k: k 1500 was asked for, but components.scores has 1500 rows"),
+        ("k: 3", "k: 3\n    k: 4", ":16: stages.near.k: already in line 15"),
+        ("components.scores", "component.scores", ":14: stages.near.input: there is no input or array "),
+        ("components.scores", "components.score", "(did you mean 'components.scores'?)"),
+        ("components.scores", "components", "say which, components.scores or components.components"),
+        ("    rank: 5", "    rank: 5\n    rows: false", "components has rows: false, so it makes no scores"),
+        ("k: 3", "needs: [nar]", ":15: stages.near.needs.0: no such stage 'nar' (did you mean 'near'?)"),
+        ("    rank: 5", "    rank: 5\n    needs: [near]", "components needs near, near needs components"),
+        ("  near:", "  counts:", ":12: stages.counts: 'counts' is an input already, in line 4"),
+        ("  near:", "  2near:", ":12: stages.2near: '2near' is no name"),
+        ("x.zarr", "$NOWHERE_AT_ALL/x.zarr", ":4: inputs.counts: there is no variable $NOWHERE_AT_ALL"),
+        ("workflow: cells\n", "", ":1: the key 'workflow' is missing"),
+        ("{memory: 1GiB, threads: 2}", "1GiB", ":6: resources: write a list of `key: value` lines"),
+        ("symmetric: union", "symmetric: *both", ":16: "),
+        ("    k: 3", "    base: components", "'components' is neither a stage of knn nor an input"),
+    ],
+)
+def test_a_mistake_is_told_with_its_line(flow: Path, old: str, new: str, message: str) -> None:
+    refused(changed(flow, (old, new)), 2, message)
+
+
+def test_a_missing_store_names_the_one_that_is_there(flow: Path) -> None:
+    said = refused(changed(flow, ("x.zarr", "xx.zarr")), 2, "xx.zarr does not exist. Did you mean")
+    assert f"{flow.parent}/x.zarr?" in said
+
+
+def test_a_stage_that_does_not_fit_is_named_with_its_line(flow: Path) -> None:
+    changed(flow, ("    k: 3", "    resources: {memory: 20MiB}\n    k: 3"))
+    said = refused(flow, 3, ":12: stages.near: knn of this 1500 x 5 matrix needs")
+    assert "but memory gives 20 MiB. Give memory: " in said
+    refused(flow, 3, "stages.near: knn of this", "run")
+
+
+def test_messages_name_keys_and_not_options() -> None:
+    said = "Give --memory 52MiB, or --method krylov, which --out needs (--no-rows), or --rank. See --print"
+    wanted = (
+        "Give memory: 52MiB, or algorithm: krylov, which outputs needs (rows: false), or rank. See --print"
+    )
+    assert in_file(said) == wanted
+
+
+def test_there_is_no_such_file(tmp_path: Path) -> None:
+    (tmp_path / "flow.yaml").write_text("")
+    run = rankfold("plan", tmp_path / "flo.yaml")
+    assert run.exit_code == 2 and "Did you mean" in run.stderr
+    assert rankfold("status", tmp_path / "nowhere").exit_code == 2
+    assert "no workflow has run here" in rankfold("status", tmp_path).stderr
+
+
+def test_options_of_a_reduction_have_no_place_beside_a_workflow(flow: Path) -> None:
+    run = rankfold("plan", flow, "--rank", 3)
+    assert run.exit_code == 2 and "leave out --rank" in run.stderr
+    assert "say which matrix" in rankfold("plan", "pca").stderr
+
+
+# Plan, run, skip, run again ------------------------------------------------------------------------
+
+
+def test_a_workflow_is_planned_before_its_inputs_are_made(flow: Path) -> None:
+    planned = json.loads(rankfold("plan", flow, "--json").stdout)["stages"]
+    assert [stage["plan"]["shape"] for stage in planned] == [[ROWS, COLUMNS], [ROWS, 5]]
+    assert actions(flow)["near"] == ("run", "missing; needs components, which runs")
+    table = rankfold("plan", flow).stdout.splitlines()
+    assert " ".join(table[0].split()) == "stage method passes reads memory scratch result tasks why"
+    assert table[-1].startswith("2 to run: reads ")
+    assert not (flow.parent / "results").exists()
+    assert rankfold("run", flow).exit_code == 0
+    (flow.parent / "results" / "near.zarr").rename(flow.parent / "elsewhere.zarr")
+    again = json.loads(rankfold("plan", flow, "--json").stdout)["stages"][1]
+    peaks = [stage["plan"]["peak_bytes"] for stage in (planned[1], again)]
+    assert abs(peaks[0] - peaks[1]) <= 0.02 * peaks[1]
+
+
+def test_results_are_those_of_python(flow: Path) -> None:
+    run = rankfold("run", flow)
+    assert run.exit_code == 0, run.output
+    results = flow.parent / "results"
+    components = rf.pca(flow.parent / "x.zarr", 5)
+    assert same_bytes(rf.open_result(results / "components.zarr")) == same_bytes(components)
+    near = rf.knn(f"{results / 'components.zarr'}::scores", 3, symmetric="union")
+    assert same_bytes(rf.open_result(results / "near.zarr")) == same_bytes(near)
+    assert "components: rows: 1,500 of 1,500 rows" in run.stderr
+    assert "stage 2 of 2: near, knn: run (missing)" in run.stderr
+
+
+def test_what_is_done_is_skipped_and_what_changed_is_made_anew(flow: Path) -> None:
+    assert rankfold("run", flow).exit_code == 0
+    assert set(actions(flow).values()) == {("skip", "finished")}
+    again = rankfold("run", flow)
+    assert again.exit_code == 0 and "2 stages: 2 finished before" in again.stdout
+    changed(flow, ("k: 3", "k: 4"))
+    assert actions(flow) == {"components": ("skip", "finished"), "near": ("run", "parameter k: 3 -> 4")}
+    changed(flow, ("k: 4", "k: 3"), ("rank: 5", "rank: 6"))
+    assert actions(flow) == {
+        "components": ("run", "parameter rank: 5 -> 6"),
+        "near": ("run", "needs components, which runs"),
+    }
+    run = rankfold("run", flow)
+    assert "near, knn: run (input components.scores changed)" in run.stderr
+    assert rf.open_result(flow.parent / "results" / "near.zarr").attrs["input"]["shape"] == [ROWS, 6]
+
+
+def test_changed_data_run_everything_again(flow: Path) -> None:
+    import zarr
+
+    assert rankfold("run", flow).exit_code == 0
+    zarr.open_array(flow.parent / "x.zarr", mode="r+")[0, 0] = 9.0
+    assert actions(flow)["components"] == ("run", "input counts changed")
+    assert rankfold("run", flow).exit_code == 0
+    assert set(actions(flow).values()) == {("skip", "finished")}
+
+
+def test_stages_beside_each_other_do_not_mind(flow: Path) -> None:
+    """A third stage of the same input stays as it is when another changes."""
+    flow.write_text(FLOW + "  low: {method: svd, input: counts, rank: 2, needs: near}\n")
+    assert rankfold("run", flow).exit_code == 0
+    changed(flow, ("rank: 5", "rank: 7"))
+    assert {name: action for name, (action, _) in actions(flow).items()} == {
+        "components": "run",
+        "near": "run",
+        "low": "skip",
+    }
+
+
+def test_part_of_a_workflow(flow: Path) -> None:
+    run = rankfold("run", flow, "--only", "near")
+    assert run.exit_code == 2 and "components, which it reads, is not finished" in run.stderr
+    assert ":12: stages.near: " in run.stderr
+    assert "1 run, 1 left out" in rankfold("run", flow, "--only", "components").stdout
+    changed(flow, ("rank: 5", "rank: 6"))
+    run = rankfold("run", flow, "--from", "near")
+    assert run.exit_code == 0 and "1 run, 1 left out" in run.stdout
+    assert rf.open_result(flow.parent / "results" / "near.zarr").attrs["input"]["shape"] == [ROWS, 5]
+    run = rankfold("run", flow, "--from", "neer")
+    assert run.exit_code == 2 and "no such stage 'neer' (did you mean 'near'?)" in run.stderr
+    assert rankfold("run", flow, "--from", "near", "--only", "near").exit_code == 2
+
+
+def test_only_what_a_workflow_made_is_replaced(flow: Path) -> None:
+    results = flow.parent / "results"
+    results.mkdir()
+    rf.pca(flow.parent / "x.zarr", 9, out=results / "components.zarr")
+    run = rankfold("run", flow)
+    assert run.exit_code == 2 and "is not of this workflow: it is never replaced" in run.stderr
+    rf.pca(flow.parent / "x.zarr", 5, out=results / "components.zarr", overwrite=True)
+    assert "components, pca: skip (finished)" in rankfold("run", flow).stderr
+    changed(flow, ("workflow: cells", "workflow: others"))
+    run = rankfold("run", flow)
+    assert run.exit_code == 2 and "has results of the workflow 'cells', not of 'others'" in run.stderr
+
+
+def test_bad_data_name_the_stage_and_leave_what_is_done(flow: Path) -> None:
+    import zarr
+
+    flow.write_text(FLOW + "  parts: {method: nmf, input: counts, rank: 2}\n")
+    run = rankfold("run", flow)
+    assert run.exit_code == 4 and f"{flow}:17: stages.parts: " in run.stderr.splitlines()[-1]
+    table = rankfold("status", flow).stdout
+    assert "failed" in table and "parts: " in table and table.count("done") == 2
+    x = zarr.open_array(flow.parent / "x.zarr", mode="r+")
+    x[...] = np.abs(x[...])
+    assert rankfold("run", flow).exit_code == 0
+
+
+# Interruption --------------------------------------------------------------------------------------
+
+LONG = """\
+workflow: long
+inputs: {x: x.zarr}
+outputs: results
+resources: {memory: 1GiB, threads: 1}
+stages:
+  first: {method: pca, input: x, rank: 3, algorithm: gram, rows: false}
+  second: {method: svd, input: x, rank: 10, algorithm: krylov, tol: 1.0e-12, passes: 12}
+"""
+
+
+@pytest.fixture(scope="module")
+def tall(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tall")
+    x = np.random.default_rng(0).standard_normal((200_000, 80), dtype=np.float32)
+    to_zarr(folder / "x.zarr", x, (10_000, 80))
+    return folder
+
+
+def started(flow: Path) -> subprocess.Popen[str]:
+    """The command, up to the first pass of the second stage."""
+    command = [sys.executable, "-m", "rankfold", "run", str(flow)]
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert child.stderr is not None
+    for line in child.stderr:
+        if line.startswith("second: pass-01"):
+            return child
+    raise AssertionError(child.communicate())
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130), (signal.SIGKILL, -9)]
+)
+def test_an_interrupted_workflow_goes_on(tmp_path: Path, tall: Path, number: int, code: int) -> None:
+    (tmp_path / "x.zarr").symlink_to(tall / "x.zarr")
+    (tmp_path / "flow.yaml").write_text(LONG)
+    with started(tmp_path / "flow.yaml") as child:
+        run = rankfold("run", tmp_path / "flow.yaml")
+        assert run.exit_code == 2 and f"process {child.pid} on" in run.stderr, run.output
+        assert (
+            json.loads(rankfold("status", tmp_path / "results", "--json").stdout)["stages"][1]["state"]
+            == "running"
+        )
+        child.send_signal(number)
+        child.communicate()
+        assert child.returncode == code
+    first, second = json.loads(rankfold("status", tmp_path / "flow.yaml", "--json").stdout)["stages"]
+    assert first["state"] == "done" and second["state"] == "partial" and second["attempts"] == 1
+    assert second["far"].startswith("pass-0")
+    assert list((tmp_path / "results" / "second.zarr.run").glob("state-*/pass-01/total.npz"))
+    assert actions(tmp_path / "flow.yaml")["second"] == ("resume", "was interrupted")
+    again = rankfold("run", tmp_path / "flow.yaml")
+    assert again.exit_code == 0 and "first, pca: skip" in again.stderr
+    assert "second, svd: resume (was interrupted)" in again.stderr
+    whole = rf.svd(tall / "x.zarr", 10, method="krylov", tol=1e-12, passes=12)
+    assert same_bytes(rf.open_result(tmp_path / "results" / "second.zarr")) == same_bytes(whole)
+    standing = json.loads(rankfold("status", tmp_path / "flow.yaml", "--json").stdout)["stages"][1]
+    assert standing["state"] == "done" and standing["attempts"] == 2
+
+
+def test_a_run_that_replaces_is_gone_on_with(flow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rankfold.pipeline.rundir import RunDirectory
+
+    assert rankfold("run", flow).exit_code == 0
+    changed(flow, ("k: 3", "k: 4"))
+
+    def killed(self: RunDirectory) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunDirectory, "publish", killed)
+        assert rankfold("run", flow).exit_code == 130
+    assert rf.open_result(flow.parent / "results" / "near.zarr").indices.shape[1] == 3
+    assert actions(flow)["near"] == ("resume", "was interrupted")
+    assert "partial" in rankfold("status", flow).stdout
+    assert rankfold("run", flow).exit_code == 0
+    assert rf.open_result(flow.parent / "results" / "near.zarr").indices.shape[1] == 4
+
+
+# Sweeps --------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_makes_a_stage_for_each_value_and_what_follows(flow: Path) -> None:
+    flow.write_text(FLOW + "  low: {method: svd, input: counts, rank: 2, needs: [components]}\n")
+    flow.write_text(flow.read_text() + "sweep: {stage: components, rank: [3, 5]}\n")
+    assert list(actions(flow)) == ["components-3", "components-5", "near-3", "near-5", "low"]
+    run = rankfold("run", flow)
+    assert run.exit_code == 0, run.output
+    for rank in (3, 5):
+        near = rf.open_result(flow.parent / "results" / f"near-{rank}.zarr")
+        assert near.attrs["input"]["shape"] == [ROWS, rank]
+    changed(flow, ("[3, 5]", "[3, 5, 7]"))
+    assert [action for action, _ in actions(flow).values()] == [
+        "skip",
+        "skip",
+        "run",
+        "skip",
+        "skip",
+        "run",
+        "skip",
+    ]
+    assert "1 run, 6 left out" in rankfold("run", flow, "--only", "components-7").stdout
+    assert "1 run, 6 finished before" in rankfold("run", flow).stdout
+
+
+@pytest.mark.parametrize(
+    ("sweep", "message"),
+    [
+        ("{stage: component, rank: [3, 5]}", ":17: sweep.stage: no such stage 'component'"),
+        (
+            "{stage: components, rnk: [3, 5]}",
+            ":17: sweep.rnk: no such key of components 'rnk' (did you mean 'rank'",
+        ),
+        ("{stage: components}", ":17: sweep: there is no key to go over"),
+        ("{stage: components, rank: 3}", ":17: sweep.rank: write a list of values"),
+        ("{stage: components, rank: [3, 3]}", "'3' stands there twice"),
+        (
+            "\n  stage: components\n  rank:\n  - 3\n  - three\n",
+            ":21: sweep.rank.1: Input should be a valid integer",
+        ),
+        ("{stage: components, input: [counts, cuonts]}", "there is no input or array 'cuonts'"),
+        ("\n  stage: components\n  rank: [3, 31]\n", ":19: stages.components-31.rank: rank 31 was asked for"),
+    ],
+)
+def test_mistakes_in_a_sweep(flow: Path, sweep: str, message: str) -> None:
+    flow.write_text(FLOW + f"sweep: {sweep}\n")
+    refused(flow, 2, message)
+
+
+def test_a_sweep_over_inputs(flow: Path, tmp_path: Path) -> None:
+    changed(flow, ("  counts: x.zarr", "  counts: x.zarr\n  half: {store: x.zarr, select_rows: 0:700}"))
+    flow.write_text(flow.read_text() + "sweep: {stage: components, input: [counts, half]}\n")
+    assert rankfold("run", flow).exit_code == 0
+    assert rf.open_result(tmp_path / "results" / "near-half.zarr").indices.shape == (700, 3)
+
+
+# Models --------------------------------------------------------------------------------------------
+
+FUNCTIONS: dict[type[models.BaseStage], Callable[..., Any]] = {
+    models.Svd: rf.svd,
+    models.Pca: rf.pca,
+    models.Qr: rf.qr,
+    models.Nmf: rf.nmf,
+    models.Knn: rf.knn,
+    models.Transform: rf.transform,
+    models.Update: rf.update,
+    models.Check: rf.check,
+    models.Import: rf.import_array,
+}
+ELSEWHERE = {
+    "x",
+    "matrix",
+    "destination",
+    "memory",
+    "memory_bytes",
+    "chunk_bytes",
+    "out",
+    "scratch",
+    "overwrite",
+}
+ELSEWHERE |= {"on", "workers", "threads", "client", "progress", "view"}
+"""Arguments that are no keys of a stage."""
+
+
+@pytest.mark.parametrize("model", FUNCTIONS, ids=lambda model: model.__name__)
+def test_keys_are_the_arguments_of_the_function(model: type[models.BaseStage]) -> None:
+    parameters = inspect.signature(FUNCTIONS[model]).parameters
+    wanted = {name: p.default for name, p in parameters.items() if name not in ELSEWHERE}
+    own = {
+        name: f
+        for name, f in model.model_fields.items()
+        if name not in ("method", "input", "needs", "resources")
+    }
+    found = {"method" if name == "algorithm" else name: field for name, field in own.items()}
+    assert set(found) == set(wanted)
+    for name, field in found.items():
+        if wanted[name] is inspect.Parameter.empty:
+            assert field.is_required()
+        else:
+            assert field.default == wanted[name], name
+
+
+def test_choices_are_those_of_the_library() -> None:
+    assert get_args(models.Algorithm) == METHODS
+    fields = models.Nmf.model_fields
+    assert get_args(fields["solver"].annotation) == SOLVERS
+    assert get_args(fields["loss"].annotation) == LOSSES
+    assert set(get_args(models.Knn.model_fields["metric"].annotation)) == {*METRICS, *ALIASES}
+    assert fields["init"].default in INITS
+
+
+def test_paths_are_relative_to_the_file_and_variables_are_expanded(
+    tmp_path: Path, flow: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOMEWHERE", str(tmp_path / "far"))
+    monkeypatch.chdir("/")
+    changed(flow, ("outputs: results", "outputs: $SOMEWHERE/results"), ("memory: 1GiB", "scratch: tmp"))
+    workflow = Workflow.read(flow)
+    assert workflow.outputs == tmp_path / "far" / "results"
+    assert workflow.flow.inputs["counts"].store == str(tmp_path / "x.zarr")
+    assert workflow.resources(workflow.steps[0]).scratch == str(tmp_path / "tmp")
+    changed(flow, ("x.zarr", "s3://bucket/x.zarr::X"))
+    assert Workflow.read(flow).flow.inputs["counts"].store == "s3://bucket/x.zarr::X"
+
+
+def test_a_profile_lies_beside_the_file(flow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    (flow.parent / "site.yaml").write_text("memory: 2GiB\n")
+    for name in ("site", "site.yaml", "./site.yaml"):
+        flow.write_text(FLOW.replace("outputs", f"profile: {name}\noutputs"))
+        assert Workflow.read(flow).flow.profile == str(flow.parent / "site.yaml")
+
+
+def test_every_kind_of_stage_is_planned_before_and_after_what_it_needs(flow: Path) -> None:
+    """Whether its inputs are there or imagined, the plan says much the same."""
+    (flow.parent / "y.csv").write_text("a,b\n" + "\n".join(f"{i},{i * i % 7}" for i in range(300)))
+    flow.write_text(
+        FLOW.replace(
+            "  counts: x.zarr", "  counts: x.zarr\n  table: y.csv\n  more: {store: x.zarr, select_rows: 0:40}"
+        )
+        + """\
+  low: {method: svd, input: counts, rank: 4}
+  square: {method: qr, input: low.U}
+  table-store: {method: import, input: table}
+  of-table: {method: pca, input: table-store, rank: 1}
+  copy: {method: import, input: low.Vt, dtype: float32}
+  of-copy: {method: svd, input: copy, rank: 2}
+  positive: {method: nmf, input: near.distances, rank: 2}
+  warm: {method: nmf, input: near.distances, rank: 2, init: positive}
+  new: {method: transform, result: components, input: more}
+  new-parts: {method: transform, result: positive, input: near.distances}
+  updated: {method: update, result: components, input: more}
+  audit: {method: check, result: low, input: counts}
+  spectrum: {method: svd, input: near.graph, rank: 3}
+  grown: {method: knn, input: components.scores, base: near, k: 2}
+  beside: {method: knn, input: components.scores, queries: new.scores, k: 2}
+"""
+    )
+    before = json.loads(rankfold("plan", flow, "--json").stdout)["stages"]
+    run = rankfold("run", flow)
+    assert run.exit_code == 0, run.output
+    assert set(actions(flow).values()) == {("skip", "finished")}
+    unknown = [stage["stage"] for stage in before if stage["plan"] is None]
+    assert unknown == ["table-store", "of-table", "copy"]
+    for stage in before:
+        if stage["plan"] is not None:
+            made = json.loads((Path(stage["out"] + ".run") / "run.json").read_text())["attempts"][-1]["plan"]
+            assert made["peak_bytes"] == pytest.approx(stage["plan"]["peak_bytes"], rel=0.1), stage["stage"]
+            assert made["shape"] == stage["plan"]["shape"]
+    changed(flow, ("dtype: float32", "dtype: float64"))
+    assert actions(flow)["copy"] == ("run", "parameter dtype: float32 -> float64")
+    os.utime(flow.parent / "y.csv", (time.time(), 0))
+    assert actions(flow)["table-store"] == ("run", "input table changed")
+    assert actions(flow)["of-table"] == ("run", "known when table-store has run")
+    assert rankfold("run", flow).exit_code == 0

@@ -1,0 +1,145 @@
+"""Workflows that come with rankfold, and those in the documents: valid, and they run."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+import yaml
+from reference import to_zarr
+from test_real_data import FOLDER
+from typer.testing import CliRunner
+
+import rankfold as rf
+from rankfold.workflows import flow as models
+from rankfold.workflows.cli import app
+from rankfold.workflows.library import example_names, example_text
+
+PAGE = Path(__file__).parents[2] / "docs" / "workflows.md"
+YAMLS = [text for text in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.S) if "workflow:" in text]
+
+
+def rankfold(*arguments: object) -> Any:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def months(folder: Path) -> None:
+    """A field of 60 months on 8 x 12 places, some of them land."""
+    xarray = pytest.importorskip("xarray")
+    pytest.importorskip("netCDF4")
+    rng = np.random.default_rng(0)
+    field = rng.standard_normal((60, 8, 12)).astype(np.float32)
+    field[:, 2:4, 5:9] = np.nan
+    xarray.Dataset({"sst": (("time", "lat", "lon"), field)}).to_netcdf(folder / "sst.nc", engine="netcdf4")
+
+
+def cells(folder: Path, x: np.ndarray | None = None) -> None:
+    """Counts of 400 cells, as AnnData writes them or as an array."""
+    import zarr
+
+    if x is None:
+        x = np.random.default_rng(0).poisson(0.4, (400, 120)).astype(np.float32)
+    group = zarr.create_group(folder / "cells.zarr").create_group("X")
+    matrix = scipy.sparse.csr_array(x)
+    group.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": list(x.shape)})
+    for name in ("data", "indices", "indptr"):
+        group.create_array(name, data=getattr(matrix, name))
+
+
+def images(folder: Path, x: np.ndarray | None = None) -> None:
+    """Pictures of 8 x 8 pixels."""
+    if x is None:
+        rng = np.random.default_rng(0)
+        x = (rng.random((500, 20)) @ rng.random((20, 64)) * 10).astype(np.uint8).reshape(500, 8, 8)
+    np.save(folder / "images.npy", x)
+
+
+DATA = {"climate": months, "cells": cells, "images": images}
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_an_example_is_copied_and_runs(name: str, tmp_path: Path) -> None:
+    DATA[name](tmp_path)
+    (tmp_path / f"{name}.yaml").write_text(rankfold("example", name).stdout)
+    run = rankfold("run", tmp_path / f"{name}.yaml")
+    assert run.exit_code == 0, run.output
+    assert set(re.findall(r": (skip|run)", rankfold("run", tmp_path / f"{name}.yaml").stderr)) == {"skip"}
+    results = tmp_path / f"{name}-results"
+    found = {path.stem: rf.open_result(path) for path in results.glob("*.zarr")}
+    if name == "climate":
+        assert found["patterns"].components.shape == (20, 88)
+        assert found["audit"].attrs["largest_residual"] < 1e-3
+    elif name == "cells":
+        assert found["near"].graph.shape == (400, 400)
+    else:
+        assert found["parts"].W.shape == (500, 16)
+
+
+def test_all_examples_are_tried() -> None:
+    assert set(DATA) == set(example_names())
+    listed = rankfold("example").stdout.splitlines()
+    assert [line.split()[0] for line in listed] == example_names()
+    assert all(len(line.split()) > 3 for line in listed)
+    assert "no such example 'cels' (did you mean 'cells'?)" in rankfold("example", "cels").stderr
+
+
+@pytest.mark.slow
+def test_cells_and_images_that_are_real(tmp_path: Path) -> None:
+    for name in ("pbmc3k_counts.npz", "fashion_mnist.npz"):
+        if not (FOLDER / name).exists():
+            pytest.skip(f"{name} is not in {FOLDER}; set RANKFOLD_TEST_DATA to its folder")
+    cells(tmp_path, scipy.sparse.load_npz(FOLDER / "pbmc3k_counts.npz").toarray())
+    images(tmp_path, np.load(FOLDER / "fashion_mnist.npz")["X"][:5000].reshape(-1, 28, 28))
+    for name in ("cells", "images"):
+        (tmp_path / f"{name}.yaml").write_text(example_text(name))
+        run = rankfold("run", tmp_path / f"{name}.yaml")
+        assert run.exit_code == 0, run.output
+    assert rf.open_result(tmp_path / "cells-results" / "near.zarr").graph.shape == (2638, 2638)
+
+
+# Schema --------------------------------------------------------------------------------------------
+
+
+def test_the_schema_takes_what_ships_and_refuses_what_is_wrong() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads(rankfold("schema").stdout)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    for text in [*(example_text(name) for name in example_names()), *YAMLS]:
+        assert not list(validator.iter_errors(yaml.safe_load(text))), text
+    good = yaml.safe_load(example_text("cells"))
+    for key, value in [("outputs", 3), ("stages", {}), ("resources", {"memory": "2 gb"}), ("more", "x")]:
+        assert list(validator.iter_errors({**good, key: value})), key
+    good["stages"]["near"]["kay"] = 3
+    assert list(validator.iter_errors(good))
+
+
+# Documents -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", YAMLS, ids=lambda text: text.partition("workflow: ")[2].split()[0])
+def test_workflows_in_the_documents_run(text: str, tmp_path: Path) -> None:
+    cells(tmp_path)
+    x = np.random.default_rng(0).standard_normal((300, 80)).astype(np.float32)
+    to_zarr(tmp_path / "samples.zarr", x, (100, 80))
+    np.savetxt(
+        tmp_path / "table.csv", x[:, :60], delimiter=",", header=",".join(map(str, range(60))), comments=""
+    )
+    (tmp_path / "flow.yaml").write_text(text)
+    run = rankfold("run", tmp_path / "flow.yaml")
+    assert run.exit_code == 0, run.output
+
+
+def test_every_key_is_documented() -> None:
+    tables = "\n".join(line for line in PAGE.read_text().splitlines() if line.startswith("| `"))
+    named = set(re.findall(r"`(\w+)`", tables))
+    kinds = [models.Flow, models.Input, models.Resources, models.Sweep]
+    kinds += [models.Svd, models.Pca, models.Qr, models.Nmf, models.Knn]
+    kinds += [models.Transform, models.Update, models.Check, models.Import]
+    missing = {name for kind in kinds for name in kind.model_fields} - named
+    assert not missing
