@@ -109,7 +109,13 @@ class Processes:
                     worker={"cls": WorkerProcess, "options": options},
                     silence_logs=logging.ERROR,
                 ) as cluster,
-                Watchdog(cluster, self.budget.workers, ended=_ended, every_seconds=POLL_SECONDS) as watchdog,
+                Watchdog(
+                    cluster,
+                    self.budget.workers,
+                    ended=_ended,
+                    every_seconds=POLL_SECONDS,
+                    journal=run.journal,
+                ) as watchdog,
                 DaskClient(cluster, set_as_default=False) as client,
             ):
                 announce_dashboard(cluster)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rankfold.pipeline.errors import ClusterError
+from rankfold.pipeline.journal import Journal
 
 LOG = logging.getLogger("rankfold")
 
@@ -31,7 +32,16 @@ Ended = Callable[[dict[Any, Any], set[Any]], dict[Any, str]]
 class Watchdog:
     """Keeps ``wanted`` workers in a ``SpecCluster``."""
 
-    def __init__(self, cluster: Any, wanted: int, *, ended: Ended, every_seconds: float) -> None:
+    def __init__(
+        self,
+        cluster: Any,
+        wanted: int,
+        *,
+        ended: Ended,
+        every_seconds: float,
+        journal: Journal | None = None,
+    ) -> None:
+        self.journal = journal or Journal()
         self._cluster, self._wanted, self._ended, self._every = cluster, wanted, ended, every_seconds
         self._names = itertools.count()
         self._seen: dict[Any, float] = {}
@@ -97,6 +107,7 @@ class Watchdog:
             for name, why in gone.items():
                 if name not in self._succeeded:
                     LOG.warning("worker %s is gone%s: starting another", name, f" ({why})" if why else "")
+                    self.journal.note("gone", worker=str(name), why=why)
             if here:
                 self._not_before = now + min(LONGEST_WAIT, self._every * 2**self._failures)
             cluster.loop.add_callback(self._renew, list(gone))

@@ -12,6 +12,7 @@ from tornado.ioloop import PeriodicCallback
 
 from rankfold.pipeline.attempt import all_reached, drop_idle, stop_all
 from rankfold.pipeline.checkpoint import load_json
+from rankfold.pipeline.journal import Journal
 from rankfold.pipeline.memory import note_baseline
 from rankfold.pipeline.rundir import MARK
 from rankfold.pipeline.warm import Kernels
@@ -27,8 +28,8 @@ class RankfoldWorker(WorkerPlugin):
     checkpoint. A worker whose driver is gone ends by itself, and so do its segments.
     """
 
-    def __init__(self, name: str, kernels: Kernels, marks: dict[str, str]) -> None:
-        self.name, self.kernels, self.marks = name, kernels, marks
+    def __init__(self, name: str, kernels: Kernels, marks: dict[str, str], journal: Journal) -> None:
+        self.name, self.kernels, self.marks, self.journal = name, kernels, marks, journal
 
     def setup(self, worker: Worker) -> None:
         """Compile kernels, take the baseline of memory, begin to report."""
@@ -36,6 +37,7 @@ class RankfoldWorker(WorkerPlugin):
             raise FileNotFoundError(f"{unseen} is not the folder that the driver sees under this name")
         self.kernels.warm()
         note_baseline()
+        self.journal.note("came", worker=str(worker.name), threads=worker.state.nthreads)
         told: dict[str, dict[int, int]] = {}
 
         def report() -> None:
@@ -53,6 +55,7 @@ class RankfoldWorker(WorkerPlugin):
         """Stop what runs here if the worker ends; if only this run does, others may go on."""
         if hasattr(self, "_reports"):
             self._reports.stop()
+        self.journal.note("left", worker=str(worker.name))
         drop_idle() if worker.status == Status.running else hand_over()
 
 

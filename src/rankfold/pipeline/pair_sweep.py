@@ -30,6 +30,7 @@ from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.carried import Carried
 from rankfold.pipeline.checkpoint import State, load_if_whole, save_arrays, save_json
 from rankfold.pipeline.errors import Interrupted
+from rankfold.pipeline.journal import Journal
 from rankfold.pipeline.memory import bytes_above_baseline, return_freed_memory
 from rankfold.pipeline.pairs import Meeting, Pairs, in_order, meetings
 from rankfold.pipeline.scheduler import Scheduler
@@ -94,6 +95,8 @@ class PairSweep:
     concurrency: int
     at_once: int = 1
     """Tasks in all processes."""
+
+    journal: Journal = field(default_factory=Journal)
 
     def run(
         self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None = None
@@ -187,7 +190,14 @@ class PairSweep:
             if behind and index >= behind:
                 before.append((name, index - behind))
             work = functools.partial(
-                _meet, fold, self.folder, meeting, held, ticket=ticket, limit=self.concurrency
+                _meet,
+                fold,
+                self.folder,
+                meeting,
+                held,
+                ticket=ticket,
+                limit=self.concurrency,
+                journal=self.journal,
             )
             key = (name, index)
             tasks[key] = (work, before)
@@ -308,6 +318,7 @@ def _meet(
     *,
     ticket: str,
     limit: int,
+    journal: Journal,
 ) -> PairReport:
     """Let the blocks of a meeting meet that have not yet; ``before`` only says after what."""
     held, fold = attempt(ticket, limit), carried.value
@@ -321,6 +332,7 @@ def _meet(
             lambda work: any(fold.holds(work, m.held) for m in either),
         ) as work,
         one_blas_thread(),
+        journal.segment(meeting.held) as noted,
     ):
         meeting = next((m for m in either if fold.holds(work, m.held)), meeting)
         kept = _Kept(fold, folder, ticket, meeting.lane)
@@ -328,6 +340,7 @@ def _meet(
             read = fold.hold(work, meeting.held)
             for each in _passing(fold, work, kept, meeting, held, ticket):
                 read += each
+                noted["read_bytes"] = read
         finally:
             kept.save(*kept.states)
         return PairReport(bytes_above_baseline(), read)

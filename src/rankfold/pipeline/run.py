@@ -10,6 +10,7 @@ from typing import Any
 
 from rankfold._version import __version__
 from rankfold.pipeline.checkpoint import State
+from rankfold.pipeline.journal import FOLDER, Journal
 from rankfold.pipeline.pair_sweep import PairFold, PairSweep
 from rankfold.pipeline.scheduler import Scheduler
 from rankfold.pipeline.source import Source
@@ -61,9 +62,13 @@ class Run:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
+    def journal(self, sweep: str) -> Journal:
+        """Where segments of a sweep note when they ran."""
+        return Journal(self.folder / FOLDER, sweep)
+
     def sweep(self, name: str, fold: Fold) -> State:
         """Run a sweep, or take its accumulator from disk."""
-        sweep = Sweep(name, fold, self.folder / name, self.concurrency)
+        sweep = Sweep(name, fold, self.folder / name, self.concurrency, self.journal(name))
         began = time.perf_counter()
         state, peak = sweep.run(self.scheduler, self.progress)
         self.worker_bytes = max(self.worker_bytes, peak)
@@ -73,7 +78,8 @@ class Run:
     def pair_sweep(self, name: str, fold: PairFold, folder: Path) -> None:
         """Let all pairs of rows meet; accumulators are in ``folder``."""
         self.passes += 1
-        sweep = PairSweep(name, fold, folder, fold.pairs.groups(self.groups), self.concurrency, self.at_once)
+        groups, journal = fold.pairs.groups(self.groups), self.journal(name)
+        sweep = PairSweep(name, fold, folder, groups, self.concurrency, self.at_once, journal)
         began = time.perf_counter()
         report = sweep.run(self.scheduler, self.progress)
         self.worker_bytes = max(self.worker_bytes, report.peak_bytes)

@@ -28,6 +28,7 @@ from rankfold._version import __version__
 from rankfold.pipeline.blas import core_type
 from rankfold.pipeline.checkpoint import disk_errors, load_json, save_json
 from rankfold.pipeline.errors import OutputError
+from rankfold.pipeline.journal import FOLDER, Journal, gather
 
 MARK = "mark.json"
 """In state and scratch: the same where they belong together."""
@@ -75,6 +76,11 @@ class RunDirectory:
         """What each attempt did and took."""
         return self.folder / "run.json"
 
+    @property
+    def journal(self) -> Journal:
+        """Where the driver and its workers note what happens to them."""
+        return Journal(self.state / FOLDER)
+
     @contextlib.contextmanager
     def claimed(self, identity: dict[str, Any], *, overwrite: bool) -> Iterator[None]:
         """Hold the run for this process, ready to start or to go on."""
@@ -83,6 +89,7 @@ class RunDirectory:
         with locked(self.folder / "lock", self.output):
             self._accept(identity, overwrite=overwrite)
             self._join_scratch()
+            (self.state / FOLDER).mkdir(exist_ok=True)
             yield
 
     def _join_scratch(self) -> None:
@@ -126,6 +133,7 @@ class RunDirectory:
 
     def publish(self) -> None:
         """Give the finished result its name and drop state and scratch."""
+        gather(self.folder)
         if self.output.exists():
             old = self.folder / "replaced.zarr"
             shutil.rmtree(old, ignore_errors=True)

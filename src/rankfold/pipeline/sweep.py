@@ -17,7 +17,7 @@ import operator
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,6 +36,7 @@ from rankfold.pipeline.checkpoint import (
     save_json,
 )
 from rankfold.pipeline.errors import Interrupted, PlanError
+from rankfold.pipeline.journal import Journal
 from rankfold.pipeline.memory import bytes_above_baseline, return_freed_memory
 from rankfold.pipeline.scheduler import Scheduler
 
@@ -109,6 +110,7 @@ class Sweep:
     fold: Fold
     folder: Path
     concurrency: int
+    journal: Journal = field(default_factory=Journal)
 
     def run(
         self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None = None
@@ -199,6 +201,7 @@ class Sweep:
                 token,
                 ticket=ticket,
                 limit=self.concurrency,
+                journal=self.journal,
                 dask_key_name=(self._key("segment", link, ticket), stream, until),
             )
         return token  # type: ignore[no-any-return]
@@ -241,15 +244,17 @@ def _advance(
     *,
     ticket: str,
     limit: int,
+    journal: Journal,
 ) -> Report:
     """Fold a stream on to panel ``until``, from wherever its last checkpoint stands."""
     held, fold, saved = attempt(ticket, limit), carried.value, time.monotonic()
-    with held.workspace(fold.workspace) as work, one_blas_thread():
+    with held.workspace(fold.workspace) as work, one_blas_thread(), journal.segment(stream) as noted:
         state, panel = _resume(fold, path, int(fold.cut.streams[stream]))
         with contextlib.closing(_panels(fold, work, panel, until)) as panels:
             for panel, start, stop, slot in panels:
                 fold.step(state, work, start, stop, slot)
                 held.reach(stream, _stream_rows(fold.cut, stream, panel + 1))
+                noted["rows"] = noted.get("rows", 0) + stop - start
                 if panel + 1 == until or held.stopped or time.monotonic() - saved > SEGMENT_SECONDS:
                     require_ours(path.parent, ticket)
                     save_arrays(path, {**state, _NEXT: panel + 1, _CORE: core_type()}, durable=False)

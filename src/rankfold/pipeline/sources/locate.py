@@ -47,23 +47,24 @@ def require_path(path: str) -> None:
 
 
 def require_array(path: str, array: str) -> None:
-    """Raise unless there is a Zarr array ``array`` in the folder ``path``."""
-    if node_kind(path) is None:
-        raise InputError(
-            f"{path} is a folder without Zarr metadata (zarr.json, .zarray or .zgroup); "
-            "give a Zarr store or a .npy file"
-        )
-    kind = node_kind(os.path.join(path, array))
+    """Raise unless there is a Zarr array ``array`` in the folder ``path``, which need not be a group."""
+    kind, holder = node_kind(os.path.join(path, array)), node_kind(path)
     if kind == "array":
         return
     arrays = dict(arrays_below(path))
-    if kind is None and node_kind(path) == "array":
+    near = difflib.get_close_matches(array, arrays, n=1) if array else []
+    hint = f" Did you mean {path}::{near[0]}?" if near else ""
+    if holder is None and kind is None:
+        listed = f"{hint} {_listed(path, arrays)}" if arrays else " Give a Zarr store or a .npy file"
+        raise InputError(
+            f"{path} is a folder without Zarr metadata (zarr.json, .zarray or .zgroup)"
+            f"{f', and has no array {array}' if array else ''}.{listed}"
+        )
+    if kind is None and holder == "array":
         raise SourceNotFoundError(
             f"{path} is itself an array and holds no other: say {path}, without ::{array}"
         )
     if kind is None:
-        near = difflib.get_close_matches(array, arrays, n=1)
-        hint = f" Did you mean {path}::{near[0]}?" if near else ""
         raise SourceNotFoundError(f"{path} has no array {array}.{hint} {_listed(path, arrays)}")
     raise InputError(
         f"{path}{'::' + array if array else ''} is a Zarr group, not an array. {_listed(path, arrays)}"
