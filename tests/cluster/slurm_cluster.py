@@ -10,6 +10,7 @@ import os
 import secrets
 import shutil
 import socket
+import stat
 import subprocess
 import time
 from pathlib import Path
@@ -18,6 +19,8 @@ from typing import Self
 
 NODES = ("n1", "n2")
 CPUS, MEMORY_MB = 4, 8000
+GPUS = 2
+"""Of a node: device files that stand for some, so that SLURM tells jobs which are theirs."""
 
 CONFIGURATION = """\
 ClusterName=test
@@ -44,6 +47,7 @@ SlurmdParameters=config_overrides
 ReturnToService=2
 KillWait=5
 MinJobAge=300
+GresTypes=gpu
 SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0,sched_min_interval=0
 {nodes}
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE
@@ -84,9 +88,10 @@ class SlurmCluster:
         key.chmod(0o400)
         nodes = "\n".join(
             f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} "
-            f"CPUs={CPUS} RealMemory={MEMORY_MB} State=UNKNOWN"
+            f"CPUs={CPUS} RealMemory={MEMORY_MB} Gres=gpu:{GPUS} State=UNKNOWN"
             for node in NODES
         )
+        self._make_gpus()
         conf = folder / "slurm.conf"
         conf.write_text(CONFIGURATION.format(host=host, folder=folder, port=free_port(), nodes=nodes))
         os.environ["SLURM_CONF"] = str(conf)
@@ -108,6 +113,15 @@ class SlurmCluster:
             if pid.exists():
                 subprocess.run(["kill", pid.read_text().strip()], check=False)
         os.environ.pop("SLURM_CONF", None)
+
+    def _make_gpus(self) -> None:
+        lines = []
+        for number, node in enumerate(NODES):
+            first, last = number * GPUS, (number + 1) * GPUS - 1
+            lines.append(f"NodeName={node} Name=gpu File={self.folder}/gpu[{first}-{last}]")
+            for gpu in range(first, last + 1):
+                os.mknod(self.folder / f"gpu{gpu}", 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+        (self.folder / "gres.conf").write_text("\n".join(lines) + "\n")
 
     def _start(self, *command: str) -> None:
         subprocess.run(command, check=True, capture_output=True)

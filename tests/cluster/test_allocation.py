@@ -134,13 +134,16 @@ def test_an_allocation_knows_its_nodes(tmp_path: Path, monkeypatch: pytest.Monke
     for name, value in given.items():
         monkeypatch.setenv(name, str(value))
     place = Allocation.of(None, None, None)
-    assert (place.budget.workers, place.budget.threads, place.attempt) == (8, 8, 2)
+    assert (place.budget.workers, place.budget.threads, place.attempt) == (8, 1, 2)
     assert 0 <= 49152 * 2**20 - node_bytes(place.budget.memory_bytes, 2) < 2**10
-    assert Allocation.of(3, 2, "1GiB").budget.workers == 3
+    assert Allocation.of(3, 1, "1GiB").budget.workers == 3
+    with pytest.raises(rf.RankfoldError, match="has gpus: 1 and runs one segment on each, not 2"):
+        Allocation.of(3, 2, "1GiB")
     with pytest.raises(rf.RankfoldError, match=r"2 workers of a node and the driver take .* Give at most"):
         Allocation.of(None, None, "20GiB")
     command = place.at_most(3)._command("tcp://here:1", tmp_path / "worker-7-2-%t.log", [])
     assert "--nodes=2" in command and "--ntasks=3" in command and "--gpus-per-task=1" in command
+    assert "--cpus-per-task=8" in command and "--nthreads 1 " in command[-1]
 
 
 # A real SLURM -------------------------------------------------------------------------------------

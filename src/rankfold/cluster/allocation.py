@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from rankfold.cluster.certificates import secured
-from rankfold.cluster.client import BASELINE_BYTES, Client, prepared
+from rankfold.cluster.client import BASELINE_BYTES, STEALING, Client, prepared
 from rankfold.cluster.processes import (
     ONE_THREAD,
     SCHEDULER_SETTINGS,
@@ -61,6 +61,9 @@ class Allocation:
     per_node: int
     job: str
     attempt: int
+    cores: int = 0
+    """Of a worker, where there are more than segments: beside a GPU."""
+
     elsewhere: ClassVar[bool] = True
 
     @classmethod
@@ -77,8 +80,10 @@ class Allocation:
         per_node = _number("SLURM_NTASKS_PER_NODE") or profile.workers_per_node
         nodes = _number("SLURM_JOB_NUM_NODES", "SLURM_NNODES") or 1
         cores = _number("SLURM_CPUS_PER_TASK") or max(1, (_number("SLURM_CPUS_ON_NODE") or 1) // per_node)
-        budget = Budget(_working(memory, per_node), threads or cores, min(nodes * per_node, workers or 2**31))
-        return cls(profile, budget, per_node, job, _number("SLURM_RESTART_COUNT") or 0)
+        side_by_side = profile.threads_for(threads, cores)
+        budget = Budget(_working(memory, per_node), side_by_side, min(nodes * per_node, workers or 2**31))
+        beside = max(cores, side_by_side) if profile.gpus else 0
+        return cls(profile, budget, per_node, job, _number("SLURM_RESTART_COUNT") or 0, beside)
 
     def at_most(self, workers: int) -> Allocation:
         """See ``Place``."""
@@ -109,7 +114,7 @@ class Allocation:
         host = address_of(self.profile.scheduler_interface or self.profile.interface)
         with (
             secured(run.folder, wanted=self.profile.tls) as (security, options),
-            dask.config.set(SCHEDULER_SETTINGS),
+            dask.config.set({**SCHEDULER_SETTINGS, **(STEALING if self.profile.gpus else {})}),
             # The last to end: workers close by themselves when the scheduler does.
             Step(logs, f"{self.job}-{self.attempt}") as step,
             SpecCluster(
@@ -124,7 +129,7 @@ class Allocation:
             settings = {**os.environ, **ONE_THREAD, **WORKER_SETTINGS}
             step.start(self._command(cluster.scheduler_address, step.output, options), settings)
             self._wait(cluster, step)
-            with prepared(client, run, kernels, watch=step.check) as scheduler:
+            with prepared(client, run, kernels, watch=step.check, gpus=self.profile.gpus) as scheduler:
                 yield scheduler
 
     def _command(self, scheduler: str, output: Path, options: list[str]) -> list[str]:
@@ -133,7 +138,7 @@ class Allocation:
         step = [
             *("srun", "--overlap", "--job-name=rankfold-workers", "--kill-on-bad-exit=0", "--wait=0"),
             *(f"--nodes={math.ceil(workers / self.per_node)}", f"--ntasks={workers}"),
-            *(f"--ntasks-per-node={self.per_node}", f"--cpus-per-task={self.budget.threads}"),
+            *(f"--ntasks-per-node={self.per_node}", f"--cpus-per-task={self.cores or self.budget.threads}"),
             *(f"--output={output}", f"--error={output}"),
         ]
         worker = [

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from dask.delayed import Delayed
@@ -21,11 +22,17 @@ from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.units import format_bytes, parse_bytes
 from rankfold.pipeline.warm import Kernels
 
+LOG = logging.getLogger("rankfold")
+
 TICK_SECONDS = 0.2
 RETRIES = 3
 
 LOST = ("KilledWorker", "FutureCancelledError", "CancelledError", "CommClosedError", "NoWorkerError")
 """Errors of Dask that tell of workers or a scheduler that are gone."""
+
+STEALING = {"distributed.scheduler.work-stealing": True}
+"""Setting of a scheduler whose tasks hold a GPU: Dask hands those out at once, to the workers that are there,
+so that one that comes later must take some from them."""
 
 PAUSE_SHARE = 0.75
 """Of a worker's memory limit; Dask pauses workers at 0.8."""
@@ -87,14 +94,19 @@ def _working_memory(workers: Iterable[dict[str, Any]], memory: str | int | None)
 
 @contextlib.contextmanager
 def prepared(
-    client: Any, run: RunDirectory, kernels: Kernels, *, watch: Callable[[], None]
+    client: Any, run: RunDirectory, kernels: Kernels, *, watch: Callable[[], None], gpus: int = 0
 ) -> Iterator[Client]:
     """A scheduler over a client whose workers, now and later, are ready for segments.
 
-    ``watch`` is called a few times a second while a graph runs, and raises when there is no hope.
+    ``watch`` is called a few times a second while a graph runs, and raises when there is no hope. Where
+    workers have ``gpus``, a task holds one of them.
     """
     from rankfold.cluster.worker import TOPIC, RankfoldWorker, unseen_folder
 
+    if gpus:
+        LOG.warning(
+            "a segment holds a GPU of its worker and computes on one core: no method has device code yet"
+        )
     marks, name = run.marks(), f"rankfold-{uuid.uuid4().hex[:8]}"
     for address, folder in client.run(unseen_folder, marks, on_error="return").items():
         if isinstance(folder, str):
@@ -102,10 +114,10 @@ def prepared(
                 f"worker {address} does not see {folder} as the driver does: results and scratch must lie on "
                 "a file system that all workers share. Choose another --out, and --scratch if given."
             )
-    client.register_plugin(RankfoldWorker(name, kernels, marks))
+    client.register_plugin(RankfoldWorker(name, kernels, marks, run.journal))
     client.subscribe_topic(TOPIC, _take_in)
     try:
-        yield Client(client, watch)
+        yield Client(client, watch, {"GPU": 1} if gpus else {})
     finally:
         with contextlib.suppress(Exception):  # a scheduler that is gone has neither topics nor workers
             client.unregister_worker_plugin(name)
@@ -125,12 +137,16 @@ class Client:
 
     client: Any
     check: Callable[[], None]
+    resources: Mapping[str, int] = field(default_factory=dict)
+    """Of a worker that each task holds while it runs, by the names that workers give them."""
 
     def compute(
         self, root: Delayed, *, concurrency: int, watch: Callable[[], None], stop: Callable[[], bool]
     ) -> Any:
         """See the protocol; ``concurrency`` is kept within each worker by the tasks themselves."""
-        future = self.client.compute(root, retries=RETRIES, optimize_graph=False)
+        self._require_resources()
+        held = dict(self.resources) or None
+        future = self.client.compute(root, retries=RETRIES, optimize_graph=False, resources=held)
         done = threading.Event()
         future.add_done_callback(lambda _: done.set())
         try:
@@ -148,6 +164,16 @@ class Client:
             raise
         finally:
             future.release()
+
+    def _require_resources(self) -> None:
+        """Raise when no worker has what a task wants: Dask would wait for one for ever."""
+        workers = self.client.scheduler_info(n_workers=-1)["workers"].values() if self.resources else ()
+        for name, amount in self.resources.items():
+            if workers and all(worker.get("resources", {}).get(name, 0) < amount for worker in workers):
+                raise ClusterError(
+                    f"each task wants {amount} {name} and none of {len(workers)} workers offers that: start "
+                    f"workers with --resources {name}={amount}, or leave gpus: out of the profile"
+                )
 
     def _end(self, future: Any, stop: Callable[[], bool]) -> None:
         """Cancel, and wait until no segment is left on workers that still answer."""

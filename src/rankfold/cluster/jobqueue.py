@@ -69,6 +69,15 @@ def refusal(text: str) -> str:
     return "; ".join(line for line in lines if line) or "nothing"
 
 
+WORKER: dict[str, Any] = {"processes": 1, "nanny": True, "death_timeout": "120"}
+"""What all jobs have in common."""
+
+
 def make_cluster(**options: Any) -> Cluster:
     """A cluster without jobs yet."""
-    return Cluster(n_workers=0, processes=1, nanny=True, death_timeout="120", **options)
+    return Cluster(n_workers=0, **WORKER, **options)
+
+
+def worker_script(scheduler: str, **options: Any) -> str:
+    """The script of a worker job as a cluster would write it, without a cluster."""
+    return str(Job(scheduler, "dummy-name", **WORKER, **options).job_script())

@@ -9,8 +9,8 @@
     scratch: $TMPDIR
     prologue: [module load python]
 
-Found as a path, beside the caller, or in the user's configuration folder. A key that is not known is an
-error with its line and the key that was probably meant.
+Found as a path, beside the caller, in the user's configuration folder, or among those that come with
+rankfold. A key that is not known is an error with its line and the key that was probably meant.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from rankfold.cluster.profiles import shipped_profiles
 from rankfold.cluster.yaml_file import Bytes, filled, read_document
 from rankfold.pipeline.errors import InputError
 
@@ -128,6 +129,15 @@ class Profile(BaseModel):
         """``wait`` as a number."""
         return walltime_seconds(self.wait)
 
+    def threads_for(self, asked: int | None, cores: int) -> int:
+        """Segments that a worker runs side by side: one on each of its GPUs, or one on each core."""
+        if self.gpus and (asked or 0) > self.gpus:
+            raise InputError(
+                f"a worker of the profile {self.name} has gpus: {self.gpus} and runs one segment on each, "
+                f"not {asked}: leave out --threads, or gpus: in the profile for work on cores"
+            )
+        return asked or self.gpus or cores
+
 
 def find_profile(profile: object) -> Profile:
     """A profile by path or name; ``"slurm"`` without a file is one with defaults throughout."""
@@ -139,16 +149,19 @@ def find_profile(profile: object) -> Profile:
     folders = profile_folders()
     paths = [Path(given)] if given.endswith((".yaml", ".yml")) else []
     paths += [folder / f"{given}.yaml" for folder in folders]
+    shipped = shipped_profiles()
+    paths += [shipped[given]] if given in shipped else []
     for path in paths:
         if path.is_file():
             return read_profile(path)
     if given == "slurm":
         return Profile()
-    known = sorted({"local", "slurm", *(p.stem for folder in folders for p in folder.glob("*.yaml"))})
-    near = difflib.get_close_matches(given, known, n=1)
+    own = {p.stem for folder in folders for p in folder.glob("*.yaml")}
+    near = difflib.get_close_matches(given, sorted({"local", "slurm", *own, *shipped}), n=1)
     hint = f" Did you mean {near[0]}?" if near else ""
     raise InputError(
-        f"there is no profile {given!r}.{hint} Give a path, or put {given}.yaml into {folders[-1]}"
+        f"there is no profile {given!r}.{hint} Give a path, or put {given}.yaml into {folders[-1]}. "
+        f"With rankfold come {', '.join(shipped)}: rankfold profile NAME prints one"
     )
 
 

@@ -11,6 +11,7 @@ import pwd
 import shutil
 import subprocess
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,47 @@ class Jobs:
             if telling:
                 return f": {telling[-1].strip()}"
         return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A job of this user that has not ended, as SLURM tells of it."""
+
+    number: str
+    state: str
+    """``pending``, ``running``, ``completing``, and rarer ones."""
+
+    reason: str
+    """Why it waits."""
+
+    left: str
+    """Until its time limit, as D-HH:MM:SS."""
+
+    begins: str
+    """When it began or is to begin, in the zone of this machine; ``N/A`` where SLURM cannot say."""
+
+    nodes: str
+    name: str
+
+    def __str__(self) -> str:
+        """In words."""
+        if self.state == "pending":
+            begins = f", to begin {self.begins}" if self.begins[:1].isdigit() else ""
+            return f"job {self.number} pending ({self.reason}{begins})"
+        on = f" on {self.nodes}" if self.nodes else ""
+        left = f", {self.left} left" if self.state == "running" else ""
+        return f"job {self.number} {self.state}{on}{left}"
+
+
+def listed() -> list[Listed] | None:
+    """Jobs of this user that have not ended; None where there is no SLURM, or none that answers."""
+    if shutil.which("squeue") is None:
+        return None
+    asked = ask("squeue", "-h", f"--user={user()}", "-o", "%i|%T|%r|%L|%S|%N|%j")
+    if asked.returncode:
+        return None
+    lines = (line.split("|", 6) for line in asked.stdout.splitlines())
+    return [Listed(line[0], line[1].lower(), *line[2:]) for line in lines if len(line) == 7]
 
 
 def time_left(text: str) -> float:

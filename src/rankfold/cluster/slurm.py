@@ -2,7 +2,7 @@
 
 A job holds one worker process, asks never to be requeued (a requeued worker finds its scheduler gone, or
 is cancelled by it), and ends when the scheduler in this process does. Jobs that still wait in the queue
-then are cancelled by a shell that outlives this process and waits for its end.
+then are cancelled by a shell that outlives this process and waits for its end: see ``leftovers``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import dataclasses
 import logging
 import math
 import shlex
-import subprocess
 import sys
 import time
 import uuid
@@ -20,7 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-from rankfold.cluster.client import BASELINE_BYTES, Client, prepared
+from rankfold.cluster.client import BASELINE_BYTES, STEALING, Client, prepared
+from rankfold.cluster.leftovers import no_job_left
 from rankfold.cluster.processes import (
     ONE_THREAD,
     SCHEDULER_SETTINGS,
@@ -29,7 +29,7 @@ from rankfold.cluster.processes import (
     scheduler_options,
 )
 from rankfold.cluster.profile import Profile
-from rankfold.cluster.queue import Jobs, ask, described, require_commands, user
+from rankfold.cluster.queue import Jobs, ask, described, require_commands
 from rankfold.cluster.rolling import Rolling
 from rankfold.cluster.watchdog import Watchdog
 from rankfold.pipeline.errors import ClusterError, InputError, NoWorkersError
@@ -80,7 +80,8 @@ class SlurmJobs:
                 f"{format_bytes(job_bytes(working))}, but the profile {profile.name} gives them "
                 f"{format_bytes(profile.memory)}. Lower --memory, or raise memory: there"
             )
-        return cls(profile, Budget(working, threads or profile.cores, workers or profile.workers))
+        side_by_side = profile.threads_for(threads, profile.cores)
+        return cls(profile, Budget(working, side_by_side, workers or profile.workers))
 
     def at_most(self, workers: int) -> SlurmJobs:
         """See ``Place``."""
@@ -109,15 +110,21 @@ class SlurmJobs:
             raise ClusterError(f"SLURM writes no logs into {run.folder}, whose name holds a space: rename it")
         name = f"rankfold-{uuid.uuid4().hex[:8]}"
         with (
-            dask.config.set(SCHEDULER_SETTINGS),
-            no_job_left(name),
+            dask.config.set({**SCHEDULER_SETTINGS, **(STEALING if self.profile.gpus else {})}),
+            no_job_left(name, run.folder),
             make_cluster(**self._options(name, run.folder)) as cluster,
         ):
             _require_accepted(cluster.job_script())
             announce_dashboard(cluster)
             cluster.scale(jobs=self.budget.workers)
             jobs = Jobs(run.folder / "logs", self.profile.walltime)
-            watchdog = Watchdog(cluster, self.budget.workers, ended=jobs, every_seconds=POLL_SECONDS)
+            watchdog = Watchdog(
+                cluster,
+                self.budget.workers,
+                ended=jobs,
+                every_seconds=POLL_SECONDS,
+                journal=run.journal,
+            )
 
             def left(worker: Any) -> float:
                 job = cluster.workers.get(worker)
@@ -127,12 +134,22 @@ class SlurmJobs:
                 self._wait(watchdog, name)
                 margin = self.profile.drain_seconds
                 with (
-                    prepared(client, run, kernels, watch=watchdog.check) as scheduler,
+                    prepared(client, run, kernels, watch=watchdog.check, gpus=self.profile.gpus) as scheduler,
                     Rolling(cluster, client, watchdog, left=left, margin_seconds=margin),
                 ):
                     yield scheduler
 
     def _options(self, name: str, folder: Path) -> dict[str, Any]:
+        return {
+            **self.job_options(name, folder),
+            "scheduler_options": self._scheduler_options(),
+            "security": self.profile.tls or None,
+            "shared_temp_directory": str(folder),
+            "silence_logs": logging.ERROR,
+        }
+
+    def job_options(self, name: str, folder: Path) -> dict[str, Any]:
+        """What dask-jobqueue writes the script of a job from."""
         profile = self.profile
         exports = [f"export {key}={value}" for key, value in {**ONE_THREAD, **WORKER_SETTINGS}.items()]
         directives = ["--no-requeue", *profile.directives]
@@ -157,10 +174,6 @@ class SlurmJobs:
             "worker_extra_args": extra,
             # In the shell's place, so that signals of SLURM reach the worker.
             "python": f"exec {shlex.quote(profile.python or sys.executable)}",
-            "scheduler_options": self._scheduler_options(),
-            "security": profile.tls or None,
-            "shared_temp_directory": str(folder),
-            "silence_logs": logging.ERROR,
         }
 
     def _scheduler_options(self) -> dict[str, Any]:
@@ -193,26 +206,6 @@ class SlurmJobs:
 def job_bytes(working: int) -> int:
     """What SLURM is asked for: working memory, the baseline of a process, its nanny, and a margin."""
     return math.ceil((working + BASELINE_BYTES + NANNY_BYTES) * MARGIN)
-
-
-@contextlib.contextmanager
-def no_job_left(name: str) -> Iterator[None]:
-    """Cancel every job of a name when the block ends, and also if this process does not live to see it."""
-    cancel = f"scancel --name={name} --user={shlex.quote(user())}"
-    # The shell reads until nobody holds the other end of its input; Ctrl-C does not reach it.
-    reaper = subprocess.Popen(
-        ["sh", "-c", f"cat >/dev/null; {cancel}"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        yield
-    finally:
-        if reaper.stdin is not None:
-            reaper.stdin.close()
-        reaper.wait()
 
 
 def _require_accepted(script: str) -> None:

@@ -13,10 +13,19 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from rankfold.cluster.allocation import PROFILE
+from rankfold.cluster.allocation import PROFILE, Allocation, node_bytes
 from rankfold.cluster.profile import Profile
 from rankfold.cluster.queue import ask, require_commands
-from rankfold.pipeline.errors import ClusterError
+from rankfold.cluster.slurm import MARGIN
+from rankfold.pipeline.errors import ClusterError, InputError
+from rankfold.pipeline.scheduler import Budget
+from rankfold.pipeline.units import format_bytes, parse_bytes
+
+PREFIX = "rankfold-"
+"""Of the names of all jobs."""
+
+UNKNOWN_BYTES = 2**40
+"""To plan with where a profile leaves the memory of a node to the site: what does not fit is told there."""
 
 SCRIPT = """\
 #!/usr/bin/env bash
@@ -44,14 +53,36 @@ exit "$code"
 """
 
 
-def job_script(command: Sequence[str], profile: Profile, *, name: str, known_as: str = "slurm") -> str:
+def job_script(
+    command: Sequence[str],
+    profile: Profile,
+    *,
+    name: str,
+    known_as: str = "slurm",
+    log: str = "",
+    more: Sequence[str] = (),
+    first: Sequence[str] = (),
+) -> str:
     """The script of a job that runs a driver on the nodes that a profile says.
 
-    ``known_as`` is the path or name by which the driver finds the profile.
+    ``known_as`` is the path or name by which the driver finds the profile, ``log`` where the job writes,
+    ``more`` are further options of it, and ``first`` lines that come before all others.
     """
-    directives = [
-        f"--job-name=rankfold-{name}",
-        f"--output={log_name(name)}",
+    options = [*directives(profile, name=name, log=log or log_name(name)), "--requeue"]
+    setup = [*first, f"export {PROFILE}={shlex.quote(known_as)}", *profile.prologue]
+    return SCRIPT.format(
+        directives="\n".join(f"#SBATCH {option}" for option in [*options, *profile.directives, *more]),
+        setup="\n".join(setup),
+        command=shlex.join(command),
+        requeue=profile.requeue,
+    )
+
+
+def directives(profile: Profile, *, name: str, log: str) -> list[str]:
+    """What a job asks of SLURM that runs a driver on the nodes that a profile says."""
+    return [
+        f"--job-name={PREFIX}{name}",
+        f"--output={log}",
         "--open-mode=append",
         *([f"--partition={profile.partition}"] if profile.partition else []),
         *([f"--account={profile.account}"] if profile.account else []),
@@ -62,21 +93,30 @@ def job_script(command: Sequence[str], profile: Profile, *, name: str, known_as:
         *([f"--mem={_node_megabytes(profile)}M"] if profile.memory else []),
         f"--time={profile.walltime}",
         f"--signal=B:USR1@{profile.drain_seconds}",
-        "--requeue",
-        *profile.directives,
     ]
-    setup = [f"export {PROFILE}={shlex.quote(known_as)}", *profile.prologue]
-    return SCRIPT.format(
-        directives="\n".join(f"#SBATCH {directive}" for directive in directives),
-        setup="\n".join(setup),
-        command=shlex.join(command),
-        requeue=profile.requeue,
-    )
+
+
+def allocation_of(
+    profile: Profile, workers: int | None, threads: int | None, memory: str | int | None
+) -> Allocation:
+    """The nodes that such a job will have, to plan for before it is there."""
+    per_node, there = profile.workers_per_node, _node_megabytes(profile) * 2**20
+    most = int((there - node_bytes(0, per_node)) / (MARGIN * (per_node + 1))) if there else UNKNOWN_BYTES
+    working = most if memory is None else parse_bytes(memory)
+    if not 0 < working <= most:
+        raise InputError(
+            f"the profile {profile.name} gives {format_bytes(profile.memory or 0)} to each of {per_node} "
+            f"workers of a node and to the driver, which leaves {format_bytes(max(0, most))} to work with, "
+            f"not {format_bytes(working)}. Lower memory:, or raise that of the profile"
+        )
+    count = min(profile.nodes * per_node, workers or 2**31)
+    side_by_side = profile.threads_for(threads, profile.cores)
+    return Allocation(profile, Budget(working, side_by_side, count), per_node, "", 0)
 
 
 def log_name(name: str, job: str = "%j") -> str:
     """Where a job writes, all its starts after one another; in the folder it was submitted from."""
-    return f"rankfold-{name}-{job}.log"
+    return f"{PREFIX}{name}-{job}.log"
 
 
 def submit(script: str, profile: Profile) -> str:

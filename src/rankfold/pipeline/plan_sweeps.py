@@ -86,7 +86,8 @@ def sweeps_of(request: Request, layout: Layout, slots: int) -> list[Pass]:
             layout.row_seconds(4 * y.columns),
             0 if blocks else layout.sketch_rows,
         )
-        sweeps.append(numbers_of(f"pass {len(sweeps) + 1}", block, data, y.nbytes, 4 * elements * y.columns))
+        name = f"pass-{len(sweeps) + 1:02d}"
+        sweeps.append(numbers_of(name, block, data, y.nbytes, 4 * elements * y.columns))
         blocks.append(y)
         left -= y.columns
     kept = blocks[-1:] if layout.method == "subspace" else blocks

@@ -78,5 +78,6 @@ def _grouped(passes: tuple[Pass, ...]) -> list[tuple[str, Pass]]:
         else:
             groups.append([p])
     return [
-        (g[0].name if len(g) == 1 else f"{g[0].name} to {g[-1].name.split()[-1]}, each", g[0]) for g in groups
+        (g[0].name if len(g) == 1 else f"{g[0].name} to {g[-1].name.rpartition('-')[2]}, each", g[0])
+        for g in groups
     ]

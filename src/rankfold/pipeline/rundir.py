@@ -15,8 +15,10 @@ import hashlib
 import json
 import os
 import platform
+import shlex
 import shutil
 import socket
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -166,6 +168,8 @@ def machine_facts() -> dict[str, Any]:
         "started": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime()) + f".{time.time_ns() % 10**9:09d}Z",
         "host": socket.gethostname(),
         "pid": os.getpid(),
+        "command": shlex.join(sys.argv),
+        "folder": os.getcwd(),
         "python": platform.python_version(),
         "system": platform.platform(),
         "blas": core_type(),

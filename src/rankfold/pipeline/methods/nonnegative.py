@@ -131,7 +131,7 @@ class Nonnegative:
         flops = (14.0 if isinstance(fold, DivergencePass) else 4.0) * layout.view.long * layout.view.short
         each = numbers_of("iteration", fold, data, factor, flops * self.asked.rank)
         numbers = range(len(sweeps) + 1, self.asked.passes + 1)
-        passes = (*sweeps, *(dataclasses.replace(each, name=f"iteration {i}") for i in numbers))
+        passes = (*sweeps, *(dataclasses.replace(each, name=f"iteration-{i:02d}") for i in numbers))
         likely = len(sweeps) + LIKELY_ITERATIONS.get(self.asked.solver, 3)
         return dataclasses.replace(
             made,

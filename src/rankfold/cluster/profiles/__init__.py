@@ -1,0 +1,18 @@
+"""Profiles to be copied and changed: ``rankfold profile perlmutter > perlmutter.yaml``.
+
+A user's own file of the same name is found before these.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def shipped_profiles() -> dict[str, Path]:
+    """Their files by name."""
+    return {path.stem: path for path in sorted(Path(__file__).parent.glob("*.yaml"))}
+
+
+def summary(path: Path) -> str:
+    """The sentence that a file begins with."""
+    return path.read_text().splitlines()[0].removeprefix("# ")

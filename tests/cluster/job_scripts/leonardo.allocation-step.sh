@@ -1,0 +1,1 @@
+srun --overlap --job-name=rankfold-workers --kill-on-bad-exit=0 --wait=0 --nodes=1 --ntasks=4 --ntasks-per-node=4 --cpus-per-task=8 --output=worker-7-0-%t.log --error=worker-7-0-%t.log sh -c 'exec python -m distributed.cli.dask_worker tcp://driver:8786 --nthreads 8 --memory-limit 1624034509 --nanny --no-dashboard --death-timeout 120 --local-directory "$TMPDIR"'

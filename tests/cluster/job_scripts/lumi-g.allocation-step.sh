@@ -1,0 +1,1 @@
+srun --overlap --job-name=rankfold-workers --kill-on-bad-exit=0 --wait=0 --nodes=2 --ntasks=16 --ntasks-per-node=8 --cpus-per-task=7 --output=worker-7-0-%t.log --error=worker-7-0-%t.log sh -c 'exec python -m distributed.cli.dask_worker tcp://driver:8786 --nthreads 7 --memory-limit 1624034509 --nanny --no-dashboard --death-timeout 120 --interface hsn0 --local-directory "/tmp"'

@@ -1,0 +1,61 @@
+"""Job scripts of the profiles that come with rankfold, as they are stored in ``job_scripts/``.
+
+After a wanted change of a profile or of a script: ``python tests/cluster/site_scripts.py``, and read the
+difference.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from rankfold.cluster.allocation import Allocation
+from rankfold.cluster.jobqueue import worker_script
+from rankfold.cluster.profile import Profile, find_profile
+from rankfold.cluster.profiles import shipped_profiles
+from rankfold.cluster.slurm import SlurmJobs
+from rankfold.cluster.submission import job_script
+from rankfold.pipeline.scheduler import Budget
+
+STORED = Path(__file__).parent / "job_scripts"
+COMMAND = ["pca", "store.zarr", "--rank", "50", "--out", "pca.zarr", "--on", "allocation"]
+SCHEDULER = "tcp://driver:8786"
+
+
+def slurm_jobs(profile: Profile) -> str:
+    """Of a worker that has a job of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = SlurmJobs.of(profile, None, None, None).job_options("rankfold-0", Path(folder))
+        return worker_script(SCHEDULER, **options).replace(folder, "/runs/pca.zarr.run")
+
+
+def allocation(profile: Profile) -> str:
+    """Of a command that has one job."""
+    driver = [sys.executable, "-m", "rankfold", *COMMAND]
+    return job_script(driver, profile, name="pca", known_as=profile.name)
+
+
+def step(profile: Profile) -> str:
+    """By which that command starts its workers."""
+    side_by_side, count = profile.threads_for(None, profile.cores), profile.nodes * profile.workers_per_node
+    budget = Budget(2**30, side_by_side, count)
+    place = Allocation(profile, budget, profile.workers_per_node, "7", 0, profile.cores)
+    return shlex.join(place._command(SCHEDULER, Path("worker-7-0-%t.log"), [])) + "\n"
+
+
+def site_scripts() -> Iterator[tuple[Path, str]]:
+    """Where each is stored, and what it should be."""
+    for name in shipped_profiles():
+        profile = find_profile(name)
+        made = {"slurm-jobs": slurm_jobs, "allocation": allocation, "allocation-step": step}
+        for kind, of in made.items():
+            yield STORED / f"{name}.{kind}.sh", of(profile).replace(sys.executable, "python")
+
+
+if __name__ == "__main__":
+    STORED.mkdir(exist_ok=True)
+    for path, text in site_scripts():
+        path.write_text(text)
