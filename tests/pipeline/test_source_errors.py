@@ -189,7 +189,7 @@ def test_files_that_are_not_what_they_seem(tmp_path: Path) -> None:
         match=r"x\.dat is neither a Zarr store \(a folder\) nor a file that is read in place, \.npy",
     ):
         open_source(tmp_path / "x.dat")
-    with pytest.raises(InputError, match="folder without Zarr metadata"):
+    with pytest.raises(InputError, match=r"folder without Zarr metadata.* Give a Zarr store or a \.npy file"):
         open_source(tmp_path)
     with pytest.raises(InputError, match=r"x\.npy is a file, not a Zarr store, so it holds no array a"):
         open_source(f"{tmp_path / 'x.npy'}::a")
@@ -197,6 +197,29 @@ def test_files_that_are_not_what_they_seem(tmp_path: Path) -> None:
     (tmp_path / "b.zarr" / "zarr.json").write_text('{"zarr_format": 3, "node_type": "array", "shape": [2')
     with pytest.raises(InputError, match=r"Zarr cannot open .*b\.zarr"):
         open_source(tmp_path / "b.zarr")
+
+
+def test_arrays_in_a_folder_that_is_no_group(tmp_path: Path) -> None:
+    """``mkdir cells.zarr`` and arrays in it: they are read by either name, and listed."""
+    store = tmp_path / "cells.zarr"
+    store.mkdir()
+    for compressors in (None, "auto"):
+        x = zarr.create_array(
+            store / "X", shape=(4, 3), dtype="f8", chunks=(2, 3), compressors=compressors, overwrite=True
+        )
+        x[...] = np.arange(12.0).reshape(4, 3)
+        for location in (f"{store}::X", f"{store}/X"):
+            source, out = open_source(location), np.empty((4, 3))
+            source.read_into(out, (0, 4), (0, 3))
+            np.testing.assert_array_equal(out, x[...])
+    missing = rf"{store} is a folder without Zarr metadata \(zarr.json, .zarray or .zgroup\)"
+    listed = rf"It holds X \(4, 3\) float64\. Name one: {store}::X"
+    with pytest.raises(InputError, match=rf"{missing}\. {listed}"):
+        open_source(store)
+    with pytest.raises(
+        InputError, match=rf"{missing}, and has no array XX\. Did you mean {store}::X\? {listed}"
+    ):
+        open_source(f"{store}::XX")
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

@@ -29,7 +29,7 @@ from rankfold.workflows.patches import (
     sample_photographs,
     write_patches,
 )
-from rankfold.workflows.report import WIDTH
+from rankfold.workflows.reports.page import WIDTH
 
 
 def photographs() -> list[Photograph]:

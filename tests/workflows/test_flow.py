@@ -2,97 +2,69 @@
 
 from __future__ import annotations
 
-import inspect
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
 
 import numpy as np
 import pytest
+from flows import COLUMNS, FLOW, ROWS, actions, begun, changed, rankfold, refused
 from reference import same_bytes, to_zarr
-from typer.testing import CliRunner
 
 import rankfold as rf
-from rankfold.pipeline.factor_request import INITS, LOSSES, SOLVERS
-from rankfold.pipeline.neighbour_request import ALIASES, METRICS
-from rankfold.pipeline.request import METHODS
-from rankfold.workflows import flow as models
-from rankfold.workflows.cli import app
-from rankfold.workflows.flow_plan import Workflow
+from rankfold.cluster.profiles import shipped_profiles
 from rankfold.workflows.wording import in_file
-
-FLOW = """\
-# Components, then the neighbours of samples in them.
-workflow: cells
-inputs:
-  counts: x.zarr
-outputs: results
-resources: {memory: 1GiB, threads: 2}
-stages:
-  components:
-    method: pca
-    input: counts
-    rank: 5
-  near:
-    method: knn
-    input: components.scores
-    k: 3
-    symmetric: union
-"""
-ROWS, COLUMNS = 1500, 30
-
-
-def rankfold(*arguments: object) -> Any:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture
 def flow(tmp_path: Path) -> Path:
-    """The workflow above beside its data."""
-    x = np.random.default_rng(0).standard_normal((ROWS, COLUMNS)) * np.linspace(3, 1, COLUMNS)
-    to_zarr(tmp_path / "x.zarr", x.astype(np.float32), (500, COLUMNS))
-    path = tmp_path / "flow.yaml"
-    path.write_text(FLOW)
-    return path
-
-
-def changed(flow: Path, *pairs: tuple[str, str]) -> Path:
-    """The same file with other words in it."""
-    text = flow.read_text()
-    for old, new in pairs:
-        assert old in text
-        text = text.replace(old, new)
-    flow.write_text(text)
-    return flow
-
-
-def actions(flow: Path) -> dict[str, tuple[str, str]]:
-    """What the plan says of each stage."""
-    run = rankfold("plan", flow, "--json")
-    assert run.exit_code == 0, run.output
-    stages = json.loads(run.stdout)["stages"]
-    return {stage["stage"]: (stage["action"], "; ".join(stage["reasons"])) for stage in stages}
-
-
-def refused(flow: Path, code: int, message: str, command: str = "plan") -> str:
-    """The command ends with one message that begins with file and line."""
-    before = sorted(flow.parent.rglob("*"))
-    run = rankfold(command, flow)
-    assert run.exit_code == code, run.output
-    said = run.stderr.splitlines()
-    assert len(said) == 1 and said[0].startswith(f"rankfold: {flow}:"), run.stderr
-    assert message in said[0], said[0]
-    assert sorted(flow.parent.rglob("*")) == before
-    return str(said[0])
+    """A workflow beside its data."""
+    return begun(tmp_path)
 
 
 # Mistakes ------------------------------------------------------------------------------------------
+
+TYPICAL = {
+    "a key is misspelt": (
+        ("rank: 5", "rnak: 5"),
+        "{flow}:11: stages.components.rnak: no such key (did you mean 'rank'?). Keys are method, needs, "
+        "resources, input, rank, tol, algorithm, passes, oversampling, seed, center, scale, whiten, rows",
+    ),
+    "a store is missing": (
+        ("x.zarr", "xx.zarr"),
+        "{flow}:4: inputs.counts: {folder}/xx.zarr does not exist. Did you mean {folder}/x.zarr?",
+    ),
+    "a unit is wrong": (
+        ("1GiB", "2 gigs"),
+        "{flow}:6: resources.memory: '2 gigs' is not a size in bytes: write for instance 256MiB, 2GiB or "
+        "1.5GB",
+    ),
+    "a profile is unknown": (
+        ("outputs", "profile: lokal\noutputs"),
+        "{flow}:5: profile: there is no profile 'lokal'. Did you mean local? Give a path, or put lokal.yaml "
+        "into {folder}/rankfold/profiles. With rankfold come {profiles}: rankfold profile NAME prints one",
+    ),
+    "a rank is too large": (
+        ("rank: 5", "rank: 31"),
+        "{flow}:11: stages.components.rank: rank 31 was asked for, but {folder}/x.zarr is 1500 x 30: it has "
+        "at most 30 singular values. Ask for rank: 30 or less.",
+    ),
+}
+"""What people get wrong most often, and what they are told."""
+
+
+@pytest.mark.parametrize("mistake", TYPICAL)
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_typical_mistakes_are_told_to_the_letter(
+    flow: Path, mistake: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(flow.parent))
+    change, message = TYPICAL[mistake]
+    said = refused(changed(flow, change), 2, "", command)
+    profiles = ", ".join(shipped_profiles())
+    assert said == "rankfold: " + message.format(flow=flow, folder=flow.parent, profiles=profiles)
 
 
 @pytest.mark.parametrize(
@@ -177,9 +149,6 @@ def test_a_workflow_is_planned_before_its_inputs_are_made(flow: Path) -> None:
     planned = json.loads(rankfold("plan", flow, "--json").stdout)["stages"]
     assert [stage["plan"]["shape"] for stage in planned] == [[ROWS, COLUMNS], [ROWS, 5]]
     assert actions(flow)["near"] == ("run", "missing; needs components, which runs")
-    table = rankfold("plan", flow).stdout.splitlines()
-    assert " ".join(table[0].split()) == "stage method passes reads memory scratch result tasks why"
-    assert table[-1].startswith("2 to run: reads ")
     assert not (flow.parent / "results").exists()
     assert rankfold("run", flow).exit_code == 0
     (flow.parent / "results" / "near.zarr").rename(flow.parent / "elsewhere.zarr")
@@ -415,124 +384,3 @@ def test_a_sweep_over_inputs(flow: Path, tmp_path: Path) -> None:
     flow.write_text(flow.read_text() + "sweep: {stage: components, input: [counts, half]}\n")
     assert rankfold("run", flow).exit_code == 0
     assert rf.open_result(tmp_path / "results" / "near-half.zarr").indices.shape == (700, 3)
-
-
-# Models --------------------------------------------------------------------------------------------
-
-FUNCTIONS: dict[type[models.BaseStage], Callable[..., Any]] = {
-    models.Svd: rf.svd,
-    models.Pca: rf.pca,
-    models.Qr: rf.qr,
-    models.Nmf: rf.nmf,
-    models.Knn: rf.knn,
-    models.Transform: rf.transform,
-    models.Update: rf.update,
-    models.Check: rf.check,
-    models.Import: rf.import_array,
-}
-ELSEWHERE = {
-    "x",
-    "matrix",
-    "destination",
-    "memory",
-    "memory_bytes",
-    "chunk_bytes",
-    "out",
-    "scratch",
-    "overwrite",
-}
-ELSEWHERE |= {"on", "workers", "threads", "client", "progress", "view"}
-"""Arguments that are no keys of a stage."""
-
-
-@pytest.mark.parametrize("model", FUNCTIONS, ids=lambda model: model.__name__)
-def test_keys_are_the_arguments_of_the_function(model: type[models.BaseStage]) -> None:
-    parameters = inspect.signature(FUNCTIONS[model]).parameters
-    wanted = {name: p.default for name, p in parameters.items() if name not in ELSEWHERE}
-    own = {
-        name: f
-        for name, f in model.model_fields.items()
-        if name not in ("method", "input", "needs", "resources")
-    }
-    found = {"method" if name == "algorithm" else name: field for name, field in own.items()}
-    assert set(found) == set(wanted)
-    for name, field in found.items():
-        if wanted[name] is inspect.Parameter.empty:
-            assert field.is_required()
-        else:
-            assert field.default == wanted[name], name
-
-
-def test_choices_are_those_of_the_library() -> None:
-    assert get_args(models.Algorithm) == METHODS
-    fields = models.Nmf.model_fields
-    assert get_args(fields["solver"].annotation) == SOLVERS
-    assert get_args(fields["loss"].annotation) == LOSSES
-    assert set(get_args(models.Knn.model_fields["metric"].annotation)) == {*METRICS, *ALIASES}
-    assert fields["init"].default in INITS
-
-
-def test_paths_are_relative_to_the_file_and_variables_are_expanded(
-    tmp_path: Path, flow: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SOMEWHERE", str(tmp_path / "far"))
-    monkeypatch.chdir("/")
-    changed(flow, ("outputs: results", "outputs: $SOMEWHERE/results"), ("memory: 1GiB", "scratch: tmp"))
-    workflow = Workflow.read(flow)
-    assert workflow.outputs == tmp_path / "far" / "results"
-    assert workflow.flow.inputs["counts"].store == str(tmp_path / "x.zarr")
-    assert workflow.resources(workflow.steps[0]).scratch == str(tmp_path / "tmp")
-    changed(flow, ("x.zarr", "s3://bucket/x.zarr::X"))
-    assert Workflow.read(flow).flow.inputs["counts"].store == "s3://bucket/x.zarr::X"
-
-
-def test_a_profile_lies_beside_the_file(flow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir("/")
-    (flow.parent / "site.yaml").write_text("memory: 2GiB\n")
-    for name in ("site", "site.yaml", "./site.yaml"):
-        flow.write_text(FLOW.replace("outputs", f"profile: {name}\noutputs"))
-        assert Workflow.read(flow).flow.profile == str(flow.parent / "site.yaml")
-
-
-def test_every_kind_of_stage_is_planned_before_and_after_what_it_needs(flow: Path) -> None:
-    """Whether its inputs are there or imagined, the plan says much the same."""
-    (flow.parent / "y.csv").write_text("a,b\n" + "\n".join(f"{i},{i * i % 7}" for i in range(300)))
-    flow.write_text(
-        FLOW.replace(
-            "  counts: x.zarr", "  counts: x.zarr\n  table: y.csv\n  more: {store: x.zarr, select_rows: 0:40}"
-        )
-        + """\
-  low: {method: svd, input: counts, rank: 4}
-  square: {method: qr, input: low.U}
-  table-store: {method: import, input: table}
-  of-table: {method: pca, input: table-store, rank: 1}
-  copy: {method: import, input: low.Vt, dtype: float32}
-  of-copy: {method: svd, input: copy, rank: 2}
-  positive: {method: nmf, input: near.distances, rank: 2}
-  warm: {method: nmf, input: near.distances, rank: 2, init: positive}
-  new: {method: transform, result: components, input: more}
-  new-parts: {method: transform, result: positive, input: near.distances}
-  updated: {method: update, result: components, input: more}
-  audit: {method: check, result: low, input: counts}
-  spectrum: {method: svd, input: near.graph, rank: 3}
-  grown: {method: knn, input: components.scores, base: near, k: 2}
-  beside: {method: knn, input: components.scores, queries: new.scores, k: 2}
-"""
-    )
-    before = json.loads(rankfold("plan", flow, "--json").stdout)["stages"]
-    run = rankfold("run", flow)
-    assert run.exit_code == 0, run.output
-    assert set(actions(flow).values()) == {("skip", "finished")}
-    unknown = [stage["stage"] for stage in before if stage["plan"] is None]
-    assert unknown == ["table-store", "of-table", "copy"]
-    for stage in before:
-        if stage["plan"] is not None:
-            made = json.loads((Path(stage["out"] + ".run") / "run.json").read_text())["attempts"][-1]["plan"]
-            assert made["peak_bytes"] == pytest.approx(stage["plan"]["peak_bytes"], rel=0.1), stage["stage"]
-            assert made["shape"] == stage["plan"]["shape"]
-    changed(flow, ("dtype: float32", "dtype: float64"))
-    assert actions(flow)["copy"] == ("run", "parameter dtype: float32 -> float64")
-    os.utime(flow.parent / "y.csv", (time.time(), 0))
-    assert actions(flow)["table-store"] == ("run", "input table changed")
-    assert actions(flow)["of-table"] == ("run", "known when table-store has run")
-    assert rankfold("run", flow).exit_code == 0

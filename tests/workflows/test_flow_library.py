@@ -12,12 +12,12 @@ import pytest
 import scipy.sparse
 import yaml
 from reference import to_zarr
-from test_real_data import FOLDER
 from typer.testing import CliRunner
 
 import rankfold as rf
-from rankfold.workflows import flow as models
 from rankfold.workflows.cli import app
+from rankfold.workflows.flows import model as flow
+from rankfold.workflows.flows import stage_models
 from rankfold.workflows.library import example_names, example_text
 
 PAGE = Path(__file__).parents[2] / "docs" / "workflows.md"
@@ -88,20 +88,6 @@ def test_all_examples_are_tried() -> None:
     assert "no such example 'cels' (did you mean 'cells'?)" in rankfold("example", "cels").stderr
 
 
-@pytest.mark.slow
-def test_cells_and_images_that_are_real(tmp_path: Path) -> None:
-    for name in ("pbmc3k_counts.npz", "fashion_mnist.npz"):
-        if not (FOLDER / name).exists():
-            pytest.skip(f"{name} is not in {FOLDER}; set RANKFOLD_TEST_DATA to its folder")
-    cells(tmp_path, scipy.sparse.load_npz(FOLDER / "pbmc3k_counts.npz").toarray())
-    images(tmp_path, np.load(FOLDER / "fashion_mnist.npz")["X"][:5000].reshape(-1, 28, 28))
-    for name in ("cells", "images"):
-        (tmp_path / f"{name}.yaml").write_text(example_text(name))
-        run = rankfold("run", tmp_path / f"{name}.yaml")
-        assert run.exit_code == 0, run.output
-    assert rf.open_result(tmp_path / "cells-results" / "near.zarr").graph.shape == (2638, 2638)
-
-
 # Schema --------------------------------------------------------------------------------------------
 
 
@@ -138,8 +124,8 @@ def test_workflows_in_the_documents_run(text: str, tmp_path: Path) -> None:
 def test_every_key_is_documented() -> None:
     tables = "\n".join(line for line in PAGE.read_text().splitlines() if line.startswith("| `"))
     named = set(re.findall(r"`(\w+)`", tables))
-    kinds = [models.Flow, models.Input, models.Resources, models.Sweep]
-    kinds += [models.Svd, models.Pca, models.Qr, models.Nmf, models.Knn]
-    kinds += [models.Transform, models.Update, models.Check, models.Import]
+    stages = [kind for kind in vars(stage_models).values() if isinstance(kind, type)]
+    kinds = [kind for kind in stages if issubclass(kind, stage_models.BaseStage)]
+    kinds += [flow.Flow, flow.Input, flow.Sweep, stage_models.Resources]
     missing = {name for kind in kinds for name in kind.model_fields} - named
     assert not missing

@@ -10,7 +10,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from rankfold.workflows.report import (
+from rankfold.workflows.reports.page import (
     DARK,
     LIGHT,
     WIDTH,

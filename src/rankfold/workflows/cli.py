@@ -16,7 +16,18 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", 
 import typer
 
 from rankfold._version import __version__
-from rankfold.workflows.commands import convert, flow, project, reduce, show, submit
+from rankfold.workflows.commands import (
+    convert,
+    doctor,
+    flow,
+    operate,
+    profile,
+    project,
+    reduce,
+    report,
+    show,
+    submit,
+)
 
 app = typer.Typer(
     name="rankfold",
@@ -51,8 +62,14 @@ app.command()(flow.run)
 app.command()(flow.status)
 app.command()(flow.schema)
 app.command()(flow.example)
+app.command()(report.report)
 app.command()(show.demo)
 app.command()(submit.submit)
+app.command()(operate.logs)
+app.command()(operate.cancel)
+app.command()(operate.schedule)
+app.command()(profile.profile)
+app.command()(doctor.doctor)
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ from rankfold.workflows.patches import (
     sample_photographs,
     write_patches,
 )
-from rankfold.workflows.report import (
+from rankfold.workflows.reports.page import (
     Fact,
     Float64,
     Page,

@@ -4,6 +4,10 @@ reduce        svd, pca and their plan
 project       transform and reconstruct
 convert       import and info
 flow          run, status, schema and example: workflows from a file
+report        the page of what has run
 show          demo
-submit        any of them as one job of SLURM
+submit        a workflow, or any of them, as one job of SLURM
+operate       logs, cancel and schedule
+profile       descriptions of sites to begin with
+doctor        what a run needs, checked before the first one
 """

@@ -14,8 +14,8 @@ from rankfold.workflows.options import Json, command
 
 if TYPE_CHECKING:
     from rankfold.pipeline.run import Progress
-    from rankfold.workflows.flow_plan import Verdict
-    from rankfold.workflows.flow_record import Record
+    from rankfold.workflows.flows.plan import Verdict
+    from rankfold.workflows.flows.record import Record
 
 
 def flow(
@@ -72,14 +72,21 @@ def run(
     on: Annotated[
         str | None, typer.Option(help="local, slurm, allocation or a profile, in place of the one it names")
     ] = None,
+    unless_running: Annotated[
+        bool, typer.Option("--unless-running", help="do nothing where another run of it goes on")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Stages of a workflow, those that are not done."""
-    from rankfold.workflows.flow_plan import Workflow
-    from rankfold.workflows.flow_record import Record
-    from rankfold.workflows.flow_run import run_flow
+    from rankfold.workflows.flows.plan import Workflow
+    from rankfold.workflows.flows.record import LOCK, Record
+    from rankfold.workflows.flows.run import run_flow
+    from rankfold.workflows.operations.whereabouts import holder_of
 
     workflow = Workflow.read(flow, on)
+    if unless_running and (holder := holder_of(workflow.outputs / LOCK)):
+        typer.echo(f"{workflow.outputs}: {holder} runs this workflow already, so this run does nothing")
+        return
     done = run_flow(workflow, Told(quiet=as_json), first=first, only=only)
     if as_json:
         typer.echo(
@@ -105,17 +112,20 @@ def _told(name: str, verdicts: list[Verdict]) -> dict[str, Any]:
 
 def plan_flow(path: Path, *, as_json: bool) -> None:
     """The table of stages that ``rankfold plan FLOW.yaml`` prints."""
-    from rankfold.workflows.flow_plan import Workflow, flow_table, survey
-    from rankfold.workflows.flow_record import Record
+    from rankfold.cluster.calibration import cached_rates
+    from rankfold.workflows.flows.plan import Workflow, survey
+    from rankfold.workflows.flows.record import Record
+    from rankfold.workflows.flows.table import flow_table, plan_as_dict
 
     workflow = Workflow.read(path)
     record = Record.of(workflow.outputs)
     record.require(workflow.flow.workflow)
-    verdicts = survey(workflow, record.stages)
+    verdicts, rates = survey(workflow, record.stages), cached_rates()
     if as_json:
-        typer.echo(json.dumps(_told(workflow.flow.workflow, verdicts), indent=1))
+        found = plan_as_dict(verdicts, workflow.outputs, rates)
+        typer.echo(json.dumps({"workflow": workflow.flow.workflow, **found}, indent=1))
         return
-    typer.echo(flow_table(verdicts))
+    typer.echo(flow_table(verdicts, workflow.outputs, rates))
 
 
 @command()
@@ -126,20 +136,22 @@ def status(
     as_json: Json = False,
 ) -> None:
     """How far a workflow is."""
-    from rankfold.workflows.flow_status import standings, status_table
+    from rankfold.workflows.flows.status import job_facts, job_lines, standings, status_table
+    from rankfold.workflows.operations.whereabouts import find_work
 
     name, found = standings(where)
+    work = find_work(where)
     if as_json:
         stages = [dataclasses.asdict(one) for one in found]
-        typer.echo(json.dumps({"workflow": name, "stages": stages}, indent=1))
+        typer.echo(json.dumps({"workflow": name, "stages": stages, **job_facts(work)}, indent=1))
         return
-    typer.echo(status_table(found))
+    typer.echo("\n".join([status_table(found), *job_lines(work)]))
 
 
 @command()
 def schema() -> None:
     """The JSON Schema of a workflow, for editors."""
-    from rankfold.workflows.flow import schema as made
+    from rankfold.workflows.flows.model import schema as made
 
     typer.echo(json.dumps(made(), indent=1))
 

@@ -129,7 +129,7 @@ def plan(
     import rankfold
     from rankfold.cluster.calibration import cached_rates
     from rankfold.pipeline.errors import InputError
-    from rankfold.workflows.flow import is_flow
+    from rankfold.workflows.flows.model import is_flow
 
     if is_flow(kind):
         _plan_flow(kind, store, {**view, **request, **centring, **place, "k": k}, as_json=as_json)

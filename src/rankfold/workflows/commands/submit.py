@@ -1,4 +1,4 @@
-"""``rankfold submit``: a command as one job of SLURM."""
+"""``rankfold submit``: a workflow, or a command, as one job of SLURM."""
 
 from __future__ import annotations
 
@@ -11,16 +11,58 @@ from rankfold.workflows.options import command
 if TYPE_CHECKING:
     from rankfold.cluster.profile import Profile
 
+ELSEWHERE = ("plan", "submit", "schedule", "doctor")
+"""Commands that take ``--on`` and run on no workers."""
+
 
 @command()
 def submit(
     what: Annotated[
-        list[str], typer.Argument(metavar="-- COMMAND...", help="a command of rankfold and its options")
+        list[str],
+        typer.Argument(
+            metavar="FLOW.yaml | -- COMMAND...", help="a workflow, or a command of rankfold and its options"
+        ),
     ],
-    on: Annotated[str, typer.Option(help="name or path of a profile: nodes, walltime, partition")] = "slurm",
+    on: Annotated[
+        str | None,
+        typer.Option(help="name or path of a profile: nodes, walltime, partition; by default the workflow's"),
+    ] = None,
     show: Annotated[bool, typer.Option("--print", help="print the job script, submit nothing")] = False,
 ) -> None:
-    """Run a command in one job of several nodes, which begins again until all is done."""
+    """Run a workflow or a command in one job of several nodes, which begins again until all is done."""
+    from rankfold.workflows.flows.model import is_flow
+
+    words = what[1:] if what[0] == "run" else what
+    if words and is_flow(words[0]):
+        _require_command(["run", *words])
+        _submit_flow(words, on, show=show)
+    else:
+        _submit_command(what, on or "slurm", show=show)
+
+
+def _submit_flow(words: list[str], on: str | None, *, show: bool) -> None:
+    from pathlib import Path
+
+    from rankfold.workflows.operations.submitted import InOneJob, submit_flow
+
+    path, *more = words
+    workflow = InOneJob.read(Path(path), on)
+    verdicts = workflow.checked()
+    if show:
+        typer.echo(workflow.script(more), nl=False)
+        return
+    if all(verdict.action == "skip" for verdict in verdicts):
+        typer.echo(f"{workflow.outputs}: {len(verdicts)} stages, all finished: nothing to submit")
+        return
+    noted = submit_flow(workflow, more)
+    typer.echo(
+        f"{_about(noted.job, workflow.profile)}\n"
+        f"follow it:  rankfold logs {path} --follow   or   rankfold status {path}\n"
+        f"cancel it:  rankfold cancel {path}   (the same command goes on from what it leaves)"
+    )
+
+
+def _submit_command(what: list[str], on: str, *, show: bool) -> None:
     import sys
     from pathlib import Path
 
@@ -37,16 +79,16 @@ def submit(
         typer.echo(script, nl=False)
         return
     job = submit_script(script, profile)
-    typer.echo(_told(job, log_name(what[0], job), profile))
-
-
-def _told(job: str, log: str, profile: Profile) -> str:
-    nodes = f"{profile.nodes} node{'s' if profile.nodes > 1 else ''}"
-    return (
-        f"job {job}: {nodes} for {profile.walltime}, begun again up to {profile.requeue} times\n"
-        f"follow it:  tail -F {log}   or   squeue -j {job}\n"
+    typer.echo(
+        f"{_about(job, profile)}\n"
+        f"follow it:  tail -F {log_name(what[0], job)}   or   squeue -j {job}\n"
         f"cancel it:  scancel {job}   (the same command goes on from what it leaves)"
     )
+
+
+def _about(job: str, profile: Profile) -> str:
+    nodes = f"{profile.nodes} node{'s' if profile.nodes > 1 else ''}"
+    return f"job {job}: {nodes} for {profile.walltime}, begun again up to {profile.requeue} times"
 
 
 def _require_command(what: list[str]) -> None:
@@ -57,7 +99,7 @@ def _require_command(what: list[str]) -> None:
     known = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     name, *arguments = what
     placed = {key for key, each in known.items() if any("--on" in option.opts for option in each.params)}
-    fit = sorted(placed - {"plan", "submit"})
+    fit = sorted(placed.difference(ELSEWHERE))
     if name not in fit:
         raise InputError(f"submit takes a command that runs on workers: {', '.join(fit)}; not {name!r}")
     if any(argument.partition("=")[0] == "--on" for argument in arguments):

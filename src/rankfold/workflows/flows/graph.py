@@ -17,7 +17,8 @@ from pydantic import ValidationError
 from rankfold.cluster.yaml_file import Document, keys_of, meant, no_such, told
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.factor_request import INITS
-from rankfold.workflows.flow import BaseStage, Flow
+from rankfold.workflows.flows.model import Flow
+from rankfold.workflows.flows.stage_models import BaseStage
 
 ARRAYS = {
     "svd": ("U", "Vt"),
@@ -27,9 +28,19 @@ ARRAYS = {
     "knn": ("distances", "indices", "graph"),
     "update": ("components",),
     "check": (),
+    "reconstruct": (),
+    "trustworthiness": (),
+    "continuity": (),
+    "neighbourhood_preservation": (),
     "import": (),
 }
-"""Matrices in the result of each method; an import is one itself."""
+"""Matrices in the result of each method."""
+
+WHOLE = ("import", "reconstruct")
+"""Methods whose result is a matrix itself."""
+
+OF_ROWS = ("check", "reconstruct")
+"""Methods that need the rows of the result they read."""
 
 COORDINATES = {"svd": "U", "pca": "scores", "nmf": "W"}
 """What ``transform`` writes, by the method of the result it uses."""
@@ -140,7 +151,7 @@ def arrays_of(stage: BaseStage, stages: Mapping[str, BaseStage]) -> tuple[str, .
         source = stages.get(getattr(stage, "result", ""))
         return tuple(COORDINATES.values()) if source is None else (COORDINATES.get(source.method, "U"),)
     arrays = ARRAYS[stage.method]
-    return arrays if getattr(stage, "rows", True) else arrays[1:]
+    return arrays[1:] if getattr(stage, "rows", True) is False else arrays
 
 
 def _check(name: str, stage: BaseStage, flow: Flow, document: Document) -> None:
@@ -162,15 +173,16 @@ def _check(name: str, stage: BaseStage, flow: Flow, document: Document) -> None:
             known = [*fitting, *flow.inputs, *(INITS[:-1] if key == "init" else ())]
             what = f"{text!r} is neither a stage of {' or '.join(methods)} nor an input{meant(text, known)}"
             raise InputError(document.told(("stages", name, key), f"{what}. There are {', '.join(known)}"))
+        if stage.method in OF_ROWS and getattr(flow.stages.get(text), "rows", True) is False:
+            reason = f"{text} has rows: false, and {stage.method} needs its rows. Leave that out"
+            raise InputError(document.told(("stages", name, key), reason))
 
 
 def _check_matrix(text: str, keys: tuple[str, ...], flow: Flow, document: Document) -> None:
     found = resolve(text, flow.inputs, flow.stages)
     known = [*flow.inputs]
     for name, stage in flow.stages.items():
-        known += (
-            [name] if stage.method == "import" else [f"{name}.{a}" for a in arrays_of(stage, flow.stages)]
-        )
+        known += [name] if stage.method in WHOLE else [f"{name}.{a}" for a in arrays_of(stage, flow.stages)]
     if text in known:
         return
     if found is not None and found.stage:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -107,18 +107,22 @@ class Page:
     """Version, time and machine."""
 
 
-def write_page(page: Page, path: Path) -> None:
+def write_page(page: Any, path: Path, template: str = "demo.html") -> None:
     """Render a page; it appears under its name when it is whole."""
-    text = render(page)
+    text = render(page, template)
     with atomic_file(path, durable=False) as file:
         file.write(text.encode())
 
 
-def render(page: Page) -> str:
-    """The page as HTML."""
-    from jinja2 import Environment, StrictUndefined
+def render(page: Any, template: str = "demo.html") -> str:
+    """The page as HTML; templates lie beside this file."""
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+    from jinja2.utils import htmlsafe_json_dumps
 
     environment = Environment(
+        loader=FunctionLoader(
+            lambda name: files("rankfold.workflows.reports").joinpath(name).read_text(encoding="utf-8")
+        ),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -126,8 +130,8 @@ def render(page: Page) -> str:
         keep_trailing_newline=True,
     )
     environment.filters["data_uri"] = _data_uri
-    template = files("rankfold.workflows").joinpath("report.html").read_text(encoding="utf-8")
-    return environment.from_string(template).render(page=page)
+    environment.filters["to_json"] = htmlsafe_json_dumps
+    return environment.get_template(template).render(page=page)
 
 
 def plain_text(facts: Sequence[Fact]) -> str:
@@ -139,10 +143,16 @@ def plain_text(facts: Sequence[Fact]) -> str:
 
 
 def take_picture(path: Path, draw: Draw, *, title: str, caption: str, alt: str) -> Picture:
-    """Draw a figure for light and for dark screens; the light one is also kept as a file."""
-    light, dark = (_png(draw(theme), theme) for theme in (LIGHT, DARK))
+    """Draw a figure, and keep the one for light screens as a file too."""
+    picture = drawn(draw, title=title, caption=caption, alt=alt)
     with atomic_file(path, durable=False) as file:
-        file.write(light)
+        file.write(picture.light)
+    return picture
+
+
+def drawn(draw: Draw, *, title: str, caption: str, alt: str) -> Picture:
+    """Draw a figure for light and for dark screens."""
+    light, dark = (_png(draw(theme), theme) for theme in (LIGHT, DARK))
     width, height = (int.from_bytes(light[at : at + 4], "big") for at in (16, 20))  # of the PNG header
     return Picture(title, caption, alt, light, dark, width, height)
 

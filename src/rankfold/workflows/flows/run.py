@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Protocol
 
 from rankfold.execution import RankfoldWarning, execute
@@ -17,10 +16,11 @@ from rankfold.pipeline.checkpoint import disk_errors
 from rankfold.pipeline.errors import Interrupted, RankfoldError
 from rankfold.pipeline.run import Progress
 from rankfold.pipeline.rundir import locked
-from rankfold.workflows.flow_plan import Verdict, Workflow, consider, survey
-from rankfold.workflows.flow_record import LOCK, Record
-from rankfold.workflows.importing import Importing
-from rankfold.workflows.stages import Outcome, Scene
+from rankfold.workflows.flows.embedding import Measuring
+from rankfold.workflows.flows.importing import Importing
+from rankfold.workflows.flows.plan import Verdict, Workflow, consider, survey
+from rankfold.workflows.flows.record import LOCK, Record
+from rankfold.workflows.flows.stages import Outcome, Scene
 from rankfold.workflows.wording import in_file, placed
 
 Bar = Callable[[str], contextlib.AbstractContextManager[Progress]]
@@ -116,6 +116,9 @@ def _work(workflow: Workflow, verdict: Verdict, record: Record, listener: Listen
             work.carry_out(lambda done, total: watch("import", done, total))
             return
         assert work is not None and verdict.place is not None  # noqa: S101  it is not skipped
-        scratch: Path | str | None = workflow.resources(verdict.step).scratch
+        scratch = workflow.resources(verdict.step).scratch
+        if isinstance(work, Measuring):
+            work.carry_out(verdict.place, verdict.path, scratch, watch)
+            return
         # What is replaced is this workflow's own: see ``judged``.
         execute(work, verdict.place, out=verdict.path, scratch=scratch, overwrite=True, progress=watch)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shlex
 import socket
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,7 +66,7 @@ class Record:
     def describe(self, workflow: str, file: Path, read: dict[str, Any], steps: list[str]) -> None:
         """Note what is run."""
         self.values |= {"workflow": workflow, "file": str(file), "version": __version__, "read": read}
-        self.values["steps"] = steps
+        self.values |= {"steps": steps, "text": file.read_text(), "command": shlex.join(sys.argv)}
         self.save()
 
     def begin(

@@ -18,12 +18,13 @@ from rankfold.api import Reduction, factors_of, reduction_of
 from rankfold.cluster.yaml_file import Document
 from rankfold.execution import Task
 from rankfold.neighbours import search_of
-from rankfold.pipeline.errors import RankfoldError
+from rankfold.pipeline.errors import InputError, RankfoldError
 from rankfold.pipeline.factor_request import INITS, FactorRequest
 from rankfold.pipeline.fitted import Fitted, fitted
 from rankfold.pipeline.methods.neighbours import Neighbours
 from rankfold.pipeline.methods.nonnegative import Nonnegative
 from rankfold.pipeline.methods.projection import Projection
+from rankfold.pipeline.methods.reconstruction import Reconstruction
 from rankfold.pipeline.methods.update import Update
 from rankfold.pipeline.methods.verification import Verification
 from rankfold.pipeline.neighbour_request import NeighbourRequest
@@ -33,9 +34,14 @@ from rankfold.pipeline.source import Source
 from rankfold.pipeline.sources import open_source
 from rankfold.pipeline.sources.zarr import ZarrSource
 from rankfold.pipeline.view import working_dtype
-from rankfold.workflows.flow import BaseStage, Flow
-from rankfold.workflows.graph import COORDINATES, Reference, resolve
+from rankfold.workflows.flows.embedding import Comparison, Measuring
+from rankfold.workflows.flows.graph import COORDINATES, Reference, resolve
+from rankfold.workflows.flows.model import Flow
+from rankfold.workflows.flows.stage_models import BaseStage
 from rankfold.workflows.wording import in_file
+
+Work = Task | Measuring
+"""What a stage does, unless it imports."""
 
 
 class NotKnownYet(Exception):
@@ -113,7 +119,7 @@ class Scene:
 # Tasks ---------------------------------------------------------------------------------------------
 
 
-def task_of(stage: BaseStage, scene: Scene) -> Task:
+def task_of(stage: BaseStage, scene: Scene) -> Work:
     """The task of any stage but an import."""
     return BUILDERS[stage.method](stage, scene)
 
@@ -122,13 +128,13 @@ def _reduction(stage: BaseStage, scene: Scene) -> Task:
     asked = stage.asked()
     rank, tol, algorithm = asked.pop("rank", None), asked.pop("tol", None), asked.pop("method", "tsqr")
     passes, oversampling, seed = asked.pop("passes"), asked.pop("oversampling", None), asked.pop("seed")
-    x = scene.matrix(stage.input)
+    x = scene.matrix(_named(stage, "input"))
     return reduction_of(x, stage.method, rank, tol, algorithm, passes, oversampling, seed, **asked)
 
 
 def _factors(stage: BaseStage, scene: Scene) -> Task:
     asked = {name.lower(): value for name, value in stage.asked().items()}
-    init, x = str(getattr(stage, "init")), scene.matrix(stage.input)  # noqa: B009  of Nmf alone
+    init, x = _named(stage, "init"), scene.matrix(_named(stage, "input"))
     if init in INITS:
         return factors_of(x, init, **asked)
     start = scene.result(init)
@@ -140,7 +146,7 @@ def _factors(stage: BaseStage, scene: Scene) -> Task:
 
 
 def _search(stage: BaseStage, scene: Scene) -> Task:
-    asked, x = stage.asked(), scene.matrix(stage.input)
+    asked, x = stage.asked(), scene.matrix(_named(stage, "input"))
     queries, base = (getattr(stage, name) for name in ("queries", "base"))
     rows = None if queries is None else scene.matrix(queries)
     earlier = None if base is None else scene.result(base)
@@ -151,23 +157,55 @@ def _search(stage: BaseStage, scene: Scene) -> Task:
 
 
 def _projection(stage: BaseStage, scene: Scene) -> Task:
-    return Projection.of(scene.fit(_result(stage), ("svd", "pca", "nmf")), scene.matrix(stage.input))
+    fit = scene.fit(_named(stage, "result"), ("svd", "pca", "nmf"))
+    return Projection.of(fit, scene.matrix(_named(stage, "input")))
 
 
 def _update(stage: BaseStage, scene: Scene) -> Task:
-    fit = scene.fit(_result(stage), ("svd", "pca"))
-    return Update.of(fit, scene.matrix(stage.input), stage.asked()["rank"])
+    fit = scene.fit(_named(stage, "result"), ("svd", "pca"))
+    return Update.of(fit, scene.matrix(_named(stage, "input")), stage.asked()["rank"])
 
 
 def _verification(stage: BaseStage, scene: Scene) -> Task:
-    return Verification.of(scene.fit(_result(stage), ("svd", "pca")), scene.matrix(stage.input))
+    fit = scene.fit(_named(stage, "result"), ("svd", "pca"))
+    return Verification.of(fit, scene.matrix(_named(stage, "input")))
 
 
-def _result(stage: BaseStage) -> str:
-    return str(getattr(stage, "result"))  # noqa: B009  of some stages
+def _reconstruction(stage: BaseStage, scene: Scene) -> Task:
+    asked, fit = stage.asked(), scene.fit(_named(stage, "result"), ("svd", "pca", "nmf"))
+    ends = (asked["rows"] or ":").split(":")
+    rows = slice(*(int(end) if end else None for end in ends))
+    return Reconstruction.of(fit, rank=asked["rank"], rows=rows)
 
 
-BUILDERS: dict[str, Callable[[BaseStage, Scene], Task]] = {
+def _measuring(stage: BaseStage, scene: Scene) -> Measuring:
+    x, embedding = (scene.matrix(_named(stage, key)) for key in ("input", "embedding"))
+    return Measuring.of(stage.method, x, embedding, stage.asked())
+
+
+def _comparison(stage: BaseStage, scene: Scene) -> Task:
+    paths, lists = list[Path](), list[Source]()
+    for key in ("first", "second"):
+        made = scene.result(_named(stage, key))
+        if isinstance(made, Outcome):
+            assert made.matrices is not None  # noqa: S101  asked before
+            paths.append(made.path)
+            lists.append(made.matrices["indices"])
+            continue
+        kind = Result(made).attrs["kind"]
+        if kind != "knn":
+            raise InputError(f"{made} is the result of {kind}: give two of knn")
+        paths.append(made)
+        lists.append(open_source(f"{made}::indices"))
+    return Comparison.of((paths[0], paths[1]), lists[0], lists[1], stage.asked()["k"])
+
+
+def _named(stage: BaseStage, key: str) -> str:
+    """What stands under a key that only some stages have."""
+    return str(getattr(stage, key))
+
+
+BUILDERS: dict[str, Callable[[BaseStage, Scene], Work]] = {
     "svd": _reduction,
     "pca": _reduction,
     "qr": _reduction,
@@ -176,13 +214,17 @@ BUILDERS: dict[str, Callable[[BaseStage, Scene], Task]] = {
     "transform": _projection,
     "update": _update,
     "check": _verification,
+    "reconstruct": _reconstruction,
+    "trustworthiness": _measuring,
+    "continuity": _measuring,
+    "neighbourhood_preservation": _comparison,
 }
 
 
 # What is to come -----------------------------------------------------------------------------------
 
 
-def expected(name: str, path: Path, task: Task) -> Outcome:
+def expected(name: str, path: Path, task: Work) -> Outcome:
     """What a task will leave, by shape and type; of an adaptive rank the most that it may be."""
     (rows, columns), asked = task.source.shape, task.request()
     dtype, rank = working_dtype(task.source.dtype), 0
@@ -199,12 +241,14 @@ def expected(name: str, path: Path, task: Task) -> Outcome:
     elif isinstance(task, Projection):
         rank, dtype = task.fitted.rank, task.dtype
         shapes = {COORDINATES[task.fitted.kind]: (rows, rank)}
+    elif isinstance(task, Reconstruction):
+        dtype, shapes = task.fitted.dtype, {"": task.shape}
     elif isinstance(task, Update):
         rank, dtype = task.rank, task.fitted.dtype
         shapes, rows = {"components": (rank, columns)}, rows + task.fitted.shape[0]
     told = {"kind": asked["kind"], "request": asked, "input": {"shape": [rows, columns], "fingerprint": ""}}
     matrices = {
-        array: ShapeOnly.plain(shape, dtype, f"{name}.{array}", decoded=False)
+        array: ShapeOnly.plain(shape, dtype, f"{name}.{array}".rstrip("."), decoded=False)
         for array, shape in shapes.items()
     }
     if isinstance(task, Neighbours):

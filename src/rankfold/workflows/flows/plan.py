@@ -1,9 +1,8 @@
-"""What running a workflow would do, stage by stage and why, in numbers; refuses what does not fit."""
+"""What running a workflow would do, stage by stage and why; refuses what does not fit."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,48 +10,28 @@ from typing import Any
 from rankfold._version import __version__
 from rankfold.cluster.place import Place, choose_place
 from rankfold.cluster.yaml_file import Document, no_such
-from rankfold.execution import Task
 from rankfold.pipeline.checkpoint import load_json
 from rankfold.pipeline.errors import InputError, OutputError, RankfoldError
 from rankfold.pipeline.plan import Plan
 from rankfold.pipeline.result import Result
 from rankfold.pipeline.rundir import STATE_VERSION
-from rankfold.pipeline.units import format_bytes
-from rankfold.workflows.flow import Flow, Import, Resources, located, read_flow
-from rankfold.workflows.graph import Step, steps_of
-from rankfold.workflows.importing import Importing, kept_identity
-from rankfold.workflows.stages import NotKnownYet, Outcome, Scene, expected, task_of
-from rankfold.workflows.wording import columns, placed
+from rankfold.workflows.flows.cost import Numbers, numbers_of
+from rankfold.workflows.flows.embedding import Comparison
+from rankfold.workflows.flows.graph import Step, steps_of
+from rankfold.workflows.flows.importing import Importing, kept_identity
+from rankfold.workflows.flows.model import Flow, located, read_flow
+from rankfold.workflows.flows.space import Demand, require_room
+from rankfold.workflows.flows.stage_models import Import, Resources
+from rankfold.workflows.flows.stages import NotKnownYet, Outcome, Scene, Work, expected, task_of
+from rankfold.workflows.wording import placed
 
 CALLED = {"method": "algorithm", "alpha_w": "alpha_W", "alpha_h": "alpha_H"}
 CALLED |= {"constraint_w": "constraint_W", "constraint_h": "constraint_H"}
 """Parts of a request that a file calls otherwise."""
 
 CONTENTS = {"queries": "queries", "base": "base", "result": "result", "left": "result"}
-CONTENTS |= {"update_of": "result", "start": "init"}
+CONTENTS |= {"update_of": "result", "start": "init", "second": "second"}
 """Parts of a request that stand for what something holds, by the key that names it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """What a stage takes."""
-
-    passes: str
-    reads_bytes: int
-    peak_bytes: int
-    scratch_bytes: int
-    result_bytes: int
-    tasks: int
-
-    @classmethod
-    def of(cls, plan: Plan) -> Numbers:
-        """Of the passes that are likely."""
-        likely, most = plan.likely_passes, plan.most_passes
-        matrix = [p.reads_bytes for p in plan.passes if p.over == "matrix"]
-        passes = str(likely) if likely == most else f"{likely} to {most}"
-        return cls(
-            passes, sum(matrix[:likely]), plan.peak_bytes, plan.scratch_bytes, plan.result_bytes, plan.tasks
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +44,7 @@ class Verdict:
 
     reasons: tuple[str, ...]
     path: Path
-    work: Task | Importing | None = None
+    work: Work | Importing | None = None
     place: Place | None = None
     plan: Plan | None = None
     numbers: Numbers | None = None
@@ -78,6 +57,7 @@ class Verdict:
             "action": self.action,
             "reasons": list(self.reasons),
             "out": str(self.path),
+            "numbers": None if self.numbers is None else self.numbers.as_dict(),
             "plan": None if self.plan is None else self.plan.as_dict(),
         }
 
@@ -143,7 +123,7 @@ def survey(
     Raises
     ------
     PlanError
-        A stage does not fit into its memory.
+        A stage does not fit into its memory, or all of them do not fit on the disk.
     """
     chosen, scene = workflow.chosen(first, only), Scene(workflow.flow, workflow.document, {})
     found, ours = [], set(made)
@@ -152,7 +132,18 @@ def survey(
             found.append(consider(workflow, step, scene, ours=step.name in ours))
         else:
             found.append(_left(workflow, step, scene))
+    require_room(list(_demands(workflow, found)), workflow.outputs, workflow.document)
     return found
+
+
+def _demands(workflow: Workflow, verdicts: Iterable[Verdict]) -> Iterator[Demand]:
+    """What those that run put on the disk, as far as that is known."""
+    for one in verdicts:
+        if one.numbers is not None:
+            scratch = Path(workflow.resources(one.step).scratch or workflow.outputs)
+            kept = 0 if one.plan is None else one.plan.checkpoint_bytes
+            moved = one.numbers.scratch_bytes - kept
+            yield Demand(one.step.name, one.path, scratch, moved, kept, one.numbers.result_bytes)
 
 
 def consider(workflow: Workflow, step: Step, scene: Scene, *, ours: bool) -> Verdict:
@@ -181,7 +172,7 @@ def _considered(workflow: Workflow, step: Step, scene: Scene, *, ours: bool) -> 
     ]:
         raise InputError(f"{lost[0]}, which it reads, is not finished: run that first, or all stages")
     try:
-        work: Task | Importing
+        work: Work | Importing
         if isinstance(step.stage, Import):
             work = Importing.of(step.stage, scene, path, workflow.resources(step).memory)
         else:
@@ -196,14 +187,19 @@ def _considered(workflow: Workflow, step: Step, scene: Scene, *, ours: bool) -> 
     if action == "skip":
         return Verdict(step, action, reasons, path, work), Outcome(path, True)
     if isinstance(work, Importing):
-        numbers = Numbers("1", work.reads_bytes, work.memory, 0, work.result_bytes, 1)
+        numbers = numbers_of(work, None)
         outcome = work.outcome(step.name)
         outcome = Outcome(path, False, outcome.matrices, {"later": 1})
         return Verdict(step, action, reasons, path, work, None, None, numbers), outcome
-    place = workflow.place(step)
+    place = _here(workflow, step) if isinstance(work, Comparison) else workflow.place(step)
     plan = work.plan(place.budget)
-    verdict = Verdict(step, action, reasons, path, work, place, plan, Numbers.of(plan))
+    verdict = Verdict(step, action, reasons, path, work, place, plan, numbers_of(work, plan))
     return verdict, expected(step.name, path, work)
+
+
+def _here(workflow: Workflow, step: Step) -> Place:
+    """This process, for what has no work for others."""
+    return choose_place(on="local", threads=1, memory=workflow.resources(step).memory)
 
 
 def _will_run(scene: Scene, name: str) -> bool:
@@ -218,7 +214,7 @@ def _missing(path: Path) -> tuple[str, ...]:
 # Done, begun, or something else --------------------------------------------------------------------
 
 
-def judged(work: Task | Importing, step: Step, path: Path, *, ours: bool) -> tuple[str, tuple[str, ...]]:
+def judged(work: Work | Importing, step: Step, path: Path, *, ours: bool) -> tuple[str, tuple[str, ...]]:
     """What to do about a step whose inputs are all there, and why."""
     mine = identity_of(work)
     begun = None if isinstance(work, Importing) else _begun(path)
@@ -245,7 +241,7 @@ def _begun(path: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def identity_of(work: Task | Importing) -> dict[str, Any]:
+def identity_of(work: Work | Importing) -> dict[str, Any]:
     """What decides the result of a task."""
     if isinstance(work, Importing):
         return work.identity()
@@ -275,47 +271,16 @@ def differences(kept: Mapping[str, Any], mine: Mapping[str, Any], step: Step) ->
             told[f"{key} {getattr(step.stage, key)} changed"] = None
         else:
             told[f"parameter {key}: {_short(old.get(name))} -> {_short(new[name])}"] = None
-    if kept.get("input") != mine["input"]:
-        told[f"input {step.stage.input} changed"] = None
+    matrices = [key for key in ("embedding", "input", "result", "first") if key in keys]
+    if new["kind"] == "trustworthiness":  # ranks are those of the matrix, lists of the embedding
+        matrices = ["input", "embedding"]
+    changed = [kept.get("input") != mine["input"], (old.get("lists") or [0])[0] != new.get("lists", [0])[0]]
+    for key, differs in zip(matrices, changed, strict=False):
+        if differs:
+            told[f"{key} {getattr(step.stage, key)} changed"] = None
     return tuple(told) or ("its request changed",)
 
 
 def _short(value: object) -> str:
     text = "none" if value is None else str(value)
     return text if len(text) <= 24 else f"{text[:24]}..."
-
-
-# For people ----------------------------------------------------------------------------------------
-
-HEADINGS = ("stage", "method", "", "passes", "reads", "memory", "scratch", "result", "tasks", "why")
-
-
-ACTIONS = {"run": "to run", "resume": "to go on with", "skip": "finished", "leave": "left out"}
-
-
-def flow_table(verdicts: Sequence[Verdict]) -> str:
-    """One line a stage."""
-    rows: list[tuple[str, ...]] = [HEADINGS]
-    for one in verdicts:
-        numbers = one.numbers
-        cells: tuple[str, ...] = ("-",) * 6
-        if numbers is not None:
-            sizes = (numbers.reads_bytes, numbers.peak_bytes, numbers.scratch_bytes, numbers.result_bytes)
-            cells = (numbers.passes, *(format_bytes(size) for size in sizes), str(numbers.tasks))
-        rows.append((one.step.name, one.step.stage.method, one.action, *cells, "; ".join(one.reasons)))
-    return f"{columns(rows, right=range(3, 9))}\n\n{_total(list(verdicts))}"
-
-
-def _total(verdicts: list[Verdict]) -> str:
-    """What is done with all of them."""
-    counts = Counter(one.action for one in verdicts)
-    told = ", ".join(f"{counts[name]} {words}" for name, words in ACTIONS.items() if counts[name])
-    numbers = [one.numbers for one in verdicts if one.numbers is not None]
-    if not numbers:
-        return told
-    peak, scratch = (max(getattr(n, name) for n in numbers) for name in ("peak_bytes", "scratch_bytes"))
-    reads, results = (sum(getattr(n, name) for n in numbers) for name in ("reads_bytes", "result_bytes"))
-    return (
-        f"{told}: reads {format_bytes(reads)}, at most {format_bytes(peak)} in a worker, "
-        f"{format_bytes(scratch)} of scratch at a time, {format_bytes(results)} of results"
-    )

@@ -26,8 +26,8 @@ from rankfold.pipeline.shape_only import ShapeOnly
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.sources.csr import CsrSource
 from rankfold.pipeline.sources.locate import is_address, split_location
-from rankfold.workflows.flow import Import
-from rankfold.workflows.stages import Outcome, Scene
+from rankfold.workflows.flows.stage_models import Import
+from rankfold.workflows.flows.stages import Outcome, Scene
 
 MEMORY = 256 * 2**20
 CHUNK_BYTES = 16 * 2**20

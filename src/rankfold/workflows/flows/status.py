@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rankfold.cluster.queue import listed
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
-from rankfold.workflows.flow import is_flow
-from rankfold.workflows.flow_plan import Workflow
-from rankfold.workflows.flow_record import RECORD, Record, someone_runs
+from rankfold.workflows.flows.model import is_flow
+from rankfold.workflows.flows.plan import Workflow
+from rankfold.workflows.flows.record import RECORD, Record, someone_runs
+from rankfold.workflows.operations.whereabouts import Work
 from rankfold.workflows.wording import columns
 
 HEADINGS = ("stage", "method", "state", "how far", "seconds", "attempts", "when", "where")
@@ -86,6 +89,37 @@ def _standing(name: str, method: str, known: dict[str, Any], outputs: Path, aliv
 def _far(progress: dict[str, Any]) -> str:
     share = progress["done"] / progress["total"] if progress["total"] else 1.0
     return f"{progress['sweep']} {100 * share:.0f} %"
+
+
+def job_facts(work: Work) -> dict[str, Any]:
+    """Jobs of a workflow that SLURM knows, for JSON; what it was submitted as, and whether that has ended."""
+    known, submission = listed(), work.submission
+    if known is None:
+        return {"submitted": submission and asdict(submission)}
+    jobs = work.own_jobs(known)
+    ended = None if submission is None else submission.job not in {job.number for job in jobs}
+    return {
+        "submitted": submission and {**asdict(submission), "ended": ended},
+        "jobs": [asdict(job) for job in (*jobs, *work.crontab_jobs(known))],
+        "workers": [asdict(job) for job in work.worker_jobs(known)],
+    }
+
+
+def job_lines(work: Work) -> list[str]:
+    """The same for people."""
+    known, submission = listed(), work.submission
+    if known is None:
+        return []
+    jobs = work.own_jobs(known)
+    told = [str(job) for job in (*jobs, *work.crontab_jobs(known))]
+    if submission is not None and submission.job not in {job.number for job in jobs}:
+        told.append(f"job {submission.job} has ended; its log is {submission.log}")
+    if workers := work.worker_jobs(known):
+        states = Counter(job.state for job in workers)
+        why = sorted({job.reason for job in workers if job.state == "pending"})
+        counts = ", ".join(f"{count} {state}" for state, count in states.items())
+        told.append(f"jobs of workers: {counts}" + (f" ({', '.join(why)})" if why else ""))
+    return ["", *told] if told else []
 
 
 def status_table(found: list[Standing]) -> str:

@@ -1,46 +1,14 @@
-"""A workflow as people write it: one YAML file of inputs, stages and where it all goes.
-
-    workflow: cells
-    inputs:
-      counts: cells.zarr::X
-    outputs: cells-results
-    stages:
-      components:
-        method: pca
-        input: counts
-        rank: 50
-      near:
-        method: knn
-        input: components.scores
-
-Stages have the arguments of the Python functions as keys, under the same names and with the same defaults.
-What could be wrong with the file itself is found here and in ``graph``; what may be wrong with the data, when
-they are planned.
-"""
+"""Stages as people write them: a model for each method, with the arguments of its Python function as keys."""
 
 from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    GetJsonSchemaHandler,
-    WithJsonSchema,
-)
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from rankfold.cluster.profile import find_profile
-from rankfold.cluster.yaml_file import Bytes, Document, filled, read_document
-from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.sources.locate import is_address, require_path
+from rankfold.cluster.yaml_file import Bytes
 
 # Values --------------------------------------------------------------------------------------------
 
@@ -65,6 +33,20 @@ def _number_or_text(value: object) -> object:
         return value
 
 
+def _range(value: str) -> str:
+    if not re.fullmatch(r"(-?\d+)?:(-?\d+)?", value):
+        raise ValueError(f"{value!r} is no range: write START:STOP, such as 0:1000, 5000: or :100")
+    return value
+
+
+def _some_or_all(value: object) -> object:
+    if value is None or value == "all":
+        return value
+    if isinstance(value, bool) or not str(value).isdigit():
+        raise ValueError(f"{value!r} is neither a number of rows nor the word all")
+    return int(str(value))
+
+
 def _yes_or_no(value: object) -> object:
     return {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else value
 
@@ -85,37 +67,39 @@ Names = Annotated[
 ]
 """A list of names, or one."""
 
+Range = Annotated[str, AfterValidator(_range)]
+"""Consecutive rows, counted from 0; the last is not among them."""
+
+Looked = Annotated[
+    int | str | None,
+    BeforeValidator(_some_or_all),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 2}, {"const": "all"}, {"type": "null"}]}),
+]
+"""How many rows are looked at."""
+
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**64)]
 NotNegative = Annotated[float, Field(ge=0)]
 Bound = Annotated[float | str, BeforeValidator(_number_or_text)]
 Algorithm = Literal["auto", "gram", "krylov", "subspace", "sketch", "tsqr"]
+Metric = Literal[
+    "euclidean",
+    "sqeuclidean",
+    "cosine",
+    "inner_product",
+    "manhattan",
+    "chebyshev",
+    "l2",
+    "l1",
+    "cityblock",
+    "linf",
+]
 
 
 class Part(BaseModel):
     """A list of ``key: value`` lines."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Input(Part):
-    """A matrix, and what of it is seen: arguments of ``rankfold.open``. Its path alone will do."""
-
-    store: Where
-    rows: Text | None = None
-    select_rows: Text | None = None
-    select_columns: Text | None = None
-    drop_missing_columns: bool = False
-    missing: Literal["error", "fill"] = "error"
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Either form."""
-        return {"anyOf": [{"type": "string"}, handler(core)]}
-
-    def view(self) -> dict[str, Any]:
-        """For ``rankfold.open``."""
-        return self.model_dump(exclude={"store"})
 
 
 class Resources(Part):
@@ -133,14 +117,13 @@ class Resources(Part):
 class BaseStage(Part):
     """What every stage may say."""
 
-    MATRICES: ClassVar[tuple[str, ...]] = ("input",)
+    MATRICES: ClassVar[tuple[str, ...]] = ()
     """Keys that name a matrix: an input, or an array of another stage."""
 
     RESULTS: ClassVar[dict[str, tuple[str, ...]]] = {}
     """Keys that name a result, and the methods that it may be of."""
 
     method: str
-    input: str
     needs: Names = ()
     resources: Resources = Resources()
 
@@ -152,7 +135,15 @@ class BaseStage(Part):
         return found if algorithm is None else {**found, "method": algorithm}
 
 
-class Svd(BaseStage):
+class OfMatrix(BaseStage):
+    """A stage that reads a matrix."""
+
+    MATRICES: ClassVar[tuple[str, ...]] = ("input",)
+
+    input: str
+
+
+class Svd(OfMatrix):
     """``rankfold.svd``; its argument ``method`` is here called ``algorithm``."""
 
     method: Literal["svd"]
@@ -165,7 +156,7 @@ class Svd(BaseStage):
     rows: bool = True
 
 
-class Pca(BaseStage):
+class Pca(OfMatrix):
     """``rankfold.pca``; its argument ``method`` is here called ``algorithm``."""
 
     method: Literal["pca"]
@@ -181,7 +172,7 @@ class Pca(BaseStage):
     rows: bool = True
 
 
-class Qr(BaseStage):
+class Qr(OfMatrix):
     """``rankfold.qr``."""
 
     method: Literal["qr"]
@@ -190,7 +181,7 @@ class Qr(BaseStage):
     rows: bool = True
 
 
-class Nmf(BaseStage):
+class Nmf(OfMatrix):
     """``rankfold.nmf``; ``init`` may name an earlier stage."""
 
     RESULTS = {"init": ("nmf",)}
@@ -212,7 +203,7 @@ class Nmf(BaseStage):
     seed: Seed = 0
 
 
-class Knn(BaseStage):
+class Knn(OfMatrix):
     """``rankfold.knn``."""
 
     MATRICES = ("input", "queries")
@@ -222,22 +213,11 @@ class Knn(BaseStage):
     k: Count = 15
     queries: str | None = None
     base: str | None = None
-    metric: Literal[
-        "euclidean",
-        "sqeuclidean",
-        "cosine",
-        "inner_product",
-        "manhattan",
-        "chebyshev",
-        "l2",
-        "l1",
-        "cityblock",
-        "linf",
-    ] = "euclidean"
+    metric: Metric = "euclidean"
     symmetric: Literal["union", "mutual"] | None = None
 
 
-class Transform(BaseStage):
+class Transform(OfMatrix):
     """``rankfold.transform``: ``input`` in the components of ``result``."""
 
     RESULTS = {"result": ("svd", "pca", "nmf")}
@@ -246,7 +226,7 @@ class Transform(BaseStage):
     result: str
 
 
-class Update(BaseStage):
+class Update(OfMatrix):
     """``rankfold.update``: the rows of ``input`` added to those of ``result``."""
 
     RESULTS = {"result": ("pca", "update")}
@@ -256,7 +236,7 @@ class Update(BaseStage):
     rank: Count | None = None
 
 
-class Check(BaseStage):
+class Check(OfMatrix):
     """``rankfold.check``: how far ``result`` is from ``input``."""
 
     RESULTS = {"result": ("svd", "pca")}
@@ -265,7 +245,53 @@ class Check(BaseStage):
     result: str
 
 
-class Import(BaseStage):
+class Reconstruct(BaseStage):
+    """``rankfold.reconstruct``: the matrix as the components of ``result`` have it."""
+
+    RESULTS = {"result": ("svd", "pca", "nmf")}
+
+    method: Literal["reconstruct"]
+    result: str
+    rank: Count | None = None
+    rows: Range | None = None
+
+
+class Compared(OfMatrix):
+    """The rows of ``input`` and of ``embedding`` are the same, in the same order."""
+
+    MATRICES = ("input", "embedding")
+
+    embedding: str
+    k: Count = 5
+    metric: Metric = "euclidean"
+    rows: Looked = None
+    seed: Seed = 0
+
+
+class Trustworthiness(Compared):
+    """``rankfold.trustworthiness``: whether neighbours in ``embedding`` are neighbours in ``input``."""
+
+    method: Literal["trustworthiness"]
+
+
+class Continuity(Compared):
+    """``rankfold.continuity``: whether neighbours in ``input`` are neighbours in ``embedding``."""
+
+    method: Literal["continuity"]
+
+
+class NeighbourhoodPreservation(BaseStage):
+    """``rankfold.neighbourhood_preservation``: what two stages of knn have in common."""
+
+    RESULTS = {"first": ("knn",), "second": ("knn",)}
+
+    method: Literal["neighbourhood_preservation"]
+    first: str
+    second: str
+    k: Count | None = None
+
+
+class Import(OfMatrix):
     """``rankfold.import_array``: ``input`` as a well-cut store."""
 
     method: Literal["import"]
@@ -277,73 +303,18 @@ class Import(BaseStage):
 
 
 Stage = Annotated[
-    Svd | Pca | Qr | Nmf | Knn | Transform | Update | Check | Import, Field(discriminator="method")
+    Svd
+    | Pca
+    | Qr
+    | Nmf
+    | Knn
+    | Transform
+    | Update
+    | Check
+    | Reconstruct
+    | Trustworthiness
+    | Continuity
+    | NeighbourhoodPreservation
+    | Import,
+    Field(discriminator="method"),
 ]
-
-
-class Sweep(BaseModel):
-    """One stage over a list of values of one of its keys."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="allow",
-        json_schema_extra={"additionalProperties": {"type": "array", "minItems": 1}},
-    )
-
-    stage: str
-
-
-class Flow(Part):
-    """A workflow."""
-
-    workflow: Name
-    inputs: dict[Name, Annotated[Input, BeforeValidator(lambda v: {"store": v} if isinstance(v, str) else v)]]
-    outputs: Where
-    profile: Where = "local"
-    resources: Resources = Resources()
-    stages: Annotated[dict[Name, Stage], Field(min_length=1)]
-    sweep: Sweep | None = None
-
-
-HERE = ("local", "allocation")
-"""Places that need no profile: this machine, and the job of SLURM that a command runs in."""
-
-
-# Reading -------------------------------------------------------------------------------------------
-
-
-def is_flow(name: str) -> bool:
-    """Whether an argument of a command is a workflow, by its name."""
-    return name.endswith((".yaml", ".yml"))
-
-
-def read_flow(path: Path) -> tuple[Flow, Document]:
-    """Read a workflow; every mistake in it is one line that says where."""
-    require_path(str(path))
-    document = read_document(path, "workflow")
-    flow = filled(document, Flow)
-    folder = path.absolute().parent
-    inputs = {
-        name: each.model_copy(update={"store": located(each.store, folder)})
-        for name, each in flow.inputs.items()
-    }
-    profile = flow.profile
-    if profile not in HERE and (is_flow(profile) or (folder / f"{profile}.yaml").is_file()):
-        profile = located(profile if is_flow(profile) else f"{profile}.yaml", folder)
-    if profile not in HERE:
-        try:
-            find_profile(profile)
-        except InputError as error:
-            raise InputError(document.told(("profile",), str(error))) from None
-    places = {"inputs": inputs, "outputs": located(flow.outputs, folder), "profile": profile}
-    return flow.model_copy(update=places), document
-
-
-def located(path: str, folder: Path) -> str:
-    """A path as it is from everywhere; one within a store stays as it is."""
-    return path if is_address(path) else os.path.normpath(os.path.join(folder, path))
-
-
-def schema() -> dict[str, Any]:
-    """What an editor needs to complete and check a workflow."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Flow.model_json_schema()}

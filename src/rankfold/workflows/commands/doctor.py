@@ -1,0 +1,74 @@
+"""``rankfold doctor``: what a run needs, checked before the first one."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rankfold.workflows.options import Json, command
+
+if TYPE_CHECKING:
+    from rankfold.cluster.doctor import Finding
+    from rankfold.cluster.profile import Profile
+
+
+@command()
+def doctor(
+    on: Annotated[
+        str | None, typer.Option("--on", "--profile", help="name or path of a profile to be checked too")
+    ] = None,
+    folder: Annotated[Path, typer.Option(help="where results and scratch will lie")] = Path("."),
+    probe: Annotated[bool, typer.Option("--probe/--no-probe", help="send a job of half a minute")] = True,
+    wait: Annotated[
+        str | None, typer.Option(metavar="H:MM:SS", help="for that job to begin; as the profile has it")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check this machine, SLURM, and by a short job a node of a profile."""
+    from rankfold.cluster.profile import WALLTIME, find_profile, walltime_seconds
+    from rankfold.pipeline.errors import InputError
+
+    if wait is not None and not WALLTIME.fullmatch(wait):
+        raise InputError(f"--wait {wait!r} is not a time such as 0:05:00")
+    profile = None if on in (None, "local", "allocation") else find_profile(on)
+    seconds = None if wait is None else walltime_seconds(wait)
+    findings = []
+    for finding in _findings(profile, folder, probe=probe, wait_seconds=seconds):
+        findings.append(finding)
+        if not as_json:
+            typer.echo(str(finding))
+    if as_json:
+        typer.echo(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=1))
+    if any(finding.verdict == "failed" for finding in findings):
+        raise typer.Exit(2)
+
+
+def _findings(
+    profile: Profile | None, folder: Path, *, probe: bool, wait_seconds: float | None
+) -> Iterator[Finding]:
+    import shutil
+
+    from rankfold.cluster.doctor import Finding, local_findings
+    from rankfold.cluster.doctor_probe import probe_findings
+    from rankfold.cluster.doctor_slurm import slurm_findings
+
+    failed = False
+    yield from local_findings(folder)
+    if profile is None and shutil.which("sbatch") is None:
+        yield Finding("SLURM", "not checked", "there is none here")
+        return
+    for finding in slurm_findings(profile):
+        failed = failed or finding.verdict == "failed"
+        yield finding
+    if profile is None:
+        yield Finding("node", "not checked", "no profile was given", "Give one by --on")
+    elif failed or not probe:
+        why = "SLURM would refuse the job" if failed else "as asked"
+        yield Finding("node", "not checked", why, "Repair what failed first" if failed else "")
+    else:
+        yield from probe_findings(profile, folder, wait_seconds)

@@ -1,0 +1,97 @@
+"""``rankfold logs``, ``cancel`` and ``schedule``: what goes on elsewhere, or at another time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankfold.workflows.options import command
+
+Where = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FLOW.yaml", help="a workflow, the folder of its results, or OUT.zarr of a command"
+    ),
+]
+
+
+@command()
+def logs(
+    where: Where,
+    stage: Annotated[str | None, typer.Option(metavar="STAGE", help="of its workers alone")] = None,
+    lines: Annotated[int, typer.Option(min=0, help="last lines of each log")] = 10,
+    follow: Annotated[bool, typer.Option("--follow", help="go on until nothing runs any more")] = False,
+) -> None:
+    """Where logs of a job and its workers lie, and their last lines."""
+    from rankfold.workflows.operations.logs import Follower
+    from rankfold.workflows.operations.whereabouts import find_work
+
+    work = find_work(where)
+    follower = Follower(work, stage, typer.echo)
+    if not follower.begin(lines) and not follow:
+        typer.echo(f"{where}: no logs. Only jobs of SLURM write them; others say all where they were started")
+    if follow:
+        try:
+            follower.follow()
+        except KeyboardInterrupt:  # whoever looks has seen enough; what is looked at goes on
+            raise SystemExit(130) from None
+
+
+@command()
+def cancel(where: Where) -> None:
+    """End what runs, and leave no job behind."""
+    from rankfold.cluster.queue import listed
+    from rankfold.workflows.operations.ending import end
+    from rankfold.workflows.operations.whereabouts import find_work
+
+    work = find_work(where)
+    told = end(work)
+    for line in told:
+        typer.echo(line)
+    if told:
+        typer.echo("what was finished is kept, and the same command goes on from there")
+    else:
+        typer.echo(f"{where}: nothing runs, nothing to cancel")
+    for job in work.crontab_jobs(listed() or ()):
+        typer.echo(f"{job}: begins again and again until its lines are taken out of scrontab -e")
+
+
+@command()
+def schedule(
+    flow: Annotated[Path, typer.Argument(metavar="FLOW.yaml", help="the workflow")],
+    cron: Annotated[
+        str | None, typer.Option(help='minute hour day month weekday, such as "0 3 * * 1"; UTC')
+    ] = None,
+    every: Annotated[str | None, typer.Option(help="time between two runs, such as 6h, 1d or 1w")] = None,
+    begin: Annotated[
+        str | None, typer.Option(metavar="TIME", help="of the first, such as 2026-12-01T03:00, UTC; now")
+    ] = None,
+    on: Annotated[
+        str | None, typer.Option(help="name or path of a profile; by default the workflow's")
+    ] = None,
+    following: Annotated[bool, typer.Option("--next", help="print when it begins next, no more")] = False,
+) -> None:
+    """Print what makes SLURM run a workflow again and again; by itself it installs nothing."""
+    import shutil
+    from datetime import UTC, datetime
+
+    from rankfold.workflows.operations.scheduling import chain_script, chosen, prepare, scron_block
+    from rankfold.workflows.operations.submitted import InOneJob
+    from rankfold.workflows.operations.timetable import Schedule, written
+
+    given = None if cron is every is begin is None else Schedule.given(cron, every, begin)
+    if following and given is not None:
+        typer.echo(written(given.after(datetime.now(UTC))))
+        return
+    workflow = InOneJob.read(flow, on)
+    when = chosen(workflow, given)
+    if following:
+        typer.echo(written(when.after(datetime.now(UTC))))
+        return
+    workflow.checked()
+    by_crontab = when.cron is not None and shutil.which("scrontab") is not None
+    text = scron_block(workflow, when) if by_crontab else chain_script(workflow, when)
+    prepare(workflow)
+    typer.echo(text, nl=False)

@@ -1,0 +1,28 @@
+"""``rankfold profile``: descriptions of sites to begin with."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rankfold.workflows.options import command
+
+
+@command()
+def profile(
+    name: Annotated[str | None, typer.Argument(help="leave it out for a list")] = None,
+) -> None:
+    """A profile of a cluster to begin with, as a file."""
+    from rankfold.cluster.profiles import shipped_profiles, summary
+    from rankfold.cluster.yaml_file import no_such
+    from rankfold.pipeline.errors import InputError
+
+    known = shipped_profiles()
+    if name is None:
+        width = max(map(len, known))
+        typer.echo("\n".join(f"{one:<{width}}  {summary(path)}" for one, path in known.items()))
+        return
+    if name not in known:
+        raise InputError(no_such("profile", name, known))
+    typer.echo(known[name].read_text(), nl=False)

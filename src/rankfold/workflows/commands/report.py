@@ -1,0 +1,42 @@
+"""``rankfold report``: the page of what has run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankfold.workflows.options import Json, command
+
+
+@command()
+def report(
+    where: Annotated[
+        Path, typer.Argument(metavar="FLOW.yaml", help="a workflow, its folder of results, or one result")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="PAGE.html", help="report.html among the results, by default")
+    ] = None,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="OTHER", help="the same on other numbers of workers, to see how it scales; repeat"
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """A page that opens offline: plan and measurement, timeline, convergence, limits, how to repeat it."""
+    from rankfold.workflows.reports.page import write_page
+    from rankfold.workflows.reports.run_page import TEMPLATE, run_page, subject
+    from rankfold.workflows.reports.run_page import as_json as to_json
+
+    about = subject(where)
+    others = [stage for path in beside or [] for stage in subject(path).stages]
+    page = run_page(about, others)
+    if as_json:
+        typer.echo(to_json(page.facts))
+        return
+    path = out or about.folder / "report.html"
+    write_page(page, path, TEMPLATE)
+    typer.echo(str(path))

@@ -1,0 +1,16 @@
+"""Workflows: from a YAML file to stages that are done.
+
+model         a workflow as people write it: models of its YAML, and its JSON Schema
+stage_models  its stages as people write them: a model for each method
+graph         its stages in order: references, sweeps, circles
+stages        from a stage to a task, of what is there or of what is to come
+importing     a stage that imports
+embedding     stages that measure an embedding
+plan          which stages would run, and why
+cost          what a stage takes: passes, bytes, memory, tasks, files, time
+space         whether all results and scratch fit on the disk
+table         that plan for people
+run           run them, or what is left of them
+record        what the folder of results knows of it
+status        how far it is
+"""

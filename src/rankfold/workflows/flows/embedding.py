@@ -1,0 +1,172 @@
+"""Stages that measure an embedding, as tasks: a search and the counting after it, and two lists compared.
+
+Neighbours that are found on one side live in the state of the stage until their ranks on the other are
+counted, so that a stage that is interrupted after the search does not search again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rankfold.cluster.place import Place
+from rankfold.execution import execute
+from rankfold.faithfulness import COMPARED_BYTES, neighbourhood_preservation
+from rankfold.pipeline.checkpoint import load_json, save_json
+from rankfold.pipeline.errors import InputError, MemoryBudgetError
+from rankfold.pipeline.faithfulness_request import FaithfulnessRequest
+from rankfold.pipeline.methods.faithfulness import Faithfulness, with_lists
+from rankfold.pipeline.methods.neighbours import CHUNK_BYTES, Neighbours
+from rankfold.pipeline.neighbour_request import NeighbourRequest
+from rankfold.pipeline.plan import RESERVE_BYTES, Plan
+from rankfold.pipeline.plan_sweeps import Pass
+from rankfold.pipeline.result import write_group
+from rankfold.pipeline.run import Progress, Run
+from rankfold.pipeline.rundir import RunDirectory, digest
+from rankfold.pipeline.scheduler import Budget
+from rankfold.pipeline.source import Source
+from rankfold.pipeline.sources.selection import select
+from rankfold.pipeline.units import format_bytes
+
+EUCLIDEAN = "euclidean"
+"""By which neighbours in an embedding are found, or ranked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """Neighbours on one side, then their ranks on the other: trustworthiness, or continuity."""
+
+    ranks: Faithfulness
+    search: Neighbours
+
+    @classmethod
+    def of(cls, kind: str, x: Source, embedding: Source, asked: dict[str, Any]) -> Measuring:
+        """Check that it can be done: arguments of the function of that name."""
+        rest, metric = dict(asked), asked["metric"]
+        ranked, listed = (x, embedding) if kind == "trustworthiness" else (embedding, x)
+        rest["metric"], by = (metric, EUCLIDEAN) if kind == "trustworthiness" else (EUCLIDEAN, metric)
+        request = FaithfulnessRequest.of(kind, ranked, listed, **rest)
+        ranks = Faithfulness.of(ranked, request)
+        queries = None if ranks.sample is None else select(listed, rows=ranks.sample, columns=None)
+        # A row of a sample may find itself among all rows.
+        wanted = NeighbourRequest.of(request.k + (queries is not None), by, None)
+        return cls(ranks, Neighbours.of(listed, queries, wanted))
+
+    @property
+    def source(self) -> Source:
+        """The side whose ranks are counted."""
+        return self.ranks.source
+
+    def request(self) -> dict[str, Any]:
+        """That of the ranks, as it is once the neighbours are found."""
+        found = [self.search.source.fingerprint(), self.search.request()]
+        return {**self.ranks.asked.as_dict(), "lists": found}
+
+    def plan(self, budget: Budget) -> Plan:
+        """Of both, one after the other."""
+        first, second = self.search.plan(budget), self.ranks.plan(budget)
+        return dataclasses.replace(
+            second,
+            passes=(*first.passes, *second.passes),
+            most_passes=first.most_passes + second.most_passes,
+            likely_passes=first.likely_passes + second.likely_passes,
+            peak_bytes=max(first.peak_bytes, second.peak_bytes),
+            driver_bytes=max(first.driver_bytes, second.driver_bytes),
+            scratch_bytes=first.result_bytes + max(first.scratch_bytes, second.scratch_bytes),
+            checkpoint_bytes=max(first.checkpoint_bytes, second.checkpoint_bytes),
+            useful_workers=max(first.useful_workers, second.useful_workers),
+        )
+
+    def carry_out(self, place: Place, path: Path, scratch: str | None, progress: Progress) -> None:
+        """Search, count, and leave the share at ``path``; goes on where it was interrupted."""
+        identity = {"request": self.request(), "input": self.source.fingerprint()}
+        folder = RunDirectory.beside(path, None if scratch is None else Path(scratch), digest(identity))
+        options: dict[str, Any] = {"scratch": scratch, "overwrite": True, "progress": progress}
+        with folder.claimed(identity, overwrite=True):
+            found = execute(self.search, place, out=folder.state / "neighbours.zarr", **options)
+        searched = found.run
+        execute(with_lists(self.ranks, found.path), place, out=path, **options)
+        record = load_json(folder.record) or {}
+        save_json(folder.record, {**record, "search": searched.get("attempts", [])})
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two results of ``knn`` of the same rows: neighbourhood preservation, as ``execution`` takes it."""
+
+    paths: tuple[Path, Path]
+    source: Source
+    """Indices of the first."""
+
+    other: Source
+    k: int
+
+    @classmethod
+    def of(cls, paths: tuple[Path, Path], first: Source, second: Source, k: int | None) -> Comparison:
+        """Check that they can be compared."""
+        rows, most = (first.shape[0], second.shape[0]), min(first.shape[1], second.shape[1])
+        if rows[0] != rows[1]:
+            raise InputError(
+                f"first has neighbours of {rows[0]} rows, second of {rows[1]}. Name two stages of the same "
+                "rows, in the same order"
+            )
+        if k is not None and k > most:
+            raise InputError(f"k {k} was asked for, but both results have {most}: ask for 1 to {most}")
+        return cls(paths, first, second, most if k is None else k)
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        return {"kind": "neighbourhood_preservation", "k": self.k, "second": self.other.fingerprint()}
+
+    def plan(self, budget: Budget) -> Plan:
+        """See the protocol."""
+        item, rows = self.source.dtype.itemsize, self.source.shape[0]
+        reads = item * rows * (self.source.shape[1] + self.other.shape[1])
+        held = 4 * COMPARED_BYTES + 4 * min(reads, CHUNK_BYTES[1])
+        peak = RESERVE_BYTES + held
+        if peak > budget.memory_bytes:
+            raise MemoryBudgetError(
+                f"neighbourhood_preservation needs {format_bytes(peak)}, but --memory gives "
+                f"{format_bytes(budget.memory_bytes)}. Give --memory {-(-peak // 2**20)}MiB."
+            )
+        sweep = Pass("compare", "matrix", reads, 0, 20.0 * rows * self.k, held, 1, 1)
+        return Plan(
+            kind="neighbourhood_preservation",
+            method="exact",
+            shape=self.source.shape,
+            dtype=self.source.dtype.name,
+            working_dtype=self.source.dtype.name,
+            orientation="rows",
+            rank=self.k,
+            adaptive=False,
+            width=self.k,
+            grain_rows=rows,
+            panel_rows=rows,
+            passes=(sweep,),
+            most_passes=1,
+            likely_passes=1,
+            concurrency=1,
+            slots=1,
+            driver_bytes=held,
+            peak_bytes=peak,
+            budget_bytes=budget.memory_bytes,
+            scratch_bytes=0,
+            result_bytes=0,
+            checkpoint_bytes=0,
+            useful_workers=1,
+            seconds=None,
+        )
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See the protocol."""
+        found = neighbourhood_preservation(*self.paths, self.k)
+        facts = {
+            **run.facts(self.request(), "exact", self.source, fingerprint),
+            "passes": 1,
+            "value": found.value,
+            "standard_error": found.standard_error,
+        }
+        write_group(run.result, facts)
+        return facts

@@ -1,0 +1,127 @@
+"""A workflow as people write it: one YAML file of inputs, stages and where it all goes.
+
+    workflow: cells
+    inputs:
+      counts: cells.zarr::X
+    outputs: cells-results
+    stages:
+      components:
+        method: pca
+        input: counts
+        rank: 50
+      near:
+        method: knn
+        input: components.scores
+
+Stages have the arguments of the Python functions as keys, under the same names and with the same defaults.
+What could be wrong with the file itself is found here and in ``graph``; what may be wrong with the data, when
+they are planned.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from rankfold.cluster.profile import find_profile
+from rankfold.cluster.yaml_file import Document, filled, read_document
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.sources.locate import is_address, require_path
+from rankfold.workflows.flows.stage_models import Name, Part, Resources, Stage, Text, Where
+from rankfold.workflows.operations.timetable import Schedule
+
+# The file ----------------------------------------------------------------------------------------
+
+
+class Input(Part):
+    """A matrix, and what of it is seen: arguments of ``rankfold.open``. Its path alone will do."""
+
+    store: Where
+    rows: Text | None = None
+    select_rows: Text | None = None
+    select_columns: Text | None = None
+    drop_missing_columns: bool = False
+    missing: Literal["error", "fill"] = "error"
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Either form."""
+        return {"anyOf": [{"type": "string"}, handler(core)]}
+
+    def view(self) -> dict[str, Any]:
+        """For ``rankfold.open``."""
+        return self.model_dump(exclude={"store"})
+
+
+class Sweep(BaseModel):
+    """One stage over a list of values of one of its keys."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="allow",
+        json_schema_extra={"additionalProperties": {"type": "array", "minItems": 1}},
+    )
+
+    stage: str
+
+
+class Flow(Part):
+    """A workflow."""
+
+    workflow: Name
+    inputs: dict[Name, Annotated[Input, BeforeValidator(lambda v: {"store": v} if isinstance(v, str) else v)]]
+    outputs: Where
+    profile: Where = "local"
+    resources: Resources = Resources()
+    stages: Annotated[dict[Name, Stage], Field(min_length=1)]
+    sweep: Sweep | None = None
+    schedule: Schedule | None = None
+
+
+HERE = ("local", "allocation")
+"""Places that need no profile: this machine, and the job of SLURM that a command runs in."""
+
+
+# Reading -------------------------------------------------------------------------------------------
+
+
+def is_flow(name: str) -> bool:
+    """Whether an argument of a command is a workflow, by its name."""
+    return name.endswith((".yaml", ".yml"))
+
+
+def read_flow(path: Path) -> tuple[Flow, Document]:
+    """Read a workflow; every mistake in it is one line that says where."""
+    require_path(str(path))
+    document = read_document(path, "workflow")
+    flow = filled(document, Flow)
+    folder = path.absolute().parent
+    inputs = {
+        name: each.model_copy(update={"store": located(each.store, folder)})
+        for name, each in flow.inputs.items()
+    }
+    profile = flow.profile
+    if profile not in HERE and (is_flow(profile) or (folder / f"{profile}.yaml").is_file()):
+        profile = located(profile if is_flow(profile) else f"{profile}.yaml", folder)
+    if profile not in HERE:
+        try:
+            find_profile(profile)
+        except InputError as error:
+            raise InputError(document.told(("profile",), str(error))) from None
+    places = {"inputs": inputs, "outputs": located(flow.outputs, folder), "profile": profile}
+    return flow.model_copy(update=places), document
+
+
+def located(path: str, folder: Path) -> str:
+    """A path as it is from everywhere; one within a store stays as it is."""
+    return path if is_address(path) else os.path.normpath(os.path.join(folder, path))
+
+
+def schema() -> dict[str, Any]:
+    """What an editor needs to complete and check a workflow."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Flow.model_json_schema()}

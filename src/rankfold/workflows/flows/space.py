@@ -1,0 +1,112 @@
+"""Whether all results of a workflow, and the scratch of one stage at a time, fit on the disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankfold.cluster.yaml_file import Document
+from rankfold.pipeline.errors import DiskSpaceError
+from rankfold.pipeline.units import format_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a stage that is to run puts on the disk."""
+
+    name: str
+    path: Path
+    """Of its result."""
+
+    scratch: Path
+    """Folder of its scratch; that of the result unless it is elsewhere."""
+
+    scratch_bytes: int
+    kept_bytes: int
+    """Checkpoints: they go with the stage, and lie beside the result."""
+
+    result_bytes: int
+
+
+def require_room(demands: Sequence[Demand], outputs: Path, document: Document) -> None:
+    """Raise ``DiskSpaceError`` for what does not fit, before anything is written.
+
+    Stages run one after the other, so of scratch only the most of one counts. What an earlier attempt has
+    left counts as there, and a result that is replaced is gone when the new one is complete.
+    """
+    free = free_bytes(outputs)
+    need = _most(demands, outputs, [(0, 0)] * len(demands))
+    if need > free:  # only then is it worth a look at every file
+        need = _most(demands, outputs, [_found(one) for one in demands])
+    if need > free:
+        results = sum(one.result_bytes for one in demands)
+        largest = max(demands, key=lambda one: one.result_bytes + _beside(one, outputs))
+        total = largest.result_bytes + _beside(largest, outputs)
+        scratch = max(_beside(one, outputs) for one in demands)
+        raise DiskSpaceError(
+            document.told(
+                ("outputs",),
+                f"results of {len(demands)} stage{'s' * (len(demands) != 1)} take {format_bytes(results)}, "
+                f"scratch at most {format_bytes(scratch)} at a time, so that "
+                f"{format_bytes(need)} must be free, but {outputs} has {format_bytes(free)}. Free "
+                f"{format_bytes(need - free)}, name outputs on another file system, or move scratch with "
+                f"scratch: DIR under resources. {largest.name} takes most, {format_bytes(total)}",
+            )
+        )
+    for one in demands:
+        if _device(one.scratch) != _device(outputs) and one.scratch_bytes > free_bytes(one.scratch):
+            raise DiskSpaceError(
+                document.told(
+                    ("resources", "scratch"),
+                    f"scratch of {one.name} takes {format_bytes(one.scratch_bytes)}, but {one.scratch} has "
+                    f"{format_bytes(free_bytes(one.scratch))} free. Free some space, or name another folder",
+                )
+            )
+
+
+def free_bytes(folder: Path) -> int:
+    """Bytes free where a folder is or will be."""
+    return shutil.disk_usage(_there(folder)).free
+
+
+def _most(demands: Sequence[Demand], outputs: Path, found: Sequence[tuple[int, int]]) -> int:
+    """Most that is on the disk at a time beyond what is there, given what stages find of theirs."""
+    most = done = 0
+    for one, (begun, old) in zip(demands, found, strict=True):
+        most = max(most, done + one.result_bytes + _beside(one, outputs) - begun)
+        done += one.result_bytes - begun - old
+    return max(most, done)
+
+
+def _beside(one: Demand, outputs: Path) -> int:
+    """What a stage needs on the disk of the outputs while it runs."""
+    moved = _device(one.scratch) != _device(outputs)
+    return one.kept_bytes + (0 if moved else one.scratch_bytes)
+
+
+def _found(one: Demand) -> tuple[int, int]:
+    """Bytes of an earlier attempt, and of a result that will be replaced."""
+    return _size(one.path.with_name(one.path.name + ".run")), _size(one.path)
+
+
+def _size(folder: Path) -> int:
+    return sum(os.lstat(path).st_size for path in _files(folder))
+
+
+def _files(folder: Path) -> Iterator[str]:
+    for parent, _, names in os.walk(folder):
+        yield from (os.path.join(parent, name) for name in names)
+
+
+def _device(folder: Path) -> int:
+    return os.stat(_there(folder)).st_dev
+
+
+def _there(folder: Path) -> Path:
+    """The folder, or the nearest one above it that is there."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder

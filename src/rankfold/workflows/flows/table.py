@@ -1,0 +1,126 @@
+"""The plan of a workflow as people read it: what would run and why, then what that takes."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rankfold.pipeline.plan import Rates
+from rankfold.pipeline.units import format_bytes
+from rankfold.workflows.flows.cost import import_seconds, seconds_of
+from rankfold.workflows.flows.importing import Importing
+from rankfold.workflows.flows.plan import Verdict
+from rankfold.workflows.flows.space import free_bytes
+from rankfold.workflows.wording import columns
+
+WIDTH = 120
+"""Characters in a line, unless names are long."""
+
+NUMBERS = ("stage", "passes", "reads", "memory", "scratch", "result", "files", "tasks", "time")
+
+ACTIONS = {"run": "to run", "resume": "to go on with", "skip": "finished", "leave": "left out"}
+
+
+def flow_table(verdicts: Sequence[Verdict], outputs: Path, rates: Rates) -> str:
+    """One line a stage that says why, one for each that runs with its numbers, and one for all."""
+    counts = Counter(one.action for one in verdicts)
+    told = ", ".join(f"{counts[name]} {words}" for name, words in ACTIONS.items() if counts[name])
+    parts = [_reasons(verdicts)]
+    running = [one for one in verdicts if one.action in ("run", "resume")]
+    if running:
+        all_of = totals(verdicts, rates)
+        parts.append(_numbers(running, rates, all_of))
+        told += (
+            f": reads {format_bytes(all_of['reads_bytes'])}, at most {format_bytes(all_of['peak_bytes'])} in "
+            f"a worker; {format_bytes(all_of['scratch_bytes'])} of scratch at a time and "
+            f"{format_bytes(all_of['result_bytes'])} of results, {format_bytes(free_bytes(outputs))} free"
+        )
+        if later := [one.step.name for one in running if one.numbers is None]:
+            told += f"; not counted, since not known yet: {', '.join(later)}"
+    return "\n\n".join([*parts, "\n".join(textwrap.wrap(told, WIDTH))])
+
+
+def plan_as_dict(verdicts: Sequence[Verdict], outputs: Path, rates: Rates) -> dict[str, Any]:
+    """The same for a machine."""
+    stages = [{**one.as_dict(), "seconds": stage_seconds(one, rates)} for one in verdicts]
+    return {"stages": stages, "total": {**totals(verdicts, rates), "free_bytes": free_bytes(outputs)}}
+
+
+def _reasons(verdicts: Sequence[Verdict]) -> str:
+    rows: list[tuple[str, ...]] = [("stage", "method", "", "why")]
+    for one in verdicts:
+        rows.append((one.step.name, one.step.stage.method, one.action, "; ".join(one.reasons)))
+    room = max(40, WIDTH - sum(max(len(row[i]) for row in rows) + 2 for i in range(3)))
+    lines: list[tuple[str, ...]] = []
+    for name, method, action, why in rows:
+        first, *others = textwrap.wrap(why, room) or [""]
+        lines.append((name, method, action, first))
+        lines += [("", "", "", other) for other in others]
+    return columns(lines)
+
+
+def _numbers(running: Sequence[Verdict], rates: Rates, all_of: dict[str, Any]) -> str:
+    rows: list[tuple[str, ...]] = [NUMBERS]
+    for one in running:
+        if one.numbers is None:
+            rows.append((one.step.name, *"-" * (len(NUMBERS) - 1)))
+        else:
+            told = _shown(one.numbers.as_dict(), stage_seconds(one, rates))
+            rows.append((one.step.name, one.numbers.passes, *told))
+    if len(running) > 1:
+        rows.append(("all", "", *_shown(all_of, all_of["seconds"])))
+    return columns(rows, right=range(1, len(NUMBERS)))
+
+
+def _shown(n: Mapping[str, Any], seconds: float | None) -> tuple[str, ...]:
+    sizes = (n["reads_bytes"], n["peak_bytes"], n["scratch_bytes"], n["result_bytes"])
+    files = "-" if n["files"] is None else f"{n['files']:,}"
+    return (*map(format_bytes, sizes), files, f"{n['tasks']:,}", _seconds(seconds))
+
+
+# Numbers of all ------------------------------------------------------------------------------------
+
+
+def totals(verdicts: Sequence[Verdict], rates: Rates) -> dict[str, Any]:
+    """Of all stages that run, as far as they are known: the most of memory and scratch, else the sum."""
+    running = [one for one in verdicts if one.numbers is not None]
+    numbers = [one.numbers for one in running if one.numbers is not None]
+    seconds = [stage_seconds(one, rates) for one in running]
+    return {
+        "reads_bytes": sum(n.reads_bytes for n in numbers),
+        "peak_bytes": max((n.peak_bytes for n in numbers), default=0),
+        "scratch_bytes": max((n.scratch_bytes for n in numbers), default=0),
+        "result_bytes": sum(n.result_bytes for n in numbers),
+        "tasks": sum(n.tasks for n in numbers),
+        "files": sum(n.files or 0 for n in numbers),
+        "seconds": sum(each or 0.0 for each in seconds),
+    }
+
+
+def stage_seconds(verdict: Verdict, rates: Rates) -> float | None:
+    """Predicted time of a stage, where that is known."""
+    if isinstance(verdict.work, Importing):
+        return import_seconds(verdict.work, rates)
+    if verdict.plan is None or verdict.place is None:
+        return None
+    return seconds_of(verdict.plan, verdict.place.budget.workers, rates)
+
+
+def _seconds(seconds: float | None) -> str:
+    """A time for people.
+
+    >>> _seconds(0.2), _seconds(41.3), _seconds(300), _seconds(9000), _seconds(200000)
+    ('< 1 s', '41 s', '5 min', '2.5 h', '2.3 d')
+    """
+    if seconds is None:
+        return "-"
+    if seconds < 1:
+        return "< 1 s"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 100 * 3600 else f"{seconds / 86400:.1f} d"

@@ -1,0 +1,9 @@
+"""What is done with a workflow that runs, or is to: on a cluster, again and again, or no more.
+
+submitted     a workflow as one job of SLURM
+whereabouts   what was started for a workflow or an output
+logs          where logs lie, and their last lines
+ending        end what runs, and leave no job behind
+scheduling    a workflow that SLURM runs again and again
+timetable     when it is to
+"""

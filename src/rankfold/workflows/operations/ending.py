@@ -1,0 +1,105 @@
+"""End what runs for a workflow or an output, and leave no job behind, whoever else was killed before.
+
+First jobs that hold a whole command, then a command on this machine, then worker jobs that nobody looks
+after any more. In that order: a command that lives would start its workers again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Sequence
+
+from rankfold.cluster.leftovers import cancelled, forget, noted
+from rankfold.cluster.queue import Listed, listed
+from rankfold.pipeline.errors import ClusterError, OutputError
+from rankfold.workflows.operations.whereabouts import Holder, Work, holder_of
+
+STOP_SECONDS = 120.0
+"""For a command to stop: it ends the panels in hand, and its jobs."""
+
+RELEASE_SECONDS = 10.0
+"""For the lock of a command to be free when its job is gone; file systems of clusters may be slow."""
+
+POLL_SECONDS = 0.2
+
+
+def end(work: Work) -> list[str]:
+    """End all of it; what was ended, in words. Nothing where nothing ran.
+
+    Raises
+    ------
+    OutputError
+        A process runs it that is not to be ended from here.
+    ClusterError
+        Jobs are still there, or SLURM does not answer.
+    """
+    told = _told(_jobs(work), "cancelled")
+    if told:
+        _await_free(work, RELEASE_SECONDS)
+    if holder := work.holder():
+        told.append(_stop(work, holder))
+    for run in work.runs:
+        # Whoever holds the lock by now looks after its jobs itself.
+        names = noted(run)
+        if names and holder_of(run / "lock") is None:
+            told += _told(cancelled(names), "cancelled, of a command that is gone")
+            forget(run)
+    return told
+
+
+def _jobs(work: Work) -> list[Listed]:
+    """Cancel jobs that hold a whole command."""
+    known = listed()
+    jobs = work.own_jobs(known or ())
+    if jobs:
+        return cancelled(work.job_names, {job.number for job in jobs if job.name not in work.job_names})
+    if known is None and work.submission is not None:
+        raise ClusterError(
+            f"whether job {work.submission.job} of {work.given} has ended is known to SLURM alone, and no "
+            f"squeue answers here. Give the command on {work.submission.host}, where it was submitted"
+        )
+    return []
+
+
+def _stop(work: Work, holder: Holder) -> str:
+    """Ask a command on this machine to stop, and wait until it has."""
+    if not holder.here or not holder.is_ours():
+        raise OutputError(_left_alone(work, holder))
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(holder.pid, signal.SIGTERM)
+    if not _await_free(work, STOP_SECONDS):
+        raise OutputError(
+            f"{holder} was asked to stop {STOP_SECONDS:.0f} s ago and has not. Give the command again later, "
+            f"or end it at once, which loses what lies since its last checkpoints: kill -9 {holder.pid}"
+        )
+    return f"{holder} has stopped"
+
+
+def _left_alone(work: Work, holder: Holder) -> str:
+    """What to do about a process that is not to be ended from here."""
+    said = f"{work.given} is being written by {holder}"
+    if not holder.pid:
+        return f"{said}: nothing is known of it, so nothing was ended. fuser {work.locks[0]} may tell"
+    if not holder.here:
+        number = work.job_number
+        job = f"; if that is in job {number}: scancel {number}" if number else ""
+        return f"{said}. Give the command there, or: ssh {holder.host} kill {holder.pid}{job}"
+    command = " ".join(holder.command()).strip() or "gone by now, or of another container"
+    return f"{said}, which is no command of rankfold ({command}). End it yourself: kill {holder.pid}"
+
+
+def _await_free(work: Work, seconds: float) -> bool:
+    """Whether nobody works on it within some time."""
+    until = time.monotonic() + seconds
+    while work.holder() is not None:
+        if time.monotonic() > until:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
+
+
+def _told(jobs: Sequence[Listed], how: str) -> list[str]:
+    return [f"{job}: {how}" for job in jobs]

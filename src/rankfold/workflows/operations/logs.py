@@ -1,0 +1,133 @@
+"""Where the logs of a workflow or an output lie, and their last lines; also as they grow."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rankfold.cluster.queue import listed
+from rankfold.cluster.submission import PREFIX
+from rankfold.cluster.yaml_file import no_such
+from rankfold.pipeline.errors import InputError
+from rankfold.workflows.operations.whereabouts import RUN, Work
+
+NEWEST = 8
+"""Most logs of workers that are shown of a run; a long one has as many as it had jobs."""
+
+POLL_SECONDS = 0.5
+
+ASK_SECONDS = 5.0
+"""Between two questions whether anybody still works."""
+
+TAIL_BYTES = 2**16
+"""Of the end of a log, where its last lines are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Logs that have something in them, the oldest first."""
+
+    shown: tuple[Path, ...]
+    older: dict[Path, int]
+    """Folders with more of them, and how many."""
+
+
+def find_logs(work: Work, stage: str | None) -> Found:
+    """Of its last job, and of workers; of one stage if that is said."""
+    runs = work.runs
+    if stage is not None:
+        if not work.workflow:
+            raise InputError(f"{work.given} is one output and has no stages: leave out --stage")
+        known = [run.name.removesuffix(f".zarr{RUN}") for run in runs]
+        if stage not in known:
+            raise InputError(no_such("stage that has run", stage, known or ["none"]))
+        runs = [work.folder / f"{stage}.zarr{RUN}"]
+    shown: list[Path] = []
+    older: dict[Path, int] = {}
+    places = [(run / "logs", "*", NEWEST) for run in runs]
+    if work.workflow and stage is None:
+        places.insert(0, (work.folder, f"{PREFIX}{work.workflow}-*.log", 1))
+    for folder, pattern, most in places:
+        logs = _by_age(folder, pattern)
+        shown += logs[-most:]
+        if len(logs) > most:
+            older[folder] = len(logs) - most
+    return Found(tuple(shown), older)
+
+
+def _by_age(folder: Path, pattern: str) -> list[Path]:
+    """Files that are not empty."""
+    found = []
+    for path in folder.glob(pattern):
+        about = path.stat()
+        if path.is_file() and about.st_size:
+            found.append((about.st_mtime_ns, path))
+    return [path for _, path in sorted(found)]
+
+
+def last_lines(path: Path, count: int) -> list[str]:
+    """The last lines of a log."""
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - TAIL_BYTES))
+        text = file.read().decode(errors="replace")
+    lines = text.splitlines()
+    return lines[-count:] if count else []
+
+
+@dataclass(slots=True)
+class Follower:
+    """Tells lines as they are written, and of which log they are."""
+
+    work: Work
+    stage: str | None
+    tell: Callable[[str], None]
+    _read: dict[Path, int] = field(default_factory=dict)
+    _last: Path | None = None
+
+    def begin(self, lines: int) -> bool:
+        """Show what there is; whether there is anything."""
+        found = find_logs(self.work, self.stage)
+        for folder, count in found.older.items():
+            self.tell(f"({count} older in {folder})")
+        for path in found.shown:
+            self._read[path] = path.stat().st_size
+            self._show(path, last_lines(path, lines))
+        return bool(found.shown)
+
+    def follow(self) -> None:
+        """Until nobody works on it and no job of it waits."""
+        working, asked = True, time.monotonic()
+        while working:
+            time.sleep(POLL_SECONDS)
+            if time.monotonic() - asked > ASK_SECONDS:
+                working, asked = self._working(), time.monotonic()
+            self._look()
+        self._look()
+
+    def _working(self) -> bool:
+        return self.work.holder() is not None or bool(self.work.own_jobs(listed() or ()))
+
+    def _look(self) -> None:
+        for path in find_logs(self.work, self.stage).shown:
+            known, size = self._read.get(path, 0), path.stat().st_size
+            if size <= known:
+                continue
+            with open(path, "rb") as file:
+                file.seek(known)
+                new = file.read(size - known)
+            whole = new[: new.rfind(b"\n") + 1]  # a line that is being written is told when it is whole
+            self._read[path] = known + len(whole)
+            self._show(path, whole.decode(errors="replace").splitlines())
+
+    def _show(self, path: Path, lines: list[str]) -> None:
+        if not lines:
+            return
+        if path != self._last:
+            self.tell(f"==> {path} <==")
+            self._last = path
+        for line in lines:
+            self.tell(line)

@@ -1,0 +1,108 @@
+"""A workflow that SLURM runs again and again: lines for its crontab, or a job that submits its successor.
+
+Never two at once: SLURM starts no second entry of a crontab before the first has ended, ``singleton`` holds
+a successor back, and what runs otherwise holds the lock of the folder, before which a scheduled run ends
+with a message and exit code 0.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from datetime import UTC, datetime
+
+from rankfold.cluster.allocation import PROFILE
+from rankfold.cluster.submission import PREFIX, directives, job_script
+from rankfold.pipeline.checkpoint import disk_errors
+from rankfold.pipeline.errors import InputError
+from rankfold.workflows.operations.submitted import AGAIN, CRONTAB, InOneJob, job_name
+from rankfold.workflows.operations.timetable import Schedule, written
+
+QUIETLY = "--unless-running"
+"""Option by which a scheduled run gives way."""
+
+LOCAL = "%Y-%m-%dT%H:%M:%S"
+"""How sbatch takes a time, in the zone of the machine."""
+
+SCRON = """\
+# The workflow {workflow}, {schedule}. To install it, add these lines:  scrontab -e
+# The hours are those of the machine that runs SLURM, at most sites UTC. By UTC it begins next at
+# {next}.
+# A run that needs more than {walltime} goes on at the next time. To end it, take the lines out again.
+{directives}
+{cron} {command}
+"""
+
+CHAIN = """\
+# The workflow {workflow}, {schedule} (UTC). To install it:  sbatch THIS_FILE
+# Each job submits the next, so its node must be one that may. To end it:  rankfold cancel {path}"""
+
+SUCCESSOR = """\
+# The next one waits in the queue before this one works, whatever becomes of this one.
+if [ -z "$(squeue -h --user="$(id -un)" --name={name} --states=PENDING -o %i)" ]; then
+    next=$({command}) &&
+        env -u SLURM_RESTART_COUNT sbatch --begin="$(date -d "$next" +{local})" "$0" ||
+        echo "rankfold: this was the last run, the next could not be submitted. Submit the script again"
+fi"""
+
+
+def chosen(workflow: InOneJob, given: Schedule | None) -> Schedule:
+    """As the options say, else as the file does."""
+    found = given or workflow.flow.schedule
+    if found is None:
+        raise InputError(
+            f"{workflow.document.path} has no schedule: give --cron '0 3 * * 1' or --every 1d, or write "
+            'schedule: {cron: "0 3 * * 1"} into it'
+        )
+    return found
+
+
+def prepare(workflow: InOneJob) -> None:
+    """The folder of results, which must be there for logs to be written."""
+    with disk_errors(workflow.outputs):
+        workflow.outputs.mkdir(parents=True, exist_ok=True)
+
+
+def scron_block(workflow: InOneJob, schedule: Schedule) -> str:
+    """Lines for the crontab of SLURM."""
+    profile = workflow.profile
+    name, log = job_name(workflow.flow.workflow, workflow.outputs, CRONTAB), workflow.log
+    options = [*directives(profile, name=name, log=log), *profile.directives]
+    run = f"exec env {shlex.join([f'{PROFILE}={workflow.flow.profile}', *workflow.command(QUIETLY)])}"
+    if profile.prologue:
+        # An entry is one line, and knows nothing of what a login sets up.
+        run = f"exec bash -lc {shlex.quote('; '.join([*profile.prologue, run]))}"
+    return SCRON.format(
+        workflow=workflow.flow.workflow,
+        schedule=schedule,
+        next=written(schedule.after(datetime.now(UTC))),
+        walltime=profile.walltime,
+        directives="\n".join(f"#SCRON {option}" for option in options),
+        cron=schedule.cron,
+        command=run,
+    )
+
+
+def chain_script(workflow: InOneJob, schedule: Schedule) -> str:
+    """A job that submits its successor, and then runs."""
+    now, path = datetime.now(UTC), str(workflow.document.path.absolute())
+    if schedule.begin is None and schedule.every is not None:
+        # The first begins at once; those after it at the same time of the hour, however long a queue is.
+        schedule, first = Schedule(every=schedule.every, begin=written(now)), now
+    else:
+        first = schedule.after(now)
+    name, profile = job_name(workflow.flow.workflow, workflow.outputs, AGAIN), workflow.profile
+    python = profile.python or sys.executable
+    when = [python, "-m", "rankfold", "schedule", path, "--next", *schedule.options()]
+    script = job_script(
+        workflow.command(QUIETLY),
+        profile,
+        name=name,
+        known_as=workflow.flow.profile,
+        log=workflow.log,
+        more=[f"--begin={first.astimezone():{LOCAL}}", "--dependency=singleton"],
+        first=SUCCESSOR.format(name=PREFIX + name, command=shlex.join(when), local=LOCAL).splitlines(),
+    )
+    shebang, _, rest = script.partition("\n")
+    head = CHAIN.format(workflow=workflow.flow.workflow, schedule=schedule, path=path)
+    return f"{shebang}\n{head}\n{rest}"

@@ -1,0 +1,134 @@
+"""A workflow as one job of SLURM, and what the folder of its results keeps of that job: ``submitted.json``.
+
+The name of the job follows from the folder, so that it is found also where nothing could be written down.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+
+from rankfold.cluster.place import Place
+from rankfold.cluster.profile import Profile, find_profile
+from rankfold.cluster.queue import listed, require_commands
+from rankfold.cluster.submission import PREFIX, allocation_of, job_script, log_name, submit
+from rankfold.pipeline.checkpoint import disk_errors, load_json, save_json
+from rankfold.pipeline.errors import ClusterError, OutputError
+from rankfold.pipeline.rundir import locked
+from rankfold.workflows.flows.graph import Step
+from rankfold.workflows.flows.model import HERE, is_flow
+from rankfold.workflows.flows.plan import Verdict, Workflow, survey
+from rankfold.workflows.flows.record import Record, now, someone_runs
+
+NOTE = "submitted.json"
+LOCK = "submitted.lock"
+
+
+SUBMITTED, AGAIN, CRONTAB = "", "-again", "-cron"
+"""What jobs of a workflow are: submitted by hand, by the one before, or by the crontab of SLURM."""
+
+
+def job_name(workflow: str, outputs: Path, kind: str = SUBMITTED) -> str:
+    """Of its jobs, without the prefix that all have."""
+    folder = os.path.realpath(outputs).encode()
+    return f"{workflow}-{hashlib.blake2b(folder, digest_size=4).hexdigest()}{kind}"
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """The last job that a workflow was submitted as."""
+
+    workflow: str
+    job: str
+    log: str
+    profile: str
+    host: str
+    submitted: str
+
+    @classmethod
+    def of(cls, outputs: Path) -> Self | None:
+        """That of a folder."""
+        found = load_json(outputs / NOTE)
+        return cls(**found) if isinstance(found, dict) and found.keys() == set(cls.__slots__) else None
+
+
+@dataclass(frozen=True, slots=True)
+class InOneJob(Workflow):
+    """A workflow whose stages run on the nodes of the job that it is submitted as."""
+
+    @classmethod
+    def read(cls, path: Path, on: str | None = None) -> Self:
+        """Its own profile, where it names one of a cluster, unless it is to be another."""
+        workflow = super(InOneJob, cls).read(path, on)
+        flow = workflow.flow
+        if flow.profile in HERE:
+            flow = flow.model_copy(update={"profile": "slurm"})
+        # Jobs of a crontab begin in another folder.
+        file = Path(flow.profile if is_flow(flow.profile) else f"{flow.profile}.yaml")
+        if file.is_file():
+            flow = flow.model_copy(update={"profile": str(file.absolute())})
+        return cls(flow, workflow.document, workflow.steps)
+
+    @property
+    def profile(self) -> Profile:
+        """What the job is made of."""
+        return find_profile(self.flow.profile)
+
+    def place(self, step: Step) -> Place:
+        """The nodes, as they will be."""
+        own = self.resources(step)
+        return allocation_of(self.profile, own.workers, own.threads, own.memory)
+
+    def checked(self) -> list[Verdict]:
+        """What would run; raises for what the job would refuse, now and not after a night in the queue."""
+        record = Record.of(self.outputs)
+        record.require(self.flow.workflow)
+        return survey(self, record.stages)
+
+    def command(self, *more: str) -> list[str]:
+        """What the job runs."""
+        python = self.profile.python or sys.executable
+        path = str(self.document.path.absolute())
+        return [python, "-m", "rankfold", "run", path, *more, "--on", "allocation"]
+
+    @property
+    def log(self) -> str:
+        """Pattern of the name of its log, as SLURM takes it."""
+        if any(space in str(self.outputs) for space in " \t"):
+            raise ClusterError(
+                f"SLURM writes no logs into {self.outputs}, whose name holds a space: rename it"
+            )
+        return str(self.outputs).replace("%", "%%") + f"/{log_name(self.flow.workflow)}"
+
+    def script(self, more: Sequence[str] = ()) -> str:
+        """Of the job."""
+        name, log = job_name(self.flow.workflow, self.outputs), self.log
+        return job_script(self.command(*more), self.profile, name=name, known_as=self.flow.profile, log=log)
+
+
+def submit_flow(workflow: InOneJob, more: Sequence[str]) -> Submission:
+    """Hand a workflow to SLURM, and note it; it must not run, nor wait to, already."""
+    outputs, profile, script = workflow.outputs, workflow.profile, workflow.script(more)
+    require_commands(profile.name, "sbatch", "squeue")
+    if someone_runs(outputs):
+        raise OutputError(f"{outputs} is being written already: rankfold status says by whom. Wait for it")
+    with disk_errors(outputs):
+        outputs.mkdir(parents=True, exist_ok=True)
+    with locked(outputs / LOCK, outputs):
+        own = PREFIX + job_name(workflow.flow.workflow, outputs)
+        if there := [job for job in listed() or () if job.name == own]:
+            raise OutputError(
+                f"{workflow.document.path} is submitted already: {there[0]}. Wait for it, or end it first: "
+                f"rankfold cancel {workflow.document.path}"
+            )
+        job = submit(script, profile)
+        log = str(outputs / log_name(workflow.flow.workflow, job))
+        noted = Submission(workflow.flow.workflow, job, log, profile.name, socket.gethostname(), now())
+        save_json(outputs / NOTE, asdict(noted))
+    return noted

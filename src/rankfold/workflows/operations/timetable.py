@@ -1,0 +1,187 @@
+"""When a workflow is to run again: by the five fields of cron, or every so often from some time on.
+
+All times are UTC: a day has 24 hours throughout the year, and a machine elsewhere means the same by them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
+
+from rankfold.pipeline.errors import InputError
+
+FIELDS = (
+    ("minute", 0, 59),
+    ("hour", 0, 23),
+    ("day of the month", 1, 31),
+    ("month", 1, 12),
+    ("day of the week", 0, 7),
+)
+
+SHAPE = 'five fields, minute hour day month weekday, such as "0 3 * * 1" for Mondays at 03:00'
+
+UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+
+YEARS = 9
+"""The 29th of February may be eight years away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """Numbers that fit, field by field; Sunday is 0."""
+
+    minutes: frozenset[int]
+    hours: frozenset[int]
+    days: frozenset[int]
+    months: frozenset[int]
+    weekdays: frozenset[int]
+    either: bool
+    """Whether a day fits by month or by week: where both are said, as cron has it."""
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """From text; raises ValueError with what is wrong and how it is written.
+
+        >>> cron = Cron.read("0 3 * * 1")
+        >>> cron.after(datetime(2026, 11, 22, 8, 30, tzinfo=UTC)).isoformat()
+        '2026-11-23T03:00:00+00:00'
+        """
+        fields = text.split()
+        if len(fields) != len(FIELDS):
+            raise ValueError(f"{text!r} has {len(fields)} fields: write {SHAPE}")
+        minutes, hours, days, months, week = (
+            _numbers(field, *about) for field, about in zip(fields, FIELDS, strict=True)
+        )
+        either = not (fields[2].startswith("*") or fields[4].startswith("*"))
+        cron = cls(minutes, hours, days, months, frozenset(day % 7 for day in week), either)
+        if cron._next(datetime(2000, 1, 1, tzinfo=UTC)) is None:
+            raise ValueError(f"{text!r} never comes: no such month has day {fields[2]}")
+        return cron
+
+    def after(self, moment: datetime) -> datetime:
+        """The first time later than a moment."""
+        found = self._next(moment)
+        assert found is not None  # noqa: S101  # asked when it was read
+        return found
+
+    def _next(self, moment: datetime) -> datetime | None:
+        start = (moment + timedelta(minutes=1)).replace(second=0, microsecond=0)
+        day = start.replace(hour=0, minute=0)
+        for _ in range(366 * YEARS):
+            if self._fits(day):
+                times = (
+                    day.replace(hour=hour, minute=minute)
+                    for hour in sorted(self.hours)
+                    for minute in sorted(self.minutes)
+                )
+                if found := next((time for time in times if time >= start), None):
+                    return found
+            day += timedelta(days=1)
+        return None
+
+    def _fits(self, day: datetime) -> bool:
+        by_month, by_week = day.day in self.days, day.isoweekday() % 7 in self.weekdays
+        either = by_month or by_week
+        return day.month in self.months and (either if self.either else by_month and by_week)
+
+
+def _numbers(field: str, name: str, low: int, high: int) -> frozenset[int]:
+    """What one field says: ``*``, ``3``, ``1-5``, ``*/15``, and lists of them."""
+    found: set[int] = set()
+    for part in field.split(","):
+        read = re.fullmatch(r"(?:\*|(\d+)(?:-(\d+))?)(?:/(\d+))?", part)
+        if not read:
+            raise ValueError(f"{part!r} is no {name}: write a number, *, 1-5, */15, or a list of them, 1,3")
+        first = low if read[1] is None else int(read[1])
+        last = high if read[1] is None or (read[3] and not read[2]) else int(read[2] or read[1])
+        if not (low <= first <= last <= high) or read[3] == "0":
+            raise ValueError(f"{part!r} is no {name}: those are {low} to {high}, the lower one first")
+        found |= {*range(first, last + 1, int(read[3] or 1))}
+    return frozenset(found)
+
+
+def read_every(text: str) -> timedelta:
+    """How often, such as 6h; raises ValueError with how it is written.
+
+    >>> [str(read_every(text)) for text in ("90m", "6h", "1d", "2w")]
+    ['1:30:00', '6:00:00', '1 day, 0:00:00', '14 days, 0:00:00']
+    """
+    read = re.fullmatch(r"([1-9]\d{0,4})([mhdw])", text)
+    if not read:
+        raise ValueError(f"{text!r} is no time between two runs: write a number and m, h, d or w, such as 1d")
+    return int(read[1]) * UNITS[read[2]]
+
+
+def read_time(text: str) -> datetime:
+    """A time, UTC unless it says otherwise; raises ValueError with how it is written."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no time: write it as 2026-12-01T03:00, in UTC") from None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+def written(moment: datetime) -> str:
+    """A time as ``read_time`` takes it."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _checked(check: Callable[[str], object]) -> AfterValidator:
+    def look(value: str) -> str:
+        check(value)
+        return value
+
+    return AfterValidator(look)
+
+
+class Schedule(BaseModel):
+    """Times that go on for ever: of a cron, or ``every`` so often from ``begin`` on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cron: Annotated[str, _checked(Cron.read)] | None = None
+    every: Annotated[str, _checked(read_every)] | None = None
+    begin: Annotated[str, _checked(read_time)] | None = None
+
+    @model_validator(mode="after")
+    def _said_once(self) -> Self:
+        if (self.cron is None) == (self.every is None):
+            raise ValueError('say when it runs: cron: "0 3 * * 1", or every: 1d, one of them')
+        if self.begin is not None and self.every is None:
+            raise ValueError("begin: goes with every:, a cron says itself when it begins")
+        return self
+
+    @classmethod
+    def given(cls, cron: str | None, every: str | None, begin: str | None) -> Self:
+        """From options; raises InputError."""
+        try:
+            return cls(cron=cron, every=every, begin=begin)
+        except ValidationError as error:
+            first = error.errors()[0]
+            said = first["msg"].removeprefix("Value error, ")
+            raise InputError(f"--{first['loc'][0]}: {said}" if first["loc"] else said) from None
+
+    def after(self, moment: datetime) -> datetime:
+        """The first time later than a moment."""
+        if self.cron is not None:
+            return Cron.read(self.cron).after(moment)
+        step = read_every(self.every or "")
+        begin = read_time(self.begin) if self.begin else moment
+        return begin + max(0, math.floor((moment - begin) / step) + 1) * step
+
+    def options(self) -> list[str]:
+        """As ``rankfold schedule`` takes it."""
+        said = {"--cron": self.cron, "--every": self.every, "--begin": self.begin}
+        return [word for name, value in said.items() if value is not None for word in (name, value)]
+
+    def __str__(self) -> str:
+        """In words."""
+        if self.cron is not None:
+            return f'at "{self.cron}"'
+        return f"every {self.every}" + (f" from {self.begin} on" if self.begin else "")

@@ -1,0 +1,309 @@
+"""Figures of a report of runs: when things ran, memory, the roof of the machine, errors, speedup.
+
+See ``page`` for what figures share: objects without global state, drawn for light and for dark screens.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rankfold.pipeline.units import format_bytes
+from rankfold.workflows.reports.history import History, Period, Segment, periods
+from rankfold.workflows.reports.measures import grouped
+from rankfold.workflows.reports.page import MARGIN, WIDTH, Float64, Theme, new_figure, place_axes
+from rankfold.workflows.reports.speedup import Scaling
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+HUES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933")
+"""Of stages in their order (Okabe and Ito, and one more): told apart by all eyes, on light and on dark."""
+
+LOST = "#c1121f"
+
+LANES = 48
+"""Lines of a timeline at most."""
+
+LINE = 34
+"""Pixels from one to the next."""
+
+
+def timeline(stages: Sequence[History], title: str, theme: Theme) -> Figure:
+    """A line for each process and segment at once, coloured by stage; nights between attempts left out."""
+    spans = [(one.began, stage.seen_until(one)) for stage in stages for one in stage.segments]
+    spans += [(one.at, one.at) for stage in stages for one in stage.events]
+    axis = periods(spans, gap_seconds=max(1.0, 0.25 * sum(end - begin for begin, end in _merged(spans))))
+    lines = _lines(stages)
+    height = 30 + LINE * len(lines)
+    figure = new_figure(height + 200, title, theme)
+    axes = place_axes(figure, 240, 20, WIDTH - 240 - MARGIN, height)
+    for number, (_, segments) in enumerate(lines):
+        for colour, segment, until in segments:
+            begin, end = (_on(axis, at) for at in (segment.began, until))
+            lost = segment.ended is None
+            axes.broken_barh(
+                [(begin, max(end - begin, 1e-3 * _length(axis)))],
+                (number - 0.38, 0.76),
+                facecolor="none" if lost else colour,
+                edgecolor=LOST if lost else (theme.ink if segment.cut else theme.paper),
+                hatch="////" if lost else None,
+                linewidth=1.0 if lost or segment.cut else 0.3,
+            )
+    _mark_workers(axes, stages, lines, axis, theme)
+    for one in axis[1:]:
+        axes.axvline(one.offset - 0.01 * _length(axis), color=theme.muted, linewidth=1, linestyle=":")
+    axes.set_ylim(len(lines) - 0.4, -0.6)
+    axes.set_xlim(0, _length(axis) or 1)
+    axes.set_yticks(range(len(lines)), _named(lines))
+    axes.set_xlabel("seconds of work" + ", pauses left out" * (len(axis) > 1), color=theme.muted, fontsize=9)
+    _calm(axes, theme, grid="x")
+    _legend(axes, [(stage.name, HUES[i % len(HUES)]) for i, stage in enumerate(stages)], theme)
+    return figure
+
+
+def _merged(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    return [(one.began, one.ended) for one in periods(spans, gap_seconds=0.0)]
+
+
+def _length(axis: Sequence[Period]) -> float:
+    return axis[-1].offset + axis[-1].ended - axis[-1].began if axis else 0.0
+
+
+def _on(axis: Sequence[Period], at: float) -> float:
+    for one in reversed(axis):
+        if at >= one.began:
+            return one.offset + min(at, one.ended) - one.began
+    return 0.0
+
+
+Bar = tuple[str, Segment, float]
+"""Colour, what it shows, and when that ended."""
+
+Line = tuple[str, list[Bar]]
+
+
+def _lines(stages: Sequence[History]) -> list[Line]:
+    """Processes in order of their beginning, each with as many lines as it had segments at once."""
+    found: dict[str, list[list[Bar]]] = {}
+    everything = [
+        (HUES[i % len(HUES)], segment, stage.seen_until(segment))
+        for i, stage in enumerate(stages)
+        for segment in stage.segments
+    ]
+    for bar in sorted(everything, key=lambda each: each[1].began):
+        lines = found.setdefault(bar[1].process, [])
+        for line in lines:
+            if line[-1][2] <= bar[1].began:
+                line.append(bar)
+                break
+        else:
+            lines.append([bar])
+    return [(process, line) for process, lines in found.items() for line in lines][:LANES]
+
+
+def _named(lines: Sequence[Line]) -> list[str]:
+    """A process is named at its first line."""
+    names = [process for process, _ in lines]
+    return [name if i == 0 or names[i - 1] != name else "" for i, name in enumerate(names)]
+
+
+def _mark_workers(
+    axes: Axes, stages: Sequence[History], lines: Sequence[Line], axis: Sequence[Period], theme: Theme
+) -> None:
+    """Where workers came, left and were lost, on the first line of their process."""
+    names = [process for process, _ in lines]
+    marks = {"came": (">", theme.ink), "handed over": ("D", theme.ink), "gone": ("X", LOST)}
+    process_of: dict[str, str] = {}  # names of workers come again in every attempt
+    for event in sorted((event for stage in stages for event in stage.events), key=lambda event: event.at):
+        if event.what == "came":
+            process_of[event.worker] = event.process
+        process = process_of.get(event.worker)
+        if event.what in marks and process in names:
+            marker, colour = marks[event.what]
+            place = _on(axis, event.at), names.index(process) - 0.45
+            axes.plot(*place, marker=marker, markersize=4, color=colour, clip_on=False, linestyle="none")
+
+
+def memory_bars(stages: Sequence[History], title: str, theme: Theme) -> Figure:
+    """Measured peak inside the planned one, of each stage that has both."""
+    known = [(one, one.last.facts) for one in stages if one.last and one.last.facts.get("measured_bytes")]
+    figure = new_figure(110 + 62 * len(known), title, theme)
+    axes = place_axes(figure, 240, 20, WIDTH - 240 - 330, 30 + 62 * len(known))
+    most = max(facts["planned_bytes"] for _, facts in known)
+    for number, (_, facts) in enumerate(known):
+        planned, measured = facts["planned_bytes"], facts["measured_bytes"]
+        axes.barh(number, planned, 0.62, facecolor=theme.rule, edgecolor=theme.muted, linewidth=0.8)
+        axes.barh(number, measured, 0.4, color=theme.accent if measured <= planned else LOST)
+        text = f"{format_bytes(measured)} of {format_bytes(planned)}"
+        axes.text(most * 1.015, number, text, va="center", fontsize=9, color=theme.ink)
+    axes.set_yticks(range(len(known)), [one.name for one, _ in known])
+    axes.set_ylim(len(known) - 0.4, -0.6)
+    axes.set_xlim(0, most)
+    step = 2.0 ** np.ceil(np.log2(most / 5))
+    axes.set_xticks(np.arange(0, most, step), [format_bytes(round(x)) for x in np.arange(0, most, step)])
+    _calm(axes, theme, grid="x")
+    return figure
+
+
+def roofline(facts: dict[str, Any], title: str, theme: Theme) -> Figure:
+    """Sweeps under the roof of one core: what it multiplies at most, and reads at most."""
+    limits = facts["limits"]
+    points = [
+        (stage["name"], sweep, number)
+        for number, stage in enumerate(facts["stages"])
+        for sweep in grouped(stage["sweeps"])
+        if under_roof(sweep)
+    ]
+    figure = new_figure(820, title, theme)
+    axes = place_axes(figure, 150, 20, WIDTH - 150 - MARGIN, 680)
+    intensity = np.array([sweep["flops"] / sweep["bytes"] for _, sweep, _ in points])
+    bend = limits["flops_float64"] / limits["read_bytes"]
+    span = np.logspace(np.log10(min(intensity.min(), bend) / 4), np.log10(intensity.max() * 8), 300)
+    for name, style in (("float32", "-"), ("float64", "--")):
+        peak = limits[f"flops_{name}"]
+        roof = np.minimum(peak, limits["read_bytes"] * span)
+        axes.plot(span, roof / 1e9, color=theme.muted, linewidth=1.6, linestyle=style)
+        axes.text(
+            span[-1], peak / 1e9 * 1.06, f"{name} products", ha="right", fontsize=8.5, color=theme.muted
+        )
+    speeds = np.array([sweep["flops"] / sweep["seconds"] / sweep["lanes"] / 1e9 for _, sweep, _ in points])
+    low, high = min(speeds.min() / 3, 1.0), 1.6 * limits["flops_float32"] / 1e9
+    heights = _apart(np.log(speeds), 0.033 * np.log(high / low))
+    for (stage, sweep, number), x, y, height in zip(points, intensity, speeds, heights, strict=True):
+        axes.plot(x, y, "o", color=HUES[number % len(HUES)], markersize=6)
+        left = x < span[0] ** 0.4 * span[-1] ** 0.6
+        axes.annotate(
+            f"{stage}: {sweep['name']}, {100 * sweep['share_of_limit']:.0f} %",
+            (x * (1.09 if left else 1 / 1.09), np.exp(height)),
+            fontsize=8.5,
+            color=theme.ink,
+            va="center",
+            ha="left" if left else "right",
+        )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_ylim(low, high)
+    for side in (axes.xaxis, axes.yaxis):
+        side.set_major_formatter(lambda value, _: f"{value:g}")
+        side.set_minor_formatter(lambda value, _: "")
+    axes.set_xlabel("flops for each byte that is read or written", color=theme.muted, fontsize=9)
+    axes.set_ylabel("Gflop/s of one core", color=theme.muted, fontsize=9)
+    _calm(axes, theme, grid="both")
+    return figure
+
+
+def under_roof(sweep: dict[str, Any]) -> bool:
+    """Whether a sweep has a place in a roofline."""
+    return bool(sweep.get("long_enough") and sweep["flops"] > 0 and sweep["bytes"] > 0)
+
+
+def _apart(heights: Float64, least: float) -> Float64:
+    """Heights of labels, moved up until they are ``least`` apart."""
+    found = heights.copy()
+    order = np.argsort(heights, kind="stable")
+    for before, after in itertools.pairwise(order):
+        found[after] = max(found[after], found[before] + least)
+    return found
+
+
+def spectrum(values: Float64, errors: Float64, title: str, theme: Theme) -> Figure:
+    """Singular values, relative to the largest, with their estimated errors."""
+    figure = new_figure(620, title, theme)
+    axes = place_axes(figure, 150, 20, WIDTH - 150 - MARGIN, 500)
+    order, relative = np.arange(1, len(values) + 1), values / (values[0] or 1.0)
+    bars = np.where(np.isfinite(errors), np.minimum(errors, 0.999) * relative, 0.0)
+    axes.errorbar(
+        order,
+        np.maximum(relative, 1e-18),
+        bars,
+        color=theme.accent,
+        ecolor=theme.second,
+        marker="o",
+        markersize=4 if len(values) <= 64 else 2,
+        linewidth=1.2,
+        capsize=2 if len(values) <= 64 else 0,
+    )
+    axes.set_yscale("log")
+    axes.set_xlabel("component", color=theme.muted, fontsize=9)
+    axes.set_ylabel("singular value / largest", color=theme.muted, fontsize=9)
+    axes.xaxis.set_major_locator(_locator(10, whole=True))
+    _calm(axes, theme, grid="y")
+    return figure
+
+
+def errors_by_pass(errors: Sequence[float | None], asked: float | None, title: str, theme: Theme) -> Figure:
+    """Estimated error after each pass over the matrix, and the one that was asked for."""
+    figure = new_figure(520, title, theme)
+    axes = place_axes(figure, 150, 20, WIDTH - 150 - MARGIN, 400)
+    known = [(i + 1, e) for i, e in enumerate(errors) if e is not None and np.isfinite(e) and e > 0]
+    passes, values = zip(*known, strict=True)
+    axes.plot(passes, values, color=theme.accent, marker="o", markersize=5, linewidth=1.4)
+    if asked:
+        axes.axhline(asked, color=theme.second, linewidth=1.2, linestyle="--")
+        axes.text(1, asked, " asked", va="bottom", fontsize=8.5, color=theme.second)
+    if asked or max(values) > 3 * min(values):
+        axes.set_yscale("log")
+    else:
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:.7g}")
+    axes.set_xlabel("pass", color=theme.muted, fontsize=9)
+    axes.xaxis.set_major_locator(_locator(10, whole=True))
+    _calm(axes, theme, grid="y")
+    return figure
+
+
+def speedups(scaling: Scaling, title: str, theme: Theme) -> Figure:
+    """Measured speedup over one lane, beside the fitted law and the ideal."""
+    figure = new_figure(720, title, theme)
+    axes = place_axes(figure, 150, 20, WIDTH - 150 - MARGIN, 580)
+    most = max(lanes for lanes, _, _ in scaling.measured)
+    span = np.linspace(1, 2 * most, 200)
+    axes.plot(span, span, color=theme.muted, linewidth=1, linestyle=":")
+    axes.text(most, most * 1.04, "ideal", color=theme.muted, fontsize=8.5, ha="right")
+    axes.plot(span, scaling.speedup(span), color=theme.accent, linewidth=1.5)
+    for lanes, speedup, efficiency in scaling.measured:
+        axes.plot(lanes, speedup, "o", color=theme.second, markersize=6)
+        axes.annotate(
+            f"{100 * efficiency:.0f} %", (lanes, speedup), (7, -12), textcoords="offset points", fontsize=8.5,
+            color=theme.ink,
+        )  # fmt: skip
+    axes.set_ylim(0, 1.15 * max(most, float(scaling.speedup(2 * most))))
+    axes.xaxis.set_major_locator(_locator(10, whole=True))
+    axes.set_xlabel("segments at once", color=theme.muted, fontsize=9)
+    axes.set_ylabel("speedup over one", color=theme.muted, fontsize=9)
+    _calm(axes, theme, grid="both")
+    return figure
+
+
+def _locator(count: int, *, whole: bool = False) -> Any:
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(count, integer=whole, min_n_ticks=1)
+
+
+def _legend(axes: Axes, entries: Sequence[tuple[str, str]], theme: Theme) -> None:
+    from matplotlib.patches import Patch
+
+    axes.legend(
+        handles=[Patch(color=colour, label=name) for name, colour in entries],
+        loc="upper center",
+        bbox_to_anchor=(0.5, -80 / axes.bbox.height),
+        ncols=min(6, len(entries)),
+        frameon=False,
+        fontsize=8.5,
+        labelcolor=theme.ink,
+    )
+
+
+def _calm(axes: Axes, theme: Theme, *, grid: Any) -> None:
+    axes.set_facecolor(theme.paper)
+    axes.grid(axis=grid, color=theme.rule, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=theme.muted, labelsize=9, length=0, which="both")
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(theme.rule)

@@ -1,0 +1,186 @@
+"""What the folder of a run tells of it afterwards: attempts, segments, workers, and what the result says.
+
+Everything is read from ``run.json``, the journal and the result; nothing is run, no matrix is opened.
+"""
+
+from __future__ import annotations
+
+import calendar
+import itertools
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rankfold.pipeline.checkpoint import load_json
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.journal import lines_of
+from rankfold.pipeline.result import Result
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of a sweep in one process."""
+
+    process: str
+    sweep: str
+    began: float
+    """Seconds since 1970, as all times here."""
+
+    ended: float | None
+    """None if it was killed, or still runs."""
+
+    rows: int = 0
+    read_bytes: int = 0
+    cut: str = ""
+    """What ended it before its time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a worker: it ``came``, ``left``, ``handed over`` or was ``gone``."""
+
+    at: float
+    what: str
+    worker: str
+    process: str
+    """Of the worker itself, or of the driver that saw it."""
+
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One start of a run."""
+
+    began: float
+    seconds: float | None
+    """None if it did not finish."""
+
+    facts: dict[str, Any]
+
+    @property
+    def lanes(self) -> int:
+        """Segments that run at once in all its processes."""
+        place = self.facts.get("place", {})
+        return int(place.get("workers", 1)) * int(self.facts.get("plan", {}).get("concurrency", 1))
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """One result and how it came about."""
+
+    name: str
+    out: Path
+    attempts: tuple[Attempt, ...] = ()
+    segments: tuple[Segment, ...] = ()
+    events: tuple[Event, ...] = ()
+    result: Result | None = None
+    known: dict[str, Any] = field(default_factory=dict)
+    """What the record of its workflow says of it."""
+
+    @classmethod
+    def of(cls, out: Path, known: dict[str, Any] | None = None) -> History:
+        """That of one result, which may be there or not yet."""
+        run = out.with_name(out.name + ".run")
+        record = load_json(run / "run.json") or {"attempts": []}
+        attempts = tuple(
+            Attempt(_epoch(facts["started"]), facts.get("seconds"), facts) for facts in record["attempts"]
+        )
+        lines = lines_of(run)
+        try:
+            result = Result(out) if out.exists() else None
+        except InputError:  # a store that was imported
+            result = None
+        name = out.name.removesuffix(".zarr")
+        return cls(name, out, attempts, tuple(_segments(lines)), tuple(_events(lines)), result, known or {})
+
+    @property
+    def last(self) -> Attempt | None:
+        """The attempt that finished, or the latest that began."""
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the result says of itself."""
+        return {} if self.result is None else self.result.attrs
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """What was planned, as the last attempt had it."""
+        return self.last.facts.get("plan", {}) if self.last else {}
+
+    def seen_until(self, segment: Segment) -> float:
+        """When a segment ended; of one that was killed, when it was missed at the latest."""
+        if segment.ended is not None:
+            return segment.ended
+        workers = {one.worker: one.process for one in self.events if one.what == "came"}
+        missed = [
+            one.at for one in self.events if one.what == "gone" and workers.get(one.worker) == segment.process
+        ]
+        again = [one.began for one in self.attempts]
+        noted = [max(one.ended or one.began for one in self.segments), *(one.at for one in self.events[-1:])]
+        return min((at for at in (*missed, *again, max(noted)) if at > segment.began), default=segment.began)
+
+    def planned_sweep(self, name: str) -> dict[str, Any]:
+        """The numbers of a sweep in the plan; those of its kind, where the plan has one for all of them."""
+        passes = {one["name"]: one for one in self.plan.get("passes", [])}
+        return passes.get(name) or passes.get(re.sub(r"-\d+(-\d+)?$", "", name)) or {}
+
+
+def _segments(lines: list[dict[str, Any]]) -> Iterator[Segment]:
+    begun: dict[tuple[str, int], dict[str, Any]] = {}
+    for line in lines:
+        if line["what"] == "segment":
+            begun[line["process"], line["id"]] = line
+        elif line["what"] == "end" and (line["process"], line["id"]) in begun:
+            first = begun.pop((line["process"], line["id"]))
+            counts = int(line.get("rows", 0)), int(line.get("read_bytes", 0))
+            yield Segment(
+                first["process"], first["sweep"], first["at"], line["at"], *counts, line.get("cut", "")
+            )
+    for first in begun.values():
+        yield Segment(first["process"], first["sweep"], first["at"], None)
+
+
+def _events(lines: list[dict[str, Any]]) -> Iterator[Event]:
+    for line in lines:
+        if line["what"] not in ("segment", "end"):
+            yield Event(
+                line["at"], line["what"], line.get("worker", ""), line["process"], line.get("why") or ""
+            )
+
+
+def _epoch(text: str) -> float:
+    whole, _, part = text.removesuffix("Z").partition(".")
+    return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + float(f"0.{part or 0}")
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A stretch of time in which something was done, laid end to end with the others on one axis."""
+
+    began: float
+    ended: float
+    offset: float
+    """Where it begins on the axis, in seconds."""
+
+
+def periods(times: list[tuple[float, float]], *, gap_seconds: float) -> list[Period]:
+    """Stretches of work with the time between them left out, where that is longer than ``gap_seconds``.
+
+    A workflow that goes on after a night takes as much of the axis as one that was not interrupted.
+    """
+    found: list[Period] = []
+    for began, ended in sorted(times):
+        if found and began - found[-1].ended <= gap_seconds:
+            last = found[-1]
+            found[-1] = Period(last.began, max(last.ended, ended), last.offset)
+        else:
+            found.append(Period(began, ended, 0.0))
+    lengths = [one.ended - one.began for one in found]
+    between = 0.02 * sum(lengths)
+    offsets = itertools.accumulate((length + between for length in lengths[:-1]), initial=0.0)
+    return [Period(one.began, one.ended, offset) for one, offset in zip(found, offsets, strict=True)]

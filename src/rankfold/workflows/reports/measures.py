@@ -1,0 +1,232 @@
+"""What was planned beside what was measured, and how far from the limits of the machine: numbers of a report.
+
+Everything here is for JSON; a page shows the same numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import platform
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from rankfold._version import __version__
+from rankfold.cluster.calibration import cached_rates
+from rankfold.pipeline.plan import Rates
+from rankfold.workflows.reports.history import Attempt, History, Segment, periods
+from rankfold.workflows.reports.speedup import Scaling, Timing, fit
+
+SHORT_SECONDS = 0.05
+"""A sweep that took less tells of its start, not of the machine's limit."""
+
+
+def report_facts(title: str, stages: Sequence[History], others: Sequence[History] = ()) -> dict[str, Any]:
+    """All numbers of a report; ``others`` are runs to compare with, on other numbers of workers."""
+    rates = cached_rates()
+    return {
+        "title": title,
+        "version": __version__,
+        "limits": {
+            "host": platform.node(),
+            "flops_float32": rates.flops_float32,
+            "flops_float64": rates.flops_float64,
+            "read_bytes": rates.read_bytes,
+        },
+        "stages": [stage_facts(stage, rates) for stage in stages],
+        "scaling": [
+            scaling_facts(stage.name, found)
+            for stage in stages
+            if (found := scaling_of(stage, others)) is not None
+        ],
+    }
+
+
+def stage_facts(stage: History, rates: Rates) -> dict[str, Any]:
+    """Planned, measured, where and how often, of one stage."""
+    last = stage.last
+    facts = last.facts if last else {}
+    return {
+        "name": stage.name,
+        "out": str(stage.out),
+        "kind": stage.facts.get("kind") or stage.known.get("method") or stage.plan.get("kind", ""),
+        "method": stage.facts.get("method", ""),
+        "state": "done" if stage.out.exists() else stage.known.get("state", "not begun"),
+        "why": stage.known.get("why", []),
+        "request": stage.facts.get("request", {}),
+        "input": stage.facts.get("input", {}),
+        "warnings": stage.facts.get("warnings", []),
+        "planned": _planned(stage),
+        "measured": _measured(stage),
+        "sweeps": sweep_facts(stage, rates),
+        "attempts": [_attempt(one) for one in stage.attempts],
+        "workers": [
+            {"at": one.at, "what": one.what, "worker": one.worker, "why": one.why} for one in stage.events
+        ],
+        "segments": _segments(stage),
+        "provenance": {key: facts[key] for key in ("host", "system", "python", "blas") if key in facts},
+    }
+
+
+def _planned(stage: History) -> dict[str, Any]:
+    plan = stage.plan
+    keys = ("likely_passes", "most_passes", "reads_bytes", "peak_bytes", "budget_bytes", "scratch_bytes")
+    return {key: plan[key] for key in (*keys, "seconds", "tasks", "shape", "dtype") if key in plan}
+
+
+def _measured(stage: History) -> dict[str, Any]:
+    facts = stage.last.facts if stage.last else {}
+    if "seconds" not in facts:
+        return {}
+    quality = {
+        key: stage.facts[key]
+        for key in ("largest_error_estimate", "captured", "relative_error", "orthogonality", "recall")
+        if stage.facts.get(key) is not None
+    }
+    return {
+        "passes": facts["passes"],
+        "reads_bytes": read_bytes(stage),
+        "peak_bytes": facts["measured_bytes"],
+        "baseline_bytes": facts["baseline_bytes"],
+        "seconds": facts["seconds"],
+        "all_attempts_seconds": stage.known.get("seconds"),
+        **quality,
+    }
+
+
+def read_bytes(stage: History) -> int | None:
+    """Bytes of the matrix that were read, repetitions after interruptions among them; None if not noted."""
+    total, noted = 0.0, False
+    for one in stage.segments:
+        planned = stage.planned_sweep(one.sweep)
+        if planned.get("over") != "matrix":
+            continue
+        noted = True
+        total += one.read_bytes or planned["reads_bytes"] * one.rows / long_side(stage)
+    return round(total) if noted else None
+
+
+def long_side(stage: History) -> int:
+    """Rows of a sweep over the matrix."""
+    rows, columns = stage.plan["shape"]
+    return int(columns if stage.plan["orientation"] == "columns" else rows)
+
+
+def _segments(stage: History) -> dict[str, int]:
+    cut = sum(1 for one in stage.segments if one.cut)
+    lost = sum(1 for one in stage.segments if one.ended is None)
+    return {"begun": len(stage.segments), "stopped": cut, "lost": lost}
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    kept = ("started", "host", "place", "command", "folder", "passes", "sweep_seconds")
+    return {
+        **{key: attempt.facts[key] for key in kept if key in attempt.facts},
+        "seconds": attempt.seconds,
+        "lanes": attempt.lanes,
+    }
+
+
+def sweep_facts(stage: History, rates: Rates) -> list[dict[str, Any]]:
+    """Sweeps of the attempt that finished, each beside what the machine would take at the least."""
+    if stage.last is None:
+        return []
+    single = stage.plan.get("working_dtype") == "float32"
+    flops_rate = rates.flops_float32 if single else rates.flops_float64
+    found = []
+    for name, seconds in stage.last.facts.get("sweep_seconds", {}).items():
+        planned, own = stage.planned_sweep(name), _of_sweep(stage, name)
+        lanes = at_once(own) or stage.last.lanes
+        if own and own[-1].began < stage.last.began:  # found finished by the attempt that came to its end
+            seconds = busy_seconds(own)
+        facts: dict[str, Any] = {"name": name, "seconds": seconds, "over": planned.get("over", "scratch")}
+        if planned:
+            moved = planned["reads_bytes"] + planned["writes_bytes"]
+            least = max(planned["flops"] / flops_rate, planned["reads_bytes"] / rates.read_bytes) / lanes
+            facts |= {
+                "flops": planned["flops"],
+                "bytes": moved,
+                "lanes": lanes,
+                "least_seconds": least,
+                "share_of_limit": least / seconds if seconds > 0 else None,
+                "long_enough": seconds >= SHORT_SECONDS,
+            }
+        found.append(facts)
+    return found
+
+
+def _of_sweep(stage: History, sweep: str) -> list[Segment]:
+    found = [one for one in stage.segments if one.sweep == sweep and one.ended]
+    return sorted(found, key=lambda one: one.began)
+
+
+def at_once(segments: Sequence[Segment]) -> int:
+    """Most segments that ran side by side; 0 if there are none."""
+    steps = sorted([(one.began, 1) for one in segments] + [(one.ended or 0.0, -1) for one in segments])
+    return max(itertools.accumulate(step for _, step in steps), default=0)
+
+
+def busy_seconds(segments: Sequence[Segment]) -> float:
+    """Time in which at least one segment ran."""
+    spans = [(one.began, one.ended or one.began) for one in segments]
+    return sum(one.ended - one.began for one in periods(spans, gap_seconds=0.0))
+
+
+def grouped(sweeps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Sweeps of one kind and cost that follow each other as one, with the time of each on average."""
+    groups: list[list[dict[str, Any]]] = []
+    for one in sweeps:
+        if groups and _kind_of(groups[-1][0]) == _kind_of(one):
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    return [_together(group) for group in groups]
+
+
+def _kind_of(sweep: dict[str, Any]) -> tuple[object, ...]:
+    stem = re.sub(r"-\d+$", "", sweep["name"])
+    return stem, sweep["over"], sweep.get("flops"), sweep.get("bytes"), sweep.get("lanes")
+
+
+def _together(group: list[dict[str, Any]]) -> dict[str, Any]:
+    if len(group) == 1:
+        return {**group[0], "count": 1}
+    name = f"{group[0]['name']} to {group[-1]['name'].rpartition('-')[2]}"
+    seconds = sum(one["seconds"] for one in group) / len(group)
+    found = {**group[0], "name": name, "seconds": seconds, "count": len(group)}
+    if "least_seconds" in found:
+        found |= {"share_of_limit": found["least_seconds"] / seconds, "long_enough": seconds >= SHORT_SECONDS}
+    return found
+
+
+def scaling_of(stage: History, others: Sequence[History]) -> Scaling | None:
+    """The law that fits a stage and the runs of the same kind beside it."""
+    alike = [stage, *(one for one in others if _same_request(one, stage))]
+    timings = [timing for one in alike if (timing := timing_of(one)) is not None]
+    return fit(sorted(timings, key=lambda one: one.lanes)) if len(timings) > 1 else None
+
+
+def _same_request(one: History, other: History) -> bool:
+    return bool(one.facts) and one.facts.get("request") == other.facts.get("request")
+
+
+def timing_of(stage: History) -> Timing | None:
+    """Work and time of a run that was done in one attempt, without losing a worker."""
+    undisturbed = len(stage.attempts) == 1 and not any(event.what == "gone" for event in stage.events)
+    if not undisturbed or not stage.attempts[0].seconds or not stage.facts:
+        return None
+    rows, columns = stage.plan["shape"]
+    return Timing(stage.attempts[0].lanes, float(rows) * columns, stage.attempts[0].seconds)
+
+
+def scaling_facts(name: str, scaling: Scaling) -> dict[str, Any]:
+    """A fit, for JSON."""
+    return {
+        "stage": name,
+        "law": scaling.law,
+        "serial": scaling.serial,
+        "measured": [
+            {"lanes": lanes, "speedup": speedup, "efficiency": efficiency, "seconds": one.seconds}
+            for (lanes, speedup, efficiency), one in zip(scaling.measured, scaling.timings, strict=True)
+        ],
+    }

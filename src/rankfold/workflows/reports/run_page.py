@@ -1,0 +1,269 @@
+"""The page of a workflow or of one run: what was asked, what was done, what it took, and how to repeat it.
+
+One file that opens without a network; the numbers are in it once more as JSON.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankfold.pipeline.errors import InputError, SourceNotFoundError
+from rankfold.pipeline.units import format_bytes
+from rankfold.workflows.flows.model import is_flow
+from rankfold.workflows.flows.plan import Workflow
+from rankfold.workflows.flows.record import RECORD, Record
+from rankfold.workflows.reports import tables
+from rankfold.workflows.reports.charts import (
+    errors_by_pass,
+    memory_bars,
+    roofline,
+    spectrum,
+    speedups,
+    timeline,
+    under_roof,
+)
+from rankfold.workflows.reports.history import History
+from rankfold.workflows.reports.measures import report_facts, scaling_of
+from rankfold.workflows.reports.page import Fact, Picture, drawn
+
+TEMPLATE = "run_page.html"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the page; what is empty is left out."""
+
+    title: str
+    paragraphs: Sequence[str] = ()
+    pictures: Sequence[Picture] = ()
+    tables: Sequence[tables.Table] = ()
+    listings: Sequence[str] = ()
+    remarks: Sequence[str] = ()
+    """Warnings."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """Everything that the template shows."""
+
+    title: str
+    lead: str
+    headline: Sequence[Fact]
+    sections: Sequence[Section]
+    facts: dict[str, Any]
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a report is about."""
+
+    title: str
+    stages: tuple[History, ...]
+    record: dict[str, Any]
+    folder: Path
+    """Where the page goes unless it is said."""
+
+
+def subject(path: Path) -> Subject:
+    """A workflow by its file or its folder of results, or one result.
+
+    Raises
+    ------
+    InputError
+        Nothing has run there.
+    """
+    path = path.absolute()
+    if is_flow(path.name) and not path.is_dir():
+        path = Workflow.read(path).outputs
+    record = Record.of(path)
+    if "workflow" in record.values:
+        stages = tuple(
+            History.of(path / f"{name}.zarr", record.stages.get(name, {})) for name in record.values["steps"]
+        )
+        return Subject(record.values["workflow"], stages, record.values, path)
+    one = History.of(path)
+    if one.attempts:
+        return Subject(one.name, (one,), {}, path.with_name(path.name + ".run"))
+    if not path.exists():
+        raise SourceNotFoundError(
+            f"{path} does not exist: give a workflow, its folder of results, or a result"
+        )
+    raise InputError(
+        f"{path} has neither {RECORD} nor {path.name}.run beside it: no workflow has run here, and no result "
+        "is kept with its record. Give a workflow, its folder of results, or a result"
+    )
+
+
+def run_page(about: Subject, others: Sequence[History] = ()) -> RunPage:
+    """The page of what has run; ``others`` are runs of the same on other numbers of workers."""
+    facts = report_facts(about.title, about.stages, others)
+    last = max((one.last.began for one in about.stages if one.last), default=0.0)
+    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(last))
+    done = sum(stage["state"] == "done" for stage in facts["stages"])
+    hosts = sorted({one["host"] for stage in facts["stages"] for one in stage["attempts"] if "host" in one})
+    many = len(about.stages) > 1
+    lead = f"{done} of {len(about.stages)} stages are done" if many else ("Done" if done else "Not finished")
+    return RunPage(
+        title=about.title,
+        lead=f"{lead}; the last attempt began {when}" + (f" on {', '.join(hosts)}." if hosts else "."),
+        headline=_headline(facts),
+        sections=[section for section in _sections(about, others, facts) if _has_content(section)],
+        facts=facts,
+        origin=f"rankfold {facts['version']}",
+    )
+
+
+def _has_content(section: Section) -> bool:
+    return bool(section.pictures or section.listings or any(table.rows for table in section.tables))
+
+
+def _headline(facts: dict[str, Any]) -> list[Fact]:
+    measured = [stage["measured"] for stage in facts["stages"] if stage["measured"]]
+    seconds = sum(one["all_attempts_seconds"] or one["seconds"] for one in measured)
+    read = sum(one["reads_bytes"] or 0 for one in measured)
+    peaks = [one["peak_bytes"] for one in measured if one["peak_bytes"]]
+    lost = sum(stage["segments"]["lost"] for stage in facts["stages"])
+    found = [Fact("of work", tables.time_of(seconds)), Fact("read of matrices", format_bytes(read))]
+    if peaks:
+        found.append(Fact("peak memory of a worker", format_bytes(max(peaks))))
+    attempts = max((len(stage["attempts"]) for stage in facts["stages"]), default=0)
+    found.append(Fact("most attempts of a stage", str(attempts)))
+    if lost:
+        found.append(Fact("segments lost and done again", str(lost)))
+    return found
+
+
+def _sections(about: Subject, others: Sequence[History], facts: dict[str, Any]) -> Iterator[Section]:
+    stages = facts["stages"]
+    yield Section("What was asked, and what came of it", tables=[tables.asked(stages)])
+    yield Section("When it ran", pictures=_timeline(about), tables=[tables.workers(stages)])
+    yield Section(
+        "Planned and measured",
+        [
+            "The plan is made before anything is read. Memory is that of one worker process above its "
+            "baseline; bytes are those of matrices, counted from the rows that segments took. At the limit "
+            "is what the sweeps would take if nothing but products, or reads, took time."
+        ],
+        _memory(about),
+        [tables.planned(stages)],
+    )
+    yield Section(
+        "Share of the machine's limit",
+        [
+            "For each sweep: the time that its products, or its reads, would take at the least on as many "
+            f"cores, by the speed of one core as measured on {facts['limits']['host']}, over the time it "
+            "took."
+        ],
+        _roof(facts),
+        [tables.sweeps(stages)],
+    )
+    for one, stage in zip(about.stages, stages, strict=True):
+        shown, good = list(_results(one)), [tables.quality(stage)]
+        yield Section(f"Result: {one.name}", [], shown, good, remarks=stage["warnings"])
+    yield Section("Parallel efficiency", _scaling_words(facts), _scaling(about, others))
+    yield _again(about, facts)
+
+
+def _timeline(about: Subject) -> list[Picture]:
+    stages = [one for one in about.stages if one.segments]
+    if not stages:
+        return []
+    lost = sum(1 for one in stages for segment in one.segments if segment.ended is None)
+    cut = sum(1 for one in stages for segment in one.segments if segment.cut)
+    caption = (
+        "A line is a process, or one of the segments that it runs at once; a bar is a segment. Outlined: "
+        f"stopped with a checkpoint ({cut}). Hatched: killed, and done again from its last checkpoint "
+        f"({lost}). Triangles: a worker came; diamonds: it handed over; crosses: it was gone."
+    )
+    draw = functools.partial(timeline, stages, "Segments and workers")
+    alt = f"Timeline of {sum(len(one.segments) for one in stages)} segments of {len(stages)} stages"
+    return [drawn(draw, title="When it ran", caption=caption, alt=alt)]
+
+
+def _memory(about: Subject) -> list[Picture]:
+    if not any(one.last and one.last.facts.get("measured_bytes") for one in about.stages):
+        return []
+    draw = functools.partial(memory_bars, about.stages, "Peak memory of a worker, measured within planned")
+    caption = "Grey: planned. Coloured: measured above the baseline, in the attempt that finished."
+    return [
+        drawn(draw, title="Memory", caption=caption, alt="Measured and planned peak memory of each stage")
+    ]
+
+
+def _roof(facts: dict[str, Any]) -> list[Picture]:
+    if not any(under_roof(sweep) for stage in facts["stages"] for sweep in stage["sweeps"]):
+        return []
+    draw = functools.partial(roofline, facts, "Speed of sweeps under the roof of a core")
+    caption = (
+        "Left of the bend a sweep waits for the matrix, right of it for products. Lines: what one core reads "
+        "from the page cache and multiplies at most. Each point is for one core, with its share of the limit."
+    )
+    return [drawn(draw, title="Roofline", caption=caption, alt="Sweeps beside the limits of a core")]
+
+
+def _results(one: History) -> Iterator[Picture]:
+    if one.result is None:
+        return
+    name = "s" if "s" in one.result else "singular_values"
+    if name in one.result and "error_estimates" in one.result:
+        values, errors = np.asarray(getattr(one.result, name)), np.asarray(one.result.error_estimates)
+        draw = functools.partial(spectrum, values, errors, f"Singular values of {one.name}")
+        caption = "Relative to the largest, on a logarithmic scale; bars are estimated errors."
+        yield drawn(
+            draw, title="Scree", caption=caption, alt=f"{len(values)} singular values with their errors"
+        )
+    history = one.facts.get("errors") or one.facts.get("convergence") or []
+    if sum(1 for error in history if error) > 1:
+        asked = None if "errors" in one.facts else one.facts["request"].get("tol")
+        draw = functools.partial(errors_by_pass, history, asked, f"Convergence of {one.name}")
+        caption = "Error after each pass over the matrix, as estimated from it."
+        yield drawn(draw, title="Convergence", caption=caption, alt=f"Errors of {len(history)} passes")
+
+
+def _scaling(about: Subject, others: Sequence[History]) -> list[Picture]:
+    found = [(one.name, scaling) for one in about.stages if (scaling := scaling_of(one, others))]
+    return [
+        drawn(
+            functools.partial(speedups, scaling, f"Speedup of {name}, and the law of {scaling.law.title()}"),
+            title="Speedup",
+            caption=f"Points: measured, with their efficiency. Line: the law with a serial share of "
+            f"{100 * scaling.serial:.1f} %. Dotted: ideal.",
+            alt=f"Speedup of {name} over segments at once",
+        )
+        for name, scaling in found
+    ]
+
+
+def _scaling_words(facts: dict[str, Any]) -> list[str]:
+    return [
+        f"{one['stage']}: runs on {', '.join(str(point['lanes']) for point in one['measured'])} segments "
+        f"at once fit the law of {one['law'].title()} with a serial share of {100 * one['serial']:.1f} %."
+        for one in facts["scaling"]
+    ]
+
+
+def _again(about: Subject, facts: dict[str, Any]) -> Section:
+    """Where it ran, and what to type."""
+    attempts = [one for stage in facts["stages"] for one in stage["attempts"]]
+    commands = [about.record["command"]] if "command" in about.record else []
+    commands += [one["command"] for one in attempts[-1:] if not commands and "command" in one]
+    folder = next((f"cd {one['folder']}\n" for one in reversed(attempts) if "folder" in one), "")
+    listings = [folder + one for one in commands]
+    if "text" in about.record:
+        listings.append(about.record["text"].rstrip())
+    told = "Finished stages are skipped, unfinished ones go on from checkpoints; results have the same bytes."
+    return Section("Do it again", [told], tables=[tables.provenance(facts["stages"])], listings=listings)
+
+
+def as_json(facts: dict[str, Any]) -> str:
+    """The numbers of a report, for machines."""
+    return json.dumps(facts, indent=1, default=str)

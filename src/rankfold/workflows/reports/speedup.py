@@ -1,0 +1,104 @@
+"""How a run scales with the segments that run at once: the laws of Amdahl and of Gustafson, fitted.
+
+Both have one number, the serial share of the work: Amdahl's at a fixed size, T(p) = T(1) (s + (1 - s) / p);
+Gustafson's for work that grows with p, where the speedup over one is p - s (p - 1).
+
+References
+----------
+Amdahl, Validity of the single processor approach to achieving large scale computing capabilities, AFIPS 1967.
+Gustafson, Reevaluating Amdahl's law, Communications of the ACM 31(5), 1988.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """A run that finished in one attempt."""
+
+    lanes: int
+    """Segments at once."""
+
+    work: float
+    """In any unit that is proportional to what is done."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """A law with its number."""
+
+    law: str
+    """``amdahl`` or ``gustafson``."""
+
+    serial: float
+    """Share of the work, within [0, 1], that is not shared among lanes."""
+
+    single_seconds: float
+    """Time of a unit of work on one lane, as fitted."""
+
+    timings: tuple[Timing, ...]
+
+    def speedup(self, lanes: npt.ArrayLike) -> Float64:
+        """Predicted, over one lane."""
+        p = np.asarray(lanes, np.float64)
+        if self.law == "amdahl":
+            return np.asarray(1 / (self.serial + (1 - self.serial) / p))
+        return np.asarray(p - self.serial * (p - 1))
+
+    @property
+    def measured(self) -> list[tuple[int, float, float]]:
+        """Lanes, speedup over one lane, and efficiency, of each timing."""
+        found = []
+        for one in self.timings:
+            speedup = self.single_seconds * one.work / one.seconds
+            found.append((one.lanes, speedup, speedup / one.lanes))
+        return found
+
+
+def fit_amdahl(timings: Sequence[Timing]) -> Scaling | None:
+    """The law for runs of equal work; None unless two numbers of lanes are known.
+
+    Least squares of T = a + b / p with a, b >= 0, weighted so that relative errors count alike.
+    """
+    from scipy.optimize import nnls
+
+    if len({one.lanes for one in timings}) < 2 or not _all_equal([one.work for one in timings]):
+        return None
+    p, seconds = (np.array([getattr(one, key) for one in timings], float) for key in ("lanes", "seconds"))
+    (a, b), _ = nnls(np.stack([np.ones_like(p), 1 / p], axis=1) / seconds[:, None], np.ones_like(p))
+    return Scaling("amdahl", float(a / (a + b)), float(a + b) / timings[0].work, tuple(timings))
+
+
+def fit_gustafson(timings: Sequence[Timing]) -> Scaling | None:
+    """The law for runs whose work grows as their lanes do; None if it does not, or one number is known.
+
+    The rate of a run, work / seconds, is r (p - s (p - 1)) = r (1 - s) p + r s: least squares of a line.
+    """
+    from scipy.optimize import nnls
+
+    if len({one.lanes for one in timings}) < 2 or not _all_equal([one.work / one.lanes for one in timings]):
+        return None
+    p = np.array([one.lanes for one in timings], float)
+    rate = np.array([one.work / one.seconds for one in timings])
+    (slope, offset), _ = nnls(np.stack([p, np.ones_like(p)], axis=1) / rate[:, None], np.ones_like(p))
+    single = slope + offset
+    return Scaling("gustafson", float(offset / single), float(1 / single), tuple(timings))
+
+
+def fit(timings: Sequence[Timing]) -> Scaling | None:
+    """The law that the runs are an experiment for, if any."""
+    return fit_amdahl(timings) or fit_gustafson(timings)
+
+
+def _all_equal(values: Sequence[float]) -> bool:
+    return max(values) <= 1.05 * min(values)

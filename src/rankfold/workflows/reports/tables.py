@@ -1,0 +1,180 @@
+"""Tables of a report, from its numbers.
+
+Each takes what ``measures.stage_facts`` tells of every stage.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rankfold.pipeline.units import format_bytes
+from rankfold.workflows.reports.measures import grouped
+
+EVENTS = 40
+"""Of workers, that the page lists; all are in its JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under headings."""
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def asked(stages: Sequence[dict[str, Any]]) -> Table:
+    """What each stage was asked, of which matrix, and what came of it."""
+    rows = []
+    for stage in stages:
+        shape = " x ".join(f"{n:,}" for n in stage["input"].get("shape", []))
+        kept = {
+            key: value for key, value in stage["request"].items() if value not in (None, "") and key != "kind"
+        }
+        words = ", ".join(
+            f"{key} {_plain(value)}" for key, value in kept.items() if not isinstance(value, dict)
+        )
+        seconds = stage["measured"].get("seconds")
+        rows.append(
+            (
+                stage["name"],
+                " by ".join(part for part in (stage["kind"], stage["method"]) if part),
+                f"{shape} {stage['input'].get('dtype', '')}".strip(),
+                words,
+                "; ".join(stage["why"]),
+                stage["state"],
+                "" if seconds is None else time_of(seconds),
+            )
+        )
+    return Table(("stage", "method", "matrix", "asked", "why it ran", "state", "time"), rows)
+
+
+def _plain(value: object) -> str:
+    return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+
+
+def workers(stages: Sequence[dict[str, Any]]) -> Table:
+    """Workers that were lost or replaced."""
+    told = [
+        (
+            time.strftime("%H:%M:%S", time.gmtime(one["at"])),
+            stage["name"],
+            one["worker"],
+            one["what"],
+            one["why"],
+        )
+        for stage in stages
+        for one in stage["workers"]
+        if one["what"] in ("gone", "handed over")
+    ]
+    return Table(("UTC", "stage", "worker", "what happened", "why"), told[:EVENTS])
+
+
+def planned(stages: Sequence[dict[str, Any]]) -> Table:
+    """Plan and measurement of each stage that finished."""
+    rows = []
+    for stage in stages:
+        plan, measured = stage["planned"], stage["measured"]
+        if not plan or not measured:
+            continue
+        likely, most = plan["likely_passes"], plan["most_passes"]
+        rows.append(
+            (
+                stage["name"],
+                f"{measured['passes']} of {likely}" + (f" to {most}" if most != likely else ""),
+                f"{bytes_of(measured['reads_bytes'])} of {bytes_of(plan['reads_bytes'])}",
+                f"{bytes_of(measured['peak_bytes'])} of {bytes_of(plan['peak_bytes'])}",
+                bytes_of(plan["budget_bytes"]),
+                time_of(measured["all_attempts_seconds"] or measured["seconds"]),
+                time_of(sum(one.get("least_seconds", 0.0) for one in stage["sweeps"])),
+                str(stage["segments"]["begun"]),
+            )
+        )
+    headings = (
+        "stage",
+        "passes",
+        "bytes read",
+        "peak memory",
+        "memory allowed",
+        "time",
+        "at the limit",
+        "segments",
+    )
+    return Table(headings, rows)
+
+
+def sweeps(stages: Sequence[dict[str, Any]]) -> Table:
+    """Sweeps, beside what the machine would take at the least."""
+    rows = []
+    for stage in stages:
+        for sweep in grouped(stage["sweeps"]):
+            share = sweep.get("share_of_limit")
+            limit = "" if share is None else "too short"
+            if share is not None and sweep["long_enough"]:
+                limit = f"{100 * share:.0f} %"
+            rows.append(
+                (
+                    stage["name"],
+                    sweep["name"],
+                    sweep["over"],
+                    bytes_of(sweep.get("bytes")),
+                    f"{sweep['flops']:.1e}" if "flops" in sweep else "",
+                    str(sweep.get("lanes", "")),
+                    time_of(sweep["seconds"]) + " each" * (sweep["count"] > 1),
+                    limit,
+                )
+            )
+    headings = ("stage", "sweep", "over", "bytes", "flops", "cores", "time", "share of the limit")
+    return Table(headings, rows)
+
+
+def quality(stage: dict[str, Any]) -> Table:
+    """How good a result is, as it says itself."""
+    words = {
+        "largest_error_estimate": "largest estimated error of a singular value, relative",
+        "captured": "share of the variance that is captured",
+        "relative_error": "error of the approximation, relative",
+        "orthogonality": "distance of the basis from orthonormal",
+        "recall": "recall of neighbours",
+    }
+    measured = stage["measured"]
+    return Table(
+        ("how good it is", ""),
+        [(told, f"{measured[key]:.3g}") for key, told in words.items() if key in measured],
+    )
+
+
+def provenance(stages: Sequence[dict[str, Any]]) -> Table:
+    """Where each stage ran, by what, on which input."""
+    rows = []
+    for stage in stages:
+        known = stage["provenance"]
+        place = stage["attempts"][-1].get("place", {}) if stage["attempts"] else {}
+        rows.append(
+            (
+                stage["name"],
+                ", ".join(f"{key} {value}" for key, value in place.items() if key != "profile"),
+                known.get("host", ""),
+                f"Python {known.get('python', '')}",
+                known.get("blas", ""),
+                str(stage["input"].get("fingerprint", ""))[:16],
+            )
+        )
+    headings = ("stage", "place", "host", "interpreter", "BLAS", "fingerprint of its input")
+    return Table(headings, rows)
+
+
+def bytes_of(count: int | None) -> str:
+    """Bytes as people read them; nothing where they are not known."""
+    return "" if count is None else format_bytes(count)
+
+
+def time_of(seconds: float) -> str:
+    """A time as people read it."""
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

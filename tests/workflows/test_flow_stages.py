@@ -1,0 +1,263 @@
+"""Stages: their keys are the arguments of Python, and each kind is planned, run and skipped."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from flows import FLOW, actions, begun, changed, rankfold, refused
+
+import rankfold as rf
+from rankfold.pipeline.factor_request import INITS, LOSSES, SOLVERS
+from rankfold.pipeline.neighbour_request import ALIASES, METRICS
+from rankfold.pipeline.request import METHODS
+from rankfold.workflows.flows import stage_models as models
+from rankfold.workflows.flows.plan import Workflow
+
+
+@pytest.fixture
+def flow(tmp_path: Path) -> Path:
+    """A workflow beside its data."""
+    return begun(tmp_path)
+
+
+# Models --------------------------------------------------------------------------------------------
+
+FUNCTIONS: dict[type[models.BaseStage], Callable[..., Any]] = {
+    models.Svd: rf.svd,
+    models.Pca: rf.pca,
+    models.Qr: rf.qr,
+    models.Nmf: rf.nmf,
+    models.Knn: rf.knn,
+    models.Transform: rf.transform,
+    models.Update: rf.update,
+    models.Check: rf.check,
+    models.Reconstruct: rf.reconstruct,
+    models.Trustworthiness: rf.trustworthiness,
+    models.Continuity: rf.continuity,
+    models.NeighbourhoodPreservation: rf.neighbourhood_preservation,
+    models.Import: rf.import_array,
+}
+ELSEWHERE = {
+    "x",
+    "matrix",
+    "destination",
+    "memory",
+    "memory_bytes",
+    "chunk_bytes",
+    "out",
+    "scratch",
+    "overwrite",
+}
+ELSEWHERE |= {"on", "workers", "threads", "client", "progress", "view"}
+"""Arguments that are no keys of a stage."""
+
+
+@pytest.mark.parametrize("model", FUNCTIONS, ids=lambda model: model.__name__)
+def test_keys_are_the_arguments_of_the_function(model: type[models.BaseStage]) -> None:
+    parameters = inspect.signature(FUNCTIONS[model]).parameters
+    wanted = {name: p.default for name, p in parameters.items() if name not in ELSEWHERE}
+    own = {
+        name: f
+        for name, f in model.model_fields.items()
+        if name not in ("method", "input", "needs", "resources")
+    }
+    found = {"method" if name == "algorithm" else name: field for name, field in own.items()}
+    assert set(found) == set(wanted)
+    for name, field in found.items():
+        if wanted[name] is inspect.Parameter.empty:
+            assert field.is_required()
+        else:
+            assert field.default == wanted[name], name
+
+
+def test_choices_are_those_of_the_library() -> None:
+    assert get_args(models.Algorithm) == METHODS
+    fields = models.Nmf.model_fields
+    assert get_args(fields["solver"].annotation) == SOLVERS
+    assert get_args(fields["loss"].annotation) == LOSSES
+    for model in (models.Knn, models.Trustworthiness, models.Continuity):
+        assert set(get_args(model.model_fields["metric"].annotation)) == {*METRICS, *ALIASES}
+    assert fields["init"].default in INITS
+
+
+def test_paths_are_relative_to_the_file_and_variables_are_expanded(
+    tmp_path: Path, flow: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOMEWHERE", str(tmp_path / "far"))
+    monkeypatch.chdir("/")
+    changed(flow, ("outputs: results", "outputs: $SOMEWHERE/results"), ("memory: 1GiB", "scratch: tmp"))
+    workflow = Workflow.read(flow)
+    assert workflow.outputs == tmp_path / "far" / "results"
+    assert workflow.flow.inputs["counts"].store == str(tmp_path / "x.zarr")
+    assert workflow.resources(workflow.steps[0]).scratch == str(tmp_path / "tmp")
+    changed(flow, ("x.zarr", "s3://bucket/x.zarr::X"))
+    assert Workflow.read(flow).flow.inputs["counts"].store == "s3://bucket/x.zarr::X"
+
+
+def test_a_profile_lies_beside_the_file(flow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    (flow.parent / "site.yaml").write_text("memory: 2GiB\n")
+    for name in ("site", "site.yaml", "./site.yaml"):
+        flow.write_text(FLOW.replace("outputs", f"profile: {name}\noutputs"))
+        assert Workflow.read(flow).flow.profile == str(flow.parent / "site.yaml")
+
+
+def test_every_kind_of_stage_is_planned_before_and_after_what_it_needs(flow: Path) -> None:
+    """Whether its inputs are there or imagined, the plan says much the same."""
+    (flow.parent / "y.csv").write_text("a,b\n" + "\n".join(f"{i},{i * i % 7}" for i in range(300)))
+    flow.write_text(
+        FLOW.replace(
+            "  counts: x.zarr", "  counts: x.zarr\n  table: y.csv\n  more: {store: x.zarr, select_rows: 0:40}"
+        )
+        + """\
+  low: {method: svd, input: counts, rank: 4}
+  square: {method: qr, input: low.U}
+  table-store: {method: import, input: table}
+  of-table: {method: pca, input: table-store, rank: 1}
+  copy: {method: import, input: low.Vt, dtype: float32}
+  of-copy: {method: svd, input: copy, rank: 2}
+  positive: {method: nmf, input: near.distances, rank: 2}
+  warm: {method: nmf, input: near.distances, rank: 2, init: positive}
+  new: {method: transform, result: components, input: more}
+  new-parts: {method: transform, result: positive, input: near.distances}
+  updated: {method: update, result: components, input: more}
+  audit: {method: check, result: low, input: counts}
+  again: {method: reconstruct, result: low, rank: 3, rows: "10:900"}
+  of-again: {method: pca, input: again, rank: 2}
+  parts: {method: reconstruct, result: positive}
+  trust: {method: trustworthiness, input: counts, embedding: components.scores, k: 4}
+  some: {method: continuity, input: counts, embedding: components.scores, rows: 400, metric: cosine}
+  near-all: {method: knn, input: counts, k: 4}
+  kept: {method: neighbourhood_preservation, first: near-all, second: near}
+  spectrum: {method: svd, input: near.graph, rank: 3}
+  grown: {method: knn, input: components.scores, base: near, k: 2}
+  beside: {method: knn, input: components.scores, queries: new.scores, k: 2}
+"""
+    )
+    before = json.loads(rankfold("plan", flow, "--json").stdout)["stages"]
+    run = rankfold("run", flow)
+    assert run.exit_code == 0, run.output
+    assert set(actions(flow).values()) == {("skip", "finished")}
+    unknown = [stage["stage"] for stage in before if stage["plan"] is None]
+    assert unknown == ["table-store", "of-table", "copy"]
+    for stage in before:
+        if stage["plan"] is not None:
+            kept = json.loads((Path(stage["out"] + ".run") / "run.json").read_text())
+            made = [kept[name][-1]["plan"] for name in ("search", "attempts") if name in kept]
+            peak = max(each["peak_bytes"] for each in made)
+            assert peak == pytest.approx(stage["plan"]["peak_bytes"], rel=0.1), stage["stage"]
+            assert made[-1]["shape"] == stage["plan"]["shape"]
+            files = sum(path.is_file() for path in Path(stage["out"]).rglob("*"))
+            assert files == stage["numbers"]["files"], stage["stage"]
+    changed(flow, ("dtype: float32", "dtype: float64"))
+    assert actions(flow)["copy"] == ("run", "parameter dtype: float32 -> float64")
+    os.utime(flow.parent / "y.csv", (time.time(), 0))
+    assert actions(flow)["table-store"] == ("run", "input table changed")
+    assert actions(flow)["of-table"] == ("run", "known when table-store has run")
+    assert rankfold("run", flow).exit_code == 0
+
+
+# Reconstructions and measures of an embedding ------------------------------------------------------
+
+MEASURES = """\
+  near-all: {method: knn, input: counts, k: 4}
+  again: {method: reconstruct, result: components, rank: 3, rows: 10:900}
+  trust: {method: trustworthiness, input: counts, embedding: components.scores, k: 4, metric: cosine}
+  cont: {method: continuity, input: counts, embedding: components.scores, rows: 400, seed: 3}
+  kept: {method: neighbourhood_preservation, first: near-all, second: near, k: 3}
+"""
+
+
+def test_what_they_leave_is_what_python_gives(flow: Path) -> None:
+    flow.write_text(FLOW + MEASURES)
+    run = rankfold("run", flow)
+    assert run.exit_code == 0, run.output
+    results, x = flow.parent / "results", flow.parent / "x.zarr"
+    components, scores = results / "components.zarr", f"{results / 'components.zarr'}::scores"
+    again = rf.reconstruct(components, rank=3, rows=slice(10, 900))
+    source = rf.open(results / "again.zarr")
+    found = np.empty(source.shape, source.dtype)
+    source.read_into(found, (0, source.shape[0]), (0, source.shape[1]))
+    np.testing.assert_array_equal(found, again[...])
+    wanted = {
+        "trust": rf.trustworthiness(x, scores, 4, metric="cosine"),
+        "cont": rf.continuity(x, scores, rows=400, seed=3),
+        "kept": rf.neighbourhood_preservation(results / "near-all.zarr", results / "near.zarr", 3),
+    }
+    for name, quality in wanted.items():
+        facts = rf.open_result(results / f"{name}.zarr").attrs
+        assert facts["value"] == float(quality) and facts["standard_error"] == quality.standard_error
+
+
+def test_they_follow_what_they_are_made_from(flow: Path) -> None:
+    flow.write_text(FLOW + MEASURES)
+    assert rankfold("run", flow).exit_code == 0
+    assert set(actions(flow).values()) == {("skip", "finished")}
+    changed(flow, ("rows: 10:900", "rows: 10:90"), ("seed: 3", "seed: 4"))
+    found = {name: said for name, said in actions(flow).items() if said[0] == "run"}
+    assert found == {
+        "again": ("run", "parameter rows: [10, 900] -> [10, 90]"),
+        "cont": ("run", "parameter seed: 3 -> 4"),
+    }
+    changed(flow, ("rank: 5", "rank: 6"))
+    run = rankfold("run", flow)
+    assert run.exit_code == 0, run.output
+    assert "near-all, knn: skip (finished)" in run.stderr
+    assert "again, reconstruct: run (parameter rows: [10, 900] -> [10, 90]; result components changed)" in (
+        run.stderr
+    )
+    assert "trust, trustworthiness: run (embedding components.scores changed)" in run.stderr
+    assert "kept, neighbourhood_preservation: run (second near changed)" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("stage", "message"),
+    [
+        ("{method: trustworthiness, input: counts, embedding: near.indices, k: 800}", ".k: k 800 was asked"),
+        ("{method: trustworthiness, input: counts, embedding: components.components}", "has 1500 rows and"),
+        (
+            "{method: continuity, input: counts, embedding: near.indices, rows: some}",
+            "rows: 'some' is neither",
+        ),
+        ("{method: continuity, input: counts}", ": the key 'embedding' is missing"),
+        ("{method: reconstruct, result: components, rank: 9}", ".rank: rank 9 was asked for, but"),
+        ("{method: reconstruct, result: components, rows: '5000:'}", "rows 5000:None holds none of the 1500"),
+        ("{method: reconstruct, result: components, rows: '5000'}", ".rows: '5000' is no range: write START"),
+        ("{method: reconstruct, result: components, input: counts}", ".input: no such key. Keys are method"),
+        ("{method: reconstruct, result: near}", "'near' is neither a stage of svd or pca or nmf"),
+        ("{method: reconstruct, result: thin}", "thin has rows: false, and reconstruct needs its rows"),
+        ("{method: check, result: thin, input: counts}", "thin has rows: false, and check needs its rows"),
+        ("{method: neighbourhood_preservation, first: near, second: near, k: 4}", ".k: k 4 was asked for"),
+        (
+            "{method: neighbourhood_preservation, first: near, second: thin}",
+            "'thin' is neither a stage of knn",
+        ),
+    ],
+)
+def test_mistakes_in_them_are_told_before_anything_runs(flow: Path, stage: str, message: str) -> None:
+    thin = "  thin: {method: svd, input: counts, rank: 2, rows: false}\n"
+    flow.write_text(FLOW + thin + f"  last: {stage}\n")
+    assert ":18: stages.last" in refused(flow, 2, message)
+
+
+def test_a_sweep_takes_them_along(flow: Path) -> None:
+    flow.write_text(FLOW + MEASURES + "sweep: {stage: components, rank: [3, 5]}\n")
+    names = list(actions(flow))
+    assert [name for name in names if name.startswith(("again", "kept"))] == [
+        "again-3", "again-5", "kept-3", "kept-5"
+    ]  # fmt: skip
+    assert "near-all" in names
+
+
+def test_a_measure_that_does_not_fit_is_refused(flow: Path) -> None:
+    flow.write_text(FLOW + MEASURES.replace("k: 3}", "k: 3, resources: {memory: 40MiB}}"))
+    said = refused(flow, 3, "neighbourhood_preservation needs ")
+    assert "but memory gives 40 MiB. Give memory: " in said

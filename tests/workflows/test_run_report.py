@@ -1,0 +1,215 @@
+"""The page of what has run says what the records say, opens offline, and repeats nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from reference import to_zarr
+
+import rankfold as rf
+from rankfold.pipeline.errors import InputError, SourceNotFoundError
+from rankfold.pipeline.journal import FOLDER, Journal
+from rankfold.workflows.reports.history import History, Segment, periods
+from rankfold.workflows.reports.measures import at_once, busy_seconds, grouped, report_facts
+from rankfold.workflows.reports.page import write_page
+from rankfold.workflows.reports.run_page import TEMPLATE, run_page, subject
+
+FLOW = """\
+workflow: parts
+inputs:
+  x: x.zarr
+outputs: results
+resources: {memory: 1GiB, threads: 2}
+stages:
+  components: {method: pca, input: x, rank: 5, algorithm: krylov, passes: 3, tol: 1.0e-9}
+  factors: {method: nmf, input: x, rank: 4, passes: 4}
+  near: {method: knn, input: components.scores, k: 4}
+"""
+
+
+def rankfold(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "rankfold", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder where a workflow of three stages has run."""
+    folder = tmp_path_factory.mktemp("flow")
+    x = np.random.default_rng(0).random((6000, 40)).astype(np.float32)
+    to_zarr(folder / "x.zarr", x, (500, 40))
+    (folder / "flow.yaml").write_text(FLOW)
+    done = rankfold("run", "flow.yaml", folder=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(ran: Path) -> str:
+    done = rankfold("report", "flow.yaml", folder=ran)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(ran / "results" / "report.html")
+    return (ran / "results" / "report.html").read_text()
+
+
+def facts_in(page: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="facts">(.*?)</script>', page, re.S)
+    assert found
+    return json.loads(found[1])
+
+
+def test_nothing_on_the_page_is_fetched(page: str) -> None:
+    assert not re.findall(r'(?:src|href|srcset)="(?!data:image/png;base64,)', page)
+    assert "url(" not in page and "@import" not in page
+    assert page.count("<figure>") >= 6
+
+
+def test_every_picture_says_what_it_shows(page: str) -> None:
+    texts = re.findall(r'<img [^>]*alt="([^"]*)"', page)
+    assert len(texts) == page.count("<img ") and all(len(text) > 10 for text in texts)
+
+
+def test_numbers_on_the_page_are_those_of_the_records(ran: Path, page: str) -> None:
+    facts = facts_in(page)
+    assert facts == json.loads(rankfold("report", "results", "--json", folder=ran).stdout)
+    assert [stage["name"] for stage in facts["stages"]] == ["components", "factors", "near"]
+    for stage in facts["stages"]:
+        record = json.loads((ran / f"results/{stage['name']}.zarr.run/run.json").read_text())["attempts"][-1]
+        assert stage["measured"]["passes"] == record["passes"]
+        assert stage["measured"]["peak_bytes"] == record["measured_bytes"]
+        assert stage["planned"]["peak_bytes"] == record["planned_bytes"]
+        assert {sweep["name"] for sweep in stage["sweeps"]} == set(record["sweep_seconds"])
+        assert stage["segments"]["lost"] == stage["segments"]["stopped"] == 0
+
+
+@pytest.mark.parametrize("stage", ["components", "factors"])
+def test_bytes_that_were_read_are_passes_over_the_matrix(page: str, stage: str) -> None:
+    measured = next(one["measured"] for one in facts_in(page)["stages"] if one["name"] == stage)
+    assert measured["reads_bytes"] == measured["passes"] * 6000 * 40 * 4
+
+
+def test_the_page_says_how_to_repeat_it(page: str) -> None:
+    assert "run flow.yaml" in page and "method: knn, input: components.scores" in page
+
+
+def test_one_result_has_a_page_too(ran: Path) -> None:
+    found = subject(ran / "results" / "components.zarr")
+    assert found.title == "components" and len(found.stages) == 1
+    assert run_page(found).facts["stages"][0]["kind"] == "pca"
+
+
+def test_runs_on_other_numbers_of_threads_tell_how_it_scales(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).random((1000, 40)).astype(np.float32)
+    rf.pca(to_zarr(tmp_path / "x.zarr", x, (100, 40)), rank=4, out=tmp_path / "1.zarr")
+    for name in ("1.zarr", "1.zarr.run"):  # the same on three workers, in half the time
+        shutil.copytree(tmp_path / name, tmp_path / name.replace("1", "3"))
+    record = tmp_path / "3.zarr.run" / "run.json"
+    facts = json.loads(record.read_text())
+    attempt = facts["attempts"][0]
+    attempt |= {"seconds": attempt["seconds"] / 2, "place": {"kind": "slurm", "workers": 3, "threads": 1}}
+    record.write_text(json.dumps(facts))
+    first, second = (subject(tmp_path / f"{workers}.zarr") for workers in (1, 3))
+    page = run_page(first, second.stages)
+    (found,) = page.facts["scaling"]
+    assert found["law"] == "amdahl" and found["serial"] == pytest.approx(0.25)  # 1 / 2 = s + (1 - s) / 3
+    assert {point["lanes"] for point in found["measured"]} == {1, 3}
+    assert any(section.title == "Parallel efficiency" for section in page.sections)
+
+
+def interrupted(folder: Path) -> History:
+    """A run that was killed in its second segment, lost a worker, and did not go on."""
+    out = folder / "r.zarr"
+    state = folder / "r.zarr.run" / "state-1" / FOLDER
+    state.mkdir(parents=True)
+    plan = {"passes": [], "shape": [10, 2], "orientation": "rows", "concurrency": 1}
+    attempt = {"started": "2026-01-02T03:04:05.5Z", "plan": plan, "place": {"kind": "threads"}, "host": "n1"}
+    (folder / "r.zarr.run" / "run.json").write_text(json.dumps({"attempts": [attempt]}))
+    noted = Journal(state, "pass-01")
+    noted.note("came", worker="0")
+    with noted.segment(0) as done:
+        done["rows"] = 4
+    noted.note("segment", sweep="pass-01", part="0", id=99)
+    Journal(state).note("gone", worker="0", why="killed <b>here</b>")
+    return History.of(out)
+
+
+def test_what_was_lost_is_on_the_page_of_a_run_that_did_not_finish(tmp_path: Path) -> None:
+    history = interrupted(tmp_path)
+    assert history.attempts[0].began == 1767323045.5 and history.attempts[0].seconds is None
+    page = run_page(subject(tmp_path / "r.zarr"))
+    assert page.facts["stages"][0]["segments"] == {"begun": 2, "stopped": 0, "lost": 1}
+    write_page(page, tmp_path / "page.html", TEMPLATE)
+    text = (tmp_path / "page.html").read_text()
+    assert "killed &lt;b&gt;here&lt;/b&gt;" in text and "<b>here" not in text
+    assert "Not finished" in text
+
+
+def test_where_nothing_has_run_the_error_says_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(SourceNotFoundError, match="does not exist: give a workflow"):
+        subject(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="no workflow has run here"):
+        subject(tmp_path)
+
+
+def test_pauses_are_left_out_of_the_axis() -> None:
+    found = periods([(0, 10), (12, 20), (1000, 1005)], gap_seconds=5)
+    assert [(one.began, one.ended) for one in found] == [(0, 20), (1000, 1005)]
+    assert found[0].offset == 0 and 20 < found[1].offset < 21
+
+
+def test_segments_side_by_side_are_counted() -> None:
+    segments = [
+        Segment("a", "s", 0, 2),
+        Segment("b", "s", 1, 3),
+        Segment("a", "s", 2, 4),
+        Segment("a", "s", 9, 10),
+    ]
+    assert at_once(segments) == 2
+    assert busy_seconds(segments) == 5
+
+
+def test_sweeps_of_a_kind_are_one_line() -> None:
+    sweep = {
+        "over": "matrix",
+        "flops": 1.0,
+        "bytes": 2,
+        "lanes": 1,
+        "least_seconds": 0.5,
+        "long_enough": True,
+    }
+    sweeps = [
+        {**sweep, "name": f"pass-{i:02d}", "seconds": float(i), "share_of_limit": 0.5} for i in (1, 2, 3)
+    ]
+    (found,) = grouped(sweeps)
+    assert (found["name"], found["seconds"], found["share_of_limit"]) == ("pass-01 to 03", 2.0, 0.25)
+
+
+def test_a_stage_that_never_began_is_said_so(tmp_path: Path) -> None:
+    facts = report_facts("flow", [History.of(tmp_path / "later.zarr")])
+    assert facts["stages"][0]["state"] == "not begun" and facts["stages"][0]["measured"] == {}
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed")
+def test_the_page_opens_in_a_browser_without_a_network(ran: Path, page: str, tmp_path: Path) -> None:
+    image = tmp_path / "page.png"
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
+    command += ["--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND"]
+    command += [f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1280,2400", "--hide-scrollbars"]
+    command += [f"--screenshot={image}", (ran / "results" / "report.html").as_uri()]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    import matplotlib.image
+
+    pixels = matplotlib.image.imread(image)[..., :3]
+    assert pixels.shape[:2] == (2400, 1280)
+    # Pictures are there: the accents of the timeline and of the bars are on the screen.
+    for accent in ("#0072b2", "#e69f00"):
+        wanted = np.array([int(accent[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+        assert (np.abs(pixels - wanted).max(axis=2) < 0.02).sum() > 200
