@@ -78,7 +78,7 @@ def execute(
             place.budget.workers,
         )
         place = place.at_most(made.useful_workers)
-    check_disk(made, _free(folder.scratch), folder.scratch)
+    check_disk(made, _free(folder.scratch), folder.scratch, folder.held_bytes)
     with folder.claimed(identity, overwrite=overwrite):
         _carry_out(task, folder, made, place, fingerprint, progress)
     return Result(output, temporary=temporary)

@@ -17,14 +17,11 @@ from rankfold.execution import execute
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.faithfulness_request import FaithfulnessRequest
 from rankfold.pipeline.methods.faithfulness import Faithfulness, with_lists
-from rankfold.pipeline.methods.neighbours import Neighbours
-from rankfold.pipeline.neighbour_request import NeighbourRequest
 from rankfold.pipeline.request import integer
 from rankfold.pipeline.result import Result
 from rankfold.pipeline.run import Progress
 from rankfold.pipeline.rundir import digest
 from rankfold.pipeline.sources import open_source
-from rankfold.pipeline.sources.selection import select
 from rankfold.pipeline.temporary import TemporaryFolder
 
 DEFAULT_K = 5
@@ -151,8 +148,7 @@ def _measured(
     x, y = open_source(ranked), open_source(listed)
     asked = FaithfulnessRequest.of(kind, x, y, **ask)
     task, place = Faithfulness.of(x, asked), choose_place(**how)
-    queries = None if task.sample is None else select(y, rows=task.sample, columns=None)
-    search = Neighbours.of(y, queries, NeighbourRequest.of(asked.k + (queries is not None), metric, None))
+    search = task.search(y, metric)
     task.plan(place.budget)  # what does not fit is refused before anything runs
     if place.elsewhere and scratch is None:
         raise InputError("workers on other machines need a folder that they share: say scratch=")

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import rankfold as rf
 from rankfold.pipeline.checkpoint import (
     State,
     atomic_file,
@@ -29,6 +30,7 @@ from rankfold.pipeline.checkpoint import (
     save_json,
 )
 from rankfold.pipeline.errors import DiskSpaceError, OutputError
+from rankfold.pipeline.plan import check_disk
 from rankfold.pipeline.rundir import RunDirectory, digest
 
 STATE: State = {"sum": np.arange(3000.0).reshape(30, 100), "next_panel": np.array(7)}
@@ -190,6 +192,7 @@ def test_errors_of_the_disk_say_what_to_do(
 HOLD = """
 import sys, time
 from pathlib import Path
+from rankfold.pipeline.plan import check_disk
 from rankfold.pipeline.rundir import RunDirectory
 with RunDirectory.beside(Path(sys.argv[1]), None, "0").claimed({"seed": 0}, overwrite=False):
     print("held", flush=True)
@@ -313,3 +316,17 @@ def test_an_output_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     refused = pytest.raises(OutputError, match=r"cannot write .*Choose another --out")
     with refused, claim(tmp_path / "file" / "r.zarr", seed=0):
         pass
+
+
+def test_what_an_earlier_attempt_has_left_counts_as_room(tmp_path: Path) -> None:
+    made = rf.plan("pca", np.ones((500, 20)), rank=3, method="krylov")
+    need = made.scratch_bytes + made.result_bytes + made.checkpoint_bytes
+    with pytest.raises(DiskSpaceError, match="scratch and result take"):
+        check_disk(made, need - 10, tmp_path, lambda: 9)
+    check_disk(made, need - 10, tmp_path, lambda: 10)
+    for scratch in (None, tmp_path / "elsewhere"):
+        run = RunDirectory.beside(tmp_path / f"{scratch is None}.zarr", scratch, "hash")
+        for folder in (run.state, run.scratch, run.result):
+            folder.mkdir(parents=True)
+            (folder / "part").write_bytes(bytes(7))
+        assert run.held_bytes() == 21

@@ -7,6 +7,7 @@ does not fit with the number that is missing and the change that would do.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,24 @@ class Plan:
         """Bytes of the matrix read, all passes."""
         return sum(p.reads_bytes for p in self.passes if p.over == "matrix")
 
+    @property
+    def likely_sweeps(self) -> list[Pass]:
+        """Sweeps without those over the matrix that a method is likely to be spared."""
+        matrix = [p for p in self.passes if p.over == "matrix"]
+        if self.likely_passes < self.most_passes:
+            matrix = matrix[: self.likely_passes]
+        return [*matrix, *(p for p in self.passes if p.over == "scratch")]
+
+    def predicted_seconds(self, rates: Rates, workers: int) -> float:
+        """Time with the data in page cache, by the speed of one core."""
+        narrow = np.dtype(self.working_dtype).itemsize == 4
+        flops, total = rates.flops_float32 if narrow else rates.flops_float64, 0.0
+        for p in self.likely_sweeps:
+            speed = flops if p.over == "matrix" else rates.flops_float64 / 2
+            seconds = (p.reads_bytes + p.writes_bytes) / rates.read_bytes + p.flops / speed
+            total += seconds / min(self.concurrency * workers, p.streams)
+        return total
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {**dataclasses.asdict(self), "tasks": self.tasks, "reads_bytes": self.reads_bytes}
@@ -134,7 +153,7 @@ def make_plan(request: Request, source: Source, budget: Budget, rates: Rates | N
     elif layout.method == "tsqr":
         likely = least_passes(request, layout.view, layout.method)
     item = layout.view.dtype.itemsize
-    return Plan(
+    made = Plan(
         kind=request.kind,
         method=layout.method,
         shape=source.shape,
@@ -158,8 +177,11 @@ def make_plan(request: Request, source: Source, budget: Budget, rates: Rates | N
         result_bytes=sum(source.shape) * request.rank * item,
         checkpoint_bytes=_accumulator_bytes(request, layout) * max(p.streams for p in sweeps),
         useful_workers=-(-max(p.streams for p in sweeps) // concurrency),
-        seconds=_seconds(sweeps, likely, item, concurrency * budget.workers, rates),
+        seconds=None,
     )
+    if rates is None:
+        return made
+    return dataclasses.replace(made, seconds=made.predicted_seconds(rates, budget.workers))
 
 
 def _accumulator_bytes(request: Request, layout: Layout) -> int:
@@ -169,10 +191,12 @@ def _accumulator_bytes(request: Request, layout: Layout) -> int:
     return sketch + 8 * layout.view.short * layout.width
 
 
-def check_disk(plan: Plan, free_bytes: int, folder: Path) -> None:
-    """Raise ``DiskSpaceError`` when scratch, checkpoints and result exceed what is free."""
+def check_disk(plan: Plan, free_bytes: int, folder: Path, held: Callable[[], int] = lambda: 0) -> None:
+    """Raise ``DiskSpaceError`` when scratch, checkpoints and result exceed what is free, and what an earlier
+    attempt has left of them.
+    """
     need = plan.scratch_bytes + plan.result_bytes + plan.checkpoint_bytes
-    if need > free_bytes:
+    if need > free_bytes and need > free_bytes + held():  # a look at every file, only where it matters
         raise DiskSpaceError(
             f"scratch and result take {format_bytes(need)}, but {folder} has {format_bytes(free_bytes)} "
             f"free. Free some space, or move scratch with --scratch DIR{_narrower(plan, need - free_bytes)}."
@@ -256,16 +280,3 @@ def _refuse(request: Request, layout: Layout, budget: Budget, need: int) -> None
         f"{request.kind} of this {source.shape[0]} x {source.shape[1]} matrix by "
         f"{layout.method} needs {format_bytes(need)} in one worker, but --memory gives {have}. {way_out}."
     )
-
-
-def _seconds(sweeps: list[Pass], likely: int, item: int, cores: int, rates: Rates | None) -> float | None:
-    if rates is None:
-        return None
-    flops = rates.flops_float32 if item == 4 else rates.flops_float64
-    matrix = [p for p in sweeps if p.over == "matrix"][:likely]
-    total = 0.0
-    for p in [*matrix, *(p for p in sweeps if p.over == "scratch")]:
-        speed = flops if p.over == "matrix" else rates.flops_float64 / 2
-        seconds = (p.reads_bytes + p.writes_bytes) / rates.read_bytes + p.flops / speed
-        total += seconds / min(cores, p.streams)
-    return total

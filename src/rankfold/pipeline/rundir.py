@@ -146,6 +146,12 @@ class RunDirectory:
             os.rename(self.result, self.output)
         self.clear()
 
+    def held_bytes(self) -> int:
+        """What an unfinished run has on the disk."""
+        return bytes_under(self.folder) + (
+            0 if self.folder in self.scratch.parents else bytes_under(self.scratch)
+        )
+
     def discard(self) -> None:
         """Remove the run altogether: it cannot lead to a result."""
         shutil.rmtree(self.scratch, ignore_errors=True)
@@ -160,6 +166,13 @@ class RunDirectory:
         else:
             attempts.append(facts)
         save_json(self.record, record)
+
+
+def bytes_under(folder: Path) -> int:
+    """Sizes of all files in a folder; 0 if there is none."""
+    return sum(
+        os.lstat(os.path.join(parent, name)).st_size for parent, _, names in os.walk(folder) for name in names
+    )
 
 
 def machine_facts() -> dict[str, Any]:

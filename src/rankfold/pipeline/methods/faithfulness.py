@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,14 @@ class Faithfulness:
     def by_lanes(self) -> bool:
         """Whether products bound distances."""
         return bounded(self.asked.code, self.source.shape[1])
+
+    def search(self, listed: Source, metric: str | Callable[..., float]) -> Neighbours:
+        """That for the neighbours on the other side, of which ``with_lists`` then takes the result."""
+        queries = None if self.sample is None else select(listed, rows=self.sample, columns=None)
+        # A row of a sample may find itself among all rows.
+        return Neighbours.of(
+            listed, queries, NeighbourRequest.of(self.k + (queries is not None), metric, None)
+        )
 
     def request(self) -> dict[str, Any]:
         """See the protocol."""

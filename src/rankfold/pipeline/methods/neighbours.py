@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.neighbours import Metric
-from rankfold.pipeline.blocks import Grid, cut
+from rankfold.pipeline.blocks import Cut, Grid, cut
 from rankfold.pipeline.earlier_lists import EarlierLists
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.folds.block_rows import LARGEST_SQUARE, RowReader
@@ -141,16 +141,15 @@ class Neighbours:
 
     def _write(self, pairs: Pairs, lists: Path, result: Path) -> WriteLists:
         """The sweep that writes lists, chunk by chunk."""
-        rows, k = self.left.shape[0], self.asked.k
-        chunk = min(
-            rows,
-            max(1, min(max(rows // CHUNKS_WANTED, CHUNK_BYTES[0] // (8 * k)), CHUNK_BYTES[1] // (8 * k))),
-        )
-        grid = Grid.regular(rows, chunk, splittable=False)
-        written = cut(grid, 8 * k, 8)
-        return WriteLists(
-            written, pairs, lists, result, k, itself=self.queries is None, graph=self.asked.symmetric is None
-        )
+        itself, graph = self.queries is None, self.asked.symmetric is None
+        return WriteLists(self.lists_cut(), pairs, lists, result, self.asked.k, itself=itself, graph=graph)
+
+    def lists_cut(self) -> Cut:
+        """Rows whose lists are chunks of the result."""
+        rows, row_bytes = self.left.shape[0], 8 * self.asked.k
+        least, most = (size // row_bytes for size in CHUNK_BYTES)
+        chunk = min(rows, max(1, min(max(rows // CHUNKS_WANTED, least), most)))
+        return cut(Grid.regular(rows, chunk, splittable=False), row_bytes, 8)
 
     def looked_at(self) -> tuple[Float64 | None, bool]:
         """What the copy of rows is centred by, if that is worth it; whether float32 is too narrow for it."""

@@ -203,6 +203,9 @@ def summary(result: Any, *, already_done: bool) -> str:
         told += f", k {facts['request']['k']}, {facts['request']['metric']}"
         if "certain" in last:
             told += f"; {100 * last['certain']:.4g} % of shortlists were certain at once"
+    elif "value" in facts:
+        error = f" ± {facts['standard_error']:.1g}" if facts["standard_error"] else ""
+        told = f"{facts['kind'].replace('_', ' ')} {facts['value']:.6g}{error}, k {facts['request']['k']}"
     else:
         told += f", rank {facts.get('rank', facts['request'].get('rank'))}, {facts['passes']} passes"
     if "captured" in facts:

@@ -1,6 +1,6 @@
 """What a stage takes in numbers: passes, bytes, memory, tasks, files, time; and whether all results fit.
 
-Time is predicted from the speed of this machine, by the formula of ``Plan.seconds``, and decides nothing.
+Time is predicted from the speed of this machine, and decides nothing.
 """
 
 from __future__ import annotations
@@ -10,23 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from rankfold.api import Reduction
-from rankfold.pipeline.blocks import Grid, cut
 from rankfold.pipeline.folds.project_rows import ProjectRows
 from rankfold.pipeline.ingest_layout import chunks_of
 from rankfold.pipeline.ingest_sparse import CHUNK_LENGTHS
 from rankfold.pipeline.layout import Layout, lay_out
 from rankfold.pipeline.methods.neighbour_graph import POINTERS
-from rankfold.pipeline.methods.neighbours import CHUNK_BYTES, CHUNKS_WANTED, Neighbours
+from rankfold.pipeline.methods.neighbours import CHUNKS_WANTED, Neighbours
 from rankfold.pipeline.methods.nonnegative import Nonnegative
 from rankfold.pipeline.methods.projection import Projection
 from rankfold.pipeline.methods.reconstruction import Reconstruction
 from rankfold.pipeline.methods.update import Update
 from rankfold.pipeline.methods.verification import Verification
 from rankfold.pipeline.plan import Plan, Rates
-from rankfold.pipeline.plan_sweeps import Pass
 from rankfold.pipeline.request import Request
 from rankfold.workflows.flows.importing import CHUNK_BYTES as IMPORTED_CHUNK_BYTES
 from rankfold.workflows.flows.importing import Importing
@@ -63,30 +59,9 @@ def numbers_of(work: Work | Importing, plan: Plan | None) -> Numbers:
     assert plan is not None  # noqa: S101
     likely, most = plan.likely_passes, plan.most_passes
     passes = str(likely) if likely == most else f"{likely} to {most}"
-    reads = sum(p.reads_bytes for p in _likely(plan))
+    reads = sum(p.reads_bytes for p in plan.likely_sweeps if p.over == "matrix")
     scratch = plan.scratch_bytes + plan.checkpoint_bytes
     return Numbers(passes, reads, plan.peak_bytes, scratch, plan.result_bytes, plan.tasks, files)
-
-
-def _likely(plan: Plan) -> list[Pass]:
-    """Sweeps over the matrix, without those that a method may be spared."""
-    matrix = [p for p in plan.passes if p.over == "matrix"]
-    return matrix if plan.likely_passes == plan.most_passes else matrix[: plan.likely_passes]
-
-
-# Time ----------------------------------------------------------------------------------------------
-
-
-def seconds_of(plan: Plan, workers: int, rates: Rates) -> float:
-    """Predicted time, with the data in page cache: see ``Plan.seconds``."""
-    narrow = np.dtype(plan.working_dtype) in (np.float32, np.complex64)
-    flops = rates.flops_float32 if narrow else rates.flops_float64
-    total = 0.0
-    for p in [*_likely(plan), *(p for p in plan.passes if p.over == "scratch")]:
-        speed = flops if p.over == "matrix" else rates.flops_float64 / 2
-        seconds = (p.reads_bytes + p.writes_bytes) / rates.read_bytes + p.flops / speed
-        total += seconds / min(plan.concurrency * workers, p.streams)
-    return total
 
 
 def import_seconds(work: Importing, rates: Rates) -> float | None:
@@ -134,9 +109,7 @@ def _long(layout: Layout) -> int:
 
 def _of_lists(work: Neighbours) -> int:
     rows, k = work.left.shape[0], work.asked.k
-    least, most = (size // (8 * k) for size in CHUNK_BYTES)
-    chunk = min(rows, max(1, min(max(rows // CHUNKS_WANTED, least), most)))
-    chunks = _count(rows, cut(Grid.regular(rows, chunk, splittable=False), 8 * k, 8).panel_rows)
+    chunks = _count(rows, work.lists_cut().panel_rows)
     pointers = _count(rows + 1, POINTERS)
     edges = chunks
     if work.asked.symmetric is not None:

@@ -19,7 +19,6 @@ from rankfold.pipeline.errors import InputError, MemoryBudgetError
 from rankfold.pipeline.faithfulness_request import FaithfulnessRequest
 from rankfold.pipeline.methods.faithfulness import Faithfulness, with_lists
 from rankfold.pipeline.methods.neighbours import CHUNK_BYTES, Neighbours
-from rankfold.pipeline.neighbour_request import NeighbourRequest
 from rankfold.pipeline.plan import RESERVE_BYTES, Plan
 from rankfold.pipeline.plan_sweeps import Pass
 from rankfold.pipeline.result import write_group
@@ -27,7 +26,6 @@ from rankfold.pipeline.run import Progress, Run
 from rankfold.pipeline.rundir import RunDirectory, digest
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
-from rankfold.pipeline.sources.selection import select
 from rankfold.pipeline.units import format_bytes
 
 EUCLIDEAN = "euclidean"
@@ -49,10 +47,7 @@ class Measuring:
         rest["metric"], by = (metric, EUCLIDEAN) if kind == "trustworthiness" else (EUCLIDEAN, metric)
         request = FaithfulnessRequest.of(kind, ranked, listed, **rest)
         ranks = Faithfulness.of(ranked, request)
-        queries = None if ranks.sample is None else select(listed, rows=ranks.sample, columns=None)
-        # A row of a sample may find itself among all rows.
-        wanted = NeighbourRequest.of(request.k + (queries is not None), by, None)
-        return cls(ranks, Neighbours.of(listed, queries, wanted))
+        return cls(ranks, ranks.search(listed, by))
 
     @property
     def source(self) -> Source:

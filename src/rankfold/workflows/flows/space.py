@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rankfold.cluster.yaml_file import Document
 from rankfold.pipeline.errors import DiskSpaceError
+from rankfold.pipeline.rundir import bytes_under
 from rankfold.pipeline.units import format_bytes
 
 
@@ -89,16 +90,7 @@ def _beside(one: Demand, outputs: Path) -> int:
 
 def _found(one: Demand) -> tuple[int, int]:
     """Bytes of an earlier attempt, and of a result that will be replaced."""
-    return _size(one.path.with_name(one.path.name + ".run")), _size(one.path)
-
-
-def _size(folder: Path) -> int:
-    return sum(os.lstat(path).st_size for path in _files(folder))
-
-
-def _files(folder: Path) -> Iterator[str]:
-    for parent, _, names in os.walk(folder):
-        yield from (os.path.join(parent, name) for name in names)
+    return bytes_under(one.path.with_name(one.path.name + ".run")), bytes_under(one.path)
 
 
 def _device(folder: Path) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from rankfold.pipeline.plan import Rates
 from rankfold.pipeline.units import format_bytes
-from rankfold.workflows.flows.cost import import_seconds, seconds_of
+from rankfold.workflows.flows.cost import import_seconds
 from rankfold.workflows.flows.importing import Importing
 from rankfold.workflows.flows.plan import Verdict
 from rankfold.workflows.flows.space import free_bytes
@@ -106,7 +106,7 @@ def stage_seconds(verdict: Verdict, rates: Rates) -> float | None:
         return import_seconds(verdict.work, rates)
     if verdict.plan is None or verdict.place is None:
         return None
-    return seconds_of(verdict.plan, verdict.place.budget.workers, rates)
+    return verdict.plan.predicted_seconds(rates, verdict.place.budget.workers)
 
 
 def _seconds(seconds: float | None) -> str:
