@@ -129,7 +129,8 @@ class PairSweep:
         met = np.ones((len(starts), len(starts) if own else pairs.lanes), np.bool_)
         for group, (first, last) in enumerate(itertools.pairwise(self.groups.tolist())):
             for block, lane in itertools.product(range(first, last), range(pairs.lanes)):
-                bits = _bits(self.folder, pairs, block, lane)
+                found = load_if_whole(_part(self.folder, block, lane), _DONE)
+                bits = _bits(None if found is None else found[_DONE], pairs)
                 if own:
                     met[group] &= np.logical_and.reduceat(bits, starts)
                 else:
@@ -236,7 +237,7 @@ def finished_lists(folder: Path, pairs: Pairs, block: int, lane: int = 0) -> Sta
     if state is None:
         path.unlink(missing_ok=True)
     first, last = (0, pairs.count) if pairs.others is None else pairs.lane(lane)
-    if state is None or not np.unpackbits(state.pop(_DONE), count=len(pairs.met) - 1)[first:last].all():
+    if state is None or not _bits(state.pop(_DONE), pairs)[first:last].all():
         raise Interrupted(f"{path} was damaged or set back; the same command goes on from there")
     return state
 
@@ -255,11 +256,10 @@ def _part(folder: Path, block: int, lane: int) -> Path:
     return folder / f"block-{block:05d}-{lane:03d}.npz"
 
 
-def _bits(folder: Path, pairs: Pairs, block: int, lane: int) -> Bools:
-    """Which blocks a block has met, as its accumulator on disk has it."""
+def _bits(packed: npt.NDArray[np.uint8] | None, pairs: Pairs) -> Bools:
+    """Which blocks a block has met, as its accumulator has it; none without one."""
     count = len(pairs.met) - 1
-    found = load_if_whole(_part(folder, block, lane), _DONE)
-    return np.zeros(count, np.bool_) if found is None else np.unpackbits(found[_DONE], count=count) > 0
+    return np.zeros(count, np.bool_) if packed is None else np.unpackbits(packed, count=count) > 0
 
 
 @dataclass(slots=True)
@@ -277,13 +277,12 @@ class _Kept:
     def of(self, block: int) -> State:
         """The accumulator of a block."""
         if block not in self.states:
-            count = len(self.fold.pairs.met) - 1
             state = load_lists(self.folder, block, self.lane)
             packed = None if state is None else state.pop(_DONE, None)
             if state is None or packed is None:
-                state, packed = self.fold.start(block), np.packbits(np.zeros(count, np.uint8))
+                state = self.fold.start(block)
             self.states[block] = state
-            self.met[block] = np.unpackbits(packed, count=count) > 0
+            self.met[block] = _bits(packed, self.fold.pairs)
         return self.states[block]
 
     def have_met(self, block: int, other: int, *, both: bool) -> bool:
@@ -362,7 +361,7 @@ def _passing(
             kept.of(other)
         due = [block for block in blocks if block <= other or not together]
         missing = [block for block in due if not kept.have_met(block, other, both=own)]
-        pairs_done += sum(_row_pairs(fold.pairs, block, other) for block in {*due} - {*missing})
+        pairs_done += sum(_pairs_between(fold.pairs, block, other) for block in {*due} - {*missing})
         yield fold.let_pass(work, other, meeting.held) if missing else 0
         for block in missing:
             other_state = kept.of(other) if own and block != other else None
@@ -370,7 +369,7 @@ def _passing(
             kept.note(block, other)
             if own:
                 kept.note(other, block)
-            pairs_done += _row_pairs(fold.pairs, block, other)
+            pairs_done += _pairs_between(fold.pairs, block, other)
             held.reach(int(first * fold.pairs.met[-1] + second), pairs_done)
             held.end_if_stopped()
             if time.monotonic() - saved > SEGMENT_SECONDS:
@@ -380,7 +379,7 @@ def _passing(
             kept.drop(other)
 
 
-def _row_pairs(pairs: Pairs, block: int, other: int) -> int:
+def _pairs_between(pairs: Pairs, block: int, other: int) -> int:
     rows = int(pairs.rows[block + 1] - pairs.rows[block])
     met = int(pairs.met[other + 1] - pairs.met[other])
     return rows * (rows - 1) // 2 if pairs.others is None and block == other else rows * met

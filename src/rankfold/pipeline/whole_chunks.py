@@ -24,24 +24,24 @@ Span = tuple[int, int]
 Lengths = tuple[int, ...]
 
 
-def write_whole_chunks(path: Path, block: Array, rows: Span, columns: Span) -> None:
-    """Write a block of an array that ``result.create_array`` made.
+def write_whole_chunks(path: Path, block: Array, *spans: Span) -> None:
+    """Write a block of an array that ``result.create_array`` or ``create_vector`` made, a span for each axis.
 
     What is not whole chunks is our own mistake, and refused.
     """
     shape, chunk, dtype = _layout(path, (path / "zarr.json").stat().st_mtime_ns)
-    spans = (rows, columns)
     for (start, stop), height, length in zip(spans, chunk, shape, strict=True):
         if start % height or (stop % height and stop != length):
             raise AssertionError(f"{start}:{stop} are not whole chunks of {height}")
     edges = [range(start, stop, height) for (start, stop), height in zip(spans, chunk, strict=True)]
-    for top, left in itertools.product(*edges):
-        part = block[top - rows[0] :, left - columns[0] :][: chunk[0], : chunk[1]]
+    for corner in itertools.product(*edges):
+        offsets = [at - start for at, (start, _) in zip(corner, spans, strict=True)]
+        part = block[tuple(slice(at, at + size) for at, size in zip(offsets, chunk, strict=True))]
         if part.shape != chunk or not part.flags.c_contiguous or part.dtype != dtype:
             whole = np.zeros(chunk, dtype)
-            whole[: part.shape[0], : part.shape[1]] = part
+            whole[tuple(map(slice, part.shape))] = part
             part = whole
-        file = path / "c" / str(top // chunk[0]) / str(left // chunk[1])
+        file = path.joinpath("c", *(str(at // size) for at, size in zip(corner, chunk, strict=True)))
         with disk_errors(file):
             os.makedirs(file.parent, exist_ok=True)
         with atomic_file(file, durable=False) as out:
@@ -55,24 +55,6 @@ def write_long_rows(path: Path, block: Array, start: int, stop: int, *, transpos
         write_whole_chunks(path, block[:, :count], (0, len(block)), (start, stop))
     else:
         write_whole_chunks(path, block[:count], (start, stop), (0, block.shape[1]))
-
-
-def write_vector_chunks(path: Path, values: Array, start: int, stop: int) -> None:
-    """Write ``start:stop`` of a vector, which are whole chunks of it."""
-    shape, chunk, dtype = _layout(path, (path / "zarr.json").stat().st_mtime_ns)
-    if start % chunk[0] or (stop % chunk[0] and stop != shape[0]):
-        raise AssertionError(f"{start}:{stop} are not whole chunks of {chunk[0]}")
-    for top in range(start, stop, chunk[0]):
-        part = values[top - start :][: chunk[0]]
-        if len(part) != chunk[0] or not part.flags.c_contiguous or part.dtype != dtype:
-            whole = np.zeros(chunk[0], dtype)
-            whole[: len(part)] = part
-            part = whole
-        file = path / "c" / str(top // chunk[0])
-        with disk_errors(file):
-            os.makedirs(file.parent, exist_ok=True)
-        with atomic_file(file, durable=False) as out:
-            out.write(part.data)
 
 
 @functools.lru_cache(maxsize=64)

@@ -15,7 +15,7 @@ from rankfold.pipeline.checkpoint import State
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.pair_sweep import finished_lists
 from rankfold.pipeline.pairs import Pairs
-from rankfold.pipeline.whole_chunks import write_vector_chunks, write_whole_chunks
+from rankfold.pipeline.whole_chunks import write_whole_chunks
 
 Array = npt.NDArray[Any]
 
@@ -98,7 +98,7 @@ class WriteLists:
         if self.graph:
             graph = self.result / "graph"
             for name, values in (("data", keys), ("indices", ids)):
-                write_vector_chunks(graph / name, values.reshape(-1), start * self.k, stop * self.k)
+                write_whole_chunks(graph / name, values.reshape(-1), (start * self.k, stop * self.k))
 
     def _require_sound(self, keys: Array, ids: Array, start: int) -> None:
         """Each row has k others, none twice, none itself, sorted by (distance, id)."""
