@@ -96,7 +96,6 @@ class Rolling:
             self._come = max(0, self._come - len(going))
             for name in going:
                 self._watchdog.let_go(name)
-                self._watchdog.journal.note("handed over", worker=str(name))
             LOG.info("worker %s has handed over and is closed", ", ".join(map(str, going)))
 
     def _hand_over(self, workers: list[str], seconds: float) -> None:

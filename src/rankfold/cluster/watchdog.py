@@ -41,7 +41,7 @@ class Watchdog:
         every_seconds: float,
         journal: Journal | None = None,
     ) -> None:
-        self.journal = journal or Journal()
+        self._journal = journal or Journal()
         self._cluster, self._wanted, self._ended, self._every = cluster, wanted, ended, every_seconds
         self._names = itertools.count()
         self._seen: dict[Any, float] = {}
@@ -75,7 +75,8 @@ class Watchdog:
         self._cluster.loop.add_callback(self._add, name)
 
     def let_go(self, name: Any) -> None:
-        """Be done with a worker that has a successor."""
+        """Be done with a worker that has handed over."""
+        self._journal.note("handed over", worker=str(name))
         self._cluster.loop.add_callback(self._renew, [name])
 
     def _watch(self) -> None:
@@ -107,7 +108,7 @@ class Watchdog:
             for name, why in gone.items():
                 if name not in self._succeeded:
                     LOG.warning("worker %s is gone%s: starting another", name, f" ({why})" if why else "")
-                    self.journal.note("gone", worker=str(name), why=why)
+                    self._journal.note("gone", worker=str(name), why=why)
             if here:
                 self._not_before = now + min(LONGEST_WAIT, self._every * 2**self._failures)
             cluster.loop.add_callback(self._renew, list(gone))
