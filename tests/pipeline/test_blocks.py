@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -157,11 +153,3 @@ def test_a_cut_knows_its_own_numbers(grid: Grid, row_bytes: int) -> None:
 @given(grid=grids(), row_bytes=ROW_BYTES, least=st.integers(1, 10**6))
 def test_taller_grains_are_made_on_request_only(grid: Grid, row_bytes: int, least: int) -> None:
     assert cut(grid, row_bytes, 1, least_rows=least).grain_rows == max(least, grain_rows(row_bytes))
-
-
-@pytest.mark.parametrize("name", ["blocks", "layout", "quality", "units", "view"])
-def test_examples_in_docstrings_are_true(name: str) -> None:
-    module = importlib.import_module(f"rankfold.pipeline.{name}")
-    result = doctest.testmod(module)
-    assert result.failed == 0
-    assert result.attempted or ">>>" not in Path(str(module.__file__)).read_text()

@@ -15,6 +15,8 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from rankfold.workflows.wording import about
+
 LINE_SECONDS = 30.0
 """Between two plain lines of one sweep."""
 
@@ -84,5 +86,6 @@ class SweepProgress:
             self._said[name] = now
             # Nobody may be listening any more: no reason to stop working.
             with contextlib.suppress(OSError, ValueError):
-                sys.stderr.write(f"{name}: {done:,} of {total:,} {self._unit} {rate}".rstrip() + "\n")
+                left = f", {about((total - done) / done * (now - began))} left" if 0 < done < total else ""
+                sys.stderr.write(f"{name}: {done:,} of {total:,} {self._unit} {rate}".rstrip() + left + "\n")
                 sys.stderr.flush()

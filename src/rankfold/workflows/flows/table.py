@@ -14,7 +14,7 @@ from rankfold.workflows.flows.cost import import_seconds
 from rankfold.workflows.flows.importing import Importing
 from rankfold.workflows.flows.plan import Verdict
 from rankfold.workflows.flows.space import free_bytes
-from rankfold.workflows.wording import columns
+from rankfold.workflows.wording import about, columns
 
 WIDTH = 120
 """Characters in a line, unless names are long."""
@@ -78,7 +78,7 @@ def _numbers(running: Sequence[Verdict], rates: Rates, all_of: dict[str, Any]) -
 def _shown(n: Mapping[str, Any], seconds: float | None) -> tuple[str, ...]:
     sizes = (n["reads_bytes"], n["peak_bytes"], n["scratch_bytes"], n["result_bytes"])
     files = "-" if n["files"] is None else f"{n['files']:,}"
-    return (*map(format_bytes, sizes), files, f"{n['tasks']:,}", _seconds(seconds))
+    return (*map(format_bytes, sizes), files, f"{n['tasks']:,}", about(seconds))
 
 
 # Numbers of all ------------------------------------------------------------------------------------
@@ -107,20 +107,3 @@ def stage_seconds(verdict: Verdict, rates: Rates) -> float | None:
     if verdict.plan is None or verdict.place is None:
         return None
     return verdict.plan.predicted_seconds(rates, verdict.place.budget.workers)
-
-
-def _seconds(seconds: float | None) -> str:
-    """A time for people.
-
-    >>> _seconds(0.2), _seconds(41.3), _seconds(300), _seconds(9000), _seconds(200000)
-    ('< 1 s', '41 s', '5 min', '2.5 h', '2.3 d')
-    """
-    if seconds is None:
-        return "-"
-    if seconds < 1:
-        return "< 1 s"
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    if seconds < 6000:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 100 * 3600 else f"{seconds / 86400:.1f} d"
