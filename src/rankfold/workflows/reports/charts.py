@@ -38,7 +38,9 @@ def timeline(stages: Sequence[History], title: str, theme: Theme) -> Figure:
     spans = [(one.began, stage.seen_until(one)) for stage in stages for one in stage.segments]
     spans += [(one.at, one.at) for stage in stages for one in stage.events]
     axis = periods(spans, gap_seconds=max(1.0, 0.25 * sum(end - begin for begin, end in _merged(spans))))
-    lines = _lines(stages)
+    lines, told = _lines(stages), "seconds of work" + ", pauses left out" * (len(axis) > 1)
+    if len(lines) > LANES:
+        lines, told = lines[:LANES], f"{told}; the first {LANES} of {len(lines)} lines"
     height = 30 + LINE * len(lines)
     figure = new_figure(height + 200, title, theme)
     axes = place_axes(figure, 240, 20, WIDTH - 240 - MARGIN, height)
@@ -60,7 +62,7 @@ def timeline(stages: Sequence[History], title: str, theme: Theme) -> Figure:
     axes.set_ylim(len(lines) - 0.4, -0.6)
     axes.set_xlim(0, _length(axis) or 1)
     axes.set_yticks(range(len(lines)), _named(lines))
-    axes.set_xlabel("seconds of work" + ", pauses left out" * (len(axis) > 1), color=theme.muted, fontsize=9)
+    axes.set_xlabel(told, color=theme.muted, fontsize=9)
     _calm(axes, theme, grid="x")
     _legend(axes, [(stage.name, HUES[i % len(HUES)]) for i, stage in enumerate(stages)], theme)
     return figure
@@ -103,7 +105,7 @@ def _lines(stages: Sequence[History]) -> list[Line]:
                 break
         else:
             lines.append([bar])
-    return [(process, line) for process, lines in found.items() for line in lines][:LANES]
+    return [(process, line) for process, lines in found.items() for line in lines]
 
 
 def _named(lines: Sequence[Line]) -> list[str]:
