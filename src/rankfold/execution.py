@@ -90,21 +90,25 @@ def _carry_out(
     kernels = Kernels(task.source.dtype, made.kind)
     kernels.warm()
     facts = {**machine_facts(), "place": place.facts(), "plan": made.as_dict()}
-    began = time.perf_counter()
+    asked = time.perf_counter()
     folder.log_attempt(facts)
-    with place.opened(folder, kernels) as scheduler, watched_memory() as memory:
-        where = (folder.state, folder.scratch, folder.result)
-        at_once = made.concurrency * place.budget.workers
-        run = Run(*where, scheduler, made.concurrency, made.slots, progress, made.groups, at_once)
-        try:
+    try:
+        with place.opened(folder, kernels) as scheduler, watched_memory() as memory:
+            began = time.perf_counter()
+            where = (folder.state, folder.scratch, folder.result)
+            at_once = made.concurrency * place.budget.workers
+            run = Run(*where, scheduler, made.concurrency, made.slots, progress, made.groups, at_once)
             found = task.work(run, fingerprint)
-        except DataError:
-            folder.discard()
-            raise
+            seconds = time.perf_counter() - began
+    except DataError:
+        # It cannot lead to a result. What is known of one that stays in place is not of this run.
+        folder.clear() if folder.output.exists() else folder.discard()
+        raise
     folder.log_attempt(
         {
             **facts,
-            "seconds": time.perf_counter() - began,
+            "wait_seconds": began - asked,
+            "seconds": seconds,
             "passes": run.passes,
             "sweep_seconds": run.seconds,
             "baseline_bytes": memory.baseline,

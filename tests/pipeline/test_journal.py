@@ -50,10 +50,10 @@ def test_lines_are_gathered_once_whenever_the_driver_is_killed(tmp_path: Path) -
     noted = journal(tmp_path)
     noted.note("came", worker="a")
     before = lines_of(tmp_path)
-    gather(tmp_path)
+    gather(tmp_path, "1")
     assert lines_of(tmp_path) == before  # both copies are there
     noted.note("gone", worker="a")
-    gather(tmp_path)
+    gather(tmp_path, "1")
     assert [line["what"] for line in lines_of(tmp_path)] == ["came", "gone"]
     assert len((tmp_path / GATHERED).read_text().splitlines()) == 2
 

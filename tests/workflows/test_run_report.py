@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +16,25 @@ import pytest
 from reference import to_zarr
 
 import rankfold as rf
-from rankfold.pipeline.errors import InputError, SourceNotFoundError
-from rankfold.pipeline.journal import FOLDER, Journal
+from rankfold.pipeline.errors import DataError, InputError, SourceNotFoundError
+from rankfold.pipeline.journal import FOLDER, Journal, lines_of
 from rankfold.workflows.reports.history import History, Segment, periods
-from rankfold.workflows.reports.measures import at_once, busy_seconds, grouped, report_facts
+from rankfold.workflows.reports.measures import at_once, busy_seconds, grouped, report_facts, segment_counts
 from rankfold.workflows.reports.page import write_page
 from rankfold.workflows.reports.run_page import TEMPLATE, run_page, subject
 
 FLOW = """\
 workflow: parts
 inputs:
-  x: x.zarr
+  table: x.npy
 outputs: results
 resources: {memory: 1GiB, threads: 2}
 stages:
+  x: {method: import, input: table}
   components: {method: pca, input: x, rank: 5, algorithm: krylov, passes: 3, tol: 1.0e-9}
   factors: {method: nmf, input: x, rank: 4, passes: 4}
   near: {method: knn, input: components.scores, k: 4}
+  trust: {method: trustworthiness, input: x, embedding: components.scores, k: 4}
 """
 
 
@@ -45,7 +48,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder where a workflow of three stages has run."""
     folder = tmp_path_factory.mktemp("flow")
     x = np.random.default_rng(0).random((6000, 40)).astype(np.float32)
-    to_zarr(folder / "x.zarr", x, (500, 40))
+    np.save(folder / "x.npy", x)
     (folder / "flow.yaml").write_text(FLOW)
     done = rankfold("run", "flow.yaml", folder=folder)
     assert done.returncode == 0, done.stderr
@@ -80,14 +83,14 @@ def test_every_picture_says_what_it_shows(page: str) -> None:
 def test_numbers_on_the_page_are_those_of_the_records(ran: Path, page: str) -> None:
     facts = facts_in(page)
     assert facts == json.loads(rankfold("report", "results", "--json", folder=ran).stdout)
-    assert [stage["name"] for stage in facts["stages"]] == ["components", "factors", "near"]
-    for stage in facts["stages"]:
+    assert [stage["name"] for stage in facts["stages"]] == ["x", "components", "factors", "near", "trust"]
+    for stage in facts["stages"][1:]:
         record = json.loads((ran / f"results/{stage['name']}.zarr.run/run.json").read_text())["attempts"][-1]
         assert stage["measured"]["passes"] == record["passes"]
         assert stage["measured"]["peak_bytes"] == record["measured_bytes"]
         assert stage["planned"]["peak_bytes"] == record["planned_bytes"]
         assert {sweep["name"] for sweep in stage["sweeps"]} == set(record["sweep_seconds"])
-        assert stage["segments"]["lost"] == stage["segments"]["stopped"] == 0
+        assert not any(stage["segments"][how] for how in ("running", "stopped", "failed", "lost"))
 
 
 @pytest.mark.parametrize("stage", ["components", "factors"])
@@ -96,8 +99,42 @@ def test_bytes_that_were_read_are_passes_over_the_matrix(page: str, stage: str) 
     assert measured["reads_bytes"] == measured["passes"] * 6000 * 40 * 4
 
 
-def test_the_page_says_how_to_repeat_it(page: str) -> None:
-    assert "run flow.yaml" in page and "method: knn, input: components.scores" in page
+def test_the_page_says_how_to_repeat_it(ran: Path, page: str) -> None:
+    assert f"cd {ran}\nrankfold run flow.yaml" in page
+    assert "method: knn, input: components.scores" in page
+
+
+def test_the_page_says_how_good_each_result_is(ran: Path, page: str) -> None:
+    trust = rf.open_result(ran / "results" / "trust.zarr").attrs["value"]
+    assert f"<td>{trust:.3g}</td>" in page
+    assert "above tol = 1.0e-09" in page  # a warning
+    assert facts_in(page)["stages"][-1]["segments"]["begun"] > 2  # the search is among them
+
+
+def test_a_request_that_has_changed_begins_its_history_anew(tmp_path: Path) -> None:
+    x = to_zarr(tmp_path / "x.zarr", np.random.default_rng(0).random((500, 12)), (100, 12))
+    for rank in (3, 2):
+        rf.pca(x, rank=rank, out=tmp_path / "r.zarr", overwrite=True)
+    (stage,) = run_page(subject(tmp_path / "r.zarr")).facts["stages"]
+    assert len(stage["attempts"]) == 1
+    assert stage["measured"]["reads_bytes"] == stage["planned"]["reads_bytes"]
+    assert len(json.loads((tmp_path / "r.zarr.run" / "run.json").read_text())["attempts"]) == 1
+    assert {line["run"] for line in lines_of(tmp_path / "r.zarr.run")} == {stage["attempts"][0]["run"]}
+
+
+def test_bad_data_leave_what_is_known_of_the_result_that_stays(tmp_path: Path) -> None:
+    good = np.random.default_rng(0).random((500, 12))
+    rf.pca(to_zarr(tmp_path / "x.zarr", good, (100, 12)), rank=3, out=tmp_path / "r.zarr")
+    before = rf.open_result(tmp_path / "r.zarr").singular_values
+    good[77, 5] = np.nan
+    with pytest.raises(DataError):
+        rf.pca(to_zarr(tmp_path / "y.zarr", good, (100, 12)), rank=3, out=tmp_path / "r.zarr", overwrite=True)
+    np.testing.assert_array_equal(rf.open_result(tmp_path / "r.zarr").singular_values, before)
+    attempts = json.loads((tmp_path / "r.zarr.run" / "run.json").read_text())["attempts"]
+    assert [attempt.get("finished", False) for attempt in attempts] == [True, False]
+    with pytest.raises(DataError):
+        rf.pca(tmp_path / "y.zarr", rank=3, out=tmp_path / "new.zarr")
+    assert not (tmp_path / "new.zarr.run").exists()
 
 
 def test_one_result_has_a_page_too(ran: Path) -> None:
@@ -145,11 +182,35 @@ def test_what_was_lost_is_on_the_page_of_a_run_that_did_not_finish(tmp_path: Pat
     history = interrupted(tmp_path)
     assert history.attempts[0].began == 1767323045.5 and history.attempts[0].seconds is None
     page = run_page(subject(tmp_path / "r.zarr"))
-    assert page.facts["stages"][0]["segments"] == {"begun": 2, "stopped": 0, "lost": 1}
+    assert page.facts["stages"][0]["segments"] == {
+        "begun": 2,
+        "running": 0,
+        "stopped": 0,
+        "failed": 0,
+        "lost": 1,
+    }
     write_page(page, tmp_path / "page.html", TEMPLATE)
     text = (tmp_path / "page.html").read_text()
     assert "killed &lt;b&gt;here&lt;/b&gt;" in text and "<b>here" not in text
-    assert "Not finished" in text
+    assert "Not finished" in text and "interrupted" in text
+
+
+def test_a_killed_segment_ends_where_nothing_more_was_noted(tmp_path: Path) -> None:
+    history = interrupted(tmp_path)
+    (killed,) = (one for one in history.segments if one.ended is None)
+    assert history.seen_until(killed) == history.events[-1].at  # its worker was missed
+    later = replace(history.attempts[0], began=killed.began + 36_000)
+    unseen = replace(history, attempts=(*history.attempts, later), events=history.events[:-1])
+    assert unseen.seen_until(killed) == killed.began
+    after = Segment("n1-9", "pass-01", killed.began + 36_001, killed.began + 36_005)
+    resumed = replace(unseen, segments=(*unseen.segments, after))
+    assert resumed.seen_until(killed) == killed.began
+
+
+def test_what_still_runs_is_not_lost(tmp_path: Path) -> None:
+    history = replace(interrupted(tmp_path), running=True)
+    assert segment_counts(history)["running"] == 1 and segment_counts(history)["lost"] == 0
+    assert history.state == "running"
 
 
 def test_where_nothing_has_run_the_error_says_what_to_give(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import json
 import os
 import socket
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,28 +59,37 @@ class Journal:
 
 @functools.cache
 def _names(pid: int) -> str:
-    return f"{socket.gethostname()}-{pid}"
+    # Numbers of processes come again, in containers above all: 1 each time.
+    return f"{socket.gethostname()}-{pid}.{uuid.uuid4().hex[:6]}"
 
 
 def _process() -> str:
     return _names(os.getpid())
 
 
-def lines_of(run: Path) -> list[dict[str, Any]]:
-    """Everything noted in the folder of a run, in order of time; each line says of which ``process``."""
+def lines_of(run: Path, request: str | None = None) -> list[dict[str, Any]]:
+    """What is noted in the folder of a run, in order of time: for one request, or for all that it knows of.
+
+    Each line says of which ``process`` and for which request, ``run``. What a run within the state of another
+    noted, such as a search for neighbours whose ranks are counted then, is of that other.
+    """
     found: dict[tuple[str, float, str], dict[str, Any]] = {}
-    for path in [run / GATHERED, *run.glob(f"state-*/{FOLDER}/*.jsonl")]:
+    within = (run.glob(f"state-*/**/{name}") for name in (f"{FOLDER}/*.jsonl", GATHERED))
+    for path in [run / GATHERED, *itertools.chain.from_iterable(within)]:
+        first = path.relative_to(run).parts[0]
+        own = {"run": first.removeprefix("state-")} if first.startswith("state-") else {}
         with contextlib.suppress(OSError):
             for text in path.read_text().splitlines():
                 with contextlib.suppress(ValueError):  # the last line of a process that was killed
-                    line = {"process": path.stem, **json.loads(text)}
-                    found[line["process"], line["at"], line["what"]] = line
+                    line = {"process": path.stem} | json.loads(text) | own
+                    if request is None or line.get("run") == request:
+                        found[line["process"], line["at"], line["what"]] = line
     return sorted(found.values(), key=lambda line: line["at"])
 
 
-def gather(run: Path) -> None:
-    """Put all lines into one file beside the record of a run, before its state goes."""
-    lines = lines_of(run)
+def gather(run: Path, request: str) -> None:
+    """Put the lines of a request into one file beside the record of its run, before its state goes."""
+    lines = lines_of(run, request)
     if lines:
         temporary = run / f".{GATHERED}"
         with contextlib.suppress(OSError):

@@ -2,7 +2,7 @@
 
 ``R.zarr`` appears by one rename when everything in it is written, so an output that exists is
 complete. Until then ``R.zarr.run/`` holds the request, the checkpoints, scratch and the growing result;
-afterwards it keeps ``run.json`` and ``plan.json`` alone. Whoever works in it holds a lock that the
+afterwards it keeps ``run.json``, the journal and logs. Whoever works in it holds a lock that the
 kernel takes back when the process dies, however it dies.
 """
 
@@ -135,7 +135,8 @@ class RunDirectory:
 
     def publish(self) -> None:
         """Give the finished result its name and drop state and scratch."""
-        gather(self.folder)
+        gather(self.folder, self.request)
+        self._forget_others()
         if self.output.exists():
             old = self.folder / "replaced.zarr"
             shutil.rmtree(old, ignore_errors=True)
@@ -145,6 +146,12 @@ class RunDirectory:
         else:
             os.rename(self.result, self.output)
         self.clear()
+
+    def _forget_others(self) -> None:
+        """Keep of the record what is of this request: the result of another is no more."""
+        record = load_json(self.record) or {"attempts": []}
+        own = [facts for facts in record["attempts"] if facts.get("run") == self.request]
+        save_json(self.record, {**record, "attempts": own})
 
     def held_bytes(self) -> int:
         """What an unfinished run has on the disk."""
@@ -160,7 +167,7 @@ class RunDirectory:
     def log_attempt(self, facts: dict[str, Any]) -> None:
         """Add an attempt, or complete the last one, in ``run.json``."""
         record = load_json(self.record) or {"attempts": []}
-        attempts = record["attempts"]
+        attempts, facts = record["attempts"], {**facts, "run": self.request}
         if attempts and attempts[-1]["started"] == facts["started"]:
             attempts[-1] = facts
         else:
@@ -175,13 +182,21 @@ def bytes_under(folder: Path) -> int:
     )
 
 
+def command_line() -> str:
+    """What was typed, as it can be typed again."""
+    program = Path(sys.argv[0] if sys.argv else "")
+    if program.name == "rankfold" or program.parts[-2:] == ("rankfold", "__main__.py"):
+        return shlex.join(["rankfold", *sys.argv[1:]])
+    return shlex.join(sys.orig_argv)
+
+
 def machine_facts() -> dict[str, Any]:
     """Where an attempt ran."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime()) + f".{time.time_ns() % 10**9:09d}Z",
         "host": socket.gethostname(),
         "pid": os.getpid(),
-        "command": shlex.join(sys.argv),
+        "command": command_line(),
         "folder": os.getcwd(),
         "python": platform.python_version(),
         "system": platform.platform(),

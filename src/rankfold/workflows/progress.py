@@ -46,7 +46,9 @@ class SweepProgress:
         self._bar: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
         self._said: dict[str, float] = {}
-        self._began: dict[str, float] = {}
+        self._began: dict[str, tuple[float, int]] = {}
+        """When each sweep was first heard of, and what an earlier attempt had done of it by then."""
+
         self._news = _News(self._console)
 
     def __enter__(self) -> Self:
@@ -76,8 +78,9 @@ class SweepProgress:
     def __call__(self, name: str, done: int, total: int) -> None:
         """Show where a sweep stands."""
         now = time.monotonic()
-        began = self._began.setdefault(name, now)
-        rate = f"{done / (now - began):,.0f} {self._unit}/s" if now > began and done else ""
+        began, before = self._began.setdefault(name, (now, done if done < total else 0))
+        speed = (done - before) / (now - began) if now > began else 0.0
+        rate = f"{speed:,.0f} {self._unit}/s" if speed > 0 else ""
         if self._bar is not None:
             if name not in self._tasks:
                 self._tasks[name] = self._bar.add_task(name, total=total, rate="")
@@ -86,6 +89,6 @@ class SweepProgress:
             self._said[name] = now
             # Nobody may be listening any more: no reason to stop working.
             with contextlib.suppress(OSError, ValueError):
-                left = f", {about((total - done) / done * (now - began))} left" if 0 < done < total else ""
+                left = f", {about((total - done) / speed)} left" if speed > 0 and done < total else ""
                 sys.stderr.write(f"{name}: {done:,} of {total:,} {self._unit} {rate}".rstrip() + left + "\n")
                 sys.stderr.flush()

@@ -9,9 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shlex
 import socket
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any
 from rankfold._version import __version__
 from rankfold.pipeline.checkpoint import load_json, save_json
 from rankfold.pipeline.errors import OutputError
+from rankfold.pipeline.rundir import command_line
 
 RECORD = "flow.json"
 LOCK = "flow.lock"
@@ -66,7 +65,7 @@ class Record:
     def describe(self, workflow: str, file: Path, read: dict[str, Any], steps: list[str]) -> None:
         """Note what is run."""
         self.values |= {"workflow": workflow, "file": str(file), "version": __version__, "read": read}
-        self.values |= {"steps": steps, "text": file.read_text(), "command": shlex.join(sys.argv)}
+        self.values |= {"steps": steps, "text": file.read_text(), "command": command_line()}
         self.save()
 
     def begin(

@@ -45,9 +45,9 @@ def timeline(stages: Sequence[History], title: str, theme: Theme) -> Figure:
     figure = new_figure(height + 200, title, theme)
     axes = place_axes(figure, 240, 20, WIDTH - 240 - MARGIN, height)
     for number, (_, segments) in enumerate(lines):
-        for colour, segment, until in segments:
+        for colour, segment, until, running in segments:
             begin, end = (_on(axis, at) for at in (segment.began, until))
-            lost = segment.ended is None
+            lost = segment.ended is None and not running
             axes.broken_barh(
                 [(begin, max(end - begin, 1e-3 * _length(axis)))],
                 (number - 0.38, 0.76),
@@ -83,8 +83,8 @@ def _on(axis: Sequence[Period], at: float) -> float:
     return 0.0
 
 
-Bar = tuple[str, Segment, float]
-"""Colour, what it shows, and when that ended."""
+Bar = tuple[str, Segment, float, bool]
+"""Colour, what it shows, when that ended, and whether it still goes on."""
 
 Line = tuple[str, list[Bar]]
 
@@ -93,7 +93,7 @@ def _lines(stages: Sequence[History]) -> list[Line]:
     """Processes in order of their beginning, each with as many lines as it had segments at once."""
     found: dict[str, list[list[Bar]]] = {}
     everything = [
-        (HUES[i % len(HUES)], segment, stage.seen_until(segment))
+        (HUES[i % len(HUES)], segment, stage.seen_until(segment), stage.goes_on(segment))
         for i, stage in enumerate(stages)
         for segment in stage.segments
     ]
@@ -111,7 +111,10 @@ def _lines(stages: Sequence[History]) -> list[Line]:
 def _named(lines: Sequence[Line]) -> list[str]:
     """A process is named at its first line."""
     names = [process for process, _ in lines]
-    return [name if i == 0 or names[i - 1] != name else "" for i, name in enumerate(names)]
+    return [
+        name.rpartition(".")[0] or name if i == 0 or names[i - 1] != name else ""
+        for i, name in enumerate(names)
+    ]
 
 
 def _mark_workers(
@@ -120,11 +123,7 @@ def _mark_workers(
     """Where workers came, left and were lost, on the first line of their process."""
     names = [process for process, _ in lines]
     marks = {"came": (">", theme.ink), "handed over": ("D", theme.ink), "gone": ("X", LOST)}
-    process_of: dict[str, str] = {}  # names of workers come again in every attempt
-    for event in sorted((event for stage in stages for event in stage.events), key=lambda event: event.at):
-        if event.what == "came":
-            process_of[event.worker] = event.process
-        process = process_of.get(event.worker)
+    for event, process in itertools.chain.from_iterable(stage.located() for stage in stages):
         if event.what in marks and process in names:
             marker, colour = marks[event.what]
             place = _on(axis, event.at), names.index(process) - 0.45

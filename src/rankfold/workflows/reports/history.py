@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import calendar
 import itertools
+import math
 import re
 import time
 from collections.abc import Iterator
@@ -81,21 +82,28 @@ class History:
     known: dict[str, Any] = field(default_factory=dict)
     """What the record of its workflow says of it."""
 
+    running: bool = False
+    """Whether somebody is at work on it now."""
+
     @classmethod
-    def of(cls, out: Path, known: dict[str, Any] | None = None) -> History:
-        """That of one result, which may be there or not yet."""
+    def of(cls, out: Path, known: dict[str, Any] | None = None, *, running: bool = False) -> History:
+        """That of one result, which may be there or not yet: of what was last asked for."""
         run = out.with_name(out.name + ".run")
-        record = load_json(run / "run.json") or {"attempts": []}
+        told = (load_json(run / "run.json") or {"attempts": []})["attempts"]
+        request = told[-1].get("run") if told else None
         attempts = tuple(
-            Attempt(_epoch(facts["started"]), facts.get("seconds"), facts) for facts in record["attempts"]
+            Attempt(_epoch(facts["started"]), facts.get("seconds"), facts)
+            for facts in told
+            if facts.get("run") == request
         )
-        lines = lines_of(run)
+        lines = lines_of(run, request)
         try:
             result = Result(out) if out.exists() else None
         except InputError:  # a store that was imported
             result = None
         name = out.name.removesuffix(".zarr")
-        return cls(name, out, attempts, tuple(_segments(lines)), tuple(_events(lines)), result, known or {})
+        segments, events = tuple(_segments(lines)), tuple(_events(lines))
+        return cls(name, out, attempts, segments, events, result, known or {}, running)
 
     @property
     def last(self) -> Attempt | None:
@@ -112,17 +120,44 @@ class History:
         """What was planned, as the last attempt had it."""
         return self.last.facts.get("plan", {}) if self.last else {}
 
+    @property
+    def state(self) -> str:
+        """``done``, ``running``, ``interrupted``, ``failed`` or ``not begun``."""
+        state = self.known.get("state", "done" if self.out.exists() else "")
+        if self.running:
+            return "running"
+        if state in ("failed", "interrupted"):
+            return str(state)
+        if state == "running" or (self.attempts and not self.out.exists()):
+            return "interrupted"
+        return "done" if self.out.exists() else "not begun"
+
+    def goes_on(self, segment: Segment) -> bool:
+        """Whether a segment without an end still runs, as far as can be told."""
+        return bool(self.running and segment.ended is None and self.last and segment.began >= self.last.began)
+
+    def located(self) -> Iterator[tuple[Event, str | None]]:
+        """What happened to workers, and in which process; names of workers come again in every attempt."""
+        process_of: dict[str, str] = {}
+        for event in self.events:
+            if event.what == "came":
+                process_of[event.worker] = event.process
+            yield event, process_of.get(event.worker)
+
     def seen_until(self, segment: Segment) -> float:
-        """When a segment ended; of one that was killed, when it was missed at the latest."""
+        """When a segment ended; of one that was killed, when it was missed or anything else last noted."""
         if segment.ended is not None:
             return segment.ended
-        workers = {one.worker: one.process for one in self.events if one.what == "came"}
+        next_attempt = min(
+            (one.began for one in self.attempts if one.began > segment.began), default=math.inf
+        )
+        signs = [at for one in self.segments for at in (one.began, one.ended or one.began)]
+        signs += [one.at for one in self.events]
         missed = [
-            one.at for one in self.events if one.what == "gone" and workers.get(one.worker) == segment.process
+            one.at for one, process in self.located() if one.what == "gone" and process == segment.process
         ]
-        again = [one.began for one in self.attempts]
-        noted = [max(one.ended or one.began for one in self.segments), *(one.at for one in self.events[-1:])]
-        return min((at for at in (*missed, *again, max(noted)) if at > segment.began), default=segment.began)
+        last = max((at for at in signs if at < next_attempt), default=segment.began)
+        return min((at for at in missed if at > segment.began), default=max(last, segment.began))
 
     def planned_sweep(self, name: str) -> dict[str, Any]:
         """The numbers of a sweep in the plan; those of its kind, where the plan has one for all of them."""

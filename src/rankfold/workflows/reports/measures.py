@@ -17,6 +17,20 @@ from rankfold.pipeline.plan import Rates
 from rankfold.workflows.reports.history import Attempt, History, Segment, periods
 from rankfold.workflows.reports.speedup import Scaling, Timing, fit
 
+QUALITIES = (
+    "largest_error_estimate",
+    "captured",
+    "relative_error",
+    "orthogonality",
+    "recall",
+    "value",
+    "standard_error",
+)
+"""Facts of results that say how good they are."""
+
+STOPPED = ("Interrupted", "Reschedule")
+"""What ends segments that leave a checkpoint; anything else is an error."""
+
 SHORT_SECONDS = 0.05
 """A sweep that took less tells of its start, not of the machine's limit."""
 
@@ -51,7 +65,8 @@ def stage_facts(stage: History, rates: Rates) -> dict[str, Any]:
         "out": str(stage.out),
         "kind": stage.facts.get("kind") or stage.known.get("method") or stage.plan.get("kind", ""),
         "method": stage.facts.get("method", ""),
-        "state": "done" if stage.out.exists() else stage.known.get("state", "not begun"),
+        "state": stage.state,
+        "message": stage.known.get("message", "") if stage.state == "failed" else "",
         "why": stage.known.get("why", []),
         "request": stage.facts.get("request", {}),
         "input": stage.facts.get("input", {}),
@@ -63,7 +78,7 @@ def stage_facts(stage: History, rates: Rates) -> dict[str, Any]:
         "workers": [
             {"at": one.at, "what": one.what, "worker": one.worker, "why": one.why} for one in stage.events
         ],
-        "segments": _segments(stage),
+        "segments": segment_counts(stage),
         "provenance": {key: facts[key] for key in ("host", "system", "python", "blas") if key in facts},
     }
 
@@ -78,17 +93,14 @@ def _measured(stage: History) -> dict[str, Any]:
     facts = stage.last.facts if stage.last else {}
     if "seconds" not in facts:
         return {}
-    quality = {
-        key: stage.facts[key]
-        for key in ("largest_error_estimate", "captured", "relative_error", "orthogonality", "recall")
-        if stage.facts.get(key) is not None
-    }
+    quality = {key: stage.facts[key] for key in QUALITIES if stage.facts.get(key) is not None}
     return {
-        "passes": facts["passes"],
+        "passes": facts.get("passes"),  # an import has none of these
         "reads_bytes": read_bytes(stage),
-        "peak_bytes": facts["measured_bytes"],
-        "baseline_bytes": facts["baseline_bytes"],
+        "peak_bytes": facts.get("measured_bytes"),
+        "baseline_bytes": facts.get("baseline_bytes"),
         "seconds": facts["seconds"],
+        "wait_seconds": facts.get("wait_seconds"),
         "all_attempts_seconds": stage.known.get("seconds"),
         **quality,
     }
@@ -112,14 +124,20 @@ def long_side(stage: History) -> int:
     return int(columns if stage.plan["orientation"] == "columns" else rows)
 
 
-def _segments(stage: History) -> dict[str, int]:
-    cut = sum(1 for one in stage.segments if one.cut)
-    lost = sum(1 for one in stage.segments if one.ended is None)
-    return {"begun": len(stage.segments), "stopped": cut, "lost": lost}
+def segment_counts(stage: History) -> dict[str, int]:
+    """Segments by how they ended."""
+    running = sum(1 for one in stage.segments if stage.goes_on(one))
+    return {
+        "begun": len(stage.segments),
+        "running": running,
+        "stopped": sum(1 for one in stage.segments if one.cut in STOPPED),
+        "failed": sum(1 for one in stage.segments if one.cut and one.cut not in STOPPED),
+        "lost": sum(1 for one in stage.segments if one.ended is None) - running,
+    }
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:
-    kept = ("started", "host", "place", "command", "folder", "passes", "sweep_seconds")
+    kept = ("run", "started", "host", "place", "command", "folder", "passes", "sweep_seconds")
     return {
         **{key: attempt.facts[key] for key in kept if key in attempt.facts},
         "seconds": attempt.seconds,

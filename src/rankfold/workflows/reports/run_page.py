@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from rankfold.workflows.reports.charts import (
     under_roof,
 )
 from rankfold.workflows.reports.history import History
-from rankfold.workflows.reports.measures import report_facts, scaling_of
+from rankfold.workflows.reports.measures import report_facts, scaling_of, segment_counts
 from rankfold.workflows.reports.page import Fact, Picture, drawn
 
 TEMPLATE = "run_page.html"
@@ -123,12 +124,13 @@ def run_page(about: Subject, others: Sequence[History] = ()) -> RunPage:
 
 
 def _has_content(section: Section) -> bool:
-    return bool(section.pictures or section.listings or any(table.rows for table in section.tables))
+    texts = section.pictures or section.listings or section.remarks
+    return bool(texts or any(table.rows for table in section.tables))
 
 
 def _headline(facts: dict[str, Any]) -> list[Fact]:
     measured = [stage["measured"] for stage in facts["stages"] if stage["measured"]]
-    seconds = sum(one["all_attempts_seconds"] or one["seconds"] for one in measured)
+    seconds = sum(one["seconds"] for one in measured)
     read = sum(one["reads_bytes"] or 0 for one in measured)
     peaks = [one["peak_bytes"] for one in measured if one["peak_bytes"]]
     lost = sum(stage["segments"]["lost"] for stage in facts["stages"])
@@ -168,7 +170,8 @@ def _sections(about: Subject, others: Sequence[History], facts: dict[str, Any]) 
     )
     for one, stage in zip(about.stages, stages, strict=True):
         shown, good = list(_results(one)), [tables.quality(stage)]
-        yield Section(f"Result: {one.name}", [], shown, good, remarks=stage["warnings"])
+        told = [f"Failed: {stage['message']}"] if stage["message"] else []
+        yield Section(f"Result: {one.name}", [], shown, good, remarks=[*told, *stage["warnings"]])
     yield Section("Parallel efficiency", _scaling_words(facts), _scaling(about, others))
     yield _again(about, facts)
 
@@ -177,8 +180,8 @@ def _timeline(about: Subject) -> list[Picture]:
     stages = [one for one in about.stages if one.segments]
     if not stages:
         return []
-    lost = sum(1 for one in stages for segment in one.segments if segment.ended is None)
-    cut = sum(1 for one in stages for segment in one.segments if segment.cut)
+    counts = [segment_counts(one) for one in stages]
+    lost, cut = (sum(count[name] for count in counts) for name in ("lost", "stopped"))
     caption = (
         "A line is a process, or one of the segments that it runs at once; a bar is a segment. Outlined: "
         f"stopped with a checkpoint ({cut}). Hatched: killed, and done again from its last checkpoint "
@@ -256,7 +259,7 @@ def _again(about: Subject, facts: dict[str, Any]) -> Section:
     attempts = [one for stage in facts["stages"] for one in stage["attempts"]]
     commands = [about.record["command"]] if "command" in about.record else []
     commands += [one["command"] for one in attempts[-1:] if not commands and "command" in one]
-    folder = next((f"cd {one['folder']}\n" for one in reversed(attempts) if "folder" in one), "")
+    folder = next((f"cd {shlex.quote(one['folder'])}\n" for one in reversed(attempts) if "folder" in one), "")
     listings = [folder + one for one in commands]
     if "text" in about.record:
         listings.append(about.record["text"].rstrip())

@@ -77,7 +77,7 @@ def planned(stages: Sequence[dict[str, Any]]) -> Table:
     rows = []
     for stage in stages:
         plan, measured = stage["planned"], stage["measured"]
-        if not plan or not measured:
+        if not plan or measured.get("passes") is None:
             continue
         likely, most = plan["likely_passes"], plan["most_passes"]
         rows.append(
@@ -138,6 +138,8 @@ def quality(stage: dict[str, Any]) -> Table:
         "relative_error": "error of the approximation, relative",
         "orthogonality": "distance of the basis from orthonormal",
         "recall": "recall of neighbours",
+        "value": "share of neighbours that are kept",
+        "standard_error": "standard error of that share",
     }
     measured = stage["measured"]
     return Table(
