@@ -132,7 +132,8 @@ def _most(driver: int | None, workers: int) -> int | None:
 def _done(output: Path, identity: dict[str, Any], *, overwrite: bool) -> bool:
     """Whether the output is the finished answer to this request."""
     try:
-        attrs = Result(output).attrs
+        found = Result(output)
+        attrs = found.attrs
     except InputError:
         attrs = {}
     if (
@@ -140,7 +141,10 @@ def _done(output: Path, identity: dict[str, Any], *, overwrite: bool) -> bool:
         and attrs["request"] == identity["request"]
         and attrs["input"]["fingerprint"] == identity["input"]
     ):
-        return True
+        damage = found.lacking()
+        if damage is not None and not overwrite:
+            raise OutputError(damage)
+        return damage is None
     if not attrs:
         raise OutputError(
             f"{output} exists and is not a result of rankfold, so it is never replaced. Choose another "

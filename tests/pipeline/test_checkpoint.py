@@ -29,7 +29,7 @@ from rankfold.pipeline.checkpoint import (
     save_arrays,
     save_json,
 )
-from rankfold.pipeline.errors import DiskSpaceError, OutputError
+from rankfold.pipeline.errors import DataError, DiskSpaceError, OutputError
 from rankfold.pipeline.plan import check_disk
 from rankfold.pipeline.rundir import RunDirectory, digest
 
@@ -330,3 +330,18 @@ def test_what_an_earlier_attempt_has_left_counts_as_room(tmp_path: Path) -> None
             folder.mkdir(parents=True)
             (folder / "part").write_bytes(bytes(7))
         assert run.held_bytes() == 21
+
+
+def test_a_result_that_lost_chunks_is_not_taken_for_whole(tmp_path: Path) -> None:
+    x, out = np.random.default_rng(0).random((500, 12)), tmp_path / "r.zarr"
+    whole = np.asarray(rf.pca(x, rank=3, out=out).components)
+    assert rf.open_result(out).lacking() is None
+    shutil.rmtree(out / "components")
+    with pytest.raises(DataError, match="1 of 1 chunks of components have gone. Remove it"):
+        _ = rf.open_result(out).components
+    shutil.rmtree(out / "scores" / "c")
+    with pytest.raises(OutputError, match="is damaged: .* chunks of"):
+        rf.pca(x, rank=3, out=out)
+    again = rf.pca(x, rank=3, out=out, overwrite=True)
+    np.testing.assert_array_equal(again.components, whole)
+    assert again.lacking() is None

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.checkpoint import load_json
-from rankfold.pipeline.errors import InputError, SourceNotFoundError
+from rankfold.pipeline.errors import DataError, InputError, SourceNotFoundError
 from rankfold.pipeline.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
@@ -172,6 +172,8 @@ class Result:
                 weakref.finalize(array, _let_go, self._temporary).atexit = False
             return array  # type: ignore[no-any-return]
         if name not in self._loaded:
+            if _lacks(array):
+                raise DataError(self.damage(name, array))
             self._loaded[name] = np.asarray(array[...])
         return self._loaded[name]
 
@@ -194,6 +196,25 @@ class Result:
             f"pass{'es' if facts['passes'] != 1 else ''}: {arrays}{quality}>"
         )
 
+    def lacking(self) -> str | None:
+        """What has gone from the disk since it was written, in words; None if every chunk is there."""
+        import zarr
+
+        found = zarr.open(self.path, mode="r")
+        arrays = [("X", found)] if isinstance(found, zarr.Array) else found.members(max_depth=None)
+        lacking = (
+            self.damage(name, one) for name, one in arrays if isinstance(one, zarr.Array) and _lacks(one)
+        )
+        return next(lacking, None)
+
+    def damage(self, name: str, array: zarr.Array[Any]) -> str:
+        """What is wrong with an array, and what to do."""
+        gone = array.nchunks - array.nchunks_initialized
+        return (
+            f"{self.path} is damaged: {gone} of {array.nchunks} chunks of {name} have gone. Remove it, or give "
+            "--overwrite, and make it again"
+        )
+
     @property
     def graph(self) -> Any:
         """Neighbours of a knn as a SciPy CSR array of distances, in memory; on disk it is ``PATH::graph``."""
@@ -212,6 +233,11 @@ class Result:
     def run(self) -> dict[str, Any]:
         """What the attempts that made it took: time, memory, machine. Empty if that was not kept."""
         return load_json(self.path.with_name(self.path.name + ".run") / "run.json") or {}
+
+
+def _lacks(array: zarr.Array[Any]) -> bool:
+    """Whether chunks are missing, which Zarr would read as zeros: results are written in full."""
+    return array.nchunks_initialized < array.nchunks
 
 
 def _let_go(temporary: object) -> None:
