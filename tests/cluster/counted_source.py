@@ -1,11 +1,13 @@
-"""A slow matrix that notes which rows are read, so that a test can tell what was done twice."""
+"""A slow matrix that notes which rows are read, so that a test can tell what was done twice.
+
+For drivers and their workers alone: loaded by tests, it would do away with reading ahead in all of them.
+"""
 
 from __future__ import annotations
 
 import os
-from collections import Counter
+import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
@@ -16,6 +18,7 @@ from rankfold.pipeline.source import Span
 
 # Workers take the source apart and load this module with it. Nothing is read ahead there, so every read is
 # a panel that is folded.
+assert "pytest" not in sys.modules, "folded_again is in drivers.py"
 sweep.LOOK_ANEW = 1
 
 
@@ -34,10 +37,3 @@ class CountedSource(SlowSource):
             os.write(file, line)
         finally:
             os.close(file)
-
-
-def folded_again(log: Path, passes: int = 2) -> float:
-    """The share of panels that were folded more often than there were passes over the matrix."""
-    counts = Counter(log.read_text().splitlines())
-    panels = [count for count in counts.values() if count > 1]  # others were looked at before any pass
-    return sum(count - passes for count in panels) / (passes * len(panels))

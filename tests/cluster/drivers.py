@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ class Driver:
         lines = [line.split() for line in self.said.splitlines() if line.startswith(f"{sweep} ")]
         return int(lines[-1][1]) if lines else 0
 
-    def end(self, seconds: float = 120.0) -> int:
+    def end(self, seconds: float = 300.0) -> int:
         """Its exit status."""
         return self.process.wait(seconds)
 
@@ -55,3 +56,10 @@ def wait_for(what: Callable[[], bool], seconds: float, otherwise: object = "") -
     while not what():
         assert time.monotonic() < until, otherwise
         time.sleep(0.05)
+
+
+def folded_again(log: Path, passes: int = 2) -> float:
+    """The share of panels that were folded more often than there were passes over the matrix."""
+    counts = Counter(log.read_text().splitlines())
+    panels = [count for count in counts.values() if count > 1]  # others were looked at before any pass
+    return sum(count - passes for count in panels) / (passes * len(panels))

@@ -43,7 +43,7 @@ def step(profile: Profile) -> str:
     side_by_side, count = profile.threads_for(None, profile.cores), profile.nodes * profile.workers_per_node
     budget = Budget(2**30, side_by_side, count)
     place = Allocation(profile, budget, profile.workers_per_node, "7", 0, profile.cores)
-    return shlex.join(place._command(SCHEDULER, Path("worker-7-0-%t.log"), [])) + "\n"
+    return shlex.join(place._command(SCHEDULER, "worker-7-0-%t.log", [])) + "\n"
 
 
 def site_scripts() -> Iterator[tuple[Path, str]]:

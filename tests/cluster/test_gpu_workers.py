@@ -80,7 +80,7 @@ def test_tasks_go_to_workers_with_a_gpu_or_nowhere(some: bool) -> None:
                 client.compute(root, **HOW)
 
 
-def test_a_worker_that_comes_late_takes_its_share() -> None:
+def test_a_worker_that_comes_late_takes_its_share(tmp_path: Path) -> None:
     import threading
 
     import dask.config
@@ -88,9 +88,21 @@ def test_a_worker_that_comes_late_takes_its_share() -> None:
     from distributed import Client as DaskClient
     from distributed import get_worker
 
+    def begun(name: str) -> int:
+        return len([*tmp_path.glob(f"{name}-*")])
+
     def where(number: int) -> set[str]:
+        """The first worker waits in its third task for the other: by then it is known how long tasks take."""
+        name = str(get_worker().name)
+        (tmp_path / f"{name}-{number}").touch()
         time.sleep(0.2)
-        return {str(get_worker().name)}
+        if name == "first" and begun("first") > 2:
+            wait_for(lambda: begun("late") > 0, 120)
+        return {name}
+
+    def come_late() -> None:
+        wait_for(lambda: begun("first") > 2, 120)
+        add_worker(cluster, "late", {"GPU": 1.0})
 
     root = delayed(set.union)(*[delayed(where)(number) for number in range(20)])
     with (
@@ -99,7 +111,7 @@ def test_a_worker_that_comes_late_takes_its_share() -> None:
         DaskClient(cluster) as client,
     ):
         add_worker(cluster, "first", {"GPU": 1.0})
-        late = threading.Timer(0.8, add_worker, (cluster, "late", {"GPU": 1.0}))
+        late = threading.Thread(target=come_late)
         late.start()
         assert Client(client, lambda: None, {"GPU": 1}).compute(root, **HOW) == {"first", "late"}
         late.join()
@@ -125,7 +137,7 @@ def test_each_job_has_a_gpu_of_its_own(
     assert "a segment holds a GPU of its worker" in caplog.text
     read = readers(tmp_path / "readers")
     assert len(set(read.values())) == len(read) >= 2, read
-    wait_for(lambda: not slurm.jobs(), 20)
+    wait_for(lambda: not slurm.jobs(), 120)
 
 
 @pytest.mark.slurm

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import sys
 from pathlib import Path
@@ -10,21 +11,25 @@ from pathlib import Path
 import pytest
 
 import rankfold as rf
+from rankfold.cluster.doctor_probe import probe_script
 from rankfold.cluster.profile import Profile
+from rankfold.cluster.script_lines import log_pattern
 from rankfold.cluster.slurm import SlurmJobs, job_bytes
+from rankfold.cluster.step import Step
+from rankfold.cluster.submission import directives
 
 SCRIPT = """\
 #!/usr/bin/env bash
 
 #SBATCH -J rankfold-test
-#SBATCH -e /runs/r.zarr.run/logs/rankfold-test-%J.err
-#SBATCH -o /runs/r.zarr.run/logs/rankfold-test-%J.out
 #SBATCH -p gpu
 #SBATCH -A physics
 #SBATCH -n 1
 #SBATCH --cpus-per-task=8
 #SBATCH --mem=16384M
 #SBATCH -t 2:00:00
+#SBATCH --error=/runs/r.zarr.run/logs/rankfold-test-%J.err
+#SBATCH --output=/runs/r.zarr.run/logs/rankfold-test-%J.out
 #SBATCH --no-requeue
 #SBATCH --qos=long
 #SBATCH --gpus-per-task=1
@@ -116,10 +121,12 @@ def test_greetings_of_a_site_are_no_job_numbers(tmp_path: Path) -> None:
         job._job_id_from_submit_output("Welcome to Lonestar 6\n")
 
 
-def test_an_output_with_a_space_or_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_output_with_a_backslash_or_none_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     played(tmp_path, monkeypatch, sbatch="exit 1", squeue="exit 0", scancel="exit 0")
-    with pytest.raises(rf.RankfoldError, match="whose name holds a space"):
-        rf.svd(_matrix(tmp_path), 2, on="slurm", memory="256MiB", out=tmp_path / "my result.zarr")
+    with pytest.raises(rf.RankfoldError, match="SLURM writes no logs into"):
+        rf.svd(_matrix(tmp_path), 2, on="slurm", memory="256MiB", out=tmp_path / "my\\result.zarr")
     with pytest.raises(rf.RankfoldError, match="say where the result goes"):
         rf.svd(_matrix(tmp_path), 2, on="slurm", memory="256MiB")
 
@@ -135,3 +142,36 @@ def _matrix(folder: Path) -> Path:
 
     np.save(folder / "x.npy", np.random.default_rng(0).standard_normal((400, 12)))
     return folder / "x.npy"
+
+
+@pytest.mark.parametrize("name", ["my results", "a#b", "50%", 'say "so"', "it's"])
+def test_paths_in_options_are_read_as_they_are(tmp_path: Path, name: str) -> None:
+    """By a shell, which splits a line as sbatch does."""
+    folder = tmp_path / name
+    folder.mkdir()
+    profile = Profile(memory=2**30)
+    workers = SlurmJobs.of(profile, None, None, None)
+    log = log_pattern(folder, "rankfold-x-%j.log")
+    lines = [
+        *directives(profile, name="x", log=log),
+        *workers.job_options("rankfold-0", folder)["job_extra_directives"],
+        *[line.removeprefix("#SBATCH ") for line in probe_script(profile, "p", folder).splitlines()],
+    ]
+    paths = [line for line in lines if line.startswith(("--output", "--error"))]
+    assert len(paths) == 4
+    for line in paths:
+        (option,) = shlex.split(line, comments=True)
+        assert option.partition("=")[2].startswith(f"{str(folder).replace('%', '%%')}/"), line
+    assert Step(folder, "7-0").output == f"{str(folder).replace('%', '%%')}/worker-7-0-%t.log"
+
+
+def test_certificates_are_found_in_a_folder_with_a_space(tmp_path: Path) -> None:
+    from rankfold.cluster.jobqueue import make_cluster
+
+    folder = tmp_path / "my results"
+    folder.mkdir()
+    place = SlurmJobs.of(Profile(memory=2**30, interface="lo", tls=True), None, None, None)
+    with make_cluster(**place._options("rankfold-test", folder)) as cluster:
+        words = shlex.split(cluster.job_script().splitlines()[-1])
+        named = [words[words.index(f"--tls-{key}") + 1] for key in ("ca-file", "cert", "key")]
+        assert all(Path(name).parent == folder and Path(name).exists() for name in named)

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slurm
 FLOW = """\
 workflow: cells
 inputs: {counts: x.zarr}
-outputs: results
+outputs: my results
 profile: site
 resources: {memory: 256MiB, threads: 1}
 stages:
@@ -82,7 +82,7 @@ def test_a_workflow_is_submitted_watched_cancelled_and_gone_on_with(flow: Path, 
 
     wait_for(lambda: "running" in states(flow), 60, rankfold("logs", flow).output)
     assert standing(flow)["jobs"][0]["nodes"] == "n[1-2]"
-    assert f"\njob {job} running on n[1-2], " in rankfold("status", flow.parent / "results").stdout
+    assert f"\njob {job} running on n[1-2], " in rankfold("status", flow.parent / "my results").stdout
     ended = rankfold("cancel", flow)
     assert ended.exit_code == 0 and f"job {job} running on n[1-2]" in ended.stdout, ended.output
     assert not slurm.jobs() and not standing(flow)["jobs"]
@@ -96,7 +96,7 @@ def test_a_workflow_is_submitted_watched_cancelled_and_gone_on_with(flow: Path, 
     assert followed.returncode == 0, followed.stderr
     assert not slurm.jobs()
     number = again.stdout.split()[1].rstrip(":")
-    results = flow.parent / "results"
+    results = flow.parent / "my results"
     assert f"==> {results}/rankfold-cells-{number}.log <==" in followed.stdout
     assert f"==> {results}/components.zarr.run/logs/worker-{number}-0-0.log <==" in followed.stdout
     assert "2 stages: " in followed.stdout
@@ -131,7 +131,7 @@ def shells_of(pid: int) -> list[int]:
 
 def test_no_job_is_left_of_a_driver_that_was_killed_with_its_shell(flow: Path, slurm: SlurmCluster) -> None:
     held(flow)
-    run = flow.parent / "results" / "components.zarr.run"
+    run = flow.parent / "my results" / "components.zarr.run"
     driver = subprocess.Popen(
         [sys.executable, "-m", "rankfold", "run", str(flow)],
         stderr=subprocess.PIPE,
@@ -148,7 +148,7 @@ def test_no_job_is_left_of_a_driver_that_was_killed_with_its_shell(flow: Path, s
     time.sleep(1)
     assert slurm.jobs("PENDING")
 
-    ended = rankfold("cancel", flow.parent / "results")
+    ended = rankfold("cancel", flow.parent / "my results")
     assert ended.exit_code == 0, ended.output
     assert ended.stdout.count("cancelled, of a command that is gone") == 1
     assert not slurm.jobs() and not noted(run)
@@ -164,7 +164,7 @@ def test_a_driver_with_jobs_is_asked_to_stop(flow: Path, slurm: SlurmCluster) ->
         assert ended.exit_code == 0 and f"process {driver.pid} on " in ended.stdout, ended.output
         driver.communicate()
     assert driver.returncode == 75
-    assert not slurm.jobs() and not [*(flow.parent / "results").glob("*.run/jobs.json")]
+    assert not slurm.jobs() and not [*(flow.parent / "my results").glob("*.run/jobs.json")]
 
 
 def test_a_scheduled_job_submits_the_next_before_it_works(flow: Path, slurm: SlurmCluster) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from drivers import Driver, wait_for
+from drivers import HERE, Driver, wait_for
 from reference import same_bytes
 
 import rankfold as rf
@@ -55,7 +55,7 @@ def test_workers_end_with_a_driver_that_is_killed(tmp_path: Path, demo_store: Pa
     again = Driver(demo_store, tmp_path / "r.zarr", 0.0, workers=2, threads=1)
     assert again.end() == 0, again.said
     assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == demo_bytes
-    assert not psutil.wait_procs(workers, timeout=20)[1]
+    assert not psutil.wait_procs(workers, timeout=120)[1]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
@@ -64,16 +64,17 @@ def test_a_stopped_driver_leaves_checkpoints_and_no_worker(
 ) -> None:
     out = tmp_path / "r.zarr"
     where = ["--workers", "2", "--threads", "1", "--memory", "256MiB", "--rank", "8"]
-    command = [sys.executable, "-m", "rankfold", "pca", str(demo_store), "--out", str(out), *where]
-    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    wait_for(lambda: len(workers_of(child.pid)) == 2, 60)
+    held = [sys.executable, str(HERE / "held_command.py"), "gram"]
+    command = [*held, "pca", str(demo_store), "--out", str(out), *where]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: len(workers_of(child.pid)) == 2, 120)
     workers = workers_of(child.pid)
-    wait_for(lambda: any((tmp_path / "r.zarr.run").glob("state-*/gram")), 60)
+    wait_for(lambda: any((tmp_path / "r.zarr.run").glob("state-*/gram")), 120)
     os.kill(child.pid, number)
-    _, said = child.communicate(timeout=60)
+    _, said = child.communicate(timeout=120)
     assert child.returncode == code, said
     assert "the same command goes on from there" in said
-    assert not psutil.wait_procs(workers, timeout=20)[1]
+    assert not psutil.wait_procs(workers, timeout=120)[1]
     assert same_bytes(rf.pca(demo_store, rank=8, memory="256MiB", out=out)) == demo_bytes
 
 
@@ -114,8 +115,8 @@ def test_neighbours_that_are_stopped_are_gone_on_with(
     wait_for(lambda: 1000 < driver.rows("pairs") < 5000, 60, driver.said)
     workers = workers_of(driver.process.pid)
     os.kill(driver.process.pid, number)
-    assert driver.end(30) != 0
-    assert not psutil.wait_procs(workers, timeout=20)[1]
+    assert driver.end(120) != 0
+    assert not psutil.wait_procs(workers, timeout=120)[1]
     assert list((tmp_path / "r.zarr.run").glob("scratch-*/lists/block-*.npz"))
     again = Driver(rows_store, tmp_path / "r.zarr", 0.0, script="neighbour_driver.py", threads=2)
     assert again.end() == 0, again.said

@@ -337,10 +337,10 @@ def test_a_result_that_lost_chunks_is_not_taken_for_whole(tmp_path: Path) -> Non
     whole = np.asarray(rf.pca(x, rank=3, out=out).components)
     assert rf.open_result(out).lacking() is None
     shutil.rmtree(out / "components")
-    with pytest.raises(DataError, match="1 of 1 chunks of components have gone. Remove it"):
+    with pytest.raises(DataError, match=r"1 of 1 chunks of components have gone\. Remove it"):
         _ = rf.open_result(out).components
     shutil.rmtree(out / "scores" / "c")
-    with pytest.raises(OutputError, match="is damaged: .* chunks of"):
+    with pytest.raises(OutputError, match=r"is damaged: .* chunks of"):
         rf.pca(x, rank=3, out=out)
     again = rf.pca(x, rank=3, out=out, overwrite=True)
     np.testing.assert_array_equal(again.components, whole)

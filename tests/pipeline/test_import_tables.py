@@ -109,7 +109,7 @@ def test_blocks_of_text_are_whole_records(
     np.testing.assert_array_equal(x, np.stack([np.arange(300), np.arange(300) ** 2], 1))
     text(tmp_path, "id,square\n" + "\n".join(f"{i},{i}" for i in range(300)) + "\n\n7,x7\n")
     refused(
-        tmp_path / "x.csv", DataError, r"'square' has 'x7' in line 303, which is no double", overwrite=True
+        tmp_path / "x.csv", DataError, r"'square' has 'x7' in line 303, which is not a number", overwrite=True
     )
 
 

@@ -99,7 +99,7 @@ def test_an_interrupt_leaves_checkpoints_and_no_output(tmp_path: Path, store: st
     )
     assert same_bytes(again) == same_bytes(rf.pca(store, rank=12, method="krylov"))
     left = sorted(path.name for path in (tmp_path / "r.zarr.run").iterdir())
-    assert left == ["lock", "run.json"]
+    assert left == ["journal.jsonl", "lock", "run.json"]
 
 
 def test_subspace_keeps_one_y_and_the_one_of_its_last_pass(tmp_path: Path, store: str) -> None:

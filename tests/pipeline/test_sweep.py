@@ -170,7 +170,7 @@ def test_the_length_of_segments_changes_no_bit(tmp_path: Path, panels_per_segmen
 
 
 def test_reads_that_wait_go_ahead_where_there_is_a_second_slot(tmp_path: Path, watched: Watch) -> None:
-    fold = RowSum(make_cut(20, 1), slots=1, panels_per_segment=20, read_seconds=0.02, watch="test")
+    fold = RowSum(make_cut(20, 1), slots=1, panels_per_segment=20, read_seconds=0.002, watch="test")
     total(tmp_path / "one", fold)
     assert not any(name.startswith("rankfold-read") for name in watched.readers)
     total(tmp_path / "two", replace(fold, slots=2))

@@ -15,9 +15,7 @@ import os
 import re
 import shlex
 import sys
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, ClassVar
 
 from rankfold.cluster.certificates import secured
@@ -31,16 +29,14 @@ from rankfold.cluster.processes import (
 )
 from rankfold.cluster.profile import Profile, find_profile
 from rankfold.cluster.queue import require_commands
-from rankfold.cluster.slurm import MARGIN, NANNY_BYTES, address_of, job_bytes
+from rankfold.cluster.slurm import MARGIN, NANNY_BYTES, address_of, await_workers, job_bytes
 from rankfold.cluster.step import Step
-from rankfold.pipeline.errors import InputError, NoWorkersError
+from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.memory import available_bytes
 from rankfold.pipeline.rundir import RunDirectory
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.units import format_bytes, parse_bytes
 from rankfold.pipeline.warm import Kernels
-
-LOG = logging.getLogger("rankfold")
 
 PROFILE = "RANKFOLD_PROFILE"
 """Environment variable by which a job knows the profile that it was submitted with."""
@@ -128,11 +124,11 @@ class Allocation:
             announce_dashboard(cluster)
             settings = {**os.environ, **ONE_THREAD, **WORKER_SETTINGS}
             step.start(self._command(cluster.scheduler_address, step.output, options), settings)
-            self._wait(cluster, step)
+            self._await(cluster, step)
             with prepared(client, run, kernels, watch=step.check, gpus=self.profile.gpus) as scheduler:
                 yield scheduler
 
-    def _command(self, scheduler: str, output: Path, options: list[str]) -> list[str]:
+    def _command(self, scheduler: str, output: str, options: list[str]) -> list[str]:
         """The step of all workers."""
         profile, workers = self.profile, self.budget.workers
         step = [
@@ -160,26 +156,16 @@ class Allocation:
         local = profile.scratch or "${SLURM_TMPDIR:-/tmp}"
         return [*step, "sh", "-c", f'exec {shlex.join(worker)} --local-directory "{local}"']
 
-    def _wait(self, cluster: Any, step: Step) -> None:
-        """Until the first worker is there, and a moment longer for the others."""
-        began = time.monotonic()
-        first: float | None = None
-        while (here := len(cluster.scheduler_info["workers"])) < self.budget.workers:
-            step.check()
-            now = time.monotonic()
-            if here:
-                step.worked = True
-                first = first or now
-                if now - first > GRACE_SECONDS:
-                    break
-            elif now - began > self.profile.wait_seconds:
-                raise NoWorkersError(
-                    f"no worker came within {self.profile.wait} (h:min:s); see {step.output.parent}. The "
-                    "same command tries again"
-                )
-            time.sleep(0.1)
-        step.worked = True
-        LOG.info("%d of %d workers are there", here, self.budget.workers)
+    def _await(self, cluster: Any, step: Step) -> None:
+        def here() -> int:
+            count = len(cluster.scheduler_info["workers"])
+            if count < self.budget.workers:
+                step.check()
+            step.worked = step.worked or count > 0
+            return count
+
+        said = f"their logs are in {step.logs}"
+        await_workers(self.budget.workers, here, self.profile, GRACE_SECONDS, lambda: said)
 
 
 def node_bytes(working: int, per_node: int) -> int:

@@ -23,13 +23,19 @@ from rankfold.cluster import doctor
 from rankfold.cluster.doctor import Finding
 from rankfold.cluster.leftovers import cancelled, no_job_left
 from rankfold.cluster.probe import ANSWER, CALL_SECONDS, CONNECT_SECONDS, NODE, REQUEST
-from rankfold.cluster.processes import ONE_THREAD, WORKER_SETTINGS
 from rankfold.cluster.profile import Profile, walltime_seconds
 from rankfold.cluster.queue import ask
+from rankfold.cluster.script_lines import exports, in_directive, log_pattern
 from rankfold.cluster.slurm import address_of, job_bytes
 from rankfold.cluster.submission import submit
 from rankfold.pipeline.checkpoint import load_json, save_json
 from rankfold.pipeline.errors import ClusterError, RankfoldError
+
+FAILED = "prologue.failed"
+"""Lines of the prologue that did not do what they should."""
+
+SAID = "said.log"
+"""What the job writes itself."""
 
 POLL_SECONDS = 0.3
 ASK_SECONDS = 2.0
@@ -52,6 +58,11 @@ def probe_findings(profile: Profile, folder: Path, wait_seconds: float | None = 
         yield Finding("node", "not checked", str(error), advice)
         return
     yield from compared(answer)
+    if answer["prologue"]:
+        found = f"{'; '.join(answer['prologue'].splitlines())} ({answer['said']})"
+        yield Finding("node: prologue", "failed", found, "Mend prologue: in the profile, or leave it out")
+    elif profile.prologue:
+        yield Finding("node: prologue", "ok", "every line of it")
     for finding in answer["findings"]:
         yield Finding(**{**finding, "check": f"node: {finding['check']}"})
 
@@ -79,7 +90,7 @@ def probe_script(profile: Profile, name: str, folder: Path) -> str:
     minutes = max(1, min(MINUTES, walltime_seconds(profile.walltime) // 60))
     options = [
         f"--job-name={name}",
-        f"--output={folder / 'said.log'}",
+        f"--output={in_directive(log_pattern(folder, SAID))}",
         *([f"--partition={profile.partition}"] if profile.partition else []),
         *([f"--account={profile.account}"] if profile.account else []),
         *("--nodes=1", "--ntasks=1", "--cpus-per-task=1"),
@@ -89,9 +100,15 @@ def probe_script(profile: Profile, name: str, folder: Path) -> str:
         "--no-requeue",
         *profile.directives,
     ]
-    exports = [f"export {key}={value}" for key, value in {**ONE_THREAD, **WORKER_SETTINGS}.items()]
     command = [profile.python or sys.executable, "-m", "rankfold.cluster.probe", str(folder)]
-    lines = [f"#SBATCH {option}" for option in options] + [*exports, *profile.prologue]
+    lines = [f"#SBATCH {option}" for option in options] + exports()
+    if profile.prologue:
+        lines += [
+            f"said={shlex.quote(str(folder / FAILED))}",
+            'trap \'echo "$BASH_COMMAND ended with $?" >> "$said"\' ERR',
+            *profile.prologue,
+            "trap - ERR",
+        ]
     return "\n".join(["#!/usr/bin/env bash", *lines, f"exec {shlex.join(command)}", ""])
 
 
@@ -112,7 +129,8 @@ def _answer(profile: Profile, where: Path, wait_seconds: float) -> dict[str, Any
             with no_job_left(name, folder):
                 job = submit(probe_script(profile, name, folder), profile)
                 _await_node(folder, job, wait_seconds)
-                return _talk(folder, listening, token)
+                answer = _talk(folder, listening, token)
+                return {**answer, "prologue": _read(folder / FAILED), "said": _last_words(folder)}
         finally:
             with contextlib.suppress(ClusterError):
                 cancelled([name])
@@ -120,10 +138,6 @@ def _answer(profile: Profile, where: Path, wait_seconds: float) -> dict[str, Any
 
 @contextlib.contextmanager
 def _folder_for_a_while(where: Path) -> Iterator[Path]:
-    if " " in str(where.absolute()):
-        raise ClusterError(
-            f"SLURM writes no logs into {where.absolute()}, whose name holds a space: rename it"
-        )
     try:
         folder = Path(tempfile.mkdtemp(prefix=".rankfold-doctor-", dir=where.absolute()))
     except OSError as error:
@@ -143,7 +157,7 @@ def _await_node(folder: Path, job: str, wait_seconds: float) -> None:
             asked, state = now, ask("squeue", "-h", "-j", job, "-t", "all", "-o", "%T").stdout.strip()
             over = state not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
             gone = (gone or now) if over else 0.0
-            if over and (now - gone > SEEN_SECONDS or (folder / "said.log").exists()):
+            if over and (now - gone > SEEN_SECONDS or (folder / SAID).exists()):
                 raise ClusterError(f"the probe job {job} ended ({state.lower()}): {_last_words(folder)}")
             if state in ("PENDING", "CONFIGURING") and now > until:
                 raise TimeoutError(f"the probe job waits since {wait_seconds:.0f} s: {described_job(job)}")
@@ -157,9 +171,15 @@ def described_job(job: str) -> str:
     return ask("squeue", "-h", "-j", job, "-o", "%T (%r)").stdout.strip().lower() or "no longer in the queue"
 
 
+def _read(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return path.read_text(errors="replace")
+    return ""
+
+
 def _last_words(folder: Path) -> str:
     with contextlib.suppress(OSError):
-        lines = (folder / "said.log").read_text(errors="replace").strip().splitlines()
+        lines = (folder / SAID).read_text(errors="replace").strip().splitlines()
         if lines:
             return lines[-1]
     return "it left no file that is seen here: is the working folder shared?"

@@ -6,6 +6,7 @@ Importing it takes over Ctrl-C, and fails outside the main thread; a refused ``s
 from __future__ import annotations
 
 import asyncio
+import shlex
 import signal
 import threading
 from typing import Any
@@ -60,6 +61,14 @@ class Cluster(SLURMCluster):
     """A scheduler in this process and one worker process in each job."""
 
     job_cls = Job
+
+    def _get_worker_security(self, security: Any) -> Any:
+        """Paths of certificates as the shell of a job takes them."""
+        found = super()._get_worker_security(security)
+        if found is not None and found is not security:  # a copy, for job scripts alone
+            for key in ("tls_ca_file", "tls_worker_cert", "tls_worker_key"):
+                setattr(found, key, shlex.quote(getattr(found, key)))
+        return found
 
 
 def refusal(text: str) -> str:

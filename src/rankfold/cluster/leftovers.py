@@ -39,9 +39,10 @@ def noted(folder: Path) -> list[str]:
     return list(found["names"]) if isinstance(found, dict) else []
 
 
-def forget(folder: Path) -> None:
-    """None of them is left."""
-    (folder / NOTE).unlink(missing_ok=True)
+def forget(folder: Path, names: Collection[str]) -> None:
+    """None of these is left; a note of others, of a driver that has begun since, stays."""
+    if set(noted(folder)) == {*names}:
+        (folder / NOTE).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -67,7 +68,7 @@ def no_job_left(name: str, folder: Path) -> Iterator[None]:
         if reaper.stdin is not None:
             reaper.stdin.close()
         if reaper.wait() == 0 and not earlier:
-            forget(folder)
+            forget(folder, [name])
 
 
 def cancelled(names: Collection[str], numbers: Collection[str] = ()) -> list[Listed]:

@@ -24,7 +24,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from rankfold.cluster.profiles import shipped_profiles
-from rankfold.cluster.yaml_file import Bytes, filled, read_document
+from rankfold.cluster.yaml_file import WHOLE, Bytes, SettingsError, filled, read_document, require_file
 from rankfold.pipeline.errors import InputError
 
 WALLTIME = re.compile(r"\d+|\d+:\d{2}|\d+:\d{2}:\d{2}|\d+-\d+|\d+-\d+:\d{2}|\d+-\d+:\d{2}:\d{2}")
@@ -33,7 +33,7 @@ WALLTIME = re.compile(r"\d+|\d+:\d{2}|\d+:\d{2}:\d{2}|\d+-\d+|\d+-\d+:\d{2}|\d+-
 
 def _walltime(value: str) -> str:
     if not WALLTIME.fullmatch(value):
-        raise ValueError('a walltime is written "H:MM:SS" or "D-HH:MM:SS"')
+        raise ValueError("a walltime is written in minutes, or H:MM:SS, or D-HH:MM:SS")
     return value
 
 
@@ -56,6 +56,8 @@ def walltime_seconds(walltime: str) -> int:
 
 
 Walltime = Annotated[str, AfterValidator(_walltime)]
+Count = Annotated[int, Field(ge=1), WHOLE]
+Number = Annotated[int, Field(ge=0), WHOLE]
 
 
 class Profile(BaseModel):
@@ -70,9 +72,9 @@ class Profile(BaseModel):
     memory: Bytes | None = None
     """Of a job, as SLURM is asked for it; by default what the working memory comes to."""
 
-    cores: Annotated[int, Field(ge=1)] = 1
-    gpus: Annotated[int, Field(ge=0)] = 0
-    workers: Annotated[int, Field(ge=1)] = 2
+    cores: Count = 1
+    gpus: Number = 0
+    workers: Count = 2
     """Jobs, where the call does not say."""
 
     interface: str | None = None
@@ -101,13 +103,13 @@ class Profile(BaseModel):
     """Before the end of a job: when its worker is replaced, or all work in it stops to go on in the next.
     A tenth of the walltime by default, at least 20 seconds."""
 
-    nodes: Annotated[int, Field(ge=1)] = 1
+    nodes: Count = 1
     """Of a job that holds a whole command."""
 
-    workers_per_node: Annotated[int, Field(ge=1)] = 1
+    workers_per_node: Count = 1
     """In such a job; ``memory``, ``cores`` and ``gpus`` are those of one worker in it."""
 
-    requeue: Annotated[int, Field(ge=0)] = 20
+    requeue: Number = 20
     """How many times such a job begins again, at most, until all is done."""
 
     @field_validator("drain")
@@ -147,8 +149,9 @@ def find_profile(profile: object) -> Profile:
         raise InputError(f"on= takes 'local', 'slurm' or a profile, not {profile!r}")
     given = os.fspath(profile)
     folders = profile_folders()
-    paths = [Path(given)] if given.endswith((".yaml", ".yml")) else []
-    paths += [folder / f"{given}.yaml" for folder in folders]
+    if given.endswith((".yaml", ".yml")):
+        return read_profile(require_file(Path(given), "profile"))
+    paths = [folder / f"{given}.yaml" for folder in folders]
     shipped = shipped_profiles()
     paths += [shipped[given]] if given in shipped else []
     for path in paths:
@@ -159,10 +162,17 @@ def find_profile(profile: object) -> Profile:
     own = {p.stem for folder in folders for p in folder.glob("*.yaml")}
     near = difflib.get_close_matches(given, sorted({"local", "slurm", *own, *shipped}), n=1)
     hint = f" Did you mean {near[0]}?" if near else ""
-    raise InputError(
+    raise SettingsError(
         f"there is no profile {given!r}.{hint} Give a path, or put {given}.yaml into {folders[-1]}. "
         f"With rankfold come {', '.join(shipped)}: rankfold profile NAME prints one"
     )
+
+
+def found_from(profile: str, folder: Path) -> str:
+    """A profile as it is found from everywhere: a path, or a name that has a file in ``folder``, absolute."""
+    by_path = profile.endswith((".yaml", ".yml"))
+    file = folder.absolute() / (profile if by_path else f"{profile}.yaml")
+    return os.path.normpath(file) if by_path or file.is_file() else profile
 
 
 def profile_folders() -> tuple[Path, ...]:

@@ -3,7 +3,7 @@
 Somebody new is asked for first. When one has come, the oldest is asked to hand over: it takes no more
 segments, those that run leave a checkpoint after their panel and are given to others, and then it is
 closed. One at a time, unless time is so short that all who are about to end hand over together, whether
-anybody has come for them or not.
+anybody has come for them or not. Nothing waits here: a look sees who is due and who has no segment left.
 
 The trap: whoever is closed before its segments have ended hands nothing over. Dask starts them elsewhere
 at once, from checkpoints that are older than those they are about to leave.
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +21,9 @@ from rankfold.cluster.watchdog import Watchdog
 LOG = logging.getLogger("rankfold")
 
 POLL_SECONDS = 1.0
+
 HAND_OVER_POLL = 0.1
+"""While segments leave their checkpoints."""
 
 LAST_SECONDS = 120.0
 """At the latest, workers hand over so long before their end; with a short margin in its second half."""
@@ -49,6 +50,7 @@ class Rolling:
         self._last = min(margin_seconds / 2, LAST_SECONDS)
         self._known: set[Any] = set()
         self._due: set[Any] = set()
+        self._draining: set[Any] = set()
         self._done: set[Any] = set()
         self._come = 0
         self._stop = threading.Event()
@@ -64,7 +66,7 @@ class Rolling:
         self._thread.join(END_SECONDS)
 
     def _watch(self) -> None:
-        while not self._stop.wait(self._every):
+        while not self._stop.wait(min(self._every, HAND_OVER_POLL) if self._draining else self._every):
             try:
                 self._look()
             except Exception as error:  # noqa: BLE001  # the watchdog replaces those that end all the same
@@ -84,29 +86,31 @@ class Rolling:
                 self._due.add(name)
                 LOG.info("worker %s has %.0f s left: starting another in its place", name, left[name])
                 self._watchdog.add_successor(name)
-        waiting = sorted(left.keys() & self._due, key=left.__getitem__)
+        self._draining &= left.keys()
+        waiting = sorted(left.keys() & self._due - self._draining, key=left.__getitem__)
         # Jobs are alike: whoever comes while some wait to go takes the place of the first of them.
         self._come = min(self._come + len(here.keys() - self._known), len(waiting))
         self._known |= here.keys()
         urgent = [name for name in waiting if left[name] <= self._last]
-        going = urgent or waiting[: min(1, self._come)]
+        going = urgent or ([] if self._draining else waiting[: min(1, self._come)])
         if going:
-            self._hand_over([here[name] for name in going], min(left[name] for name in going))
-            self._done |= {*going}
+            self._client.retire_workers([here[name] for name in going], close_workers=False, remove=False)
+            self._draining |= {*going}
             self._come = max(0, self._come - len(going))
-            for name in going:
-                self._watchdog.let_go(name)
-            LOG.info("worker %s has handed over and is closed", ", ".join(map(str, going)))
+        if self._draining:
+            self._close({name: here[name] for name in sorted(self._draining, key=left.__getitem__)}, left)
 
-    def _hand_over(self, workers: list[str], seconds: float) -> None:
-        """No more tasks, then no segment left, then no worker."""
+    def _close(self, draining: dict[Any, str], left: dict[Any, float]) -> None:
+        """Let go of those that have no segment left, or no time to wait for one."""
         from rankfold.cluster.worker import hand_over
 
-        until = time.monotonic() + seconds
-        self._client.retire_workers(workers, close_workers=False, remove=False)
-        while not self._stop.is_set() and time.monotonic() < until:
-            if False not in self._client.run(hand_over, workers=workers, on_error="return").values():
-                break
-            time.sleep(HAND_OVER_POLL)
-        if not self._stop.is_set():
-            self._client.retire_workers(workers, close_workers=True, remove=True)
+        busy = self._client.run(hand_over, workers=[*draining.values()], on_error="return")
+        going = [name for name, at in draining.items() if busy.get(at) is not False or left[name] <= 0]
+        if not going or self._stop.is_set():
+            return
+        self._client.retire_workers([draining[name] for name in going], close_workers=True, remove=True)
+        self._draining -= {*going}
+        self._done |= {*going}
+        for name in going:
+            self._watchdog.let_go(name)
+            LOG.info("worker %s has handed over and is closed", name)

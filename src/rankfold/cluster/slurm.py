@@ -15,22 +15,17 @@ import shlex
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
 from rankfold.cluster.client import BASELINE_BYTES, STEALING, Client, prepared
 from rankfold.cluster.leftovers import no_job_left
-from rankfold.cluster.processes import (
-    ONE_THREAD,
-    SCHEDULER_SETTINGS,
-    WORKER_SETTINGS,
-    announce_dashboard,
-    scheduler_options,
-)
+from rankfold.cluster.processes import SCHEDULER_SETTINGS, announce_dashboard, scheduler_options
 from rankfold.cluster.profile import Profile
 from rankfold.cluster.queue import Jobs, ask, described, require_commands
 from rankfold.cluster.rolling import Rolling
+from rankfold.cluster.script_lines import exports, in_directive, log_pattern
 from rankfold.cluster.watchdog import Watchdog
 from rankfold.pipeline.errors import ClusterError, InputError, NoWorkersError
 from rankfold.pipeline.rundir import RunDirectory
@@ -106,13 +101,13 @@ class SlurmJobs:
         from rankfold.cluster.jobqueue import make_cluster
 
         require_commands(self.profile.name, "sbatch", "squeue", "scancel")
-        if any(space in str(run.folder) for space in " \t"):
-            raise ClusterError(f"SLURM writes no logs into {run.folder}, whose name holds a space: rename it")
         name = f"rankfold-{uuid.uuid4().hex[:8]}"
+        options = self._options(name, run.folder)
+        (run.folder / "logs").mkdir(exist_ok=True)
         with (
             dask.config.set({**SCHEDULER_SETTINGS, **(STEALING if self.profile.gpus else {})}),
             no_job_left(name, run.folder),
-            make_cluster(**self._options(name, run.folder)) as cluster,
+            make_cluster(**options) as cluster,
         ):
             _require_accepted(cluster.job_script())
             announce_dashboard(cluster)
@@ -131,7 +126,7 @@ class SlurmJobs:
                 return float("inf") if job is None else jobs.seconds_left(job.job_id)
 
             with watchdog, DaskClient(cluster, set_as_default=False) as client:
-                self._wait(watchdog, name)
+                self._await(watchdog, name)
                 margin = self.profile.drain_seconds
                 with (
                     prepared(client, run, kernels, watch=watchdog.check, gpus=self.profile.gpus) as scheduler,
@@ -151,8 +146,11 @@ class SlurmJobs:
     def job_options(self, name: str, folder: Path) -> dict[str, Any]:
         """What dask-jobqueue writes the script of a job from."""
         profile = self.profile
-        exports = [f"export {key}={value}" for key, value in {**ONE_THREAD, **WORKER_SETTINGS}.items()]
-        directives = ["--no-requeue", *profile.directives]
+        # Of its own, and not by dask-jobqueue, which does not quote.
+        said = {"error": "err", "output": "out"}
+        logs = {key: log_pattern(folder / "logs", f"{name}-%J.{ending}") for key, ending in said.items()}
+        directives = [f"--{key}={in_directive(log)}" for key, log in logs.items()]
+        directives += ["--no-requeue", *profile.directives]
         extra = ["--no-dashboard"]
         if profile.gpus:
             directives.append(f"--gpus-per-task={profile.gpus}")
@@ -168,9 +166,8 @@ class SlurmJobs:
             "walltime": profile.walltime,
             "interface": profile.interface,
             "local_directory": profile.scratch or "${SLURM_TMPDIR:-/tmp}",
-            "log_directory": str(folder / "logs"),
             "job_extra_directives": directives,
-            "job_script_prologue": [*exports, *profile.prologue],
+            "job_script_prologue": [*exports(), *profile.prologue],
             "worker_extra_args": extra,
             # In the shell's place, so that signals of SLURM reach the worker.
             "python": f"exec {shlex.quote(profile.python or sys.executable)}",
@@ -180,27 +177,42 @@ class SlurmJobs:
         interface = self.profile.scheduler_interface or self.profile.interface
         return scheduler_options(address_of(interface))
 
-    def _wait(self, watchdog: Watchdog, name: str) -> None:
-        """Until the first worker is there, and a moment longer for the others."""
-        began = said = time.monotonic()
-        first: float | None = None
-        while watchdog.registered() < self.budget.workers:
+    def _await(self, watchdog: Watchdog, name: str) -> None:
+        def here() -> int:
             watchdog.check()
-            now = time.monotonic()
-            if watchdog.registered():
-                first = first or now
-                if now - first > GRACE_SECONDS:
-                    break
-            elif now - began > self.profile.wait_seconds:
-                raise NoWorkersError(
-                    f"no worker came within {self.profile.wait} (h:min:s): {described(name)}. The same "
-                    f"command tries again; wait: in the profile {self.profile.name} sets how long"
-                )
-            if now - said > SAY_SECONDS:
-                said = now
-                LOG.info("waiting for workers: %s", described(name))
-            time.sleep(0.1)
-        LOG.info("%d of %d workers are there", watchdog.registered(), self.budget.workers)
+            return watchdog.registered()
+
+        await_workers(self.budget.workers, here, self.profile, GRACE_SECONDS, lambda: described(name))
+
+
+def await_workers(
+    wanted: int, here: Callable[[], int], profile: Profile, grace_seconds: float, why: Callable[[], str]
+) -> None:
+    """Wait until the first worker is ``here``, and a moment longer for the others.
+
+    Raises
+    ------
+    NoWorkersError
+        None came; ``why`` tells what is known of them.
+    """
+    began = said = time.monotonic()
+    first: float | None = None
+    while (count := here()) < wanted:
+        now = time.monotonic()
+        if count:
+            first = first or now
+            if now - first > grace_seconds:
+                break
+        elif now - began > profile.wait_seconds:
+            raise NoWorkersError(
+                f"no worker came within {profile.wait} (h:min:s): {why()}. The same command tries again; "
+                f"wait: in the profile {profile.name} sets how long"
+            )
+        if now - said > SAY_SECONDS:
+            said = now
+            LOG.info("waiting for workers: %s", why())
+        time.sleep(0.1)
+    LOG.info("%d of %d workers are there", count, wanted)
 
 
 def job_bytes(working: int) -> int:

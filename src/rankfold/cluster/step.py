@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from rankfold.cluster.script_lines import log_pattern
 from rankfold.pipeline.errors import ClusterError, NoWorkersError
 
 END_SECONDS = 20.0
@@ -21,13 +22,14 @@ class Step:
     """A step that is over when the block ends, whatever its tasks do."""
 
     def __init__(self, logs: Path, tag: str) -> None:
-        self.output = logs / f"worker-{tag}-%t.log"
-        """Of each task, as srun writes it; of a name that no other start of the job has."""
+        self.logs = logs
+        self.output = log_pattern(logs, f"worker-{tag}-%t.log")
+        """Of each task, as srun takes it; of a name that no other start of the job has."""
 
         self.worked = False
         """Whether any worker has come: then their end is an accident, and not a mistake in a profile."""
 
-        self._said = logs / f"srun-{tag}.log"
+        self._tag, self._said = tag, logs / f"srun-{tag}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, command: Sequence[str], settings: Mapping[str, str]) -> None:
@@ -51,10 +53,10 @@ class Step:
         words = f"the workers of the allocation have ended, exit status {code}: {self._last_words()}"
         if self.worked:
             raise NoWorkersError(f"{words}. What was finished is kept; the same command goes on")
-        raise ClusterError(f"{words}. Logs are in {self._said.parent}")
+        raise ClusterError(f"{words}. Logs are in {self.logs}")
 
     def _last_words(self) -> str:
-        logs = [*self._said.parent.glob(self.output.name.replace("%t", "*")), self._said]
+        logs = [*self.logs.glob(f"worker-{self._tag}-*.log"), self._said]
         for log in logs:
             lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
             telling = [line for line in lines if " - INFO - " not in line]

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from rankfold.cluster.allocation import PROFILE, Allocation, node_bytes
 from rankfold.cluster.profile import Profile
 from rankfold.cluster.queue import ask, require_commands
+from rankfold.cluster.script_lines import in_directive
 from rankfold.cluster.slurm import MARGIN
 from rankfold.pipeline.errors import ClusterError, InputError
 from rankfold.pipeline.scheduler import Budget
@@ -66,10 +67,11 @@ def job_script(
     """The script of a job that runs a driver on the nodes that a profile says.
 
     ``known_as`` is the path or name by which the driver finds the profile, ``log`` where the job writes,
-    ``more`` are further options of it, and ``first`` lines that come before all others.
+    ``more`` are further options of it, and ``first`` lines that come before the driver, in the environment
+    that it will have.
     """
     options = [*directives(profile, name=name, log=log or log_name(name)), "--requeue"]
-    setup = [*first, f"export {PROFILE}={shlex.quote(known_as)}", *profile.prologue]
+    setup = [f"export {PROFILE}={shlex.quote(known_as)}", *profile.prologue, *first]
     return SCRIPT.format(
         directives="\n".join(f"#SBATCH {option}" for option in [*options, *profile.directives, *more]),
         setup="\n".join(setup),
@@ -82,7 +84,7 @@ def directives(profile: Profile, *, name: str, log: str) -> list[str]:
     """What a job asks of SLURM that runs a driver on the nodes that a profile says."""
     return [
         f"--job-name={PREFIX}{name}",
-        f"--output={log}",
+        f"--output={in_directive(log)}",
         "--open-mode=append",
         *([f"--partition={profile.partition}"] if profile.partition else []),
         *([f"--account={profile.account}"] if profile.account else []),

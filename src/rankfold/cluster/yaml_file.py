@@ -8,16 +8,19 @@ one of base sixty. No anchors, no tags: what a file says is what stands there.
 from __future__ import annotations
 
 import difflib
+import re
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ValidationError, WithJsonSchema
+from pydantic_core import PydanticKnownError
 
+from rankfold.cluster.yaml_words import cut, in_plain_words
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.units import parse_bytes
 
@@ -28,25 +31,57 @@ Model = TypeVar("Model", bound=BaseModel)
 
 UNITS = ("KiB", "MiB", "GiB", "TiB", "kB", "MB", "GB", "TB")
 
-SHOWN = 40
-"""Most characters of a wrong value that a message repeats."""
+
+LISTED = 8
+"""Most files that a message names."""
+
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+"""Text that messages repeat without quotes."""
+
+
+class SettingsError(InputError):
+    """A file of settings that is not there or has a mistake: its message names the file itself."""
 
 
 def _bytes(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError("takes a size, such as 256MiB or 2GiB")
     text = str(value).strip()
     number = text.rstrip("BKMGTPbkmgtpi ")
+    if NUMBER.fullmatch(number) and float(number) <= 0:
+        raise ValueError("takes a size above 0, such as 256MiB or 2GiB")
     if isinstance(value, str) and text == number and number.replace(".", "", 1).isdigit():
         raise ValueError(f"{text!r} has no unit: write {text}GiB or {text}MiB")
     try:
         return parse_bytes(value)  # type: ignore[arg-type]
     except InputError as error:
-        unit = text[len(number) :].strip().lower()
-        likely = [u for u in UNITS if u.lower() == unit] or [u for u in UNITS if u.lower().startswith(unit)]
-        hint = f" (did you mean {number}{likely[0]}?)" if likely and unit else ""
+        unit = text[len(number) :].strip()
+        likely = [u for u in UNITS if u.lower() == unit.lower()]
+        likely += [u for u in UNITS if u.lower().startswith(unit.lower())]
+        hint = f" (did you mean {number}{likely[0]}?)" if likely and unit not in ("", likely[0]) else ""
         raise ValueError(f"{error}{hint}") from None
-    except (TypeError, OverflowError):
-        raise ValueError(f"{value!r} is not a size in bytes: write for instance 256MiB or 2GiB") from None
+    except OverflowError:
+        raise ValueError("takes a size, such as 256MiB or 2GiB") from None
 
+
+def _no_truth(value: object) -> object:
+    """Anything but true and false, which Python counts as 1 and 0."""
+    if isinstance(value, bool):
+        raise PydanticKnownError("int_type")
+    return value
+
+
+def _no_truth_as_number(value: object) -> object:
+    if isinstance(value, bool):
+        raise PydanticKnownError("float_type")
+    return value
+
+
+WHOLE = BeforeValidator(_no_truth)
+"""Marks a key of whole numbers; it stands after limits, or they would not be in the schema."""
+
+NUMERIC = BeforeValidator(_no_truth_as_number)
+"""Marks a key of any numbers, likewise."""
 
 Bytes = Annotated[
     int,
@@ -86,23 +121,56 @@ class Document:
 
 def read_document(path: Path, what: str) -> Document:
     """Read a file that is to hold ``key: value`` lines; ``what`` is what messages call it."""
+    text = _text_of(path, what)
     try:
-        text = path.read_text()
         root = yaml.compose(text, Loader=_Plain)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise InputError(f"{where}: not YAML: {getattr(error, 'problem', None) or error}") from error
+    except yaml.YAMLError as error:
+        line, said = in_plain_words(error, text, what)
+        raise SettingsError(f"{path}:{line}: {said}") from error
     if root is None:
         return Document(path, {}, {})
     if not isinstance(root, yaml.MappingNode):
-        raise InputError(f"{path}:1: a {what} is a list of `key: value` lines")
+        raise SettingsError(f"{path}:1: a {what} is a list of `key: value` lines")
     for event in yaml.parse(text, Loader=_Plain):
         if isinstance(event, yaml.AliasEvent):
             line = event.start_mark.line + 1
-            raise InputError(f"{path}:{line}: *{event.anchor} repeats what stands elsewhere: write it out")
+            raise SettingsError(f"{path}:{line}: *{event.anchor} repeats what stands elsewhere: write it out")
     lines: dict[Keys, int] = {}
     return Document(path, _value(root, path, (), lines), lines)
+
+
+def require_file(path: Path, what: str) -> Path:
+    """The path, unless nothing is there; then the name that was probably meant, or those that there are."""
+    if path.exists():
+        return path
+    if not path.absolute().parent.is_dir():
+        raise SettingsError(f"there is no file {path}, nor a folder {path.absolute().parent}")
+    beside = sorted(one for ending in ("*.yaml", "*.yml") for one in path.parent.glob(ending))
+    # By what tells them apart: all names are alike in their endings.
+    near = difflib.get_close_matches(path.stem, [one.stem for one in beside], n=1)
+    if near:
+        hint = f". Did you mean {next(one for one in beside if one.stem == near[0])}?"
+    elif 0 < len(beside) <= LISTED:
+        hint = f". YAML files there: {', '.join(one.name for one in beside)}"
+    else:
+        hint = f": give the path of a {what}"
+    raise SettingsError(f"there is no file {path}{hint}")
+
+
+def _text_of(path: Path, what: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        byte = f"here is the byte 0x{error.object[error.start]:02x}"
+        message = f"{path}:{line}: is not text: {byte}. A {what} is a text file, saved as UTF-8"
+        raise SettingsError(message) from error
+    except IsADirectoryError as error:
+        raise SettingsError(f"{path}: a {what} is a YAML file, and here is a folder. Name a file") from error
+    except PermissionError as error:
+        raise SettingsError(
+            f"{path}: may not be read by you. Allow it with chmod u+r, or ask its owner"
+        ) from error
 
 
 class _Plain(yaml.SafeLoader):
@@ -126,11 +194,11 @@ def _value(node: Any, path: Path, keys: Keys, lines: dict[Keys, int]) -> Any:
         for key, value in node.value:
             line = key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode):
-                raise InputError(f"{path}:{line}: a key is one word")
+                raise SettingsError(f"{path}:{line}: a key is one word")
             here = (*keys, key.value)
             if here in lines:
                 name = ".".join(map(str, here))
-                raise InputError(
+                raise SettingsError(
                     f"{path}:{line}: {name}: already in line {lines[here]}. Keep one, rename the other"
                 )
             lines[here] = line
@@ -142,12 +210,40 @@ def _value(node: Any, path: Path, keys: Keys, lines: dict[Keys, int]) -> Any:
     return node.value.lower() in ("yes", "true", "on") if tag == "bool" else node.value
 
 
+# What a model refuses -------------------------------------------------------------------------------
+
+
 def filled(document: Document, model: type[Model], **known: Any) -> Model:
     """What a document says, as a model has it; ``known`` stands where the document says nothing."""
     try:
         return model(**{**known, **document.values})
     except ValidationError as error:
-        raise InputError("\n".join(told(document, model, each) for each in error.errors())) from None
+        found = {_place(each): told(document, model, each) for each in reversed(_gathered(error))}
+        raise SettingsError("\n".join(reversed(found.values()))) from None
+
+
+def _gathered(error: ValidationError) -> list[dict[str, Any]]:
+    """Mistakes, those of one place as one: keys that are missing, and one that is there but misspelt."""
+    found, missing = list[dict[str, Any]](), dict[Keys, list[str]]()
+    errors: list[dict[str, Any]] = [{**each} for each in error.errors()]
+    unknown = [tuple(each["loc"]) for each in errors if each["type"] == "extra_forbidden"]
+    for each in errors:
+        if each["type"] != "missing":
+            found.append(each)
+            continue
+        holder, key = tuple(each["loc"][:-1]), str(each["loc"][-1])
+        if difflib.get_close_matches(key, [str(way[-1]) for way in unknown if way[:-1] == holder], n=1):
+            continue
+        if holder not in missing:
+            found.append({**each, "keys": missing.setdefault(holder, [])})
+        missing[holder].append(key)
+    return found
+
+
+def _place(error: Mapping[str, Any]) -> tuple[str | int, ...]:
+    """Where a mistake is; the same for all that alternatives for one value say of it."""
+    way = error["loc"]
+    return tuple(way[:-1]) if way and way[-1] in ("int", "float", "str") else tuple(way)
 
 
 def told(document: Document, model: type[BaseModel], error: Mapping[str, Any], within: Keys = ()) -> str:
@@ -161,10 +257,11 @@ def told(document: Document, model: type[BaseModel], error: Mapping[str, Any], w
             kinds = [kind for kind in kinds if _is_called(kind, last)] or kinds
     kind, context = error["type"], error.get("ctx", {})
     if kind == "extra_forbidden":
-        keys = keys_of(holders)
-        return document.told(found, f"no such key{meant(last, keys)}. Keys are {', '.join(keys)}")
+        return document.told(found, _unknown(last, error["input"], keys_of(holders)))
     if kind == "missing":
-        return document.told(found, f"the key {last!r} is missing")
+        *others, final = [repr(key) for key in error.get("keys", [last])]
+        keys = f"keys {', '.join(others)} and {final} are" if others else f"key {final} is"
+        return document.told(found, f"the {keys} missing")
     if kind == "union_tag_not_found":
         return document.told(found, f"the key {_bare(context['discriminator'])!r} is missing")
     if kind == "union_tag_invalid":
@@ -172,10 +269,50 @@ def told(document: Document, model: type[BaseModel], error: Mapping[str, Any], w
         return document.told((*found, tag), no_such(tag, context["tag"], _quoted(context["expected_tags"])))
     if kind == "literal_error":
         return document.told(found, no_such("value", error["input"], _quoted(context["expected"])))
-    if kind in ("model_type", "dict_type", "model_attributes_type"):
-        return document.told(found, "write a list of `key: value` lines below it")
-    message, given = error["msg"].removeprefix("Value error, "), _shown(error["input"])
-    return document.told(found, message if given in message else f"{message}, not {given}")
+    if kind == "too_short":
+        what, least = str(found[-1]).removesuffix("s"), context["min_length"]
+        return document.told(found, f"needs at least {'one' if least == 1 else least} {what}")
+    message = WORDS[kind](context) if kind in WORDS else error["msg"].removeprefix("Value error, ")
+    if repr(error["input"]) in message:
+        return document.told(found, message)
+    given = _shown(error["input"])
+    if kind in HOLDERS and document.lines.get((*found, 0), 0) > document.lines.get(found, 0):
+        given = "not a list that begins with -"
+    return document.told(found, f"{message}, {given}")
+
+
+def _limited(by: str, limit: float) -> str:
+    return (
+        f"takes a whole number {by} {limit}" if isinstance(limit, int) else f"takes a number {by} {limit:g}"
+    )
+
+
+WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), lambda _: "takes a whole number"),
+    "int_parsing_size": lambda _: "takes a smaller whole number",
+    **dict.fromkeys(("float_type", "float_parsing"), lambda _: "takes a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), lambda _: "takes true or false"),
+    "string_type": lambda _: "takes a name",
+    **dict.fromkeys(("tuple_type", "list_type"), lambda _: "takes a list, such as [first, second]"),
+    "dict_type": lambda _: "takes `name: ...` lines",
+    **dict.fromkeys(("model_type", "model_attributes_type"), lambda _: "takes `key: value` lines"),
+    "greater_than_equal": lambda context: _limited("of at least", context["ge"]),
+    "greater_than": lambda context: _limited("above", context["gt"]),
+    "less_than_equal": lambda context: _limited("of at most", context["le"]),
+    "less_than": lambda context: _limited("below", context["lt"]),
+}
+"""What pydantic means by the types of its errors, given their context."""
+
+HOLDERS = ("dict_type", "model_type", "model_attributes_type")
+"""Errors of what is to hold keys."""
+
+
+def _unknown(key: str | int, value: object, keys: list[str]) -> str:
+    """A message about a key that is not among those known."""
+    first, _, rest = str(key).partition(" ")
+    if value is None and first in keys and rest:
+        return f"has no colon: write {first}: {rest}"
+    return f"no such key{meant(key, keys)}. Keys are {', '.join(keys)}"
 
 
 def no_such(what: str, given: object, known: Iterable[str]) -> str:
@@ -237,5 +374,12 @@ def _quoted(text: str) -> list[str]:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+    """What was found, as the end of a sentence."""
+    if value is None:
+        return "here is nothing"
+    if isinstance(value, bool):
+        return f"not {str(value).lower()}"
+    if isinstance(value, list | dict):
+        return "not a list" if isinstance(value, list) else "not `key: value` lines"
+    text = str(value) if NUMBER.fullmatch(str(value)) else repr(value)
+    return f"not {cut(text)}"

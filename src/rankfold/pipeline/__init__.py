@@ -18,7 +18,8 @@ narrow      intermediates on scratch          result      Zarr groups with prove
 faithfulness_request, faithfulness_plan  ranks: what is asked, and its numbers
 whole_chunks  chunks of a result, as files
 ingest      import into well-cut stores       info        what a store is
-temporary   folders of results that nobody keeps  journal  what happened when, and where
+temporary   folders of results that nobody keeps  editions    when methods give other bytes
+journal  what happened when, and where
 memory      what a process really holds       blas        one thread, everywhere
 warm        compile before the baseline       units       bytes as people write them
 errors      the tree of errors                sample      rows looked at before any pass

@@ -2,7 +2,8 @@
 
     RankfoldError
     ├── InputError (ValueError)             2   what was asked cannot be: rank, type, shape, option
-    │   └── SourceNotFoundError             2   no such store, array or file
+    │   ├── SourceNotFoundError             2   no such store, array or file
+    │   └── SettingsError                   2   a workflow or a profile, with file and line
     ├── OutputError                         2   the output exists, is locked, or cannot be written
     ├── PlanError                           3   the plan does not fit
     │   ├── MemoryBudgetError               3   into the memory of one worker

@@ -211,8 +211,8 @@ class Result:
         """What is wrong with an array, and what to do."""
         gone = array.nchunks - array.nchunks_initialized
         return (
-            f"{self.path} is damaged: {gone} of {array.nchunks} chunks of {name} have gone. Remove it, or give "
-            "--overwrite, and make it again"
+            f"{self.path} is damaged: {gone} of {array.nchunks} chunks of {name} have gone. Remove it, or "
+            "give --overwrite, and make it again"
         )
 
     @property

@@ -10,6 +10,7 @@ from typing import Any
 
 from rankfold._version import __version__
 from rankfold.pipeline.checkpoint import State
+from rankfold.pipeline.editions import edition_of
 from rankfold.pipeline.journal import FOLDER, Journal
 from rankfold.pipeline.pair_sweep import PairFold, PairSweep
 from rankfold.pipeline.scheduler import Scheduler
@@ -98,6 +99,7 @@ class Run:
         return {
             "kind": request["kind"],
             "method": method,
+            "edition": edition_of(request["kind"]),
             "request": dict(request),
             "input": {
                 "name": source.name.rpartition("/")[2],

@@ -215,19 +215,24 @@ def locked(path: Path, output: Path) -> Iterator[None]:
     with disk_errors(path):
         path.touch()
     with open(path, "r+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                raise OutputError(
-                    f"the file system of {output} keeps no locks ({error.strerror}), so a second run could "
-                    "not be told from the first. Choose --out on another file system."
-                ) from error
-            file.seek(0)
-            raise OutputError(
-                f"another run is writing {output} ({file.read().strip() or 'holder unknown'}). Wait for it, "
-                "or choose another --out."
-            ) from error
+        # Whoever looks who holds it holds it for a moment: one refusal tells nothing.
+        until = time.monotonic() + 2.0
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                    raise OutputError(
+                        f"the file system of {output} keeps no locks ({error.strerror}), so a second run "
+                        "could not be told from the first. Choose --out on another file system."
+                    ) from error
+                if time.monotonic() > until:
+                    raise OutputError(
+                        f"another run is writing {output} ({file.read().strip() or 'holder unknown'}). Wait "
+                        "for it, or choose another --out."
+                    ) from error
+            time.sleep(0.02)
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
         file.flush()

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 
 #SBATCH -J rankfold-0
-#SBATCH -e /runs/pca.zarr.run/logs/rankfold-0-%J.err
-#SBATCH -o /runs/pca.zarr.run/logs/rankfold-0-%J.out
 #SBATCH -p small
 #SBATCH -n 1
 #SBATCH --cpus-per-task=16
 #SBATCH --mem=23552M
 #SBATCH -t 04:00:00
+#SBATCH --error=/runs/pca.zarr.run/logs/rankfold-0-%J.err
+#SBATCH --output=/runs/pca.zarr.run/logs/rankfold-0-%J.out
 #SBATCH --no-requeue
 export OMP_NUM_THREADS=1
 export OPENBLAS_NUM_THREADS=1

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 
 #SBATCH -J rankfold-0
-#SBATCH -e /runs/pca.zarr.run/logs/rankfold-0-%J.err
-#SBATCH -o /runs/pca.zarr.run/logs/rankfold-0-%J.out
 #SBATCH -n 1
 #SBATCH --cpus-per-task=16
 #SBATCH --mem=51200M
 #SBATCH -t 04:00:00
+#SBATCH --error=/runs/pca.zarr.run/logs/rankfold-0-%J.err
+#SBATCH --output=/runs/pca.zarr.run/logs/rankfold-0-%J.out
 #SBATCH --no-requeue
 #SBATCH --constraint=cpu
 #SBATCH --qos=regular

@@ -160,10 +160,11 @@ class DelimitedReader:
     def _refused(self, message: str, block: bytes, line: int) -> Exception:
         """What Arrow said of a block that begins with ``line``, in terms of the file."""
         if found := BAD_VALUE.match(message):
-            name, value, kind = self.names[int(found[1])], found[4], found[3]
+            name, value = self.names[int(found[1])], found[4]
+            kind = "not a number" if found[3] in ("double", "float") else f"no {found[3]}"
             where = line + _lines_before(block, int(found[2]))
             return DataError(
-                f"{self.name}: column {name!r} has {value} in line {where}, which is no {kind}. Leave the "
+                f"{self.name}: column {name!r} has {value} in line {where}, which is {kind}. Leave the "
                 f"column out with --without {name!r} (without=[{name!r}])"
                 + ("" if self.dtype.kind == "f" else ", or choose a type that holds it")
             )
