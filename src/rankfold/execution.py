@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rankfold.cluster.place import Place
+from rankfold.pipeline.editions import edition_of
 from rankfold.pipeline.errors import DataError, InputError, OutputError
 from rankfold.pipeline.memory import watched_memory
 from rankfold.pipeline.plan import Plan, check_disk
@@ -64,7 +65,7 @@ def execute(
     made = task.plan(place.budget)
     task.source.check()
     fingerprint = task.source.fingerprint()
-    identity = {"request": task.request(), "input": fingerprint}
+    identity = identity_of(task.request(), fingerprint)
     temporary = TemporaryFolder() if out is None else None
     output = temporary.path / "result.zarr" if temporary is not None else Path(out or "").absolute()
     folder = RunDirectory.beside(output, None if scratch is None else Path(scratch), digest(identity))
@@ -82,6 +83,11 @@ def execute(
     with folder.claimed(identity, overwrite=overwrite):
         _carry_out(task, folder, made, place, fingerprint, progress)
     return Result(output, temporary=temporary)
+
+
+def identity_of(request: dict[str, Any], fingerprint: str) -> dict[str, Any]:
+    """What a result is the answer to."""
+    return {"request": request, "input": fingerprint, "edition": edition_of(request["kind"])}
 
 
 def _carry_out(
@@ -140,6 +146,7 @@ def _done(output: Path, identity: dict[str, Any], *, overwrite: bool) -> bool:
         attrs
         and attrs["request"] == identity["request"]
         and attrs["input"]["fingerprint"] == identity["input"]
+        and attrs.get("edition", 1) == identity["edition"]
     ):
         damage = found.lacking()
         if damage is not None and not overwrite:
@@ -153,8 +160,8 @@ def _done(output: Path, identity: dict[str, Any], *, overwrite: bool) -> bool:
     if overwrite:
         return False
     raise OutputError(
-        f"{output} exists and is the result of another request, or of data that has changed since. Choose "
-        "another --out, or replace it with --overwrite."
+        f"{output} exists and is the result of another request, of data that has changed since, or of an "
+        "earlier edition of the method. Choose another --out, or replace it with --overwrite."
     )
 
 

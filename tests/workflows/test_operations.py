@@ -139,7 +139,7 @@ def test_without_a_profile_of_its_own_a_workflow_takes_that_of_the_command(flow:
         ("rank: 5", "rank: 31", 2, "flow.yaml:6: stages.components.rank: rank 31 was asked for"),
         ("1GiB", "9GiB", 2, "which leaves 3.32 GiB to work with, not 9 GiB"),
         ("k: 3", "k: 3, resources: {memory: 1MiB}", 3, "flow.yaml:7: stages.near: knn of this 300 x 5"),
-        ("results", "my results", 2, "SLURM writes no logs into"),
+        ("results", "my\\results", 2, "SLURM writes no logs into"),
     ],
 )
 def test_mistakes_are_told_before_a_workflow_is_submitted(
@@ -242,7 +242,7 @@ def test_logs_are_headed_by_where_they_lie(flow: Path, written_logs: Path) -> No
 def test_there_may_be_no_logs(flow: Path) -> None:
     assert "no logs" in rankfold("logs", flow).stdout
     assert rankfold("logs", flow.parent / "nowhere").exit_code == 2
-    assert "give the .yaml file of a workflow" in rankfold("logs", flow.parent / "x.zarr").stderr
+    assert "Give the .yaml file of a workflow" in rankfold("logs", flow.parent / "x.zarr").stderr
 
 
 def test_logs_are_followed_until_nothing_runs(
@@ -478,10 +478,13 @@ def test_elsewhere_a_job_submits_the_next(flow: Path) -> None:
 
 
 def test_a_script_of_a_schedule_submits_itself_once(flow: Path, queue: Path) -> None:
-    """Up to its driver, that is."""
-    shown = rankfold("schedule", flow, "--every", "6h", "--begin", "2026-11-01T03:00").stdout
+    """Up to its driver, that is; by a Python that only the prologue brings along."""
+    bringing = f"prologue: ['the_python() {{ {sys.executable} \"$@\"; }}']\n"
+    (flow.parent / "site.yaml").write_text(SITE + "python: the_python\n" + bringing)
+    every = ("--every", "6h", "--begin", "2026-11-01T03:00", "--on", "site")
+    shown = rankfold("schedule", flow, *every).stdout
     script = flow.parent / "again.sh"
-    script.write_text(shown[: shown.index("export RANKFOLD_PROFILE")])
+    script.write_text(shown[: shown.index("the_python -m rankfold run")])
     for calls in (1, 1):
         subprocess.run(["bash", str(script)], check=True, stdin=subprocess.DEVNULL)
         said = (queue.parent / "calls").read_text().splitlines()

@@ -34,6 +34,7 @@ stages:
   components: {method: pca, input: x, rank: 5, algorithm: krylov, passes: 3, tol: 1.0e-9}
   factors: {method: nmf, input: x, rank: 4, passes: 4}
   near: {method: knn, input: components.scores, k: 4}
+  audit: {method: check, result: components, input: x}
   trust: {method: trustworthiness, input: x, embedding: components.scores, k: 4}
 """
 
@@ -83,7 +84,14 @@ def test_every_picture_says_what_it_shows(page: str) -> None:
 def test_numbers_on_the_page_are_those_of_the_records(ran: Path, page: str) -> None:
     facts = facts_in(page)
     assert facts == json.loads(rankfold("report", "results", "--json", folder=ran).stdout)
-    assert [stage["name"] for stage in facts["stages"]] == ["x", "components", "factors", "near", "trust"]
+    assert [stage["name"] for stage in facts["stages"]] == [
+        "x",
+        "components",
+        "factors",
+        "near",
+        "audit",
+        "trust",
+    ]
     for stage in facts["stages"][1:]:
         record = json.loads((ran / f"results/{stage['name']}.zarr.run/run.json").read_text())["attempts"][-1]
         assert stage["measured"]["passes"] == record["passes"]
@@ -107,7 +115,9 @@ def test_the_page_says_how_to_repeat_it(ran: Path, page: str) -> None:
 def test_the_page_says_how_good_each_result_is(ran: Path, page: str) -> None:
     trust = rf.open_result(ran / "results" / "trust.zarr").attrs["value"]
     assert f"<td>{trust:.3g}</td>" in page
+    assert "largest residual of a singular triplet" in page
     assert "above tol = 1.0e-09" in page  # a warning
+    assert not re.search(r"<td[^>]*>[^<]*\b[0-9a-f]{32}\b", page)  # fingerprints are for machines
     assert facts_in(page)["stages"][-1]["segments"]["begun"] > 2  # the search is among them
 
 

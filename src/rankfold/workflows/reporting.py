@@ -27,11 +27,25 @@ def reported(debug: bool) -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
     except (OSError, MemoryError) as error:
-        _fail(
-            f"{type(error).__name__}: {error} (--debug shows where)",
-            InputError.exit_code,
-            error if debug else None,
-        )
+        said = _of_file(error) or f"{type(error).__name__}: {error}"
+        _fail(f"{said} (--debug shows where)", InputError.exit_code, error if debug else None)
+
+
+FILE_ERRORS: dict[type[BaseException], str] = {
+    PermissionError: "you may not read or write it",
+    IsADirectoryError: "a file was expected, and here is a folder",
+    NotADirectoryError: "a folder was expected, and here is a file",
+    FileExistsError: "exists already",
+    FileNotFoundError: "does not exist",
+}
+"""What the system means by errors that name a file."""
+
+
+def _of_file(error: BaseException) -> str:
+    """What is wrong with a file; nothing where no file is named."""
+    name = getattr(error, "filename", None)
+    what = FILE_ERRORS.get(type(error))
+    return f"{os.fsdecode(name)}: {what}" if isinstance(name, str | bytes) and what else ""
 
 
 def _drain(number: int, frame: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from rankfold.cluster.yaml_file import Document, Keys
+from rankfold.cluster.yaml_file import Document, Keys, SettingsError
 from rankfold.pipeline.errors import Interrupted, PlanError, RankfoldError
 
 KEYS = {"out": "outputs", "method": "algorithm", "missing-chunks": "missing", "no-rows": "rows: false"}
@@ -29,6 +29,8 @@ def in_file(message: str) -> str:
 
     >>> in_file("Give --memory 52MiB, or --method krylov, which --out needs (--no-rows).")
     'Give memory: 52MiB, or algorithm: krylov, which outputs needs (rows: false).'
+    >>> in_file("cannot write x.zarr. Choose another --out.")
+    'cannot write x.zarr. Choose other outputs.'
     """
 
     def key(found: re.Match[str]) -> str:
@@ -37,13 +39,15 @@ def in_file(message: str) -> str:
         name = KEYS.get(found[1], found[1].replace("-", "_"))
         return f"{name}: {found[2]}" if found[2] else name
 
-    return re.sub(rf"(?<![\w-])--([a-z][a-z-]*)(?: ({GIVEN.pattern})(?!\w))?", key, message)
+    message = re.sub(r"\banother --out\b", "other --out", message)
+    message = re.sub(rf"(?<![\w-])--([a-z][a-z-]*)(?: ({GIVEN.pattern})(?!\w))?", key, message)
+    return re.sub(r"\b(\w+)= \(\1\)", r"\1", message)
 
 
 def placed(error: RankfoldError, name: str, declared: str, document: Document) -> RankfoldError:
-    """An error of a stage, with the line of what it is about."""
+    """An error of a stage, with the line of what it is about; one of another file stays as it is."""
     message = in_file(str(error))
-    if isinstance(error, Interrupted) or message.startswith(f"{document.path}:"):
+    if isinstance(error, Interrupted | SettingsError) or message.startswith(f"{document.path}:"):
         return error
     keys: Keys = ("stages", declared)
     said = document.values["stages"][declared] if not isinstance(error, PlanError) else {}

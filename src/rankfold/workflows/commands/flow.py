@@ -81,7 +81,7 @@ def run(
     from rankfold.workflows.flows.plan import Workflow
     from rankfold.workflows.flows.record import LOCK, Record
     from rankfold.workflows.flows.run import run_flow
-    from rankfold.workflows.operations.whereabouts import holder_of
+    from rankfold.workflows.operations.holder import holder_of
 
     workflow = Workflow.read(flow, on)
     if unless_running and (holder := holder_of(workflow.outputs / LOCK)):
@@ -110,14 +110,14 @@ def _told(name: str, verdicts: list[Verdict]) -> dict[str, Any]:
     return {"workflow": name, "stages": [verdict.as_dict() for verdict in verdicts]}
 
 
-def plan_flow(path: Path, *, as_json: bool) -> None:
+def plan_flow(path: Path, on: str | None = None, *, as_json: bool) -> None:
     """The table of stages that ``rankfold plan FLOW.yaml`` prints."""
     from rankfold.cluster.calibration import cached_rates
     from rankfold.workflows.flows.plan import Workflow, survey
     from rankfold.workflows.flows.record import Record
     from rankfold.workflows.flows.table import flow_table, plan_as_dict
 
-    workflow = Workflow.read(path)
+    workflow = Workflow.read(path, on)
     record = Record.of(workflow.outputs)
     record.require(workflow.flow.workflow)
     verdicts, rates = survey(workflow, record.stages), cached_rates()
@@ -136,14 +136,14 @@ def status(
     as_json: Json = False,
 ) -> None:
     """How far a workflow is."""
-    from rankfold.workflows.flows.status import job_facts, job_lines, standings, status_table
+    from rankfold.workflows.operations.status import job_facts, job_lines, standings, status_table
     from rankfold.workflows.operations.whereabouts import find_work
 
-    name, found = standings(where)
     work = find_work(where)
+    found = standings(work)
     if as_json:
         stages = [dataclasses.asdict(one) for one in found]
-        typer.echo(json.dumps({"workflow": name, "stages": stages, **job_facts(work)}, indent=1))
+        typer.echo(json.dumps({"workflow": work.workflow, "stages": stages, **job_facts(work)}, indent=1))
         return
     typer.echo("\n".join([status_table(found), *job_lines(work)]))
 

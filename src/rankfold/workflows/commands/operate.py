@@ -31,7 +31,10 @@ def logs(
     work = find_work(where)
     follower = Follower(work, stage, typer.echo)
     if not follower.begin(lines) and not follow:
-        typer.echo(f"{where}: no logs. Only jobs of SLURM write them; others say all where they were started")
+        typer.echo(
+            f"{where}: no logs. Jobs of SLURM and worker processes write them; threads say all where they "
+            "were started"
+        )
     if follow:
         try:
             follower.follow()

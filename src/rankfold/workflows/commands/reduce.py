@@ -144,16 +144,16 @@ def plan(
 
 
 def _plan_flow(path: str, store: str | None, given: dict[str, Any], *, as_json: bool) -> None:
-    """The plan of a workflow, which says everything itself."""
+    """The plan of a workflow, which says everything itself but where it is to run."""
     from rankfold.pipeline.errors import InputError
     from rankfold.workflows.commands.flow import plan_flow
 
     usual = {**options.view(), **options.request(), **options.centring(), **options.place(), "k": 15}
-    said = [name for name, value in usual.items() if given[name] != value]
+    said = [name for name, value in usual.items() if given[name] != value and name != "on"]
     if store is not None or said:
         beside = repr(store) if store is not None else f"--{said[0].replace('_', '-')}"
         raise InputError(f"{path} says itself what is asked: leave out {beside}, or write it into the file")
-    plan_flow(Path(path), as_json=as_json)
+    plan_flow(Path(path), given["on"], as_json=as_json)
 
 
 def _of_result(request: dict[str, Any], centring: dict[str, Any]) -> int | None:

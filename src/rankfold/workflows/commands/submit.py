@@ -66,15 +66,14 @@ def _submit_command(what: list[str], on: str, *, show: bool) -> None:
     import sys
     from pathlib import Path
 
-    from rankfold.cluster.profile import find_profile
+    from rankfold.cluster.profile import find_profile, found_from
     from rankfold.cluster.submission import job_script, log_name
     from rankfold.cluster.submission import submit as submit_script
 
     profile = find_profile(on)
     _require_command(what)
     driver = [profile.python or sys.executable, "-m", "rankfold", *what, "--on", "allocation"]
-    known_as = str(Path(on).absolute()) if on.endswith((".yaml", ".yml")) else on
-    script = job_script(driver, profile, name=what[0], known_as=known_as)
+    script = job_script(driver, profile, name=what[0], known_as=found_from(on, Path.cwd()))
     if show:
         typer.echo(script, nl=False)
         return

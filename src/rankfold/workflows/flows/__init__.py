@@ -12,5 +12,4 @@ space         whether all results and scratch fit on the disk
 table         that plan for people
 run           run them, or what is left of them
 record        what the folder of results knows of it
-status        how far it is
 """

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rankfold.cluster.place import Place
-from rankfold.execution import execute
+from rankfold.execution import execute, identity_of
 from rankfold.faithfulness import COMPARED_BYTES, neighbourhood_preservation
 from rankfold.pipeline.checkpoint import load_json, save_json
 from rankfold.pipeline.errors import InputError, MemoryBudgetError
@@ -76,7 +76,7 @@ class Measuring:
 
     def carry_out(self, place: Place, path: Path, scratch: str | None, progress: Progress) -> None:
         """Search, count, and leave the share at ``path``; goes on where it was interrupted."""
-        identity = {"request": self.request(), "input": self.source.fingerprint()}
+        identity = identity_of(self.request(), self.source.fingerprint())
         folder = RunDirectory.beside(path, None if scratch is None else Path(scratch), digest(identity))
         options: dict[str, Any] = {"scratch": scratch, "overwrite": True, "progress": progress}
         with folder.claimed(identity, overwrite=True):

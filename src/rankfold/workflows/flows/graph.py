@@ -91,6 +91,7 @@ def steps_of(flow: Flow, document: Document) -> tuple[Step, ...]:
         _check(name, stage, flow, document)
     _refuse_circles(flow, document)
     steps = list(_swept(flow, document) if flow.sweep is not None else _plain(flow))
+    _refuse_same_names(steps, flow, document)
     stages, found = {step.name: step.stage for step in steps}, list[Step]()
     waiting = [_placed(step, flow, stages) for step in steps]
     while waiting:
@@ -251,6 +252,23 @@ def _swept(flow: Flow, document: Document) -> Iterator[Step]:
             if other == name:
                 one = _with(stage, key, values[number], document, ("sweep", key, number), flow)
             yield Step(f"{other}-{tail}", _renamed(one, changed, tail, flow), other)
+
+
+def _refuse_same_names(steps: Iterable[Step], flow: Flow, document: Document) -> None:
+    """Raise where a step of a sweep is called as something else: it would stand for that, or replace it."""
+    known = {name: ("inputs", name) for name in flow.inputs}
+    for step in sorted(steps, key=lambda step: step.name != step.declared):
+        if step.name not in known:
+            known[step.name] = ("stages", step.declared)
+            continue
+        kind, other = known[step.name]
+        raise InputError(
+            document.told(
+                (kind, other),
+                f"the sweep in line {document.lines['sweep',]} makes a step {step.name!r} of "
+                f"{step.declared!r} too. Rename {other!r} or {step.declared!r}",
+            )
+        )
 
 
 def _sweep(flow: Flow, document: Document) -> tuple[str, str, list[Any]]:

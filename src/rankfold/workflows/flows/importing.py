@@ -91,14 +91,14 @@ class Importing:
     def outcome(self, name: str) -> Outcome:
         """What there will be."""
         if self.shape is None:
-            return Outcome(self.path, False)
+            return Outcome(self.path, False, to_come=True)
         if self.sparse:
             made = ShapeOnly.sparse(self.shape, self.dtype, name)
         else:
             made = ShapeOnly.chunked(
                 self.shape, self.dtype, chunks_of(self.shape, self.dtype, CHUNK_BYTES), name
             )
-        return Outcome(self.path, False, {"": made})
+        return Outcome(self.path, False, {"": made}, to_come=True)
 
     def carry_out(self, progress: Callable[[int, int], None]) -> ImportReport:
         """Make the store, in place of an earlier one."""

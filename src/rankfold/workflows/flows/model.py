@@ -28,10 +28,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchem
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from rankfold.cluster.profile import find_profile
-from rankfold.cluster.yaml_file import Document, filled, read_document
+from rankfold.cluster.profile import find_profile, found_from
+from rankfold.cluster.yaml_file import Document, filled, read_document, require_file
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.sources.locate import is_address, require_path
+from rankfold.pipeline.sources.locate import is_address
 from rankfold.workflows.flows.stage_models import Name, Part, Resources, Stage, Text, Where
 from rankfold.workflows.operations.timetable import Schedule
 
@@ -58,6 +58,12 @@ class Input(Part):
         return self.model_dump(exclude={"store"})
 
 
+def _input(value: object) -> object:
+    if not isinstance(value, str | dict | Input):
+        raise ValueError("takes a path, or `key: value` lines with the key store")
+    return {"store": value} if isinstance(value, str) else value
+
+
 class Sweep(BaseModel):
     """One stage over a list of values of one of its keys."""
 
@@ -74,7 +80,7 @@ class Flow(Part):
     """A workflow."""
 
     workflow: Name
-    inputs: dict[Name, Annotated[Input, BeforeValidator(lambda v: {"store": v} if isinstance(v, str) else v)]]
+    inputs: dict[Name, Annotated[Input, BeforeValidator(_input)]]
     outputs: Where
     profile: Where = "local"
     resources: Resources = Resources()
@@ -97,8 +103,7 @@ def is_flow(name: str) -> bool:
 
 def read_flow(path: Path) -> tuple[Flow, Document]:
     """Read a workflow; every mistake in it is one line that says where."""
-    require_path(str(path))
-    document = read_document(path, "workflow")
+    document = read_document(require_file(path, "workflow"), "workflow")
     flow = filled(document, Flow)
     folder = path.absolute().parent
     inputs = {
@@ -106,15 +111,26 @@ def read_flow(path: Path) -> tuple[Flow, Document]:
         for name, each in flow.inputs.items()
     }
     profile = flow.profile
-    if profile not in HERE and (is_flow(profile) or (folder / f"{profile}.yaml").is_file()):
-        profile = located(profile if is_flow(profile) else f"{profile}.yaml", folder)
     if profile not in HERE:
+        profile = found_from(profile, folder)
         try:
             find_profile(profile)
         except InputError as error:
             raise InputError(document.told(("profile",), str(error))) from None
-    places = {"inputs": inputs, "outputs": located(flow.outputs, folder), "profile": profile}
+    outputs = located(flow.outputs, folder)
+    _require_folder(outputs, document)
+    places = {"inputs": inputs, "outputs": outputs, "profile": profile}
     return flow.model_copy(update=places), document
+
+
+def _require_folder(outputs: str, document: Document) -> None:
+    """Raise where results would go into a file."""
+    place = Path(outputs)
+    standing = next(each for each in (place, *place.parents) if each.exists())
+    if not is_address(outputs) and not standing.is_dir():
+        raise InputError(
+            document.told(("outputs",), f"{standing} is a file, not a folder. Choose other outputs")
+        )
 
 
 def located(path: str, folder: Path) -> str:

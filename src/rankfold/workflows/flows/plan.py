@@ -10,6 +10,7 @@ from typing import Any
 from rankfold._version import __version__
 from rankfold.cluster.place import Place, choose_place
 from rankfold.cluster.yaml_file import Document, no_such
+from rankfold.execution import identity_of as whole_identity
 from rankfold.pipeline.checkpoint import load_json
 from rankfold.pipeline.errors import InputError, OutputError, RankfoldError
 from rankfold.pipeline.plan import Plan
@@ -116,17 +117,22 @@ class Workflow:
 
 
 def survey(
-    workflow: Workflow, made: Iterable[str], *, first: str | None = None, only: str | None = None
+    workflow: Workflow,
+    record: Mapping[str, Mapping[str, Any]],
+    *,
+    first: str | None = None,
+    only: str | None = None,
 ) -> list[Verdict]:
-    """What is to be done about every step; ``made`` are those that this workflow has begun before.
+    """What is to be done about every step, given what the record of the workflow knows of each.
 
     Raises
     ------
     PlanError
         A stage does not fit into its memory, or all of them do not fit on the disk.
     """
+    require_no_store(workflow)
     chosen, scene = workflow.chosen(first, only), Scene(workflow.flow, workflow.document, {})
-    found, ours = [], set(made)
+    found, ours = [], begun_here(record)
     for step in workflow.steps:
         if step.name in chosen:
             found.append(consider(workflow, step, scene, ours=step.name in ours))
@@ -134,6 +140,20 @@ def survey(
             found.append(_left(workflow, step, scene))
     require_room(list(_demands(workflow, found)), workflow.outputs, workflow.document)
     return found
+
+
+def begun_here(record: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """Steps that a workflow has begun itself; it may have found results of others, and used them."""
+    return {name for name, stage in record.items() if "started" in stage}
+
+
+def require_no_store(workflow: Workflow) -> None:
+    """Refuse to write results into a store, such as an input."""
+    out = workflow.outputs.absolute()
+    for folder in (out, *out.parents):
+        if any((folder / name).exists() for name in ("zarr.json", ".zgroup", ".zarray")):
+            told = f"{out} lies in {folder}, which is a Zarr store. Name a folder of its own for results"
+            raise OutputError(workflow.document.told(("outputs",), told))
 
 
 def _demands(workflow: Workflow, verdicts: Iterable[Verdict]) -> Iterator[Demand]:
@@ -167,9 +187,7 @@ def _left(workflow: Workflow, step: Step, scene: Scene) -> Verdict:
 def _considered(workflow: Workflow, step: Step, scene: Scene, *, ours: bool) -> tuple[Verdict, Outcome]:
     path = workflow.out(step)
     waits = [name for name in step.feeds_on if not scene.outcomes[name].there]
-    if lost := [
-        name for name in waits if scene.outcomes[name].matrices is None and not _will_run(scene, name)
-    ]:
+    if lost := [name for name in waits if not scene.outcomes[name].to_come]:
         raise InputError(f"{lost[0]}, which it reads, is not finished: run that first, or all stages")
     try:
         work: Work | Importing
@@ -178,9 +196,8 @@ def _considered(workflow: Workflow, step: Step, scene: Scene, *, ours: bool) -> 
         else:
             work = task_of(step.stage, scene)
     except NotKnownYet as error:
-        return Verdict(step, "run", (*_missing(path), str(error)), path), Outcome(
-            path, False, None, {"later": 1}
-        )
+        verdict = Verdict(step, "run", (*_missing(path), str(error)), path)
+        return verdict, Outcome(path, False, to_come=True)
     action, reasons = "run", (*_missing(path), *(f"needs {name}, which runs" for name in waits))
     if not waits:
         action, reasons = judged(work, step, path, ours=ours)
@@ -188,9 +205,7 @@ def _considered(workflow: Workflow, step: Step, scene: Scene, *, ours: bool) -> 
         return Verdict(step, action, reasons, path, work), Outcome(path, True)
     if isinstance(work, Importing):
         numbers = numbers_of(work, None)
-        outcome = work.outcome(step.name)
-        outcome = Outcome(path, False, outcome.matrices, {"later": 1})
-        return Verdict(step, action, reasons, path, work, None, None, numbers), outcome
+        return Verdict(step, action, reasons, path, work, None, None, numbers), work.outcome(step.name)
     place = _here(workflow, step) if isinstance(work, Comparison) else workflow.place(step)
     plan = work.plan(place.budget)
     verdict = Verdict(step, action, reasons, path, work, place, plan, numbers_of(work, plan))
@@ -200,11 +215,6 @@ def _considered(workflow: Workflow, step: Step, scene: Scene, *, ours: bool) -> 
 def _here(workflow: Workflow, step: Step) -> Place:
     """This process, for what has no work for others."""
     return choose_place(on="local", threads=1, memory=workflow.resources(step).memory)
-
-
-def _will_run(scene: Scene, name: str) -> bool:
-    """Whether a step whose shapes are unknown is one that runs, and not one that was left out."""
-    return bool(scene.outcomes[name].facts)
 
 
 def _missing(path: Path) -> tuple[str, ...]:
@@ -226,7 +236,12 @@ def judged(work: Work | Importing, step: Step, path: Path, *, ours: bool) -> tup
         return "run", ("missing", *(() if begun is None else differences(begun, mine, step)))
     kept = kept_identity(path) if isinstance(work, Importing) else _of_result(path)
     if kept == mine:
-        return "skip", ("finished",)
+        lost = None if isinstance(work, Importing) else Result(path).lacking()
+        if lost is None:
+            return "skip", ("finished",)
+        if ours:
+            return "run", ("its result has lost chunks",)
+        raise OutputError(lost)
     if not ours:
         raise OutputError(
             f"{path} exists and is not of this workflow: it is never replaced. Choose other outputs, or "
@@ -245,14 +260,15 @@ def identity_of(work: Work | Importing) -> dict[str, Any]:
     """What decides the result of a task."""
     if isinstance(work, Importing):
         return work.identity()
-    return {"request": work.request(), "input": work.source.fingerprint()}
+    return whole_identity(work.request(), work.source.fingerprint())
 
 
 def _of_result(path: Path) -> dict[str, Any] | None:
     """What decided a result; nothing of what is none."""
     try:
         attrs = Result(path).attrs
-        return {"request": attrs["request"], "input": attrs["input"]["fingerprint"]}
+        edition = {"edition": attrs.get("edition", 1)}
+        return {"request": attrs["request"], "input": attrs["input"]["fingerprint"], **edition}
     except (InputError, KeyError):
         return {"request": {"kind": "something else"}, "input": None}
 
@@ -278,6 +294,8 @@ def differences(kept: Mapping[str, Any], mine: Mapping[str, Any], step: Step) ->
     for key, differs in zip(matrices, changed, strict=False):
         if differs:
             told[f"{key} {getattr(step.stage, key)} changed"] = None
+    if kept.get("edition", 1) != mine.get("edition", 1):
+        told[f"{new['kind']} has another edition"] = None
     return tuple(told) or ("its request changed",)
 
 

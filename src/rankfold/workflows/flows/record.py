@@ -1,13 +1,12 @@
 """What a folder of results knows of the workflow that fills it: ``flow.json``, and a lock beside it.
 
-A stage is ``running`` while a process holds the lock; without one, it was killed. The record is for people
-and for what may be replaced; whether a stage is done is told by its result alone.
+A stage is ``running`` while the process that says so holds the lock; without one, it was killed, and the
+next to hold the lock calls it ``interrupted``. The record is for people and for what may be replaced;
+whether a stage is done is told by its result alone.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import socket
 import time
@@ -63,7 +62,10 @@ class Record:
             )
 
     def describe(self, workflow: str, file: Path, read: dict[str, Any], steps: list[str]) -> None:
-        """Note what is run."""
+        """Note what is run, by a process that has just taken the lock: no stage is running yet."""
+        for stage in self.stages.values():
+            if stage.get("state") == "running":
+                stage["state"] = "interrupted"
         self.values |= {"workflow": workflow, "file": str(file), "version": __version__, "read": read}
         self.values |= {"steps": steps, "text": file.read_text(), "command": command_line()}
         self.save()
@@ -117,13 +119,3 @@ class Record:
 
     def _seconds(self) -> float:
         return round(self._before + time.monotonic() - self._began, 3)
-
-
-def someone_runs(outputs: Path) -> bool:
-    """Whether a process holds the lock of a folder."""
-    with contextlib.suppress(FileNotFoundError), open(outputs / LOCK) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-    return False

@@ -18,7 +18,7 @@ from rankfold.pipeline.run import Progress
 from rankfold.pipeline.rundir import locked
 from rankfold.workflows.flows.embedding import Measuring
 from rankfold.workflows.flows.importing import Importing
-from rankfold.workflows.flows.plan import Verdict, Workflow, consider, survey
+from rankfold.workflows.flows.plan import Verdict, Workflow, begun_here, consider, require_no_store, survey
 from rankfold.workflows.flows.record import LOCK, Record
 from rankfold.workflows.flows.stages import Outcome, Scene
 from rankfold.workflows.wording import in_file, placed
@@ -45,7 +45,7 @@ def run_flow(
 ) -> list[Verdict]:
     """Carry out a workflow, or what is left of it; what was done about every step."""
     if not workflow.outputs.exists():
-        survey(workflow, (), first=first, only=only)  # what is refused leaves no folder
+        survey(workflow, {}, first=first, only=only)  # what is refused leaves no folder
     with _held(workflow) as record:
         # A look at all stages first: what is refused is refused before hours of work.
         looked_at = survey(workflow, record.stages, first=first, only=only)
@@ -55,7 +55,8 @@ def run_flow(
                 scene.outcomes[planned.step.name] = Outcome(planned.path, planned.path.exists())
                 done.append(planned)
                 continue
-            verdict = consider(workflow, planned.step, scene, ours=planned.step.name in record.stages)
+            ours = planned.step.name in begun_here(record.stages)
+            verdict = consider(workflow, planned.step, scene, ours=ours)
             listener.begins(verdict, number, len(looked_at))
             if verdict.action == "skip":
                 record.found_done(verdict.step.name, verdict.step.stage.method)
@@ -71,9 +72,10 @@ def run_flow(
 def _held(workflow: Workflow) -> Iterator[Record]:
     """The folder of results, for this process alone."""
     outputs = workflow.outputs
-    with disk_errors(outputs):
-        outputs.mkdir(parents=True, exist_ok=True)
+    require_no_store(workflow)
     try:
+        with disk_errors(outputs):
+            outputs.mkdir(parents=True, exist_ok=True)
         with locked(outputs / LOCK, outputs):
             record = Record.of(outputs)
             record.require(workflow.flow.workflow)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from rankfold.cluster.yaml_file import Bytes
+from rankfold.cluster.yaml_file import NUMERIC, WHOLE, Bytes
 
 # Values --------------------------------------------------------------------------------------------
 
@@ -27,6 +27,8 @@ def _expanded(value: str) -> str:
 
 
 def _number_or_text(value: object) -> object:
+    if value is None or isinstance(value, bool | list | dict):
+        raise ValueError("takes a number or a word")
     try:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -77,9 +79,11 @@ Looked = Annotated[
 ]
 """How many rows are looked at."""
 
-Count = Annotated[int, Field(ge=1)]
-Seed = Annotated[int, Field(ge=0, lt=2**64)]
-NotNegative = Annotated[float, Field(ge=0)]
+Whole = Annotated[int, WHOLE]
+Count = Annotated[int, Field(ge=1), WHOLE]
+Seed = Annotated[int, Field(ge=0, lt=2**64), WHOLE]
+Number = Annotated[float, NUMERIC]
+NotNegative = Annotated[float, Field(ge=0), NUMERIC]
 Bound = Annotated[float | str, BeforeValidator(_number_or_text)]
 Algorithm = Literal["auto", "gram", "krylov", "subspace", "sketch", "tsqr"]
 Metric = Literal[
@@ -148,10 +152,10 @@ class Svd(OfMatrix):
 
     method: Literal["svd"]
     rank: Count | None = None
-    tol: float | None = None
+    tol: Number | None = None
     algorithm: Algorithm = "auto"
     passes: Count | None = None
-    oversampling: int | None = None
+    oversampling: Whole | None = None
     seed: Seed = 0
     rows: bool = True
 
@@ -161,10 +165,10 @@ class Pca(OfMatrix):
 
     method: Literal["pca"]
     rank: Count | None = None
-    tol: float | None = None
+    tol: Number | None = None
     algorithm: Algorithm = "auto"
     passes: Count | None = None
-    oversampling: int | None = None
+    oversampling: Whole | None = None
     seed: Seed = 0
     center: bool = True
     scale: bool = False

@@ -66,6 +66,8 @@ class Outcome:
     """What attributes of the result will say, as far as tasks ask."""
 
     rank: int = 0
+    to_come: bool = False
+    """Whether it will be made before anything is made from it, though its shape may not be known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +255,7 @@ def expected(name: str, path: Path, task: Work) -> Outcome:
     }
     if isinstance(task, Neighbours):
         matrices["graph"] = ShapeOnly.sparse((rows, task.source.shape[0]), dtype, f"{name}.graph")
-    return Outcome(path, False, matrices, told, rank)
+    return Outcome(path, False, matrices, told, rank, to_come=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 submitted     a workflow as one job of SLURM
 whereabouts   what was started for a workflow or an output
+holder        which process holds a lock
+status        how far it is, and its jobs
 logs          where logs lie, and their last lines
 ending        end what runs, and leave no job behind
 scheduling    a workflow that SLURM runs again and again

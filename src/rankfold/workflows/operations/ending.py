@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from rankfold.cluster.leftovers import cancelled, forget, noted
 from rankfold.cluster.queue import Listed, listed
 from rankfold.pipeline.errors import ClusterError, OutputError
-from rankfold.workflows.operations.whereabouts import Holder, Work, holder_of
+from rankfold.workflows.operations.holder import Holder, holder_of
+from rankfold.workflows.operations.whereabouts import Work
 
 STOP_SECONDS = 120.0
 """For a command to stop: it ends the panels in hand, and its jobs."""
@@ -46,7 +47,7 @@ def end(work: Work) -> list[str]:
         names = noted(run)
         if names and holder_of(run / "lock") is None:
             told += _told(cancelled(names), "cancelled, of a command that is gone")
-            forget(run)
+            forget(run, names)
     return told
 
 

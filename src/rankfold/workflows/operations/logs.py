@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import os
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,7 +15,7 @@ from rankfold.cluster.queue import listed
 from rankfold.cluster.submission import PREFIX
 from rankfold.cluster.yaml_file import no_such
 from rankfold.pipeline.errors import InputError
-from rankfold.workflows.operations.whereabouts import RUN, Work
+from rankfold.workflows.operations.whereabouts import RUN, Work, with_parts
 
 NEWEST = 8
 """Most logs of workers that are shown of a run; a long one has as many as it had jobs."""
@@ -41,10 +44,10 @@ def find_logs(work: Work, stage: str | None) -> Found:
     if stage is not None:
         if not work.workflow:
             raise InputError(f"{work.given} is one output and has no stages: leave out --stage")
-        known = [run.name.removesuffix(f".zarr{RUN}") for run in runs]
+        known = [run.name.removesuffix(f".zarr{RUN}") for run in work.own_runs]
         if stage not in known:
             raise InputError(no_such("stage that has run", stage, known or ["none"]))
-        runs = [work.folder / f"{stage}.zarr{RUN}"]
+        runs = with_parts(work.folder / f"{stage}.zarr{RUN}")
     shown: list[Path] = []
     older: dict[Path, int] = {}
     places = [(run / "logs", "*", NEWEST) for run in runs]
@@ -61,10 +64,11 @@ def find_logs(work: Work, stage: str | None) -> Found:
 def _by_age(folder: Path, pattern: str) -> list[Path]:
     """Files that are not empty."""
     found = []
-    for path in folder.glob(pattern):
-        about = path.stat()
-        if path.is_file() and about.st_size:
-            found.append((about.st_mtime_ns, path))
+    for name in glob.iglob(pattern, root_dir=folder):
+        with contextlib.suppress(FileNotFoundError):  # those of a part of a run go with it
+            about = (folder / name).stat()
+            if stat.S_ISREG(about.st_mode) and about.st_size:
+                found.append((about.st_mtime_ns, folder / name))
     return [path for _, path in sorted(found)]
 
 
@@ -94,8 +98,9 @@ class Follower:
         for folder, count in found.older.items():
             self.tell(f"({count} older in {folder})")
         for path in found.shown:
-            self._read[path] = path.stat().st_size
-            self._show(path, last_lines(path, lines))
+            with contextlib.suppress(FileNotFoundError):
+                self._read[path] = path.stat().st_size
+                self._show(path, last_lines(path, lines))
         return bool(found.shown)
 
     def follow(self) -> None:
@@ -113,12 +118,10 @@ class Follower:
 
     def _look(self) -> None:
         for path in find_logs(self.work, self.stage).shown:
-            known, size = self._read.get(path, 0), path.stat().st_size
-            if size <= known:
-                continue
-            with open(path, "rb") as file:
+            known, new = self._read.get(path, 0), b""
+            with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
                 file.seek(known)
-                new = file.read(size - known)
+                new = file.read()
             whole = new[: new.rfind(b"\n") + 1]  # a line that is being written is told when it is whole
             self._read[path] = known + len(whole)
             self._show(path, whole.decode(errors="replace").splitlines())

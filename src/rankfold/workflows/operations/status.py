@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from rankfold.cluster.queue import listed
-from rankfold.pipeline.errors import InputError, SourceNotFoundError
-from rankfold.workflows.flows.model import is_flow
-from rankfold.workflows.flows.plan import Workflow
-from rankfold.workflows.flows.record import RECORD, Record, someone_runs
+from rankfold.pipeline.errors import InputError
+from rankfold.workflows.flows.record import LOCK, Record
+from rankfold.workflows.operations.holder import holder_of
 from rankfold.workflows.operations.whereabouts import Work
 from rankfold.workflows.wording import columns
 
@@ -36,25 +35,21 @@ class Standing:
     out: str
 
 
-def standings(path: Path) -> tuple[str, list[Standing]]:
-    """Name of a workflow, and how far its stages are; given its file, or the folder of its results."""
-    if is_flow(path.name) and not path.is_dir():
-        workflow = Workflow.read(path)
-        outputs, name = workflow.outputs, workflow.flow.workflow
-        methods = {step.name: step.stage.method for step in workflow.steps}
-        record = Record.of(outputs)
-        record.require(name)
-    else:
-        if not path.is_dir():
-            raise SourceNotFoundError(f"{path} does not exist: give a workflow, or the folder of its results")
-        outputs, record = path, Record.of(path)
-        if "workflow" not in record.values:
-            raise InputError(f"{path} has no {RECORD}: no workflow has run here. Give its .yaml file")
-        name = record.values["workflow"]
-        methods = {one: record.stages.get(one, {}).get("method", "") for one in record.values["steps"]}
-    alive = someone_runs(outputs)
-    return name, [
-        _standing(one, method, record.stages.get(one, {}), outputs, alive) for one, method in methods.items()
+def standings(work: Work) -> list[Standing]:
+    """How far the stages of a workflow are; by its folder of results alone, none before it has begun."""
+    if not work.workflow:
+        raise InputError(
+            f"{work.given} is one output, and status is of workflows: give the .yaml file of one, or the "
+            "folder of its results. rankfold logs tells of one output"
+        )
+    record = Record.of(work.folder)
+    methods = work.methods or {
+        name: record.stages.get(name, {}).get("method", "") for name in record.values.get("steps", ())
+    }
+    alive = holder_of(work.folder / LOCK) is not None
+    return [
+        _standing(name, method, record.stages.get(name, {}), work.folder, alive)
+        for name, method in methods.items()
     ]
 
 
@@ -91,6 +86,15 @@ def _far(progress: dict[str, Any]) -> str:
     return f"{progress['sweep']} {100 * share:.0f} %"
 
 
+def _last_said(log: str | Path) -> str:
+    """The last line of a log, which tells most of a job that died at once."""
+    try:
+        lines = [line for line in Path(log).read_text(errors="replace").splitlines() if line.strip()]
+    except OSError:
+        return ""
+    return f", which ends with: {lines[-1].strip()[:200]}" if lines else ""
+
+
 def job_facts(work: Work) -> dict[str, Any]:
     """Jobs of a workflow that SLURM knows, for JSON; what it was submitted as, and whether that has ended."""
     known, submission = listed(), work.submission
@@ -113,7 +117,9 @@ def job_lines(work: Work) -> list[str]:
     jobs = work.own_jobs(known)
     told = [str(job) for job in (*jobs, *work.crontab_jobs(known))]
     if submission is not None and submission.job not in {job.number for job in jobs}:
-        told.append(f"job {submission.job} has ended; its log is {submission.log}")
+        told.append(
+            f"job {submission.job} has ended; its log is {submission.log}{_last_said(submission.log)}"
+        )
     if workers := work.worker_jobs(known):
         states = Counter(job.state for job in workers)
         why = sorted({job.reason for job in workers if job.state == "pending"})
@@ -124,6 +130,8 @@ def job_lines(work: Work) -> list[str]:
 
 def status_table(found: list[Standing]) -> str:
     """One line a stage, and below what went wrong."""
+    if not found:
+        return "no stage has begun"
     rows: list[tuple[str, ...]] = [HEADINGS]
     for one in found:
         seconds = "" if one.seconds is None else f"{one.seconds:.3g}"

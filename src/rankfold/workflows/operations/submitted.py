@@ -15,16 +15,19 @@ from pathlib import Path
 from typing import Self
 
 from rankfold.cluster.place import Place
-from rankfold.cluster.profile import Profile, find_profile
+from rankfold.cluster.profile import Profile, find_profile, found_from
 from rankfold.cluster.queue import listed, require_commands
+from rankfold.cluster.script_lines import log_pattern
 from rankfold.cluster.submission import PREFIX, allocation_of, job_script, log_name, submit
 from rankfold.pipeline.checkpoint import disk_errors, load_json, save_json
-from rankfold.pipeline.errors import ClusterError, OutputError
+from rankfold.pipeline.errors import OutputError
 from rankfold.pipeline.rundir import locked
 from rankfold.workflows.flows.graph import Step
-from rankfold.workflows.flows.model import HERE, is_flow
+from rankfold.workflows.flows.model import HERE
 from rankfold.workflows.flows.plan import Verdict, Workflow, survey
-from rankfold.workflows.flows.record import Record, now, someone_runs
+from rankfold.workflows.flows.record import LOCK as RUNNING
+from rankfold.workflows.flows.record import Record, now
+from rankfold.workflows.operations.holder import holder_of
 
 NOTE = "submitted.json"
 LOCK = "submitted.lock"
@@ -70,9 +73,7 @@ class InOneJob(Workflow):
         if flow.profile in HERE:
             flow = flow.model_copy(update={"profile": "slurm"})
         # Jobs of a crontab begin in another folder.
-        file = Path(flow.profile if is_flow(flow.profile) else f"{flow.profile}.yaml")
-        if file.is_file():
-            flow = flow.model_copy(update={"profile": str(file.absolute())})
+        flow = flow.model_copy(update={"profile": found_from(flow.profile, Path.cwd())})
         return cls(flow, workflow.document, workflow.steps)
 
     @property
@@ -100,11 +101,7 @@ class InOneJob(Workflow):
     @property
     def log(self) -> str:
         """Pattern of the name of its log, as SLURM takes it."""
-        if any(space in str(self.outputs) for space in " \t"):
-            raise ClusterError(
-                f"SLURM writes no logs into {self.outputs}, whose name holds a space: rename it"
-            )
-        return str(self.outputs).replace("%", "%%") + f"/{log_name(self.flow.workflow)}"
+        return log_pattern(self.outputs, log_name(self.flow.workflow))
 
     def script(self, more: Sequence[str] = ()) -> str:
         """Of the job."""
@@ -116,8 +113,8 @@ def submit_flow(workflow: InOneJob, more: Sequence[str]) -> Submission:
     """Hand a workflow to SLURM, and note it; it must not run, nor wait to, already."""
     outputs, profile, script = workflow.outputs, workflow.profile, workflow.script(more)
     require_commands(profile.name, "sbatch", "squeue")
-    if someone_runs(outputs):
-        raise OutputError(f"{outputs} is being written already: rankfold status says by whom. Wait for it")
+    if holder := holder_of(outputs / RUNNING):
+        raise OutputError(f"{outputs} is being written already, by {holder}. Wait for it")
     with disk_errors(outputs):
         outputs.mkdir(parents=True, exist_ok=True)
     with locked(outputs / LOCK, outputs):

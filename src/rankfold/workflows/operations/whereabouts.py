@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
+import glob
 import os
-import re
-import socket
-import subprocess
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +17,11 @@ from rankfold.pipeline.errors import InputError, SourceNotFoundError
 from rankfold.workflows.flows.model import is_flow
 from rankfold.workflows.flows.plan import Workflow
 from rankfold.workflows.flows.record import LOCK, RECORD, Record
+from rankfold.workflows.operations.holder import Holder, holder_of
 from rankfold.workflows.operations.submitted import AGAIN, CRONTAB, NOTE, SUBMITTED, Submission, job_name
+
+CUT_OFF = ("running", "interrupted")
+"""States of stages that are not at their end."""
 
 RUN = ".run"
 """What the name of an output is followed by in that of its run."""
@@ -35,15 +35,28 @@ class Work:
     """As it was called: messages call it the same."""
 
     folder: Path
-    """Of results, or the run of the output."""
+    """Of results, or the run of the output; absolute, as are all paths below."""
 
     workflow: str = ""
     """Its name; none of an output alone."""
 
+    methods: Mapping[str, str] = field(default_factory=dict)
+    """Of its stages as they stand in its file, where that was given."""
+
+    @property
+    def output(self) -> Path | None:
+        """The output, if it is one alone."""
+        return None if self.workflow else self.folder.with_name(self.folder.name.removesuffix(RUN))
+
+    @property
+    def own_runs(self) -> list[Path]:
+        """Folders of runs: one of every stage that was begun, or that of the output."""
+        return sorted(self.folder.glob(f"*.zarr{RUN}")) if self.workflow else [self.folder]
+
     @property
     def runs(self) -> list[Path]:
-        """Folders of runs."""
-        return sorted(self.folder.glob(f"*.zarr{RUN}")) if self.workflow else [self.folder]
+        """The same, and those of their parts."""
+        return [run for own in self.own_runs for run in with_parts(own)]
 
     @property
     def locks(self) -> list[Path]:
@@ -68,14 +81,18 @@ class Work:
 
     @property
     def job_number(self) -> str:
-        """Of the job that its driver runs in, or ran in last; empty if in none."""
+        """Of the job that its driver runs in, or was cut off in; empty if in none.
+
+        A job whose work here is finished may be busy with something else.
+        """
         if self.workflow:
-            wheres = [stage.get("where", {}) for stage in Record.of(self.folder).stages.values()]
+            stages = Record.of(self.folder).stages.values()
+            found = [(stage.get("where", {}), stage.get("state") in CUT_OFF) for stage in stages]
         else:
-            record = load_json(self.folder / "run.json")
-            attempts = record["attempts"] if isinstance(record, dict) else []
-            wheres = [attempt.get("place", {}) for attempt in attempts]
-        numbers = [where.get("job", "") for where in wheres]
+            last = [attempts[-1] for run in self.runs if (attempts := _attempts(run))]
+            found = [(attempt.get("place", {}), not attempt.get("finished")) for attempt in last]
+        held = self.holder() is not None
+        numbers = [where.get("job", "") for where, unfinished in found if unfinished or held]
         return max(numbers, key=lambda number: (len(number), number), default="")
 
     def own_jobs(self, jobs: Iterable[Listed]) -> list[Listed]:
@@ -103,61 +120,43 @@ class Work:
         return next((found for lock in self.locks if (found := holder_of(lock))), None)
 
 
-def find_work(path: Path) -> Work:
-    """By the file of a workflow, the folder of its results, or an output."""
+def find_work(given: Path) -> Work:
+    """What a path means: the file of a workflow, the folder of its results, or an output.
+
+    Raises
+    ------
+    InputError
+        Nothing was started there.
+    """
+    path = Path(os.path.abspath(given))  # "." has no name
     if is_flow(path.name) and not path.is_dir():
-        workflow = Workflow.read(path)
+        workflow = Workflow.read(given)
         Record.of(workflow.outputs).require(workflow.flow.workflow)
-        return Work(path, workflow.outputs, workflow.flow.workflow)
-    run = path if path.name.endswith(RUN) else path.with_name(path.name + RUN)
+        methods = {step.name: step.stage.method for step in workflow.steps}
+        return Work(given, workflow.outputs, workflow.flow.workflow, methods)
+    known: Any = (load_json(path / RECORD) or load_json(path / NOTE)) if path.is_dir() else None
+    if isinstance(known, dict) and "workflow" in known:
+        return Work(given, path, known["workflow"])
+    run = path if path.name.endswith(RUN) else path.parent / f"{path.name}{RUN}"
     if run.is_dir():
-        return Work(path, run)
-    if not path.is_dir():
+        return Work(given, run)
+    if not path.exists():
         raise SourceNotFoundError(
-            f"{path} does not exist: give a workflow, the folder of its results, or the output of a command"
+            f"{given} does not exist: give a workflow, the folder of its results, or the output of a command"
         )
-    found: Any = load_json(path / RECORD) or load_json(path / NOTE)
-    if not isinstance(found, dict):
-        raise InputError(f"{path} has no {RECORD}, and no run beside it: give the .yaml file of a workflow")
-    return Work(path, path, found["workflow"])
+    raise InputError(
+        f"{given} has neither {RECORD} nor {NOTE}, and there is no {run.name} beside it: no workflow has run "
+        "here, and no result is kept with its record. Give the .yaml file of a workflow, the folder of its "
+        "results, or the output of a command"
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A process that holds a lock; of number 0 where the lock does not say which."""
-
-    pid: int
-    host: str
-
-    def __str__(self) -> str:
-        """In words."""
-        return f"process {self.pid} on {self.host}" if self.pid else "a process that is not known"
-
-    @property
-    def here(self) -> bool:
-        """Whether it is on this machine."""
-        return self.host == socket.gethostname()
-
-    def command(self) -> list[str]:
-        """What it was started as; nothing of a process that is not here, or not any more."""
-        with contextlib.suppress(OSError):
-            if Path("/proc/self").exists():
-                return Path(f"/proc/{self.pid}/cmdline").read_text(errors="replace").split("\0")
-            asked = ["ps", "-ww", "-o", "args=", "-p", str(self.pid)]
-            return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split()
-        return []
-
-    def is_ours(self) -> bool:
-        """Whether it is a command of rankfold: others are not to be signalled."""
-        return any(os.path.basename(word) == "rankfold" for word in self.command()[:8])
+def with_parts(run: Path) -> list[Path]:
+    """A run, and those of its parts, such as the search before neighbours are ranked, while they are kept."""
+    parts = glob.iglob(f"state-*/*{RUN}", root_dir=run)  # which does not mind what vanishes meanwhile
+    return [run, *sorted(run / part for part in parts)]
 
 
-def holder_of(lock: Path) -> Holder | None:
-    """The process that holds a lock, as it says itself."""
-    with contextlib.suppress(FileNotFoundError), open(lock) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            read = re.match(r"process (\d+) on (\S+)", file.read())
-            return Holder(int(read[1]), read[2]) if read else Holder(0, "")
-    return None
+def _attempts(run: Path) -> list[dict[str, Any]]:
+    record = load_json(run / "run.json")
+    return list(record["attempts"]) if isinstance(record, dict) else []

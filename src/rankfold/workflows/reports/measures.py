@@ -25,6 +25,9 @@ QUALITIES = (
     "recall",
     "value",
     "standard_error",
+    "largest_residual",
+    "left_orthogonality",
+    "right_orthogonality",
 )
 """Facts of results that say how good they are."""
 

@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.pipeline.errors import InputError, SourceNotFoundError
+from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.units import format_bytes
-from rankfold.workflows.flows.model import is_flow
-from rankfold.workflows.flows.plan import Workflow
-from rankfold.workflows.flows.record import RECORD, Record
+from rankfold.workflows.flows.record import Record
+from rankfold.workflows.operations.whereabouts import find_work
 from rankfold.workflows.reports import tables
 from rankfold.workflows.reports.charts import (
     errors_by_pass,
@@ -82,26 +81,20 @@ def subject(path: Path) -> Subject:
     InputError
         Nothing has run there.
     """
-    path = path.absolute()
-    if is_flow(path.name) and not path.is_dir():
-        path = Workflow.read(path).outputs
-    record = Record.of(path)
-    if "workflow" in record.values:
-        stages = tuple(
-            History.of(path / f"{name}.zarr", record.stages.get(name, {})) for name in record.values["steps"]
-        )
-        return Subject(record.values["workflow"], stages, record.values, path)
-    one = History.of(path)
-    if one.attempts:
-        return Subject(one.name, (one,), {}, path.with_name(path.name + ".run"))
-    if not path.exists():
-        raise SourceNotFoundError(
-            f"{path} does not exist: give a workflow, its folder of results, or a result"
-        )
-    raise InputError(
-        f"{path} has neither {RECORD} nor {path.name}.run beside it: no workflow has run here, and no result "
-        "is kept with its record. Give a workflow, its folder of results, or a result"
+    work = find_work(path)
+    running = work.holder() is not None
+    if work.output is not None:
+        one = History.of(work.output, running=running)
+        return Subject(one.name, (one,), {}, work.folder)
+    record = Record.of(work.folder)
+    if "steps" not in record.values:
+        raise InputError(f"{path}: no stage of it has begun, so there is nothing to report")
+    known = {name: record.stages.get(name, {}) for name in record.values["steps"]}
+    stages = tuple(
+        History.of(work.folder / f"{name}.zarr", facts, running=running and facts.get("state") == "running")
+        for name, facts in known.items()
     )
+    return Subject(work.workflow, stages, record.values, work.folder)
 
 
 def run_page(about: Subject, others: Sequence[History] = ()) -> RunPage:

@@ -5,8 +5,9 @@ Each takes what ``measures.stage_facts`` tells of every stage.
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,12 +31,7 @@ def asked(stages: Sequence[dict[str, Any]]) -> Table:
     rows = []
     for stage in stages:
         shape = " x ".join(f"{n:,}" for n in stage["input"].get("shape", []))
-        kept = {
-            key: value for key, value in stage["request"].items() if value not in (None, "") and key != "kind"
-        }
-        words = ", ".join(
-            f"{key} {_plain(value)}" for key, value in kept.items() if not isinstance(value, dict)
-        )
+        words = ", ".join(f"{key} {_plain(value)}" for key, value in _asked_for(stage["request"]))
         seconds = stage["measured"].get("seconds")
         rows.append(
             (
@@ -49,6 +45,14 @@ def asked(stages: Sequence[dict[str, Any]]) -> Table:
             )
         )
     return Table(("stage", "method", "matrix", "asked", "why it ran", "state", "time"), rows)
+
+
+def _asked_for(request: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    """What people ask for: no fingerprints of other results, nothing left open."""
+    for key, value in request.items():
+        told = isinstance(value, bool | int | float) or (value and isinstance(value, str))
+        if told and key != "kind" and not re.match(r"[0-9a-f]{32}", str(value)):
+            yield key, value
 
 
 def _plain(value: object) -> str:
@@ -140,6 +144,9 @@ def quality(stage: dict[str, Any]) -> Table:
         "recall": "recall of neighbours",
         "value": "share of neighbours that are kept",
         "standard_error": "standard error of that share",
+        "largest_residual": "largest residual of a singular triplet, relative",
+        "left_orthogonality": "distance of left vectors from orthonormal",
+        "right_orthogonality": "distance of right vectors from orthonormal",
     }
     measured = stage["measured"]
     return Table(
