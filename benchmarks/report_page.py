@@ -85,7 +85,7 @@ def a_worker(run: Path, driver: subprocess.Popen[bytes]) -> int:
     while driver.poll() is None:
         ended = [line["process"] for line in lines_of(run) if line["what"] == "end"]
         if len(ended) > 5:
-            return int(ended[-1].rpartition("-")[2])
+            return int(ended[-1].rpartition("-")[2].partition(".")[0])
         time.sleep(0.1)
     raise SystemExit("the workflow ended before anything was killed")
 
