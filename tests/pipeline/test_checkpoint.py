@@ -345,3 +345,18 @@ def test_a_result_that_lost_chunks_is_not_taken_for_whole(tmp_path: Path) -> Non
     again = rf.pca(x, rank=3, out=out, overwrite=True)
     np.testing.assert_array_equal(again.components, whole)
     assert again.lacking() is None
+
+
+def test_results_of_zeros_are_whole(tmp_path: Path) -> None:
+    x = np.zeros((300, 12), np.float32)
+    x[:, 0] = np.linspace(0, 1, 300)
+    rf.svd(x, rank=2, out=tmp_path / "svd.zarr")
+    rf.pca(x, rank=2, center=False, out=tmp_path / "pca.zarr")
+    rf.qr(x[:, :4], out=tmp_path / "qr.zarr")
+    rf.qr(np.ascontiguousarray(x[:9]), out=tmp_path / "wide.zarr")
+    rf.nmf(x, rank=2, out=tmp_path / "nmf.zarr")
+    for symmetric in (None, "union"):
+        same = np.ones((60, 3))  # all distances are 0
+        rf.knn(same, k=3, symmetric=symmetric, out=tmp_path / f"knn-{symmetric}.zarr")
+    for path in tmp_path.glob("*.zarr"):
+        assert rf.open_result(path).lacking() is None, path

@@ -87,17 +87,26 @@ def create_vector(path: Path, length: int, dtype: npt.DTypeLike, chunk: int) -> 
             zarr_format=3,
             config={"write_empty_chunks": True},
         )
-    return zarr.open_array(path, mode="r+")
+    return open_to_write(path)
+
+
+def open_to_write(path: Path) -> zarr.Array[Any]:
+    """An array of a result, every chunk of which is written: one that is missing tells of damage.
+
+    The trap: what an array is created with is forgotten when it is opened again.
+    """
+    import zarr
+
+    return zarr.open_array(path, mode="r+").with_config({"write_empty_chunks": True})
 
 
 def write_small(group: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     """Write arrays that are in memory, each as one chunk."""
-    import zarr
 
     for name, values in arrays.items():
         shutil.rmtree(group / name, ignore_errors=True)
         path = create_array(group, name, values.shape, values.dtype, tuple(max(1, n) for n in values.shape))
-        zarr.open_array(path, mode="r+")[...] = values
+        open_to_write(path)[...] = values
 
 
 def write_group(group: Path, facts: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from rankfold.pipeline.methods.reduction import begin
 from rankfold.pipeline.methods.start import Start
 from rankfold.pipeline.methods.tsqr import tsqr, warn_of_rank
 from rankfold.pipeline.request import Request
-from rankfold.pipeline.result import write_group, write_small
+from rankfold.pipeline.result import open_to_write, write_group, write_small
 from rankfold.pipeline.run import Run
 
 Float64 = npt.NDArray[np.float64]
@@ -82,9 +82,8 @@ def _wide(run: Run, layout: Layout, request: Request, centring: Centring) -> flo
 
 def _overwrite_square(array: Path, r: Float64) -> None:
     """The leading square of R as reflections left it: zeros below the diagonal."""
-    import zarr
 
-    zarr.open_array(array, mode="r+")[:, : len(r)] = np.triu(r)
+    open_to_write(array)[:, : len(r)] = np.triu(r)
 
 
 def _lacks(product: Float64) -> float:
