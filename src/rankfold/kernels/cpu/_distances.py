@@ -1,18 +1,16 @@
 """Distances of stored rows by the sum that ``kernels/neighbours.py`` fixes, to the last bit.
 
 No multiplication is fused with an addition: the reference rounds both.
-
-After a change here delete the caches of the callers: numba compares them with the caller's own file alone.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.cpu._compiled import compiled
 from rankfold.kernels.neighbours import LANES, Metric
 
 Array = npt.NDArray[Any]
@@ -28,7 +26,7 @@ Index = np.uint64
 ONE, TWO, THREE = Index(LANES), Index(2 * LANES), Index(3 * LANES)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def load(x: Array, scale: float, metric: int, row: Float64) -> None:
     """One side of many distances, as a factor that all of them share."""
     scale = scale if metric == COSINE else 1.0
@@ -36,7 +34,7 @@ def load(x: Array, scale: float, metric: int, row: Float64) -> None:
         row[t] = np.float64(x[t]) * scale
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def distance(
     row: Float64, scale_x: float, y: Array, j: int, scale_y: float, metric: int, sums: Float64
 ) -> float:
@@ -54,7 +52,7 @@ def distance(
     return np.sqrt(squared) if metric == EUCLIDEAN else squared
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _add_squares(row: Float64, y: Array, j: Index, scale: float, sums: Float64) -> None:
     # Lanes innermost, so that they are vectors; four elements a lane at a time load and store it once.
     d = len(row)
@@ -77,7 +75,7 @@ def _add_squares(row: Float64, y: Array, j: Index, scale: float, sums: Float64) 
         sums[t] += a * a
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _add_products(row: Float64, y: Array, j: Index, sums: Float64) -> None:
     d = len(row)
     fours, whole = d - d % (4 * LANES), d - d % LANES
@@ -95,7 +93,7 @@ def _add_products(row: Float64, y: Array, j: Index, sums: Float64) -> None:
         sums[t] += row[Index(whole) + t] * np.float64(y[j, Index(whole) + t])
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _total(sums: Float64) -> float:
     half = LANES // 2
     while half:

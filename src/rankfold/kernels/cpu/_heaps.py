@@ -2,24 +2,23 @@
 
 Slot ``p`` has its children in ``2 p + 1`` and ``2 p + 2``. Names break ties, so that a heap holds the same
 pairs in whatever order they came.
-
-After a change here delete the caches of the callers: numba compares them with the caller's own file alone.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from rankfold.kernels.cpu._compiled import compiled
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def sift(values: Array, names: Array, slot: int, count: int, value: Any, name: Any) -> None:
     """Put a pair into a slot of a heap of ``count``, in place of what was there, and let it sink."""
     while True:
@@ -38,7 +37,7 @@ def sift(values: Array, names: Array, slot: int, count: int, value: Any, name: A
     values[slot], names[slot] = value, name
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def take(keys: Float64, ids: Int64, key: float, name: int) -> None:
     """Let a pair into a list if it is nearer than the farthest there and not in it."""
     if key < keys[0] or (key == keys[0] and name < ids[0]):
@@ -50,14 +49,14 @@ def take(keys: Float64, ids: Int64, key: float, name: int) -> None:
             sift(keys, ids, 0, len(keys), key, name)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def heapify(values: Array, names: Array, count: int) -> None:
     """Make the first ``count`` pairs a heap."""
     for slot in range(count // 2 - 1, -1, -1):
         sift(values, names, slot, count, values[slot], names[slot])
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def sort(values: Array, names: Array) -> None:
     """Sort pairs, smallest first."""
     heapify(values, names, len(values))

@@ -11,6 +11,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.cpu._compiled import compiled
 from rankfold.kernels.cpu._heaps import take
 from rankfold.kernels.neighbours import Metric
 
@@ -33,7 +34,7 @@ TINY = 1e-300
 """Above what squares lose that are too small for all their bits."""
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def measure(
     x: Float64,
     y: Float64,
@@ -97,7 +98,7 @@ def compare(
             take(keys_j[j], ids_j[j], key, first_i + i)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _reach(root: float, metric: int) -> float:
     """What the sum of a pair may reach that comes before the farthest of a list, and never less."""
     if metric != EUCLIDEAN or root < 0:
@@ -105,7 +106,7 @@ def _reach(root: float, metric: int) -> float:
     return root * root * WIDER + TINY
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _load(y: Float64, start: int, columns: int, tile: Float64) -> None:
     # Lanes beyond the last column are no numbers, which are nearer than nothing.
     tile[:] = np.nan
@@ -114,7 +115,7 @@ def _load(y: Float64, start: int, columns: int, tile: Float64) -> None:
             tile[t, j] = y[start + j, t]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _measure_run(row: Float64, tile: Float64, metric: int, sums: Float64) -> None:
     d, t = len(tile), 0
     sums[:] = 0
@@ -140,7 +141,7 @@ def _measure_run(row: Float64, tile: Float64, metric: int, sums: Float64) -> Non
             sums[j] += a * a
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _any_near(sums: Float64, far: float, far_j: Float64) -> bool:
     found = False
     for j in range(Index(RUN)):
@@ -148,7 +149,7 @@ def _any_near(sums: Float64, far: float, far_j: Float64) -> bool:
     return found
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _list_near(sums: Float64, far: float, far_j: Float64, found: Int64) -> int:
     count = Index(0)
     for j in range(Index(RUN)):

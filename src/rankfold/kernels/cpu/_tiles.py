@@ -1,23 +1,20 @@
 """64 rows side by side, transposed: what bodies that work row by row share.
 
 A sum over coordinates is then a sum of vectors, and a lane adds in the same order wherever its row stands.
-
-After a change here delete the caches of the callers: numba compares them with the caller's own file alone.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from rankfold.kernels.cpu._compiled import compiled, contracted
 
 Array = npt.NDArray[Any]
 
 LANES = 64
-CONTRACT = {"contract"}
-"""Multiplications and additions may fuse; nothing is reordered."""
 
 
 def compact(matrix: Array, dtype: np.dtype[Any]) -> Array:
@@ -25,21 +22,21 @@ def compact(matrix: Array, dtype: np.dtype[Any]) -> Array:
     return np.array(matrix, dtype, order="C")
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def load(rows: Array, first: int, count: int, tile: Array) -> None:
     for j in range(count):
         for t in range(rows.shape[1]):
             tile[t, j] = rows[first + j, t]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def store(tile: Array, first: int, count: int, rows: Array) -> None:
     for j in range(count):
         for t in range(rows.shape[1]):
             rows[first + j, t] = tile[t, j]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=CONTRACT)
+@contracted
 def multiply(matrix: Array, tile: Array, out: Array) -> None:
     """Write ``matrix @ tile``."""
     # Four coordinates at a time load and store the sums once instead of four times.

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from rankfold.kernels.cpu._compiled import compiled
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _measure(x: Array, shift: Float64, unit: float, sums: Float64, squares: Float64) -> None:
     # Columns innermost: the compiler vectorises over them without reordering any sum. Four rows at a
     # time load and store the accumulators once instead of four times (0.33 ms against 0.73 ms for
@@ -37,7 +38,7 @@ def _measure(x: Array, shift: Float64, unit: float, sums: Float64, squares: Floa
             squares[j] += d * d
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _subtract(x: Array, shift: Float64, scale: Float64, out: Array) -> None:
     for i in range(x.shape[0]):
         for j in range(x.shape[1]):

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from rankfold.kernels.cpu._compiled import compiled
 
 Array = npt.NDArray[Any]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _by_rows(d: Array, buckets: npt.NDArray[np.int64], factors: Array, sums: Array) -> None:
     for i in range(d.shape[0]):
         row, into, factor = d[i], sums[buckets[i]], factors[i]
@@ -22,7 +23,7 @@ def _by_rows(d: Array, buckets: npt.NDArray[np.int64], factors: Array, sums: Arr
             into[j] += factor * row[j]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _by_columns(d: Array, buckets: npt.NDArray[np.int64], factors: Array, sums: Array) -> None:
     # Columns lie whole: their rows are gathered in numbers that stay in first-level cache.
     held = np.zeros(sums.shape[0], sums.dtype)

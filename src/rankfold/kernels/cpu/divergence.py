@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.cpu._tiles import CONTRACT, LANES
+from rankfold.kernels.cpu._compiled import compiled, contracted
+from rankfold.kernels.cpu._tiles import LANES
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -29,7 +29,7 @@ LN2, LN2_REST = float.fromhex("0x1.62e42fefp-1"), float.fromhex("0x1.473de6af278
 """The logarithm of 2 in two parts, the first short: times an exponent it is exact."""
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=CONTRACT)
+@contracted
 def _log(q: float, power: float) -> float:
     """Of a normal number times a power of 2, within two roundings: no branch, table or integer conversion."""
     bits = np.float64(q).view(np.uint64) + TO_ONE
@@ -45,7 +45,7 @@ def _log(q: float, power: float) -> float:
     return exponent * LN2 + (2 * s + (2 * s * series + exponent * LN2_REST))
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=CONTRACT)
+@contracted
 def _divide(data: Float64, model: Float64, floor: float, terms: Float64) -> None:
     for j in range(LANES):
         x, p = data[j], max(model[j], floor)
@@ -56,7 +56,7 @@ def _divide(data: Float64, model: Float64, floor: float, terms: Float64) -> None
         model[j] = q * 2.0**1022 if steep else q
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _quotients(x: Array, product: Array, floor: float, largest: float) -> float:
     data, model, terms, sums = np.zeros(LANES), np.ones(LANES), np.zeros(LANES), np.zeros(LANES)
     total = 0.0

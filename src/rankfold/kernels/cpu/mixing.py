@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.cpu._compiled import compiled
 from rankfold.kernels.mixing import LANES, PRIME
 
 Words = npt.NDArray[np.uint64]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _mix(words: Words, lanes: Words) -> None:
     whole = words.shape[0] // LANES
     for row in range(whole):

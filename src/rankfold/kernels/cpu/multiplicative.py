@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.cpu._tiles import CONTRACT, LANES, compact, load, multiply, store
+from rankfold.kernels.cpu._compiled import compiled, contracted
+from rankfold.kernels.cpu._tiles import LANES, compact, load, multiply, store
 
 Array = npt.NDArray[Any]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=CONTRACT)
+@contracted
 def _multiply_tile(
     gram: Array, b: Array, tile: Array, shift: Array, floor: float, sweeps: int, below: Array
 ) -> None:
@@ -25,7 +25,7 @@ def _multiply_tile(
                 tile[t, j] = max(tile[t, j] * b[t, j] / (below[t, j] + price), floor)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _multiply(gram: Array, b: Array, w: Array, shift: Array, floor: float, sweeps: int) -> None:
     rows, k = w.shape
     tile, right = np.zeros((k, LANES), w.dtype), np.zeros((k, LANES), w.dtype)

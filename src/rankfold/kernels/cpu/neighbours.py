@@ -16,6 +16,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.cpu._compiled import compiled
 from rankfold.kernels.cpu._distances import INNER_PRODUCT, distance, load
 from rankfold.kernels.cpu._heaps import heapify, sift, sort, take
 from rankfold.kernels.cpu._pairs import compare, measure
@@ -36,7 +37,7 @@ slices instead count references, each by an atomic operation."""
 
 _COMPILABLE = (types.FunctionType, numba.core.dispatcher.Dispatcher)
 
-_half = numba.njit(cache=True, nogil=True, error_model="numpy")(half)
+_half = compiled(half)
 
 
 def scan_pairs(
@@ -187,7 +188,7 @@ def _run(loop: Callable[..., None], inputs: Sequence[object], lists: Sequence[Ar
             a[...] = copy
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _any_below(row: Array, near: Any, near_j: Array, far: Any, far_j: Array, a: int, b: int) -> bool:
     found = False
     for j in range(Index(a), Index(b)):
@@ -196,7 +197,7 @@ def _any_below(row: Array, near: Any, near_j: Array, far: Any, far_j: Array, a: 
     return found
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _list_below(
     row: Array, near: Any, near_j: Array, far: Any, far_j: Array, a: int, b: int, found: Int64
 ) -> int:
@@ -209,7 +210,7 @@ def _list_below(
     return count  # type: ignore[return-value]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _scan(
     products: Array,
     near_i: Array,
@@ -239,7 +240,7 @@ def _scan(
                 far_j[j] = bounds_j[j, 0]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _candidates(bounds: Array, places: Int32, limit: float, heap: Float64, names: Int64) -> int:
     """A heap of what a shortlist holds, by smallest bound: bounds are negated."""
     count = 0
@@ -251,7 +252,7 @@ def _candidates(bounds: Array, places: Int32, limit: float, heap: Float64, names
     return count
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _refine(
     x: Array,
     y: Array,
@@ -282,7 +283,7 @@ def _refine(
         certain[i] = largest == np.inf or largest > _half(keys[i, 0], metric)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _any_within(row: Float64, near: float, near_j: Float64, limit: float, a: int, b: int) -> bool:
     found = False
     for j in range(Index(a), Index(b)):
@@ -290,7 +291,7 @@ def _any_within(row: Float64, near: float, near_j: Float64, limit: float, a: int
     return found
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _exhaust(
     products: Float64,
     near_i: Float64,
@@ -324,13 +325,13 @@ def _exhaust(
                 take(keys[i], ids[i], key, first + j)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _sort(keys: Float64, ids: Int64) -> None:
     for i in range(len(keys)):
         sort(keys[i], ids[i])
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _merge(keys: Float64, ids: Int64, other_keys: Float64, other_ids: Int64) -> None:
     for i in range(len(keys)):
         for t in range(other_ids.shape[1]):

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.cpu._compiled import compiled, contracted
 from rankfold.kernels.nonnegative import EXCHANGES, RETRIES
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 LANES = 64
-CONTRACT = {"contract"}
-"""Multiplications and additions may fuse; nothing is reordered."""
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=CONTRACT)
+@contracted
 def _slopes(gram: Array, b: Array, tile: Array, t: int, slope: Array) -> None:
     # Four coordinates at a time load and store the slopes once instead of four times.
     k = gram.shape[0]
@@ -41,7 +39,7 @@ def _slopes(gram: Array, b: Array, tile: Array, t: int, slope: Array) -> None:
         r += 1
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=CONTRACT)
+@contracted
 def _descend_tile(gram: Array, b: Array, tile: Array, rows: int, sweeps: int, slope: Array) -> float:
     gradient = 0.0
     for sweep in range(sweeps):
@@ -59,7 +57,7 @@ def _descend_tile(gram: Array, b: Array, tile: Array, rows: int, sweeps: int, sl
     return gradient
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=CONTRACT)
+@contracted
 def _descend(gram: Array, b: Array, w: Array, sweeps: int) -> tuple[float, float]:
     rows, k = w.shape
     tile, right = np.zeros((k, LANES), w.dtype), np.zeros((k, LANES), w.dtype)
@@ -78,7 +76,7 @@ def _descend(gram: Array, b: Array, w: Array, sweeps: int) -> tuple[float, float
     return gradient, inner
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _solve_on(gram: Float64, b: Float64, passive: Array, index: Array, factor: Float64, x: Float64) -> bool:
     """Solve on the passive coordinates by Cholesky; False where they depend."""
     count = 0
@@ -111,7 +109,7 @@ def _solve_on(gram: Float64, b: Float64, passive: Array, index: Array, factor: F
     return True
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _mark_wrong(gram: Float64, b: Float64, passive: Array, x: Float64, wrong: Array) -> int:
     """Which coordinates are infeasible, and how many."""
     k, largest, count = b.shape[0], 0.0, 0
@@ -129,7 +127,7 @@ def _mark_wrong(gram: Float64, b: Float64, passive: Array, x: Float64, wrong: Ar
     return count
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _pivot(
     gram: Float64, b: Float64, passive: Array, index: Array, factor: Float64, x: Float64, wrong: Array
 ) -> bool:
@@ -157,7 +155,7 @@ def _pivot(
     return False
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _solve(gram: Float64, b: Float64, w: Float64) -> int:
     rows, k = b.shape
     index, factor, x = np.zeros(k, np.int64), np.zeros((k, k)), np.zeros(k)

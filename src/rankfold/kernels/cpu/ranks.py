@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.cpu._compiled import compiled
 from rankfold.kernels.cpu._distances import EUCLIDEAN, distance, load
 from rankfold.kernels.cpu._pairs import CHEBYSHEV, MANHATTAN, RUN, TINY, WIDER, _load, _measure_run
 from rankfold.kernels.neighbours import LANES
@@ -102,7 +102,7 @@ def _plain(a: Array) -> Array:
     return view
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _any_within(row: Array, near: Any, near_j: Array, high: Any, a: int, b: int) -> bool:
     found = False
     for j in range(Index(a), Index(b)):
@@ -110,7 +110,7 @@ def _any_within(row: Array, near: Any, near_j: Array, high: Any, a: int, b: int)
     return found
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _bounds(row: Array, one: Any, others: Array, start: int, count: int, itself: int, out: Array) -> None:
     a = Index(start)
     for j in range(Index(count)):
@@ -121,12 +121,12 @@ def _bounds(row: Array, one: Any, others: Array, start: int, count: int, itself:
         out[itself] = np.nan
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _before(key: float, name: int, root: float, other: int) -> bool:
     return key < root or (key == root and name < other)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _possible(least: Array, high: Any) -> int:
     count = Index(0)
     for j in range(Index(RUN)):
@@ -134,7 +134,7 @@ def _possible(least: Array, high: Any) -> int:
     return count  # type: ignore[return-value]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _sure(most: Array, low: Any) -> int:
     count = Index(0)
     for j in range(Index(RUN)):
@@ -142,7 +142,7 @@ def _sure(most: Array, low: Any) -> int:
     return count  # type: ignore[return-value]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _count_nearer(
     products: Array,
     near: tuple[Array, Array],
@@ -193,7 +193,7 @@ def _count_nearer(
     return measured
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _count_measured(
     x: Float64,
     y: Float64,
@@ -232,7 +232,7 @@ def _count_measured(
                         counts[i, s] += _before(key, name, keys[i, s], ids[i, s])
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _measure_lanes(
     x: Array,
     y: Array,
@@ -252,7 +252,7 @@ def _measure_lanes(
         found[t] = distance(row, scale_x[i], y, j, scale_y[j], metric, sums)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _measure_in_order(x: Array, y: Array, metric: int, rows: Int64, others: Int64, found: Float64) -> None:
     for t in range(len(rows)):
         i, j, total = rows[t], others[t], 0.0

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.cpu._tiles import CONTRACT, LANES, compact, load, multiply
+from rankfold.kernels.cpu._compiled import compiled, contracted
+from rankfold.kernels.cpu._tiles import LANES, compact, load, multiply
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=CONTRACT)
+@contracted
 def _add_squares(b: Array, tile: Array, slope: Array, squares: Float64) -> None:
     for t in range(b.shape[0]):
         for j in range(LANES):
@@ -23,7 +23,7 @@ def _add_squares(b: Array, tile: Array, slope: Array, squares: Float64) -> None:
             squares[t, j] += projected * projected
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _gradient(gram: Array, b: Array, w: Array) -> Float64:
     rows, k = w.shape
     tile, right = np.zeros((k, LANES), w.dtype), np.zeros((k, LANES), w.dtype)

@@ -1,0 +1,115 @@
+"""What is kept of compiled loops: right for every signature, whatever else is kept at the same time."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from rankfold.kernels.cpu import _compiled
+
+LOOP = """\
+from rankfold.kernels.cpu._compiled import compiled
+
+
+@compiled
+def total(x):
+    found = x[0]
+    for i in range(1, len(x)):
+        found += x[i]
+    return found
+"""
+
+SIGNATURES = [np.arange(1, 6, dtype=dtype) for dtype in (np.float64, np.int64, np.float32, np.int32)]
+"""Two and two of the same width: nothing but the right loop tells them apart."""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A module with a loop of its own."""
+    (tmp_path / "loop.py").write_text(LOOP)
+    return tmp_path / "loop.py"
+
+
+def loaded(source: Path) -> ModuleType:
+    """As another process would."""
+    spec = importlib.util.spec_from_file_location("loop", source)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def kept(source: Path) -> list[Path]:
+    """Files of compiled signatures."""
+    return sorted((source.parent / "__pycache__").glob("loop.total-*.nbc"))
+
+
+def test_loops_that_are_kept_are_not_compiled_again(source: Path) -> None:
+    first = loaded(source).total
+    assert [float(first(x)) for x in SIGNATURES] == [15] * 4
+    assert len(kept(source)) == 4
+    again = loaded(source).total
+    assert [float(again(x)) for x in SIGNATURES] == [15] * 4
+    assert sum(again.stats.cache_hits.values()) == 4 and not again.stats.cache_misses
+
+
+def test_two_that_keep_at_once_do_not_mix_up_their_loops(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has looked at the index before the other has written it."""
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(_compiled._Files, "_load_index", lambda self: {})
+        for x in SIGNATURES:
+            assert loaded(source).total(x) == 15
+    assert len(kept(source)) == 4
+    for x in SIGNATURES * 2:
+        found = loaded(source).total(x)
+        assert found == 15 and isinstance(found, float) == (x.dtype.kind == "f")
+
+
+def test_loops_of_other_kernels_are_compiled_again(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a loop takes in from other files is part of it."""
+    loaded(source).total(SIGNATURES[0])
+    monkeypatch.setattr(_compiled, "_kernels", lambda: (("other.py", 1, 1),))
+    again = loaded(source).total
+    assert again(SIGNATURES[0]) == 15 and again.stats.cache_misses
+    assert len(kept(source)) == 2
+
+
+@pytest.mark.parametrize("damaged", ["*.nbi", "*.nbc"])
+@pytest.mark.parametrize("left", [b"", b"\x80\x05what"])
+def test_damage_costs_time_alone(source: Path, damaged: str, left: bytes) -> None:
+    loaded(source).total(SIGNATURES[0])
+    for path in (source.parent / "__pycache__").glob(f"loop.total-{damaged}"):
+        path.write_bytes(left)
+    assert loaded(source).total(SIGNATURES[0]) == 15
+    mended = loaded(source).total
+    assert mended(SIGNATURES[0]) == 15 and mended.stats.cache_hits
+
+
+def test_a_full_disk_is_no_error(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: object, name: str, data: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(_compiled._Files, "_save_data", full)
+    assert loaded(source).total(SIGNATURES[0]) == 15
+    assert not kept(source)
+
+
+def test_a_package_where_nothing_can_be_kept(source: Path) -> None:
+    """As in a container: neither beside the source, nor at home."""
+    asked = f"""
+import os, numba.core.caching as caching
+caching._CacheLocator.ensure_cache_path = lambda self: (_ for _ in ()).throw(OSError(30, "read-only"))
+import sys; sys.path.insert(0, {str(source.parent)!r})
+import numpy, loop
+assert loop.total(numpy.ones(3)) == 3
+"""
+    subprocess.run([sys.executable, "-c", asked], check=True, timeout=120)
+    assert not kept(source)
