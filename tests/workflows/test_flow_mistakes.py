@@ -261,6 +261,21 @@ def test_numbers_that_are_fine(flow: Path) -> None:
     assert find_profile(flow.parent / "site.yaml").drain_seconds == 270
 
 
+def test_a_folder_that_cannot_be_written_to(flow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told by ``plan`` already; a workflow that is complete there has nothing to write."""
+    assert rankfold("run", flow).exit_code == 0
+    asked = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: mode & os.W_OK == 0 and asked(path, mode))
+    again = rankfold("run", flow)
+    assert again.exit_code == 0 and "2 stages: 2 finished before" in again.stdout
+    flow.write_text(flow.read_text().replace("k: 3", "k: 4"))
+    found = flow.parent / "results"
+    message = (
+        f"{flow}:5: outputs: results go to {found}, but {found} cannot be written to. Name outputs elsewhere"
+    )
+    assert said("plan", flow) == said("run", flow) == message
+
+
 def test_another_output_is_called_other_outputs() -> None:
     message = "cannot write x.zarr: Read-only file system. Choose another --out."
     assert in_file(message) == "cannot write x.zarr: Read-only file system. Choose other outputs."

@@ -207,7 +207,10 @@ def summary(result: Any, *, already_done: bool) -> str:
         error = f" ± {facts['standard_error']:.1g}" if facts["standard_error"] else ""
         told = f"{facts['kind'].replace('_', ' ')} {facts['value']:.6g}{error}, k {facts['request']['k']}"
     else:
-        told += f", rank {facts.get('rank', facts['request'].get('rank'))}, {facts['passes']} passes"
+        passes = facts["passes"]
+        told += (
+            f", rank {facts.get('rank', facts['request'].get('rank'))}, {passes} pass{'es' * (passes != 1)}"
+        )
     if "captured" in facts:
         told += f"; largest estimated error {facts['largest_error_estimate']:.1e}, "
         told += f"captured {100 * facts['captured']:.4g} %"

@@ -21,7 +21,7 @@ from rankfold.workflows.flows.embedding import Comparison
 from rankfold.workflows.flows.graph import Step, steps_of
 from rankfold.workflows.flows.importing import Importing, kept_identity
 from rankfold.workflows.flows.model import Flow, located, read_flow
-from rankfold.workflows.flows.space import Demand, require_room
+from rankfold.workflows.flows.space import Demand, require_room, require_writable
 from rankfold.workflows.flows.stage_models import Import, Resources
 from rankfold.workflows.flows.stages import NotKnownYet, Outcome, Scene, Work, expected, task_of
 from rankfold.workflows.wording import placed
@@ -129,6 +129,8 @@ def survey(
     ------
     PlanError
         A stage does not fit into its memory, or all of them do not fit on the disk.
+    OutputError
+        Results cannot be written where they are to go.
     """
     require_no_store(workflow)
     chosen, scene = workflow.chosen(first, only), Scene(workflow.flow, workflow.document, {})
@@ -138,6 +140,8 @@ def survey(
             found.append(consider(workflow, step, scene, ours=step.name in ours))
         else:
             found.append(_left(workflow, step, scene))
+    if any(verdict.action in ("run", "resume") for verdict in found):
+        require_writable(workflow.outputs, workflow.document)
     require_room(list(_demands(workflow, found)), workflow.outputs, workflow.document)
     return found
 

@@ -20,6 +20,7 @@ from rankfold.workflows.flows.embedding import Measuring
 from rankfold.workflows.flows.importing import Importing
 from rankfold.workflows.flows.plan import Verdict, Workflow, begun_here, consider, require_no_store, survey
 from rankfold.workflows.flows.record import LOCK, Record
+from rankfold.workflows.flows.space import writable
 from rankfold.workflows.flows.stages import Outcome, Scene
 from rankfold.workflows.wording import in_file, placed
 
@@ -46,6 +47,8 @@ def run_flow(
     """Carry out a workflow, or what is left of it; what was done about every step."""
     if not workflow.outputs.exists():
         survey(workflow, {}, first=first, only=only)  # what is refused leaves no folder
+    elif not writable(workflow.outputs):
+        return _only_looked_at(workflow, listener, first, only)
     with _held(workflow) as record:
         # A look at all stages first: what is refused is refused before hours of work.
         looked_at = survey(workflow, record.stages, first=first, only=only)
@@ -66,6 +69,19 @@ def run_flow(
                 listener.ends(verdict, record)
             done.append(verdict)
         return done
+
+
+def _only_looked_at(
+    workflow: Workflow, listener: Listener, first: str | None, only: str | None
+) -> list[Verdict]:
+    """Results where nothing can be written, such as an archive: they are complete, or it is refused."""
+    record = Record.of(workflow.outputs)
+    record.require(workflow.flow.workflow)
+    done = survey(workflow, record.stages, first=first, only=only)
+    for number, verdict in enumerate(done, 1):
+        if verdict.action != "leave":
+            listener.begins(verdict, number, len(done))
+    return done
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Whether all results of a workflow, and the scratch of one stage at a time, fit on the disk."""
+"""Whether results of a workflow can be written, and fit on the disk beside the scratch of one stage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankfold.cluster.yaml_file import Document
-from rankfold.pipeline.errors import DiskSpaceError
+from rankfold.pipeline.errors import DiskSpaceError, OutputError
 from rankfold.pipeline.rundir import bytes_under
 from rankfold.pipeline.units import format_bytes
 
@@ -66,6 +66,18 @@ def require_room(demands: Sequence[Demand], outputs: Path, document: Document) -
                     f"{format_bytes(free_bytes(one.scratch))} free. Free some space, or name another folder",
                 )
             )
+
+
+def writable(folder: Path) -> bool:
+    """Whether files can be made in a folder that is there or will be."""
+    return os.access(_there(folder), os.W_OK | os.X_OK)
+
+
+def require_writable(outputs: Path, document: Document) -> None:
+    """Raise ``OutputError`` where nothing can be written, before anything is computed."""
+    if not writable(outputs):
+        told = f"results go to {outputs}, but {_there(outputs)} cannot be written to. Name outputs elsewhere"
+        raise OutputError(document.told(("outputs",), told))
 
 
 def free_bytes(folder: Path) -> int:
