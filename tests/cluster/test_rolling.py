@@ -191,3 +191,25 @@ def test_three_minutes_of_work_on_jobs_of_one_minute(
     assert driver.said.count("has handed over and is closed") >= 4
     assert folded_again(Path(f"{out}.reads")) <= 0.1
     wait_for(lambda: not slurm.jobs(), 120)
+
+
+@pytest.mark.slow
+@pytest.mark.slurm
+def test_neighbours_are_handed_over(
+    tmp_path: Path, rows_store: Path, neighbour_bytes: str, slurm: SlurmCluster
+) -> None:
+    """Meetings end between two blocks, and go on elsewhere from the lists that they leave."""
+    profile = tmp_path / "minute.yaml"
+    profile.write_text('partition: main\ninterface: lo\nwalltime: "0:01:00"\ndrain: "0:30"\nmemory: 1GiB\n')
+    out = tmp_path / "r.zarr"
+    where = {"script": "neighbour_driver.py", "on": str(profile), "workers": 2}
+    driver = Driver(rows_store, out, 0.8, **where)
+    try:
+        assert driver.end(300) == 0, driver.said
+    finally:
+        driver.process.kill()
+    assert same_bytes(rf.open_result(out)) == neighbour_bytes
+    assert driver.said.count("has handed over and is closed") >= 2
+    done = [int(line.split()[1]) for line in driver.said.splitlines() if line.startswith("pairs ")]
+    assert done == sorted(done) and done[-1] == 6000
+    wait_for(lambda: not slurm.jobs(), 120)
