@@ -235,7 +235,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     x = matrix()
     norm = float(np.linalg.norm(x))
-    Kernels(x.dtype, "nmf").warm()
+    Kernels(x.dtype, ("hals",)).warm()
     runs: list[dict[str, Any]] = []
     limits = []
     for _ in range(arguments.turns):
