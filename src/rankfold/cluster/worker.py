@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from distributed import Reschedule
@@ -35,6 +36,8 @@ class RankfoldWorker(WorkerPlugin):
         """Compile kernels, take the baseline of memory, begin to report."""
         if unseen := unseen_folder(self.marks):
             raise FileNotFoundError(f"{unseen} is not the folder that the driver sees under this name")
+        # When a run ends, the scheduler is gone before its workers are: no reason for a traceback.
+        logging.getLogger("distributed.batched").setLevel(logging.WARNING)
         self.kernels.warm()
         note_baseline()
         self.journal.note("came", worker=str(worker.name), threads=worker.state.nthreads)
