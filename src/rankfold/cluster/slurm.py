@@ -227,8 +227,8 @@ def _require_accepted(script: str) -> None:
         from rankfold.cluster.jobqueue import refusal
 
         raise ClusterError(
-            f"SLURM refuses the worker job: {refusal(asked.stderr)}. Change the profile; its job script "
-            f"was:\n{script}"
+            f"SLURM refuses the worker job: {refusal(asked.stderr)}. Change the profile: rankfold doctor "
+            f"--on PROFILE says what there is. Its job script was:\n{script}"
         )
 
 
