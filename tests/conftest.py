@@ -43,14 +43,6 @@ def missing_device() -> str | None:
     return None if count else "CuPy is installed but finds no NVIDIA GPU"
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where processes share the tests, a file stays with one of them, and so does all that wants SLURM."""
-    if config.pluginmanager.hasplugin("xdist"):
-        for item in items:
-            group = "slurm" if item.get_closest_marker("slurm") else str(item.path)
-            item.add_marker(pytest.mark.xdist_group(group))
-
-
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip GPU tests where there is no GPU."""
     if item.get_closest_marker("gpu") and (reason := missing_device()):
