@@ -14,7 +14,7 @@ demo: $(VENV)/.installed-demo
 	$(BIN)/rankfold demo
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2
 
 peers: $(VENV)/.installed-dev
 	$(BIN)/python tests/peers/run.py
