@@ -28,7 +28,7 @@ from rankfold.kernels.ranks import count_measured, count_nearer, measure_listed
 from rankfold.kernels.small import leading_eigenpairs
 from rankfold.kernels.splitting import split_rows
 from rankfold.kernels.stationarity import gradient_rows
-from rankfold.pipeline.folds.block_rows import KEPT
+from rankfold.pipeline.folds.block_rows import stored_dtype
 from rankfold.pipeline.folds.panels import numbers
 from rankfold.pipeline.view import aligned_empty, working_dtype
 
@@ -106,23 +106,29 @@ def warm_kernels(dtype: np.dtype[Any]) -> None:
 # Nonnegative rows ----------------------------------------------------------------------------------
 
 
+def _few(dtype: np.dtype[Any]) -> tuple[np.ndarray[Any, Any], ...]:
+    """A Gram matrix, right sides, and rows."""
+    return np.eye(4, dtype=dtype), np.ones((4, 4), dtype), np.ones((4, 4), dtype)
+
+
 @functools.cache
 def _warm_descent() -> None:
     for dtype in DTYPES:
-        gram, b, w = np.eye(4, dtype=dtype), np.ones((4, 4), dtype), np.ones((4, 4), dtype)
+        gram, b, w = _few(dtype)
         descend_rows(gram, b, w=w, sweeps=1)
         gradient_rows(gram, b, w)
 
 
 @functools.cache
 def _warm_pivoting() -> None:
-    solve_rows(np.eye(4), np.ones((4, 4)), w=np.ones((4, 4)))
+    gram, b, w = _few(np.dtype(np.float64))
+    solve_rows(gram, b, w=w)
 
 
 @functools.cache
 def _warm_ratios() -> None:
     for dtype in DTYPES:
-        gram, b, w = np.eye(4, dtype=dtype), np.ones((4, 4), dtype), np.ones((4, 4), dtype)
+        gram, b, w = _few(dtype)
         multiply_rows(gram, b, w=w, linear=np.ones(4, dtype), floor=0.0, sweeps=1)
         for width in (4, 8):
             quotients(np.ones((4, width), dtype)[:, :4], np.ones((4, width), dtype)[:, :4])
@@ -131,7 +137,7 @@ def _warm_ratios() -> None:
 @functools.cache
 def _warm_splitting() -> None:
     for dtype in DTYPES:
-        gram, b, w = np.eye(4, dtype=dtype), np.ones((4, 4), dtype), np.ones((4, 4), dtype)
+        gram, b, w = _few(dtype)
         split_rows(gram, b, w=w, sweeps=1, upper=np.inf, simplex=False)
 
 
@@ -140,16 +146,11 @@ ROWS = {"hals": _warm_descent, "bpp": _warm_pivoting, "mu": _warm_ratios, "admm"
 # Rows beside rows ----------------------------------------------------------------------------------
 
 
-def _stored(dtype: np.dtype[Any]) -> np.ndarray[Any, np.dtype[Any]]:
-    """A few rows, as they are kept of such a matrix."""
-    kept = np.dtype(np.uint8) if dtype == np.bool_ else dtype if dtype in KEPT else working_dtype(dtype)
-    return np.zeros((4, 4), kept)
-
-
 @functools.cache
 def warm_lists(dtype: np.dtype[Any]) -> None:
     """What searching for neighbours uses besides."""
-    x, one, keys, ids = _stored(dtype), np.ones(4), np.full((4, 2), np.inf), np.full((4, 2), -1)
+    x, one = np.zeros((4, 4), stored_dtype(dtype)), np.ones(4)
+    keys, ids = np.full((4, 2), np.inf), np.full((4, 2), -1)
     for kind in DTYPES:
         near, tile = np.ones(4, kind), np.zeros((4, 4), kind)
         bounds, places = np.full((4, 3), np.inf, kind), np.full((4, 3), -1, np.int32)
@@ -167,7 +168,7 @@ def warm_lists(dtype: np.dtype[Any]) -> None:
 @functools.cache
 def warm_ranks(dtype: np.dtype[Any]) -> None:
     """What counting nearer rows uses besides."""
-    x, one, at = _stored(dtype), np.ones(4), np.arange(4)
+    x, one, at = np.zeros((4, 4), stored_dtype(dtype)), np.ones(4), np.arange(4)
     thresholds: dict[str, Any] = {
         "own": at,
         "first": 0,
@@ -175,7 +176,7 @@ def warm_ranks(dtype: np.dtype[Any]) -> None:
         "ids": np.zeros((4, 2), np.int64),
     }
     counts = np.zeros((4, 2), np.int64)
-    for kind in (np.float32, np.float64):
+    for kind in DTYPES:
         bound = (np.ones(4, kind), np.ones(4, kind))
         tile = np.zeros((4, 4), kind)
         count_nearer(tile, bound, bound, x, x, one, one, metric=0, counts=counts, **thresholds)

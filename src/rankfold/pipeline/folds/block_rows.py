@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.neighbours import Metric
+from rankfold.pipeline.blocks import grains
 from rankfold.pipeline.errors import DataError, NonFiniteError
 from rankfold.pipeline.folds.panels import numbers
 from rankfold.pipeline.source import Source
@@ -119,9 +120,7 @@ class RowReader:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Of rows as kept: see ``KEPT``."""
-        if self.source.dtype == np.bool_:
-            return np.dtype(np.uint8)
-        return self.source.dtype if self.source.dtype in KEPT else working_dtype(self.source.dtype)
+        return stored_dtype(self.source.dtype)
 
     @property
     def copies(self) -> bool:
@@ -260,13 +259,17 @@ def near(rows: Rows, metric: int, dtype: np.dtype[Any]) -> Array:
     return found
 
 
+def stored_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Of rows as kept of a matrix of some type: see ``KEPT``."""
+    if dtype == np.bool_:
+        return np.dtype(np.uint8)
+    return dtype if dtype in KEPT else working_dtype(dtype)
+
+
 def products(a: Array, b: Array, out: Array, spare: Callable[[], Array]) -> None:
     """``a @ b.T`` in columns of ``TERMS``; ``spare`` gives room for a second product where there are more."""
-    columns = a.shape[1]
-    pieces = -(-columns // TERMS)
-    for piece in range(pieces):
-        some = slice(columns * piece // pieces, columns * (piece + 1) // pieces)
+    for piece, (start, stop) in enumerate(grains(0, a.shape[1], TERMS)):
         into = out if piece == 0 else spare()[: len(a), : len(b)]
-        np.matmul(a[:, some], b[:, some].T, out=into)
+        np.matmul(a[:, start:stop], b[:, start:stop].T, out=into)
         if piece:
             out += into

@@ -30,9 +30,18 @@ from rankfold.kernels.neighbours import (
     refine_rows,
     scan_pairs,
 )
+from rankfold.pipeline.blocks import grains
 from rankfold.pipeline.checkpoint import State
 from rankfold.pipeline.errors import DataError
-from rankfold.pipeline.folds.block_rows import LARGEST_SQUARE, TERMS, Buffer, RowReader, Rows, near, products
+from rankfold.pipeline.folds.block_rows import (
+    LARGEST_SQUARE,
+    TERMS,
+    Buffer,
+    RowReader,
+    Rows,
+    near,
+    products,
+)
 from rankfold.pipeline.pairs import Pairs
 from rankfold.pipeline.view import aligned_empty
 
@@ -341,13 +350,7 @@ def tiles(rows: int, others: int, most: int, *, same: bool) -> Iterator[tuple[sl
     >>> [(i.start, j.start) for i, j in tiles(1000, 1000, 512, same=True)]
     [(0, 0), (0, 500), (500, 500)]
     """
-    for j in _cut(others, most):
-        for i in _cut(rows, most):
-            if not same or i.start < j.stop - 1:
-                yield i, j
-
-
-def _cut(rows: int, most: int) -> list[slice]:
-    """As few parts as there may be: a narrow last one would be multiplied at a fraction of the speed."""
-    count = -(-rows // most)
-    return [slice(rows * part // count, rows * (part + 1) // count) for part in range(count)]
+    for top, end in grains(0, others, most):
+        for first, last in grains(0, rows, most):
+            if not same or first < end - 1:
+                yield slice(first, last), slice(top, end)
