@@ -1,0 +1,56 @@
+"""On the disk, not only in the memory of the machine: what a loss of power leaves of files.
+
+A file that was written and closed may be empty after the machine has lost power, and so may a folder be whose
+files are whole. Contents go first, then the folder that names them, then the name that makes others trust
+them, then the folder of that name.
+
+The trap: flushing one file after another waits for the disk each time. Many at once share the wait.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+FLUSHES_AT_ONCE = 16
+"""Flushes that wait for the disk together."""
+
+
+def flush(path: str | os.PathLike[str]) -> None:
+    """Have a file, or the names in a folder, on the disk; one that is gone needs no flushing."""
+    try:
+        opened = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def flush_all(paths: Iterable[str | os.PathLike[str]]) -> None:
+    """Have many files on the disk."""
+    with ThreadPoolExecutor(FLUSHES_AT_ONCE, "rankfold-flush") as pool:
+        for _ in pool.map(flush, paths):
+            pass
+
+
+def flush_tree(folder: str | os.PathLike[str]) -> None:
+    """Have all files below a folder on the disk, then the names of all folders, the innermost first."""
+    files: list[str] = []
+    folders: list[str] = []
+    for parent, _, names in os.walk(folder):
+        folders.append(parent)
+        files += (os.path.join(parent, name) for name in names)
+    flush_all(files)
+    flush_all(reversed(folders))
+
+
+def rename_durably(source: Path, target: Path) -> None:
+    """Give what is on the disk already its name, and have that on the disk as well."""
+    os.rename(source, target)
+    flush(target.parent)
+    if source.parent != target.parent:
+        flush(source.parent)
