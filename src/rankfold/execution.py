@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import shutil
 import time
@@ -12,13 +13,15 @@ from typing import Any, Protocol
 
 from rankfold.cluster.place import Place
 from rankfold.pipeline.editions import edition_of
-from rankfold.pipeline.errors import DataError, InputError, OutputError
+from rankfold.pipeline.errors import DamagedStateError, DataError, InputError, OutputError
+from rankfold.pipeline.keeping import Background, Keeping
+from rankfold.pipeline.manifest import damage_in_words, damage_of, read_manifest, write_manifest
 from rankfold.pipeline.memory import watched_memory
 from rankfold.pipeline.plan import Plan, check_disk
 from rankfold.pipeline.result import Result
 from rankfold.pipeline.run import Progress, Run
-from rankfold.pipeline.rundir import RunDirectory, digest, machine_facts
-from rankfold.pipeline.scheduler import Budget
+from rankfold.pipeline.rundir import RunDirectory, digest, load_record, machine_facts
+from rankfold.pipeline.scheduler import Budget, Scheduler
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.temporary import TemporaryFolder
 from rankfold.pipeline.warm import Kernels
@@ -68,9 +71,11 @@ def execute(
     identity = identity_of(task.request(), fingerprint)
     temporary = TemporaryFolder() if out is None else None
     output = temporary.path / "result.zarr" if temporary is not None else Path(out or "").absolute()
-    folder = RunDirectory.beside(output, None if scratch is None else Path(scratch), digest(identity))
+    folder = RunDirectory.beside(
+        output, None if scratch is None else Path(scratch), digest(identity), resumable=temporary is None
+    )
     _require_place(output, task.source)
-    if output.exists() and _done(output, identity, overwrite=overwrite):
+    if os.path.lexists(output) and _done(folder, identity, overwrite=overwrite):
         return Result(output)
     if place.budget.workers > made.useful_workers:
         LOG.warning(
@@ -101,10 +106,7 @@ def _carry_out(
     try:
         with place.opened(folder, kernels) as scheduler, watched_memory() as memory:
             began = time.perf_counter()
-            where = (folder.state, folder.scratch, folder.result)
-            at_once = made.concurrency * place.budget.workers
-            run = Run(*where, scheduler, made.concurrency, made.slots, progress, made.groups, at_once)
-            found = task.work(run, fingerprint)
+            run, found = _worked(task, folder, made, place, scheduler, fingerprint, progress)
             seconds = time.perf_counter() - began
     except DataError:
         # It cannot lead to a result. What is known of one that stays in place is not of this run.
@@ -130,39 +132,100 @@ def _carry_out(
         warnings.warn(message, RankfoldWarning, stacklevel=4)
 
 
+def _worked(
+    task: Task,
+    folder: RunDirectory,
+    made: Plan,
+    place: Place,
+    scheduler: Scheduler,
+    fingerprint: str,
+    progress: Progress | None,
+) -> tuple[Run, dict[str, Any]]:
+    """A run that has come to its end with nothing damaged, and its facts.
+
+    What turns out not to be whole is set aside, and the task begins again: all that is whole it takes from
+    disk, so each time less is left that could be damaged.
+    """
+    where = (folder.state, folder.scratch, folder.result)
+    at_once = made.concurrency * place.budget.workers
+    background = Background()
+    keeping = Keeping(folder.resumable, folder.resumable, place.elsewhere, where, background)
+    try:
+        while True:
+            run = Run(
+                *where, scheduler, made.concurrency, made.slots, progress, made.groups, at_once, keeping
+            )
+            try:
+                found = task.work(run, fingerprint)
+                background.finish()
+                if folder.resumable:
+                    write_manifest(folder.result, folder.request, run.result_sums())
+                return run, found
+            except DamagedStateError as error:
+                if not run.make_again(error):
+                    raise
+    finally:
+        background.stop()
+
+
 def _most(driver: int | None, workers: int) -> int | None:
     """Memory of the process that held most of it."""
     return None if driver is None else max(driver, workers)
 
 
-def _done(output: Path, identity: dict[str, Any], *, overwrite: bool) -> bool:
-    """Whether the output is the finished answer to this request."""
-    try:
-        found = Result(output)
-        attrs = found.attrs
-    except InputError:
-        attrs = {}
+def _done(folder: RunDirectory, identity: dict[str, Any], *, overwrite: bool) -> bool:
+    """Whether the output is the finished answer to this request; one that is damaged is made again."""
+    output = folder.output
+    attrs = _attrs_of(output)
+    if not attrs:
+        request = _request_of(folder)
+        if request is None:
+            raise OutputError(
+                f"{output} exists and is not a result of rankfold, so it is never replaced. Choose another "
+                "--out, or remove it yourself."
+            )
+        if request != folder.request and not overwrite:
+            raise OutputError(
+                f"{output} is a damaged result of another request. Choose another --out, or replace it with "
+                "--overwrite."
+            )
+        LOG.warning("%s is damaged: what it is cannot be read. It is made again", output)
+        return False
     if (
-        attrs
-        and attrs["request"] == identity["request"]
-        and attrs["input"]["fingerprint"] == identity["input"]
+        attrs.get("request") == identity["request"]
+        and attrs.get("input", {}).get("fingerprint") == identity["input"]
         and attrs.get("edition", 1) == identity["edition"]
     ):
-        damage = found.lacking()
-        if damage is not None and not overwrite:
-            raise OutputError(damage)
-        return damage is None
-    if not attrs:
-        raise OutputError(
-            f"{output} exists and is not a result of rankfold, so it is never replaced. Choose another "
-            "--out, or remove it yourself."
-        )
+        damage = damage_of(output)
+        if damage:
+            LOG.warning("%s. It is made again", damage_in_words(output, damage))
+        return not damage
     if overwrite:
         return False
     raise OutputError(
         f"{output} exists and is the result of another request, of data that has changed since, or of an "
         "earlier edition of the method. Choose another --out, or replace it with --overwrite."
     )
+
+
+def _attrs_of(output: Path) -> dict[str, Any]:
+    """What an output says of itself; nothing if it is no result, or says it no more."""
+    try:
+        return Result(output).attrs
+    except InputError:
+        return {}
+
+
+def _request_of(folder: RunDirectory) -> str | None:
+    """The request that a result was the answer to that can no longer be opened; None if it was none."""
+    try:
+        manifest = read_manifest(folder.output)
+        if manifest is not None:
+            return manifest.request
+    except DataError:
+        pass
+    finished = [facts for facts in load_record(folder.record)["attempts"] if facts.get("finished")]
+    return str(finished[-1].get("run")) if finished and folder.output.is_dir() else None
 
 
 def _require_local(*paths: str | Path | None) -> None:

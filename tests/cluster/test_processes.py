@@ -117,7 +117,7 @@ def test_neighbours_that_are_stopped_are_gone_on_with(
     os.kill(driver.process.pid, number)
     assert driver.end(120) != 0
     assert not psutil.wait_procs(workers, timeout=120)[1]
-    assert list((tmp_path / "r.zarr.run").glob("scratch-*/lists/block-*.npz"))
+    assert list((tmp_path / "r.zarr.run").glob("scratch-*/lists/block-*.part"))
     again = Driver(rows_store, tmp_path / "r.zarr", 0.0, script="neighbour_driver.py", threads=2)
     assert again.end() == 0, again.said
     assert again.rows("pairs") == 6000

@@ -80,7 +80,7 @@ def test_a_driver_that_is_told_to_stop_cancels_its_jobs(
     assert driver.end(30) != 0
     assert "KeyboardInterrupt" in driver.said  # dask-jobqueue would have made it an exit
     wait_for(lambda: not slurm.jobs(), 20)
-    assert list((tmp_path / "r.zarr.run").glob("state-*/gram/stream-*.npz"))
+    assert list((tmp_path / "r.zarr.run").glob("state-*/gram/stream-*.part"))
 
 
 def test_neighbours_are_the_same_bytes_as_of_threads(

@@ -30,6 +30,7 @@ from rankfold.pipeline.checkpoint import (
     save_json,
 )
 from rankfold.pipeline.errors import DataError, DiskSpaceError, OutputError
+from rankfold.pipeline.manifest import damage_of
 from rankfold.pipeline.plan import check_disk
 from rankfold.pipeline.rundir import RunDirectory, digest
 
@@ -48,11 +49,11 @@ def assert_state(state: State | None) -> None:
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_part_reads_as_it_was_written_and_leaves_nothing_beside(tmp_path: Path, durable: bool) -> None:
     for _ in range(2):
-        save_arrays(tmp_path / "part.npz", STATE, durable=durable)
-        assert_state(load_arrays(tmp_path / "part.npz"))
-    assert_state(load_if_whole(tmp_path / "part.npz"))
-    assert list(load_if_whole(tmp_path / "part.npz", "next_panel") or ()) == ["next_panel"]
-    assert os.listdir(tmp_path) == ["part.npz"]
+        save_arrays(tmp_path / "part.part", STATE, durable=durable)
+        assert_state(load_arrays(tmp_path / "part.part"))
+    assert_state(load_if_whole(tmp_path / "part.part"))
+    assert list(load_if_whole(tmp_path / "part.part", "next_panel") or ()) == ["next_panel"]
+    assert os.listdir(tmp_path) == ["part.part"]
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
@@ -82,9 +83,9 @@ def test_json_reads_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_is_absent(tmp_path: Path) -> None:
-    assert load_if_whole(tmp_path / "none.npz") is None
-    save_arrays(tmp_path / "part.npz", STATE)
-    assert load_if_whole(tmp_path / "part.npz", "another") is None
+    assert load_if_whole(tmp_path / "none.part") is None
+    save_arrays(tmp_path / "part.part", STATE)
+    assert load_if_whole(tmp_path / "part.part", "another") is None
 
 
 # Damage --------------------------------------------------------------------------------------------
@@ -92,13 +93,13 @@ def test_what_is_not_there_is_absent(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("damage") / "part.npz"
+    path = tmp_path_factory.mktemp("damage") / "part.part"
     save_arrays(path, STATE)
     return path
 
 
 def read_damaged(whole: Path, content: bytes) -> State | None:
-    path = whole.with_name("damaged.npz")
+    path = whole.with_name("damaged.part")
     path.write_bytes(content)
     return load_if_whole(path)
 
@@ -156,11 +157,11 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_full_disk_is_named_and_loses_nothing(full_disk: Path, durable: bool) -> None:
-    path = full_disk / "part.npz"
+    path = full_disk / "part.part"
     save_arrays(path, STATE)
     with pytest.raises(DiskSpaceError, match=rf"disk is full: writing {path}.*same command.*--scratch DIR"):
         save_arrays(path, {"sum": np.ones(100_000)}, durable=durable)
-    assert os.listdir(full_disk) == ["part.npz"]
+    assert os.listdir(full_disk) == ["part.part"]
     assert_state(load_if_whole(path))
 
 
@@ -182,7 +183,7 @@ def test_errors_of_the_disk_say_what_to_do(
 
     monkeypatch.setattr(os, "fsync", failing)
     with pytest.raises(expected) as caught:
-        save_arrays(tmp_path / "part.npz", STATE)
+        save_arrays(tmp_path / "part.part", STATE, durable=True)
     assert type(caught.value) is expected
     assert os.listdir(tmp_path) == []
 
@@ -263,10 +264,10 @@ def test_overwriting_discards_what_another_request_left(tmp_path: Path) -> None:
     output = tmp_path / "r.zarr"
     run = RunDirectory.beside(output, None, digest({"seed": 0}))
     with claim(output, seed=0):
-        save_arrays(run.state / "part.npz", STATE)
+        save_arrays(run.state / "part.part", STATE)
         (run.result / "data").write_text("first")
     with claim(output, seed=1, overwrite=True):
-        assert not list(run.folder.rglob("part.npz")) and not run.result.exists()
+        assert not list(run.folder.rglob("part.part")) and not run.result.exists()
     with claim(output, seed=1):
         pass
 
@@ -274,19 +275,19 @@ def test_overwriting_discards_what_another_request_left(tmp_path: Path) -> None:
 def test_the_same_request_keeps_its_state_even_where_overwriting_is_allowed(tmp_path: Path) -> None:
     run = RunDirectory.beside(tmp_path / "r.zarr", None, digest({"seed": 0}))
     with run.claimed({"seed": 0}, overwrite=False):
-        save_arrays(run.state / "part.npz", STATE)
+        save_arrays(run.state / "part.part", STATE)
     with run.claimed({"seed": 0}, overwrite=True):
-        assert_state(load_if_whole(run.state / "part.npz"))
+        assert_state(load_if_whole(run.state / "part.part"))
 
 
 @pytest.mark.parametrize("lost", ["result", "scratch"])
 def test_state_without_what_it_tells_of_is_not_gone_on_from(tmp_path: Path, lost: str) -> None:
     run = RunDirectory.beside(tmp_path / "r.zarr", None, digest({"seed": 0}))
     with run.claimed({"seed": 0}, overwrite=False):
-        save_arrays(run.state / "part.npz", STATE)
+        save_arrays(run.state / "part.part", STATE)
     shutil.rmtree(getattr(run, lost))
     with run.claimed({"seed": 0}, overwrite=False):
-        assert not (run.state / "part.npz").exists()
+        assert not (run.state / "part.part").exists()
         assert run.result.is_dir() and run.scratch.is_dir()
 
 
@@ -332,19 +333,20 @@ def test_what_an_earlier_attempt_has_left_counts_as_room(tmp_path: Path) -> None
         assert run.held_bytes() == 21
 
 
-def test_a_result_that_lost_chunks_is_not_taken_for_whole(tmp_path: Path) -> None:
+def test_a_result_that_lost_chunks_is_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     x, out = np.random.default_rng(0).random((500, 12)), tmp_path / "r.zarr"
     whole = np.asarray(rf.pca(x, rank=3, out=out).components)
-    assert rf.open_result(out).lacking() is None
+    assert damage_of(out, sums=True) == []
     shutil.rmtree(out / "components")
-    with pytest.raises(DataError, match=r"1 of 1 chunks of components have gone\. Remove it"):
+    with pytest.raises(DataError, match=r"components/c/0/0 is missing"):
         _ = rf.open_result(out).components
     shutil.rmtree(out / "scores" / "c")
-    with pytest.raises(OutputError, match=r"is damaged: .* chunks of"):
-        rf.pca(x, rank=3, out=out)
-    again = rf.pca(x, rank=3, out=out, overwrite=True)
+    with pytest.raises(DataError, match=r"is damaged: scores/c/0/0 is missing\. Give the command"):
+        _ = rf.open_result(out).scores
+    again = rf.pca(x, rank=3, out=out)
+    assert "is damaged: components/c/0/0 is missing" in caplog.text and "made again" in caplog.text
     np.testing.assert_array_equal(again.components, whole)
-    assert again.lacking() is None
+    assert damage_of(out, sums=True) == []
 
 
 def test_results_of_zeros_are_whole(tmp_path: Path) -> None:
@@ -359,4 +361,4 @@ def test_results_of_zeros_are_whole(tmp_path: Path) -> None:
         same = np.ones((60, 3))  # all distances are 0
         rf.knn(same, k=3, symmetric=symmetric, out=tmp_path / f"knn-{symmetric}.zarr")
     for path in tmp_path.glob("*.zarr"):
-        assert rf.open_result(path).lacking() is None, path
+        assert damage_of(path, sums=True) == [], path

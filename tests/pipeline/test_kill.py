@@ -92,7 +92,7 @@ def test_an_interrupt_leaves_checkpoints_and_no_output(tmp_path: Path, store: st
     with pytest.raises(KeyboardInterrupt):
         rf.pca(store, rank=12, method="krylov", out=out, threads=2, progress=interrupt)
     assert not out.exists()
-    assert list((tmp_path / "r.zarr.run").glob("state-*/pass-01/total.npz"))
+    assert list((tmp_path / "r.zarr.run").glob("state-*/pass-01/total.part"))
     seen: list[str] = []
     again = rf.pca(
         store, rank=12, method="krylov", out=out, progress=lambda name, done, total: seen.append(name)

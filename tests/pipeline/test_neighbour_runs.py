@@ -135,7 +135,7 @@ def test_a_stop_leaves_accumulators_that_another_number_of_threads_goes_on_from(
     monkeypatch.setattr(pairs, "BLOCK_ROWS", (256, 256))
     x, asked = gaussian(20_000, 40), {"k": 6, "symmetric": "mutual"}
     lists = interrupted(tmp_path / "r.zarr", x, 0.2, threads=2, **asked)
-    assert list(lists.glob("block-*.npz"))
+    assert list(lists.glob("block-*.part"))
     told = Interrupt("none", 1)
     again = rf.knn(x, out=tmp_path / "r.zarr", threads=1, memory="160MiB", progress=told, **asked)
     done = [done for name, done, total in told.seen if name == "pairs"]
@@ -185,7 +185,7 @@ def test_an_accumulator_that_a_crash_took_is_made_anew(
     monkeypatch.setattr(pairs, "BLOCK_ROWS", (256, 256))
     x = gaussian(12_000, 40)
     lists = interrupted(tmp_path / "r.zarr", x, 0.2, k=6, threads=1)
-    for path in sorted(lists.glob("block-*.npz"))[::3]:
+    for path in sorted(lists.glob("block-*.part"))[::3]:
         damage(path)
     again = rf.knn(x, 6, out=tmp_path / "r.zarr", threads=2)
     assert same_bytes(again) == same_bytes(rf.knn(x, 6))
@@ -203,7 +203,7 @@ def test_one_that_is_lost_after_the_sweep_is_never_written(
 
     def damaged(self: Any, *given: Any) -> Any:
         report = sweep(self, *given)
-        damage(sorted(self.folder.glob("block-*.npz"))[1])
+        damage(sorted(self.folder.glob("block-*.part"))[1])
         return report
 
     with pytest.MonkeyPatch.context() as patch:

@@ -136,10 +136,10 @@ def watched() -> Iterator[Watch]:
 def total(
     folder: Path, fold: RowSum, concurrency: int = 1, scheduler: Scheduler | None = None, progress: Any = None
 ) -> bytes:
-    state = Sweep("sum", fold, folder, concurrency).run(
+    finished = Sweep("sum", fold, folder, concurrency).run(
         scheduler or Threads(Budget(2**30, concurrency)), progress
-    )[0]
-    return state["sum"].tobytes()
+    )
+    return finished.state["sum"].tobytes()
 
 
 # The same bytes ------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def test_concurrency_and_slots_change_no_bit(
     assert total(tmp_path / "sum", fold, concurrency) == by_hand(cut)
     assert set(watched.steps.values()) == {1} and len(watched.steps) == 40
     assert watched.workspaces <= concurrency
-    assert sorted(path.name for path in tmp_path.rglob("*.npz")) == ["total.npz"]
+    assert sorted(path.name for path in tmp_path.rglob("*.part")) == ["total.part"]
 
 
 @pytest.mark.parametrize("panels_per_segment", [1, 3, 100])
@@ -256,7 +256,7 @@ def test_stopping_repeats_nothing(
     fold = RowSum(cut, 2, panels_per_segment=5, read_seconds=0.001, watch="test")
     with pytest.raises(KeyboardInterrupt):
         total(tmp_path / "sum", fold, concurrency, progress=progress)
-    assert not (tmp_path / "sum" / "total.npz").exists()
+    assert not (tmp_path / "sum" / "total.part").exists()
     assert total(tmp_path / "sum", fold, concurrency, progress=progress) == by_hand(cut)
     assert set(watched.steps.values()) == {1} and len(watched.steps) == 40
 
@@ -273,14 +273,14 @@ def test_a_finished_sweep_is_not_run_again(tmp_path: Path) -> None:
     assert calls == [("sum", cut.length, cut.length)]
 
 
-@pytest.mark.parametrize("part", ["stream-00003.npz", "merge-1-00000.npz", "merge-1-00001.npz"])
+@pytest.mark.parametrize("part", ["stream-00003.part", "merge-1-00000.part", "merge-1-00001.part"])
 def test_a_part_that_a_crash_damaged_is_made_again(
     tmp_path: Path, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut = make_cut(40, 16)
 
     def killed(path: Path, *rest: Any, **options: Any) -> None:
-        if path.name == "total.npz":
+        if path.name == ".total.part":
             raise Broken
         save_arrays(path, *rest, **options)
 
@@ -292,7 +292,7 @@ def test_a_part_that_a_crash_damaged_is_made_again(
     content, data = path.read_bytes(), (load_if_whole(path) or {})["sum"].tobytes()
     # These parts are not flushed, so a crash of the machine may leave zeros inside.
     path.write_bytes(content.replace(data, bytes(len(data))))
-    (tmp_path / "sum" / "merge-2-00000.npz").unlink()
+    (tmp_path / "sum" / "merge-2-00000.part").unlink()
     assert total(tmp_path / "sum", RowSum(cut), 2) == by_hand(cut)
 
 
@@ -303,7 +303,7 @@ def test_workers_of_different_processors_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(PlanError, match=r"different BLAS kernels .Haswell; SkylakeX.*OPENBLAS_CORETYPE"):
         total(tmp_path / "sum", RowSum(make_cut(4, 1)), 1, Mixed())
-    assert not (tmp_path / "sum" / "total.npz").exists()
+    assert not (tmp_path / "sum" / "total.part").exists()
 
 
 # A client ------------------------------------------------------------------------------------------
@@ -378,7 +378,7 @@ def weighted(
 ) -> bytes:
     """A run of a request with one number in it, kept as a constant beside its sweep."""
     with run.claimed({"factor": factor}, overwrite=True):
-        constants = run.state / "constants.npz"
+        constants = run.state / "constants.part"
         save_arrays(constants, {"factor": np.float64(factor)})
         return total(run.state / "sum", replace(fold, constants=constants), 1, scheduler, progress)
 

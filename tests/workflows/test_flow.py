@@ -312,7 +312,7 @@ def test_an_interrupted_workflow_goes_on(tmp_path: Path, tall: Path, number: int
     first, second = json.loads(rankfold("status", tmp_path / "flow.yaml", "--json").stdout)["stages"]
     assert first["state"] == "done" and second["state"] == "partial" and second["attempts"] == 1
     assert second["far"].startswith("pass-0")
-    assert list((tmp_path / "results" / "second.zarr.run").glob("state-*/pass-01/total.npz"))
+    assert list((tmp_path / "results" / "second.zarr.run").glob("state-*/pass-01/total.part"))
     assert actions(tmp_path / "flow.yaml")["second"] == ("resume", "was interrupted")
     again = rankfold("run", tmp_path / "flow.yaml")
     assert again.exit_code == 0 and "first, pca: skip" in again.stderr

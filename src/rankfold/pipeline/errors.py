@@ -15,11 +15,14 @@
     │   └── NoWorkersError                 75   none came in time; the same command tries again
     ├── UnreachableError (OSError)         75   a store elsewhere does not answer; the same command goes on
     └── Interrupted                        75   stopped on request; the same command goes on
+        └── DamagedStateError              75   a file of a run is not whole; it is made again
 
 A message says what was asked, what was found, and what to change, with the number worked out.
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 
 class RankfoldError(Exception):
@@ -88,3 +91,14 @@ class Interrupted(RankfoldError):
     """Stopped on request, with everything finished so far on disk."""
 
     exit_code = 75
+
+
+class DamagedStateError(Interrupted):
+    """A file of a run is missing or not whole; it is made again, in this run or by the same command."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path} {reason}; the same command makes it again")
+        self.path, self.reason = path, reason
+
+    def __reduce__(self) -> tuple[type[DamagedStateError], tuple[Path, str]]:
+        return DamagedStateError, (self.path, self.reason)

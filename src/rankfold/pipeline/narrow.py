@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.checkpoint import disk_errors
+from rankfold.pipeline.errors import DamagedStateError
+from rankfold.pipeline.ledger import note_written
 
 Array = npt.NDArray[Any]
 
@@ -46,10 +48,14 @@ class Narrow:
                 _write_all(file, memoryview(values.data).cast("B"), start * self.row_bytes)
             finally:
                 os.close(file)
+        note_written(self.path, start * self.row_bytes, values)
 
     def read_into(self, out: Array, start: int) -> None:
         """Fill C-contiguous ``out`` with the rows from ``start`` on."""
-        file = os.open(self.path, os.O_RDONLY)
+        try:
+            file = os.open(self.path, os.O_RDONLY)
+        except OSError as error:
+            raise DamagedStateError(self.path, "is missing") from error
         try:
             _read_all(file, memoryview(out.data).cast("B"), start * self.row_bytes, self.path)
         finally:
@@ -76,5 +82,5 @@ def _read_all(file: int, data: memoryview, offset: int, path: Path) -> None:
     while len(data):
         read = os.preadv(file, [data], offset)
         if not read:
-            raise OSError(f"scratch file {path} ends early: was it changed while the run was using it?")
+            raise DamagedStateError(path, "has lost its end")
         data, offset = data[read:], offset + read

@@ -29,7 +29,7 @@ from rankfold.pipeline.attempt import Attempt, attempt, end_attempt, new_ticket,
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.carried import Carried
 from rankfold.pipeline.checkpoint import State, load_if_whole, save_arrays, save_json
-from rankfold.pipeline.errors import Interrupted
+from rankfold.pipeline.errors import DamagedStateError
 from rankfold.pipeline.journal import Journal
 from rankfold.pipeline.memory import bytes_above_baseline, return_freed_memory
 from rankfold.pipeline.pairs import Meeting, Pairs, in_order, meetings
@@ -107,7 +107,7 @@ class PairSweep:
         tell = _Told(self.name, self.fold.pairs.row_pairs, rows, progress)
         for turn in range(TURNS):
             # Nobody writes here now: a worker that was thought dead must not set back what is complete.
-            save_json(self.folder / TICKET, None)
+            save_json(self.folder / TICKET, None, durable=False)
             missing = self._missing()
             if not missing:
                 break
@@ -150,7 +150,7 @@ class PairSweep:
         tell: Callable[[int], None],
     ) -> PairReport:
         ticket = new_ticket(self.folder)
-        save_json(self.folder / TICKET, ticket)
+        save_json(self.folder / TICKET, ticket, durable=False)
         here = attempt(ticket, self.concurrency)
         try:
             report: PairReport = scheduler.compute(
@@ -234,11 +234,9 @@ def load_lists(folder: Path, block: int, lane: int = 0) -> State | None:
 def finished_lists(folder: Path, pairs: Pairs, block: int, lane: int = 0) -> State:
     """The accumulator of a block that has met all others; a damaged one is removed, to be made anew."""
     state, path = load_lists(folder, block, lane), _part(folder, block, lane)
-    if state is None:
-        path.unlink(missing_ok=True)
     first, last = (0, pairs.count) if pairs.others is None else pairs.lane(lane)
     if state is None or not _bits(state.pop(_DONE), pairs)[first:last].all():
-        raise Interrupted(f"{path} was damaged or set back; the same command goes on from there")
+        raise DamagedStateError(path, "was damaged or set back")
     return state
 
 
@@ -249,11 +247,11 @@ def has_lists(folder: Path, block: int, lane: int = 0) -> bool:
 
 def save_lists(folder: Path, block: int, state: State, met: Bools, lane: int = 0) -> None:
     """Leave the accumulator of a block that has met some others."""
-    save_arrays(_part(folder, block, lane), {**state, _DONE: np.packbits(met)}, durable=False)
+    save_arrays(_part(folder, block, lane), {**state, _DONE: np.packbits(met)})
 
 
 def _part(folder: Path, block: int, lane: int) -> Path:
-    return folder / f"block-{block:05d}-{lane:03d}.npz"
+    return folder / f"block-{block:05d}-{lane:03d}.part"
 
 
 def _bits(packed: npt.NDArray[np.uint8] | None, pairs: Pairs) -> Bools:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
+import contextlib
+import functools
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping
@@ -12,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.checkpoint import load_json
-from rankfold.pipeline.errors import DataError, InputError, SourceNotFoundError
+from rankfold.pipeline.checkpoint import atomic_file, disk_errors, remove
+from rankfold.pipeline.errors import InputError, SourceNotFoundError
+from rankfold.pipeline.manifest import require_whole
+from rankfold.pipeline.rundir import load_record
 from rankfold.pipeline.temporary import TemporaryFolder
+from rankfold.pipeline.whole_chunks import write_whole_chunks
 
 if TYPE_CHECKING:
     import zarr
@@ -53,41 +57,59 @@ DIMENSIONS = {
 def create_array(
     group: Path, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike, chunks: tuple[int, ...]
 ) -> Path:
-    """An empty, uncompressed array with named dimensions; kept if an earlier attempt made it."""
-    import zarr
-
-    path = group / name
-    if not (path / "zarr.json").exists():
-        zarr.create_array(
-            path,
-            shape=shape,
-            dtype=dtype,
-            chunks=chunks,
-            compressors=None,
-            fill_value=0,
-            dimension_names=DIMENSIONS[name],
-            zarr_format=3,
-            config={"write_empty_chunks": True},
-        )
-    return path
+    """An empty, uncompressed array with named dimensions; chunks that an earlier attempt wrote are kept."""
+    return _describe(group / name, shape, dtype, chunks, DIMENSIONS[name])
 
 
 def create_vector(path: Path, length: int, dtype: npt.DTypeLike, chunk: int) -> zarr.Array[Any]:
-    """An empty, uncompressed vector, open to be written; kept if an earlier attempt made it."""
+    """An empty, uncompressed vector, open to be written; chunks of an earlier attempt are kept."""
+    return open_to_write(_describe(path, (length,), dtype, (min(chunk, length),), None))
+
+
+def create_matrix(path: Path, shape: tuple[int, int], dtype: npt.DTypeLike, chunks: tuple[int, int]) -> None:
+    """An empty, uncompressed array that is a store of its own; chunks of an earlier attempt are kept."""
+    _describe(path, shape, dtype, chunks, ("row", "column"))
+
+
+def _describe(
+    path: Path,
+    shape: tuple[int, ...],
+    dtype: npt.DTypeLike,
+    chunks: tuple[int, ...],
+    names: tuple[str, ...] | None,
+) -> Path:
+    """Say what an array is, in its folder, unless that is there as it has to be."""
+    text, file = _description(shape, np.dtype(dtype).str, chunks, names), path / "zarr.json"
+    with contextlib.suppress(OSError):
+        if file.read_bytes() == text:
+            return path
+    with disk_errors(path):
+        path.mkdir(parents=True, exist_ok=True)
+    with atomic_file(file, durable=False) as out:
+        out.write(text)
+    return path
+
+
+@functools.lru_cache(maxsize=256)
+def _description(
+    shape: tuple[int, ...], dtype: str, chunks: tuple[int, ...], names: tuple[str, ...] | None
+) -> bytes:
+    """The metadata of an array as Zarr writes it; to a file, it would also look for what is there."""
     import zarr
 
-    if not (path / "zarr.json").exists():
-        zarr.create_array(
-            path,
-            shape=(length,),
-            dtype=dtype,
-            chunks=(min(chunk, length),),
-            compressors=None,
-            fill_value=0,
-            zarr_format=3,
-            config={"write_empty_chunks": True},
-        )
-    return open_to_write(path)
+    held: dict[str, Any] = {}
+    zarr.create_array(
+        zarr.storage.MemoryStore(held),
+        shape=shape,
+        dtype=dtype,
+        chunks=chunks,
+        compressors=None,
+        fill_value=0,
+        dimension_names=names,
+        zarr_format=3,
+        config={"write_empty_chunks": True},
+    )
+    return bytes(held["zarr.json"].to_bytes())
 
 
 def open_to_write(path: Path) -> zarr.Array[Any]:
@@ -102,11 +124,11 @@ def open_to_write(path: Path) -> zarr.Array[Any]:
 
 def write_small(group: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     """Write arrays that are in memory, each as one chunk."""
-
     for name, values in arrays.items():
-        shutil.rmtree(group / name, ignore_errors=True)
+        remove(group / name)
         path = create_array(group, name, values.shape, values.dtype, tuple(max(1, n) for n in values.shape))
-        open_to_write(path)[...] = values
+        if values.size:
+            write_whole_chunks(path, values, *((0, n) for n in values.shape))
 
 
 def write_group(group: Path, facts: Mapping[str, Any]) -> None:
@@ -120,29 +142,15 @@ def write_group(group: Path, facts: Mapping[str, Any]) -> None:
         zarr.consolidate_metadata(group, zarr_format=3)
 
 
-def create_matrix(path: Path, shape: tuple[int, int], dtype: npt.DTypeLike, chunks: tuple[int, int]) -> None:
-    """An empty, uncompressed array that is a store of its own; kept if an earlier attempt made it."""
-    import zarr
-
-    if not (path / "zarr.json").exists():
-        zarr.create_array(
-            path,
-            shape=shape,
-            dtype=dtype,
-            chunks=chunks,
-            compressors=None,
-            fill_value=0,
-            dimension_names=("row", "column"),
-            zarr_format=3,
-            config={"write_empty_chunks": True},
-        )
-
-
 def write_matrix_facts(path: Path, facts: Mapping[str, Any]) -> None:
     """Let an array carry the reproducible facts of how it was made."""
     import zarr
 
     zarr.open_array(path, mode="r+").attrs["rankfold"] = {"schema": SCHEMA, **facts}
+
+
+_NO_RESULT = (KeyError, ValueError, OSError, TypeError, AttributeError, RecursionError)
+"""What opening something else, or a result that is damaged, can raise."""
 
 
 class Result:
@@ -163,7 +171,8 @@ class Result:
         try:
             found = zarr.open(self.path, mode="r")
             self.attrs: dict[str, Any] = dict(found.attrs["rankfold"])  # type: ignore[arg-type]
-        except (KeyError, ValueError, FileNotFoundError) as error:
+            self.attrs["kind"], self.attrs["request"]["kind"], self.attrs["input"]["fingerprint"]
+        except _NO_RESULT as error:
             raise InputError(f"{self.path} is not a result of rankfold") from error
         self._arrays = {"X": found} if isinstance(found, zarr.Array) else dict(found.arrays())
         self._loaded: dict[str, npt.NDArray[Any]] = {}
@@ -176,13 +185,13 @@ class Result:
             raise AttributeError(f"this result has no {name!r}; it has {held}")
         array = arrays[name]
         if array.nbytes > LAZY_BYTES or (name in ROW_OUTPUTS and self._temporary is None):
+            self._require_whole(name)
             if self._temporary is not None:
                 # Without its store an array would read as zeros, and say nothing.
                 weakref.finalize(array, _let_go, self._temporary).atexit = False
             return array  # type: ignore[no-any-return]
         if name not in self._loaded:
-            if _lacks(array):
-                raise DataError(self.damage(name, array))
+            self._require_whole(name, sums=True)
             self._loaded[name] = np.asarray(array[...])
         return self._loaded[name]
 
@@ -205,24 +214,9 @@ class Result:
             f"pass{'es' if facts['passes'] != 1 else ''}: {arrays}{quality}>"
         )
 
-    def lacking(self) -> str | None:
-        """What has gone from the disk since it was written, in words; None if every chunk is there."""
-        import zarr
-
-        found = zarr.open(self.path, mode="r")
-        arrays = [("X", found)] if isinstance(found, zarr.Array) else found.members(max_depth=None)
-        lacking = (
-            self.damage(name, one) for name, one in arrays if isinstance(one, zarr.Array) and _lacks(one)
-        )
-        return next(lacking, None)
-
-    def damage(self, name: str, array: zarr.Array[Any]) -> str:
-        """What is wrong with an array, and what to do."""
-        gone = array.nchunks - array.nchunks_initialized
-        return (
-            f"{self.path} is damaged: {gone} of {array.nchunks} chunks of {name} have gone. Remove it, or "
-            "give --overwrite, and make it again"
-        )
+    def _require_whole(self, name: str, *, sums: bool = False) -> None:
+        if self._temporary is None:
+            require_whole(self.path, sums=sums, below="" if name == "X" else name)
 
     @property
     def graph(self) -> Any:
@@ -241,12 +235,8 @@ class Result:
     @property
     def run(self) -> dict[str, Any]:
         """What the attempts that made it took: time, memory, machine. Empty if that was not kept."""
-        return load_json(self.path.with_name(self.path.name + ".run") / "run.json") or {}
-
-
-def _lacks(array: zarr.Array[Any]) -> bool:
-    """Whether chunks are missing, which Zarr would read as zeros: results are written in full."""
-    return array.nchunks_initialized < array.nchunks
+        record = load_record(self.path.with_name(self.path.name + ".run") / "run.json")
+        return record if record["attempts"] else {}
 
 
 def _let_go(temporary: object) -> None:

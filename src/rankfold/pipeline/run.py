@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy.typing as npt
+
 from rankfold._version import __version__
-from rankfold.pipeline.checkpoint import State
+from rankfold.pipeline.checkpoint import State, load_if_whole, name_in_run, save_arrays, set_aside
 from rankfold.pipeline.editions import edition_of
+from rankfold.pipeline.errors import DamagedStateError
 from rankfold.pipeline.journal import FOLDER, Journal
+from rankfold.pipeline.keeping import Keeping
+from rankfold.pipeline.ledger import Ledger, recorded
+from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.pair_sweep import PairFold, PairSweep
 from rankfold.pipeline.scheduler import Scheduler
 from rankfold.pipeline.source import Source
-from rankfold.pipeline.sweep import Fold, Sweep
+from rankfold.pipeline.sweep import TOTAL, Fold, Sweep
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of a sweep, the rows done, and the rows in all."""
@@ -44,6 +51,7 @@ class Run:
     at_once: int = 1
     """Tasks that run at once, in all processes."""
 
+    keeping: Keeping = field(default_factory=Keeping)
     passes: int = 0
     """Sweeps over the matrix so far, those of earlier attempts included."""
 
@@ -57,6 +65,15 @@ class Run:
     worker_bytes: int = 0
     """Most memory that a worker process held above its baseline, in this attempt."""
 
+    written: Ledger = field(default_factory=Ledger)
+    """What sweeps wrote to scratch and into the result."""
+
+    makers: dict[str, Path] = field(default_factory=dict)
+    """The total of the sweep that wrote each file of the ledger."""
+
+    earlier: set[str] = field(default_factory=set)
+    """Files of the ledger that an earlier attempt wrote, and nobody has read since."""
+
     def part(self, *names: str) -> Path:
         """Path of a part of the state; its folder exists."""
         path = self.folder.joinpath(*names)
@@ -69,12 +86,98 @@ class Run:
 
     def sweep(self, name: str, fold: Fold) -> State:
         """Run a sweep, or take its accumulator from disk."""
-        sweep = Sweep(name, fold, self.folder / name, self.concurrency, self.journal(name))
+        sweep = Sweep(name, fold, self.folder / name, self.concurrency, self.journal(name), self.keeping)
         began = time.perf_counter()
-        state, peak = sweep.run(self.scheduler, self.progress)
-        self.worker_bytes = max(self.worker_bytes, peak)
+        total = sweep.finished(self.progress)
+        if total is None:
+            for narrow in narrows_of(fold):
+                self.require(narrow.path)
+            total = sweep.run(self.scheduler, self.progress)
+        self._note(total.ledger, self.folder / name / TOTAL, earlier=total.earlier)
+        self.worker_bytes = max(self.worker_bytes, total.peak_bytes)
         self.seconds[name] = time.perf_counter() - began
+        return total.state
+
+    def _note(self, ledger: Ledger, maker: Path, *, earlier: bool) -> None:
+        self.written.add(ledger)
+        for name in ledger.blocks:
+            self.makers[name] = maker
+            (self.earlier.add if earlier else self.earlier.discard)(name)
+
+    def require(self, path: Path) -> None:
+        """Have what an earlier attempt wrote to a file, or into a folder, compared before it is used.
+
+        Raises
+        ------
+        DamagedStateError
+            It is not what was written.
+        """
+        wanted = name_in_run(path) or str(path)
+        names = [name for name in self.earlier if name == wanted or name.startswith(wanted + "/")]
+        for name in sorted(names):
+            damage = self.keeping.damage(Ledger({name: self.written.blocks[name]}))
+            if damage is not None:
+                raise damage
+            self.earlier.discard(name)
+
+    def make_again(self, error: DamagedStateError) -> bool:
+        """Set aside what has to be made again because a file is damaged; whether there was anything."""
+        if self.keeping.background is not None:
+            self.keeping.background.finish()
+        maker = self.makers.get(name_in_run(error.path) or str(error.path), error.path)
+        if not maker.exists():
+            return False
+        set_aside(
+            maker, error.reason if maker == error.path else f"led to {error.path}, which {error.reason}"
+        )
+        return True
+
+    def prepared(self, path: Path, make: Callable[[], Mapping[str, Any]]) -> State:
+        """Arrays that ``make`` gives, or as an earlier attempt kept them, with what it wrote to scratch."""
+        state = load_if_whole(path)
+        if state is not None:
+            damage = self.keeping.damage(Ledger.taken_from(state))
+            if damage is None:
+                return state
+            set_aside(path, f"was written with {damage.path}, which {damage.reason}")
+        ledger = Ledger()
+        with recorded(ledger if self.keeping.resumable else None):
+            made = make()
+        save_arrays(path, {**made, **ledger.as_arrays()})
+        self._note(ledger, path, earlier=False)
+        state = load_if_whole(path) or {}
+        Ledger.taken_from(state)
         return state
+
+    def loaded(self, narrow: Narrow) -> npt.NDArray[Any]:
+        """The whole of an intermediate."""
+        self.require(narrow.path)
+        return narrow.load()
+
+    def changed(self, array: Path) -> None:
+        """Forget what is known of an array of the result, which the driver has written to since."""
+        start = (name_in_run(array) or str(array)) + "/"
+        for name in [name for name in self.written.blocks if name.startswith(start)]:
+            del self.written.blocks[name], self.makers[name]
+            self.earlier.discard(name)
+
+    def result_sums(self) -> dict[str, tuple[int, int]]:
+        """Bytes and checksums of files of the result that sweeps wrote, by their path in it.
+
+        Those that an earlier attempt wrote are compared with the disk.
+        """
+        self.require(self.result)
+        start = f"{name_in_run(self.result) or self.result}/"
+        return {
+            name.removeprefix(start): next(iter(blocks.values()))
+            for name, blocks in self.written.blocks.items()
+            if name.startswith(start)
+        }
+
+    def discard(self, narrow: Narrow) -> None:
+        """Free what an intermediate takes on scratch, once nobody can need it again."""
+        self.earlier.discard(name_in_run(narrow.path) or str(narrow.path))
+        self.keeping.discard(narrow.remove)
 
     def pair_sweep(self, name: str, fold: PairFold, folder: Path) -> None:
         """Let all pairs of rows meet; accumulators are in ``folder``."""
@@ -111,3 +214,15 @@ class Run:
             "passes": self.passes,
             "warnings": list(self.warnings),
         }
+
+
+def narrows_of(value: object) -> Iterator[Narrow]:
+    """The intermediates on scratch that a fold reads or writes."""
+    if isinstance(value, Narrow):
+        yield value
+    elif isinstance(value, tuple | list):
+        for each in value:
+            yield from narrows_of(each)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for each in dataclasses.fields(value):
+            yield from narrows_of(getattr(value, each.name))

@@ -16,7 +16,6 @@ import json
 import os
 import platform
 import shlex
-import shutil
 import socket
 import sys
 import time
@@ -28,14 +27,15 @@ from typing import Any
 
 from rankfold._version import __version__
 from rankfold.pipeline.blas import core_type
-from rankfold.pipeline.checkpoint import disk_errors, load_json, save_json
+from rankfold.pipeline.checkpoint import disk_errors, load_json, remove, save_json, set_aside
+from rankfold.pipeline.durable import flush, flush_tree, rename_durably
 from rankfold.pipeline.errors import OutputError
 from rankfold.pipeline.journal import FOLDER, Journal, gather
 
 MARK = "mark.json"
 """In state and scratch: the same where they belong together."""
 
-STATE_VERSION = 3
+STATE_VERSION = 4
 """Of everything under a run folder; another version cannot go on from it."""
 
 
@@ -53,15 +53,19 @@ class RunDirectory:
     folder: Path
     scratch: Path
     request: str = ""
+    resumable: bool = True
+    """Whether anybody can come back to it: else nothing has to survive this process."""
 
     @classmethod
-    def beside(cls, output: Path, scratch: Path | None, request_hash: str) -> RunDirectory:
+    def beside(
+        cls, output: Path, scratch: Path | None, request_hash: str, *, resumable: bool = True
+    ) -> RunDirectory:
         """The run of an output; scratch within it, or in a folder of its own under ``scratch``."""
         folder = output.with_name(output.name + ".run")
         narrow = (
             folder / f"scratch-{request_hash}" if scratch is None else scratch / f"rankfold-{request_hash}"
         )
-        return cls(output, folder, narrow, request_hash)
+        return cls(output, folder, narrow, request_hash, resumable)
 
     @property
     def state(self) -> Path:
@@ -87,6 +91,8 @@ class RunDirectory:
     def claimed(self, identity: dict[str, Any], *, overwrite: bool) -> Iterator[None]:
         """Hold the run for this process, ready to start or to go on."""
         with disk_errors(self.folder):
+            if self.folder.exists() and not self.folder.is_dir():
+                raise OutputError(f"{self.folder} is a file where the run has to be. Choose another --out.")
             self.folder.mkdir(parents=True, exist_ok=True)
         with locked(self.folder / "lock", self.output):
             self._accept(identity, overwrite=overwrite)
@@ -96,23 +102,34 @@ class RunDirectory:
 
     def _join_scratch(self) -> None:
         """State says what is in scratch and in the result: where one is missing, all start over."""
-        marks = [load_json(folder / MARK) for folder in (self.state, self.scratch)]
+        folders = (self.state, self.scratch, self.result)
+        marks = [load_json(folder / MARK, str) for folder in folders[:2]]
         if marks[0] is not None and marks[0] == marks[1] and self.result.is_dir():
             return
+        if any(os.path.lexists(folder) for folder in folders):
+            set_aside(self.state, "does not belong to what is in scratch and in the result")
         mark = uuid.uuid4().hex
         with disk_errors(self.scratch):
-            for folder in (self.state, self.scratch, self.result):
-                shutil.rmtree(folder, ignore_errors=True)
+            for folder in folders:
+                remove(folder)
                 folder.mkdir(parents=True)
-            for folder in (self.state, self.scratch):
-                save_json(folder / MARK, mark)
+            for folder in folders[:2]:
+                save_json(folder / MARK, mark, durable=self.resumable)
+            if self.resumable:
+                for folder in {folder.parent for folder in folders}:
+                    flush(folder)
 
     def marks(self) -> dict[str, str]:
         """Folders that workers must see, and what must stand in them."""
-        return {str(folder): load_json(folder / MARK) for folder in (self.state, self.scratch)}
+        return {str(folder): load_json(folder / MARK, str) or "" for folder in (self.state, self.scratch)}
 
     def _accept(self, identity: dict[str, Any], *, overwrite: bool) -> None:
-        stored = load_json(self.folder / "request.json")
+        path = self.folder / "request.json"
+        stored = load_json(path, dict)
+        if stored is None and (os.path.lexists(path) or any(self.folder.glob("state-*"))):
+            # Nothing says any more what the state belongs to.
+            set_aside(path, "is missing or not whole, and with it what the run has done so far")
+            self.clear()
         mine = {**identity, "state_version": STATE_VERSION, "version": __version__, "blas": core_type()}
         if stored is not None and stored != mine:
             if not overwrite:
@@ -124,34 +141,42 @@ class RunDirectory:
             self.clear()
             stored = None
         if stored is None:
-            save_json(self.folder / "request.json", mine)
+            save_json(path, mine, durable=self.resumable)
 
     def clear(self) -> None:
         """Remove what only an unfinished run needs."""
         held = (path for kind in ("state-*", "scratch-*", "result-*") for path in self.folder.glob(kind))
         for path in (*held, self.scratch):
-            shutil.rmtree(path, ignore_errors=True)
-        (self.folder / "request.json").unlink(missing_ok=True)
+            remove(path)
+        remove(self.folder / "request.json")
 
     def publish(self) -> None:
-        """Give the finished result its name and drop state and scratch."""
+        """Give the finished result its name and drop state and scratch.
+
+        All that it consists of is on the disk before it has that name, and the name before anything goes that
+        could make it again.
+        """
         gather(self.folder, self.request)
         self._forget_others()
-        if self.output.exists():
+        if not self.resumable:
+            os.rename(self.result, self.output)
+            return
+        flush_tree(self.result)
+        if os.path.lexists(self.output):
             old = self.folder / "replaced.zarr"
-            shutil.rmtree(old, ignore_errors=True)
+            remove(old)
             os.rename(self.output, old)
-            os.rename(self.result, self.output)
-            shutil.rmtree(old, ignore_errors=True)
+            rename_durably(self.result, self.output)
+            remove(old)
         else:
-            os.rename(self.result, self.output)
+            rename_durably(self.result, self.output)
         self.clear()
 
     def _forget_others(self) -> None:
         """Keep of the record what is of this request: the result of another is no more."""
-        record = load_json(self.record) or {"attempts": []}
+        record = load_record(self.record)
         own = [facts for facts in record["attempts"] if facts.get("run") == self.request]
-        save_json(self.record, {**record, "attempts": own})
+        save_json(self.record, {**record, "attempts": own}, durable=self.resumable)
 
     def held_bytes(self) -> int:
         """What an unfinished run has on the disk."""
@@ -161,18 +186,30 @@ class RunDirectory:
 
     def discard(self) -> None:
         """Remove the run altogether: it cannot lead to a result."""
-        shutil.rmtree(self.scratch, ignore_errors=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove(self.scratch)
+        remove(self.folder)
 
     def log_attempt(self, facts: dict[str, Any]) -> None:
         """Add an attempt, or complete the last one, in ``run.json``."""
-        record = load_json(self.record) or {"attempts": []}
+        record = load_record(self.record)
         attempts, facts = record["attempts"], {**facts, "run": self.request}
         if attempts and attempts[-1]["started"] == facts["started"]:
             attempts[-1] = facts
         else:
             attempts.append(facts)
-        save_json(self.record, record)
+        save_json(self.record, record, durable=False)
+
+
+def load_record(path: Path) -> dict[str, Any]:
+    """The attempts of a run, ``{"attempts": [...]}``; what is damaged of it is left out."""
+    record = load_json(path, dict) or {}
+    attempts = record.get("attempts")
+    told = [facts for facts in attempts if _is_attempt(facts)] if isinstance(attempts, list) else []
+    return {**record, "attempts": told}
+
+
+def _is_attempt(facts: object) -> bool:
+    return isinstance(facts, dict) and isinstance(facts.get("started"), str)
 
 
 def bytes_under(folder: Path) -> int:
@@ -213,8 +250,10 @@ def _difference(stored: dict[str, Any], mine: dict[str, Any]) -> str:
 def locked(path: Path, output: Path) -> Iterator[None]:
     """Hold a file that says who writes an output; raises if another process does."""
     with disk_errors(path):
+        if path.is_dir():
+            remove(path)
         path.touch()
-    with open(path, "r+") as file:
+    with open(path, "r+", errors="replace") as file:
         # Whoever looks who holds it holds it for a moment: one refusal tells nothing.
         until = time.monotonic() + 2.0
         while True:

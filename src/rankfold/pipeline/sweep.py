@@ -3,7 +3,8 @@
 A *stream* folds its panels in order into one accumulator; streams merge in a fixed tree. A stream is
 cut into *segments*, one Dask task each: the task finds the stream's last checkpoint, folds on from
 there and leaves a new one. A segment therefore never passes arrays to the next through Dask, may be
-run again or cut elsewhere without changing a bit, and a killed run goes on where its files end.
+run again or cut elsewhere without changing a bit, and a killed run goes on where its files end. What a
+segment writes besides, to scratch or into the result, is recorded in the same checkpoint (see ``ledger``).
 
 The trap: nothing here may depend on how many tasks run at once, or on which ended first.
 """
@@ -14,6 +15,7 @@ import contextlib
 import functools
 import hashlib
 import operator
+import os
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,14 +31,17 @@ from rankfold.pipeline.blocks import Cut
 from rankfold.pipeline.carried import Carried
 from rankfold.pipeline.checkpoint import (
     State,
-    load_arrays,
     load_if_whole,
     load_json,
     save_arrays,
     save_json,
+    set_aside,
 )
-from rankfold.pipeline.errors import Interrupted, PlanError
+from rankfold.pipeline.durable import flush, flush_all
+from rankfold.pipeline.errors import DamagedStateError, Interrupted, PlanError
 from rankfold.pipeline.journal import Journal
+from rankfold.pipeline.keeping import Keeping
+from rankfold.pipeline.ledger import Ledger, recorded
 from rankfold.pipeline.memory import bytes_above_baseline, return_freed_memory
 from rankfold.pipeline.scheduler import Scheduler
 
@@ -54,6 +59,8 @@ LOOK_ANEW = 64
 
 TURNS = 5
 """Graphs that are tried before a sweep is given up: one more for every time a stream was set back."""
+
+TOTAL = "total.part"
 
 _NEXT = "next_panel"
 _CORE = "core_type"
@@ -103,6 +110,21 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
+class Total:
+    """What a sweep over all rows leaves."""
+
+    state: State
+    ledger: Ledger
+    """Of all that it wrote besides."""
+
+    earlier: bool
+    """Whether an earlier attempt made it."""
+
+    peak_bytes: int = 0
+    """Most memory that a worker process held above its baseline."""
+
+
+@dataclass(frozen=True, slots=True)
 class Sweep:
     """A fold with a name, a folder for its checkpoints, and how many segments run at once."""
 
@@ -111,35 +133,88 @@ class Sweep:
     folder: Path
     concurrency: int
     journal: Journal = field(default_factory=Journal)
+    keeping: Keeping = field(default_factory=Keeping)
 
-    def run(
-        self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None = None
-    ) -> tuple[State, int]:
-        """The accumulator of all rows, from disk if a former run got that far; and the largest amount of
-        memory that a worker process held above its baseline.
-        """
-        total, peak = self.folder / "total.npz", 0
-        if not total.exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            for turn in range(TURNS):
-                try:
-                    peak = max(peak, self._carry_out(scheduler, progress))
-                    break
-                except SetBack:
-                    if turn + 1 == TURNS:
-                        raise
-            save_arrays(total, self._root_state())
-            for part in (*self.folder.glob("*-*.npz"), *self.folder.glob("fold-*.pickle")):
-                part.unlink(missing_ok=True)
+    def run(self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None = None) -> Total:
+        """The accumulator of all rows, from disk if a former run got that far."""
+        total = self.finished(progress)
+        if total is None:
+            state, peak = self._all_turns(scheduler, progress)
+            total = Total(state, Ledger.taken_from(state), earlier=False, peak_bytes=peak)
+            self._settle(total)
+            self._tell_end(progress)
+        return total
+
+    def finished(self, progress: Callable[[str, int, int], None] | None = None) -> Total | None:
+        """What an earlier attempt left, if it got to the end."""
+        state = load_if_whole(self.folder / TOTAL)
+        if state is None:
+            return None
+        self._tell_end(progress)
+        return Total(state, Ledger.taken_from(state), earlier=True)
+
+    def _tell_end(self, progress: Callable[[str, int, int], None] | None) -> None:
         if progress:
             progress(self.name, self.fold.cut.length, self.fold.cut.length)
-        return load_arrays(total), peak
+
+    def _all_turns(
+        self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None
+    ) -> tuple[State, int]:
+        """Graphs until every stream has come to its end."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._set_aside_damage()
+        peak = 0
+        for turn in range(TURNS):
+            try:
+                peak = max(peak, self._carry_out(scheduler, progress))
+                return self._root_state(), peak
+            except (SetBack, DamagedStateError) as error:
+                # What another sweep left is not made again here.
+                own = isinstance(error, SetBack) or self.folder in error.path.parents
+                if turn + 1 == TURNS or not own:
+                    raise
+        raise AssertionError("the last turn returns or raises")
+
+    def _settle(self, total: Total) -> None:
+        """Have the total on disk, then let go of what led to it."""
+        if not self.keeping.resumable:
+            self._drop_parts()
+            return
+        # The caller may change the state while the rest is under way.
+        path, unsettled = self.folder / TOTAL, self.folder / f".{TOTAL}"
+        save_arrays(unsettled, {**total.state, **total.ledger.as_arrays()}, name=path)
+        written = self.keeping.paths(total.ledger)
+
+        def trust() -> None:
+            if self.keeping.durable:
+                flush_all(written)
+                flush(unsettled)
+            os.replace(unsettled, path)
+            if self.keeping.durable:
+                flush(path.parent)
+            self._drop_parts()
+
+        self.keeping.settle(trust)
+
+    def _drop_parts(self) -> None:
+        for part in (*self.folder.glob("*-*.part"), *self.folder.glob("fold-*.pickle")):
+            part.unlink(missing_ok=True)
+
+    def _set_aside_damage(self) -> None:
+        """Let streams start over of which what an earlier attempt wrote is not whole."""
+        for stream in range(self.fold.cut.stream_count):
+            part = self._part(0, stream)
+            state = load_if_whole(part) if part.exists() else None
+            if state is not None:
+                damage = self.keeping.damage(Ledger.taken_from(state))
+                if damage is not None:
+                    set_aside(part, f"led to {damage.path}, which {damage.reason}")
 
     def _carry_out(self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None) -> int:
         """One graph, from where the streams stand to the root."""
         ticket = new_ticket(self.folder)
         # Segments of an attempt whose driver is gone see that it is not theirs any more, and end.
-        save_json(self.folder / TICKET, ticket)
+        save_json(self.folder / TICKET, ticket, durable=False)
         held = attempt(ticket, self.concurrency)
         for stream in range(self.fold.cut.stream_count):
             held.reach(stream, _stream_rows(self.fold.cut, stream, self._reached(stream)))
@@ -155,14 +230,13 @@ class Sweep:
             del held  # and the buffers that lie idle in it
             return_freed_memory()
         _refuse_mixed(report)
-        self._root_state()
         return report.peak_bytes  # type: ignore[no-any-return]
 
     def _root_state(self) -> State:
         """What the graph leaves: the last merge, or the one stream there is."""
         if self.fold.cut.stream_count == 1:
             return _finished(self._part(0, 0), int(self.fold.cut.streams[1]))
-        return load_arrays(self._root())
+        return _finished(self._root(), None)
 
     def graph(self, ticket: str = "") -> Delayed:
         """Chains of segments from where their streams stand, joined by the merge tree."""
@@ -202,6 +276,7 @@ class Sweep:
                 ticket=ticket,
                 limit=self.concurrency,
                 journal=self.journal,
+                keeping=self.keeping,
                 dask_key_name=(self._key("segment", link, ticket), stream, until),
             )
         return token  # type: ignore[no-any-return]
@@ -218,7 +293,7 @@ class Sweep:
         return f"{self.name}-{kind}-{level}-{short(ticket)}"
 
     def _part(self, level: int, index: int) -> Path:
-        return self.folder / (f"stream-{index:05d}.npz" if level == 0 else f"merge-{level}-{index:05d}.npz")
+        return self.folder / (f"stream-{index:05d}.part" if level == 0 else f"merge-{level}-{index:05d}.part")
 
     def _root(self) -> Path:
         level, count = 0, self.fold.cut.stream_count
@@ -245,19 +320,29 @@ def _advance(
     ticket: str,
     limit: int,
     journal: Journal,
+    keeping: Keeping,
 ) -> Report:
     """Fold a stream on to panel ``until``, from wherever its last checkpoint stands."""
     held, fold, saved = attempt(ticket, limit), carried.value, time.monotonic()
     with held.workspace(fold.workspace) as work, one_blas_thread(), journal.segment(stream) as noted:
         state, panel = _resume(fold, path, int(fold.cut.streams[stream]))
-        with contextlib.closing(_panels(fold, work, panel, until)) as panels:
+        ledger, written = Ledger.taken_from(state), Ledger()
+        with (
+            recorded(written if keeping.resumable else None),
+            contextlib.closing(_panels(fold, work, panel, until)) as panels,
+        ):
             for panel, start, stop, slot in panels:
                 fold.step(state, work, start, stop, slot)
                 held.reach(stream, _stream_rows(fold.cut, stream, panel + 1))
                 noted["rows"] = noted.get("rows", 0) + stop - start
                 if panel + 1 == until or held.stopped or time.monotonic() - saved > SEGMENT_SECONDS:
                     require_ours(path.parent, ticket)
-                    save_arrays(path, {**state, _NEXT: panel + 1, _CORE: core_type()}, durable=False)
+                    if keeping.elsewhere:
+                        flush_all(keeping.paths(written))
+                    ledger.add(written)
+                    written.blocks.clear()
+                    reached: dict[str, Any] = {_NEXT: panel + 1, _CORE: core_type()}
+                    save_arrays(path, {**state, **ledger.as_arrays(), **reached}, durable=keeping.elsewhere)
                     saved = time.monotonic()
                 held.end_if_stopped()
         # Workspace and accumulator are still held: this is as much as the segment ever had.
@@ -272,7 +357,7 @@ def short(ticket: str) -> str:
 
 def require_ours(folder: Path, ticket: str) -> None:
     """Raise unless the attempt is still the one that the folder belongs to."""
-    if ticket and load_json(folder / TICKET) != ticket:
+    if ticket and load_json(folder / TICKET, str) != ticket:
         raise Interrupted(f"another run has taken over {folder}, or its result is complete")
 
 
@@ -289,8 +374,10 @@ def _resume(fold: Fold, path: Path, first: int) -> tuple[State, int]:
 
 
 def _finished(path: Path, end: int | None) -> State:
-    """A part that is to be merged; ``end`` is the last panel of its stream, if it is one."""
-    state = load_arrays(path)
+    """A part that is to be merged, and its ledger; ``end`` is the last panel of its stream, if it is one."""
+    state = load_if_whole(path)
+    if state is None:
+        raise SetBack(f"{path} is not whole any more; the same command makes it again")
     if end is None:
         return state
     state.pop(_CORE)
@@ -342,10 +429,13 @@ def _merge(
     with attempt(ticket, limit).merging(), one_blas_thread():
         if load_if_whole(into) is None:
             total = _finished(*parts[0])
+            ledger = Ledger.taken_from(total)
             for part in parts[1:]:
-                carried.value.merge(total, _finished(*part))
+                other = _finished(*part)
+                ledger.add(Ledger.taken_from(other))
+                carried.value.merge(total, other)
             require_ours(into.parent, ticket)
-            save_arrays(into, total, durable=False)
+            save_arrays(into, {**total, **ledger.as_arrays()})
     mine = Report(frozenset({core_type()}), bytes_above_baseline())
     return functools.reduce(operator.or_, reports, mine)
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.checkpoint import atomic_file, disk_errors
+from rankfold.pipeline.ledger import note_written
 
 Array = npt.NDArray[Any]
 Span = tuple[int, int]
@@ -46,6 +47,7 @@ def write_whole_chunks(path: Path, block: Array, *spans: Span) -> None:
             os.makedirs(file.parent, exist_ok=True)
         with atomic_file(file, durable=False) as out:
             out.write(part.data)
+        note_written(file, 0, part)
 
 
 def write_long_rows(path: Path, block: Array, start: int, stop: int, *, transposed: bool) -> None:

@@ -56,10 +56,10 @@ class Factors:
             raise LookupError("no step has been made")
         return self.long, self.sizes
 
-    def remove_long(self) -> None:
+    def remove_long(self, run: Run) -> None:
         """Free what the long factor takes on scratch, if there is one."""
         if self.long is not None:
-            self.long.remove()
+            run.discard(self.long)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ class Frobenius:
         model, factors, measured = self.model, self.factors, self.index == 0
         name = f"iteration-{run.passes + 1:02d}"
         solve_long, solve_short = model.solvers(scales=model.scales(factors.short))
-        constants = kept(run.part(name, "constants.npz"), linear_model(model, factors))
+        constants = kept(run.part(name, "constants.part"), linear_model(model, factors))
         after = model.factor(run.scratch, self.index + 1)
         close = self.error**2 < DIFFERENCE * float(np.finfo(model.view.dtype).eps)
         iteration = Iteration(constants, factors.long, after, solve_long, residual=close)
@@ -253,7 +253,7 @@ class Frobenius:
         self.total = self.total or float(state["squares"][0])
         made = improve_short(model, factors, state, state["product"], solve_short)
         stationarity = self._stationarity(state["gradient"])
-        self._take(Factors(made.short, after, sizes_of(state)), made.slope)
+        self._take(run, Factors(made.short, after, sizes_of(state)), made.slope)
         if close:
             return self._left(float(state["residual"][0]) + made.change, stationarity)
         # What is below rounding of the difference is not known to be nothing: the next pass forms it.
@@ -268,8 +268,8 @@ class Frobenius:
         own = _over(gradient, (self.factors.short**2).sum(axis=1)) + _over(self.slope, sizes.squares)
         return float(np.sqrt(own / self.total))
 
-    def _take(self, factors: Factors, slope: Float64) -> None:
-        self.factors.remove_long()
+    def _take(self, run: Run, factors: Factors, slope: Float64) -> None:
+        self.factors.remove_long(run)
         self.factors, self.slope, self.index = factors, slope, self.index + 1
 
     def _left(self, squares: float, stationarity: float) -> Left:
@@ -298,7 +298,7 @@ class KullbackLeibler:
         model, factors, name = self.model, self.factors, f"iteration-{run.passes + 1:02d}"
         view, scale = model.view, np.full(1, model.scales(factors.short)[0])
         known = {**linear_model(model, factors), "scale": scale}
-        constants = kept(run.part(name, "constants.npz"), known)
+        constants = kept(run.part(name, "constants.part"), known)
         after = model.factor(run.scratch, self.index + 1)
         seconds = self.layout.row_seconds(14 * model.asked.rank)
         panels = dataclasses.replace(self.layout.panels(run.slots), borrows=True)
@@ -310,18 +310,18 @@ class KullbackLeibler:
             self.whole, self.total = left_by_independence(state), float(state["squares"][0])
         divergence = float(state["divergence"][0])
         cost = divergence + _penalty(model, Factors(factors.short, after, sizes_of(state)))
-        self._take(state, after)
+        self._take(run, state, after)
         if not self.whole > 0:
             return Left(0.0, 0.0, float("nan"))
         return Left(max(divergence, 0.0) / self.whole, cost / self.whole, float("nan"))
 
-    def _take(self, state: State, after: Narrow) -> None:
+    def _take(self, run: Run, state: State, after: Narrow) -> None:
         factors, (long, short) = self.factors, self.model.penalties()
         sizes = sizes_of(state)
         linear, diagonal = weights(short, long, Sizes.of(factors.short.T), sizes)
         above = factors.short * state["product"]
         new = above / below(above, (state["sums"] + linear)[:, None], diagonal[:, None])
-        factors.remove_long()
+        factors.remove_long(run)
         floor = float(np.finfo(self.model.view.dtype).eps) * self.model.scales(factors.short)[1]
         short_factor = self.model.rounded(np.maximum(new, floor))
         self.factors, self.index = Factors(short_factor, after, sizes), self.index + 1

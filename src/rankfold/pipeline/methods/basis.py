@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.checkpoint import load_arrays
 from rankfold.pipeline.methods.missing import Missing
 from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.quality import Ritz, ritz_values, ritz_vectors
@@ -29,8 +30,7 @@ class Block:
 
     def load(self, name: str) -> Float64:
         """One array of the block."""
-        with np.load(self.path) as stored:
-            return stored[name]  # type: ignore[no-any-return]
+        return load_arrays(self.path, name)[name]
 
 
 @dataclass(slots=True)

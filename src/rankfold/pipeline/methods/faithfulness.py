@@ -218,6 +218,7 @@ class Faithfulness:
         shape = fold.source.shape
         create_matrix(path, shape, self.source.dtype, (min(fold.cut.panel_rows, shape[0]), shape[1]))
         run.sweep("rows", fold)
+        run.require(path)
         return open_source(path)
 
     def _thresholds(self, run: Run, held: Held) -> Path:
@@ -231,7 +232,7 @@ class Faithfulness:
         places = np.argsort(ids, axis=None, kind="stable")
         named = ids.reshape(-1)[places]
         passing = {"places": places, "passing": np.searchsorted(wanted, named) if some else named}
-        listed = kept(run.scratch / f"named-{name}.npz", passing)
+        listed = kept(run.scratch / f"named-{name}.part", passing)
         keys = run.sweep(f"thresholds-{name}", self.measuring(held, source, listed))["keys"]
         keys = keys.reshape(ids.shape)
         if not np.isfinite(keys).all():
@@ -240,7 +241,7 @@ class Faithfulness:
                 "distance leaves the range of float64. Divide the matrix by a large number, and run again"
             )
         sort_lists(keys, ids)
-        return kept(run.scratch / f"thresholds-{name}.npz", {"keys": keys, "ids": ids, "own": own})
+        return kept(run.scratch / f"thresholds-{name}.part", {"keys": keys, "ids": ids, "own": own})
 
     def _listed(self, held: Held, own: Int64) -> Int64:
         """Neighbours of a group on the other side, itself left out."""

@@ -59,7 +59,7 @@ def iterate(
     q, sketch_rows = start.block(layout.view, layout.width, seed), layout.sketch_rows
     while True:
         index, had_statistics = run.passes + 1, known is not None
-        q = load_arrays(kept(run.part(f"pass-{index:02d}", "basis.npz"), {"q": q}))["q"]
+        q = load_arrays(kept(run.part(f"pass-{index:02d}", "basis.part"), {"q": q}))["q"]
         block, known = multiply(
             run, layout, centring, start, q, index=index, known=known, sketch_rows=sketch_rows, seed=seed
         )
@@ -102,7 +102,7 @@ def multiply(
     fold = PanelPass(
         panels=layout.panels(run.slots),
         centring=centring,
-        constants=kept(run.part(name, "constants.npz"), {"q": weighted, "shift": shift}),
+        constants=kept(run.part(name, "constants.part"), {"q": weighted, "shift": shift}),
         y=y,
         columns=layout.column_file(run.scratch, centring),
         measured=known is None,
@@ -120,7 +120,7 @@ def multiply(
     if sketch_rows:
         rows, left_over = state["rows"] * (weights / centring.unit), known.total - float((q * z).sum())
         save_missing(_missing(run, index), rows, q, left_over, known.total)
-    path = run.part(name, "block.npz")
+    path = run.part(name, "block.part")
     save_arrays(path, {"q": q, "z": z, "offset": offset})
     return Block(path, q.shape[1], y), known
 
@@ -154,7 +154,7 @@ def scaled_statistics(state: State, layout: Layout, start: Start, centring: Cent
 
 
 def _missing(run: Run, index: int) -> Path:
-    return run.part(f"pass-{index:02d}", "missing.npz")
+    return run.part(f"pass-{index:02d}", "missing.part")
 
 
 def _far(known: Statistics, layout: Layout, centring: Centring, start: Start) -> bool:

@@ -50,7 +50,7 @@ class FromMatrix:
 
     def write(self, run: Run, layout: Layout, array: Path, weights: Float64) -> Float64:
         """See the protocol."""
-        constants, rank = run.part("rows.npz"), self.coefficients.shape[1]
+        constants, rank = run.part("rows.part"), self.coefficients.shape[1]
         save_arrays(constants, {"coefficients": self.coefficients, "weights": weights})
         transposed = layout.view.orientation is Orientation.COLUMNS
         fold = WriteWhitened(
@@ -97,7 +97,7 @@ def write_combination(
     run: Run, layout: Layout, combination: Combination, rotation: Float64, weights: Float64, array: Path
 ) -> Float64:
     """Write ``(combination @ rotation) * weights`` along the long side; the Gram matrix before weights."""
-    constants, rank = run.part("rows.npz"), rotation.shape[1]
+    constants, rank = run.part("rows.part"), rotation.shape[1]
     save_arrays(constants, {"rotation": rotation, "weights": weights})
     fold = WriteRows(
         combination,
@@ -133,7 +133,7 @@ class OnScratch:
     def combination(self, coefficients: Float64, name: str, *, random: int = 0) -> Combination:
         """Its product with ``coefficients``, and random columns beside; kept under a name."""
         known = {"coefficients": coefficients, "offset": self.offset @ coefficients}
-        constants = kept(self.run.part(f"{name}.npz"), known)
+        constants = kept(self.run.part(f"{name}.part"), known)
         return Combination(tuple(self.parts), constants, coefficients.shape[1], random, self.seed)
 
     def r_factor(self, combination: Combination, name: str) -> Float64:

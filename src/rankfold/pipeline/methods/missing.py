@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.small import leading_eigenpairs
-from rankfold.pipeline.checkpoint import load_arrays, save_arrays
+from rankfold.pipeline.checkpoint import load_arrays, load_if_whole, save_arrays
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -58,7 +58,7 @@ def save_missing(path: Path, rows: Array, q: Float64, left_over: float, total: f
     relative standard deviation of at most sqrt(2 / l): the bound allows for three of them. Two rows alike
     that meet in one bucket with opposite signs are lost to it altogether, but not to the sum of squares.
     """
-    if not path.exists():
+    if load_if_whole(path) is None:
         left = rows.astype(np.float64)
         left -= (left @ q) @ q.T
         keep = min(q.shape[1], left.shape[1] - q.shape[1], len(left))

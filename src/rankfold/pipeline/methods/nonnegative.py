@@ -203,7 +203,7 @@ class Nonnegative:
         if asked.loss == "frobenius":
             alternation = Frobenius(model, layout, factors, begun.total, begun.error)
         else:
-            factors.remove_long()
+            factors.remove_long(run)
             alternation = KullbackLeibler(model, layout, dataclasses.replace(factors, long=None, sizes=None))
         history: list[Left] = []
         while True:

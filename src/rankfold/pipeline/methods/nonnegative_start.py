@@ -108,6 +108,7 @@ def random_short(model: Model) -> Float64:
 
 def solved_on(compressed: Compressed, run: Run, model: Model) -> Begun:
     """Factors of the compressed matrix, first of a sample of its rows, without penalties."""
+    run.require(compressed.p.path)
     model, sample = model.starting(), _sampled_rows(compressed.p, model)
     factors, total, count = Factors(random_short(model)), compressed.total, 0
     share = len(sample) / compressed.p.rows
@@ -168,10 +169,10 @@ def _on_scratch(compressed: Compressed, run: Run, model: Model, short: Float64, 
         name = f"compressed-{index:03d}"
         known = linear_model(model, factors)
         known["right"] = m @ known["right"]
-        constants = kept(run.part(name, "constants.npz"), known)
+        constants = kept(run.part(name, "constants.part"), known)
         fold = compressed_pass(compressed.p, model, constants, run.scratch, index)
         state = run.sweep(name, fold)
-        factors.remove_long()
+        factors.remove_long(run)
         factors.long = fold.iteration.after
         return state
 
@@ -190,7 +191,7 @@ def singular_short(compressed: Compressed, run: Run, layout: Layout, model: Mode
     """
     k, p = model.asked.rank, compressed.p
     u, s, v = np.linalg.svd(compressed.right, full_matrices=False)
-    constants = kept(run.part("signs.npz"), {"coefficients": compressed.rotation @ u[:, :k]})
+    constants = kept(run.part("signs.part"), {"coefficients": compressed.rotation @ u[:, :k]})
     fold = signs_pass(p, min(k, len(s)), constants)
     sides = np.sqrt(np.maximum(run.sweep("signs", fold)["squares"], 0.0))
     short = np.zeros((k, model.view.short))

@@ -121,7 +121,7 @@ def _columns(run: Run, layout: Layout, request: Request, found: Found) -> dict[s
     if layout.view.orientation is Orientation.ROWS:
         mean, deviation = found.statistics.mean, found.statistics.deviation
     elif request.center or request.scale:
-        stored = layout.columns(run.scratch).load()
+        stored = run.loaded(layout.columns(run.scratch))
         mean, deviation = stored[:, 0], stored[:, 1]
     if not request.scale:
         return {"mean": mean}

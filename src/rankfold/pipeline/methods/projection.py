@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.blocks import Cut, Grid, cut
-from rankfold.pipeline.checkpoint import State, load_arrays, save_arrays
+from rankfold.pipeline.checkpoint import State, kept
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.finite import refuse_bad
 from rankfold.pipeline.fitted import Fitted
@@ -138,7 +138,7 @@ class Projection:
     def _normal(self, folder: Path) -> NormalRows | None:
         """How coordinates follow from products, where they are not these."""
         solver = row_solver(self.fitted)
-        return None if solver is None else NormalRows(folder / "normal.npz", solver)
+        return None if solver is None else NormalRows(folder / "normal.part", solver)
 
     def _coordinates(self, run: Run, products: npt.NDArray[np.float64]) -> State:
         """Write those of all rows; their Gram matrix and inner product with ``products``."""
@@ -194,8 +194,8 @@ class Projection:
 
     def _prepare(self, run: Run) -> npt.NDArray[np.float64]:
         """Right vectors and column factors on scratch, by columns; the Gram matrix of the vectors."""
-        done = run.part("prepared.npz")
-        if not done.exists():
+
+        def prepare() -> State:
             fold = self.fold(run.scratch, _NOWHERE, 1)
             gram = np.zeros((self.fitted.rank, self.fitted.rank))
             for start, stop in self.fitted.blocks():
@@ -206,10 +206,11 @@ class Projection:
                 wide = vectors.astype(np.float64)
                 gram += wide.T @ wide
             linear, diagonal = row_penalty(self.fitted)
-            normal = {"normal": gram + np.diag(diagonal), "linear": linear}
-            save_arrays(run.scratch / "normal.npz", normal)
-            save_arrays(done, {"gram": gram})
-        return load_arrays(done)["gram"]
+            return {"gram": gram, "normal": gram + np.diag(diagonal), "linear": linear}
+
+        state = run.prepared(run.part("prepared.part"), prepare)
+        kept(run.scratch / "normal.part", {name: state[name] for name in ("normal", "linear")})
+        return state["gram"]
 
     def _facts(
         self,

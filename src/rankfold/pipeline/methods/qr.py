@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.blas import one_blas_thread
-from rankfold.pipeline.checkpoint import load_arrays, save_arrays
+from rankfold.pipeline.checkpoint import load_if_whole, save_arrays
 from rankfold.pipeline.folds.local_columns import Centring
 from rankfold.pipeline.folds.whitened import Whitening
 from rankfold.pipeline.layout import Layout, leads_qr
@@ -59,21 +59,23 @@ def _tall(run: Run, layout: Layout, request: Request, centring: Centring, start:
 def _wide(run: Run, layout: Layout, request: Request, centring: Centring) -> float:
     """A = Q R with the Q of its leading square: R is the product of A and Q', formed by one pass."""
     view = layout.view
-    path = run.part("square.npz")
-    if not path.exists():
+    path = run.part("square.part")
+    stored = load_if_whole(path)
+    if stored is None:
         square = np.empty((view.short, view.short), view.source.dtype)
         view.source.read_into(square, (0, view.short), (0, view.short))
         # What is not a number is told by the pass, with its place.
         q, r = np.linalg.qr(np.nan_to_num(square.astype(np.float64)) * centring.unit)
         signs = np.where(np.diag(r) < 0, -1.0, 1.0)
         w, nothing = q * signs * centring.unit, np.zeros(view.short)
-        save_arrays(path, {"w": w, "offset": nothing, "shift": nothing, "r": r * signs[:, None]})
-    stored = load_arrays(path)
+        stored = {"w": w, "offset": nothing, "shift": nothing, "r": r * signs[:, None]}
+        save_arrays(path, stored)
     q = stored["w"] / centring.unit
     long = FromMatrix(Whitening(path, view.short, 0, request.seed), np.eye(view.short), centring)
     array = create_long_array(run, layout, "R", view.short)
     long.write(run, layout, array, np.full(view.short, 1 / centring.unit))
     _overwrite_square(array, stored["r"] / centring.unit)
+    run.changed(array)
     q = q.astype(view.dtype)
     if request.rows:
         write_small(run.result, {"Q": q})

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from rankfold.kernels.normal import gaussian_rows
 from rankfold.kernels.orthonormal import orthonormalise
 from rankfold.kernels.small import fix_signs, leading_singular_triplets
-from rankfold.pipeline.checkpoint import load_arrays, save_arrays
+from rankfold.pipeline.checkpoint import load_arrays, load_if_whole, save_arrays
 from rankfold.pipeline.folds.combination import COMPLETION
 from rankfold.pipeline.folds.local_columns import Centring
 from rankfold.pipeline.folds.sketch_pass import SHORT_SIDE, Sizes, SketchPass
@@ -117,8 +117,8 @@ def _pass(
     """
     view = layout.view
     shift, weights = conditions(layout, centring, start, known)
-    constants = run.part("sketch", "constants.npz")
-    if not constants.exists():
+    constants = run.part("sketch", "constants.part")
+    if load_if_whole(constants) is None:
         right = gaussian_rows(seed, SHORT_SIDE, (0, view.short), sizes.right)
         right *= weights[:, None]
         save_arrays(constants, {"right": right, "shift": shift})

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.condition import measure, subtract
-from rankfold.pipeline.checkpoint import State, load_arrays, save_arrays
+from rankfold.pipeline.checkpoint import State, load_arrays, load_if_whole, save_arrays
 from rankfold.pipeline.folds.panels import numbers
 from rankfold.pipeline.methods.start_block import random_block
 from rankfold.pipeline.sample import Sample
@@ -53,12 +53,13 @@ def sample_start(
     sample: Sample, block: Callable[[Array], State], *, centre: bool, scale: bool, folder: Path
 ) -> Start:
     """Read the sample, or take what an earlier attempt found; ``block`` of its rows, if they are enough."""
-    path, sampled = folder / "start.npz", folder / "start-block.npz"
-    if not path.exists():
+    path, sampled = folder / "start.part", folder / "start-block.part"
+    stored = load_if_whole(path)
+    if stored is None or load_if_whole(sampled) is None:
         shift, unit, d = _conditioned(sample, centre=centre, scale=scale)
         save_arrays(sampled, block(d) if sample.gives_block else {"q": np.zeros((0, 0))})
-        save_arrays(path, {"shift": shift, "unit": unit})
-    stored = load_arrays(path)
+        stored = {"shift": shift, "unit": np.asarray(unit)}
+        save_arrays(path, stored)
     return Start(stored["shift"], float(stored["unit"]), sampled)
 
 

@@ -76,7 +76,7 @@ class _Power:
         return self.seen.observe(ritz, errors_of_iteration(ritz, pair), exact=exact)
 
     def following(self, block: Block, missing: Missing | None) -> Float64:
-        block.y.remove()
+        self.run.discard(block.y)
         both = self.basis.with_missing(missing, self.seen.rank) if missing is not None else None
         self.mixed = both is not None
         return orthonormalise(block.load("z") if both is None else both)
@@ -100,7 +100,7 @@ class _Power:
             return pair
         turn = turn[:, :added] / length[:added]
         image = (before.load("z") - z @ overlap) @ turn
-        path = block.path.with_name("added.npz")
-        save_arrays(path, {"q": rest @ turn, "z": image, "offset": np.zeros(added)}, durable=False)
+        path = block.path.with_name("added.part")
+        save_arrays(path, {"q": rest @ turn, "z": image, "offset": np.zeros(added)})
         pair.add(Block(path, added, before.y))
         return pair

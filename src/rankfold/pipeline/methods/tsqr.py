@@ -262,7 +262,7 @@ def _known(state: State, layout: Layout, start: Start, centring: Centring) -> St
 def _kept(
     run: Run, name: str, w: Float64, offset: Float64, shift: Float64, seed: int, *, random: int = 0
 ) -> Whitening:
-    path = kept(run.part(f"{name}.npz"), {"w": w, "offset": offset, "shift": shift})
+    path = kept(run.part(f"{name}.part"), {"w": w, "offset": offset, "shift": shift})
     return Whitening(path, w.shape[1], random, seed)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from rankfold.cluster.place import Place
 from rankfold.execution import execute, identity_of
 from rankfold.faithfulness import COMPARED_BYTES, neighbourhood_preservation
-from rankfold.pipeline.checkpoint import load_json, save_json
+from rankfold.pipeline.checkpoint import save_json
 from rankfold.pipeline.errors import InputError, MemoryBudgetError
 from rankfold.pipeline.faithfulness_request import FaithfulnessRequest
 from rankfold.pipeline.methods.faithfulness import Faithfulness, with_lists
@@ -23,7 +23,7 @@ from rankfold.pipeline.plan import RESERVE_BYTES, Plan
 from rankfold.pipeline.plan_sweeps import Pass
 from rankfold.pipeline.result import write_group
 from rankfold.pipeline.run import Progress, Run
-from rankfold.pipeline.rundir import RunDirectory, digest
+from rankfold.pipeline.rundir import RunDirectory, digest, load_record
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.units import format_bytes
@@ -83,7 +83,7 @@ class Measuring:
             found = execute(self.search, place, out=folder.state / "neighbours.zarr", **options)
         searched = found.run
         execute(with_lists(self.ranks, found.path), place, out=path, **options)
-        record = load_json(folder.record) or {}
+        record = load_record(folder.record)
         save_json(folder.record, {**record, "search": searched.get("attempts", [])})
 
 

@@ -13,6 +13,7 @@ from rankfold.cluster.yaml_file import Document, no_such
 from rankfold.execution import identity_of as whole_identity
 from rankfold.pipeline.checkpoint import load_json
 from rankfold.pipeline.errors import InputError, OutputError, RankfoldError
+from rankfold.pipeline.manifest import damage_of
 from rankfold.pipeline.plan import Plan
 from rankfold.pipeline.result import Result
 from rankfold.pipeline.rundir import STATE_VERSION
@@ -240,12 +241,10 @@ def judged(work: Work | Importing, step: Step, path: Path, *, ours: bool) -> tup
         return "run", ("missing", *(() if begun is None else differences(begun, mine, step)))
     kept = kept_identity(path) if isinstance(work, Importing) else _of_result(path)
     if kept == mine:
-        lost = None if isinstance(work, Importing) else Result(path).lacking()
-        if lost is None:
+        damage = [] if isinstance(work, Importing) else damage_of(path)
+        if not damage:
             return "skip", ("finished",)
-        if ours:
-            return "run", ("its result has lost chunks",)
-        raise OutputError(lost)
+        return "run", (f"its result is damaged ({damage[0]})",)
     if not ours:
         raise OutputError(
             f"{path} exists and is not of this workflow: it is never replaced. Choose other outputs, or "
@@ -256,8 +255,8 @@ def judged(work: Work | Importing, step: Step, path: Path, *, ours: bool) -> tup
 
 def _begun(path: Path) -> dict[str, Any] | None:
     """What an unfinished run is to make."""
-    found = load_json(path.with_name(path.name + ".run") / "request.json")
-    return found if isinstance(found, dict) else None
+    found: dict[str, Any] | None = load_json(path.with_name(path.name + ".run") / "request.json", dict)
+    return found
 
 
 def identity_of(work: Work | Importing) -> dict[str, Any]:

@@ -44,8 +44,12 @@ class Record:
     @classmethod
     def of(cls, outputs: Path) -> Record:
         """That of a folder; empty where nothing has run."""
-        found = load_json(outputs / RECORD)
-        return cls(outputs, found if isinstance(found, dict) else {"stages": {}})
+        found = load_json(outputs / RECORD, dict) or {}
+        stages = found.get("stages")
+        told = stages.items() if isinstance(stages, dict) else ()
+        return cls(
+            outputs, {**found, "stages": {name: facts for name, facts in told if isinstance(facts, dict)}}
+        )
 
     @property
     def stages(self) -> dict[str, dict[str, Any]]:
@@ -115,7 +119,7 @@ class Record:
     def save(self) -> None:
         """Write it."""
         self._saved = time.monotonic()
-        save_json(self.outputs / RECORD, self.values)
+        save_json(self.outputs / RECORD, self.values, durable=False)
 
     def _seconds(self) -> float:
         return round(self._before + time.monotonic() - self._began, 3)

@@ -14,6 +14,7 @@ from rankfold.cluster.queue import Listed
 from rankfold.cluster.submission import PREFIX
 from rankfold.pipeline.checkpoint import load_json
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
+from rankfold.pipeline.rundir import load_record
 from rankfold.workflows.flows.model import is_flow
 from rankfold.workflows.flows.plan import Workflow
 from rankfold.workflows.flows.record import LOCK, RECORD, Record
@@ -134,7 +135,7 @@ def find_work(given: Path) -> Work:
         Record.of(workflow.outputs).require(workflow.flow.workflow)
         methods = {step.name: step.stage.method for step in workflow.steps}
         return Work(given, workflow.outputs, workflow.flow.workflow, methods)
-    known: Any = (load_json(path / RECORD) or load_json(path / NOTE)) if path.is_dir() else None
+    known: Any = (load_json(path / RECORD, dict) or load_json(path / NOTE, dict)) if path.is_dir() else None
     if isinstance(known, dict) and "workflow" in known:
         return Work(given, path, known["workflow"])
     run = path if path.name.endswith(RUN) else path.parent / f"{path.name}{RUN}"
@@ -158,5 +159,4 @@ def with_parts(run: Path) -> list[Path]:
 
 
 def _attempts(run: Path) -> list[dict[str, Any]]:
-    record = load_json(run / "run.json")
-    return list(record["attempts"]) if isinstance(record, dict) else []
+    return list(load_record(run / "run.json")["attempts"])

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rankfold.pipeline.checkpoint import load_json
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.journal import lines_of
 from rankfold.pipeline.result import Result
+from rankfold.pipeline.rundir import load_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class History:
     def of(cls, out: Path, known: dict[str, Any] | None = None, *, running: bool = False) -> History:
         """That of one result, which may be there or not yet: of what was last asked for."""
         run = out.with_name(out.name + ".run")
-        told = (load_json(run / "run.json") or {"attempts": []})["attempts"]
+        told = load_record(run / "run.json")["attempts"]
         request = told[-1].get("run") if told else None
         attempts = tuple(
             Attempt(_epoch(facts["started"]), facts.get("seconds"), facts)

@@ -1,0 +1,36 @@
+"""CRC-32C of arrays and bytes: what tells a block that is whole from one that is not.
+
+It finds every change of up to 32 bits in a row, and all others but one in four thousand million. It is no
+defence against somebody who wants to deceive.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+
+PIECE_BYTES = 2**26
+
+
+def checksum(data: npt.NDArray[Any] | bytes, value: int = 0) -> int:
+    """CRC-32C of the bytes of an array in one piece, in the order in which they lie in memory; 7 GB/s.
+
+    ``value`` is that of bytes that came before.
+
+    >>> hex(checksum(b"123456789"))
+    '0xe3069283'
+    """
+    flat = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else flat_bytes(data)
+    for start in range(0, len(flat), PIECE_BYTES):
+        value = google_crc32c.extend(value, flat[start : start + PIECE_BYTES])
+    return int(value)
+
+
+def flat_bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """The bytes of an array in one piece, without a copy."""
+    if not array.size:
+        return np.empty(0, np.uint8)
+    return (array if array.flags.c_contiguous else array.T).reshape(-1).view(np.uint8)
