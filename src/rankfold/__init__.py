@@ -14,6 +14,7 @@
     open              a matrix on disk or in memory
     import_array      any source into a well-chunked Zarr store
     open_result       a result that an earlier call wrote
+    verify            what is damaged of a result
 
 Names are loaded when first used: importing the package costs nothing.
 """
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from rankfold.neighbours import knn
     from rankfold.pipeline.errors import RankfoldError
     from rankfold.pipeline.ingest import import_array
+    from rankfold.pipeline.manifest import verify
     from rankfold.pipeline.result import Result, open_result
     from rankfold.pipeline.sources import open_source as open
     from rankfold.use import check, reconstruct, transform, update
@@ -55,6 +57,7 @@ _HOMES = {
     "transform": "rankfold.use",
     "trustworthiness": "rankfold.faithfulness",
     "update": "rankfold.use",
+    "verify": "rankfold.pipeline.manifest",
 }
 
 __all__ = [
@@ -78,6 +81,7 @@ __all__ = [
     "transform",
     "trustworthiness",
     "update",
+    "verify",
 ]
 
 

@@ -86,8 +86,8 @@ def execute(
         place = place.at_most(made.useful_workers)
     check_disk(made, _free(folder.scratch), folder.scratch, folder.held_bytes)
     with folder.claimed(identity, overwrite=overwrite):
-        _carry_out(task, folder, made, place, fingerprint, progress)
-    return Result(output, temporary=temporary)
+        facts = _carry_out(task, folder, made, place, fingerprint, progress)
+    return Result(output, temporary=temporary, facts=None if temporary is None else facts)
 
 
 def identity_of(request: dict[str, Any], fingerprint: str) -> dict[str, Any]:
@@ -97,7 +97,8 @@ def identity_of(request: dict[str, Any], fingerprint: str) -> dict[str, Any]:
 
 def _carry_out(
     task: Task, folder: RunDirectory, made: Plan, place: Place, fingerprint: str, progress: Progress | None
-) -> None:
+) -> dict[str, Any]:
+    """Its facts."""
     kernels = Kernels.of(task.source.dtype, task.request())
     kernels.warm()
     facts = {**machine_facts(), "place": place.facts(), "plan": made.as_dict()}
@@ -130,6 +131,7 @@ def _carry_out(
     folder.publish()
     for message in found["warnings"]:
         warnings.warn(message, RankfoldWarning, stacklevel=4)
+    return found
 
 
 def _worked(
@@ -155,6 +157,7 @@ def _worked(
             run = Run(
                 *where, scheduler, made.concurrency, made.slots, progress, made.groups, at_once, keeping
             )
+            run.in_memory = not folder.resumable
             try:
                 found = task.work(run, fingerprint)
                 background.finish()

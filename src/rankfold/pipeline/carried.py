@@ -22,6 +22,9 @@ from rankfold.pipeline.checkpoint import atomic_file
 LARGE_BYTES = 8 * 2**20
 BLOCK_BYTES = 4 * 2**20
 
+_WRITTEN: set[Path] = set()
+"""Files of large arrays that this process has written."""
+
 T = TypeVar("T")
 
 
@@ -59,9 +62,11 @@ class _Pickler(pickle.Pickler):
         if not isinstance(value, np.ndarray) or value.nbytes < LARGE_BYTES or value.dtype.hasobject:
             return NotImplemented
         path = self._folder / f"array-{_digest(value)}.npy"
-        if not path.exists():
+        if path not in _WRITTEN or not path.exists():
+            # One that an earlier attempt left may not be whole any more.
             with atomic_file(path, durable=False) as file:
                 np.save(file, value)
+            _WRITTEN.add(path)
         return functools.partial(np.load, mmap_mode="r"), (path,)
 
 

@@ -163,6 +163,7 @@ def _reciprocal(size: float, dtype: np.dtype[Any]) -> float:
 def fitted(result: Result | str | Path, *, among: tuple[str, ...] = ("svd", "pca")) -> Fitted:
     """The model in a result of one of some kinds, or in the store of one."""
     result = result if isinstance(result, Result) else Result(result)
+    result.require_whole()
     kind = str(result.attrs.get("kind"))
     if kind not in among:
         known = " and ".join([", ".join(among[:-1]), among[-1]])

@@ -59,19 +59,12 @@ class Keeping:
                 return DamagedStateError(path, reason)
         return None
 
-    def settle(self, trust: Callable[[], None]) -> None:
-        """Have a total trusted: at once, or beside the next sweep where that waits for the disk."""
+    def after_settling(self, work: Callable[[], None]) -> None:
+        """Do something once all totals so far are trusted."""
         if self.durable and self.background is not None:
-            self.background.put(trust)
+            self.background.put(work)
         else:
-            trust()
-
-    def discard(self, remove: Callable[[], None]) -> None:
-        """Let go of a file once everything that makes it superfluous is on the disk."""
-        if self.background is None:
-            remove()
-        else:
-            self.background.put(remove)
+            work()
 
 
 class Background:

@@ -1,8 +1,8 @@
 """What a result consists of: every file with its length and checksum, in ``manifest.json`` in its folder.
 
-It is written last, and makes damage known: files that have gone, have lost their end, or hold other bytes than
-were written. Lengths are compared whenever a result is used, checksums where that is asked for, and those of
-the small files that say what the arrays are always.
+It is written last, and makes damage known: files that have gone, have lost their end, or hold other bytes
+than were written. Lengths are compared whenever a result is used, checksums where that is asked for, and
+those of the small files that say what arrays are always.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rankfold.pipeline.checkpoint import atomic_file
 from rankfold.pipeline.checksum import checksum
-from rankfold.pipeline.errors import DamagedStateError, DataError
+from rankfold.pipeline.errors import DamagedStateError, DataError, InputError, SourceNotFoundError
 from rankfold.pipeline.ledger import READ_BYTES, damaged_block
+
+if TYPE_CHECKING:
+    from rankfold.pipeline.result import Result
 
 NAME = "manifest.json"
 
@@ -115,6 +118,36 @@ def damage_of(result: Path, *, sums: bool = False, below: str = "") -> list[str]
             if reason is not None:
                 found.append(f"{name} {reason}")
     return found
+
+
+def verify(result: Result | str | Path) -> list[str]:
+    """What is damaged of a result: every file is read and compared with what was written.
+
+    Parameters
+    ----------
+    result : Result or path
+        What any function or command of rankfold wrote.
+
+    Returns
+    -------
+    list of str
+        A line for each file that is missing, has another length, or holds other bytes; empty if all is well.
+
+    Raises
+    ------
+    SourceNotFoundError
+        There is no such folder.
+
+    Notes
+    -----
+    Reads the result once. The same call, or command, that made a damaged result makes it again.
+    """
+    path = Path(result if isinstance(result, str | Path) else result.path)
+    if not path.exists():
+        raise SourceNotFoundError(f"there is no result at {path}")
+    if not path.is_dir() or not ((path / NAME).exists() or (path / "zarr.json").exists()):
+        raise InputError(f"{path} is not a result of rankfold")
+    return damage_of(path, sums=True)
 
 
 def require_whole(result: Path, *, sums: bool = False, below: str = "") -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,7 @@ from rankfold.pipeline.errors import InputError, SourceNotFoundError
 from rankfold.pipeline.manifest import require_whole
 from rankfold.pipeline.rundir import load_record
 from rankfold.pipeline.temporary import TemporaryFolder
-from rankfold.pipeline.whole_chunks import write_whole_chunks
+from rankfold.pipeline.whole_chunks import read_array, write_whole_chunks
 
 if TYPE_CHECKING:
     import zarr
@@ -162,21 +163,39 @@ class Result:
     matrix is a plain Zarr array, and here the result whose one array is ``X``.
     """
 
-    def __init__(self, path: Path | str, *, temporary: TemporaryFolder | None = None) -> None:
+    attrs: dict[str, Any]
+    _arrays: dict[str, Any]
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        temporary: TemporaryFolder | None = None,
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self._temporary = temporary
+        self._loaded: dict[str, npt.NDArray[Any]] = {}
+        if facts is not None and not (self.path / "zarr.json").exists():
+            self.attrs = json.loads(json.dumps({"schema": SCHEMA, **facts}))
+            self._arrays = {
+                file.parent.name: read_array(file.parent) for file in self.path.glob("*/zarr.json")
+            }
+        else:
+            self._open()
+
+    def _open(self) -> None:
         import zarr
 
-        self.path = Path(path)
         if not self.path.exists():
             raise SourceNotFoundError(f"there is no result at {self.path}")
         try:
             found = zarr.open(self.path, mode="r")
-            self.attrs: dict[str, Any] = dict(found.attrs["rankfold"])  # type: ignore[arg-type]
+            self.attrs = dict(found.attrs["rankfold"])  # type: ignore[arg-type]
             self.attrs["kind"], self.attrs["request"]["kind"], self.attrs["input"]["fingerprint"]
         except _NO_RESULT as error:
             raise InputError(f"{self.path} is not a result of rankfold") from error
         self._arrays = {"X": found} if isinstance(found, zarr.Array) else dict(found.arrays())
-        self._loaded: dict[str, npt.NDArray[Any]] = {}
-        self._temporary = temporary
 
     def __getattr__(self, name: str) -> npt.NDArray[Any] | zarr.Array[Any]:
         arrays = self.__dict__.get("_arrays", {})
@@ -184,6 +203,8 @@ class Result:
             held = ", ".join(sorted(arrays))
             raise AttributeError(f"this result has no {name!r}; it has {held}")
         array = arrays[name]
+        if isinstance(array, np.ndarray):
+            return array
         if array.nbytes > LAZY_BYTES or (name in ROW_OUTPUTS and self._temporary is None):
             self._require_whole(name)
             if self._temporary is not None:
@@ -199,7 +220,7 @@ class Result:
         return iter(sorted(self._arrays))
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self._arrays]
+        return [*(name for name in super().__dir__() if not name.startswith("require")), *self._arrays]
 
     def __repr__(self) -> str:
         facts = self.attrs
@@ -213,6 +234,11 @@ class Result:
             f"<{facts['kind']} of {facts['input']['name']} by {facts['method']} in {facts['passes']} "
             f"pass{'es' if facts['passes'] != 1 else ''}: {arrays}{quality}>"
         )
+
+    def require_whole(self, *, sums: bool = False) -> None:
+        """Raise ``DataError`` if files have gone, have another length, or with ``sums`` hold other bytes."""
+        if self._temporary is None:
+            require_whole(self.path, sums=sums)
 
     def _require_whole(self, name: str, *, sums: bool = False) -> None:
         if self._temporary is None:

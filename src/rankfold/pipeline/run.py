@@ -20,6 +20,8 @@ from rankfold.pipeline.keeping import Keeping
 from rankfold.pipeline.ledger import Ledger, recorded
 from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.pair_sweep import PairFold, PairSweep
+from rankfold.pipeline.result import LAZY_BYTES, write_group
+from rankfold.pipeline.rundir import bytes_under
 from rankfold.pipeline.scheduler import Scheduler
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.sweep import TOTAL, Fold, Sweep
@@ -73,6 +75,15 @@ class Run:
 
     earlier: set[str] = field(default_factory=set)
     """Files of the ledger that an earlier attempt wrote, and nobody has read since."""
+
+    in_memory: bool = False
+    """Whether a small result goes to the caller as it is, with no need to be opened."""
+
+    def describe(self, facts: Mapping[str, Any]) -> None:
+        """Make the result a group with facts about it, when all arrays are written."""
+        small = self.in_memory and bytes_under(self.result) <= LAZY_BYTES
+        if not small or (self.result / "graph").exists():
+            write_group(self.result, facts)
 
     def part(self, *names: str) -> Path:
         """Path of a part of the state; its folder exists."""
@@ -174,10 +185,15 @@ class Run:
             if name.startswith(start)
         }
 
-    def discard(self, narrow: Narrow) -> None:
-        """Free what an intermediate takes on scratch, once nobody can need it again."""
+    def drop(self, narrow: Narrow) -> None:
+        """Free what an intermediate takes on scratch, from which nothing is made."""
         self.earlier.discard(name_in_run(narrow.path) or str(narrow.path))
-        self.keeping.discard(narrow.remove)
+        narrow.remove()
+
+    def release(self, narrow: Narrow) -> None:
+        """Free what an intermediate takes on scratch, once what was made from it is on the disk."""
+        self.earlier.discard(name_in_run(narrow.path) or str(narrow.path))
+        self.keeping.after_settling(narrow.remove)
 
     def pair_sweep(self, name: str, fold: PairFold, folder: Path) -> None:
         """Let all pairs of rows meet; accumulators are in ``folder``."""

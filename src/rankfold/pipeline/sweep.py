@@ -194,7 +194,7 @@ class Sweep:
                 flush(path.parent)
             self._drop_parts()
 
-        self.keeping.settle(trust)
+        self.keeping.after_settling(trust)
 
     def _drop_parts(self) -> None:
         for part in (*self.folder.glob("*-*.part"), *self.folder.glob("fold-*.pickle")):

@@ -27,6 +27,7 @@ from rankfold.workflows.commands import (
     report,
     show,
     submit,
+    verify,
 )
 
 app = typer.Typer(
@@ -56,6 +57,7 @@ app.command()(reduce.plan)
 app.command()(project.transform)
 app.command()(project.reconstruct)
 app.command()(project.check)
+app.command()(verify.verify)
 app.command("import")(convert.import_)
 app.command()(convert.info)
 app.command()(flow.run)

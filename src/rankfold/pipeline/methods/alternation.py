@@ -59,7 +59,7 @@ class Factors:
     def remove_long(self, run: Run) -> None:
         """Free what the long factor takes on scratch, if there is one."""
         if self.long is not None:
-            run.discard(self.long)
+            run.release(self.long)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from rankfold.pipeline.layout import NOMINAL_FLOPS, NOMINAL_READ
 from rankfold.pipeline.methods.neighbours import Neighbours
 from rankfold.pipeline.neighbour_request import NeighbourRequest
 from rankfold.pipeline.plan import Plan
-from rankfold.pipeline.result import Result, create_matrix, write_group
+from rankfold.pipeline.result import Result, create_matrix
 from rankfold.pipeline.run import Run
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
@@ -149,7 +149,7 @@ class Faithfulness:
             "standard_error": error,
             "penalty": total,
         }
-        write_group(run.result, facts)
+        run.describe(facts)
         return facts
 
     def edges(self, groups: int) -> list[int]:

@@ -27,7 +27,7 @@ from rankfold.pipeline.neighbour_request import NeighbourRequest
 from rankfold.pipeline.pair_sweep import load_lists
 from rankfold.pipeline.pairs import Pairs, block_edges
 from rankfold.pipeline.plan import Plan
-from rankfold.pipeline.result import Result, create_array, write_group
+from rankfold.pipeline.result import Result, create_array
 from rankfold.pipeline.run import Run
 from rankfold.pipeline.sample import Sample
 from rankfold.pipeline.scheduler import Budget
@@ -136,7 +136,7 @@ class Neighbours:
             mutual = self.asked.symmetric == "mutual"
             write_symmetric_graph(run.result, run.scratch, shape, mutual=mutual)
         facts = {**run.facts(self.request(), "exact", self.source, fingerprint), "recall": 1.0}
-        write_group(run.result, facts)
+        run.describe(facts)
         return facts
 
     def _write(self, pairs: Pairs, lists: Path, result: Path) -> WriteLists:

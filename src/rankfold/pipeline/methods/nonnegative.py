@@ -51,7 +51,7 @@ from rankfold.pipeline.methods.reduction import begin
 from rankfold.pipeline.plan import BLAS_BYTES, RESERVE_BYTES, Plan, make_plan
 from rankfold.pipeline.plan_sweeps import numbers_of
 from rankfold.pipeline.request import Request
-from rankfold.pipeline.result import write_group, write_small
+from rankfold.pipeline.result import write_small
 from rankfold.pipeline.run import Run
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
@@ -172,7 +172,7 @@ class Nonnegative:
             begun, model = self._begin(run, layout)
             found = self._iterate(run, layout, model, begun)
             facts = self._write(run, layout, model, found, fingerprint)
-            write_group(run.result, facts)
+            run.describe(facts)
         return facts
 
     def _begin(self, run: Run, layout: Layout) -> tuple[Begun, Model]:

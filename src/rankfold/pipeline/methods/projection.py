@@ -34,7 +34,7 @@ from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.normal_rows import NormalRows
 from rankfold.pipeline.penalty import Penalty
 from rankfold.pipeline.plan import Plan
-from rankfold.pipeline.result import create_array, write_group, write_small
+from rankfold.pipeline.result import create_array, write_small
 from rankfold.pipeline.row_solvers import Pivoting, RowSolver, Splitting
 from rankfold.pipeline.run import Run
 from rankfold.pipeline.scheduler import Budget
@@ -132,7 +132,7 @@ class Projection:
             if isinstance(fold, ProjectColumns):
                 state |= self._coordinates(run, state["product"])
             facts = self._facts(run, fingerprint, state, gram)
-            write_group(run.result, facts)
+            run.describe(facts)
         return facts
 
     def _normal(self, folder: Path) -> NormalRows | None:

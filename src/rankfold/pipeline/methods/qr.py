@@ -18,7 +18,7 @@ from rankfold.pipeline.methods.reduction import begin
 from rankfold.pipeline.methods.start import Start
 from rankfold.pipeline.methods.tsqr import tsqr, warn_of_rank
 from rankfold.pipeline.request import Request
-from rankfold.pipeline.result import open_to_write, write_group, write_small
+from rankfold.pipeline.result import open_to_write, write_small
 from rankfold.pipeline.run import Run
 
 Float64 = npt.NDArray[np.float64]
@@ -39,7 +39,7 @@ def qr(run: Run, layout: Layout, request: Request, fingerprint: str) -> dict[str
             orthogonality = _tall(run, layout, request, centring, start)
         facts = run.facts(request.as_dict(), layout.method, layout.view.source, fingerprint)
         facts["orthogonality"] = orthogonality
-        write_group(run.result, facts)
+        run.describe(facts)
     return facts
 
 

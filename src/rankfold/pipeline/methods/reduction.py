@@ -29,7 +29,6 @@ from rankfold.pipeline.methods.subspace import subspace
 from rankfold.pipeline.methods.tsqr import sampled_basis, tsqr, warn_of_rank, zero
 from rankfold.pipeline.quality import Truncation, errors_of_missed, rounding
 from rankfold.pipeline.request import Request
-from rankfold.pipeline.result import write_group
 from rankfold.pipeline.run import Run
 from rankfold.pipeline.view import Orientation
 
@@ -54,7 +53,7 @@ def reduce(run: Run, layout: Layout, request: Request, fingerprint: str) -> dict
         refuse_constant(request, found, layout)
         layout = layout.for_rank(len(found.s))
         facts = write_found(run, layout, request, found, fingerprint)
-        write_group(run.result, facts)
+        run.describe(facts)
     return facts
 
 

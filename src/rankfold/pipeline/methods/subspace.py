@@ -76,7 +76,7 @@ class _Power:
         return self.seen.observe(ritz, errors_of_iteration(ritz, pair), exact=exact)
 
     def following(self, block: Block, missing: Missing | None) -> Float64:
-        self.run.discard(block.y)
+        self.run.drop(block.y)
         both = self.basis.with_missing(missing, self.seen.rank) if missing is not None else None
         self.mixed = both is not None
         return orthonormalise(block.load("z") if both is None else both)

@@ -29,7 +29,7 @@ from rankfold.pipeline.methods.tsqr import tsqr, zero
 from rankfold.pipeline.plan import Plan, make_plan
 from rankfold.pipeline.quality import errors_of_missed
 from rankfold.pipeline.request import DEFAULT_PASSES, DEFAULT_TOL, Request
-from rankfold.pipeline.result import write_group, write_small
+from rankfold.pipeline.result import write_small
 from rankfold.pipeline.run import Run
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
@@ -113,7 +113,7 @@ class Update:
             if not (np.isfinite(summary.total) and np.isfinite(summary.factor).all()):
                 raise DataError(f"squares of {self.source.name} leave the range of float64. Rescale it")
             facts = self._write(run, summary, units, fingerprint)
-            write_group(run.result, facts)
+            run.describe(facts)
         return facts
 
     def _factorisation(self) -> Request:

@@ -24,7 +24,7 @@ from rankfold.pipeline.folds.verify import Verify
 from rankfold.pipeline.layout import NOMINAL_FLOPS, NOMINAL_READ, choose_orientation
 from rankfold.pipeline.narrow import Narrow
 from rankfold.pipeline.plan import Plan
-from rankfold.pipeline.result import write_group, write_small
+from rankfold.pipeline.result import write_small
 from rankfold.pipeline.run import Run
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
@@ -128,7 +128,7 @@ class Verification:
             write_small(run.result, {"left_residuals": left, "right_residuals": right})
             grams = (state["gram"], short.T @ short)
             facts = self._facts(run, fingerprint, left, right, grams if by_rows else grams[::-1])
-            write_group(run.result, facts)
+            run.describe(facts)
         return facts
 
     def _prepare(self, fold: Verify) -> None:

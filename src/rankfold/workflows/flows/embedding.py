@@ -21,7 +21,6 @@ from rankfold.pipeline.methods.faithfulness import Faithfulness, with_lists
 from rankfold.pipeline.methods.neighbours import CHUNK_BYTES, Neighbours
 from rankfold.pipeline.plan import RESERVE_BYTES, Plan
 from rankfold.pipeline.plan_sweeps import Pass
-from rankfold.pipeline.result import write_group
 from rankfold.pipeline.run import Progress, Run
 from rankfold.pipeline.rundir import RunDirectory, digest, load_record
 from rankfold.pipeline.scheduler import Budget
@@ -163,5 +162,5 @@ class Comparison:
             "value": found.value,
             "standard_error": found.standard_error,
         }
-        write_group(run.result, facts)
+        run.describe(facts)
         return facts

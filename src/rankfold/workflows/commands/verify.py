@@ -1,0 +1,32 @@
+"""``rankfold verify``: whether a result is as it was written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankfold.workflows.options import Json, command
+
+
+@command()
+def verify(
+    results: Annotated[list[Path], typer.Argument(metavar="RESULT...", help="what other commands wrote")],
+    as_json: Json = False,
+) -> None:
+    """Read every file of a result and compare it with what was written."""
+    import rankfold
+    from rankfold.pipeline.errors import DataError
+
+    found = {str(path): rankfold.verify(path) for path in results}
+    if as_json:
+        typer.echo(json.dumps(found, indent=1))
+    else:
+        for path, damage in found.items():
+            typer.echo(f"{path}: damaged" if damage else f"{path}: whole")
+            for line in damage:
+                typer.echo(f"  {line}")
+    if any(found.values()):
+        raise typer.Exit(DataError.exit_code)
