@@ -199,7 +199,7 @@ def _done(folder: RunDirectory, identity: dict[str, Any], *, overwrite: bool) ->
         and attrs.get("input", {}).get("fingerprint") == identity["input"]
         and attrs.get("edition", 1) == identity["edition"]
     ):
-        damage = damage_of(output)
+        damage = damage_of(output, sums=overwrite)
         if damage:
             LOG.warning("%s. It is made again", damage_in_words(output, damage))
         return not damage

@@ -41,6 +41,7 @@ _HEAD = struct.Struct("<8sII")
 """Magic, length of the header, checksum of the header."""
 
 MOST_HEADER_BYTES = 2**24
+SEAL = "checksum"
 _RUN_FOLDER = re.compile(r"(state|scratch|result|rankfold)-[0-9a-f]{32}(\.zarr)?")
 
 
@@ -241,6 +242,23 @@ def save_json(path: Path, value: object, *, durable: bool = True) -> None:
     """Write JSON as one part, keys sorted."""
     with atomic_file(path, durable=durable) as file:
         file.write(json.dumps(value, indent=2, sort_keys=True).encode() + b"\n")
+
+
+def save_sealed(path: Path, values: Mapping[str, Any], *, durable: bool = True) -> None:
+    """Write JSON with a checksum of its own."""
+    save_json(path, {**values, SEAL: _seal_of(values)}, durable=durable)
+
+
+def load_sealed(path: Path) -> dict[str, Any] | None:
+    """What ``save_sealed``, or a version without checksums, wrote; None if it is damaged or not there."""
+    values = load_json(path, dict)
+    if values is not None and SEAL in values and values.pop(SEAL) != _seal_of(values):
+        return None
+    return values  # type: ignore[no-any-return]
+
+
+def _seal_of(values: Mapping[str, Any]) -> int:
+    return checksum(json.dumps(values, sort_keys=True).encode())
 
 
 def load_json(path: Path, kind: type[Any] = object) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.checkpoint import disk_errors
+from rankfold.pipeline.checkpoint import disk_errors, remove
 from rankfold.pipeline.errors import DamagedStateError
 from rankfold.pipeline.ledger import note_written
 
@@ -43,6 +43,8 @@ class Narrow:
     def write(self, start: int, values: Array) -> None:
         """Write rows from ``start`` on. ``values`` is C-contiguous and of type ``dtype``."""
         with disk_errors(self.path):
+            if self.path.is_dir():
+                remove(self.path)
             file = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o644)
             try:
                 _write_all(file, memoryview(values.data).cast("B"), start * self.row_bytes)

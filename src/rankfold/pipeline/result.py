@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.checkpoint import atomic_file, disk_errors, remove
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
+from rankfold.pipeline.manifest import NAME as MANIFEST
 from rankfold.pipeline.manifest import require_whole
 from rankfold.pipeline.rundir import load_record
 from rankfold.pipeline.temporary import TemporaryFolder
@@ -136,6 +137,9 @@ def write_group(group: Path, facts: Mapping[str, Any]) -> None:
     """Make the folder a group that carries the reproducible facts of the result."""
     import zarr
 
+    # What an earlier attempt left may be damaged, and a manifest is no part of a group yet.
+    for name in ("zarr.json", MANIFEST):
+        remove(group / name)
     zarr.open_group(group, mode="a", zarr_format=3).attrs["rankfold"] = {"schema": SCHEMA, **facts}
     with warnings.catch_warnings():
         # Not in the specification of Zarr 3 yet, but what xarray looks for first.

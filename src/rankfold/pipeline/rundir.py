@@ -27,7 +27,15 @@ from typing import Any
 
 from rankfold._version import __version__
 from rankfold.pipeline.blas import core_type
-from rankfold.pipeline.checkpoint import disk_errors, load_json, remove, save_json, set_aside
+from rankfold.pipeline.checkpoint import (
+    disk_errors,
+    load_json,
+    load_sealed,
+    remove,
+    save_json,
+    save_sealed,
+    set_aside,
+)
 from rankfold.pipeline.durable import flush, flush_tree, rename_durably
 from rankfold.pipeline.errors import OutputError
 from rankfold.pipeline.journal import FOLDER, Journal, gather
@@ -97,7 +105,9 @@ class RunDirectory:
         with locked(self.folder / "lock", self.output):
             self._accept(identity, overwrite=overwrite)
             self._join_scratch()
-            (self.state / FOLDER).mkdir(exist_ok=True)
+            if not (self.state / FOLDER).is_dir():
+                remove(self.state / FOLDER)
+                (self.state / FOLDER).mkdir()
             yield
 
     def _join_scratch(self) -> None:
@@ -125,7 +135,7 @@ class RunDirectory:
 
     def _accept(self, identity: dict[str, Any], *, overwrite: bool) -> None:
         path = self.folder / "request.json"
-        stored = load_json(path, dict)
+        stored = load_sealed(path)
         if stored is None and (os.path.lexists(path) or any(self.folder.glob("state-*"))):
             # Nothing says any more what the state belongs to.
             set_aside(path, "is missing or not whole, and with it what the run has done so far")
@@ -141,7 +151,7 @@ class RunDirectory:
             self.clear()
             stored = None
         if stored is None:
-            save_json(path, mine, durable=self.resumable)
+            save_sealed(path, mine, durable=self.resumable)
 
     def clear(self) -> None:
         """Remove what only an unfinished run needs."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.checkpoint import remove
 from rankfold.pipeline.entry_sort import sorted_entries
 from rankfold.pipeline.ingest_sparse import CsrWriter
 from rankfold.pipeline.readers.reader import Entries
@@ -85,6 +86,7 @@ def _both_ways(indices: Any, distances: Any) -> Iterator[Entries]:
 def _create_group(folder: Path, shape: tuple[int, int]) -> None:
     import zarr
 
+    remove(folder / "zarr.json")
     group = zarr.open_group(folder, mode="a", zarr_format=3)
     group.attrs.update(
         {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [int(n) for n in shape]}
