@@ -28,9 +28,19 @@ Loop = TypeVar("Loop", bound=Callable[..., Any])
 KERNELS = Path(__file__).parents[1]
 
 
-def compiled(function: Loop, *, fastmath: Any = False) -> Loop:
-    """A loop as machine code, which runs beside others and divides as NumPy does."""
-    loop: Any = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath)(function)
+def compiled(function: Loop, *, fastmath: Any = False, called_from_python: bool = True) -> Loop:
+    """A loop as machine code, which runs beside others and divides as NumPy does.
+
+    What converts arguments from Python objects takes as long to compile as a short loop. A loop that only
+    other loops call goes without, and none has an entry for C.
+    """
+    loop: Any = numba.njit(
+        nogil=True,
+        error_model="numpy",
+        fastmath=fastmath,
+        no_cpython_wrapper=not called_from_python,
+        no_cfunc_wrapper=True,
+    )(function)
     # It is none where numba was told not to compile, and the cache raises where no folder takes it.
     if isinstance(loop, Dispatcher):
         with contextlib.suppress(RuntimeError):
@@ -40,6 +50,12 @@ def compiled(function: Loop, *, fastmath: Any = False) -> Loop:
 
 contracted = functools.partial(compiled, fastmath={"contract"})
 """The same of a loop in which a product and a sum may be one step; nothing is reordered."""
+
+part = functools.partial(compiled, called_from_python=False)
+"""A loop that other loops call, and Python never does."""
+
+contracted_part = functools.partial(contracted, called_from_python=False)
+"""The same of a loop in which a product and a sum may be one step."""
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.cpu._compiled import compiled
+from rankfold.kernels.cpu._compiled import compiled, part
 from rankfold.kernels.cpu._heaps import take
 from rankfold.kernels.neighbours import Metric
 
@@ -98,7 +98,7 @@ def compare(
             take(keys_j[j], ids_j[j], key, first_i + i)
 
 
-@compiled
+@part
 def _reach(root: float, metric: int) -> float:
     """What the sum of a pair may reach that comes before the farthest of a list, and never less."""
     if metric != EUCLIDEAN or root < 0:
@@ -106,7 +106,7 @@ def _reach(root: float, metric: int) -> float:
     return root * root * WIDER + TINY
 
 
-@compiled
+@part
 def _load(y: Float64, start: int, columns: int, tile: Float64) -> None:
     # Lanes beyond the last column are no numbers, which are nearer than nothing.
     tile[:] = np.nan
@@ -115,7 +115,7 @@ def _load(y: Float64, start: int, columns: int, tile: Float64) -> None:
             tile[t, j] = y[start + j, t]
 
 
-@compiled
+@part
 def _measure_run(row: Float64, tile: Float64, metric: int, sums: Float64) -> None:
     d, t = len(tile), 0
     sums[:] = 0
@@ -141,7 +141,7 @@ def _measure_run(row: Float64, tile: Float64, metric: int, sums: Float64) -> Non
             sums[j] += a * a
 
 
-@compiled
+@part
 def _any_near(sums: Float64, far: float, far_j: Float64) -> bool:
     found = False
     for j in range(Index(RUN)):
@@ -149,7 +149,7 @@ def _any_near(sums: Float64, far: float, far_j: Float64) -> bool:
     return found
 
 
-@compiled
+@part
 def _list_near(sums: Float64, far: float, far_j: Float64, found: Int64) -> int:
     count = Index(0)
     for j in range(Index(RUN)):

@@ -16,9 +16,9 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.cpu._compiled import compiled
+from rankfold.kernels.cpu._compiled import compiled, part
 from rankfold.kernels.cpu._distances import INNER_PRODUCT, distance, load
-from rankfold.kernels.cpu._heaps import heapify, sift, sort, take
+from rankfold.kernels.cpu._heaps import TOP, heapify, sift, sort, take
 from rankfold.kernels.cpu._pairs import compare, measure
 from rankfold.kernels.neighbours import EMPTY, LANES, half, no_number
 from rankfold.kernels.neighbours import compare_pairs as contract
@@ -37,7 +37,7 @@ slices instead count references, each by an atomic operation."""
 
 _COMPILABLE = (types.FunctionType, numba.core.dispatcher.Dispatcher)
 
-_half = compiled(half)
+_half = part(half)
 
 
 def scan_pairs(
@@ -72,8 +72,10 @@ def refine_rows(
     keys: Float64,
     ids: Int64,
 ) -> npt.NDArray[np.bool_]:
-    """See the contract; scratch 16 c + 8 d bytes. Shortlists are left as they are."""
+    """See the contract; scratch 16 c + 8 d bytes, 8 r c more for float32. Shortlists are left as they are."""
     certain = np.empty(len(x), np.bool_)
+    # Bounds are compared in float64 in any case: converted here, one loop does for both types.
+    bounds = bounds.astype(np.float64, copy=False)
     inputs = (_wide(x), _wide(y), x.shape[1], _plain(scale_x), _plain(scale_y), int(metric), int(first))
     _run(_refine, (*inputs, _plain(bounds), _plain(places)), (keys, ids), certain)
     return certain
@@ -188,7 +190,7 @@ def _run(loop: Callable[..., None], inputs: Sequence[object], lists: Sequence[Ar
             a[...] = copy
 
 
-@compiled
+@part
 def _any_below(row: Array, near: Any, near_j: Array, far: Any, far_j: Array, a: int, b: int) -> bool:
     found = False
     for j in range(Index(a), Index(b)):
@@ -197,7 +199,7 @@ def _any_below(row: Array, near: Any, near_j: Array, far: Any, far_j: Array, a: 
     return found
 
 
-@compiled
+@part
 def _list_below(
     row: Array, near: Any, near_j: Array, far: Any, far_j: Array, a: int, b: int, found: Int64
 ) -> int:
@@ -234,16 +236,16 @@ def _scan(
                 j = found[t]
                 bound = near + near_j[j] - row[j]
                 if bound < bounds_i[i, 0]:
-                    sift(bounds_i[i], places_i[i], 0, bounds_i.shape[1], bound, np.int32(first_j + j))
+                    sift(bounds_i[i], places_i[i], TOP, bounds_i.shape[1], bound, np.int32(first_j + j))
                 if bound < bounds_j[j, 0]:
-                    sift(bounds_j[j], places_j[j], 0, bounds_j.shape[1], bound, np.int32(first_i + i))
+                    sift(bounds_j[j], places_j[j], TOP, bounds_j.shape[1], bound, np.int32(first_i + i))
                 far_j[j] = bounds_j[j, 0]
 
 
-@compiled
+@part
 def _candidates(bounds: Array, places: Int32, limit: float, heap: Float64, names: Int64) -> int:
     """A heap of what a shortlist holds, by smallest bound: bounds are negated."""
-    count = 0
+    count = TOP
     for slot in range(len(bounds)):
         if places[slot] >= 0 and bounds[slot] <= limit:
             heap[count], names[count] = -bounds[slot], places[slot]
@@ -278,12 +280,12 @@ def _refine(
             key = distance(row, scale_x[i], y, place, scale_y[place], metric, sums)
             take(keys[i], ids[i], key, first + place)
             count -= 1
-            sift(heap, names, 0, count, heap[count], names[count])
+            sift(heap, names, TOP, count, heap[count], names[count])
         largest = bounds[i, 0]
         certain[i] = largest == np.inf or largest > _half(keys[i, 0], metric)
 
 
-@compiled
+@part
 def _any_within(row: Float64, near: float, near_j: Float64, limit: float, a: int, b: int) -> bool:
     found = False
     for j in range(Index(a), Index(b)):

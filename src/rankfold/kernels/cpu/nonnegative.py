@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.cpu._compiled import compiled, contracted
+from rankfold.kernels.cpu._compiled import compiled, contracted, contracted_part, part
 from rankfold.kernels.nonnegative import EXCHANGES, RETRIES
 
 Array = npt.NDArray[Any]
@@ -20,7 +20,7 @@ Float64 = npt.NDArray[np.float64]
 LANES = 64
 
 
-@contracted
+@contracted_part
 def _slopes(gram: Array, b: Array, tile: Array, t: int, slope: Array) -> None:
     # Four coordinates at a time load and store the slopes once instead of four times.
     k = gram.shape[0]
@@ -39,7 +39,7 @@ def _slopes(gram: Array, b: Array, tile: Array, t: int, slope: Array) -> None:
         r += 1
 
 
-@contracted
+@contracted_part
 def _descend_tile(gram: Array, b: Array, tile: Array, rows: int, sweeps: int, slope: Array) -> float:
     gradient = 0.0
     for sweep in range(sweeps):
@@ -76,7 +76,7 @@ def _descend(gram: Array, b: Array, w: Array, sweeps: int) -> tuple[float, float
     return gradient, inner
 
 
-@compiled
+@part
 def _solve_on(gram: Float64, b: Float64, passive: Array, index: Array, factor: Float64, x: Float64) -> bool:
     """Solve on the passive coordinates by Cholesky; False where they depend."""
     count = 0
@@ -109,7 +109,7 @@ def _solve_on(gram: Float64, b: Float64, passive: Array, index: Array, factor: F
     return True
 
 
-@compiled
+@part
 def _mark_wrong(gram: Float64, b: Float64, passive: Array, x: Float64, wrong: Array) -> int:
     """Which coordinates are infeasible, and how many."""
     k, largest, count = b.shape[0], 0.0, 0
@@ -127,7 +127,7 @@ def _mark_wrong(gram: Float64, b: Float64, passive: Array, x: Float64, wrong: Ar
     return count
 
 
-@compiled
+@part
 def _pivot(
     gram: Float64, b: Float64, passive: Array, index: Array, factor: Float64, x: Float64, wrong: Array
 ) -> bool:

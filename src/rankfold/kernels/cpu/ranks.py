@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.cpu._compiled import compiled
+from rankfold.kernels.cpu._compiled import compiled, part
 from rankfold.kernels.cpu._distances import EUCLIDEAN, distance, load
 from rankfold.kernels.cpu._pairs import CHEBYSHEV, MANHATTAN, RUN, TINY, WIDER, _load, _measure_run
 from rankfold.kernels.neighbours import LANES
@@ -102,7 +102,7 @@ def _plain(a: Array) -> Array:
     return view
 
 
-@compiled
+@part
 def _any_within(row: Array, near: Any, near_j: Array, high: Any, a: int, b: int) -> bool:
     found = False
     for j in range(Index(a), Index(b)):
@@ -110,7 +110,7 @@ def _any_within(row: Array, near: Any, near_j: Array, high: Any, a: int, b: int)
     return found
 
 
-@compiled
+@part
 def _bounds(row: Array, one: Any, others: Array, start: int, count: int, itself: int, out: Array) -> None:
     a = Index(start)
     for j in range(Index(count)):
@@ -121,12 +121,12 @@ def _bounds(row: Array, one: Any, others: Array, start: int, count: int, itself:
         out[itself] = np.nan
 
 
-@compiled
+@part
 def _before(key: float, name: int, root: float, other: int) -> bool:
     return key < root or (key == root and name < other)
 
 
-@compiled
+@part
 def _possible(least: Array, high: Any) -> int:
     count = Index(0)
     for j in range(Index(RUN)):
@@ -134,7 +134,7 @@ def _possible(least: Array, high: Any) -> int:
     return count  # type: ignore[return-value]
 
 
-@compiled
+@part
 def _sure(most: Array, low: Any) -> int:
     count = Index(0)
     for j in range(Index(RUN)):

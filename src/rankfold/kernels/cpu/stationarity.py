@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.cpu._compiled import compiled, contracted
+from rankfold.kernels.cpu._compiled import compiled, contracted_part
 from rankfold.kernels.cpu._tiles import LANES, compact, load, multiply
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 
-@contracted
+@contracted_part
 def _add_squares(b: Array, tile: Array, slope: Array, squares: Float64) -> None:
     for t in range(b.shape[0]):
         for j in range(LANES):
