@@ -93,7 +93,7 @@ def identity_of(request: dict[str, Any], fingerprint: str) -> dict[str, Any]:
 def _carry_out(
     task: Task, folder: RunDirectory, made: Plan, place: Place, fingerprint: str, progress: Progress | None
 ) -> None:
-    kernels = Kernels.of(task.source.dtype, task.request())
+    kernels = Kernels.of(task.source.dtype, task.request(), task.source.shape)
     kernels.warm()
     facts = {**machine_facts(), "place": place.facts(), "plan": made.as_dict()}
     asked = time.perf_counter()

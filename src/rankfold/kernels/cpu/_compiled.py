@@ -27,6 +27,9 @@ Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 KERNELS = Path(__file__).parents[1]
 
+SIGNATURES: list[str] = []
+"""What this process has compiled, or is compiling: loops that were not kept."""
+
 
 def compiled(function: Loop, *, fastmath: Any = False, called_from_python: bool = True) -> Loop:
     """A loop as machine code, which runs beside others and divides as NumPy does.
@@ -75,6 +78,7 @@ class _Kept(FunctionCache):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
+        self._loop = f"{function.__module__}.{function.__qualname__}"
         of_loop = self._impl.locator.get_source_stamp()
         self._cache_file = _Files(  # type: ignore[no-untyped-call]
             self._cache_path, self._impl.filename_base, (of_loop, _kernels())
@@ -83,9 +87,12 @@ class _Kept(FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The loop for a signature, or None."""
         try:
-            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            loop = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         except Exception:  # noqa: BLE001  # whatever a damaged pickle raises: it is made anew
-            return None
+            loop = None
+        if loop is None:
+            SIGNATURES.append(f"{self._loop}{sig}")
+        return loop
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep the loop for a signature, if the disk takes it."""

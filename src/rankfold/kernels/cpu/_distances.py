@@ -26,6 +26,11 @@ Index = np.uint64
 ONE, TWO, THREE = Index(LANES), Index(2 * LANES), Index(3 * LANES)
 
 
+def inner_product(metric: int) -> bool | None:
+    """What tells loops of inner products from others by its type: either compiles its own sum alone."""
+    return True if metric == INNER_PRODUCT else None
+
+
 @part
 def load(x: Array, scale: float, metric: int, row: Float64) -> None:
     """One side of many distances, as a factor that all of them share."""
@@ -36,10 +41,10 @@ def load(x: Array, scale: float, metric: int, row: Float64) -> None:
 
 @part
 def distance(
-    row: Float64, scale_x: float, y: Array, j: int, scale_y: float, metric: int, sums: Float64
+    row: Float64, scale_x: float, y: Array, j: int, scale_y: float, metric: int, inner: Any, sums: Float64
 ) -> float:
-    """The key of a row that is loaded, and row ``j`` of others as they are stored."""
-    if metric == INNER_PRODUCT:
+    """The key of a row that is loaded, and row ``j`` of others as they are stored; see ``inner_product``."""
+    if inner is not None:
         _add_products(row, y, Index(j), sums)
         return -_total(sums)
     if metric == COSINE and (scale_x == 0 or scale_y == 0):

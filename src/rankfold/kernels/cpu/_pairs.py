@@ -38,7 +38,6 @@ TINY = 1e-300
 def measure(
     x: Float64,
     y: Float64,
-    d: int,
     metric: int,
     keys_i: Float64,
     ids_i: Int64,
@@ -47,9 +46,13 @@ def measure(
     first_i: int,
     first_j: int,
     diagonal: int,
+    sums: Float64,
+    found: Int64,
+    far_i: Float64,
+    far_j: Float64,
+    tile: Float64,
 ) -> None:
-    p, q, sums, found = len(keys_i), len(keys_j), np.empty(RUN), np.empty(RUN, np.int64)
-    far_i, far_j, tile = np.empty(p), np.empty(RUN), np.empty((d, RUN))
+    p, q = len(keys_i), len(keys_j)
     for i in range(p):
         far_i[i] = _reach(keys_i[i, 0], metric)
     for start in range(0, q, RUN):

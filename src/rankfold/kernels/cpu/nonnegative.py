@@ -58,10 +58,10 @@ def _descend_tile(gram: Array, b: Array, tile: Array, rows: int, sweeps: int, sl
 
 
 @contracted
-def _descend(gram: Array, b: Array, w: Array, sweeps: int) -> tuple[float, float]:
+def _descend(
+    gram: Array, b: Array, w: Array, sweeps: int, tile: Array, right: Array, slope: Array
+) -> tuple[float, float]:
     rows, k = w.shape
-    tile, right = np.zeros((k, LANES), w.dtype), np.zeros((k, LANES), w.dtype)
-    slope = np.zeros(LANES, w.dtype)
     gradient, inner = 0.0, 0.0
     for first in range(0, rows, LANES):
         count = min(LANES, rows - first)
@@ -156,7 +156,7 @@ def _pivot(
 
 
 @compiled
-def _solve(gram: Float64, b: Float64, w: Float64) -> int:
+def _solve(gram: Float64, b: Float64, w: Float64, tile: Float64, right: Float64, slope: Float64) -> int:
     rows, k = b.shape
     index, factor, x = np.zeros(k, np.int64), np.zeros((k, k)), np.zeros(k)
     passive, wrong = np.zeros(k, np.bool_), np.zeros(k, np.bool_)
@@ -169,16 +169,22 @@ def _solve(gram: Float64, b: Float64, w: Float64) -> int:
                 w[row, i] = x[i]
         else:
             unsolved += 1
-            _descend(gram, b[row : row + 1], w[row : row + 1], 200)
+            _descend(gram, b[row : row + 1], w[row : row + 1], 200, tile, right, slope)
     return unsolved
 
 
 def descend_rows(gram: Array, b: Array, *, w: Array, sweeps: int) -> tuple[float, float]:
     """See the contract; scratch three tiles."""
-    return _descend(gram, b, w, sweeps)
+    return _descend(gram, b, w, sweeps, *_tiles(w))
 
 
 def solve_rows(gram: Float64, b: Float64, *, w: Float64) -> int:
     """See the contract; scratch 8 k^2 bytes."""
     ridged = gram + 1e-14 * np.trace(gram) / len(gram) * np.eye(len(gram))
-    return _solve(ridged, b, w)
+    return _solve(ridged, b, w, *_tiles(w))
+
+
+def _tiles(w: Array) -> tuple[Array, Array, Array]:
+    """Rows and right sides of a tile, and a slope: arrays that loops make themselves take long to compile."""
+    shape = (w.shape[1], LANES)
+    return np.zeros(shape, w.dtype), np.zeros(shape, w.dtype), np.zeros(LANES, w.dtype)
