@@ -131,9 +131,11 @@ def _warm(kernels: Kernels) -> None:
 class _Announcement:
     """Says that kernels are compiled once that has taken a while: in a log, or to whoever sits before it."""
 
-    def __enter__(self) -> None:
-        self._end = threading.Event()
-        threading.Thread(target=self._watch, daemon=True).start()
+    def __enter__(self) -> threading.Thread:
+        self._end, self._before = threading.Event(), _compilations()
+        watch = threading.Thread(target=self._watch, daemon=True)
+        watch.start()
+        return watch
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -141,8 +143,7 @@ class _Announcement:
         self._end.set()
 
     def _watch(self) -> None:
-        before = _compilations()
-        while _compilations() == before:
+        while _compilations() == self._before:
             if self._end.wait(TICK_SECONDS):
                 return
         if not self._end.wait(TELL_SECONDS):
