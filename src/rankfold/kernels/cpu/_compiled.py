@@ -37,13 +37,9 @@ def compiled(function: Loop, *, fastmath: Any = False, called_from_python: bool 
     What converts arguments from Python objects takes as long to compile as a short loop. A loop that only
     other loops call goes without, and none has an entry for C.
     """
-    loop: Any = numba.njit(
-        nogil=True,
-        error_model="numpy",
-        fastmath=fastmath,
-        no_cpython_wrapper=not called_from_python,
-        no_cfunc_wrapper=True,
-    )(function)
+    # In the dictionary are options that the types of numba do not name.
+    wrappers: dict[str, Any] = {"no_cpython_wrapper": not called_from_python, "no_cfunc_wrapper": True}
+    loop: Any = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath, **wrappers)(function)
     # It is none where numba was told not to compile, and the cache raises where no folder takes it.
     if isinstance(loop, Dispatcher):
         with contextlib.suppress(RuntimeError):

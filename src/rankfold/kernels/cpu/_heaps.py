@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
-TOP = np.int64(0)
+TOP: Any = np.int64(0)
 """The slot of the largest pair. A plain 0 is a type of its own, for which numba compiles ``sift`` again."""
 
 
