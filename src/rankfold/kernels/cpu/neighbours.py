@@ -255,7 +255,7 @@ def _scan(
 @part
 def _candidates(bounds: Array, places: Int32, limit: float, heap: Float64, names: Int64) -> int:
     """A heap of what a shortlist holds, by smallest bound: bounds are negated."""
-    count = TOP
+    count: int = TOP
     for slot in range(len(bounds)):
         if places[slot] >= 0 and bounds[slot] <= limit:
             heap[count], names[count] = -bounds[slot], places[slot]
