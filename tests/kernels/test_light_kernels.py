@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from rankfold.kernels.mixing import mix_words
 
 Array = npt.NDArray[Any]
 SHAPES = [(1, 1), (3, 5), (64, 1), (101, 7)]
-LAYOUTS = {
+LAYOUTS: dict[str, Callable[[Array], Array]] = {
     "whole": lambda x: x,
     "a part": lambda x: np.pad(x, ((0, 0), (2, 3)))[:, 2:-3],
     "turned over": lambda x: np.asfortranarray(x),
