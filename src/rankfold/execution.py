@@ -99,7 +99,7 @@ def _carry_out(
     task: Task, folder: RunDirectory, made: Plan, place: Place, fingerprint: str, progress: Progress | None
 ) -> dict[str, Any]:
     """Its facts."""
-    kernels = Kernels.of(task.source.dtype, task.request())
+    kernels = Kernels.of(task.source.dtype, task.request(), task.source.shape)
     kernels.warm()
     facts = {**machine_facts(), "place": place.facts(), "plan": made.as_dict()}
     asked = time.perf_counter()

@@ -47,6 +47,10 @@ REGISTRY: dict[str, dict[str, tuple[str, ...]]] = {
 }
 """Module, kernel, and the devices that have a tuned body; a test compares it with the files."""
 
+FEW = 2**16
+"""Numbers up to which a light kernel takes its reference body: it takes a millisecond or two, and loading
+numba and a compiled body a second."""
+
 _DEVICES = {"numpy": "cpu", "cupy": "gpu"}
 
 
@@ -78,11 +82,24 @@ def implementation(module: str, name: str, device: str) -> Callable[..., Any] | 
 
 def kernel(reference: Callable[P, R]) -> Callable[P, R]:
     """Turn a contract with a reference body into a kernel that dispatches on its arrays."""
+    return _kernel(reference, 0)
+
+
+def light_kernel(reference: Callable[P, R]) -> Callable[P, R]:
+    """The same where the bodies of the host agree to the last bit: a first array of few numbers takes the
+    reference body, so that a small matrix neither compiles nor loads numba.
+    """
+    return _kernel(reference, FEW)
+
+
+def _kernel(reference: Callable[P, R], few: int) -> Callable[P, R]:
     module = reference.__module__.rpartition(".")[2]
 
     @functools.wraps(reference)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        body = implementation(module, reference.__name__, device_of(*args, *kwargs.values()))
+        device = device_of(*args, *kwargs.values())
+        light = few > 0 and device == "cpu" and np.size(args[0]) <= few  # type: ignore[arg-type]
+        body = None if light else implementation(module, reference.__name__, device)
         return reference(*args, **kwargs) if body is None else body(*args, **kwargs)
 
     call.reference = reference  # type: ignore[attr-defined]

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._dispatch import kernel
+from rankfold.kernels._dispatch import light_kernel
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 
-@kernel
+@light_kernel
 def measure(x: Array, shift: Float64, unit: float) -> tuple[Float64, Float64]:
     """Column sums and sums of squares of ``(x - shift) * unit``, accumulated in float64.
 
@@ -38,13 +38,24 @@ def measure(x: Array, shift: Float64, unit: float) -> tuple[Float64, Float64]:
 
     Notes
     -----
-    Work 4 r c flops and one read of ``x``; scratch 16 c bytes (the reference body: 8 r c).
+    Rows are added by fours, ``(a + b) + (c + d)``, the fours in order, and then those that are left over:
+    bodies round alike. Work 4 r c flops and one read of ``x``; scratch 16 c bytes (the reference body:
+    24 r c).
     """
-    d = (x.astype(np.float64) - shift) * unit
-    return d.sum(axis=0), np.einsum("ij,ij->j", d, d)
+    with np.errstate(over="ignore", invalid="ignore"):
+        d = (x.astype(np.float64) - shift) * unit
+        return _sums_by_fours(d), _sums_by_fours(d * d)
 
 
-@kernel
+def _sums_by_fours(d: Float64) -> Float64:
+    """Sums of columns in the order that ``measure`` fixes."""
+    whole = len(d) - len(d) % 4
+    a, b, c, e = (d[i:whole:4] for i in range(4))
+    terms = np.concatenate([np.zeros_like(d[:1], shape=(1, d.shape[1])), (a + b) + (c + e), d[whole:]])
+    return np.cumsum(terms, axis=0)[-1]  # type: ignore[no-any-return]
+
+
+@light_kernel
 def subtract(x: Array, shift: Float64, scale: Float64, *, out: Array) -> None:
     """Write ``(x - shift) * scale`` into ``out``, computed in float64 and rounded once.
 
@@ -60,4 +71,5 @@ def subtract(x: Array, shift: Float64, scale: Float64, *, out: Array) -> None:
     -----
     Work 2 r c flops, one read and one write; no scratch (the reference body: 8 r c bytes).
     """
-    np.multiply(x.astype(np.float64) - shift, scale, out=out, casting="same_kind")
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.multiply(x.astype(np.float64) - shift, scale, out=out, casting="same_kind")

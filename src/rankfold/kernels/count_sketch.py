@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._dispatch import kernel
+from rankfold.kernels._dispatch import kernel, light_kernel
 
 Array = npt.NDArray[Any]
 
@@ -43,7 +43,7 @@ def draw_buckets(
     return drawn // 2, 2 * (drawn % 2) - 1
 
 
-@kernel
+@light_kernel
 def add_to_buckets(d: Array, buckets: npt.NDArray[np.int64], factors: Array, *, sums: Array) -> None:
     """``sums[buckets[i]] += factors[i] * d[i]`` for every row.
 
@@ -58,11 +58,18 @@ def add_to_buckets(d: Array, buckets: npt.NDArray[np.int64], factors: Array, *, 
 
     Notes
     -----
-    Work 2 r s flops and one read of ``d``; no scratch but, for Fortran order, c numbers.
+    Rows are added in order; where columns lie whole, they are added up on their own first, and then to
+    ``sums``. Work 2 r s flops and one read of ``d``; no scratch but, for Fortran order, c numbers (the
+    reference body: copies of ``d`` and ``sums``).
 
     References
     ----------
     Clarkson, Woodruff, Low-rank approximation and regression in input sparsity time, J. ACM 63(6), 2017
     (the CountSketch of Charikar, Chen and Farach-Colton as a subspace embedding).
     """
-    np.add.at(sums, buckets, factors[:, None] * d)
+    by_columns = abs(d.strides[0]) < abs(d.strides[1])
+    into = np.zeros_like(sums) if by_columns else sums
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.add.at(into, buckets, factors[:, None] * d)
+        if by_columns:
+            sums += into

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._dispatch import kernel
+from rankfold.kernels._dispatch import light_kernel
 
 Words = npt.NDArray[np.uint64]
 
@@ -13,7 +13,7 @@ LANES = 64
 PRIME = np.uint64(0x00000100000001B3)
 
 
-@kernel
+@light_kernel
 def mix_words(words: Words, *, lanes: Words) -> None:
     """Mix words into lanes, in place: word i into lane i modulo their number, in order.
 

@@ -27,10 +27,19 @@ Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 KERNELS = Path(__file__).parents[1]
 
+SIGNATURES: list[str] = []
+"""What this process has compiled, or is compiling: loops that were not kept."""
 
-def compiled(function: Loop, *, fastmath: Any = False) -> Loop:
-    """A loop as machine code, which runs beside others and divides as NumPy does."""
-    loop: Any = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath)(function)
+
+def compiled(function: Loop, *, fastmath: Any = False, called_from_python: bool = True) -> Loop:
+    """A loop as machine code, which runs beside others and divides as NumPy does.
+
+    What converts arguments from Python objects takes as long to compile as a short loop. A loop that only
+    other loops call goes without, and none has an entry for C.
+    """
+    # In the dictionary are options that the types of numba do not name.
+    wrappers: dict[str, Any] = {"no_cpython_wrapper": not called_from_python, "no_cfunc_wrapper": True}
+    loop: Any = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath, **wrappers)(function)
     # It is none where numba was told not to compile, and the cache raises where no folder takes it.
     if isinstance(loop, Dispatcher):
         with contextlib.suppress(RuntimeError):
@@ -40,6 +49,12 @@ def compiled(function: Loop, *, fastmath: Any = False) -> Loop:
 
 contracted = functools.partial(compiled, fastmath={"contract"})
 """The same of a loop in which a product and a sum may be one step; nothing is reordered."""
+
+part = functools.partial(compiled, called_from_python=False)
+"""A loop that other loops call, and Python never does."""
+
+contracted_part = functools.partial(contracted, called_from_python=False)
+"""The same of a loop in which a product and a sum may be one step."""
 
 
 @functools.cache
@@ -59,6 +74,7 @@ class _Kept(FunctionCache):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
+        self._loop = f"{function.__module__}.{function.__qualname__}"
         of_loop = self._impl.locator.get_source_stamp()
         self._cache_file = _Files(  # type: ignore[no-untyped-call]
             self._cache_path, self._impl.filename_base, (of_loop, _kernels())
@@ -67,9 +83,12 @@ class _Kept(FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The loop for a signature, or None."""
         try:
-            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            loop = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         except Exception:  # noqa: BLE001  # whatever a damaged pickle raises: it is made anew
-            return None
+            loop = None
+        if loop is None:
+            SIGNATURES.append(f"{self._loop}{sig}")
+        return loop
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep the loop for a signature, if the disk takes it."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.cpu._compiled import compiled
+from rankfold.kernels.cpu._compiled import part
 from rankfold.kernels.neighbours import LANES, Metric
 
 Array = npt.NDArray[Any]
@@ -26,7 +26,12 @@ Index = np.uint64
 ONE, TWO, THREE = Index(LANES), Index(2 * LANES), Index(3 * LANES)
 
 
-@compiled
+def inner_product(metric: int) -> bool | None:
+    """What tells loops of inner products from others by its type: either compiles its own sum alone."""
+    return True if metric == INNER_PRODUCT else None
+
+
+@part
 def load(x: Array, scale: float, metric: int, row: Float64) -> None:
     """One side of many distances, as a factor that all of them share."""
     scale = scale if metric == COSINE else 1.0
@@ -34,12 +39,12 @@ def load(x: Array, scale: float, metric: int, row: Float64) -> None:
         row[t] = np.float64(x[t]) * scale
 
 
-@compiled
+@part
 def distance(
-    row: Float64, scale_x: float, y: Array, j: int, scale_y: float, metric: int, sums: Float64
+    row: Float64, scale_x: float, y: Array, j: int, scale_y: float, metric: int, inner: Any, sums: Float64
 ) -> float:
-    """The key of a row that is loaded, and row ``j`` of others as they are stored."""
-    if metric == INNER_PRODUCT:
+    """The key of a row that is loaded, and row ``j`` of others as they are stored; see ``inner_product``."""
+    if inner is not None:
         _add_products(row, y, Index(j), sums)
         return -_total(sums)
     if metric == COSINE and (scale_x == 0 or scale_y == 0):
@@ -52,7 +57,7 @@ def distance(
     return np.sqrt(squared) if metric == EUCLIDEAN else squared
 
 
-@compiled
+@part
 def _add_squares(row: Float64, y: Array, j: Index, scale: float, sums: Float64) -> None:
     # Lanes innermost, so that they are vectors; four elements a lane at a time load and store it once.
     d = len(row)
@@ -75,7 +80,7 @@ def _add_squares(row: Float64, y: Array, j: Index, scale: float, sums: Float64) 
         sums[t] += a * a
 
 
-@compiled
+@part
 def _add_products(row: Float64, y: Array, j: Index, sums: Float64) -> None:
     d = len(row)
     fours, whole = d - d % (4 * LANES), d - d % LANES
@@ -93,7 +98,7 @@ def _add_products(row: Float64, y: Array, j: Index, sums: Float64) -> None:
         sums[t] += row[Index(whole) + t] * np.float64(y[j, Index(whole) + t])
 
 
-@compiled
+@part
 def _total(sums: Float64) -> float:
     half = LANES // 2
     while half:

@@ -11,14 +11,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.cpu._compiled import compiled
+from rankfold.kernels.cpu._compiled import part
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
+TOP: Any = np.int64(0)
+"""The slot of the largest pair. A plain 0 is a type of its own, for which numba compiles ``sift`` again."""
 
-@compiled
+
+@part
 def sift(values: Array, names: Array, slot: int, count: int, value: Any, name: Any) -> None:
     """Put a pair into a slot of a heap of ``count``, in place of what was there, and let it sink."""
     while True:
@@ -37,7 +40,7 @@ def sift(values: Array, names: Array, slot: int, count: int, value: Any, name: A
     values[slot], names[slot] = value, name
 
 
-@compiled
+@part
 def take(keys: Float64, ids: Int64, key: float, name: int) -> None:
     """Let a pair into a list if it is nearer than the farthest there and not in it."""
     if key < keys[0] or (key == keys[0] and name < ids[0]):
@@ -46,21 +49,21 @@ def take(keys: Float64, ids: Int64, key: float, name: int) -> None:
         for t in range(len(ids)):
             found += ids[t] == name
         if found == 0:
-            sift(keys, ids, 0, len(keys), key, name)
+            sift(keys, ids, TOP, len(keys), key, name)
 
 
-@compiled
+@part
 def heapify(values: Array, names: Array, count: int) -> None:
     """Make the first ``count`` pairs a heap."""
     for slot in range(count // 2 - 1, -1, -1):
         sift(values, names, slot, count, values[slot], names[slot])
 
 
-@compiled
+@part
 def sort(values: Array, names: Array) -> None:
     """Sort pairs, smallest first."""
     heapify(values, names, len(values))
     for last in range(len(values) - 1, 0, -1):
         value, name = values[last], names[last]
         values[last], names[last] = values[0], names[0]
-        sift(values, names, 0, last, value, name)
+        sift(values, names, TOP, last, value, name)

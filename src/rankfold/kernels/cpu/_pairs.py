@@ -11,7 +11,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.cpu._compiled import compiled
+from rankfold.kernels.cpu._compiled import compiled, part
 from rankfold.kernels.cpu._heaps import take
 from rankfold.kernels.neighbours import Metric
 
@@ -38,7 +38,6 @@ TINY = 1e-300
 def measure(
     x: Float64,
     y: Float64,
-    d: int,
     metric: int,
     keys_i: Float64,
     ids_i: Int64,
@@ -47,9 +46,13 @@ def measure(
     first_i: int,
     first_j: int,
     diagonal: int,
+    sums: Float64,
+    found: Int64,
+    far_i: Float64,
+    far_j: Float64,
+    tile: Float64,
 ) -> None:
-    p, q, sums, found = len(keys_i), len(keys_j), np.empty(RUN), np.empty(RUN, np.int64)
-    far_i, far_j, tile = np.empty(p), np.empty(RUN), np.empty((d, RUN))
+    p, q = len(keys_i), len(keys_j)
     for i in range(p):
         far_i[i] = _reach(keys_i[i, 0], metric)
     for start in range(0, q, RUN):
@@ -98,7 +101,7 @@ def compare(
             take(keys_j[j], ids_j[j], key, first_i + i)
 
 
-@compiled
+@part
 def _reach(root: float, metric: int) -> float:
     """What the sum of a pair may reach that comes before the farthest of a list, and never less."""
     if metric != EUCLIDEAN or root < 0:
@@ -106,7 +109,7 @@ def _reach(root: float, metric: int) -> float:
     return root * root * WIDER + TINY
 
 
-@compiled
+@part
 def _load(y: Float64, start: int, columns: int, tile: Float64) -> None:
     # Lanes beyond the last column are no numbers, which are nearer than nothing.
     tile[:] = np.nan
@@ -115,7 +118,7 @@ def _load(y: Float64, start: int, columns: int, tile: Float64) -> None:
             tile[t, j] = y[start + j, t]
 
 
-@compiled
+@part
 def _measure_run(row: Float64, tile: Float64, metric: int, sums: Float64) -> None:
     d, t = len(tile), 0
     sums[:] = 0
@@ -141,7 +144,7 @@ def _measure_run(row: Float64, tile: Float64, metric: int, sums: Float64) -> Non
             sums[j] += a * a
 
 
-@compiled
+@part
 def _any_near(sums: Float64, far: float, far_j: Float64) -> bool:
     found = False
     for j in range(Index(RUN)):
@@ -149,7 +152,7 @@ def _any_near(sums: Float64, far: float, far_j: Float64) -> bool:
     return found
 
 
-@compiled
+@part
 def _list_near(sums: Float64, far: float, far_j: Float64, found: Int64) -> int:
     count = Index(0)
     for j in range(Index(RUN)):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.cpu._compiled import compiled, contracted
+from rankfold.kernels.cpu._compiled import contracted_part, part
 
 Array = npt.NDArray[Any]
 
@@ -22,21 +22,21 @@ def compact(matrix: Array, dtype: np.dtype[Any]) -> Array:
     return np.array(matrix, dtype, order="C")
 
 
-@compiled
+@part
 def load(rows: Array, first: int, count: int, tile: Array) -> None:
     for j in range(count):
         for t in range(rows.shape[1]):
             tile[t, j] = rows[first + j, t]
 
 
-@compiled
+@part
 def store(tile: Array, first: int, count: int, rows: Array) -> None:
     for j in range(count):
         for t in range(rows.shape[1]):
             rows[first + j, t] = tile[t, j]
 
 
-@contracted
+@contracted_part
 def multiply(matrix: Array, tile: Array, out: Array) -> None:
     """Write ``matrix @ tile``."""
     # Four coordinates at a time load and store the sums once instead of four times.

@@ -11,31 +11,39 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.cpu._compiled import compiled
+from rankfold.kernels.cpu._layouts import plain, wide
 
 Array = npt.NDArray[Any]
 
 
 @compiled
 def _by_rows(d: Array, buckets: npt.NDArray[np.int64], factors: Array, sums: Array) -> None:
-    for i in range(d.shape[0]):
+    for i in range(len(buckets)):
         row, into, factor = d[i], sums[buckets[i]], factors[i]
-        for j in range(d.shape[1]):
+        for j in range(sums.shape[1]):
             into[j] += factor * row[j]
 
 
 @compiled
-def _by_columns(d: Array, buckets: npt.NDArray[np.int64], factors: Array, sums: Array) -> None:
+def _by_columns(
+    turned: Array, buckets: npt.NDArray[np.int64], factors: Array, sums: Array, bucket_sums: Array
+) -> None:
     # Columns lie whole: their rows are gathered in numbers that stay in first-level cache.
-    held = np.zeros(sums.shape[0], sums.dtype)
-    for j in range(d.shape[1]):
-        held[:] = 0
-        for i in range(d.shape[0]):
-            held[buckets[i]] += factors[i] * d[i, j]
-        for c in range(sums.shape[0]):
-            sums[c, j] += held[c]
+    for j in range(sums.shape[1]):
+        for c in range(len(bucket_sums)):
+            bucket_sums[c] = 0
+        for i in range(len(buckets)):
+            bucket_sums[buckets[i]] += factors[i] * turned[j, i]
+        for c in range(len(bucket_sums)):
+            sums[c, j] += bucket_sums[c]
 
 
 def add_to_buckets(d: Array, buckets: npt.NDArray[np.int64], factors: Array, *, sums: Array) -> None:
     """See the contract."""
-    add = _by_columns if abs(d.strides[0]) < abs(d.strides[1]) else _by_rows
-    add(d, buckets, factors, sums)
+    into = np.ascontiguousarray(sums)
+    if abs(d.strides[0]) < abs(d.strides[1]):
+        _by_columns(wide(d.T), plain(buckets), plain(factors), into, np.empty(len(into), into.dtype))
+    else:
+        _by_rows(wide(d), plain(buckets), plain(factors), into)
+    if into is not sums:
+        sums[...] = into

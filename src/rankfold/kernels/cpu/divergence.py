@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.cpu._compiled import compiled, contracted
+from rankfold.kernels.cpu._compiled import compiled, contracted_part
 from rankfold.kernels.cpu._tiles import LANES
 
 Array = npt.NDArray[Any]
@@ -29,7 +29,7 @@ LN2, LN2_REST = float.fromhex("0x1.62e42fefp-1"), float.fromhex("0x1.473de6af278
 """The logarithm of 2 in two parts, the first short: times an exponent it is exact."""
 
 
-@contracted
+@contracted_part
 def _log(q: float, power: float) -> float:
     """Of a normal number times a power of 2, within two roundings: no branch, table or integer conversion."""
     bits = np.float64(q).view(np.uint64) + TO_ONE
@@ -45,7 +45,7 @@ def _log(q: float, power: float) -> float:
     return exponent * LN2 + (2 * s + (2 * s * series + exponent * LN2_REST))
 
 
-@contracted
+@contracted_part
 def _divide(data: Float64, model: Float64, floor: float, terms: Float64) -> None:
     for j in range(LANES):
         x, p = data[j], max(model[j], floor)

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.cpu._compiled import compiled
+from rankfold.kernels.cpu._layouts import plain
 from rankfold.kernels.mixing import LANES, PRIME
 
 Words = npt.NDArray[np.uint64]
@@ -23,4 +24,4 @@ def _mix(words: Words, lanes: Words) -> None:
 
 def mix_words(words: Words, *, lanes: Words) -> None:
     """See the contract; no scratch."""
-    _mix(words, lanes)
+    _mix(plain(words), lanes)

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.cpu._compiled import compiled, contracted
+from rankfold.kernels.cpu._compiled import compiled, contracted_part
 from rankfold.kernels.cpu._tiles import LANES, compact, load, multiply, store
 
 Array = npt.NDArray[Any]
 
 
-@contracted
+@contracted_part
 def _multiply_tile(
     gram: Array, b: Array, tile: Array, shift: Array, floor: float, sweeps: int, below: Array
 ) -> None:

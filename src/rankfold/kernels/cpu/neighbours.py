@@ -16,9 +16,10 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.cpu._compiled import compiled
-from rankfold.kernels.cpu._distances import INNER_PRODUCT, distance, load
-from rankfold.kernels.cpu._heaps import heapify, sift, sort, take
+from rankfold.kernels.cpu._compiled import compiled, part
+from rankfold.kernels.cpu._distances import INNER_PRODUCT, distance, inner_product, load
+from rankfold.kernels.cpu._heaps import TOP, heapify, sift, sort, take
+from rankfold.kernels.cpu._layouts import plain, wide
 from rankfold.kernels.cpu._pairs import compare, measure
 from rankfold.kernels.neighbours import EMPTY, LANES, half, no_number
 from rankfold.kernels.neighbours import compare_pairs as contract
@@ -37,7 +38,7 @@ slices instead count references, each by an atomic operation."""
 
 _COMPILABLE = (types.FunctionType, numba.core.dispatcher.Dispatcher)
 
-_half = compiled(half)
+_half = part(half)
 
 
 def scan_pairs(
@@ -54,9 +55,11 @@ def scan_pairs(
     diagonal: int,
 ) -> None:
     """See the contract; scratch one number a column."""
-    inputs = (_wide(products), _plain(near_i), _plain(near_j))
+    inputs = (wide(products), plain(near_i), plain(near_j))
     lists = (bounds_i, places_i, bounds_j, places_j)
-    _run(_scan, inputs, lists, int(first_i), int(first_j), int(diagonal))
+    # Arrays that a loop makes itself take long to compile.
+    scratch = np.array(bounds_j[:, 0]), np.empty(RUN, np.int64)
+    _run(_scan, inputs, lists, int(first_i), int(first_j), int(diagonal), *scratch)
 
 
 def refine_rows(
@@ -72,10 +75,22 @@ def refine_rows(
     keys: Float64,
     ids: Int64,
 ) -> npt.NDArray[np.bool_]:
-    """See the contract; scratch 16 c + 8 d bytes. Shortlists are left as they are."""
+    """See the contract; scratch 16 c + 8 d bytes, 8 r c more for float32. Shortlists are left as they are."""
     certain = np.empty(len(x), np.bool_)
-    inputs = (_wide(x), _wide(y), x.shape[1], _plain(scale_x), _plain(scale_y), int(metric), int(first))
-    _run(_refine, (*inputs, _plain(bounds), _plain(places)), (keys, ids), certain)
+    # Bounds are compared in float64 in any case: converted here, one loop does for both types.
+    bounds = bounds.astype(np.float64, copy=False)
+    inputs = (
+        wide(x),
+        wide(y),
+        plain(scale_x),
+        plain(scale_y),
+        int(metric),
+        inner_product(metric),
+        int(first),
+    )
+    row, sums = np.empty(x.shape[1]), np.empty(LANES)
+    heap, names = np.empty(bounds.shape[1]), np.empty(bounds.shape[1], np.int64)
+    _run(_refine, (*inputs, plain(bounds), plain(places)), (keys, ids), certain, row, sums, heap, names)
     return certain
 
 
@@ -95,9 +110,18 @@ def exhaust_rows(
     ids: Int64,
 ) -> None:
     """See the contract; scratch 8 d bytes."""
-    limits = (_wide(products), _plain(near_i), _plain(near_j))
-    inputs = (_wide(x), _wide(y), x.shape[1], _plain(scale_x), _plain(scale_y), int(metric), int(first))
-    _run(_exhaust, (*limits, *inputs, _plain(own)), (keys, ids))
+    limits = (wide(products), plain(near_i), plain(near_j))
+    inputs = (
+        wide(x),
+        wide(y),
+        plain(scale_x),
+        plain(scale_y),
+        int(metric),
+        inner_product(metric),
+        int(first),
+    )
+    scratch = np.empty(x.shape[1]), np.empty(LANES)
+    _run(_exhaust, (*limits, *inputs, plain(own)), (keys, ids), *scratch)
 
 
 def measure_pairs(
@@ -114,8 +138,10 @@ def measure_pairs(
     diagonal: int,
 ) -> None:
     """See the contract; scratch 8 (p + 64 d) bytes."""
-    inputs = (_wide(x), _wide(y), x.shape[1], int(metric))
-    _run(measure, inputs, (keys_i, ids_i, keys_j, ids_j), int(first_i), int(first_j), int(diagonal))
+    inputs = (wide(x), wide(y), int(metric))
+    rows, columns = (np.empty(RUN), np.empty(RUN, np.int64), np.empty(len(x))), np.empty((x.shape[1], RUN))
+    where = int(first_i), int(first_j), int(diagonal)
+    _run(measure, inputs, (keys_i, ids_i, keys_j, ids_j), *where, *rows, np.empty(RUN), columns)
 
 
 def compare_pairs(
@@ -155,28 +181,12 @@ def compare_pairs(
 
 def merge_lists(keys: Float64, ids: Int64, *, other_keys: Float64, other_ids: Int64) -> None:
     """See the contract; no scratch."""
-    _run(_merge, (), (keys, ids), _plain(other_keys), _plain(other_ids))
+    _run(_merge, (), (keys, ids), plain(other_keys), plain(other_ids))
 
 
 def sort_lists(keys: Float64, ids: Int64) -> None:
     """See the contract; no scratch."""
     _run(_sort, (), (keys, ids))
-
-
-def _plain(a: Array) -> Array:
-    """An input in the one layout that loops are compiled for: C order, read only."""
-    view = np.ascontiguousarray(a).view()
-    view.flags.writeable = False
-    return view
-
-
-def _wide(a: Array) -> Array:
-    """The same of a matrix, which may have more columns then: parts of a wider one are not copied."""
-    width, rest = divmod(a.strides[0], a.itemsize)
-    if not a.flags.c_contiguous and a.strides[1] == a.itemsize and width >= a.shape[1] and not rest:
-        # The last row may seem to end beyond the memory: nothing reads what is between rows.
-        a = np.lib.stride_tricks.as_strided(a, (len(a), width), a.strides)
-    return _plain(a)
 
 
 def _run(loop: Callable[..., None], inputs: Sequence[object], lists: Sequence[Array], *rest: object) -> None:
@@ -188,7 +198,7 @@ def _run(loop: Callable[..., None], inputs: Sequence[object], lists: Sequence[Ar
             a[...] = copy
 
 
-@compiled
+@part
 def _any_below(row: Array, near: Any, near_j: Array, far: Any, far_j: Array, a: int, b: int) -> bool:
     found = False
     for j in range(Index(a), Index(b)):
@@ -197,7 +207,7 @@ def _any_below(row: Array, near: Any, near_j: Array, far: Any, far_j: Array, a: 
     return found
 
 
-@compiled
+@part
 def _list_below(
     row: Array, near: Any, near_j: Array, far: Any, far_j: Array, a: int, b: int, found: Int64
 ) -> int:
@@ -222,8 +232,10 @@ def _scan(
     first_i: int,
     first_j: int,
     diagonal: int,
+    far_j: Array,
+    found: Int64,
 ) -> None:
-    q, far_j, found = len(near_j), bounds_j[:, 0].copy(), np.empty(RUN, np.int64)
+    q = len(near_j)
     for i in range(len(near_i)):
         row, near = products[i], near_i[i]
         for a in range(max(0, i + diagonal), q, RUN):
@@ -234,16 +246,16 @@ def _scan(
                 j = found[t]
                 bound = near + near_j[j] - row[j]
                 if bound < bounds_i[i, 0]:
-                    sift(bounds_i[i], places_i[i], 0, bounds_i.shape[1], bound, np.int32(first_j + j))
+                    sift(bounds_i[i], places_i[i], TOP, bounds_i.shape[1], bound, np.int32(first_j + j))
                 if bound < bounds_j[j, 0]:
-                    sift(bounds_j[j], places_j[j], 0, bounds_j.shape[1], bound, np.int32(first_i + i))
+                    sift(bounds_j[j], places_j[j], TOP, bounds_j.shape[1], bound, np.int32(first_i + i))
                 far_j[j] = bounds_j[j, 0]
 
 
-@compiled
+@part
 def _candidates(bounds: Array, places: Int32, limit: float, heap: Float64, names: Int64) -> int:
     """A heap of what a shortlist holds, by smallest bound: bounds are negated."""
-    count = 0
+    count: int = TOP
     for slot in range(len(bounds)):
         if places[slot] >= 0 and bounds[slot] <= limit:
             heap[count], names[count] = -bounds[slot], places[slot]
@@ -256,34 +268,36 @@ def _candidates(bounds: Array, places: Int32, limit: float, heap: Float64, names
 def _refine(
     x: Array,
     y: Array,
-    d: int,
     scale_x: Float64,
     scale_y: Float64,
     metric: int,
+    inner: Any,
     first: int,
     bounds: Array,
     places: Int32,
     keys: Float64,
     ids: Int64,
     certain: npt.NDArray[np.bool_],
+    row: Float64,
+    sums: Float64,
+    heap: Float64,
+    names: Int64,
 ) -> None:
-    row, sums = np.empty(d), np.empty(LANES)
-    heap, names = np.empty(bounds.shape[1]), np.empty(bounds.shape[1], np.int64)
     for i in range(len(x)):
         count = _candidates(bounds[i], places[i], _half(keys[i, 0], metric), heap, names)
         if count:
             load(x[i], scale_x[i], metric, row)
         while count and -heap[0] <= _half(keys[i, 0], metric):
             place = names[0]
-            key = distance(row, scale_x[i], y, place, scale_y[place], metric, sums)
+            key = distance(row, scale_x[i], y, place, scale_y[place], metric, inner, sums)
             take(keys[i], ids[i], key, first + place)
             count -= 1
-            sift(heap, names, 0, count, heap[count], names[count])
+            sift(heap, names, TOP, count, heap[count], names[count])
         largest = bounds[i, 0]
         certain[i] = largest == np.inf or largest > _half(keys[i, 0], metric)
 
 
-@compiled
+@part
 def _any_within(row: Float64, near: float, near_j: Float64, limit: float, a: int, b: int) -> bool:
     found = False
     for j in range(Index(a), Index(b)):
@@ -298,16 +312,18 @@ def _exhaust(
     near_j: Float64,
     x: Array,
     y: Array,
-    d: int,
     scale_x: Float64,
     scale_y: Float64,
     metric: int,
+    inner: Any,
     first: int,
     own: Int64,
     keys: Float64,
     ids: Int64,
+    row: Float64,
+    sums: Float64,
 ) -> None:
-    row, sums, q = np.empty(d), np.empty(LANES), len(near_j)
+    q = len(near_j)
     for i in range(len(near_i)):
         load(x[i], scale_x[i], metric, row)
         for start in range(0, q, RUN):
@@ -321,7 +337,7 @@ def _exhaust(
                 settled = root == 0 and metric != INNER_PRODUCT and first + j > ids[i, 0]
                 if first + j == own[i] or bound > _half(root, metric) or settled:
                     continue
-                key = distance(row, scale_x[i], y, j, scale_y[j], metric, sums)
+                key = distance(row, scale_x[i], y, j, scale_y[j], metric, inner, sums)
                 take(keys[i], ids[i], key, first + j)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.cpu._compiled import compiled, contracted
+from rankfold.kernels.cpu._compiled import compiled, contracted, contracted_part, part
 from rankfold.kernels.nonnegative import EXCHANGES, RETRIES
 
 Array = npt.NDArray[Any]
@@ -20,7 +20,7 @@ Float64 = npt.NDArray[np.float64]
 LANES = 64
 
 
-@contracted
+@contracted_part
 def _slopes(gram: Array, b: Array, tile: Array, t: int, slope: Array) -> None:
     # Four coordinates at a time load and store the slopes once instead of four times.
     k = gram.shape[0]
@@ -39,7 +39,7 @@ def _slopes(gram: Array, b: Array, tile: Array, t: int, slope: Array) -> None:
         r += 1
 
 
-@contracted
+@contracted_part
 def _descend_tile(gram: Array, b: Array, tile: Array, rows: int, sweeps: int, slope: Array) -> float:
     gradient = 0.0
     for sweep in range(sweeps):
@@ -58,10 +58,10 @@ def _descend_tile(gram: Array, b: Array, tile: Array, rows: int, sweeps: int, sl
 
 
 @contracted
-def _descend(gram: Array, b: Array, w: Array, sweeps: int) -> tuple[float, float]:
+def _descend(
+    gram: Array, b: Array, w: Array, sweeps: int, tile: Array, right: Array, slope: Array
+) -> tuple[float, float]:
     rows, k = w.shape
-    tile, right = np.zeros((k, LANES), w.dtype), np.zeros((k, LANES), w.dtype)
-    slope = np.zeros(LANES, w.dtype)
     gradient, inner = 0.0, 0.0
     for first in range(0, rows, LANES):
         count = min(LANES, rows - first)
@@ -76,7 +76,7 @@ def _descend(gram: Array, b: Array, w: Array, sweeps: int) -> tuple[float, float
     return gradient, inner
 
 
-@compiled
+@part
 def _solve_on(gram: Float64, b: Float64, passive: Array, index: Array, factor: Float64, x: Float64) -> bool:
     """Solve on the passive coordinates by Cholesky; False where they depend."""
     count = 0
@@ -109,7 +109,7 @@ def _solve_on(gram: Float64, b: Float64, passive: Array, index: Array, factor: F
     return True
 
 
-@compiled
+@part
 def _mark_wrong(gram: Float64, b: Float64, passive: Array, x: Float64, wrong: Array) -> int:
     """Which coordinates are infeasible, and how many."""
     k, largest, count = b.shape[0], 0.0, 0
@@ -127,7 +127,7 @@ def _mark_wrong(gram: Float64, b: Float64, passive: Array, x: Float64, wrong: Ar
     return count
 
 
-@compiled
+@part
 def _pivot(
     gram: Float64, b: Float64, passive: Array, index: Array, factor: Float64, x: Float64, wrong: Array
 ) -> bool:
@@ -156,7 +156,7 @@ def _pivot(
 
 
 @compiled
-def _solve(gram: Float64, b: Float64, w: Float64) -> int:
+def _solve(gram: Float64, b: Float64, w: Float64, tile: Float64, right: Float64, slope: Float64) -> int:
     rows, k = b.shape
     index, factor, x = np.zeros(k, np.int64), np.zeros((k, k)), np.zeros(k)
     passive, wrong = np.zeros(k, np.bool_), np.zeros(k, np.bool_)
@@ -169,16 +169,22 @@ def _solve(gram: Float64, b: Float64, w: Float64) -> int:
                 w[row, i] = x[i]
         else:
             unsolved += 1
-            _descend(gram, b[row : row + 1], w[row : row + 1], 200)
+            _descend(gram, b[row : row + 1], w[row : row + 1], 200, tile, right, slope)
     return unsolved
 
 
 def descend_rows(gram: Array, b: Array, *, w: Array, sweeps: int) -> tuple[float, float]:
     """See the contract; scratch three tiles."""
-    return _descend(gram, b, w, sweeps)
+    return _descend(gram, b, w, sweeps, *_tiles(w))
 
 
 def solve_rows(gram: Float64, b: Float64, *, w: Float64) -> int:
     """See the contract; scratch 8 k^2 bytes."""
     ridged = gram + 1e-14 * np.trace(gram) / len(gram) * np.eye(len(gram))
-    return _solve(ridged, b, w)
+    return _solve(ridged, b, w, *_tiles(w))
+
+
+def _tiles(w: Array) -> tuple[Array, Array, Array]:
+    """Rows and right sides of a tile, and a slope: arrays that loops make themselves take long to compile."""
+    shape = (w.shape[1], LANES)
+    return np.zeros(shape, w.dtype), np.zeros(shape, w.dtype), np.zeros(LANES, w.dtype)

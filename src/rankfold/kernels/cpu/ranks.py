@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.cpu._compiled import compiled
-from rankfold.kernels.cpu._distances import EUCLIDEAN, distance, load
+from rankfold.kernels.cpu._compiled import compiled, part
+from rankfold.kernels.cpu._distances import EUCLIDEAN, distance, inner_product, load
+from rankfold.kernels.cpu._layouts import plain
 from rankfold.kernels.cpu._pairs import CHEBYSHEV, MANHATTAN, RUN, TINY, WIDER, _load, _measure_run
 from rankfold.kernels.neighbours import LANES
 from rankfold.kernels.ranks import limits
@@ -46,12 +47,12 @@ def count_nearer(
 ) -> int:
     """See the contract; scratch 8 d + 16 p k bytes."""
     low, high = limits(np.asarray(keys), metric, products.dtype)
-    near, far = (_plain(near[0]), _plain(near[1])), (_plain(far[0]), _plain(far[1]))
-    rows, scale = (_plain(x), _plain(y)), (_plain(scale_x), _plain(scale_y))
+    near, far = (plain(near[0]), plain(near[1])), (plain(far[0]), plain(far[1]))
+    rows, scale = (plain(x), plain(y)), (plain(scale_x), plain(scale_y))
     held = np.ascontiguousarray(counts)
-    where = (int(metric), _plain(own), int(first), _plain(keys), _plain(ids), low, high)
+    where = (int(metric), inner_product(metric), plain(own), int(first), plain(keys), plain(ids), low, high)
     loop: Callable[..., int] = _count_nearer
-    measured = int(loop(_plain(products), near, far, *rows, scale, *where, held))
+    measured = int(loop(plain(products), near, far, *rows, scale, *where, held))
     if held is not counts:
         counts[...] = held
     return measured
@@ -68,8 +69,8 @@ def count_measured(
             squares = keys * keys
             low, high = np.minimum(squares, LARGEST) / WIDER - TINY, squares * WIDER + TINY
     held = np.ascontiguousarray(counts)
-    where = (_plain(own), int(first), _plain(keys), _plain(ids), _plain(low), _plain(high))
-    _count_measured(_plain(x), _plain(y), int(metric), *where, held)
+    where = (plain(own), int(first), plain(keys), plain(ids), plain(low), plain(high))
+    _count_measured(plain(x), plain(y), int(metric), *where, held)
     if held is not counts:
         counts[...] = held
 
@@ -87,22 +88,17 @@ def measure_listed(
 ) -> Float64:
     """See the contract; scratch 8 d bytes."""
     found = np.empty(len(rows))
-    pairs = (_plain(rows), _plain(others), found)
+    pairs = (plain(rows), plain(others), found)
     if by_lanes:
-        _measure_lanes(_plain(x), _plain(y), _plain(scale_x), _plain(scale_y), int(metric), *pairs)
+        _measure_lanes(
+            plain(x), plain(y), plain(scale_x), plain(scale_y), int(metric), inner_product(metric), *pairs
+        )
     else:
-        _measure_in_order(_plain(x), _plain(y), int(metric), *pairs)
+        _measure_in_order(plain(x), plain(y), int(metric), *pairs)
     return found
 
 
-def _plain(a: Array) -> Array:
-    """An input in the one layout that loops are compiled for: C order, read only."""
-    view = np.ascontiguousarray(a).view()
-    view.flags.writeable = False
-    return view
-
-
-@compiled
+@part
 def _any_within(row: Array, near: Any, near_j: Array, high: Any, a: int, b: int) -> bool:
     found = False
     for j in range(Index(a), Index(b)):
@@ -110,7 +106,7 @@ def _any_within(row: Array, near: Any, near_j: Array, high: Any, a: int, b: int)
     return found
 
 
-@compiled
+@part
 def _bounds(row: Array, one: Any, others: Array, start: int, count: int, itself: int, out: Array) -> None:
     a = Index(start)
     for j in range(Index(count)):
@@ -121,12 +117,12 @@ def _bounds(row: Array, one: Any, others: Array, start: int, count: int, itself:
         out[itself] = np.nan
 
 
-@compiled
+@part
 def _before(key: float, name: int, root: float, other: int) -> bool:
     return key < root or (key == root and name < other)
 
 
-@compiled
+@part
 def _possible(least: Array, high: Any) -> int:
     count = Index(0)
     for j in range(Index(RUN)):
@@ -134,7 +130,7 @@ def _possible(least: Array, high: Any) -> int:
     return count  # type: ignore[return-value]
 
 
-@compiled
+@part
 def _sure(most: Array, low: Any) -> int:
     count = Index(0)
     for j in range(Index(RUN)):
@@ -151,6 +147,7 @@ def _count_nearer(
     y: Array,
     scale: tuple[Float64, Float64],
     metric: int,
+    inner: Any,
     own: Int64,
     first: int,
     keys: Float64,
@@ -186,7 +183,7 @@ def _count_nearer(
                     if least[j] <= high[i, s] and not most[j] < low[i, s]:
                         if np.isnan(found[j]):
                             found[j] = distance(
-                                row, scale[0][i], y, start + j, scale[1][start + j], metric, sums
+                                row, scale[0][i], y, start + j, scale[1][start + j], metric, inner, sums
                             )
                             measured += 1
                         counts[i, s] += _before(found[j], first + start + j, keys[i, s], ids[i, s])
@@ -239,6 +236,7 @@ def _measure_lanes(
     scale_x: Float64,
     scale_y: Float64,
     metric: int,
+    inner: Any,
     rows: Int64,
     others: Int64,
     found: Float64,
@@ -249,7 +247,7 @@ def _measure_lanes(
         if i != held:
             load(x[i], scale_x[i], metric, row)
             held = i
-        found[t] = distance(row, scale_x[i], y, j, scale_y[j], metric, sums)
+        found[t] = distance(row, scale_x[i], y, j, scale_y[j], metric, inner, sums)
 
 
 @compiled

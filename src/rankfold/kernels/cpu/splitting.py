@@ -7,21 +7,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.cpu._compiled import compiled, contracted
+from rankfold.kernels.cpu._compiled import compiled, contracted_part
 from rankfold.kernels.cpu._tiles import LANES, compact, load, multiply, store
 from rankfold.kernels.splitting import penalty_and_inverse
 
 Array = npt.NDArray[Any]
 
 
-@contracted
+@contracted_part
 def _onto_box(free: Array, upper: float, tile: Array) -> None:
     for t in range(free.shape[0]):
         for j in range(LANES):
             tile[t, j] = min(max(free[t, j], free.dtype.type(0)), upper)
 
 
-@contracted
+@contracted_part
 def _raise_thresholds(free: Array, top: Array, threshold: Array, excess: Array, count: Array) -> bool:
     """Mean excess of what is above each threshold, as the next; whether any was raised."""
     k, zero, one = free.shape[0], free.dtype.type(0), free.dtype.type(1)
@@ -41,7 +41,7 @@ def _raise_thresholds(free: Array, top: Array, threshold: Array, excess: Array, 
     return raised > 0
 
 
-@contracted
+@contracted_part
 def _onto_simplex(free: Array, lanes: Array, tile: Array) -> None:
     # Michelot's variable fixing. A threshold only rises, and rests once its lane is done: rounds that other
     # lanes need do not change it. The largest coordinate keeps at most 1, so thresholds start 1 below it.
@@ -59,14 +59,14 @@ def _onto_simplex(free: Array, lanes: Array, tile: Array) -> None:
             tile[t, j] = max(free[t, j] - top[j] - threshold[j], zero)
 
 
-@contracted
+@contracted_part
 def _first_step(slope: Array, b: Array, tile: Array, penalty: float, free: Array) -> None:
     for t in range(b.shape[0]):
         for j in range(LANES):
             free[t, j] = tile[t, j] - (slope[t, j] - b[t, j]) / penalty
 
 
-@contracted
+@contracted_part
 def _right_side(b: Array, tile: Array, free: Array, penalty: float, right: Array) -> None:
     # The dual variable is tile - free: what the projection changed.
     for t in range(b.shape[0]):
@@ -74,7 +74,7 @@ def _right_side(b: Array, tile: Array, free: Array, penalty: float, right: Array
             right[t, j] = b[t, j] + penalty * (tile[t, j] + (tile[t, j] - free[t, j]))
 
 
-@contracted
+@contracted_part
 def _without_dual(solved: Array, tile: Array, free: Array) -> None:
     for t in range(free.shape[0]):
         for j in range(LANES):

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.cpu._compiled import compiled, contracted
+from rankfold.kernels.cpu._compiled import compiled, contracted_part
 from rankfold.kernels.cpu._tiles import LANES, compact, load, multiply
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 
-@contracted
+@contracted_part
 def _add_squares(b: Array, tile: Array, slope: Array, squares: Float64) -> None:
     for t in range(b.shape[0]):
         for j in range(LANES):
@@ -24,26 +24,31 @@ def _add_squares(b: Array, tile: Array, slope: Array, squares: Float64) -> None:
 
 
 @compiled
-def _gradient(gram: Array, b: Array, w: Array) -> Float64:
+def _gradient(
+    gram: Array, b: Array, w: Array, tile: Array, right: Array, slope: Array, squares: Float64, sums: Float64
+) -> None:
     rows, k = w.shape
-    tile, right = np.zeros((k, LANES), w.dtype), np.zeros((k, LANES), w.dtype)
-    slope, squares = np.zeros((k, LANES), w.dtype), np.zeros((k, LANES))
     for first in range(0, rows, LANES):
         count = min(LANES, rows - first)
         if count < LANES:
             # Lanes without a row have no gradient.
-            tile[:], right[:] = 0, 0
+            for t in range(k):
+                for j in range(LANES):
+                    tile[t, j], right[t, j] = 0, 0
         load(w, first, count, tile)
         load(b, first, count, right)
         multiply(gram, tile, slope)
         _add_squares(right, tile, slope, squares)
-    sums = np.zeros(k)
     for t in range(k):
         for j in range(LANES):
             sums[t] += squares[t, j]
-    return sums
 
 
 def gradient_rows(gram: Array, b: Array, w: Array) -> Float64:
     """See the contract; scratch four tiles. Row ``i`` adds to lane ``i mod 64``, lanes add up at the end."""
-    return _gradient(compact(gram, w.dtype), b, w)
+    k = w.shape[1]
+    # Arrays that a loop makes itself take long to compile.
+    tile, right, slope = (np.zeros((k, LANES), w.dtype) for _ in range(3))
+    sums = np.zeros(k)
+    _gradient(compact(gram, w.dtype), b, w, tile, right, slope, np.zeros((k, LANES)), sums)
+    return sums
