@@ -56,12 +56,14 @@ class Narrow:
         """Fill C-contiguous ``out`` with the rows from ``start`` on."""
         try:
             file = os.open(self.path, os.O_RDONLY)
-        except OSError as error:
+            try:
+                _read_all(file, memoryview(out.data).cast("B"), start * self.row_bytes, self.path)
+            finally:
+                os.close(file)
+        except FileNotFoundError as error:
             raise DamagedStateError(self.path, "is missing") from error
-        try:
-            _read_all(file, memoryview(out.data).cast("B"), start * self.row_bytes, self.path)
-        finally:
-            os.close(file)
+        except OSError as error:  # ESTALE: somebody has replaced it, on a file system of the network
+            raise DamagedStateError(self.path, f"cannot be read ({error.strerror})") from error
 
     def remove(self) -> None:
         """Free the space on disk."""
