@@ -8,6 +8,7 @@
     converted.py another type, as it is read
     rectangle.py positioned reads of files        chunk_files.py, encoding.py, shard.py, zarr_codecs.py,
                                                   vector.py, zarr_layout.py    the parts of a Zarr array
+    decoders.py, bounded_store.py    what holds too much
 
 Arrays of more axes, and parts of a matrix:
 
