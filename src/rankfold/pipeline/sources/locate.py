@@ -36,6 +36,9 @@ def is_address(store: str) -> bool:
 
 def require_path(path: str) -> None:
     """Raise ``SourceNotFoundError``, with the nearest name beside it, when there is no such path."""
+    if any("\ud800" <= sign <= "\udfff" for sign in path):
+        shown = path.encode("utf-8", "backslashreplace").decode()
+        raise InputError(f"{shown} is a name that is not UTF-8, which no result can keep. Rename it")
     if os.path.exists(path):
         return
     folder, wanted = os.path.split(os.path.abspath(path))
@@ -106,7 +109,9 @@ def _described(folder: str) -> str:
     """Shape and type of an array, read without Zarr: one odd neighbour must not spoil the message."""
     name = "zarr.json" if os.path.isfile(os.path.join(folder, "zarr.json")) else ".zarray"
     metadata = _metadata(folder, name)
-    return f"{tuple(metadata.get('shape', ()))} {metadata.get('data_type', metadata.get('dtype'))}"
+    shape = metadata.get("shape")
+    lengths = tuple(shape) if isinstance(shape, list) else shape
+    return f"{lengths} {metadata.get('data_type', metadata.get('dtype'))}"
 
 
 def _metadata(folder: str, name: str) -> dict[str, Any]:
@@ -114,6 +119,6 @@ def _metadata(folder: str, name: str) -> dict[str, Any]:
     try:
         with open(os.path.join(folder, name), encoding="utf-8") as file:
             document = json.load(file)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}
