@@ -56,6 +56,11 @@ class CsrSource:
         return self.data.dtype
 
     @property
+    def path(self) -> str:
+        """Folder of the store."""
+        return self.data.path
+
+    @property
     def nnz(self) -> int:
         """Stored numbers."""
         return self.data.length
