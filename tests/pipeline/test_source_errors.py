@@ -163,8 +163,8 @@ def test_objects_masks_and_the_unknown_are_refused() -> None:
         open_source(np.array([[None]]))
     with pytest.raises(InputError, match=r"masked array .* pass x\.filled"):
         open_source(np.ma.masked_array(np.zeros((2, 2)), mask=True))
-    with pytest.raises(InputError, match=r"cannot read a builtins\.list; give the path of a Zarr store"):
-        open_source([[1.0]])
+    with pytest.raises(InputError, match=r"cannot read a builtins\.dict; give the path of a Zarr store"):
+        open_source({"x": [[1.0]]})
     with pytest.raises(InputError, match=r"missing='skip' is not known; say one of 'error', 'fill'"):
         open_source(np.zeros((2, 2)), missing="skip")
 
