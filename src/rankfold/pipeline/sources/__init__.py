@@ -9,6 +9,7 @@
     rectangle.py positioned reads of files        chunk_files.py, encoding.py, shard.py, zarr_codecs.py,
                                                   vector.py, zarr_layout.py    the parts of a Zarr array
     decoders.py, bounded_store.py    what holds too much
+    places.py    where an element lies in what a matrix was made of
 
 Arrays of more axes, and parts of a matrix:
 

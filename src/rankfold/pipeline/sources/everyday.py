@@ -20,7 +20,8 @@ def array_of_lists(x: list[Any] | tuple[Any, ...]) -> npt.NDArray[Any]:
         made = np.asarray(x)
     except (ValueError, OverflowError) as error:
         raise InputError(
-            f"a {type(x).__name__} is read as a list of rows, all of the same length; this one is not: {cut(error)}"
+            f"a {type(x).__name__} is read as a list of rows, all of the same length; this one is "
+            f"not: {cut(error)}"
         ) from error
     if made.dtype.kind not in "iufb":
         raise InputError(f"a {type(x).__name__} of rows must hold numbers; this one holds {made.dtype}")
@@ -36,8 +37,8 @@ def array_of_frame(frame: Any) -> npt.NDArray[Any]:
         plain = getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", dtype))
         if getattr(plain, "kind", "O") not in "iufb" or plain.itemsize > 8:
             raise InputError(
-                f"column {name!r} of the DataFrame holds {dtype}; supported are {SUPPORTED}. Leave it out, as "
-                f"x.drop(columns=[{name!r}]), or convert it"
+                f"column {name!r} of the DataFrame holds {dtype}; supported are {SUPPORTED}. Leave it out, "
+                f"as x.drop(columns=[{name!r}]), or convert it"
             )
         types.append(plain)
     if not types:
