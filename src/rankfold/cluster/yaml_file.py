@@ -32,6 +32,12 @@ Model = TypeVar("Model", bound=BaseModel)
 UNITS = ("KiB", "MiB", "GiB", "TiB", "kB", "MB", "GB", "TB")
 
 
+MOST_BYTES = 2**18
+"""Of a file: the parser takes some ten seconds for a MiB."""
+
+MOST_DEPTH = 32
+"""Lists and keys within each other."""
+
 LISTED = 8
 """Most files that a message names."""
 
@@ -123,6 +129,7 @@ def read_document(path: Path, what: str) -> Document:
     """Read a file that is to hold ``key: value`` lines; ``what`` is what messages call it."""
     text = _text_of(path, what)
     try:
+        _require_shallow(text, path, what)
         root = yaml.compose(text, Loader=_Plain)
     except yaml.YAMLError as error:
         line, said = in_plain_words(error, text, what)
@@ -131,12 +138,24 @@ def read_document(path: Path, what: str) -> Document:
         return Document(path, {}, {})
     if not isinstance(root, yaml.MappingNode):
         raise SettingsError(f"{path}:1: a {what} is a list of `key: value` lines")
-    for event in yaml.parse(text, Loader=_Plain):
+    for event in yaml.parse(text, Loader=_Plain) if "*" in text else ():
         if isinstance(event, yaml.AliasEvent):
             line = event.start_mark.line + 1
             raise SettingsError(f"{path}:{line}: *{event.anchor} repeats what stands elsewhere: write it out")
     lines: dict[Keys, int] = {}
     return Document(path, _value(root, path, (), lines), lines)
+
+
+def _require_shallow(text: str, path: Path, what: str) -> None:
+    """Raise for lists and keys nested deeper than any that is asked for; what builds them is recursive."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Plain):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MOST_DEPTH:
+            line = event.start_mark.line + 1
+            raise SettingsError(
+                f"{path}:{line}: keys and lists are nested deeper than {MOST_DEPTH}. Is this a {what}?"
+            )
 
 
 def require_file(path: Path, what: str) -> Path:
@@ -159,6 +178,11 @@ def require_file(path: Path, what: str) -> Path:
 
 def _text_of(path: Path, what: str) -> str:
     try:
+        size = path.stat().st_size
+        if size > MOST_BYTES:
+            raise SettingsError(
+                f"{path}: holds {size} bytes, and a {what} at most {MOST_BYTES}. Is it the right file?"
+            )
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1

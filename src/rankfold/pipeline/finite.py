@@ -73,8 +73,8 @@ def remedy(source: Source) -> str:
     if leaves_out_missing(source):
         return (
             "Columns are left out if they are missing in the first row; these are missing later. Start at "
-            "another row, or select columns (--select-rows, --select-columns), or replace what is missing, as "
-            "numpy.nan_to_num, and run again."
+            "another row, or select columns (--select-rows, --select-columns), or fill what is missing, for "
+            "instance with numpy.nan_to_num, and run again."
         )
     return (
         "Leave out columns that never hold a number, as places on land, with --drop-missing-columns "
