@@ -20,7 +20,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ValidationError, WithJsonSchema
 from pydantic_core import PydanticKnownError
 
-from rankfold.cluster.yaml_words import cut, in_plain_words
+from rankfold.cluster.yaml_words import cut, in_plain_words, too_deep
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.units import parse_bytes
 
@@ -34,9 +34,6 @@ UNITS = ("KiB", "MiB", "GiB", "TiB", "kB", "MB", "GB", "TB")
 
 MOST_BYTES = 2**18
 """Of a file: the parser takes some ten seconds for a MiB."""
-
-MOST_DEPTH = 32
-"""Lists and keys within each other."""
 
 LISTED = 8
 """Most files that a message names."""
@@ -129,7 +126,8 @@ def read_document(path: Path, what: str) -> Document:
     """Read a file that is to hold ``key: value`` lines; ``what`` is what messages call it."""
     text = _text_of(path, what)
     try:
-        _require_shallow(text, path, what)
+        if line := too_deep(text, _Plain):
+            raise SettingsError(f"{path}:{line}: keys and lists are nested too deep. Is this a {what}?")
         root = yaml.compose(text, Loader=_Plain)
     except yaml.YAMLError as error:
         line, said = in_plain_words(error, text, what)
@@ -144,18 +142,6 @@ def read_document(path: Path, what: str) -> Document:
             raise SettingsError(f"{path}:{line}: *{event.anchor} repeats what stands elsewhere: write it out")
     lines: dict[Keys, int] = {}
     return Document(path, _value(root, path, (), lines), lines)
-
-
-def _require_shallow(text: str, path: Path, what: str) -> None:
-    """Raise for lists and keys nested deeper than any that is asked for; what builds them is recursive."""
-    depth = 0
-    for event in yaml.parse(text, Loader=_Plain):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MOST_DEPTH:
-            line = event.start_mark.line + 1
-            raise SettingsError(
-                f"{path}:{line}: keys and lists are nested deeper than {MOST_DEPTH}. Is this a {what}?"
-            )
 
 
 def require_file(path: Path, what: str) -> Path:

@@ -150,17 +150,20 @@ def import_array(
     if layout not in LAYOUTS:
         raise InputError(f"layout={layout!r} is not known; say one of {', '.join(LAYOUTS)}")
     kind, target = parse_dtype(dtype) if dtype else None, Path(os.path.abspath(destination))
-    request = {
-        "dtype": None if kind is None else kind.str,
-        "columns": None if columns is None else list(columns),
-        "without": None if without is None else list(without),
-        "header": header,
-        "layout": layout,
-        "chunk_bytes": chunk_bytes,
-        "missing": view.get("missing", "error"),
-    }
+    wanted = Wanted(columns, without, header, kind, memory_bytes)
+    request = {**_request(wanted), "layout": layout, "chunk_bytes": chunk_bytes}
     job = _Job(target, memory_bytes, chunk_bytes, kind, layout == "dense", progress, overwrite, request)
-    return _import(matrix, Wanted(columns, without, header, kind, memory_bytes), view, job)
+    return _import(matrix, wanted, view, job)
+
+
+def _request(wanted: Wanted) -> dict[str, Any]:
+    """What was said of a file, for JSON."""
+    return {
+        "dtype": None if wanted.dtype is None else wanted.dtype.str,
+        "columns": None if wanted.columns is None else list(wanted.columns),
+        "without": None if wanted.without is None else list(wanted.without),
+        "header": wanted.header,
+    }
 
 
 def _import(matrix: object, wanted: Wanted, view: ViewOptions, job: _Job) -> ImportReport:
@@ -177,7 +180,7 @@ def _import(matrix: object, wanted: Wanted, view: ViewOptions, job: _Job) -> Imp
     if reader is None:
         source = open_source(matrix, **view)
         require_apart(job.target, place or getattr(source, "path", None))
-        job = _identified(job, source_mark(source))
+        job = _identified(job, view, source_mark(source))
         if made := made_before(job.target, job.identity):
             return _report_before(made, started)
         require_place(job.target, job.overwrite)
@@ -192,15 +195,17 @@ def _import(matrix: object, wanted: Wanted, view: ViewOptions, job: _Job) -> Imp
         )
     else:
         require_apart(job.target, place)
-        job = _identified(job, file_mark(os.fsdecode(cast("str", matrix))))
+        job = _identified(job, view, file_mark(os.fsdecode(cast("str", matrix))))
         if made := made_before(job.target, job.identity):
             return _report_before(made, started)
     require_place(job.target, job.overwrite)
     return _import_file(reader, job, started)
 
 
-def _identified(job: _Job, mark: str | None) -> _Job:
-    return dataclasses.replace(job, identity=None if mark is None else identity_of(job.request, mark))
+def _identified(job: _Job, view: ViewOptions, mark: str | None) -> _Job:
+    """With the identity of what is made of a source by its mark."""
+    request = {**job.request, "missing": view.get("missing", "error")}
+    return dataclasses.replace(job, identity=None if mark is None else identity_of(request, mark))
 
 
 def _import_tiles(source: Source, job: _Job, started: float) -> ImportReport:

@@ -62,8 +62,9 @@ class Bound:
     def _is_index(self, byte_range: ByteRequest) -> bool:
         if isinstance(byte_range, SuffixByteRequest):
             return True
-        first = isinstance(byte_range, RangeByteRequest) and byte_range.start == 0
-        return self.index_at == "start" and first and byte_range.end == self.index_bytes
+        if self.index_at == "end" or not isinstance(byte_range, RangeByteRequest):
+            return False
+        return byte_range.start == 0 and byte_range.end == self.index_bytes
 
     def _index(self, shard: Bytes) -> list[list[int]]:
         """Where the chunks of a shard lie; what is wrong with that, Zarr says."""

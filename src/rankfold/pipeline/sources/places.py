@@ -25,10 +25,12 @@ def place_of(source: Source, row: int, column: int) -> str:
 
     As ``row 7, column 53 (from 0), which is time 7, lat 4, lon 5; row 7, column 31 of what is kept``.
     """
-    inner, place = source, (row, column)
+    inner: Source = source
+    place = row, column
     while True:
         if isinstance(inner, WithoutMissing):
-            inner, place = inner.inner, (place[0], inner.kept.place(place[1]))
+            place = place[0], inner.kept.place(place[1])
+            inner = inner.inner
         elif isinstance(inner, SelectedSource):
             place = _picked(inner.rows, place[0]), _picked(inner.columns, place[1])
             inner = inner.inner
