@@ -77,7 +77,7 @@ class ImportReport:
     """What was decided about the file that its owner should know."""
 
     done_before: bool = False
-    """Whether the same import had already made the store; nothing was read then."""
+    """Whether the store was there, made by the same arguments of the same source: then nothing is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +126,7 @@ def import_array(
         Checked first. Besides what ``open_source`` takes: .csv, .tsv, .parquet or a folder of them, .npz,
         .mtx, .h5ad.
     destination : path
-        Folder of the new store. What is there is replaced, at the very end, if ``overwrite``; unless it is
-        what would be made, by the same arguments of the same source: then nothing is done.
+        Folder of the new store. What is there is replaced, at the very end, if ``overwrite``.
     memory_bytes, chunk_bytes : int
         Most memory of the buffers, the source and the encoders together; size of a chunk: full rows, unless
         256 of them take more than 64 MiB.
