@@ -23,6 +23,7 @@ from rankfold.pipeline.run import Progress, Run
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.sources import open_source
+from rankfold.pipeline.sources.axes import require_flag
 
 
 def svd(
@@ -348,6 +349,7 @@ def reduction_of(
     **flags: bool,
 ) -> Reduction:
     """What is to be reduced, checked; arguments of ``svd``, ``pca`` and ``qr``."""
+    require_flag(flags.get("rows", True))
     source = open_source(x)
     if kind == "qr":
         rank, method = min(source.shape), "tsqr"

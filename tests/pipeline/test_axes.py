@@ -274,3 +274,35 @@ def test_another_cut_of_a_wide_cube_agrees(tmp_path: Path) -> None:
     path = store(tmp_path / "cube.zarr", x, (5, 7, 11), compressors=ZstdCodec(level=1))
     found = rf.svd(rf.open(path, rows="time"), 5, method="gram")
     np.testing.assert_allclose(found.s, np.linalg.svd(x.reshape(20, -1), compute_uv=False)[:5], rtol=1e-12)
+
+
+def test_a_gap_is_told_by_its_cell_and_its_coordinates() -> None:
+    """In the array, not in what was selected of it, with what to do about it."""
+    xr = pytest.importorskip("xarray")
+    x = np.random.default_rng(1).standard_normal((12, 5, 6))
+    x[:, 0, :3] = np.nan
+    x[9, 3, 4] = np.nan
+    cube = xr.DataArray(x, dims=("time", "lat", "lon"), name="sst")
+    with pytest.raises(rf.RankfoldError, match=r"--drop-missing-columns \(rankfold\.open\(x, drop_missing_"):
+        rf.pca(rf.open(cube, rows="time"), 2)
+    with pytest.raises(rf.RankfoldError) as raised:
+        rf.pca(rf.open(cube, rows="time", drop_missing_columns=True), 2)
+    first = "1 NaN or Inf, the first at row 9, column 22 (from 0), which is time 9, lat 3, lon 4; "
+    assert f"{first}row 9, column 19 of what is kept" in str(raised.value)
+    assert "--drop-missing-columns" not in str(raised.value) and "--select-columns" in str(raised.value)
+    picked = rf.open(
+        cube, rows="time", select_rows="1:11:2", select_columns="3:25", drop_missing_columns=True
+    )
+    with pytest.raises(
+        rf.RankfoldError, match=r"row 9, column 22 \(from 0\), .*; row 4, column 19 of what is"
+    ):
+        rf.svd(picked, 2)
+    negative = rf.open(np.nan_to_num(x), rows=[0, 2], select_columns=[4, 1])
+    with pytest.raises(
+        rf.RankfoldError, match=r"negative numbers, the first at row \d+, .* which is 0 \d+, 1 \d"
+    ):
+        rf.nmf(negative, 2)
+    with pytest.raises(
+        rf.RankfoldError, match=r"NaN or Inf: 1 in rows .* row 9, column 22 .* lat 3, lon 4; row"
+    ):
+        rf.knn(rf.open(cube, rows="time", drop_missing_columns=True), 2)

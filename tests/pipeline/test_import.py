@@ -181,12 +181,109 @@ def test_what_exists_is_kept_unless_told(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["x.zarr"]
 
 
-def test_a_store_may_be_replaced_by_itself_in_other_chunks(tmp_path: Path) -> None:
-    target = zarr_store(tmp_path / "x.zarr", numbers(), chunks=(ROWS, 5))
-    import_array(open_source(target), target, overwrite=True)
-    made = open_source(target)
-    assert describe(made).chunks == (53, 37)
-    np.testing.assert_array_equal(whole(made), numbers())
+@pytest.mark.parametrize("place", ["itself", "link", "inside", "around", "array", "sparse"])
+def test_a_store_is_never_written_over_its_own_source(tmp_path: Path, place: str) -> None:
+    """Nor into it, nor around it, by whatever name: refused before anything is looked at or removed."""
+    store = zarr_store(tmp_path / "around.zarr" / "x.zarr", numbers(), chunks=(ROWS, 5))
+    zarr.create_group(tmp_path / "around.zarr")
+    (tmp_path / "link.zarr").symlink_to(store)
+    target, source = {
+        "itself": (store, store),
+        "link": (tmp_path / "link.zarr", store),
+        "inside": (tmp_path / "link.zarr" / "part.zarr", store),
+        "around": (tmp_path / "around.zarr", f"{tmp_path}/around.zarr::x.zarr"),
+        "array": (store, zarr.open_array(store, mode="r")),
+        "sparse": (tmp_path / "s.zarr", tmp_path / "s.zarr"),
+    }[place]
+    if place == "sparse":
+        import scipy.sparse
+
+        x = scipy.sparse.random(20, 10, 0.3, "coo", random_state=0)
+        scipy.sparse.save_npz(tmp_path / "s.npz", x)
+        import_array(tmp_path / "s.npz", target)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(OutputError, match=r"would lie in, on or around its own input .*Give another name"):
+        import_array(source, target, overwrite=True)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_same_import_again_is_done_already(tmp_path: Path) -> None:
+    """Whether or not it says overwrite; of another source, or in another way, it is not."""
+    store, target = zarr_store(tmp_path / "x.zarr", numbers()), tmp_path / "out.zarr"
+    first = import_array(store, target)
+    state = os.stat(target / "zarr.json")
+    for overwrite in (False, True):
+        again = import_array(store, target, overwrite=overwrite)
+        assert again.done_before and not first.done_before and again.bytes_read == 0
+        facts = ("shape", "dtype", "chunks", "codec", "bytes_written", "layout", "nnz")
+        assert [getattr(again, name) for name in facts] == [getattr(first, name) for name in facts]
+    assert os.stat(target / "zarr.json") == state
+    with pytest.raises(OutputError, match=r"exists\. Say --overwrite"):
+        import_array(store, target, dtype="float64")
+    with pytest.raises(OutputError, match=r"exists\. Say --overwrite"):
+        import_array(store, target, select_rows="0:50")
+    victim = target / "c/0/0"
+    victim.unlink()
+    with pytest.raises(OutputError, match=r"exists\. Say --overwrite"):
+        import_array(store, target)
+    assert not import_array(store, target, overwrite=True).done_before
+    zarr_store(store, numbers() + 1, overwrite=True)
+    with pytest.raises(OutputError, match=r"exists\. Say --overwrite"):
+        import_array(store, target)
+
+
+def test_the_same_import_of_a_file_again_is_done_already(tmp_path: Path) -> None:
+    import scipy.sparse
+
+    x = scipy.sparse.random(300, 50, 0.3, "csr", random_state=0)
+    scipy.sparse.save_npz(tmp_path / "x.npz", x)
+    first = import_array(tmp_path / "x.npz", tmp_path / "x.zarr")
+    again = import_array(tmp_path / "x.npz", tmp_path / "x.zarr")
+    assert again.done_before and again.nnz == first.nnz == x.nnz
+    stored = sum(path.stat().st_size for path in (tmp_path / "x.zarr").rglob("c/*"))
+    assert again.bytes_written == first.bytes_written == stored > 0
+    scipy.sparse.save_npz(tmp_path / "x.npz", 2 * x, compressed=False)
+    with pytest.raises(OutputError, match=r"exists\. Say --overwrite"):
+        import_array(tmp_path / "x.npz", tmp_path / "x.zarr")
+
+
+def test_an_import_that_is_stopped_when_it_has_just_published_is_done(tmp_path: Path) -> None:
+    code = """
+import os, signal, sys, numpy as np
+from rankfold.pipeline import ingest_place
+from rankfold.pipeline.ingest import import_array
+remove = ingest_place.shutil.rmtree
+ingest_place.shutil.rmtree = lambda *args, **options: os.kill(os.getpid(), signal.SIGKILL)
+import_array(sys.argv[1], sys.argv[2])
+"""
+    store, target = zarr_store(tmp_path / "x.zarr", numbers()), tmp_path / "out.zarr"
+    ended = subprocess.run([sys.executable, "-c", code, store, target], check=False)
+    assert ended.returncode == -signal.SIGKILL and target.exists()
+    assert import_array(store, target).done_before
+
+
+def test_what_is_published_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    rename, fsync = os.rename, os.fsync
+
+    def note_rename(source: Path, target: Path) -> None:
+        order.append(f"rename {Path(target).name}")
+        rename(source, target)
+
+    def note_fsync(opened: int) -> None:
+        order.append(f"flush {Path(os.readlink(f'/proc/self/fd/{opened}')).name}")
+        fsync(opened)
+
+    if not os.path.exists("/proc/self/fd"):
+        pytest.skip("names of open files are told by /proc, which this system does not have")
+    monkeypatch.setattr(os, "rename", note_rename)
+    monkeypatch.setattr(os, "fsync", note_fsync)
+    import_array(open_source(np.ones((700, 3))), tmp_path / "x.zarr", chunk_bytes=1)
+    named = order.index("rename x.zarr")
+    assert {"flush 0", "flush c", "flush zarr.json", "flush array"} <= set(order[:named])
+    assert order[named + 1 :] == [f"flush {tmp_path.name}"]
 
 
 def test_a_folder_that_is_no_store_is_never_replaced(tmp_path: Path) -> None:

@@ -271,6 +271,7 @@ import_array(source, target, memory_bytes={64 * 2**20}, progress=progress)
 def test_what_exists_is_kept_unless_told(tmp_path: Path) -> None:
     path = text(tmp_path, "1,2\n3,4\n")
     imported(path)
+    path = text(tmp_path, "1,2\n3,4\n5,6\n")
     with pytest.raises(OutputError, match="Say --overwrite"):
         import_array(path, tmp_path / "out.zarr")
 

@@ -163,8 +163,8 @@ def test_objects_masks_and_the_unknown_are_refused() -> None:
         open_source(np.array([[None]]))
     with pytest.raises(InputError, match=r"masked array .* pass x\.filled"):
         open_source(np.ma.masked_array(np.zeros((2, 2)), mask=True))
-    with pytest.raises(InputError, match=r"cannot read a builtins\.list; give the path of a Zarr store"):
-        open_source([[1.0]])
+    with pytest.raises(InputError, match=r"cannot read a builtins\.dict; give the path of a Zarr store"):
+        open_source({"x": [[1.0]]})
     with pytest.raises(InputError, match=r"missing='skip' is not known; say one of 'error', 'fill'"):
         open_source(np.zeros((2, 2)), missing="skip")
 
@@ -246,3 +246,36 @@ def test_dask_arrays_of_unknown_or_broken_blocks() -> None:
     source = open_source(x.map_blocks(fails, meta=x._meta))
     with pytest.raises(ChunkError, match=r"block \(1, 0\) could not be computed: OSError: disk on fire"):
         read(source, (12, 15), (0, 5))
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_a_store_of_anndata_names_its_matrix(tmp_path: Path, zarr_format: int) -> None:
+    """Not the vectors that a sparse one is made of, nor columns of tables."""
+    path = tmp_path / "cells.zarr"
+    root = zarr.create_group(path, zarr_format=zarr_format)
+    for name in ("layers", "obs", "obsm"):
+        root.create_group(name)
+    for name in ("X", "layers/counts"):
+        group = root.create_group(name)
+        group.attrs.update({"encoding-type": "csr_matrix", "shape": [53, 37]})
+        for part in ("data", "indices", "indptr"):
+            group.create_array(part, shape=(1000,), dtype="f4")
+    root.create_array("obs/batch", shape=(53,), dtype="i4")
+    root.create_array("obsm/pca", shape=(53, 5), dtype="f4")
+    listed = (
+        r"It holds X \(53, 37\) sparse, layers/counts \(53, 37\) sparse, obsm/pca \(53, 5\) \S*\. Name one: "
+    )
+    with pytest.raises(InputError, match=rf"is a Zarr group, not an array\. {listed}.*::X$"):
+        open_source(path)
+
+
+def test_a_store_of_xarray_names_its_data_before_coordinates(tmp_path: Path) -> None:
+    path = tmp_path / "sea.zarr"
+    root = zarr.create_group(path)
+    for name, shape in {"lat": (5,), "time_bounds": (4, 2), "mask": (5, 6), "sst": (4, 5, 6)}.items():
+        root.create_array(name, shape=shape, dtype="f4")
+    listed = (
+        r"It holds sst \(4, 5, 6\) float32, mask \(5, 6\) float32, time_bounds \(4, 2\) float32\. Name one: "
+    )
+    with pytest.raises(InputError, match=rf"{listed}.*::sst$"):
+        open_source(path)

@@ -20,7 +20,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ValidationError, WithJsonSchema
 from pydantic_core import PydanticKnownError
 
-from rankfold.cluster.yaml_words import cut, in_plain_words
+from rankfold.cluster.yaml_words import cut, in_plain_words, too_deep
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.units import parse_bytes
 
@@ -31,6 +31,9 @@ Model = TypeVar("Model", bound=BaseModel)
 
 UNITS = ("KiB", "MiB", "GiB", "TiB", "kB", "MB", "GB", "TB")
 
+
+MOST_BYTES = 2**18
+"""Of a file: the parser takes some ten seconds for a MiB."""
 
 LISTED = 8
 """Most files that a message names."""
@@ -123,6 +126,8 @@ def read_document(path: Path, what: str) -> Document:
     """Read a file that is to hold ``key: value`` lines; ``what`` is what messages call it."""
     text = _text_of(path, what)
     try:
+        if line := too_deep(text, _Plain):
+            raise SettingsError(f"{path}:{line}: keys and lists are nested too deep. Is this a {what}?")
         root = yaml.compose(text, Loader=_Plain)
     except yaml.YAMLError as error:
         line, said = in_plain_words(error, text, what)
@@ -131,7 +136,7 @@ def read_document(path: Path, what: str) -> Document:
         return Document(path, {}, {})
     if not isinstance(root, yaml.MappingNode):
         raise SettingsError(f"{path}:1: a {what} is a list of `key: value` lines")
-    for event in yaml.parse(text, Loader=_Plain):
+    for event in yaml.parse(text, Loader=_Plain) if "*" in text else ():
         if isinstance(event, yaml.AliasEvent):
             line = event.start_mark.line + 1
             raise SettingsError(f"{path}:{line}: *{event.anchor} repeats what stands elsewhere: write it out")
@@ -159,6 +164,11 @@ def require_file(path: Path, what: str) -> Path:
 
 def _text_of(path: Path, what: str) -> str:
     try:
+        size = path.stat().st_size
+        if size > MOST_BYTES:
+            raise SettingsError(
+                f"{path}: holds {size} bytes, and a {what} at most {MOST_BYTES}. Is it the right file?"
+            )
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1

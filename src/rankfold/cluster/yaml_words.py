@@ -15,6 +15,20 @@ SHOWN = 40
 """Most characters of a wrong value that a message repeats."""
 
 
+MOST_DEPTH = 32
+"""Lists and keys within each other."""
+
+
+def too_deep(text: str, loader: type[yaml.SafeLoader]) -> int | None:
+    """Line where lists and keys are nested deeper than any that are asked for: building them is recursive."""
+    depth = 0
+    for event in yaml.parse(text, Loader=loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MOST_DEPTH:
+            return int(event.start_mark.line) + 1
+    return None
+
+
 def in_plain_words(error: yaml.YAMLError, text: str, what: str) -> tuple[int, str]:
     """Line, and what to write there, for what the parser did not understand."""
     if isinstance(error, yaml.reader.ReaderError):

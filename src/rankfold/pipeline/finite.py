@@ -13,6 +13,8 @@ import numpy.typing as npt
 
 from rankfold.pipeline.checkpoint import State
 from rankfold.pipeline.errors import DataError, NonFiniteError
+from rankfold.pipeline.source import Source
+from rankfold.pipeline.sources.places import leaves_out_missing, place_of
 
 NOWHERE = np.iinfo(np.int64).max
 
@@ -56,21 +58,36 @@ def join_bad(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.array([a[0] + b[0], *first], dtype=np.int64)
 
 
-def refuse_bad(state: State, name: str) -> None:
-    """Raise for bad elements that a sweep counted."""
+def refuse_bad(state: State, source: Source) -> None:
+    """Raise for bad elements of a matrix that a sweep counted."""
     count, row, column = (int(v) for v in state["bad"])
     if count:
         raise NonFiniteError(
-            f"{name} holds {count} NaN or Inf, the first at row {row}, column {column} (from 0). Nothing was "
-            "computed. Replace or drop them, for instance with numpy.nan_to_num, and run again."
+            f"{source.name} holds {count} NaN or Inf, the first at {place_of(source, row, column)}. Nothing "
+            f"was computed. {remedy(source)}"
         )
 
 
-def refuse_negative(state: State, name: str) -> None:
-    """Raise for negative elements that a sweep counted."""
+def remedy(source: Source) -> str:
+    """What to do about NaN and Inf in a matrix."""
+    if leaves_out_missing(source):
+        return (
+            "Columns are left out if they are missing in the first row; these are missing later. Start at "
+            "another row, or select columns (--select-rows, --select-columns), or fill what is missing, for "
+            "instance with numpy.nan_to_num, and run again."
+        )
+    return (
+        "Leave out columns that never hold a number, as places on land, with --drop-missing-columns "
+        "(rankfold.open(x, drop_missing_columns=True)); replace or drop others, for instance with "
+        "numpy.nan_to_num, and run again."
+    )
+
+
+def refuse_negative(state: State, source: Source) -> None:
+    """Raise for negative elements of a matrix that a sweep counted."""
     count, row, column = (int(v) for v in state["negative"])
     if count:
         raise DataError(
-            f"{name} holds {count} negative numbers, the first at row {row}, column {column} (from 0). A "
+            f"{source.name} holds {count} negative numbers, the first at {place_of(source, row, column)}. A "
             "nonnegative factorisation has no use for them: replace them, or take svd or pca."
         )

@@ -8,18 +8,32 @@ only when it is complete.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import numpy as np
 
 from rankfold.pipeline.convert import parse_dtype
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.ingest_place import publish, require_place, require_room, working_folder
+from rankfold.pipeline.ingest_identity import (
+    file_mark,
+    identity_of,
+    keep_identity,
+    made_before,
+    source_mark,
+)
+from rankfold.pipeline.ingest_place import (
+    publish,
+    require_apart,
+    require_place,
+    require_room,
+    working_folder,
+)
 from rankfold.pipeline.ingest_rows import copy_rows
 from rankfold.pipeline.ingest_sparse import copy_entries
 from rankfold.pipeline.ingest_tiles import Copied, Progress, Ticker, copy_tiles, plan_tiles
@@ -30,6 +44,8 @@ from rankfold.pipeline.source import Source
 from rankfold.pipeline.sources import ViewOptions, open_source
 from rankfold.pipeline.sources.converted import ConvertedSource
 from rankfold.pipeline.sources.csr import CsrSource
+from rankfold.pipeline.sources.locate import is_address, split_location
+from rankfold.pipeline.sources.zarr import ZarrSource
 
 LAYOUTS = ("auto", "dense")
 
@@ -60,6 +76,9 @@ class ImportReport:
     notes: tuple[str, ...] = ()
     """What was decided about the file that its owner should know."""
 
+    done_before: bool = False
+    """Whether the store was there, made by the same arguments of the same source: then nothing is done."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Job:
@@ -72,6 +91,16 @@ class _Job:
     dense: bool
     progress: Progress | None
     overwrite: bool
+    request: dict[str, Any]
+    """What decides the store besides the matrix."""
+
+    identity: str | None = None
+    """Of the store that is made; nothing for a source that cannot be told from others."""
+
+    def publish(self, made: Path) -> None:
+        """Give a store that is complete its name."""
+        keep_identity(made, self.identity)
+        publish(made, self.target, self.overwrite)
 
 
 def import_array(
@@ -120,20 +149,39 @@ def import_array(
     if layout not in LAYOUTS:
         raise InputError(f"layout={layout!r} is not known; say one of {', '.join(LAYOUTS)}")
     kind, target = parse_dtype(dtype) if dtype else None, Path(os.path.abspath(destination))
-    job = _Job(target, memory_bytes, chunk_bytes, kind, layout == "dense", progress, overwrite)
-    return _import(matrix, Wanted(columns, without, header, kind, memory_bytes), view, job)
+    wanted = Wanted(columns, without, header, kind, memory_bytes)
+    request = {**_request(wanted), "layout": layout, "chunk_bytes": chunk_bytes}
+    job = _Job(target, memory_bytes, chunk_bytes, kind, layout == "dense", progress, overwrite, request)
+    return _import(matrix, wanted, view, job)
+
+
+def _request(wanted: Wanted) -> dict[str, Any]:
+    """What was said of a file, for JSON."""
+    return {
+        "dtype": None if wanted.dtype is None else wanted.dtype.str,
+        "columns": None if wanted.columns is None else list(wanted.columns),
+        "without": None if wanted.without is None else list(wanted.without),
+        "header": wanted.header,
+    }
 
 
 def _import(matrix: object, wanted: Wanted, view: ViewOptions, job: _Job) -> ImportReport:
     """Find out how the matrix is read, and have it copied that way."""
     started = time.perf_counter()
     reader: Reader | None = None
+    place: str | None = None
     if isinstance(matrix, str | os.PathLike):
-        reader = open_reader(os.fsdecode(matrix), wanted)
+        location = os.fsdecode(matrix)
+        place = None if is_address(location) else split_location(location)[0]
+        reader = open_reader(location, wanted)
     elif wanted.selects:
         raise InputError("columns are chosen by name in .csv, .tsv and .parquet files; cut the array instead")
     if reader is None:
         source = open_source(matrix, **view)
+        require_apart(job.target, place or getattr(source, "path", None))
+        job = _identified(job, view, source_mark(source))
+        if made := made_before(job.target, job.identity):
+            return _report_before(made, started)
         require_place(job.target, job.overwrite)
         source.check()
         if not isinstance(source, CsrSource) or job.dense:
@@ -144,8 +192,19 @@ def _import(matrix: object, wanted: Wanted, view: ViewOptions, job: _Job) -> Imp
             f"{reader.name} is read from its beginning, so --rows, --select-rows, --select-columns and "
             "--drop-missing-columns do not apply: import it, and select when the store is read"
         )
+    else:
+        require_apart(job.target, place)
+        job = _identified(job, view, file_mark(os.fsdecode(cast("str", matrix))))
+        if made := made_before(job.target, job.identity):
+            return _report_before(made, started)
     require_place(job.target, job.overwrite)
     return _import_file(reader, job, started)
+
+
+def _identified(job: _Job, view: ViewOptions, mark: str | None) -> _Job:
+    """With the identity of what is made of a source by its mark."""
+    request = {**job.request, "missing": view.get("missing", "error")}
+    return dataclasses.replace(job, identity=None if mark is None else identity_of(request, mark))
 
 
 def _import_tiles(source: Source, job: _Job, started: float) -> ImportReport:
@@ -154,7 +213,7 @@ def _import_tiles(source: Source, job: _Job, started: float) -> ImportReport:
     ticker = Ticker(job.progress, plan.ticks)
     with working_folder(job.target, plan.need) as folder:
         copied = copy_tiles(plan, folder, ticker)
-        publish(folder / "array", job.target, job.overwrite)
+        job.publish(folder / "array")
     return _dense_report(copied, started, ())
 
 
@@ -171,14 +230,15 @@ def _import_file(reader: Reader, job: _Job, started: float) -> ImportReport:
                 reader, folder / "sparse", dtype, memory_bytes=job.memory_bytes, ticker=ticker
             )
             if not job.dense:
-                publish(folder / "sparse", job.target, job.overwrite)
-                return _sparse_report(made, started, reader.notes)
+                report = _sparse_report(made, started, reader.notes)
+                job.publish(folder / "sparse")
+                return report
             copied = _dense(made, job, folder, ticker)
         else:
             dtype = job.dtype or reader.dtype
             sizes = {"memory_bytes": job.memory_bytes, "chunk_bytes": job.chunk_bytes}
             copied = copy_rows(reader, folder, dtype, **sizes, ticker=ticker)
-        publish(folder / "array", job.target, job.overwrite)
+        job.publish(folder / "array")
     return _dense_report(copied, started, reader.notes)
 
 
@@ -205,6 +265,18 @@ def _dense_report(copied: Copied, started: float, notes: tuple[str, ...]) -> Imp
         time.perf_counter() - started,
         notes=notes,
     )
+
+
+def _report_before(made: Source, started: float) -> ImportReport:
+    """Of a store that was there already, in which nothing was changed."""
+    seconds = time.perf_counter() - started
+    if isinstance(made, CsrSource):
+        report = dataclasses.replace(_sparse_report(made, started, ()), bytes_read=0)
+    else:
+        whole = cast("ZarrSource", made)
+        name, stored = whole.dtype.name, whole.stored_bytes()
+        report = ImportReport(whole.shape, name, whole.chunks, whole.codec, 0, stored, seconds)
+    return dataclasses.replace(report, done_before=True)
 
 
 def _sparse_report(made: CsrSource, started: float, notes: tuple[str, ...]) -> ImportReport:

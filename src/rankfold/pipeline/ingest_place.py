@@ -14,6 +14,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from rankfold.pipeline.durable import flush, flush_tree
 from rankfold.pipeline.errors import DiskSpaceError, OutputError
 from rankfold.pipeline.sources.locate import node_kind
 from rankfold.pipeline.units import format_bytes
@@ -33,6 +34,16 @@ def require_place(target: Path, overwrite: bool) -> None:
         raise OutputError(
             f"{target} exists and is not a Zarr store, so it is not replaced. Remove it yourself"
         )
+
+
+def require_apart(target: Path, source: str | None) -> None:
+    """Raise if a store at ``target`` would replace the file or folder ``source``, or lie in or around it."""
+    if source is None:
+        return
+    # Links are followed, also those that lead round in a circle.
+    held, out = Path(os.path.realpath(source)), Path(os.path.realpath(target))
+    if held == out or held in out.parents or out in held.parents:
+        raise OutputError(f"{target} would lie in, on or around its own input {source}. Give another name")
 
 
 def require_room(need: int, folder: Path, name: str) -> None:
@@ -89,7 +100,8 @@ def _alive(pid: int) -> bool:
 
 
 def publish(made: Path, target: Path, overwrite: bool) -> None:
-    """Give a complete store its name; what had the name goes with the working folder."""
+    """Give a complete store its name once it is on the disk; what had it goes with the working folder."""
+    flush_tree(made)
     replaced = made.with_name("replaced")
     if overwrite and os.path.lexists(target):
         os.rename(target, replaced)
@@ -99,3 +111,4 @@ def publish(made: Path, target: Path, overwrite: bool) -> None:
         if os.path.lexists(replaced):
             os.rename(replaced, target)
         raise OutputError(f"{target} cannot be written: {error}") from error
+    flush(target.parent)

@@ -36,7 +36,9 @@ def copy_entries(
     """Make the group ``folder`` of all stored numbers; what is not in order is sorted beside it."""
     # Numbers in order are compressed as they come; others are first written plainly, with their place.
     entry = (4 + dtype.itemsize) / 2 if reader.in_row_order else 8 + reader.dtype.itemsize
-    require_room(int(entry * reader.entry_count), folder.parent, reader.name)
+    # Where rows are far more than numbers, their ends count; these hardly differ, and compress to an eighth.
+    need = max(int(entry * reader.entry_count), reader.shape[0])
+    require_room(need, folder.parent, reader.name)
     writer = CsrWriter(folder, reader.shape, dtype, reader.entry_count, reader.name)
     for entries in _in_order(reader, folder.parent, memory_bytes, ticker):
         writer.append(entries)

@@ -23,8 +23,10 @@ import numpy.typing as npt
 from rankfold.kernels.neighbours import Metric
 from rankfold.pipeline.blocks import grains
 from rankfold.pipeline.errors import DataError, NonFiniteError
+from rankfold.pipeline.finite import remedy
 from rankfold.pipeline.folds.panels import numbers
 from rankfold.pipeline.source import Source
+from rankfold.pipeline.sources.places import place_of
 from rankfold.pipeline.view import Orientation, View, aligned_empty, working_dtype
 
 Array = npt.NDArray[Any]
@@ -216,8 +218,9 @@ class RowReader:
             row, column = np.unravel_index(int(bad.argmax()), bad.shape)
             raise NonFiniteError(
                 f"{self.source.name} holds NaN or Inf: {bad.sum()} in rows {start} to "
-                f"{start + len(raw) - 1}, the first at row {start + row}, column {column} (from 0). Nothing "
-                "was computed. Replace or drop them, for instance with numpy.nan_to_num, and run again."
+                f"{start + len(raw) - 1}, the first at "
+                f"{place_of(self.source, start + int(row), int(column))}. Nothing was computed. "
+                f"{remedy(self.source)}"
             )
         if np.isnan(norms).any():
             raise DataError(

@@ -139,7 +139,7 @@ def statistics_pass(run: Run, layout: Layout, centring: Centring, start: Start) 
     """Means and standard deviations of the columns of a tall matrix, for scaling."""
     fold = ColumnStatistics(layout.panels(run.slots), start.shift, centring.unit, layout.row_seconds(4))
     state = run.pass_over_data("statistics", fold)
-    refuse_bad(state, layout.view.source.name)
+    refuse_bad(state, layout.view.source)
     return scaled_statistics(state, layout, start, centring)
 
 
@@ -197,7 +197,7 @@ def conditions(
 
 def refuse_overflow(state: State, view: View, products: str = "z") -> None:
     """Raise for products that are not finite, or for a matrix that is not."""
-    refuse_bad(state, view.source.name)
+    refuse_bad(state, view.source)
     if not np.isfinite(state[products]).all():
         raise DataError(
             f"products of {view.source.name} leave the range of {view.dtype}: its elements differ too "

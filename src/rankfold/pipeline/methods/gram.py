@@ -65,7 +65,7 @@ def gram(run: Run, layout: Layout, centring: Centring, start: Start) -> Scatter:
         row_seconds=layout.row_seconds(2 * view.short),
     )
     state = run.pass_over_data("gram", fold)
-    refuse_bad(state, view.source.name)
+    refuse_bad(state, view.source)
     scatter = state["scatter"]
     mean, deviation = state["mean"] / centring.unit, np.ones(view.short)
     if by_rows and centring.scale:

@@ -66,7 +66,7 @@ class FromMatrix:
             layout.row_seconds(2 * (self.whitening.width + rank)),
         )
         state = run.pass_over_data("rows", fold)
-        refuse_bad(state, layout.view.source.name)
+        refuse_bad(state, layout.view.source)
         return np.asarray(state["gram"])
 
 

@@ -128,7 +128,7 @@ class Projection:
                 shape, chunks = (self.source.shape[0], fold.rank), (self.row_chunk(), fold.rank)
                 create_array(run.result, self.fitted.left_name, shape, self.dtype, chunks)
             state = run.pass_over_data("transform", fold)
-            refuse_bad(state, self.source.name)
+            refuse_bad(state, self.source)
             if isinstance(fold, ProjectColumns):
                 state |= self._coordinates(run, state["product"])
             facts = self._facts(run, fingerprint, state, gram)

@@ -190,7 +190,7 @@ def _by_gram(
         layout.row_seconds(3 * view.short),
     )
     state = run.pass_over_data("gram", fold)
-    refuse_bad(state, view.source.name)
+    refuse_bad(state, view.source)
     offset = w.T @ mean_about_shift(state, layout, centring)
     product = state["gram"] - view.long * np.outer(offset, offset)
     variance = np.diag(product)
@@ -215,7 +215,7 @@ def _by_reflections(
         layout.row_seconds(8 * layout.view.short),
     )
     state = run.pass_over_data("reflections", fold)
-    refuse_bad(state, layout.view.source.name)
+    refuse_bad(state, layout.view.source)
     r, ones = state["r"], int(fold.ones)
     known = _known(state, layout, start, centring)
     return r[ones:, ones:], mean_about_shift(state, layout, centring), known
@@ -231,7 +231,7 @@ def _reflected(run: Run, layout: Layout, centring: Centring, whitening: Whitenin
         layout.row_seconds(10 * whitening.width),
     )
     state = run.pass_over_data(name, fold)
-    refuse_bad(state, layout.view.source.name)
+    refuse_bad(state, layout.view.source)
     return state["r"]
 
 

@@ -134,7 +134,7 @@ class Update:
     def _held(self, run: Run, units: Float64) -> Summary:
         """By reading them whole."""
         state = run.pass_over_data("rows", self._fold(run.slots))
-        refuse_bad(state, self.source.name)
+        refuse_bad(state, self.source)
         held = Summary.of_rows(state["rows"] / units, centre=self._asked["center"])
         return dataclasses.replace(held, squares=self._counted(held.squares))
 

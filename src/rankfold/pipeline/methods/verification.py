@@ -116,7 +116,7 @@ class Verification:
             fold = self.fold(run.scratch, run.slots)
             self._prepare(fold)
             state = run.pass_over_data("check", fold)
-            refuse_bad(state, self.source.name)
+            refuse_bad(state, self.source)
             short, s = fold.short.load(), fold.values
             across = state["product"] - short * s
             largest = s[0] if s[0] > 0 else 1.0

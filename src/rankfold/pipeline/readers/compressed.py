@@ -7,7 +7,7 @@ for its numbers in order. CSC gives its numbers in the order of columns: they ar
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -131,6 +131,16 @@ class TripletReader:
                 require_inside(self.name, "row", rows, start, self.shape[0])
                 require_inside(self.name, "col", columns, start, self.shape[1])
                 yield Entries(rows, columns, values), stop * self.dtype.itemsize
+
+
+def require_vectors(name: str, vectors: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> None:
+    """Raise ``ChunkError`` unless shapes and types, by name, are those of vectors of a sparse matrix."""
+    for vector, (shape, dtype) in vectors.items():
+        if len(shape) != 1 or (vector != "data" and dtype.kind not in "iu"):
+            needed = "numbers" if vector == "data" else "whole numbers"
+            raise ChunkError(
+                f"{name}: {vector} is {dtype} {shape}, but should be a vector of {needed}. Restore the file"
+            )
 
 
 def require_inside(name: str, vector: str, indices: npt.NDArray[Any], start: int, length: int) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import csv
-import gzip
+import io
 import os
 import re
 import zlib
@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.errors import ChunkError, DataError, InputError
+from rankfold.pipeline.readers.gzipped import open_unpacked, unpacked
 from rankfold.pipeline.readers.reader import HEADERS, Wanted, choose_columns, shown
 from rankfold.pipeline.sources.libraries import library
 
@@ -35,8 +36,14 @@ LONGEST_LINE = 64 * 2**20
 BLOCK_BYTES = (2**16, 4 * 2**20)
 """Least and most text that is parsed at a time."""
 
+WIDE = 1000
+"""Columns above which all cells are parsed as one column."""
+
 PARSED = 16
 """Memory that parsing takes in times of the text: a cell of two bytes becomes a number of eight, twice."""
+
+PARSED_AS_ONE = 64
+"""The same where every cell is an object of its own first."""
 
 BOM = b"\xef\xbb\xbf"
 
@@ -84,17 +91,19 @@ class DelimitedReader:
             library("pyarrow", extra="formats", what=f"reading {self.path}"),
             library("pyarrow.csv", extra="formats", what=f"reading {self.path}"),
         )
-        rows, size = 0, min(max(memory_bytes // PARSED, BLOCK_BYTES[0]), BLOCK_BYTES[1])
+        wide = len(self.names) > WIDE
+        parse = self._parsed_as_one if wide else self._parsed
+        taken = memory_bytes // (PARSED_AS_ONE if wide else PARSED)
+        rows, size = 0, min(max(taken, BLOCK_BYTES[0]), BLOCK_BYTES[1])
         # In the main thread Arrow takes Ctrl-C for itself, and forgets it when a block ends soon after.
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             for block, line, done in self._texts(size):
                 try:
-                    table = pool.submit(self._parsed, block, arrow, text).result()
+                    for numbers in pool.submit(parse, block, line, rows, arrow, text).result():
+                        yield numbers, done
+                        rows += len(numbers)
                 except arrow.ArrowInvalid as error:
                     raise self._refused(str(error), block, line) from error
-                for batch in table.to_batches():
-                    yield self._numbers(batch, rows), done
-                    rows += batch.num_rows
 
     def _texts(self, size: int) -> Iterator[tuple[bytes, int, int]]:
         """Whole records, the number of their first line, and the bytes of the file that are done.
@@ -104,15 +113,20 @@ class DelimitedReader:
         line = self.header_lines + 1
         try:
             with open(self.path, "rb") as raw:
-                file: Any = gzip.GzipFile(fileobj=raw) if self.path.endswith(".gz") else raw
+                file: Any = unpacked(raw)
                 for _ in range(self.header_lines):
-                    file.readline()
+                    file.readline(LONGEST_LINE)
                 if not self.header_lines and file.read(3) != BOM:
                     file.seek(0)
                 while block := file.read(size):
-                    block += file.readline()
+                    block += file.readline(LONGEST_LINE)
+                    if len(block) >= LONGEST_LINE:
+                        raise ChunkError(
+                            f"{self.name} has a line of over {LONGEST_LINE - size} bytes after line {line}. "
+                            "Is it text? Restore or repair it"
+                        )
                     while block.count(b'"') % 2:
-                        more = file.readline()
+                        more = file.readline(LONGEST_LINE)
                         if not more or len(block) > size + LONGEST_LINE:
                             raise ChunkError(
                                 f"{self.name}: a quote is left open after line {line}. Is the file cut "
@@ -126,10 +140,11 @@ class DelimitedReader:
                 f"{self.name} is cut short or damaged after line {line}: {error}. Restore the file"
             ) from error
 
-    def _parsed(self, block: bytes, arrow: Any, text: Any) -> Any:
+    def _parsed(self, block: bytes, line: int, rows: int, arrow: Any, text: Any) -> list[npt.NDArray[Any]]:
+        """The numbers of a block, which begins with a line and a row of the data; column by column."""
         every = [str(position) for position in range(len(self.names))]
         kind = arrow.from_numpy_dtype(self._type())
-        return text.read_csv(
+        table = text.read_csv(
             arrow.BufferReader(block),
             read_options=text.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=every),
             parse_options=text.ParseOptions(delimiter=self.separator, newlines_in_values=True),
@@ -138,6 +153,54 @@ class DelimitedReader:
                 column_types=dict.fromkeys(every, kind),
             ),
         )
+        found = []
+        for batch in table.to_batches():
+            found.append(self._numbers(batch, rows))
+            rows += batch.num_rows
+        return found
+
+    def _parsed_as_one(
+        self, block: bytes, line: int, rows: int, arrow: Any, text: Any
+    ) -> list[npt.NDArray[Any]]:
+        """The same, all cells as one column: each column of its own takes Arrow some 10 kB."""
+        records = [
+            record for record in _records(block, self.separator) if len(record) > 1 or record[0].strip()
+        ]
+        expected = len(self.names)
+        for number, record in enumerate(records, start=1):
+            if len(record) != expected:
+                message = f"Row #{number}: Expected {expected} columns, got {len(record)}"
+                raise arrow.ArrowInvalid(f"CSV parse error: {message}")
+        cells = [record[position] for record in records for position in self.taken]
+        options = {
+            "read_options": text.ReadOptions(use_threads=False, column_names=["0"]),
+            "parse_options": text.ParseOptions(ignore_empty_lines=False, quote_char=False),
+        }
+        kind, shape = arrow.from_numpy_dtype(self._type()), (len(records), len(self.taken))
+        if not cells:
+            return []
+        data = b"\n".join(cells) + b"\n"
+        options["read_options"].block_size = len(data) + 1
+        try:
+            column = text.read_csv(
+                arrow.BufferReader(data),
+                convert_options=text.ConvertOptions(column_types={"0": kind}),
+                **options,
+            )[0].combine_chunks()
+        except arrow.ArrowInvalid as error:
+            raise arrow.ArrowInvalid(self._in_place(str(error))) from error
+        if column.null_count and self._type().kind != "f":
+            place = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+            raise self._without_value(place % shape[1], rows + place // shape[1])
+        return [column.to_numpy(zero_copy_only=False).reshape(shape)]
+
+    def _in_place(self, message: str) -> str:
+        """What Arrow said of one long column, in terms of the block."""
+        if not (found := BAD_VALUE.match(message)):
+            return message
+        row, place = divmod(int(found[2]) - 1, len(self.taken))
+        what = f"CSV conversion error to {found[3]}: invalid value {found[4]}"
+        return f"In CSV column #{self.taken[place]}: Row #{row + 1}: {what}"
 
     def _type(self) -> np.dtype[Any]:
         """Type that Arrow parses: it has no text for truth values that are 0 and 1, nor for halves."""
@@ -150,12 +213,15 @@ class DelimitedReader:
             for position, column in zip(self.taken, batch.columns, strict=True):
                 if column.null_count:
                     row = rows + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-                    raise DataError(
-                        f"{self.name}: column {self.names[position]!r} has no value in row {row + 1} of the "
-                        f"data, and {self.dtype} cannot say so. Import it as float64 or float32"
-                    )
+                    raise self._without_value(self.taken.index(position), row)
         numbers: npt.NDArray[Any] = batch.to_tensor(null_to_nan=self._type().kind == "f").to_numpy()
         return numbers
+
+    def _without_value(self, place: int, row: int) -> DataError:
+        return DataError(
+            f"{self.name}: column {self.names[self.taken[place]]!r} has no value in row {row + 1} of the "
+            f"data, and {self.dtype} cannot say so. Import it as float64 or float32"
+        )
 
     def _refused(self, message: str, block: bytes, line: int) -> Exception:
         """What Arrow said of a block that begins with ``line``, in terms of the file."""
@@ -211,7 +277,7 @@ def _first_record(path: str, separator: str) -> tuple[list[str], int, str]:
     """Cells of the first record, the lines it takes with those before it, and what separates cells."""
     lines = 0
     try:
-        with _text(path) as file:
+        with open_unpacked(path) as file:
             while True:
                 line = file.readline(LONGEST_LINE)
                 if not line:
@@ -225,6 +291,11 @@ def _first_record(path: str, separator: str) -> tuple[list[str], int, str]:
                 line, lines = line + more, lines + 1
     except DAMAGED as error:
         raise ChunkError(f"{path} cannot be read: {error}. Restore the file") from error
+    if b"\r" in re.sub(rb'"[^"]*"', b"", line.rstrip(b"\r\n")):
+        raise InputError(
+            f"{path} has lines that end with a carriage return alone, as an old Mac wrote them; write it "
+            "with line feeds, for instance by tr '\\r' '\\n'"
+        )
     text = line.decode("utf-8-sig", errors="replace")
     if separator == ",":
         separator = max(",;\t", key=text.count)
@@ -242,8 +313,16 @@ def _lines_before(block: bytes, row: int) -> int:
     return row - 1
 
 
-def _text(path: str) -> Any:
-    return gzip.open(path, "rb") if path.endswith(".gz") else open(path, "rb")
+def _records(block: bytes, separator: str) -> Iterator[list[bytes]]:
+    """Cells of every record, without the quotes around them."""
+    if b'"' not in block:
+        for line in block.splitlines():
+            yield line.split(separator.encode())
+        return
+    # Line ends within quotes stay: no number has them, so the cell is refused.
+    text = io.StringIO(block.decode("latin-1"), newline="")
+    for record in csv.reader(text, delimiter=separator):
+        yield [cell.encode("latin-1").replace(b"\n", b" ") for cell in record] or [b""]
 
 
 def _number(cell: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.errors import ChunkError, InputError, MemoryBudgetError, SourceNotFoundError
-from rankfold.pipeline.readers.compressed import CompressedReader, Vector
+from rankfold.pipeline.readers.compressed import CompressedReader, Vector, require_vectors
 from rankfold.pipeline.sources.libraries import library
-from rankfold.pipeline.sources.matrix import native, require_matrix
+from rankfold.pipeline.sources.matrix import native, require_matrix, whole_lengths
 from rankfold.pipeline.units import format_bytes
 
 LAYOUTS = {"csr_matrix": "rows", "csc_matrix": "columns", "csr": "rows", "csc": "columns"}
@@ -103,7 +103,11 @@ def _sparse(path: str, key: str, group: Any) -> CompressedReader:
         raise InputError(
             f"{name} is a group ({layout or 'of no known layout'}), not a matrix; name one with ::"
         )
-    rows, columns = (int(length) for length in shape)
+    rows, columns = whole_lengths(name, shape)
+    vectors = {part: group[part] for part in ("data", "indices", "indptr")}
+    if any(isinstance(vector, Mapping) for vector in vectors.values()):
+        raise ChunkError(f"{name} has groups for vectors, so it is no sparse matrix. Restore the file")
+    require_vectors(name, {part: (vector.shape or (), vector.dtype) for part, vector in vectors.items()})
     data, indices, pointers = (group[part].shape[0] for part in ("data", "indices", "indptr"))
     require_matrix(name, (rows, columns), group["data"].dtype)
     by = LAYOUTS[layout]

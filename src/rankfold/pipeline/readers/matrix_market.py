@@ -8,7 +8,6 @@ The trap: in a matrix of integers that parser takes 5.5 for 5 without a word.
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
 import re
@@ -21,6 +20,7 @@ from typing import IO, Any
 import numpy as np
 
 from rankfold.pipeline.errors import ChunkError, DataError, InputError
+from rankfold.pipeline.readers.gzipped import open_unpacked, unpacked
 from rankfold.pipeline.readers.reader import Entries, Wanted
 from rankfold.pipeline.readers.unpack import Packed
 from rankfold.pipeline.source import Source
@@ -44,6 +44,12 @@ PARSED = 24
 """Memory that parsing takes in times of the text: a line of 6 bytes is two places and a number, twice."""
 
 TEXT_BYTES = (2**16, 8 * 2**20)
+
+HEAD_LINE = 2**20
+"""Longest line before the numbers."""
+
+HEAD_LINES = 2**16
+"""Most lines before the numbers."""
 
 DAMAGED = (OSError, EOFError, zlib.error)
 
@@ -103,11 +109,14 @@ class CoordinateReader:
         promised, seen = self.head.sizes[2], 0
         for text, line, done in _texts(self.path, self.head, memory_bytes):
             count = text.count(b"\n") + (not text.endswith(b"\n"))
-            yield self._parsed(text, count, line), done
             seen += count
+            if seen > promised:
+                break
+            yield self._parsed(text, count, line), done
         if seen != promised:
+            more = " or more" if seen > promised else ""
             raise ChunkError(
-                f"{self.name} promises {promised} entries but has {seen}. "
+                f"{self.name} promises {promised} entries but has {seen}{more}. "
                 + ("It is cut short: restore the file" if seen < promised else "Correct its third number")
             )
 
@@ -149,13 +158,17 @@ class PackedColumns:
             np.lib.format.write_array_header_2_0(out, header)
             for text, line, _ in _texts(self.path, self.head, self.memory_bytes):
                 count = text.count(b"\n") + (not text.endswith(b"\n"))
+                if seen + count > rows * columns:
+                    seen += count
+                    break
                 numbers = self._parsed(text, count, line)
                 numbers.astype(dtype, copy=False).tofile(out)
                 seen += count
                 progress(seen * dtype.itemsize)
         if seen != rows * columns:
             raise ChunkError(
-                f"{self.name} promises {rows} x {columns} numbers but has {seen}. Restore the file"
+                f"{self.name} promises {rows} x {columns} numbers but has {seen}"
+                f"{' or more' if seen > rows * columns else ''}. Restore the file"
             )
         return npy_source(str(target))
 
@@ -174,7 +187,7 @@ class PackedColumns:
 def matrix_market_reader(path: str, wanted: Wanted) -> CoordinateReader | Packed:
     """A file by its header."""
     try:
-        with _open(path) as file:
+        with open_unpacked(path) as file:
             head = _head(file, path)
     except DAMAGED as error:
         raise ChunkError(f"{path} cannot be read: {error}. Restore the file") from error
@@ -199,12 +212,18 @@ def _head(file: IO[bytes], path: str) -> _Head:
             f"{', '.join(TYPES)}, {', '.join(SYMMETRIES)}"
         )
     lines = 1
-    while line := file.readline(2**20):
+    while line := file.readline(HEAD_LINE):
         lines += 1
         if line.strip() and not line.startswith(b"%"):
             break
+        if lines > HEAD_LINES or len(line) == HEAD_LINE:
+            raise ChunkError(
+                f"{path}: no size of the matrix stands in its first {lines} lines. Restore the file"
+            )
     words = line.split()
-    if len(words) != (3 if layout == "coordinate" else 2) or not all(word.isdigit() for word in words):
+    if len(words) != (3 if layout == "coordinate" else 2) or not all(
+        word.isdigit() and len(word) < 19 for word in words
+    ):
         raise ChunkError(
             f"{path}, line {lines}: {line[:60]!r} should be the size of the matrix. Restore the file"
         )
@@ -217,9 +236,9 @@ def _texts(path: str, head: _Head, memory_bytes: int) -> Iterator[tuple[bytes, i
     line = head.lines + 1
     try:
         with open(path, "rb") as raw:
-            file: Any = gzip.GzipFile(fileobj=raw) if path.endswith(".gz") else raw
+            file: Any = unpacked(raw)
             for _ in range(head.lines):
-                file.readline()
+                file.readline(HEAD_LINE)
             while block := file.read(size):
                 block += file.readline(size)
                 count = block.count(b"\n")
@@ -242,10 +261,6 @@ def _require_whole_numbers(text: bytes) -> None:
     """Raise ``ValueError`` for a fraction, an exponent, or what is no number."""
     if any(sign in text for sign in (b".", b"e", b"E", b"n", b"N")):
         raise ValueError("it holds a number that is not whole, but its header says integer")
-
-
-def _open(path: str) -> IO[bytes]:
-    return gzip.open(path, "rb") if path.endswith(".gz") else open(path, "rb")  # type: ignore[return-value]
 
 
 def _bad_line(name: str, message: str, first: int) -> DataError:

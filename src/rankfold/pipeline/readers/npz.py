@@ -7,6 +7,7 @@ place, whichever its order in memory; the vectors of a sparse one are read side 
 from __future__ import annotations
 
 import contextlib
+import math
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -18,14 +19,17 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.errors import ChunkError, InputError
-from rankfold.pipeline.readers.compressed import CompressedReader, TripletReader, Vector
+from rankfold.pipeline.readers.compressed import CompressedReader, TripletReader, Vector, require_vectors
 from rankfold.pipeline.readers.unpack import Packed, copy_stream
 from rankfold.pipeline.source import Source
-from rankfold.pipeline.sources.matrix import native, require_matrix
+from rankfold.pipeline.sources.matrix import cut, native, require_matrix, whole_lengths
 from rankfold.pipeline.sources.npy import header_in, npy_source
 from rankfold.pipeline.sources.npz import Member, choose_member, is_sparse, npz_members, open_zip
 
 DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
+
+HEADER_BYTES = 2**16
+"""More than the header of a member takes."""
 
 LAYOUTS = {"csr": "rows", "csc": "columns"}
 
@@ -41,7 +45,7 @@ class PackedMember:
     @property
     def total_bytes(self) -> int:
         """Bytes of the member once unpacked."""
-        return int(np.prod(self.member.shape)) * self.member.dtype.itemsize
+        return math.prod(self.member.shape) * self.member.dtype.itemsize
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -54,7 +58,7 @@ class PackedMember:
         with open_zip(self.path) as archive:
             try:
                 with archive.open(f"{self.member.name}.npy") as file:
-                    copy_stream(file, target, progress)
+                    copy_stream(file, target, progress, most=self.total_bytes + HEADER_BYTES)
             except DAMAGED as error:
                 raise _damaged(self.name, error) from error
         source = npy_source(str(target))
@@ -75,6 +79,8 @@ def _sparse(path: str, members: dict[str, Member]) -> CompressedReader | Triplet
     """A file of ``scipy.sparse.save_npz``."""
     with open_zip(path) as archive:
         small = {name: _whole(archive, path, name) for name in ("format", "shape")}
+    if small["format"].size != 1:
+        raise InputError(f"{path} says that its layout is {cut(small['format'])}. Restore the file")
     layout = small["format"].item()
     layout = layout.decode() if isinstance(layout, bytes) else str(layout)
     names = ("row", "col", "data") if layout == "coo" else ("indices", "indptr", "data")
@@ -83,9 +89,10 @@ def _sparse(path: str, members: dict[str, Member]) -> CompressedReader | Triplet
             f"{path} is a sparse matrix in layout {layout!r}; csr, csc and coo are read. Save it as "
             "scipy.sparse.csr_matrix(x)"
         )
-    rows, columns = (int(length) for length in small["shape"])
+    rows, columns = whole_lengths(path, small["shape"])
     data = members["data"]
     require_matrix(path, (rows, columns), np.dtype(data.dtype))
+    require_vectors(path, {part: (members[part].shape, np.dtype(members[part].dtype)) for part in names})
     count, dtype = data.shape[0], native(np.dtype(data.dtype))
     if layout == "coo":
         return TripletReader(path, (rows, columns), dtype, count, lambda: _opened(path, names))

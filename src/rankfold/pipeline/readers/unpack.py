@@ -31,11 +31,13 @@ class Packed(Protocol):
         """Write the plain file into ``folder``; ``progress`` is told the bytes of it that are done."""
 
 
-def copy_stream(file: IO[bytes], target: Path, progress: Callable[[int], None]) -> None:
-    """Everything that is left of ``file``."""
+def copy_stream(file: IO[bytes], target: Path, progress: Callable[[int], None], *, most: int) -> None:
+    """Everything that is left of ``file``; ``ValueError`` for more than ``most`` bytes."""
     done = 0
     with open(target, "wb") as out:
         while piece := file.read(COPY_BYTES):
-            out.write(piece)
             done += len(piece)
+            if done > most:
+                raise ValueError(f"it holds more than the {most} bytes that its header promises")
+            out.write(piece)
             progress(done)

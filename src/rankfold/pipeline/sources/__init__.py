@@ -5,9 +5,11 @@
     locate.py    STORE::array, or what is there   matrix.py    what counts as a matrix
     big_ann.py   .fbin, .u8bin, .i8bin           npz.py       .npz files that are not compressed
     csr.py       sparse groups in Zarr           sparse.py    SciPy sparse arrays
-    converted.py another type, as it is read
+    converted.py another type, as it is read    everyday.py   lists, pandas frames, AnnData objects
     rectangle.py positioned reads of files        chunk_files.py, encoding.py, shard.py, zarr_codecs.py,
                                                   vector.py, zarr_layout.py    the parts of a Zarr array
+    decoders.py, bounded_store.py    what holds too much
+    places.py    where an element lies in what a matrix was made of
 
 Arrays of more axes, and parts of a matrix:
 
@@ -35,6 +37,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse
 
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.source import Source
@@ -43,6 +46,13 @@ from rankfold.pipeline.sources.axes import Rows, axis_names, row_axes
 from rankfold.pipeline.sources.big_ann import TYPES, big_ann_source
 from rankfold.pipeline.sources.csr import compressed_kind, csr_source
 from rankfold.pipeline.sources.dask import dask_source
+from rankfold.pipeline.sources.everyday import (
+    array_of_frame,
+    array_of_lists,
+    is_cells,
+    is_kept_sparse,
+    matrix_of_cells,
+)
 from rankfold.pipeline.sources.hdf5 import hdf5_matrix
 from rankfold.pipeline.sources.locate import is_address, require_path, split_location
 from rankfold.pipeline.sources.memory import array_source
@@ -91,7 +101,8 @@ def open_source(
     x : str, path, array or Source
         ``STORE`` or ``STORE::path/in/group`` for a Zarr store in a folder or an object store
         (``s3://bucket/store.zarr``), a sparse group in AnnData's layout, a ``.npy``, ``.npz``, ``.fbin``,
-        HDF5 or netCDF file (``FILE.nc::variable``), a NumPy, SciPy, Zarr, Dask or xarray array, a ``Source``.
+        HDF5 or netCDF file (``FILE.nc::variable``), a list of rows, a NumPy, SciPy, Zarr, Dask or xarray
+        array, an h5py dataset, a pandas DataFrame of numbers, an AnnData object (its X), a ``Source``.
     missing : {"error", "fill"}
         What a Zarr or HDF5 chunk is that was never written: an error, or its fill value.
     rows : str, int or list of them, optional
@@ -127,15 +138,25 @@ def _matrix(x: object, missing: str, rows: Rows) -> Source:
         return _of_zarr(x, missing, rows)
     if module == "xarray":
         return xarray_matrix(x, rows=rows)
-    if module == "scipy" and hasattr(x, "tocsr"):
+    if scipy.sparse.issparse(x):
         return sparse_source(x)
+    if isinstance(x, list | tuple):
+        return _of_numpy(array_of_lists(x), rows)
+    if module == "pandas":
+        return _of_numpy(array_of_frame(x), rows)
+    if is_cells(x):
+        return _matrix(matrix_of_cells(x), missing, rows)
+    if is_kept_sparse(x):
+        return _of_kept_sparse(x)
+    if module == "h5py" and hasattr(x, "shape"):
+        return _of_hdf5(x, missing, rows)
     if isinstance(x, Source):
         if rows is not None:
             raise InputError(f"{x.name} is a matrix already: rows= is for arrays and places of arrays")
         return x
     raise InputError(
         f"cannot read a {module}.{type(x).__qualname__}; give the path of a Zarr store or .npy file, "
-        "or a NumPy, Zarr, Dask or xarray array"
+        "or a list of rows, a NumPy, SciPy, Zarr, Dask or xarray array, a pandas DataFrame, an AnnData object"
     )
 
 
@@ -217,6 +238,21 @@ def _of_dask(x: Any, rows: Rows) -> Source:
     if row_axes("dask array", axes, x.shape, rows) == (0,) and x.ndim == 2:
         return dask_source(x)
     return stacked(dask_volume(x, axes), rows)
+
+
+def _of_hdf5(dataset: Any, missing: str, rows: Rows) -> Source:
+    """A dataset of an HDF5 file that someone has opened, by its place."""
+    dataset.file.flush()
+    return hdf5_matrix(dataset.file.filename, dataset.name.strip("/"), missing=missing, rows=rows)
+
+
+def _of_kept_sparse(x: Any) -> Source:
+    """A sparse matrix that AnnData has left on disk: by its place in a Zarr folder, or in memory."""
+    group = x.group
+    root = getattr(getattr(group, "store", None), "root", None)
+    if type(group).__module__.partition(".")[0] == "zarr" and root is not None:
+        return csr_source(os.path.abspath(root), group.path)
+    return sparse_source(x.to_memory())
 
 
 def _of_zarr(x: object, missing: str, rows: Rows) -> Source:

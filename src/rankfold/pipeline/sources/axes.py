@@ -9,6 +9,8 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from rankfold.pipeline.errors import InputError
 
 Rows = str | int | Sequence[str | int] | None
@@ -46,6 +48,15 @@ def row_axes(name: str, axes: tuple[str, ...], shape: Sequence[int], rows: Rows)
     return tuple(found)
 
 
+def require_flag(rows: object) -> None:
+    """Raise for axes given to a reduction, where ``rows`` says whether the factor of the rows is kept."""
+    if not isinstance(rows, bool | int | np.bool_):
+        raise InputError(
+            f"rows={rows!r} is not true or false, which say whether the factor of the rows is kept. To say "
+            f"which axes of an array are its rows, open it first: rankfold.open(x, rows={rows!r})"
+        )
+
+
 def _split(rows: str | int | Sequence[str | int]) -> list[str | int]:
     if isinstance(rows, str):
         return [part.strip() for part in rows.split(",") if part.strip()]
@@ -72,7 +83,8 @@ def _ask(name: str, axes: tuple[str, ...], shape: Sequence[int]) -> str:
         )
     return (
         f"{name} has {len(shape)} axes, {_listed(axes, shape)}; a matrix has two. Say which become the rows, "
-        f"the others are stacked into columns: --rows {axes[0]} (rows={axes[0]!r})"
+        f"the others are stacked into columns: --rows {axes[0]} (rows={axes[0]!r}), in Python "
+        f"rankfold.open(x, rows={axes[0]!r})"
     )
 
 

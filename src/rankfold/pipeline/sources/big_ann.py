@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.sources.matrix import require_matrix
 from rankfold.pipeline.sources.npy import NpySource
 
@@ -33,6 +33,11 @@ def big_ann_source(path: str) -> NpySource:
     rows, columns = (int(n) for n in np.frombuffer(head, "<u4"))
     require_matrix(path, (rows, columns), dtype)
     expected = HEADER_BYTES + rows * columns * dtype.itemsize
+    if size < expected:
+        raise ChunkError(
+            f"{path} is truncated: it holds {size} bytes, its header promises {expected} for {rows} x "
+            f"{columns} {dtype}. Restore the file"
+        )
     if size > expected:
         raise InputError(
             f"{path} holds {size} bytes, but its header says {rows} x {columns}, which is {expected} bytes "

@@ -78,6 +78,10 @@ class ChunkFiles:
                 state = os.stat(self.path(key))
             except (FileNotFoundError, NotADirectoryError):
                 yield FileState(key, ABSENT, 0)
+            except OSError as error:
+                raise ChunkError(
+                    f"chunk {key} cannot be read ({self.path(key)}): {error.strerror}. Restore the store"
+                ) from error
             else:
                 yield FileState(key, state.st_size, state.st_mtime_ns)
 

@@ -22,7 +22,7 @@ from rankfold.pipeline.blocks import Grid
 from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.source import Span
 from rankfold.pipeline.sources.locate import node_kind
-from rankfold.pipeline.sources.matrix import require_matrix
+from rankfold.pipeline.sources.matrix import cut, require_matrix, whole_lengths
 from rankfold.pipeline.sources.vector import VectorSource, vector_at
 
 ENCODINGS = {"csr_matrix": "rows", "csc_matrix": "columns"}
@@ -54,6 +54,11 @@ class CsrSource:
     def dtype(self) -> np.dtype[Any]:
         """Type of the stored numbers in native byte order."""
         return self.data.dtype
+
+    @property
+    def path(self) -> str:
+        """Folder of the store."""
+        return self.data.path
 
     @property
     def nnz(self) -> int:
@@ -185,11 +190,16 @@ def csr_source(path: str, group: str) -> CsrSource:
     folder = os.path.join(path, group)
     name = f"{path}::{group}" if group else path
     by, shape = compressed_kind(folder), _attributes(folder).get("shape")
-    if by is None or not isinstance(shape, list) or len(shape) != 2:
-        raise InputError(f"{name} is not a sparse matrix: its attributes say {_attributes(folder)}")
+    if by is None:
+        raise InputError(f"{name} is not a sparse matrix: its attributes say {cut(_attributes(folder))}")
+    rows, columns = whole_lengths(name, shape)
     parts = [vector_at(path, f"{group}/{part}" if group else part) for part in ("data", "indices", "indptr")]
-    rows, columns = (int(length) for length in shape)
     require_matrix(name, (rows, columns), parts[0].dtype)
+    for vector in parts[1:]:
+        if vector.dtype.kind not in "iu":
+            raise ChunkError(
+                f"{vector.name} holds {vector.dtype}, but numbers of places are whole. Restore the store"
+            )
     return CsrSource(name, (rows, columns), parts[0], parts[1], parts[2], by)
 
 
@@ -199,7 +209,9 @@ def _attributes(folder: str) -> dict[str, Any]:
         try:
             with open(os.path.join(folder, document), encoding="utf-8") as file:
                 found = json.load(file)
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
+            continue
+        if not isinstance(found, dict):
             continue
         attributes = found.get("attributes", {}) if document == "zarr.json" else found
         return attributes if isinstance(attributes, dict) else {}

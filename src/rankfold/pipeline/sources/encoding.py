@@ -18,11 +18,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Bytes = npt.NDArray[np.uint8]
+from rankfold.pipeline.sources.decoders import (
+    STREAMS,
+    Bytes,
+    Promise,
+    decode_stream,
+    stream_start,
+    word,
+    zstd_promise,
+    zstd_size,
+)
 
-OWN = ("blosc", "zstd", "lz4")
+OWN = ("blosc", "zstd", "lz4", *STREAMS)
 """Codecs, by their name in numcodecs, that are decoded here; any other chain is left to Zarr."""
 
 CODEC_BYTES = 6 * 2**20
@@ -60,18 +68,71 @@ def encoded_bound(chunk_bytes: int) -> int:
     return chunk_bytes + chunk_bytes // 128 + 2**16
 
 
+def codec_bytes(codec: str, chunk_bytes: int) -> int:
+    """Most memory that decoding one chunk takes: its encoded bytes, a place for it, and what the codec takes.
+
+    What comes in pieces is joined before it is copied, and below 32 MiB heaps keep what they freed.
+    """
+    joined = 2 * chunk_bytes * (3 if chunk_bytes < 32 * 2**20 else 1) if codec in STREAMS else 0
+    return CODEC_BYTES + encoded_bound(chunk_bytes) + chunk_bytes + joined
+
+
+def require_sensible(size: int, chunk_bytes: int) -> None:
+    """Raise ``ValueError`` for more encoded bytes than a chunk of ``chunk_bytes`` takes in any codec."""
+    if size > encoded_bound(chunk_bytes) + chunk_bytes // 64:
+        raise ValueError(f"it holds {size} bytes, more than any codec makes of {chunk_bytes}")
+
+
 def decode_into(codec: str, encoded: Bytes, out: Bytes) -> None:
-    """Decode ``encoded`` so that it fills ``out``, or raise ``ValueError`` or what the codec raises."""
+    """Decode ``encoded`` so that it fills ``out``, or raise ``ValueError`` or what the codec raises.
+
+    Never takes memory for more than ``out``, whatever the encoded bytes promise.
+    """
+    if codec in STREAMS:
+        decode_stream(codec, encoded, out)
+        return
     if codec == "blosc":
         _require_whole(encoded[:16], len(encoded))
-    if _decoded_size(codec, encoded) == len(out):
-        _decoder(codec).decode(encoded, out)
-        return
-    # A size that is not written, or that of the first of several frames: the codec finds out.
-    decoded = np.frombuffer(_decoder(codec).decode(encoded), np.uint8)
-    if len(decoded) != len(out):
-        raise ValueError(f"it decodes to {len(decoded)} bytes instead of {len(out)}")
-    out[:] = decoded
+    size = _decoded_size(codec, encoded, len(out))
+    if size is not None and size != len(out):
+        raise ValueError(f"it decodes to {size} bytes instead of {len(out)}")
+    # Where no size is written the codec itself finds out whether the bytes fill the place they are given.
+    _decoder(codec).decode(encoded, out)
+
+
+def require_bounded(codec: str, encoded: Bytes, most: int) -> None:
+    """Raise ``ValueError`` if a codec of ``OWN`` makes more than ``most`` bytes of its input.
+
+    For those who decode it afterwards without such a bound. Codecs that write sizes are only looked at.
+    """
+    if codec in STREAMS:
+        size = len(stream_start(codec, encoded, most + 1))
+    elif codec == "zstd":
+        promise = zstd_promise(encoded) or Promise(0, exact=True)
+        size = promise.size
+        if size > most and not promise.exact and _fits(encoded, most):
+            return
+    else:
+        size = word(encoded, 4 if codec == "blosc" else 0) if len(encoded) >= 8 else 0
+    if size > most:
+        raise ValueError(f"it decodes to {size} bytes or so, where {most} are the most that make sense")
+
+
+def decoded_within(codec: str, encoded: Bytes, most: int) -> Bytes:
+    """What a codec of ``OWN`` makes of its input, of which ``require_bounded`` has seen that it fits."""
+    if codec in STREAMS:
+        return np.frombuffer(stream_start(codec, encoded, most), np.uint8)
+    return np.frombuffer(_decoder(codec).decode(encoded), np.uint8)
+
+
+def _fits(encoded: Bytes, most: int) -> bool:
+    """Whether zstd makes no more than ``most`` bytes of frames that do not say how much they hold."""
+    try:
+        _decoder("zstd").decode(encoded, np.empty(most, np.uint8))
+    except RuntimeError as error:
+        # That it takes less than all the place is an error to the codec too.
+        return "too small" not in str(error)
+    return True
 
 
 def require_whole_blosc(path: str) -> None:
@@ -81,36 +142,22 @@ def require_whole_blosc(path: str) -> None:
 
 
 def _require_whole(head: Bytes, size: int) -> None:
-    promised = _word(head, 12) if len(head) == 16 else 16
+    promised = word(head, 12) if len(head) == 16 else 16
     if promised != size:
         raise ValueError(f"it holds {size} bytes, but its Blosc header promises {promised}")
 
 
-def _decoded_size(codec: str, encoded: Bytes) -> int | None:
-    """What the head of the encoded bytes says of the size of the decoded ones, if anything."""
+def _decoded_size(codec: str, encoded: Bytes, expected: int) -> int | None:
+    """What the encoded bytes say of the size of the decoded ones, if anything."""
     if codec == "blosc":
-        return _word(encoded, 4)
+        return word(encoded, 4)
     if codec == "lz4":
-        return _word(encoded, 0)
-    if len(encoded) < 5 or _word(encoded, 0) != 0xFD2FB528:
-        return None
-    return _zstd_size(encoded[4:18].tolist())
-
-
-def _zstd_size(head: list[int]) -> int | None:
-    """Frame_Content_Size of a frame header, RFC 8878 section 3.1.1.1, given without its magic number."""
-    flag, single, dictionary = head[0] >> 6, head[0] >> 5 & 1, (0, 1, 2, 4)[head[0] & 3]
-    width = (single, 2, 4, 8)[flag]
-    if width == 0:
-        return None
-    start = 1 + (1 - single) + dictionary
-    size = int.from_bytes(bytes(head[start : start + width]), "little")
-    return size + 256 if width == 2 else size
-
-
-def _word(encoded: Bytes, at: int) -> int:
-    """Unsigned 32 bits, least significant byte first."""
-    return int.from_bytes(encoded[at : at + 4].tobytes(), "little")
+        return word(encoded, 0)
+    first = zstd_size(encoded)
+    if first == expected:
+        return first
+    promise = zstd_promise(encoded)
+    return promise.size if promise is not None and promise.exact else None
 
 
 @functools.cache

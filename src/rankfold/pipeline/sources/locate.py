@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import os
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
 
 LISTED = 8
 """Most arrays that a message names."""
+
+SPARSE = ("csr_matrix", "csc_matrix")
+"""What AnnData writes of a group that is a sparse matrix."""
 
 DEPTH = 4
 """Groups are searched this deep: deeper arrays can be named, they are just not listed."""
@@ -36,6 +40,9 @@ def is_address(store: str) -> bool:
 
 def require_path(path: str) -> None:
     """Raise ``SourceNotFoundError``, with the nearest name beside it, when there is no such path."""
+    if any("\ud800" <= sign <= "\udfff" for sign in path):
+        shown = path.encode("utf-8", "backslashreplace").decode()
+        raise InputError(f"{shown} is a name that is not UTF-8, which no result can keep. Rename it")
     if os.path.exists(path):
         return
     folder, wanted = os.path.split(os.path.abspath(path))
@@ -51,7 +58,7 @@ def require_array(path: str, array: str) -> None:
     kind, holder = node_kind(os.path.join(path, array)), node_kind(path)
     if kind == "array":
         return
-    arrays = dict(arrays_below(path))
+    arrays = dict(best_first(arrays_below(path)))
     near = difflib.get_close_matches(array, arrays, n=1) if array else []
     hint = f" Did you mean {path}::{near[0]}?" if near else ""
     if holder is None and kind is None:
@@ -90,23 +97,68 @@ def node_kind(folder: str) -> str | None:
     return "group" if os.path.isfile(os.path.join(folder, ".zgroup")) else None
 
 
-def arrays_below(folder: str, array: str = "", depth: int = DEPTH) -> Iterator[tuple[str, str]]:
-    """Path within the store, and shape and type as text, of the arrays in a group."""
+class Found(NamedTuple):
+    """What may be read in a store."""
+
+    path: str
+    words: str
+    """Shape and type."""
+
+    shape: tuple[int, ...]
+
+    @property
+    def weight(self) -> tuple[int, int]:
+        """Axes and elements: data have more of them than what describes them, as coordinates."""
+        return len(self.shape), math.prod(self.shape)
+
+
+def best_first(arrays: Iterable[Found]) -> list[tuple[str, str]]:
+    """Paths and words, those first that are likely meant: matrices, the largest first, ``X`` before all.
+
+    Vectors are left out where there is anything else: of tables and coordinates there may be dozens.
+    """
+    held = sorted(arrays, key=lambda each: (each.path != "X", *(-n for n in each.weight), each.path))
+    wide = [each for each in held if len(each.shape) >= 2]
+    return [(each.path, each.words) for each in wide or held]
+
+
+def arrays_below(folder: str, array: str = "", depth: int = DEPTH) -> Iterator[Found]:
+    """Arrays and sparse matrices in a group, by their metadata."""
     here = os.path.join(folder, array)
     for entry in sorted(entry.name for entry in os.scandir(here) if entry.is_dir()):
         path = f"{array}/{entry}" if array else entry
         kind = node_kind(os.path.join(folder, path))
+        sparse = _sparse(os.path.join(folder, path)) if kind == "group" else None
         if kind == "array":
-            yield path, _described(os.path.join(folder, path))
+            words, shape = _described(os.path.join(folder, path))
+            yield Found(path, words, shape)
+        elif sparse is not None:
+            yield Found(path, f"{sparse} sparse", sparse)
         elif kind == "group" and depth > 1:
             yield from arrays_below(folder, path, depth - 1)
 
 
-def _described(folder: str) -> str:
-    """Shape and type of an array, read without Zarr: one odd neighbour must not spoil the message."""
+def _sparse(folder: str) -> tuple[int, ...] | None:
+    """Shape of a sparse matrix in AnnData's layout; nothing for other groups."""
+    attributes = _metadata(folder, "zarr.json").get("attributes") or _metadata(folder, ".zattrs")
+    if not isinstance(attributes, dict) or attributes.get("encoding-type") not in SPARSE:
+        return None
+    return _lengths(attributes.get("shape"))
+
+
+def _lengths(shape: object) -> tuple[int, ...]:
+    """A shape, or nothing where a document holds none."""
+    whole = isinstance(shape, list) and all(type(length) is int for length in shape)
+    return tuple(shape) if isinstance(shape, list) and whole else ()
+
+
+def _described(folder: str) -> tuple[str, tuple[int, ...]]:
+    """Shape and type of an array, and its shape; without Zarr, which one odd neighbour would stop."""
     name = "zarr.json" if os.path.isfile(os.path.join(folder, "zarr.json")) else ".zarray"
     metadata = _metadata(folder, name)
-    return f"{tuple(metadata.get('shape', ()))} {metadata.get('data_type', metadata.get('dtype'))}"
+    shape = metadata.get("shape")
+    lengths = tuple(shape) if isinstance(shape, list) else shape
+    return f"{lengths} {metadata.get('data_type', metadata.get('dtype'))}", _lengths(shape)
 
 
 def _metadata(folder: str, name: str) -> dict[str, Any]:
@@ -114,6 +166,6 @@ def _metadata(folder: str, name: str) -> dict[str, Any]:
     try:
         with open(os.path.join(folder, name), encoding="utf-8") as file:
             document = json.load(file)
-    except ValueError:
+    except (FileNotFoundError, ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}

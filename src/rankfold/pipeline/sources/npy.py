@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tokenize
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,11 +20,23 @@ import numpy.typing as npt
 from rankfold.pipeline.blocks import Grid
 from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.source import Span
-from rankfold.pipeline.sources.matrix import native, require_matrix
+from rankfold.pipeline.sources.matrix import cut, native, require_lengths, require_matrix
 from rankfold.pipeline.sources.rectangle import SCRATCH_BYTES, read_rectangle
 
 TURN_BYTES = 4 * 2**20
 """Buffer in which columns of a Fortran file are collected before they are turned."""
+
+
+NO_HEADER = (
+    ValueError,
+    EOFError,
+    OverflowError,
+    RecursionError,
+    MemoryError,
+    SyntaxError,
+    tokenize.TokenError,
+)
+"""What NumPy raises while it reads a header, which it takes for an expression of Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +186,9 @@ def matrix_in(file: Any, path: str, name: str, *, kind: str = "npy") -> NpySourc
 def _valid_header(file: Any, name: str) -> Header:
     try:
         shape, fortran, dtype = header_in(file)
-    except (ValueError, EOFError) as error:
-        raise InputError(f"{name} is not a valid .npy file: {error}") from error
+    except NO_HEADER as error:
+        raise InputError(f"{name} is not a valid .npy file: {cut(error)}") from error
+    require_lengths(name, shape, dtype)
     return Header(shape, dtype, file.tell(), fortran)
 
 

@@ -7,18 +7,24 @@ imported first.
 
 from __future__ import annotations
 
+import lzma
 import os
 import struct
 import zipfile
+import zlib
 from typing import NamedTuple
 
 import numpy as np
 
 from rankfold.pipeline.errors import ChunkError, InputError, SourceNotFoundError
-from rankfold.pipeline.sources.npy import NpySource, header_in, matrix_in
+from rankfold.pipeline.sources.npy import NO_HEADER, NpySource, header_in, matrix_in
 
 LOCAL_HEADER = struct.Struct("<4s22xHH")
 """Of a member: its signature, and the lengths of the name and of the extra field that follow."""
+
+
+DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError)
+"""What a member raises that cannot be unpacked."""
 
 
 class Member(NamedTuple):
@@ -45,7 +51,7 @@ def npz_members(path: str) -> dict[str, Member]:
             try:
                 with archive.open(entry) as file:
                     shape, _, dtype = header_in(file)
-            except (ValueError, EOFError, OSError, RuntimeError, zipfile.BadZipFile):
+            except (OSError, RuntimeError, *NO_HEADER, *DAMAGED):
                 continue
             members[name] = Member(name, shape, dtype, entry.compress_type == zipfile.ZIP_STORED)
     return members

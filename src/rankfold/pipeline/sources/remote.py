@@ -210,13 +210,13 @@ def _connected(url: str, process: int) -> Any:
 @functools.lru_cache(maxsize=16)
 def opened(url: str, array: str, missing: str, version: str, process: int) -> zarr.Array[Any]:
     """The array, opened once in a process for every state of its metadata."""
-    import zarr
     from zarr.storage import ObjectStore
 
+    from rankfold.pipeline.sources.bounded_store import open_bounded
     from rankfold.pipeline.sources.strict_store import StrictStore
 
     store: Any = ObjectStore(connect(url), read_only=True)
-    return zarr.open_array(store if missing == "fill" else StrictStore(store), path=array, mode="r")
+    return open_bounded(store if missing == "fill" else StrictStore(store), array)
 
 
 def from_obstore(error: Exception) -> bool:

@@ -14,7 +14,7 @@ from rankfold.pipeline.sources.axes import Rows, axis_names
 from rankfold.pipeline.sources.chunk_files import ChunkFiles
 from rankfold.pipeline.sources.decoded import decoded
 from rankfold.pipeline.sources.libraries import library
-from rankfold.pipeline.sources.matrix import native, require_numbers
+from rankfold.pipeline.sources.matrix import native, require_chunks, require_numbers
 from rankfold.pipeline.sources.remote import HINT, RemoteVolume, connect, from_obstore, opened
 from rankfold.pipeline.sources.stacked import StackedSource, stacked
 from rankfold.pipeline.sources.zarr_codecs import encoding_of
@@ -52,6 +52,7 @@ def remote_matrix(url: str, array: str, *, missing: str, rows: Rows = None) -> S
             raise _refused(name, error) from error
         raise InputError(f"Zarr cannot open {name}: {type(error).__name__}: {error}") from error
     require_numbers(name, found.dtype)
+    require_chunks(name, found.shape, found.chunks, found.dtype)
     extent = found.shards or found.chunks
     counts = tuple(-(-length // size) for length, size in zip(found.shape, extent, strict=True))
     dtype = native(found.dtype)
@@ -102,7 +103,7 @@ def _read(url: str, key: str) -> bytes:
 def _node_type(text: bytes) -> str:
     try:
         return str(json.loads(text).get("node_type"))
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return "array"  # Zarr then says what is wrong with it
 
 

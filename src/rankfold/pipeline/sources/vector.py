@@ -17,7 +17,7 @@ import numpy.typing as npt
 from rankfold.pipeline.errors import InputError, RankfoldError
 from rankfold.pipeline.sources.chunk_files import ChunkFiles
 from rankfold.pipeline.sources.locate import node_kind
-from rankfold.pipeline.sources.matrix import native
+from rankfold.pipeline.sources.matrix import native, require_chunks
 from rankfold.pipeline.sources.rectangle import Tile
 from rankfold.pipeline.sources.zarr import ZarrSource
 from rankfold.pipeline.sources.zarr_codecs import encoding_of
@@ -85,6 +85,8 @@ def vector_at(path: str, array: str) -> VectorSource:
         raise InputError(f"Zarr cannot open {name}: {type(error).__name__}: {error}") from error
     if found.ndim != 1 or found.dtype.kind not in "fiub":
         raise InputError(f"{name} is {found.dtype} {found.shape}, but should be a vector of numbers")
+    require_chunks(name, found.shape, found.shards or found.chunks, found.dtype)
+    require_chunks(name, found.shape, found.chunks, found.dtype)
     dtype, extent = native(found.dtype), (found.shards or found.chunks)[0]
     folder = os.path.join(os.path.abspath(path), array)
     files, version = _files(found, folder, extent)

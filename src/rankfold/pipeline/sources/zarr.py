@@ -24,10 +24,10 @@ from rankfold.pipeline.errors import ChunkError
 from rankfold.pipeline.source import Span
 from rankfold.pipeline.sources.chunk_files import ChunkFiles, missing_message
 from rankfold.pipeline.sources.encoding import (
-    CODEC_BYTES,
     Encoding,
+    codec_bytes,
     decode_into,
-    encoded_bound,
+    require_sensible,
     require_whole_blosc,
     scratch,
 )
@@ -120,7 +120,7 @@ class ZarrSource:
         if self.encoding.reader == "plain":
             return fixed
         if self.encoding.reader == "codec":
-            return fixed + CODEC_BYTES + encoded_bound(self.chunk_bytes) + self.chunk_bytes
+            return fixed + codec_bytes(self.encoding.codec, self.chunk_bytes)
         down, across = self._request(rows, columns)
         request = down * across * self.chunk_bytes
         return fixed + request * self.encoding.stages * (3 if self.chunk_bytes < 32 * 2**20 else 1)
@@ -189,6 +189,7 @@ class ZarrSource:
             start = offset + top * pitch + left * self.dtype.itemsize
             read_rectangle(fd, chunk.out, offset=start, pitch=pitch)
         else:
+            require_sensible(size, self.chunk_bytes)
             encoded = scratch.get("encoded", size)
             read_run(fd, encoded, offset)
             if chunk.out.shape == self.chunks and chunk.out.flags.c_contiguous:
@@ -269,7 +270,8 @@ def _through_zarr(array: zarr.Array[Any], request: Tile) -> None:
 @functools.lru_cache(maxsize=32)
 def opened(path: str, array: str, version: str) -> zarr.Array[Any]:
     """The array, opened once in a process; ``version`` only tells one state of a store from the next."""
-    import zarr
     from zarr.storage import LocalStore
 
-    return zarr.open_array(LocalStore(path, read_only=True), path=array, mode="r")
+    from rankfold.pipeline.sources.bounded_store import open_bounded
+
+    return open_bounded(LocalStore(path, read_only=True), array)

@@ -6,18 +6,17 @@ transpose or a checksum each make the bytes of a chunk something else.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from typing import TYPE_CHECKING, Any, cast
 
+from rankfold.pipeline.sources.decoders import STREAMS
 from rankfold.pipeline.sources.encoding import OWN, Encoding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
-
-GROWING = ("gzip", "zlib", "bz2", "lzma")
-"""Decoders that copy their input and join pieces of output: two more copies of a chunk."""
 
 SETTINGS = ("cname", "clevel", "level", "shuffle", "order")
 """Settings that a person wants to see."""
@@ -63,12 +62,31 @@ def _encoding(
     words, reader = " + ".join(_words(*codec) for codec in chain) or "none", "zarr"
     if own and not chain:
         reader = "plain"
-    elif own and len(chain) == 1 and names[0] in OWN:
+    elif own and len(chain) == 1 and names[0] in OWN and is_told(*chain[0]):
         reader = "codec"
+    # Decoders of streams copy their input and join pieces of output: two more copies of a chunk.
     # Compressed, decoded, one more for a second codec, one more where Zarr puts a shard together.
-    stages = 2 + (len(chain) > 1) + 2 * any(_plain_name(name) in GROWING for name in names) + bool(index_at)
+    stages = 2 + (len(chain) > 1) + 2 * any(_plain_name(name) in STREAMS for name in names) + bool(index_at)
     codec = names[-1] if names and (reader == "codec" or not index_at) else ""
     return Encoding(words, reader, codec, swapped, index_at, index_checked, stages)
+
+
+def is_told(name: str, settings: dict[str, Any]) -> bool:
+    """Whether the encoded bytes themselves say how they are decoded, as those of lzma need not."""
+    return name != "lzma" or (settings.get("format", 1) in (0, 1, 2) and not settings.get("filters"))
+
+
+def byte_codecs(metadata: ArrayV2Metadata | ArrayV3Metadata) -> tuple[str, ...]:
+    """Codecs from bytes to bytes as they are decoded, by their names in numcodecs, up to the first other."""
+    if metadata.zarr_format == 2:
+        codecs = [codec.get_config() for codec in (*(metadata.filters or ()), metadata.compressor) if codec]
+        chain = [(str(config["id"]), dict(config)) for config in codecs]
+    else:
+        chain = [(_plain_name(name), settings) for name, settings in _chain(metadata.inner_codecs)]
+    known = itertools.takewhile(
+        lambda codec: codec[0] in (*OWN, "crc32c") and is_told(*codec), reversed(chain)
+    )
+    return tuple(name for name, _ in known)
 
 
 def _chain(codecs: Iterable[Any]) -> Chain:

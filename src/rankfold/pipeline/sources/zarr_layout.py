@@ -18,7 +18,7 @@ from rankfold.pipeline.sources.axes import Rows, axis_names, row_axes
 from rankfold.pipeline.sources.chunk_files import ChunkFiles
 from rankfold.pipeline.sources.decoded import decoded, is_packed
 from rankfold.pipeline.sources.locate import require_array
-from rankfold.pipeline.sources.matrix import native, require_matrix, require_numbers
+from rankfold.pipeline.sources.matrix import native, require_chunks, require_matrix, require_numbers
 from rankfold.pipeline.sources.stacked import StackedSource, stacked
 from rankfold.pipeline.sources.zarr import ZarrSource
 from rankfold.pipeline.sources.zarr_codecs import encoding_of
@@ -50,6 +50,8 @@ def matrix_of(
     path = _folder(array, name)
     name = name or _name(path, array)
     axes = axis_names(array.shape, dimension_names(array))
+    require_chunks(name, array.shape, array.shards or array.chunks, array.dtype)
+    require_chunks(name, array.shape, array.chunks, array.dtype)
     first = row_axes(name, axes, array.shape, rows) == (0,)
     require_numbers(name, array.dtype)
     if array.ndim == 2 and first and not is_packed(native(array.dtype), array.attrs):
@@ -71,6 +73,7 @@ def source_of(array: zarr.Array[Any], *, missing: str, name: str | None = None) 
     path = _folder(array, name)
     name = name or _name(path, array)
     require_matrix(name, array.shape, array.dtype)
+    require_chunks(name, array.shape, array.chunks, array.dtype)
     rows, columns = array.shape
     down, across = array.chunks
     return ZarrSource(shape=(rows, columns), chunks=(down, across), **_facts(array, path, missing, name))

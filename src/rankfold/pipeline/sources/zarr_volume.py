@@ -19,10 +19,10 @@ from rankfold.pipeline.blocks import Grid
 from rankfold.pipeline.errors import ChunkError
 from rankfold.pipeline.sources.chunk_files import ChunkFiles, missing_message
 from rankfold.pipeline.sources.encoding import (
-    CODEC_BYTES,
     Encoding,
+    codec_bytes,
     decode_into,
-    encoded_bound,
+    require_sensible,
     require_whole_blosc,
     scratch,
 )
@@ -106,7 +106,7 @@ class ZarrVolume:
         if self.encoding.reader == "plain":
             return fixed + min(TURN_BYTES, elements * self.dtype.itemsize)
         if self.encoding.reader == "codec":
-            return fixed + CODEC_BYTES + encoded_bound(self.chunk_bytes) + self.chunk_bytes
+            return fixed + codec_bytes(self.encoding.codec, self.chunk_bytes)
         request = max(self.chunk_bytes, min(REQUEST_BYTES, self._all_bytes))
         return fixed + request * self.encoding.stages * (3 if self.chunk_bytes < 32 * 2**20 else 1)
 
@@ -177,6 +177,7 @@ class ZarrVolume:
             for part in parts:
                 read_plain_box(fd, part.out, offset=offset, shape=self.chunks, at=local(part.box, corner))
         else:
+            require_sensible(size, self.chunk_bytes)
             encoded = scratch.get("encoded", size)
             read_run(fd, encoded, offset)
             self._decode(encoded, parts, corner)

@@ -75,7 +75,8 @@ def import_(
         return
     for note in report.notes:
         typer.echo(f"note: {note}", err=True)
-    typer.echo(f"{copy[1]}: {_made(report)}")
+    before = "already done: " if report.done_before else ""
+    typer.echo(f"{copy[1]}: {before}{_made(report)}")
 
 
 def _made(report: ImportReport) -> str:

@@ -208,8 +208,7 @@ def _refuse_circles(flow: Flow, document: Document) -> None:
         name: _placed(Step(name, stage, name), flow, flow.stages).after for name, stage in flow.stages.items()
     }
     for start in flow.stages:
-        way: list[str] = []
-        if _leads_to(start, start, after, way):
+        if way := _way_round(start, after):
             circle = [start, *way]
             told_as = ", ".join(f"{a} needs {b}" for a, b in itertools.pairwise(circle))
             raise InputError(
@@ -217,16 +216,25 @@ def _refuse_circles(flow: Flow, document: Document) -> None:
             )
 
 
-def _leads_to(name: str, goal: str, after: Mapping[str, tuple[str, ...]], way: list[str]) -> bool:
-    """Whether what ``name`` needs comes to need ``goal``, and by which way."""
-    for other in after[name]:
-        if other in way:
+def _way_round(start: str, after: Mapping[str, tuple[str, ...]]) -> list[str] | None:
+    """The stages from one that it needs back to itself; nothing if it does not wait for itself.
+
+    Each stage is tried once: what does not lead back by one way does not by another.
+    """
+    tried, way, left = set[str](), list[str](), [iter(after[start])]
+    while left:
+        other = next((each for each in left[-1] if each not in tried), None)
+        if other is None:
+            left.pop()
+            if way:
+                way.pop()
             continue
+        tried.add(other)
         way.append(other)
-        if other == goal or _leads_to(other, goal, after, way):
-            return True
-        way.pop()
-    return False
+        if other == start:
+            return way
+        left.append(iter(after[other]))
+    return None
 
 
 # Sweeps --------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ is of is kept beside it, in ``STORE.run/request.json``, written before the store
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,14 +17,14 @@ import numpy as np
 from rankfold.pipeline.checkpoint import load_json, save_json
 from rankfold.pipeline.convert import parse_dtype
 from rankfold.pipeline.ingest import ImportReport, import_array
+from rankfold.pipeline.ingest_identity import file_mark
 from rankfold.pipeline.ingest_layout import chunks_of
 from rankfold.pipeline.readers import open_reader
 from rankfold.pipeline.readers.reader import EntryReader, Wanted
-from rankfold.pipeline.rundir import digest, machine_facts
+from rankfold.pipeline.rundir import machine_facts
 from rankfold.pipeline.shape_only import ShapeOnly
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.sources.csr import CsrSource
-from rankfold.pipeline.sources.locate import is_address, split_location
 from rankfold.workflows.flows.stage_models import Import
 from rankfold.workflows.flows.stages import Outcome, Scene
 
@@ -128,18 +127,3 @@ def kept_identity(path: Path) -> dict[str, Any] | None:
     if not isinstance(found, dict) or not found.pop("finished", False):
         return None
     return found
-
-
-def file_mark(location: str) -> str:
-    """Sizes and times of a file, or of the files of a folder; of an address itself alone."""
-    if is_address(location):
-        return location
-    path = split_location(location)[0]
-    files = [path]
-    if os.path.isdir(path):
-        files = sorted(os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
-    marks = []
-    for file in files:
-        stat = os.stat(file)
-        marks.append(f"{os.path.relpath(file, path)} {stat.st_size} {stat.st_mtime_ns}")
-    return digest(marks)

@@ -93,6 +93,9 @@ HERE = ("local", "allocation")
 """Places that need no profile: this machine, and the job of SLURM that a command runs in."""
 
 
+MOST_STAGES = 256
+"""Of one workflow; a sweep may make more steps of them."""
+
 # Reading -------------------------------------------------------------------------------------------
 
 
@@ -104,6 +107,14 @@ def is_flow(name: str) -> bool:
 def read_flow(path: Path) -> tuple[Flow, Document]:
     """Read a workflow; every mistake in it is one line that says where."""
     document = read_document(require_file(path, "workflow"), "workflow")
+    stages = document.values.get("stages") if isinstance(document.values, dict) else None
+    if isinstance(stages, dict) and len(stages) > MOST_STAGES:
+        raise InputError(
+            document.told(
+                ("stages",),
+                f"there are {len(stages)}, and at most {MOST_STAGES} are run. Divide the workflow",
+            )
+        )
     flow = filled(document, Flow)
     folder = path.absolute().parent
     inputs = {

@@ -1,0 +1,135 @@
+"""Decoders that stop at the bytes a chunk must have, whatever its encoded bytes promise or hold.
+
+A few kB may decode to GB. gzip, zlib, bz2 and lzma say nowhere how much they hold, so they are decoded up
+to one byte more than is wanted. zstd may say so in the head of each frame; for frames that do not, the sizes
+of their blocks give a bound.
+
+The trap: a file may hold several frames or streams, one after the other, and the first says nothing of the
+others.
+"""
+
+from __future__ import annotations
+
+import bz2
+import functools
+import gzip
+import lzma
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+
+DICTIONARY_BYTES = 256 * 2**20
+"""Most memory that an lzma stream may ask for beside what it decodes to; the highest preset takes 65 MiB."""
+
+ZSTD_MAGIC = 0xFD2FB528
+
+ZSTD_SKIPPED = range(0x184D2A50, 0x184D2A60)
+"""Magic numbers of frames that decode to nothing."""
+
+ZSTD_BLOCK = 2**17
+"""Most bytes of one decoded block, RFC 8878 section 3.1.1.2.4."""
+
+Stream = Any
+"""A decoder of the standard library: ``decompress(encoded, most)``, ``eof`` and ``unused_data``."""
+
+STREAMS: Mapping[str, Callable[[], Stream]] = {
+    "gzip": functools.partial(zlib.decompressobj, 31),
+    "zlib": zlib.decompressobj,
+    "bz2": bz2.BZ2Decompressor,
+    "lzma": functools.partial(lzma.LZMADecompressor, lzma.FORMAT_AUTO, DICTIONARY_BYTES),
+}
+"""Decoders of what does not say how much it holds, by their names in numcodecs."""
+
+
+class Promise(NamedTuple):
+    """Bytes that encoded ones decode to."""
+
+    size: int
+    exact: bool
+    """Whether they are that many, not that many at the most."""
+
+
+def decode_stream(codec: str, encoded: Bytes, out: Bytes) -> None:
+    """Fill ``out`` by a codec of ``STREAMS``; ``ValueError`` unless that takes exactly all there is."""
+    decoded = stream_start(codec, encoded, len(out) + 1)
+    if len(decoded) != len(out):
+        held = f"over {len(out)}" if len(decoded) > len(out) else f"{len(decoded)}"
+        raise ValueError(f"it decodes to {held} bytes instead of {len(out)}")
+    out[:] = np.frombuffer(decoded, np.uint8)
+
+
+def stream_start(codec: str, encoded: Bytes, most: int) -> bytes:
+    """The first ``most`` bytes that a codec of ``STREAMS`` makes of its input, or all if there are fewer."""
+    rest: memoryview | bytes = encoded.data
+    parts: list[bytes] = []
+    while len(rest) and most:
+        if codec == "gzip" and bytes(rest[:2]) != b"\x1f\x8b":
+            raise gzip.BadGzipFile(f"not a gzipped file ({bytes(rest[:2])!r})")
+        stream = STREAMS[codec]()
+        parts.append(stream.decompress(rest, most))
+        most -= len(parts[-1])
+        if not stream.eof and most:
+            raise EOFError("it ends before its end-of-stream marker")
+        # Files are padded with zeros now and then; a stream of zlib ends the chunk.
+        rest = b"" if codec == "zlib" else stream.unused_data.lstrip(b"\0")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def zstd_promise(encoded: Bytes) -> Promise | None:
+    """What the heads of all frames say, read without decoding; nothing for what is not zstd throughout."""
+    at, total, exact = 0, 0, True
+    while at < len(encoded):
+        magic = word(encoded, at)
+        if magic in ZSTD_SKIPPED:
+            at += 8 + word(encoded, at + 4)
+            continue
+        if magic != ZSTD_MAGIC or len(encoded) < at + 6:
+            return None
+        size, at, checked = _frame_head(encoded, at + 4)
+        held, at = _blocks(encoded, at)
+        at += 4 * checked
+        total, exact = total + (held if size is None else size), exact and size is not None
+    return Promise(total, exact)
+
+
+def zstd_size(encoded: Bytes) -> int | None:
+    """What the head of the first frame says that this frame decodes to, if anything."""
+    if len(encoded) < 6 or word(encoded, 0) != ZSTD_MAGIC:
+        return None
+    return _frame_head(encoded, 4)[0]
+
+
+def word(encoded: Bytes, at: int) -> int:
+    """Unsigned 32 bits, least significant byte first."""
+    return int.from_bytes(encoded[at : at + 4].tobytes(), "little")
+
+
+def _frame_head(encoded: Bytes, at: int) -> tuple[int | None, int, bool]:
+    """Size of the content if it is written, where the blocks begin, and whether a checksum follows them.
+
+    RFC 8878 section 3.1.1.1; ``at`` is behind the magic number.
+    """
+    head = int(encoded[at])
+    flag, single, checked, dictionary = head >> 6, head >> 5 & 1, bool(head >> 2 & 1), (0, 1, 2, 4)[head & 3]
+    width = (single, 2, 4, 8)[flag]
+    start = at + 1 + (1 - single) + dictionary
+    if width == 0:
+        return None, start, checked
+    size = int.from_bytes(encoded[start : start + width].tobytes(), "little")
+    return (size + 256 if width == 2 else size), start + width, checked
+
+
+def _blocks(encoded: Bytes, at: int) -> tuple[int, int]:
+    """Most bytes that the blocks of a frame decode to, and where they end."""
+    total, last = 0, False
+    while not last and at + 3 <= len(encoded):
+        head = int.from_bytes(encoded[at : at + 3].tobytes(), "little")
+        last, kind, size = bool(head & 1), head >> 1 & 3, head >> 3
+        total += ZSTD_BLOCK if kind == 2 else size
+        at += 3 + (1 if kind == 1 else size)
+    return total, at
