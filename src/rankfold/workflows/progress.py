@@ -15,7 +15,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from rankfold.workflows.wording import about
+from rankfold.pipeline.units import about
 
 LINE_SECONDS = 30.0
 """Between two plain lines of one sweep."""
