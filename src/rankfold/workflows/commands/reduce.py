@@ -178,7 +178,7 @@ def _reduce(
     import warnings
 
     import rankfold
-    from rankfold.workflows.progress import SweepProgress
+    from rankfold.pipeline.progress import SweepProgress
 
     source = rankfold.open(store, **view)
     there = options["out"].exists() and not options["overwrite"]

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from rankfold.api import Reduction, factors_of, reduction_of
+from rankfold.api import factors_of, reduction_of
 from rankfold.cluster.yaml_file import Document
 from rankfold.execution import Task
 from rankfold.neighbours import search_of
@@ -25,6 +25,7 @@ from rankfold.pipeline.methods.neighbours import Neighbours
 from rankfold.pipeline.methods.nonnegative import Nonnegative
 from rankfold.pipeline.methods.projection import Projection
 from rankfold.pipeline.methods.reconstruction import Reconstruction
+from rankfold.pipeline.methods.reduction_task import Reduction
 from rankfold.pipeline.methods.update import Update
 from rankfold.pipeline.methods.verification import Verification
 from rankfold.pipeline.neighbour_request import NeighbourRequest
