@@ -48,8 +48,7 @@ def knn(
         Neighbours of each row, which is not its own.
     queries : like ``x``, (q, n)
         Rows whose neighbours among those of ``x`` are wanted instead.
-    base : Result or path
-        Of the first rows of ``x``: pairs of these are not compared again.
+    base : Result or path, of the first rows of ``x``: pairs of these are not compared again
     metric : str or function
         "euclidean", "sqeuclidean", "cosine", "inner_product" (largest first, as negative distances),
         "manhattan", "chebyshev"; or a symmetric function of two float64 rows that numba compiles.

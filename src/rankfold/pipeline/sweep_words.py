@@ -20,7 +20,7 @@ WORDS = {
     "reflections": "triangular factor",
     "ritz": "combining the passes",
     "range": "combining the pass",
-    "rows": "writing rows",
+    "rows": "writing the result",
     "signs": "start from singular vectors",
     "pairs": "comparing rows",
     "write": "writing neighbors",

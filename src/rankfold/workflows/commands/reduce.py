@@ -211,6 +211,10 @@ def summary(result: Any, *, already_done: bool) -> str:
         told += (
             f", rank {facts.get('rank', facts['request'].get('rank'))}, {passes} pass{'es' * (passes != 1)}"
         )
+    if facts["request"].get("adaptive"):
+        told += (
+            f"; leaves out {facts['approximation_error']:.2g} of the norm, tol {facts['request']['tol']:g}"
+        )
     if "captured" in facts:
         told += f"; largest estimated error {facts['largest_error_estimate']:.1e}, "
         told += f"captured {100 * facts['captured']:.4g} %"
