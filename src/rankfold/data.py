@@ -6,4 +6,4 @@ from rankfold.pipeline import ingest, sources
 from rankfold.pipeline.arguments import public
 
 open_matrix = public(sources.open_source, name="open")
-import_array = public(ingest.import_array)
+import_array = public(ingest.import_array, name="import_array")

@@ -311,7 +311,7 @@ def test_an_interrupted_workflow_goes_on(tmp_path: Path, tall: Path, number: int
         assert child.returncode == code
     first, second = json.loads(rankfold("status", tmp_path / "flow.yaml", "--json").stdout)["stages"]
     assert first["state"] == "done" and second["state"] == "partial" and second["attempts"] == 1
-    assert second["far"].startswith("pass-0")
+    assert second["far"].startswith("pass ")
     assert list((tmp_path / "results" / "second.zarr.run").glob("state-*/pass-01/total.npz"))
     assert actions(tmp_path / "flow.yaml")["second"] == ("resume", "was interrupted")
     again = rankfold("run", tmp_path / "flow.yaml")

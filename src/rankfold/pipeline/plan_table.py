@@ -54,16 +54,19 @@ def _asked(plan: Plan) -> str:
     return f"rank {plan.rank}{' at most' * plan.adaptive}, swept by {plan.orientation}"
 
 
+def stops_early(plan: Plan) -> bool:
+    """Whether passes end when the answer is good enough, which depends on the data."""
+    return plan.kind == "nmf" or (plan.kind in ("svd", "pca") and plan.method in ("krylov", "subspace"))
+
+
 def passes_note(plan: Plan) -> str:
     """How many passes there will be, and what that depends on."""
     likely, most = plan.likely_passes, plan.most_passes
-    if plan.kind in ("svd", "pca") and plan.method in ("krylov", "subspace"):
-        return f"up to {most}, typically {likely}; depends on the spectrum, which no plan knows"
-    if plan.kind == "nmf":
-        return f"up to {most}, typically {likely}; depends on how fast the error falls, which no plan knows"
-    if likely < most:
-        return f"{likely} likely, at most {most}"
-    return f"{most}"
+    if stops_early(plan):
+        typical = f", typically {likely}" * (likely < most)
+        what = "how fast the error falls" if plan.kind == "nmf" else "the spectrum"
+        return f"up to {most}{typical}; depends on {what}, which no plan knows"
+    return f"{likely} likely, at most {most}" if likely < most else f"{most}"
 
 
 def _passes(plan: Plan) -> tuple[str, ...]:

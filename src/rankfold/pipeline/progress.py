@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rankfold.pipeline.errors import ArgumentError
 from rankfold.pipeline.layout import NOMINAL_FLOPS, NOMINAL_READ
+from rankfold.pipeline.plan_table import stops_early
 from rankfold.pipeline.run import Progress
 from rankfold.pipeline.sweep_words import over_matrix, words_of
 from rankfold.pipeline.units import about, format_bytes
@@ -89,7 +90,9 @@ class Forecast:
     def hear(self, name: str, done: int, total: int) -> None:
         """A sweep stands there."""
         now, share = time.monotonic(), done / total if total else 1.0
-        if name not in self.shares:
+        if not self.shares:  # what came before, such as compiling, tells nothing of sweeps
+            self.began, self.before[name] = now, share
+        elif name not in self.shares:
             at_once = done < total or now - self.heard < AT_ONCE_SECONDS
             self.before[name] = share if at_once else 0.0
         self.shares[name], self.heard = share, now
@@ -102,9 +105,9 @@ class Forecast:
             return words_of(name)
         likely, most = self.plan.likely_passes, self.plan.most_passes
         number = [each for each in self.shares if self._reads(each)].index(name) + 1
-        if likely == most:
-            return f"pass {number} of {most}"
-        return f"pass {number} of about {likely}" if number <= likely else f"pass {number} of at most {most}"
+        if number <= likely < most:
+            return f"pass {number} of about {likely}"
+        return f"pass {number} of{' at most' * stops_early(self.plan)} {most}"
 
     def seconds_left(self) -> float | None:
         """Of the whole run, if the plan is right about its passes; None where that is not known."""
