@@ -167,7 +167,7 @@ def test_results_are_those_of_python(flow: Path) -> None:
     assert same_bytes(rf.open_result(results / "components.zarr")) == same_bytes(components)
     near = rf.knn(f"{results / 'components.zarr'}::scores", 3, symmetric="union")
     assert same_bytes(rf.open_result(results / "near.zarr")) == same_bytes(near)
-    assert "components: rows: 1,500 of 1,500 rows" in run.stderr
+    assert "components: writing the result: 1,500 of 1,500 rows" in run.stderr
     assert "stage 2 of 2: near, knn: run (missing)" in run.stderr
 
 

@@ -131,6 +131,11 @@ def _reduction(stage: BaseStage, scene: Scene) -> Task:
     asked = stage.asked()
     rank, tol, algorithm = asked.pop("rank", None), asked.pop("tol", None), asked.pop("method", "tsqr")
     passes, oversampling, seed = asked.pop("passes"), asked.pop("oversampling", None), asked.pop("seed")
+    if rank is None and tol is None and algorithm == "auto":  # a file says what it asks for
+        raise InputError(
+            "say how many components, rank, or what share of the norm to leave out, tol; all of them are "
+            "algorithm: tsqr"
+        )
     x = scene.matrix(_named(stage, "input"))
     return reduction_of(x, stage.method, rank, tol, algorithm, passes, oversampling, seed, **asked)
 
