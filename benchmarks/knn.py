@@ -1,6 +1,6 @@
 """Nearest neighbours of every row: seconds and recall, ours beside peers and bare products.
 
-    pip install 'rankfold[bench]'
+    pip install '.[bench]'
     python benchmarks/knn.py --data fashion_mnist.npz --out benchmarks/results/knn.json
     python benchmarks/knn.py --page docs/neighbours-benchmark.md
 

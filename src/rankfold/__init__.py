@@ -27,14 +27,14 @@ from rankfold._version import __version__
 
 if TYPE_CHECKING:
     from rankfold.api import nmf, pca, plan, qr, svd
+    from rankfold.data import import_array
+    from rankfold.data import open_matrix as open
     from rankfold.execution import RankfoldWarning
     from rankfold.faithfulness import continuity, neighbourhood_preservation, trustworthiness
     from rankfold.neighbours import knn
     from rankfold.pipeline.errors import RankfoldError
-    from rankfold.pipeline.ingest import import_array
     from rankfold.pipeline.manifest import verify
     from rankfold.pipeline.result import Result, open_result
-    from rankfold.pipeline.sources import open_source as open
     from rankfold.use import check, reconstruct, transform, update
 
 _HOMES = {
@@ -43,11 +43,11 @@ _HOMES = {
     "Result": "rankfold.pipeline.result",
     "check": "rankfold.use",
     "continuity": "rankfold.faithfulness",
-    "import_array": "rankfold.pipeline.ingest",
+    "import_array": "rankfold.data",
     "knn": "rankfold.neighbours",
     "neighbourhood_preservation": "rankfold.faithfulness",
     "nmf": "rankfold.api",
-    "open": "rankfold.pipeline.sources:open_source",
+    "open": "rankfold.data:open_matrix",
     "open_result": "rankfold.pipeline.result",
     "pca": "rankfold.api",
     "plan": "rankfold.api",

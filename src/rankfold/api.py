@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rankfold.cluster.place import choose_place
 from rankfold.execution import execute
-from rankfold.neighbours import search_of
+from rankfold.neighbours import knn, search_of
+from rankfold.pipeline.arguments import public, refuse_unknown
 from rankfold.pipeline.custom_start import CustomStart
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import ArgumentError, InputError
 from rankfold.pipeline.factor_request import DEFAULT_FALL, INITS, FactorRequest
-from rankfold.pipeline.layout import lay_out, settled
+from rankfold.pipeline.layout import LARGEST_SQUARE, settled
 from rankfold.pipeline.methods.nonnegative import Nonnegative
-from rankfold.pipeline.methods.qr import qr as factorise
-from rankfold.pipeline.methods.reduction import reduce
+from rankfold.pipeline.methods.reduction_task import Reduction
 from rankfold.pipeline.plan import Plan, Rates, make_plan
-from rankfold.pipeline.request import DEFAULT_PASSES, DEFAULT_TOL, Request, check_request, integer, number
+from rankfold.pipeline.progress import listener
+from rankfold.pipeline.request import (
+    DEFAULT_PASSES,
+    DEFAULT_TOL,
+    Request,
+    check_request,
+    component_count,
+    integer,
+    number,
+)
 from rankfold.pipeline.result import Result
-from rankfold.pipeline.run import Progress, Run
-from rankfold.pipeline.scheduler import Budget
+from rankfold.pipeline.run import Progress
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.sources import open_source
 from rankfold.pipeline.sources.axes import require_flag
 
 
+@public
 def svd(
     x: object,
     rank: int | None = None,
@@ -44,7 +54,7 @@ def svd(
     workers: int | None = None,
     threads: int | None = None,
     client: Any = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Result:
     """Leading singular triplets of a matrix that may be larger than memory.
 
@@ -54,16 +64,16 @@ def svd(
         ``"STORE.zarr::array"``, a ``.npy`` file, a NumPy, Zarr or Dask array, or what ``rf.open`` gave.
     rank, tol : int; float, default 1e-4
         Number of triplets; relative error at which one counts as found. ``tol`` alone: as many as leave
-        out that share of the Frobenius norm; neither: all, by "tsqr".
+        out that share of the Frobenius norm; neither: all, by "tsqr", of up to 16384 rows or columns.
     method : {"auto", "gram", "krylov", "subspace", "sketch", "tsqr"}
-        See ``docs/choosing.md``. "auto" decides by shape, type, rank and tol.
+        See ``docs/choosing.md``.
     passes, oversampling, seed : int, default 8, a quarter of rank, and 0
         Most reads of the matrix; columns of a block beyond ``rank``; key of the random start block.
     memory : int or str, default half of what is free
         Working memory of a worker process above its baseline: ``"2 GiB"``.
     out : path, optional
-        Where the result is kept; the same call again resumes a killed run, or returns the finished
-        result. Without it the result lives in a temporary store as long as the object.
+        Where the result is kept, in a folder that exists; the same call again resumes a killed run, or
+        returns the finished result. By default a temporary store that lives as long as the object.
     scratch : path, optional
         Folder for narrow intermediates, seen by all workers; beside ``out`` by default.
     rows, overwrite : bool
@@ -72,7 +82,8 @@ def svd(
         This machine ("local"), or the jobs of a profile; worker processes or jobs, instead of the threads
         of this process; threads of each process, by default all usable cores, shared.
     client, progress : optional
-        A Dask client, by default the active one; called with the name of a sweep, rows done, rows in all.
+        A Dask client, by default the active one. True or False, by default True on a terminal or in a
+        notebook; or a function that is called with the name of a sweep, what is done, and what there is.
 
     Returns
     -------
@@ -84,15 +95,15 @@ def svd(
     InputError, OutputError, PlanError, DataError
         See ``rankfold.pipeline.errors``; each message says what to change.
 
-    Notes
-    -----
     Reads the matrix once (Gram or TSQR without ``U``, sketch), twice (Gram), 2 to 5 times (Krylov), or more.
     """
     task = reduction_of(x, "svd", rank, tol, method, passes, oversampling, seed, rows=rows)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    with listener(progress, lambda: task.plan(place.budget)) as listen:
+        return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=listen)
 
 
+@public
 def pca(
     x: object,
     rank: int | None = None,
@@ -114,7 +125,7 @@ def pca(
     workers: int | None = None,
     threads: int | None = None,
     client: Any = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Result:
     """Principal components of samples in rows, centred without a pass of their own.
 
@@ -137,9 +148,11 @@ def pca(
     flags = {"center": center, "scale": scale, "whiten": whiten, "rows": rows}
     task = reduction_of(x, "pca", rank, tol, method, passes, oversampling, seed, **flags)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    with listener(progress, lambda: task.plan(place.budget)) as listen:
+        return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=listen)
 
 
+@public
 def qr(
     x: object,
     *,
@@ -154,7 +167,7 @@ def qr(
     workers: int | None = None,
     threads: int | None = None,
     client: Any = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Result:
     """QR factorisation of a matrix that may be larger than memory.
 
@@ -181,9 +194,11 @@ def qr(
     """
     task = reduction_of(x, "qr", None, None, "tsqr", passes, None, seed, rows=rows)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    with listener(progress, lambda: task.plan(place.budget)) as listen:
+        return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=listen)
 
 
+@public
 def nmf(
     x: object,
     rank: int,
@@ -209,7 +224,7 @@ def nmf(
     workers: int | None = None,
     threads: int | None = None,
     client: Any = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Result:
     """Nonnegative factors of a nonnegative matrix that may be larger than memory.
 
@@ -248,17 +263,24 @@ def nmf(
 
     Notes
     -----
-    Typically reads the matrix 3 or 4 times: see ``docs/choosing.md``. A minimum that is found is a local one;
-    another ``seed`` may find another.
+    Reads the matrix typically 3 or 4 times: see ``docs/choosing.md``. The minimum is local: ``seed`` decides.
     """
     how = {"loss": loss, "solver": solver, "constraint_w": constraint_W, "constraint_h": constraint_H}
     penalties = {"alpha_w": alpha_W, "alpha_h": alpha_H, "l1_ratio": l1_ratio}
     ends = {"tol": tol, "gradient": gradient, "seconds": seconds, "passes": passes}
     task = factors_of(x, init, rank=rank, seed=seed, **how, **penalties, **ends)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    with listener(progress, lambda: task.plan(place.budget)) as listen:
+        return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=listen)
 
 
+REDUCTIONS: tuple[Callable[..., Result], ...] = (svd, pca, qr, nmf, knn)
+NOT_PLANNED = {"out", "scratch", "overwrite", "progress"}
+PLANNED = {each.__name__: {*inspect.signature(each).parameters} - NOT_PLANNED for each in REDUCTIONS}
+"""What there are plans of, and what each may be asked."""
+
+
+@public
 def plan(
     kind: str,
     x: object,
@@ -286,12 +308,13 @@ def plan(
     ``others`` are what ``nmf`` takes besides (``loss``, ``solver``, ``init``, penalties, constraints), or
     what ``knn`` takes: ``k``, ``metric``, ``queries``, ``base``, ``symmetric``.
     """
-    if kind not in ("svd", "pca", "qr", "nmf", "knn"):
+    if not isinstance(kind, str) or (isinstance(x, str) and x in PLANNED and kind not in PLANNED):
+        raise ArgumentError("plan takes what is planned first, then the matrix: rankfold.plan('pca', x, ...)")
+    if kind not in PLANNED:
         raise InputError(f"there is no plan for {kind!r}; plan 'svd', 'pca', 'qr', 'nmf' or 'knn'")
     if kind != "pca" and (center or scale or whiten):
         raise InputError(f"{kind} neither centres nor scales nor whitens: plan 'pca' for that")
-    if others and kind not in ("nmf", "knn"):
-        raise InputError(f"{', '.join(others)}: {kind} takes none of these, nmf or knn does")
+    refuse_unknown(f"a plan of {kind}", others, PLANNED[kind])
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     if kind == "knn":
         if rank is not None:
@@ -306,27 +329,6 @@ def plan(
     flags = {"center": centred, "scale": scale, "whiten": whiten, "rows": rows}
     asked = reduction_of(x, kind, rank, tol, method, passes, oversampling, seed, **flags)
     return make_plan(asked.asked, asked.source, place.budget, rates)
-
-
-@dataclass(frozen=True, slots=True)
-class Reduction:
-    """A request and its matrix, as ``execution`` takes them."""
-
-    asked: Request
-    source: Source
-
-    def request(self) -> dict[str, Any]:
-        """See the protocol."""
-        return self.asked.as_dict()
-
-    def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
-        return make_plan(self.asked, self.source, budget)
-
-    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
-        carry_out = factorise if self.asked.kind == "qr" else reduce
-        return carry_out(run, lay_out(self.asked, self.source), self.asked, fingerprint)
 
 
 def factors_of(x: object, init: object, **asked: Any) -> Nonnegative:
@@ -353,16 +355,12 @@ def reduction_of(
     source = open_source(x)
     if kind == "qr":
         rank, method = min(source.shape), "tsqr"
-    elif rank is None and tol is None and method == "tsqr":
-        rank = min(source.shape)
+    elif rank is None and tol is None:
+        rank, method = _all_of(source, method), "tsqr"
     adaptive = rank is None
-    if rank is None and tol is None:
-        raise InputError(
-            "say how many components, rank= (--rank), or what share of the norm to leave out, tol= (--tol)"
-        )
     request = Request(
         kind,
-        min(source.shape) if rank is None else integer("rank", rank),
+        min(source.shape) if rank is None else component_count(rank),
         DEFAULT_TOL if tol is None else number("tol", tol),
         method,
         DEFAULT_PASSES if passes is None else integer("passes", passes),
@@ -373,3 +371,18 @@ def reduction_of(
     )
     check_request(request, source.shape, source.name)
     return Reduction(settled(request, source), source)
+
+
+def _all_of(source: Source, method: str) -> int:
+    """The number of all components, where those are to be found: neither a rank nor a tolerance is given."""
+    count = min(source.shape)
+    advice = "say how many components, rank= (--rank), or what share of the norm to leave out, tol= (--tol)"
+    if method not in ("auto", "tsqr"):
+        raise InputError(f"{advice}: without either all are found, by method tsqr and not by {method}")
+    if method == "auto" and count > LARGEST_SQUARE:
+        raise InputError(
+            f"{advice}: without either all are found, and {source.name} has {count}, more than the "
+            f"{LARGEST_SQUARE} up to which that is done unasked. Say method='tsqr' (--method tsqr) if all "
+            "are wanted"
+        )
+    return count

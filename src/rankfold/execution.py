@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from rankfold.cluster.place import Place
 from rankfold.pipeline.editions import edition_of
 from rankfold.pipeline.errors import DamagedStateError, DataError, InputError, OutputError
+from rankfold.pipeline.identity import difference_of
 from rankfold.pipeline.keeping import Background, Keeping
 from rankfold.pipeline.manifest import damage_in_words, damage_of, read_manifest, write_manifest
 from rankfold.pipeline.memory import watched_memory
@@ -206,8 +207,8 @@ def _done(folder: RunDirectory, identity: dict[str, Any], *, overwrite: bool) ->
     if overwrite:
         return False
     raise OutputError(
-        f"{output} exists and is the result of another request, of data that has changed since, or of an "
-        "earlier edition of the method. Choose another --out, or replace it with --overwrite."
+        f"{output} exists and differs in {difference_of(attrs, identity)}. Choose another --out, or replace it "
+        "with --overwrite."
     )
 
 

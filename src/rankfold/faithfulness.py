@@ -14,9 +14,11 @@ import numpy.typing as npt
 
 from rankfold.cluster.place import choose_place
 from rankfold.execution import execute
+from rankfold.pipeline.arguments import public
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.faithfulness_request import FaithfulnessRequest
 from rankfold.pipeline.methods.faithfulness import Faithfulness, with_lists
+from rankfold.pipeline.progress import listener
 from rankfold.pipeline.request import integer
 from rankfold.pipeline.result import Result
 from rankfold.pipeline.run import Progress
@@ -60,6 +62,7 @@ class Quality:
         return f"<{self.kind} {self.value:.6g}{known}, {looked}, k={self.k}>"
 
 
+@public
 def trustworthiness(
     x: object,
     embedding: object,
@@ -74,7 +77,7 @@ def trustworthiness(
     workers: int | None = None,
     threads: int | None = None,
     client: Any = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Quality:
     """To what extent neighbours in an embedding are neighbours in the data.
 
@@ -107,6 +110,7 @@ def trustworthiness(
     return _measured("trustworthiness", x, embedding, EUCLIDEAN, ask, how, scratch, progress)
 
 
+@public
 def continuity(
     x: object,
     embedding: object,
@@ -121,7 +125,7 @@ def continuity(
     workers: int | None = None,
     threads: int | None = None,
     client: Any = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Quality:
     """To what extent neighbours in the data are neighbours in an embedding.
 
@@ -142,7 +146,7 @@ def _measured(
     ask: dict[str, Any],
     how: dict[str, Any],
     scratch: str | Path | None,
-    progress: Progress | None,
+    progress: Progress | bool | None,
 ) -> Quality:
     """Neighbours on one side, then their ranks on the other."""
     x, y = open_source(ranked), open_source(listed)
@@ -157,15 +161,17 @@ def _measured(
     if scratch is not None:
         named = digest([asked.as_dict(), x.fingerprint(), y.fingerprint(), search.asked.as_dict()])
         folder = Path(scratch).absolute() / f"rankfold-{kind}-{named}"
-    options: dict[str, Any] = {"scratch": None, "overwrite": True, "progress": progress}
-    found = execute(search, place, out=folder / "neighbours.zarr", **options)
-    result = execute(with_lists(task, found.path), place, out=folder / "ranks.zarr", **options)
+    with listener(progress, lambda: search.plan(place.budget)) as listen:
+        options: dict[str, Any] = {"scratch": None, "overwrite": True, "progress": listen}
+        found = execute(search, place, out=folder / "neighbours.zarr", **options)
+        result = execute(with_lists(task, found.path), place, out=folder / "ranks.zarr", **options)
     runs, facts = (found.run, result.run), result.attrs
     shutil.rmtree(folder, ignore_errors=True)
     known = (facts["value"], facts["standard_error"])
     return Quality(kind, *known, asked.rows, asked.of_rows, asked.k, runs)
 
 
+@public
 def neighbourhood_preservation(
     first: Result | str | Path, second: Result | str | Path, k: int | None = None
 ) -> Quality:

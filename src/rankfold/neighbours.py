@@ -8,8 +8,10 @@ from typing import Any
 
 from rankfold.cluster.place import choose_place
 from rankfold.execution import execute
+from rankfold.pipeline.arguments import public
 from rankfold.pipeline.methods.neighbours import Neighbours
 from rankfold.pipeline.neighbour_request import NeighbourRequest
+from rankfold.pipeline.progress import listener
 from rankfold.pipeline.result import Result
 from rankfold.pipeline.run import Progress
 from rankfold.pipeline.sources import open_source
@@ -17,6 +19,7 @@ from rankfold.pipeline.sources import open_source
 DEFAULT_K = 15
 
 
+@public
 def knn(
     x: object,
     k: int = DEFAULT_K,
@@ -33,7 +36,7 @@ def knn(
     workers: int | None = None,
     threads: int | None = None,
     client: Any = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Result:
     """The k nearest neighbours of every row, exactly, of a matrix that may be larger than memory.
 
@@ -45,8 +48,7 @@ def knn(
         Neighbours of each row, which is not its own.
     queries : like ``x``, (q, n)
         Rows whose neighbours among those of ``x`` are wanted instead.
-    base : Result or path
-        Of the first rows of ``x``: pairs of these are not compared again.
+    base : Result or path, of the first rows of ``x``: pairs of these are not compared again
     metric : str or function
         "euclidean", "sqeuclidean", "cosine", "inner_product" (largest first, as negative distances),
         "manhattan", "chebyshev"; or a symmetric function of two float64 rows that numba compiles.
@@ -66,7 +68,8 @@ def knn(
     """
     task = search_of(x, k, queries, base, metric, symmetric)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    with listener(progress, lambda: task.plan(place.budget)) as listen:
+        return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=listen)
 
 
 def search_of(

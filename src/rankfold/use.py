@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankfold.cluster.place import choose_place
 from rankfold.execution import execute
+from rankfold.pipeline.arguments import public
+from rankfold.pipeline.errors import ArgumentError
 from rankfold.pipeline.fitted import fitted, require_apart
 from rankfold.pipeline.methods.projection import Projection
 from rankfold.pipeline.methods.reconstruction import Reconstruction
 from rankfold.pipeline.methods.update import Update
 from rankfold.pipeline.methods.verification import Verification
+from rankfold.pipeline.progress import listener
 from rankfold.pipeline.request import integer
 from rankfold.pipeline.result import Result
 from rankfold.pipeline.run import Progress
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     Matrix = npt.NDArray[np.generic] | zarr.Array[Any]
 
 
+@public
 def transform(
     result: Result | str | Path,
     x: object,
@@ -37,7 +42,7 @@ def transform(
     workers: int | None = None,
     threads: int | None = None,
     client: Any = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Result:
     """Coordinates of new samples in the components of a result, in one pass over them.
 
@@ -58,12 +63,15 @@ def transform(
         in the fit. What part of the samples the components leave out, as a norm, is
         ``attrs["relative_error"]``.
     """
+    _require_order("transform", result, x)
     task = Projection.of(fitted(result, among=("svd", "pca", "nmf")), open_source(x))
     require_apart(out, task.fitted.result)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    with listener(progress, lambda: task.plan(place.budget)) as listen:
+        return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=listen)
 
 
+@public
 def update(
     result: Result | str | Path,
     x: object,
@@ -77,7 +85,7 @@ def update(
     workers: int | None = None,
     threads: int | None = None,
     client: Any = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Result:
     """Principal components of the samples of a result and of new ones, in one pass over the new ones.
 
@@ -103,13 +111,16 @@ def update(
     -----
     With fewer new rows than columns, these are held in memory; with more, a matrix of (n, n) is.
     """
+    _require_order("update", result, x)
     wanted = None if rank is None else integer("rank", rank)
     task = Update.of(fitted(result), open_source(x), wanted)
     require_apart(out, task.fitted.result)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    with listener(progress, lambda: task.plan(place.budget)) as listen:
+        return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=listen)
 
 
+@public
 def check(
     result: Result | str | Path,
     x: object,
@@ -122,7 +133,7 @@ def check(
     workers: int | None = None,
     threads: int | None = None,
     client: Any = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Result:
     """How well the factors of a result fit the matrix that they are of, by one more pass over it.
 
@@ -147,12 +158,15 @@ def check(
     -----
     A residual r says that the matrix has a singular value within r s1 of s.
     """
+    _require_order("check", result, x)
     task = Verification.of(fitted(result), open_source(x))
     require_apart(out, task.fitted.result)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    with listener(progress, lambda: task.plan(place.budget)) as listen:
+        return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=listen)
 
 
+@public
 def reconstruct(
     result: Result | str | Path,
     *,
@@ -166,7 +180,7 @@ def reconstruct(
     workers: int | None = None,
     threads: int | None = None,
     client: Any = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Matrix:
     """The matrix as its leading components have it, in the units and columns of the data.
 
@@ -191,5 +205,11 @@ def reconstruct(
     task = Reconstruction.of(fitted(result, among=("svd", "pca", "nmf")), rank=wanted, rows=rows)
     require_apart(out, task.fitted.result)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    made = execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
-    return made.X
+    with listener(progress, lambda: task.plan(place.budget)) as listen:
+        return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=listen).X
+
+
+def _require_order(name: str, result: object, x: object) -> None:
+    """Raise where a result and a matrix have changed places."""
+    if isinstance(x, Result) or not isinstance(result, Result | str | os.PathLike):
+        raise ArgumentError(f"{name} takes a result first, then the matrix: rankfold.{name}(result, x)")

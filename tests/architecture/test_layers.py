@@ -24,6 +24,7 @@ FRONT_DOOR = {
     "__init__.py",
     "__main__.py",
     "api.py",
+    "data.py",
     "use.py",
     "execution.py",
     "faithfulness.py",

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 
+from rankfold.pipeline.progress import SweepProgress
 from rankfold.workflows.cli import main
-from rankfold.workflows.progress import SweepProgress
 
 if __name__ == "__main__":
     sweep, told = sys.argv.pop(1), SweepProgress.__call__

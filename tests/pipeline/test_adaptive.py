@@ -161,3 +161,13 @@ def test_truncations_add_up() -> None:
     of_all, of_sum = Truncation.of_all(s, 0.1), Truncation.of(s**2, float((s**2).sum()), 0.1)
     assert of_all.rank == of_sum.rank and of_all.error == pytest.approx(of_sum.error, rel=1e-6)
     assert Truncation.of_all(np.zeros(3), 0.1) == Truncation(1, 0.0)
+
+
+def test_values_whose_sizes_are_not_known_are_counted_beside_what_converged() -> None:
+    x = np.random.default_rng(0).standard_normal((60, 20_000)).astype(np.float32)
+    with pytest.warns(rf.RankfoldWarning, match="tol = 0.5 bounds what is left out of the norm") as caught:
+        found = rf.svd(x, tol=0.5, method="krylov")
+    unknown = int((found.error_estimates >= 1).sum())
+    assert unknown and f"the last {unknown} of {found.attrs['rank']} have" in str(caught[0].message)
+    assert found.attrs["converged"] and found.attrs["approximation_error"] <= 0.5
+    assert rf.svd(x[:, :600], tol=0.5, method="gram").attrs["warnings"] == []

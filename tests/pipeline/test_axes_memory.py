@@ -57,8 +57,8 @@ def in_zarr(chunks: tuple[int, ...], compressors: Any) -> Callable[[Path], Path]
 
 
 def in_netcdf(folder: Path) -> Path:
-    xarray = pytest.importorskip("xarray", reason="xarray is not installed: pip install 'rankfold[xarray]'")
-    pytest.importorskip("netCDF4", reason="netCDF4 is not installed: pip install 'rankfold[xarray]'")
+    xarray = pytest.importorskip("xarray", reason="xarray is not installed: pip install xarray")
+    pytest.importorskip("netCDF4", reason="netCDF4 is not installed: pip install netCDF4")
     data = xarray.Dataset({"x": (("a", "b", "c"), cube())})
     data.to_netcdf(
         folder / "x.nc", encoding={"x": {"zlib": True, "complevel": 1, "chunksizes": (10, 90, 360)}}

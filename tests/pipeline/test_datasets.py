@@ -20,9 +20,9 @@ from rankfold.pipeline.errors import ChunkError, InputError, SourceNotFoundError
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.sources import libraries, open_source
 
-h5py = pytest.importorskip("h5py", reason="h5py is not installed: pip install 'rankfold[formats]'")
-xarray = pytest.importorskip("xarray", reason="xarray is not installed: pip install 'rankfold[xarray]'")
-pytest.importorskip("netCDF4", reason="netCDF4 is not installed: pip install 'rankfold[xarray]'")
+h5py = pytest.importorskip("h5py", reason="h5py is not installed: pip install h5py")
+xarray = pytest.importorskip("xarray", reason="xarray is not installed: pip install xarray")
+pytest.importorskip("netCDF4", reason="netCDF4 is not installed: pip install netCDF4")
 
 Array = np.ndarray[Any, Any]
 SHAPE = (20, 5, 6)

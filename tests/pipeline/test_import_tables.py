@@ -276,11 +276,13 @@ def test_what_exists_is_kept_unless_told(tmp_path: Path) -> None:
         import_array(path, tmp_path / "out.zarr")
 
 
-def test_a_missing_library_is_named_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_named_as_it_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = text(tmp_path, "1,2\n")
     monkeypatch.setitem(sys.modules, "pyarrow.csv", None)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    refused(path, InputError, r"needs pyarrow, which .*: pip install 'rankfold\[formats\]'")
+    refused(path, InputError, r"needs pyarrow, which .*: pip install pyarrow \(part of the extra 'formats'\)")
 
 
 def test_options_that_do_not_apply_are_refused(tmp_path: Path) -> None:

@@ -23,9 +23,7 @@ from rankfold.pipeline.errors import ChunkError, InputError, SourceNotFoundError
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.sources import open_source, remote
 
-obstore = pytest.importorskip(
-    "obstore", reason="obstore is not installed: pip install 'rankfold[object-stores]'"
-)
+obstore = pytest.importorskip("obstore", reason="obstore is not installed: pip install obstore")
 moto = pytest.importorskip("moto.server", reason="moto, a server of S3 for tests, is not installed")
 
 Array = np.ndarray[Any, Any]

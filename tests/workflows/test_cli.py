@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,9 @@ import rankfold as rf
 from rankfold.workflows.cli import app
 
 ROWS, COLUMNS = 2000, 30
+
+PROGRESS = re.compile(r"[\w ]+: [\d,]+ of [\d,]+ (rows|columns)")
+"""A plain line of progress."""
 
 
 @pytest.fixture
@@ -45,7 +49,7 @@ def refused(folder: Path, code: int, message: str, *arguments: object) -> None:
     before = sorted(folder.rglob("*"))
     run = rankfold(*arguments)
     assert run.exit_code == code, run.output
-    said = [line for line in run.stderr.splitlines() if " rows" not in line.partition(":")[2][:40]]
+    said = [line for line in run.stderr.splitlines() if not PROGRESS.match(line)]
     assert len(said) == 1 and said[0].startswith("rankfold: ")
     assert message in said[0]
     assert sorted(folder.rglob("*")) == before
@@ -105,7 +109,9 @@ def test_bad_requests_exit_2(tmp_path: Path, store: Path) -> None:
         ("does not exist. Did you mean", ("svd", tmp_path / "y.zarr", "--rank", 3, *out)),
         ("rank 0 was asked for; ask for 1 to 30", ("svd", store, "--rank", 0, *out)),
         ("at most 30", ("svd", store, "--rank", 31, *out)),
-        ("say how many components", ("pca", store, *out)),
+        ("without either all are found, by method tsqr", ("pca", store, "--method", "gram", *out)),
+        ("'2' has no unit: write 2GiB or 2MiB", ("svd", store, "--memory", "2", *out)),
+        ("does not exist. Make it: mkdir -p", ("svd", store, "--out", tmp_path / "no" / "r.zarr")),
         ("tol must lie between 0 and 1", ("pca", store, "--rank", 3, "--tol", 2, *out)),
         ("passes must be at least 1", ("pca", store, "--rank", 3, "--passes", 0, *out)),
         (
@@ -340,7 +346,33 @@ def test_the_tolerance_alone_finds_the_rank(tmp_path: Path, store: Path) -> None
     assert (
         f"rank {COLUMNS} at most, " in rankfold("plan", "svd", store, "--tol", 0.3, "--method", "gram").stdout
     )
-    refused(tmp_path, 2, "say how many components", "svd", store, "--out", tmp_path / "n.zarr")
+    assert f"leaves out {rf.open_result(tmp_path / 'r.zarr').attrs['approximation_error']:.2g}" in run.stdout
+
+
+def test_all_components_are_found_where_nothing_is_said(tmp_path: Path, store: Path, x: np.ndarray) -> None:
+    run = rankfold("svd", store, "--out", tmp_path / "r.zarr", "--memory", "1g")
+    assert run.exit_code == 0 and f"svd by tsqr, rank {COLUMNS}, " in run.stdout, run.output
+    np.testing.assert_allclose(rf.open_result(tmp_path / "r.zarr").s, np.linalg.svd(x, compute_uv=False))
+
+
+def test_progress_counts_what_is_swept_in_plain_words(tmp_path: Path, x: np.ndarray) -> None:
+    np.save(tmp_path / "wide.npy", x.T)
+    run = rankfold(
+        "svd", tmp_path / "wide.npy", "--rank", 3, "--method", "krylov", "--out", tmp_path / "r.zarr"
+    )
+    assert run.exit_code == 0, run.output
+    told = run.stderr.splitlines()
+    assert told[0].startswith("pass 1 of at most 2: 2,000 of 2,000 columns")
+    assert told[-1].startswith("writing the result: 2,000 of 2,000 columns")
+    assert all(PROGRESS.match(line) for line in told) and not re.search("ritz|pass-0", run.stderr)
+
+
+def test_passes_that_no_plan_knows_are_said_to_be_so(store: Path) -> None:
+    command = ("plan", "svd", store, "--rank", 3, "--method", "krylov")
+    made = json.loads(rankfold(*command, "--json").stdout)
+    note = f"up to {made['most_passes']}; depends on the spectrum"
+    assert made["passes_note"].startswith(note) and note in rankfold(*command).stdout
+    assert "passes over the matrix   2\n" in rankfold(*command[:-1], "gram").stdout
 
 
 def test_more_samples_are_added_to_a_result(tmp_path: Path, store: Path) -> None:
@@ -361,7 +393,7 @@ def test_nonnegative_factors(tmp_path: Path, x: np.ndarray) -> None:
     assert run.exit_code == 0 and "nmf by hals, rank 3, " in run.stdout, run.output
     found = rf.open_result(out)
     assert found.W.shape == (ROWS, 3) and found.H.shape == (3, COLUMNS)
-    assert "likely, at most 8" in rankfold("plan", "nmf", tmp_path / "x.npy", "--rank", 3).stdout
+    assert "up to 8, typically 4" in rankfold("plan", "nmf", tmp_path / "x.npy", "--rank", 3).stdout
     np.save(tmp_path / "y.npy", x)
     arguments = ("nmf", tmp_path / "y.npy", "--rank", 3, "--out", tmp_path / "n.zarr")
     refused(tmp_path, 4, "negative numbers, the first at row", *arguments)

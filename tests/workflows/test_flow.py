@@ -167,7 +167,7 @@ def test_results_are_those_of_python(flow: Path) -> None:
     assert same_bytes(rf.open_result(results / "components.zarr")) == same_bytes(components)
     near = rf.knn(f"{results / 'components.zarr'}::scores", 3, symmetric="union")
     assert same_bytes(rf.open_result(results / "near.zarr")) == same_bytes(near)
-    assert "components: rows: 1,500 of 1,500 rows" in run.stderr
+    assert "components: writing the result: 1,500 of 1,500 rows" in run.stderr
     assert "stage 2 of 2: near, knn: run (missing)" in run.stderr
 
 
@@ -311,7 +311,7 @@ def test_an_interrupted_workflow_goes_on(tmp_path: Path, tall: Path, number: int
         assert child.returncode == code
     first, second = json.loads(rankfold("status", tmp_path / "flow.yaml", "--json").stdout)["stages"]
     assert first["state"] == "done" and second["state"] == "partial" and second["attempts"] == 1
-    assert second["far"].startswith("pass-0")
+    assert second["far"].startswith("pass ")
     assert list((tmp_path / "results" / "second.zarr.run").glob("state-*/pass-01/total.part"))
     assert actions(tmp_path / "flow.yaml")["second"] == ("resume", "was interrupted")
     again = rankfold("run", tmp_path / "flow.yaml")

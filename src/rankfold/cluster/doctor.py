@@ -215,7 +215,7 @@ def check_gpu(*, wanted: bool = False) -> Finding:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     among = f" (CUDA_VISIBLE_DEVICES={visible})" if visible is not None else ""
     if importlib.util.find_spec("cupy") is None:
-        advice = "On a machine with an NVIDIA GPU: pip install 'rankfold[gpu]'" if wanted else ""
+        advice = "On a machine with an NVIDIA GPU: pip install cupy-cuda13x" if wanted else ""
         return Finding("GPU", short, f"CuPy is not installed{among}", advice)
     try:
         import cupy
@@ -232,8 +232,6 @@ def check_dashboard() -> Finding:
     import socket
 
     if importlib.util.find_spec("bokeh") is None:
-        return Finding(
-            "dashboard", "not checked", "bokeh is not installed", "pip install 'rankfold[dashboard]'"
-        )
+        return Finding("dashboard", "not checked", "bokeh is not installed", "pip install bokeh")
     line = f"ssh -N -L PORT:ADDRESS:PORT {getpass.getuser()}@{socket.gethostname()}"
     return Finding("dashboard", "ok", f"each run says its port; from elsewhere: {line}")

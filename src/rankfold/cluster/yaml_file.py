@@ -22,7 +22,7 @@ from pydantic_core import PydanticKnownError
 
 from rankfold.cluster.yaml_words import cut, in_plain_words, too_deep
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.units import parse_bytes
+from rankfold.pipeline.units import SIZES, parse_bytes
 
 Keys = tuple[str | int, ...]
 """The way to a value: names of keys, and numbers in lists."""
@@ -92,7 +92,7 @@ Bytes = Annotated[
     WithJsonSchema(
         {
             "type": "string",
-            "pattern": rf"^\s*[0-9]*\.?[0-9]+\s*(B|{'|'.join(UNITS)}|KB)\s*$",
+            "pattern": rf"^\s*[0-9]*\.?[0-9]+\s*({'|'.join(SIZES)})\s*$",
             "title": "Bytes",
         }
     ),

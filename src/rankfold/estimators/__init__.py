@@ -16,9 +16,7 @@ made of it is a Zarr array, read when it is sliced.
 try:
     import sklearn  # noqa: F401
 except ImportError as error:
-    raise ImportError(
-        "rankfold's estimators need scikit-learn: pip install 'rankfold[estimators]'"
-    ) from error
+    raise ImportError("rankfold's estimators need scikit-learn: pip install scikit-learn") from error
 
 from rankfold.estimators.incremental import IncrementalPCA
 from rankfold.estimators.minibatch import MiniBatchNMF

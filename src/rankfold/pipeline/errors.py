@@ -3,6 +3,7 @@
     RankfoldError
     ├── InputError (ValueError)             2   what was asked cannot be: rank, type, shape, option
     │   ├── SourceNotFoundError             2   no such store, array or file
+    │   ├── ArgumentError (TypeError)       2   a function does not take that name, or that kind of value
     │   └── SettingsError                   2   a workflow or a profile, with file and line
     ├── OutputError                         2   the output exists, is locked, or cannot be written
     ├── PlanError                           3   the plan does not fit
@@ -37,6 +38,10 @@ class InputError(RankfoldError, ValueError):
 
 class SourceNotFoundError(InputError, FileNotFoundError):
     """There is no matrix where the caller pointed."""
+
+
+class ArgumentError(InputError, TypeError):
+    """A function does not take an argument of that name or kind."""
 
 
 class OutputError(RankfoldError):

@@ -18,7 +18,7 @@ from rankfold.pipeline.errors import DiskSpaceError, MemoryBudgetError
 from rankfold.pipeline.folds.sketch_pass import Sizes
 from rankfold.pipeline.layout import Layout, expected_passes, lay_out, least_passes
 from rankfold.pipeline.plan_sweeps import Pass, driver_bytes, sweeps_of
-from rankfold.pipeline.plan_table import table
+from rankfold.pipeline.plan_table import passes_note, table
 from rankfold.pipeline.request import Request
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.shape_only import ShapeOnly
@@ -128,7 +128,8 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {**dataclasses.asdict(self), "tasks": self.tasks, "reads_bytes": self.reads_bytes}
+        sums = {"tasks": self.tasks, "reads_bytes": self.reads_bytes}
+        return {**dataclasses.asdict(self), **sums, "passes_note": passes_note(self)}
 
     def __str__(self) -> str:
         return table(self)
@@ -265,6 +266,8 @@ def _refuse(request: Request, layout: Layout, budget: Budget, need: int) -> None
             f"{format_bytes(panels.memory_bytes)} to read, and `rankfold import STORE NEW.zarr` writes one "
             "with small chunks"
         )
+    elif layout.method == "tsqr" and request.kind != "qr" and request.rank == min(source.shape):
+        way_out += ", or say how many components are enough, rank= (--rank): all of them were asked for"
     elif layout.method in ("gram", "tsqr") and request.kind != "qr":
         way_out += ", or --method krylov, which keeps no (n, n) matrix"
     elif request.adaptive:

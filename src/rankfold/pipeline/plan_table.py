@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from rankfold.pipeline.plan_sweeps import Pass
+from rankfold.pipeline.sweep_words import words_of
 from rankfold.pipeline.units import format_bytes
 
 if TYPE_CHECKING:
@@ -53,9 +54,24 @@ def _asked(plan: Plan) -> str:
     return f"rank {plan.rank}{' at most' * plan.adaptive}, swept by {plan.orientation}"
 
 
+def stops_early(plan: Plan) -> bool:
+    """Whether passes end when the answer is good enough, which depends on the data."""
+    return plan.kind == "nmf" or (plan.kind in ("svd", "pca") and plan.method in ("krylov", "subspace"))
+
+
+def passes_note(plan: Plan) -> str:
+    """How many passes there will be, and what that depends on."""
+    likely, most = plan.likely_passes, plan.most_passes
+    if stops_early(plan):
+        typical = f", typically {likely}" * (likely < most)
+        what = "how fast the error falls" if plan.kind == "nmf" else "the spectrum"
+        return f"up to {most}{typical}; depends on {what}, which no plan knows"
+    return f"{likely} likely, at most {most}" if likely < most else f"{most}"
+
+
 def _passes(plan: Plan) -> tuple[str, ...]:
     return (
-        f"passes over the matrix   {plan.likely_passes} likely, at most {plan.most_passes}",
+        f"passes over the matrix   {passes_note(plan)}",
         f"block width, grain       {plan.width} columns, {plan.grain_rows} rows "
         f"({plan.panel_rows} read at once)",
     )
@@ -77,7 +93,8 @@ def _grouped(passes: tuple[Pass, ...]) -> list[tuple[str, Pass]]:
             groups[-1].append(p)
         else:
             groups.append([p])
+    names = [[words_of(p.name) for p in group] for group in groups]
     return [
-        (g[0].name if len(g) == 1 else f"{g[0].name} to {g[-1].name.rpartition('-')[2]}, each", g[0])
-        for g in groups
+        (first[0] if len(first) == 1 else f"{first[0]} to {first[-1].rpartition(' ')[2]}, each", group[0])
+        for first, group in zip(names, groups, strict=True)
     ]

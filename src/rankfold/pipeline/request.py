@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import operator
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 from rankfold.pipeline.errors import InputError
@@ -92,6 +94,32 @@ def integer(name: str, value: object) -> int:
     except TypeError:
         pass
     raise InputError(f"{name} must be an integer, not {value!r}")
+
+
+def component_count(value: object) -> int:
+    """``rank`` as an integer; of a share of the variance, as scikit-learn takes it, the message says tol."""
+    if is_share(value):
+        raise InputError(f"rank must be an integer, not {value}: {share_as_tol(value)}")
+    return integer("rank", value)
+
+
+def is_share(value: object) -> bool:
+    """Whether a number of components may be meant as a share of the variance."""
+    return isinstance(value, Real) and not isinstance(value, Integral) and 0 < float(value) < 1
+
+
+def share_as_tol(share: Any) -> str:
+    """What to say for as many components as explain a share of the variance.
+
+    >>> share_as_tol(0.95)
+    'for components that explain 95 % of the variance say tol=0.2236, the root of 1 - 0.95, and no rank'
+    """
+    tol = math.sqrt(1 - share)
+    tol = math.floor(1e4 * tol) / 1e4 or tol  # rounded down: not less than that share
+    return (
+        f"for components that explain {100 * share:.6g} % of the variance say tol={tol:.4g}, the root of "
+        f"1 - {share:g}, and no rank"
+    )
 
 
 def number(name: str, value: object) -> float:

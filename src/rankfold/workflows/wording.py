@@ -73,20 +73,3 @@ def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> str:
         ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
-
-
-def about(seconds: float | None) -> str:
-    """A time that is not known well, as people read it.
-
-    >>> about(0.2), about(41.3), about(300), about(9000), about(400000)
-    ('< 1 s', '41 s', '5 min', '2.5 h', '4.6 d')
-    """
-    if seconds is None:
-        return "-"
-    if seconds < 1:
-        return "< 1 s"
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    if seconds < 6000:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 100 * 3600 else f"{seconds / 86400:.1f} d"

@@ -20,6 +20,9 @@ from rankfold.pipeline.view import Orientation
 
 Float64 = npt.NDArray[np.float64]
 
+UNKNOWN = 1.0
+"""Estimated relative error of a singular value from which on its size is not known."""
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -154,6 +157,12 @@ def _facts(
         run.warnings.append(
             f"the largest estimated error of a singular value is {worst:.1e}, above tol = {request.tol:.1e}, "
             f"after {run.passes} passes: " + _remedy(layout, request, run)
+        )
+    if request.adaptive and (unknown := int((found.errors >= UNKNOWN).sum())):
+        run.warnings.append(
+            f"tol = {request.tol:g} bounds what is left out of the norm, not the error of single values: the "
+            f"last {unknown} of {len(found.s)} have estimated errors of 1 or more (largest {worst:.1f}), so "
+            "that their sizes are not known. Where they matter ask for a rank= (--rank)"
         )
     captured = float((found.s**2).sum() / found.total) if found.total > 0 else 1.0
     return {

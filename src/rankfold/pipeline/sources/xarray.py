@@ -179,7 +179,7 @@ def netcdf_matrix(path: str, asked: str, *, rows: Rows = None) -> StackedSource:
         if "engine" not in str(error) and "backend" not in str(error):
             raise ChunkError(f"{path} cannot be opened: {error}. Is it complete?") from error
         raise InputError(
-            f"reading {path} needs netCDF4 or h5netcdf beside xarray: pip install 'rankfold[xarray]'"
+            f"reading {path} needs netCDF4 or h5netcdf beside xarray: pip install netCDF4"
         ) from error
     except (OSError, EOFError, RuntimeError, LookupError) as error:
         raise ChunkError(f"{path} cannot be opened: {error}. Is it complete?") from error

@@ -57,8 +57,8 @@ def import_(
 ) -> None:
     """Copy a matrix into a Zarr store with well-cut chunks."""
     from rankfold.pipeline.ingest import import_array
+    from rankfold.pipeline.progress import SweepProgress
     from rankfold.pipeline.units import parse_bytes
-    from rankfold.workflows.progress import SweepProgress
 
     with SweepProgress("bytes") as bar:
         report = import_array(

@@ -39,7 +39,7 @@ class Told:
 
     def bar(self, unit: str) -> contextlib.AbstractContextManager[Progress]:
         """See ``Listener``."""
-        from rankfold.workflows.progress import SweepProgress
+        from rankfold.pipeline.progress import SweepProgress
 
         return SweepProgress(unit)
 

@@ -107,7 +107,7 @@ def _watched() -> Iterator[Callable[[str, int, int], None]]:
     import warnings
 
     import rankfold
-    from rankfold.workflows.progress import SweepProgress
+    from rankfold.pipeline.progress import SweepProgress
 
     with warnings.catch_warnings(), SweepProgress() as bar:
         warnings.simplefilter("ignore", rankfold.RankfoldWarning)

@@ -178,7 +178,7 @@ def _reduce(
     import warnings
 
     import rankfold
-    from rankfold.workflows.progress import SweepProgress
+    from rankfold.pipeline.progress import SweepProgress
 
     source = rankfold.open(store, **view)
     there = options["out"].exists() and not options["overwrite"]
@@ -210,6 +210,10 @@ def summary(result: Any, *, already_done: bool) -> str:
         passes = facts["passes"]
         told += (
             f", rank {facts.get('rank', facts['request'].get('rank'))}, {passes} pass{'es' * (passes != 1)}"
+        )
+    if facts["request"].get("adaptive"):
+        told += (
+            f"; leaves out {facts['approximation_error']:.2g} of the norm, tol {facts['request']['tol']:g}"
         )
     if "captured" in facts:
         told += f"; largest estimated error {facts['largest_error_estimate']:.1e}, "

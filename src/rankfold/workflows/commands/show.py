@@ -19,8 +19,8 @@ def demo(
     threads: Annotated[int | None, typer.Option(help="all cores by default")] = None,
 ) -> None:
     """Components of half a million image patches."""
+    from rankfold.pipeline.progress import SweepProgress
     from rankfold.workflows.demo import run_demo
-    from rankfold.workflows.progress import SweepProgress
 
     with SweepProgress() as bar:
         run_demo(folder, memory=memory, threads=threads, progress=bar)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rankfold.api import Reduction
 from rankfold.pipeline.folds.project_rows import ProjectRows
 from rankfold.pipeline.ingest_layout import chunks_of
 from rankfold.pipeline.ingest_sparse import CHUNK_LENGTHS
@@ -20,6 +19,7 @@ from rankfold.pipeline.methods.neighbours import CHUNKS_WANTED, Neighbours
 from rankfold.pipeline.methods.nonnegative import Nonnegative
 from rankfold.pipeline.methods.projection import Projection
 from rankfold.pipeline.methods.reconstruction import Reconstruction
+from rankfold.pipeline.methods.reduction_task import Reduction
 from rankfold.pipeline.methods.update import Update
 from rankfold.pipeline.methods.verification import Verification
 from rankfold.pipeline.plan import Plan, Rates

@@ -13,6 +13,7 @@ from rankfold.cluster.yaml_file import Document, no_such
 from rankfold.execution import identity_of as whole_identity
 from rankfold.pipeline.checkpoint import load_json
 from rankfold.pipeline.errors import InputError, OutputError, RankfoldError
+from rankfold.pipeline.identity import ARGUMENTS
 from rankfold.pipeline.manifest import damage_of
 from rankfold.pipeline.plan import Plan
 from rankfold.pipeline.result import Result
@@ -27,8 +28,7 @@ from rankfold.workflows.flows.stage_models import Import, Resources
 from rankfold.workflows.flows.stages import NotKnownYet, Outcome, Scene, Work, expected, task_of
 from rankfold.workflows.wording import placed
 
-CALLED = {"method": "algorithm", "alpha_w": "alpha_W", "alpha_h": "alpha_H"}
-CALLED |= {"constraint_w": "constraint_W", "constraint_h": "constraint_H"}
+CALLED = {"method": "algorithm", **ARGUMENTS}
 """Parts of a request that a file calls otherwise."""
 
 CONTENTS = {"queries": "queries", "base": "base", "result": "result", "left": "result"}

@@ -14,6 +14,7 @@ from typing import Protocol
 from rankfold.execution import RankfoldWarning, execute
 from rankfold.pipeline.checkpoint import disk_errors
 from rankfold.pipeline.errors import Interrupted, RankfoldError
+from rankfold.pipeline.progress import SweepProgress
 from rankfold.pipeline.run import Progress
 from rankfold.pipeline.rundir import locked
 from rankfold.workflows.flows.embedding import Measuring
@@ -130,6 +131,9 @@ def _work(workflow: Workflow, verdict: Verdict, record: Record, listener: Listen
             record.progress(name, sweep, done, total)
             bar(f"{name}: {sweep}", done, total)
 
+        if isinstance(bar, SweepProgress) and verdict.plan is not None:
+            planned = verdict.plan
+            bar.expect(lambda: planned)
         if isinstance(work, Importing):
             work.carry_out(lambda done, total: watch("import", done, total))
             return

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from rankfold.api import Reduction, factors_of, reduction_of
+from rankfold.api import factors_of, reduction_of
 from rankfold.cluster.yaml_file import Document
 from rankfold.execution import Task
 from rankfold.neighbours import search_of
@@ -25,6 +25,7 @@ from rankfold.pipeline.methods.neighbours import Neighbours
 from rankfold.pipeline.methods.nonnegative import Nonnegative
 from rankfold.pipeline.methods.projection import Projection
 from rankfold.pipeline.methods.reconstruction import Reconstruction
+from rankfold.pipeline.methods.reduction_task import Reduction
 from rankfold.pipeline.methods.update import Update
 from rankfold.pipeline.methods.verification import Verification
 from rankfold.pipeline.neighbour_request import NeighbourRequest
@@ -130,6 +131,11 @@ def _reduction(stage: BaseStage, scene: Scene) -> Task:
     asked = stage.asked()
     rank, tol, algorithm = asked.pop("rank", None), asked.pop("tol", None), asked.pop("method", "tsqr")
     passes, oversampling, seed = asked.pop("passes"), asked.pop("oversampling", None), asked.pop("seed")
+    if rank is None and tol is None and algorithm == "auto":  # a file says what it asks for
+        raise InputError(
+            "say how many components, rank, or what share of the norm to leave out, tol; all of them are "
+            "algorithm: tsqr"
+        )
     x = scene.matrix(_named(stage, "input"))
     return reduction_of(x, stage.method, rank, tol, algorithm, passes, oversampling, seed, **asked)
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from rankfold.pipeline.plan import Rates
-from rankfold.pipeline.units import format_bytes
+from rankfold.pipeline.units import about, format_bytes
 from rankfold.workflows.flows.cost import import_seconds
 from rankfold.workflows.flows.importing import Importing
 from rankfold.workflows.flows.plan import Verdict
 from rankfold.workflows.flows.space import free_bytes
-from rankfold.workflows.wording import about, columns
+from rankfold.workflows.wording import columns
 
 WIDTH = 120
 """Characters in a line, unless names are long."""

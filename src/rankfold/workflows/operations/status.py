@@ -9,6 +9,7 @@ from typing import Any
 
 from rankfold.cluster.queue import listed
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.sweep_words import words_of
 from rankfold.workflows.flows.record import LOCK, Record
 from rankfold.workflows.operations.holder import holder_of
 from rankfold.workflows.operations.whereabouts import Work
@@ -83,7 +84,7 @@ def _standing(name: str, method: str, known: dict[str, Any], outputs: Path, aliv
 
 def _far(progress: dict[str, Any]) -> str:
     share = progress["done"] / progress["total"] if progress["total"] else 1.0
-    return f"{progress['sweep']} {100 * share:.0f} %"
+    return f"{words_of(progress['sweep'])}, {100 * share:.0f} %"
 
 
 def _last_said(log: str | Path) -> str:

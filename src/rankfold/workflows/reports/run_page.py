@@ -145,8 +145,8 @@ def _sections(about: Subject, others: Sequence[History], facts: dict[str, Any]) 
         "Planned and measured",
         [
             "The plan is made before anything is read. Memory is that of one worker process above its "
-            "baseline; bytes are those of matrices, counted from the rows that segments took. At the limit "
-            "is what the sweeps would take if nothing but products, or reads, took time."
+            "baseline; bytes are those of matrices, counted from the rows that segments took. 'Best "
+            "possible' is the time the sweeps would need if only matrix products or only reading took time."
         ],
         _memory(about),
         [tables.planned(stages)],

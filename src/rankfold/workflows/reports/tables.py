@@ -103,7 +103,7 @@ def planned(stages: Sequence[dict[str, Any]]) -> Table:
         "peak memory",
         "memory allowed",
         "time",
-        "at the limit",
+        "best possible",
         "segments",
     )
     return Table(headings, rows)

@@ -1,0 +1,71 @@
+"""In what a finished result differs from what is asked now, in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+ARGUMENTS = {
+    "alpha_w": "alpha_W",
+    "alpha_h": "alpha_H",
+    "constraint_w": "constraint_W",
+    "constraint_h": "constraint_H",
+}
+"""Parts of a request that are arguments of another name."""
+
+CONTENTS = {"queries", "base", "result", "left", "update_of", "start", "second", "lists"}
+"""Parts of a request that stand for what something holds: their values tell people nothing."""
+
+LONGEST = 40
+"""Characters of a value that is told."""
+
+
+def difference_of(attrs: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
+    """What sets the request of a result apart from another, for a message; empty where nothing does.
+
+    Parameters
+    ----------
+    attrs
+        Facts of the result: ``request``, ``input`` and ``edition``, as far as they are there.
+    identity
+        What is asked now: ``request``, fingerprint of the ``input``, and ``edition``.
+
+    >>> old = {"request": {"kind": "svd", "rank": 4}, "input": {"name": "x.zarr", "fingerprint": "a"}}
+    >>> difference_of(old, {"request": {"kind": "svd", "rank": 5}, "input": "b", "edition": 1})
+    'rank (4 there, 5 now); data that has changed since, or another matrix (x.zarr there)'
+    """
+    old, new = attrs.get("request") or {}, identity["request"]
+    data, kind = attrs.get("input") or {}, new.get("kind")
+    if old.get("kind") != kind:
+        return f"method ({old.get('kind')} there, {kind} now)"
+    parts = [
+        told
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name) and (told := _of(name, old, new))
+    ]
+    if data.get("fingerprint") != identity["input"]:
+        parts.append(f"data that has changed since, or another matrix ({data.get('name', 'unknown')} there)")
+    if attrs.get("edition", 1) != identity["edition"]:
+        parts.append(f"edition of {kind} ({attrs.get('edition', 1)} there, {identity['edition']} now)")
+    return "; ".join(parts)
+
+
+def _of(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """A part that differs; nothing of what another part tells."""
+    called = ARGUMENTS.get(name, name)
+    if name in CONTENTS:
+        return f"contents of {called}"
+    if name == "adaptive":
+        name = called = "rank"
+    elif name == "rank" and old.get("adaptive") != new.get("adaptive"):
+        return ""
+    return f"{called} ({_value(name, old)} there, {_value(name, new)} now)"
+
+
+def _value(name: str, request: Mapping[str, Any]) -> str:
+    if name == "rank" and request.get("adaptive"):
+        return "found from tol"
+    text = "none" if request.get(name) is None else str(request[name])
+    text = re.sub(r"-[0-9a-f]{16}$", "", text)  # the digest of a function
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

@@ -1,0 +1,56 @@
+"""What sweeps are called before people: names of sweeps are those of their checkpoints."""
+
+from __future__ import annotations
+
+import re
+
+PASS = re.compile(r"(?:pass|iteration)-0*(\d+)")
+"""Sweeps over the matrix that are counted already."""
+
+OVER_MATRIX = re.compile(
+    r"(?:pass|iteration)-\d+|gram|statistics|sketch|reflections(?:[- ].*)?|ranks-.*|update|transform|check|"
+    r"reconstruct|pairs|trustworthiness|continuity"
+)
+"""Sweeps that read the matrix, whatever the method."""
+
+WORDS = {
+    "gram": "products of columns",
+    "statistics": "mean and scale of columns",
+    "sketch": "single pass",
+    "reflections": "triangular factor",
+    "ritz": "combining the passes",
+    "range": "combining the pass",
+    "rows": "writing the result",
+    "signs": "start from singular vectors",
+    "pairs": "comparing rows",
+    "write": "writing neighbors",
+    "check": "residuals",
+}
+"""By name of a sweep."""
+
+STEMS = {
+    "reflections": "triangular factor again",
+    "ritz": "combining the passes again",
+    "range": "combining the pass again",
+    "compressed": "iterating on the compressed matrix",
+    "ranks": "counting nearer rows",
+    "thresholds": "distances of neighbors",
+}
+"""By the beginning of names that go on with a number or a word."""
+
+
+def words_of(name: str) -> str:
+    """A sweep in plain words; a name that has none stays as it is.
+
+    >>> words_of("pass-02"), words_of("ritz"), words_of("ranks-0-5000"), words_of("import")
+    ('pass 2', 'combining the passes', 'counting nearer rows', 'import')
+    """
+    if match := PASS.fullmatch(name):
+        return f"pass {match[1]}"
+    stem = re.split(r"[- ]", name, maxsplit=1)[0]
+    return WORDS.get(name) or (STEMS.get(stem, name) if stem != name else name)
+
+
+def over_matrix(name: str) -> bool:
+    """Whether a sweep reads the matrix, as far as its name tells."""
+    return OVER_MATRIX.fullmatch(name) is not None
