@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 HERE = Path(__file__).parent
 
 
@@ -48,6 +50,14 @@ class Driver:
     def end(self, seconds: float = 300.0) -> int:
         """Its exit status."""
         return self.process.wait(seconds)
+
+
+def workers_of(pid: int) -> list[psutil.Process]:
+    """Worker processes that a driver has started."""
+    if not psutil.pid_exists(pid):
+        return []
+    children = psutil.Process(pid).children(recursive=True)
+    return [p for p in children if "distributed.cli.dask_worker" in " ".join(p.cmdline())]
 
 
 def wait_for(what: Callable[[], bool], seconds: float, otherwise: object = "") -> None:

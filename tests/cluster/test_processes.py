@@ -10,18 +10,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from drivers import HERE, Driver, wait_for
+from drivers import HERE, Driver, wait_for, workers_of
 from reference import same_bytes
 
 import rankfold as rf
-
-
-def workers_of(pid: int) -> list[psutil.Process]:
-    """Worker processes that a driver has started."""
-    if not psutil.pid_exists(pid):
-        return []
-    children = psutil.Process(pid).children(recursive=True)
-    return [p for p in children if "distributed.cli.dask_worker" in " ".join(p.cmdline())]
 
 
 @pytest.mark.parametrize("workers", [2, 4])
