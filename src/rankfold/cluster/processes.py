@@ -15,8 +15,9 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rankfold.cluster.client import Client, prepared
@@ -126,7 +127,7 @@ class Processes:
 
 
 @contextlib.contextmanager
-def scheduler_settings(run: RunDirectory, **more: Any) -> Iterator[Path]:
+def scheduler_settings(run: RunDirectory, more: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Path]:
     """Settings of a scheduler in this process; the folder for what Dask would write beside its temporary
     files, or into the working directory where there is no place for those. It goes with the block.
     """
