@@ -136,6 +136,4 @@ def _close(made: Any, line: str, *, already_done: bool, as_json: bool) -> None:
         return
     for message in facts["warnings"]:
         typer.echo(f"warning: {message}", err=True)
-    typer.echo(
-        "\n".join([f"{made.path}: {'already done' if already_done else 'done'}", line, *took(made.run)])
-    )
+    typer.echo("\n".join([f"{made.path}: {'already done' if already_done else 'done'}", line, *took(made)]))

@@ -219,19 +219,23 @@ def summary(result: Any, *, already_done: bool) -> str:
     elif facts.get("orthogonality") is not None:
         told += f"; Q is orthonormal to {facts['orthogonality']:.1e}"
     lines.append(told)
-    return "\n".join([*lines, *took(result.run)])
+    return "\n".join([*lines, *took(result)])
 
 
-def took(run: dict[str, Any]) -> list[str]:
-    """Time and memory of the attempt that finished, if that was kept."""
+def took(result: Any) -> list[str]:
+    """Time of all attempts, and memory of the one that finished, if that was kept."""
     from rankfold.pipeline.units import format_bytes
+    from rankfold.workflows.reports.history import History
 
-    last = (run.get("attempts") or [{}])[-1]
+    last = (result.run.get("attempts") or [{}])[-1]
     if not last.get("finished"):
         return []
+    history = History.of(result.path)
+    attempts = f" in {len(history.attempts)} attempts" if len(history.attempts) > 1 else ""
     measured, base = last["measured_bytes"], last["baseline_bytes"]
     peak = "not measured" if measured is None else format_bytes(measured)
     above = "" if base is None else f" above a baseline of {format_bytes(base)}"
     return [
-        f"{last['seconds']:.3g} s, peak memory {peak} of {format_bytes(last['planned_bytes'])} planned{above}"
+        f"{history.seconds or last['seconds']:.3g} s{attempts}, peak memory {peak} of "
+        f"{format_bytes(last['planned_bytes'])} planned{above}"
     ]

@@ -12,6 +12,7 @@ from rankfold.pipeline.errors import InputError
 from rankfold.workflows.flows.record import LOCK, Record
 from rankfold.workflows.operations.holder import holder_of
 from rankfold.workflows.operations.whereabouts import Work
+from rankfold.workflows.reports.history import History
 from rankfold.workflows.wording import columns
 
 HEADINGS = ("stage", "method", "state", "how far", "seconds", "attempts", "when", "where")
@@ -65,6 +66,10 @@ def _standing(name: str, method: str, known: dict[str, Any], outputs: Path, aliv
     else:
         told = "partial" if state else "not begun"
     far = "" if not progress or told == "done" else _far(progress)
+    seconds, attempts = known.get("seconds"), int(known.get("attempts", 0))
+    if told == "done" and (history := History.of(out)).attempts:
+        # As the stage said when it was done, and as reports do.
+        seconds, attempts = history.seconds, len(history.attempts)
     place = known.get("where", {})
     words = [str(place[key]) for key in ("kind", "host") if key in place]
     return Standing(
@@ -72,8 +77,8 @@ def _standing(name: str, method: str, known: dict[str, Any], outputs: Path, aliv
         known.get("method", method),
         told,
         far,
-        known.get("seconds"),
-        int(known.get("attempts", 0)),
+        seconds,
+        attempts,
         known.get("ended") or known.get("started") or "",
         " on ".join(words),
         known.get("message", ""),
