@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rankfold.workflows.commands.reduce import took
 from rankfold.workflows.options import Json, command, output, place, store, view
+from rankfold.workflows.results import residuals, took
 
 
 def fit(result: Annotated[Path, typer.Argument(metavar="RESULT", help="what svd or pca wrote")]) -> Path:
@@ -82,10 +82,7 @@ def check(fit: Path, store: str, view: dict[str, Any], place: dict[str, Any], as
         return
     for message in facts["warnings"]:
         typer.echo(f"warning: {message}", err=True)
-    typer.echo(
-        f"{fit}: largest residual {facts['largest_residual']:.1e} of the largest singular value; left factor "
-        f"orthonormal to {facts['left_orthogonality']:.1e}, right to {facts['right_orthogonality']:.1e}"
-    )
+    typer.echo(f"{fit}: {residuals(facts)}")
 
 
 def _window(text: str | None) -> slice | None:

@@ -22,6 +22,7 @@ from rankfold.workflows.options import (
     store,
     view,
 )
+from rankfold.workflows.results import summary
 
 
 @command(store, view, output, request, place)
@@ -191,51 +192,3 @@ def _reduce(
     for message in result.attrs["warnings"]:
         typer.echo(f"warning: {message}", err=True)
     typer.echo(summary(result, already_done=there))
-
-
-def summary(result: Any, *, already_done: bool) -> str:
-    """The closing lines of a reduction."""
-    facts = result.attrs
-    lines = [f"{result.path}: already done" if already_done else f"{result.path}: done"]
-    last = (result.run.get("attempts") or [{}])[-1]
-    told = f"{facts['kind']} by {facts['method']}"
-    if facts["kind"] == "knn":
-        told += f", k {facts['request']['k']}, {facts['request']['metric']}"
-        if "certain" in last:
-            told += f"; {100 * last['certain']:.4g} % of shortlists were certain at once"
-    elif "value" in facts:
-        error = f" ± {facts['standard_error']:.1g}" if facts["standard_error"] else ""
-        told = f"{facts['kind'].replace('_', ' ')} {facts['value']:.6g}{error}, k {facts['request']['k']}"
-    else:
-        passes = facts["passes"]
-        told += (
-            f", rank {facts.get('rank', facts['request'].get('rank'))}, {passes} pass{'es' * (passes != 1)}"
-        )
-    if "captured" in facts:
-        told += f"; largest estimated error {facts['largest_error_estimate']:.1e}, "
-        told += f"captured {100 * facts['captured']:.4g} %"
-    elif "relative_error" in facts:
-        told += f"; relative error {facts['relative_error']:.4g}"
-    elif facts.get("orthogonality") is not None:
-        told += f"; Q is orthonormal to {facts['orthogonality']:.1e}"
-    lines.append(told)
-    return "\n".join([*lines, *took(result)])
-
-
-def took(result: Any) -> list[str]:
-    """Time of all attempts, and memory of the one that finished, if that was kept."""
-    from rankfold.pipeline.units import format_bytes
-    from rankfold.workflows.reports.history import History
-
-    last = (result.run.get("attempts") or [{}])[-1]
-    if not last.get("finished"):
-        return []
-    history = History.of(result.path)
-    attempts = f" in {len(history.attempts)} attempts" if len(history.attempts) > 1 else ""
-    measured, base = last["measured_bytes"], last["baseline_bytes"]
-    peak = "not measured" if measured is None else format_bytes(measured)
-    above = "" if base is None else f" above a baseline of {format_bytes(base)}"
-    return [
-        f"{history.seconds or last['seconds']:.3g} s{attempts}, peak memory {peak} of "
-        f"{format_bytes(last['planned_bytes'])} planned{above}"
-    ]

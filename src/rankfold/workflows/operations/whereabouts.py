@@ -19,6 +19,7 @@ from rankfold.workflows.flows.plan import Workflow
 from rankfold.workflows.flows.record import LOCK, RECORD, Record
 from rankfold.workflows.operations.holder import Holder, holder_of
 from rankfold.workflows.operations.submitted import AGAIN, CRONTAB, NOTE, SUBMITTED, Submission, job_name
+from rankfold.workflows.results import result_at
 
 CUT_OFF = ("running", "interrupted")
 """States of stages that are not at their end."""
@@ -138,7 +139,7 @@ def find_work(given: Path) -> Work:
     if isinstance(known, dict) and "workflow" in known:
         return Work(given, path, known["workflow"])
     run = path if path.name.endswith(RUN) else path.parent / f"{path.name}{RUN}"
-    if run.is_dir():
+    if run.is_dir() or result_at(path):
         return Work(given, run)
     if not path.exists():
         raise SourceNotFoundError(
