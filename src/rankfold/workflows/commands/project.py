@@ -58,9 +58,9 @@ def reconstruct(
     """The matrix as its leading components have it."""
     import rankfold
 
-    there, window = output["out"].exists() and not output["overwrite"], _window(select_rows)
+    there, part = output["out"].exists() and not output["overwrite"], window(select_rows)
     with _watched() as bar:
-        array = rankfold.reconstruct(fit, rank=rank, rows=window, progress=bar, **output, **place)
+        array = rankfold.reconstruct(fit, rank=rank, rows=part, progress=bar, **output, **place)
     made = rankfold.open_result(output["out"])
     line = (
         f"{array.shape[0]} x {array.shape[1]} {array.dtype} of rank {made.attrs['request']['rank']}; "
@@ -85,7 +85,7 @@ def check(fit: Path, store: str, view: dict[str, Any], place: dict[str, Any], as
     typer.echo(f"{fit}: {residuals(facts)}")
 
 
-def _window(text: str | None) -> slice | None:
+def window(text: str | None) -> slice | None:
     """A slice as one writes it in Python, without brackets."""
     from rankfold.pipeline.errors import InputError
 

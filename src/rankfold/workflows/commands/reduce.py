@@ -56,7 +56,7 @@ def pca(
     if update is None:
         _reduce("pca", store, view, as_json, **output, **request, **centring, **place)
         return
-    rank = _of_result(request, centring)
+    rank = rank_of_update(request, centring)
     _reduce("update", store, view, as_json, update, rank=rank, **output, **place)
 
 
@@ -157,7 +157,7 @@ def _plan_flow(path: str, store: str | None, given: dict[str, Any], *, as_json: 
     plan_flow(Path(path), given["on"], as_json=as_json)
 
 
-def _of_result(request: dict[str, Any], centring: dict[str, Any]) -> int | None:
+def rank_of_update(request: dict[str, Any], centring: dict[str, Any]) -> int | None:
     """The rank of an update; raises for what follows from the result that is updated."""
     from rankfold.pipeline.errors import InputError
 
