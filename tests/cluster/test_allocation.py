@@ -196,7 +196,7 @@ def test_an_allocation_gives_the_same_bytes_as_threads(
     tmp_path: Path, demo_store: Path, demo_bytes: str, slurm: SlurmCluster, more: tuple[str, ...]
 ) -> None:
     job, _ = submitted(tmp_path, demo_store, 0.0, *more)
-    wait_for(lambda: not slurm.jobs(), 120, job)
+    wait_for(lambda: not slurm.jobs(), otherwise=job)
     result = rf.open_result(tmp_path / "r.zarr")
     assert same_bytes(result) == demo_bytes
     attempt = result.run["attempts"][-1]
@@ -214,7 +214,7 @@ def test_workers_that_cannot_start_end_the_job_for_good(
     tmp_path: Path, demo_store: Path, slurm: SlurmCluster
 ) -> None:
     _, log = submitted(tmp_path, demo_store, 0.0, "python: /no/such/python")
-    wait_for(lambda: not slurm.jobs(), 120)
+    wait_for(lambda: not slurm.jobs())
     assert "the workers of the allocation have ended" in said(log) and "/no/such/python" in said(log)
     assert "requeueing" not in said(log)
 
@@ -227,11 +227,14 @@ def test_a_job_that_is_requeued_three_times_does_nothing_twice(
     job, log = submitted(tmp_path, demo_store, 1.0)
     for start in range(1, 4):
         before = rows(log, "gram") + rows(log, "pass-02")
-        wait_for(lambda b=before: rows(log, "gram") + rows(log, "pass-02") > b + 50_000, 120, said(log))
+        wait_for(
+            lambda b=before: rows(log, "gram") + rows(log, "pass-02") > b + 50_000,
+            otherwise=lambda: said(log),
+        )
         # As SLURM itself does some time before the end: to the shell of the job alone.
         subprocess.run(["scancel", "--batch", "--signal=USR1", job], check=True)
-        wait_for(lambda s=start: f"requeueing job {job}, start {s}" in said(log), 60, said(log))
-    wait_for(lambda: not slurm.jobs(), 240, said(log))
+        wait_for(lambda s=start: f"requeueing job {job}, start {s}" in said(log), otherwise=lambda: said(log))
+    wait_for(lambda: not slurm.jobs(), otherwise=lambda: said(log))
     result = rf.open_result(tmp_path / "r.zarr")
     assert same_bytes(result) == demo_bytes
     assert folded_again(tmp_path / "r.zarr.reads") == 0

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from dask.delayed import delayed
 from deadly_kernels import DeadlyKernels
-from drivers import HERE, wait_for, workers_of
+from drivers import GONE_SECONDS, HERE, wait_for, workers_of
 
 from rankfold.cluster.processes import Processes
 from rankfold.pipeline.errors import ClusterError
@@ -56,7 +56,7 @@ def test_workers_killed_while_they_get_ready_are_replaced(
     place, kernels = Processes(Budget(2**28, 1, 2)), DeadlyKernels(tmp_path, 2)
     with place.opened(open_run(tmp_path), kernels) as scheduler:  # type: ignore[arg-type]
         assert scheduler.compute(delayed(sum)([1, 2]), **HOW) == 3
-        wait_for(lambda: caplog.text.count("is gone (killed by SIGKILL)") == 2, 60, caplog.text)
+        wait_for(lambda: caplog.text.count("is gone (killed by SIGKILL)") == 2, otherwise=lambda: caplog.text)
         assert not [*elsewhere.iterdir()]
     assert len([*tmp_path.glob("death-*")]) == 2
     assert not [*elsewhere.iterdir(), *tmp_path.glob("r.zarr.run/state-*/dask-*")]
@@ -89,13 +89,13 @@ with Processes(Budget(2**28, 1, 2)).opened(open_run(folder), EndlessKernels(fold
 @pytest.mark.parametrize("moment", ["starting", "compiling"])
 def test_workers_end_soon_after_a_killed_driver(tmp_path: Path, moment: str) -> None:
     driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path)])
-    wait_for(lambda: len(workers_of(driver.pid)) == 2, 60)
+    wait_for(lambda: len(workers_of(driver.pid)) == 2)
     if moment == "compiling":
-        wait_for(lambda: len([*tmp_path.glob("begun-*")]) == 2, 60)
+        wait_for(lambda: len([*tmp_path.glob("begun-*")]) == 2)
     workers = workers_of(driver.pid)
     driver.kill()
     driver.wait()
     began = time.monotonic()
-    assert not psutil.wait_procs(workers, timeout=60)[1]
+    assert not psutil.wait_procs(workers, timeout=GONE_SECONDS)[1]
     print(f"gone after {time.monotonic() - began:.1f} s")
     assert not [*tmp_path.glob("r.zarr.run/state-*/dask-*")]
