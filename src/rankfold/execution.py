@@ -207,8 +207,8 @@ def _done(folder: RunDirectory, identity: dict[str, Any], *, overwrite: bool) ->
     if overwrite:
         return False
     raise OutputError(
-        f"{output} exists and differs in {difference_of(attrs, identity)}. Choose another --out, or replace it "
-        "with --overwrite."
+        f"{output} exists and differs in {difference_of(attrs, identity)}. Choose another --out, or "
+        "replace it with --overwrite."
     )
 
 

@@ -12,7 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 HERE = Path(__file__).parent
+
+PATIENCE_SECONDS = 900.0
+"""For what must come, however busy the machine is: a test that hangs ends, and nothing else depends on it."""
+
+GONE_SECONDS = 45.0
+"""For workers and jobs to be gone with their driver: less than they take to miss it by themselves."""
 
 
 class Driver:
@@ -35,26 +43,41 @@ class Driver:
         """Everything so far."""
         return self.log.read_text()
 
-    def until(self, text: str, seconds: float = 60.0) -> None:
+    def until(self, text: str, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait for it to say something."""
-        wait_for(lambda: text in self.said or self.process.poll() is not None, seconds, self.said)
+        wait_for(lambda: text in self.said or self.process.poll() is not None, seconds, lambda: self.said)
         assert text in self.said, self.said
+
+    def until_within(self, sweep: str, first: int, last: int) -> None:
+        """Wait until a sweep is between some numbers of rows."""
+        wait_for(
+            lambda: self.rows(sweep) > first or self.process.poll() is not None, otherwise=self.log.read_text
+        )
+        assert first < self.rows(sweep) < last, self.said
 
     def rows(self, sweep: str) -> int:
         """How far a sweep has come, as far as it has said."""
         lines = [line.split() for line in self.said.splitlines() if line.startswith(f"{sweep} ")]
         return int(lines[-1][1]) if lines else 0
 
-    def end(self, seconds: float = 300.0) -> int:
+    def end(self, seconds: float = PATIENCE_SECONDS) -> int:
         """Its exit status."""
         return self.process.wait(seconds)
 
 
-def wait_for(what: Callable[[], bool], seconds: float, otherwise: object = "") -> None:
-    """Until ``what`` holds."""
+def workers_of(pid: int) -> list[psutil.Process]:
+    """Worker processes that a driver has started."""
+    if not psutil.pid_exists(pid):
+        return []
+    children = psutil.Process(pid).children(recursive=True)
+    return [p for p in children if "distributed.cli.dask_worker" in " ".join(p.cmdline())]
+
+
+def wait_for(what: Callable[[], bool], seconds: float = PATIENCE_SECONDS, otherwise: object = "") -> None:
+    """Until ``what`` holds; ``otherwise`` is what there was when it did not, or a function that says it."""
     until = time.monotonic() + seconds
     while not what():
-        assert time.monotonic() < until, otherwise
+        assert time.monotonic() < until, otherwise() if callable(otherwise) else otherwise
         time.sleep(0.05)
 
 

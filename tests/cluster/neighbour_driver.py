@@ -1,6 +1,8 @@
 """A driver that tests start, watch and kill: neighbours in small blocks, read as slowly as is asked.
 
 python neighbour_driver.py STORE OUT SECONDS '{"workers": 2}'
+
+It hurries as soon as there is a file OUT.hurry.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ if __name__ == "__main__":
     def told(name: str, done: int, total: int) -> None:
         print(name, done, total, flush=True)
 
-    source = SlowSource(rf.open(store), float(seconds))
+    source = SlowSource(rf.open(store), float(seconds), hurry=out + ".hurry")
     options = {"memory": "256MiB", "symmetric": "union", **json.loads(where)}
     try:
         rf.knn(source, 6, out=out, progress=told, **options)

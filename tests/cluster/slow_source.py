@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,11 @@ from rankfold.pipeline.source import Source, Span
 
 @dataclass(frozen=True, slots=True)
 class SlowSource:
-    """Another source with ``seconds`` added to every read."""
+    """Another source with ``seconds`` added to every read, until there is a file of the name ``hurry``."""
 
     inner: Source
     seconds: float
+    hurry: str = field(default="", kw_only=True)
 
     @property
     def name(self) -> str:
@@ -41,7 +43,9 @@ class SlowSource:
         return self.inner.column_grid
 
     def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
-        time.sleep(self.seconds)
+        until = time.monotonic() + self.seconds
+        while (left := until - time.monotonic()) > 0 and not (self.hurry and os.path.exists(self.hurry)):
+            time.sleep(min(left, 0.1) if self.hurry else left)
         self.inner.read_into(out, rows, columns)
 
     def read_bytes(self, rows: int, columns: int) -> int:

@@ -147,3 +147,7 @@ class SlurmCluster:
     def cancel(self, job: str) -> None:
         """Cancel a job."""
         subprocess.run(["scancel", job], check=True)
+
+    def limit(self, job: str, *, minutes: int) -> None:
+        """Let a job end so long after its beginning, and no later."""
+        subprocess.run(["scontrol", "update", f"JobId={job}", f"TimeLimit={minutes}"], check=True)

@@ -8,9 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from drivers import HERE, folded_again, wait_for
-from reference import same_bytes
+from reference import same_bytes, to_zarr
 from slurm_cluster import SlurmCluster
 from typer.testing import CliRunner
 
@@ -19,10 +20,11 @@ from rankfold.cluster.allocation import Allocation, node_bytes
 from rankfold.cluster.profile import read_profile
 from rankfold.cluster.submission import job_script, submit
 from rankfold.workflows.cli import app
+from rankfold.workflows.operations.submitted import place_digest
 
 SCRIPT = """\
 #!/usr/bin/env bash
-#SBATCH --job-name=rankfold-pca
+#SBATCH --job-name=rankfold-pca-{place}
 #SBATCH --output=rankfold-pca-%j.log
 #SBATCH --open-mode=append
 #SBATCH --partition=main
@@ -80,9 +82,12 @@ COMMAND = ["pca", "store.zarr", "--rank", "50", "--out", "my pca.zarr"]
 def test_the_script_of_a_submission_is_as_stored(tmp_path: Path) -> None:
     site = tmp_path / "site.yaml"
     site.write_text(SITE)
+    to_zarr(tmp_path / "store.zarr", np.ones((200, 60)), (100, 60))
     ran = CliRunner().invoke(app, ["submit", "--on", str(site), "--print", "--", *COMMAND])
     assert ran.exit_code == 0, ran.output
-    assert ran.stdout.splitlines() == SCRIPT.format(profile=site, python=sys.executable).splitlines()
+    place = place_digest(tmp_path / "my pca.zarr")
+    script = SCRIPT.format(profile=site, python=sys.executable, place=place)
+    assert ran.stdout.splitlines() == script.splitlines()
     subprocess.run(["bash", "-n"], input=ran.stdout, text=True, check=True)
 
 
@@ -101,6 +106,7 @@ def test_what_cannot_be_submitted_is_told_at_once(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
+    to_zarr(tmp_path / "store.zarr", np.ones((200, 60)), (100, 60))
     ran = CliRunner().invoke(app, ["submit", *arguments])
     assert ran.exit_code == 2
     assert message in ran.output and "Traceback" not in ran.output
@@ -118,8 +124,6 @@ def test_a_mistake_in_a_profile_is_one_line(tmp_path: Path) -> None:
 
 def test_outside_a_job_there_is_no_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    import numpy as np
-
     with pytest.raises(rf.RankfoldError, match=r"none here\. Submit it: rankfold submit -- COMMAND") as error:
         rf.svd(np.eye(9), 2, on="allocation")
     assert error.value.exit_code == 2
@@ -192,7 +196,7 @@ def test_an_allocation_gives_the_same_bytes_as_threads(
     tmp_path: Path, demo_store: Path, demo_bytes: str, slurm: SlurmCluster, more: tuple[str, ...]
 ) -> None:
     job, _ = submitted(tmp_path, demo_store, 0.0, *more)
-    wait_for(lambda: not slurm.jobs(), 120, job)
+    wait_for(lambda: not slurm.jobs(), otherwise=job)
     result = rf.open_result(tmp_path / "r.zarr")
     assert same_bytes(result) == demo_bytes
     attempt = result.run["attempts"][-1]
@@ -210,7 +214,7 @@ def test_workers_that_cannot_start_end_the_job_for_good(
     tmp_path: Path, demo_store: Path, slurm: SlurmCluster
 ) -> None:
     _, log = submitted(tmp_path, demo_store, 0.0, "python: /no/such/python")
-    wait_for(lambda: not slurm.jobs(), 120)
+    wait_for(lambda: not slurm.jobs())
     assert "the workers of the allocation have ended" in said(log) and "/no/such/python" in said(log)
     assert "requeueing" not in said(log)
 
@@ -223,11 +227,14 @@ def test_a_job_that_is_requeued_three_times_does_nothing_twice(
     job, log = submitted(tmp_path, demo_store, 1.0)
     for start in range(1, 4):
         before = rows(log, "gram") + rows(log, "pass-02")
-        wait_for(lambda b=before: rows(log, "gram") + rows(log, "pass-02") > b + 50_000, 120, said(log))
+        wait_for(
+            lambda b=before: rows(log, "gram") + rows(log, "pass-02") > b + 50_000,
+            otherwise=lambda: said(log),
+        )
         # As SLURM itself does some time before the end: to the shell of the job alone.
         subprocess.run(["scancel", "--batch", "--signal=USR1", job], check=True)
-        wait_for(lambda s=start: f"requeueing job {job}, start {s}" in said(log), 60, said(log))
-    wait_for(lambda: not slurm.jobs(), 240, said(log))
+        wait_for(lambda s=start: f"requeueing job {job}, start {s}" in said(log), otherwise=lambda: said(log))
+    wait_for(lambda: not slurm.jobs(), otherwise=lambda: said(log))
     result = rf.open_result(tmp_path / "r.zarr")
     assert same_bytes(result) == demo_bytes
     assert folded_again(tmp_path / "r.zarr.reads") == 0

@@ -149,7 +149,7 @@ def place(tmp_path: Path, slurm: SlurmCluster) -> Iterator[tuple[Path, Path]]:
     site.write_text(SITE)
     folder.mkdir()
     yield site, folder
-    wait_for(lambda: not slurm.jobs(), 120)
+    wait_for(lambda: not slurm.jobs())
     assert not list(folder.iterdir())
 
 
@@ -213,7 +213,7 @@ def test_an_interrupted_doctor_leaves_nothing(place: tuple[Path, Path], slurm: S
     site.write_text(SITE + "prologue: [sleep 600]\n")
     command = [sys.executable, "-m", "rankfold", "doctor", "--on", str(site), "--folder", str(folder)]
     started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_for(lambda: bool(slurm.jobs("RUNNING")), 120)
+    wait_for(lambda: bool(slurm.jobs("RUNNING")))
     os.kill(started.pid, signal.SIGINT)
     assert started.wait(120) == 130
 

@@ -97,11 +97,11 @@ def test_a_worker_that_comes_late_takes_its_share(tmp_path: Path) -> None:
         (tmp_path / f"{name}-{number}").touch()
         time.sleep(0.2)
         if name == "first" and begun("first") > 2:
-            wait_for(lambda: begun("late") > 0, 120)
+            wait_for(lambda: begun("late") > 0)
         return {name}
 
     def come_late() -> None:
-        wait_for(lambda: begun("first") > 2, 120)
+        wait_for(lambda: begun("first") > 2)
         add_worker(cluster, "late", {"GPU": 1.0})
 
     root = delayed(set.union)(*[delayed(where)(number) for number in range(20)])
@@ -137,7 +137,7 @@ def test_each_job_has_a_gpu_of_its_own(
     assert "a segment holds a GPU of its worker" in caplog.text
     read = readers(tmp_path / "readers")
     assert len(set(read.values())) == len(read) >= 2, read
-    wait_for(lambda: not slurm.jobs(), 120)
+    wait_for(lambda: not slurm.jobs())
 
 
 @pytest.mark.slurm
@@ -149,7 +149,7 @@ def test_each_task_of_a_step_has_a_gpu_of_its_own(
     job = submit(
         job_script(command, read_profile(profile), name="gpu", known_as=str(profile)), read_profile(profile)
     )
-    wait_for(lambda: not slurm.jobs(), 120, job)
+    wait_for(lambda: not slurm.jobs(), otherwise=job)
     log = tmp_path / f"rankfold-gpu-{job}.log"
     assert (tmp_path / "r.zarr").exists(), log.read_text()
     read = readers(tmp_path / "readers")

@@ -166,12 +166,19 @@ def test_paths_in_options_are_read_as_they_are(tmp_path: Path, name: str) -> Non
 
 
 def test_certificates_are_found_in_a_folder_with_a_space(tmp_path: Path) -> None:
+    from rankfold.cluster.certificates import secured
     from rankfold.cluster.jobqueue import make_cluster
 
     folder = tmp_path / "my results"
     folder.mkdir()
     place = SlurmJobs.of(Profile(memory=2**30, interface="lo", tls=True), None, None, None)
-    with make_cluster(**place._options("rankfold-test", folder)) as cluster:
-        words = shlex.split(cluster.job_script().splitlines()[-1])
+    with (
+        secured(folder, wanted=True) as (security, certificates),
+        make_cluster(**place._options("rankfold-test", folder, certificates), **security) as cluster,
+    ):
+        script = cluster.job_script()
+        words = shlex.split(script.splitlines()[-1])
         named = [words[words.index(f"--tls-{key}") + 1] for key in ("ca-file", "cert", "key")]
-        assert all(Path(name).parent == folder and Path(name).exists() for name in named)
+        assert all(Path(name).parents[1] == folder and Path(name).exists() for name in named)
+        assert script.count("--tls-") == 3 and "tls://" in script
+    assert not [*folder.iterdir()]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from drivers import wait_for
+from drivers import PATIENCE_SECONDS, wait_for
 from reference import same_bytes, to_zarr
 from slurm_cluster import SlurmCluster
 from typer.testing import CliRunner
@@ -80,7 +80,7 @@ def test_a_workflow_is_submitted_watched_cancelled_and_gone_on_with(flow: Path, 
     assert twice.exit_code == 2 and f"is submitted already: job {job} " in twice.stderr, twice.output
     assert f"rankfold cancel {flow}" in twice.stderr
 
-    wait_for(lambda: "running" in states(flow), 60, rankfold("logs", flow).output)
+    wait_for(lambda: "running" in states(flow), otherwise=lambda: rankfold("logs", flow).output)
     assert standing(flow)["jobs"][0]["nodes"] == "n[1-2]"
     assert f"\njob {job} running on n[1-2], " in rankfold("status", flow.parent / "my results").stdout
     ended = rankfold("cancel", flow)
@@ -92,7 +92,7 @@ def test_a_workflow_is_submitted_watched_cancelled_and_gone_on_with(flow: Path, 
     again = rankfold("submit", flow)
     assert again.exit_code == 0, again.output
     command = [sys.executable, "-m", "rankfold", "logs", str(flow), "--follow"]
-    followed = subprocess.run(command, capture_output=True, text=True, timeout=90)
+    followed = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert followed.returncode == 0, followed.stderr
     assert not slurm.jobs()
     number = again.stdout.split()[1].rstrip(":")
@@ -138,7 +138,7 @@ def test_no_job_is_left_of_a_driver_that_was_killed_with_its_shell(flow: Path, s
         text=True,
         start_new_session=True,
     )
-    wait_for(lambda: bool(slurm.jobs("PENDING")), 60)
+    wait_for(lambda: bool(slurm.jobs("PENDING")))
     assert len(noted(run)) == 1
     assert "jobs of workers: 1 pending (JobHeldUser)" in rankfold("status", flow).stdout
     for shell in shells_of(driver.pid):
@@ -159,7 +159,7 @@ def test_a_driver_with_jobs_is_asked_to_stop(flow: Path, slurm: SlurmCluster) ->
     held(flow)
     command = [sys.executable, "-m", "rankfold", "run", str(flow)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as driver:
-        wait_for(lambda: bool(slurm.jobs("PENDING")), 60)
+        wait_for(lambda: bool(slurm.jobs("PENDING")))
         ended = rankfold("cancel", flow)
         assert ended.exit_code == 0 and f"process {driver.pid} on " in ended.stdout, ended.output
         driver.communicate()
@@ -173,7 +173,7 @@ def test_a_scheduled_job_submits_the_next_before_it_works(flow: Path, slurm: Slu
     assert script.exit_code == 0, script.output
     (flow.parent / "again.sh").write_text(script.stdout)
     subprocess.run(["sbatch", "again.sh"], check=True, capture_output=True)
-    wait_for(lambda: len(slurm.jobs("RUNNING")) == len(slurm.jobs("PENDING")) == 1, 60)
+    wait_for(lambda: len(slurm.jobs("RUNNING")) == len(slurm.jobs("PENDING")) == 1)
     after = next(job for job in standing(flow)["jobs"] if job["state"] == "pending")
     assert after["reason"] in ("BeginTime", "Dependency")
     seconds = time.mktime(time.strptime(after["begins"], "%Y-%m-%dT%H:%M:%S")) - time.time()

@@ -10,18 +10,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from drivers import HERE, Driver, wait_for
+from drivers import GONE_SECONDS, HERE, PATIENCE_SECONDS, Driver, wait_for, workers_of
 from reference import same_bytes
 
 import rankfold as rf
-
-
-def workers_of(pid: int) -> list[psutil.Process]:
-    """Worker processes that a driver has started."""
-    if not psutil.pid_exists(pid):
-        return []
-    children = psutil.Process(pid).children(recursive=True)
-    return [p for p in children if "distributed.cli.dask_worker" in " ".join(p.cmdline())]
 
 
 @pytest.mark.parametrize("workers", [2, 4])
@@ -37,7 +29,7 @@ def test_processes_give_the_same_bytes_as_threads(
 
 def test_a_worker_killed_in_a_sweep_is_replaced(tmp_path: Path, demo_store: Path, demo_bytes: str) -> None:
     driver = Driver(demo_store, tmp_path / "r.zarr", 0.1, workers=2, threads=1)
-    wait_for(lambda: 0 < driver.rows("gram") < 400_000, 60, driver.said)
+    driver.until_within("gram", 0, 400_000)
     workers_of(driver.process.pid)[0].kill()
     assert driver.end() == 0, driver.said
     assert "is gone (killed by SIGKILL)" in driver.said
@@ -46,7 +38,7 @@ def test_a_worker_killed_in_a_sweep_is_replaced(tmp_path: Path, demo_store: Path
 
 def test_workers_end_with_a_driver_that_is_killed(tmp_path: Path, demo_store: Path, demo_bytes: str) -> None:
     driver = Driver(demo_store, tmp_path / "r.zarr", 0.1, workers=2, threads=1)
-    wait_for(lambda: 0 < driver.rows("gram") < 400_000, 60, driver.said)
+    driver.until_within("gram", 0, 400_000)
     workers = workers_of(driver.process.pid)
     assert len(workers) == 2
     driver.process.kill()
@@ -55,7 +47,7 @@ def test_workers_end_with_a_driver_that_is_killed(tmp_path: Path, demo_store: Pa
     again = Driver(demo_store, tmp_path / "r.zarr", 0.0, workers=2, threads=1)
     assert again.end() == 0, again.said
     assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == demo_bytes
-    assert not psutil.wait_procs(workers, timeout=120)[1]
+    assert not psutil.wait_procs(workers, timeout=GONE_SECONDS)[1]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
@@ -67,14 +59,14 @@ def test_a_stopped_driver_leaves_checkpoints_and_no_worker(
     held = [sys.executable, str(HERE / "held_command.py"), "gram"]
     command = [*held, "pca", str(demo_store), "--out", str(out), *where]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_for(lambda: len(workers_of(child.pid)) == 2, 120)
+    wait_for(lambda: len(workers_of(child.pid)) == 2)
     workers = workers_of(child.pid)
-    wait_for(lambda: any((tmp_path / "r.zarr.run").glob("state-*/gram")), 120)
+    wait_for(lambda: any((tmp_path / "r.zarr.run").glob("state-*/gram")))
     os.kill(child.pid, number)
-    _, said = child.communicate(timeout=120)
+    _, said = child.communicate(timeout=PATIENCE_SECONDS)
     assert child.returncode == code, said
     assert "the same command goes on from there" in said
-    assert not psutil.wait_procs(workers, timeout=120)[1]
+    assert not psutil.wait_procs(workers, timeout=GONE_SECONDS)[1]
     assert same_bytes(rf.pca(demo_store, rank=8, memory="256MiB", out=out)) == demo_bytes
 
 
@@ -85,7 +77,7 @@ def test_a_worker_killed_among_neighbours_is_replaced(
     tmp_path: Path, rows_store: Path, neighbour_bytes: str
 ) -> None:
     driver = Driver(rows_store, tmp_path / "r.zarr", 0.02, **NEIGHBOURS)
-    wait_for(lambda: 0 < driver.rows("pairs") < 5000, 60, driver.said)
+    driver.until_within("pairs", 0, 5000)
     workers_of(driver.process.pid)[0].kill()
     assert driver.end() == 0, driver.said
     assert "is gone (killed by SIGKILL)" in driver.said
@@ -99,7 +91,7 @@ def test_neighbours_of_a_killed_driver_are_gone_on_with(
 ) -> None:
     """By other workers, while those of the first may still run."""
     driver = Driver(rows_store, tmp_path / "r.zarr", 0.02, **NEIGHBOURS)
-    wait_for(lambda: 1000 < driver.rows("pairs") < 5000, 60, driver.said)
+    driver.until_within("pairs", 1000, 5000)
     driver.process.kill()
     driver.process.wait()
     again = Driver(rows_store, tmp_path / "r.zarr", 0.0, **{**NEIGHBOURS, "workers": 3})
@@ -112,11 +104,11 @@ def test_neighbours_that_are_stopped_are_gone_on_with(
     tmp_path: Path, rows_store: Path, neighbour_bytes: str, number: signal.Signals
 ) -> None:
     driver = Driver(rows_store, tmp_path / "r.zarr", 0.02, **NEIGHBOURS)
-    wait_for(lambda: 1000 < driver.rows("pairs") < 5000, 60, driver.said)
+    driver.until_within("pairs", 1000, 5000)
     workers = workers_of(driver.process.pid)
     os.kill(driver.process.pid, number)
-    assert driver.end(120) != 0
-    assert not psutil.wait_procs(workers, timeout=120)[1]
+    assert driver.end() != 0
+    assert not psutil.wait_procs(workers, timeout=GONE_SECONDS)[1]
     assert list((tmp_path / "r.zarr.run").glob("scratch-*/lists/block-*.part"))
     again = Driver(rows_store, tmp_path / "r.zarr", 0.0, script="neighbour_driver.py", threads=2)
     assert again.end() == 0, again.said

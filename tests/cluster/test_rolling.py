@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from drivers import Driver, folded_again, wait_for
+from drivers import GONE_SECONDS, Driver, folded_again, wait_for
 from reference import same_bytes
 from slurm_cluster import SlurmCluster
 
@@ -106,10 +108,10 @@ def test_no_worker_is_closed_before_its_segments_have_ended() -> None:
     played.look()
     with played.rolling:
         played.come("c")
-        wait_for(lambda: ("drain", "tcp://a") in played.client.asked, 60)
+        wait_for(lambda: ("drain", "tcp://a") in played.client.asked)
         assert not played.gone
         played.client.busy.clear()
-        wait_for(lambda: played.gone == ["a"], 60)
+        wait_for(lambda: played.gone == ["a"])
 
 
 def test_nobody_waits_for_the_segments_of_another() -> None:
@@ -174,23 +176,31 @@ def test_jobs_have_the_time_left_that_slurm_tells(tmp_path: Path, monkeypatch: p
     assert time_left("1-00:00:00") == 86400
 
 
+@contextlib.contextmanager
+def driver_on_jobs(folder: Path, store: Path, seconds: float, times: str, **where: str) -> Iterator[Driver]:
+    """A driver whose two workers are jobs with a time limit; it came to its end, and left no job."""
+    profile = folder / "times.yaml"
+    profile.write_text(f"partition: main\ninterface: lo\nmemory: 1GiB\n{times}\n")
+    driver = Driver(store, folder / "r.zarr", seconds, on=str(profile), workers=2, **where)
+    try:
+        yield driver
+        assert driver.end() == 0, driver.said
+    finally:
+        driver.process.kill()
+
+
 @pytest.mark.slow
 @pytest.mark.slurm
 def test_three_minutes_of_work_on_jobs_of_one_minute(
     tmp_path: Path, demo_store: Path, demo_bytes: str, slurm: SlurmCluster
 ) -> None:
-    profile = tmp_path / "minute.yaml"
-    profile.write_text('partition: main\ninterface: lo\nwalltime: "0:01:00"\ndrain: "0:25"\nmemory: 1GiB\n')
-    out = tmp_path / "r.zarr"
-    driver = Driver(demo_store, out, 2.6, script="counting_driver.py", on=str(profile), workers=2)
-    try:
-        assert driver.end(420) == 0, driver.said
-    finally:
-        driver.process.kill()
-    assert same_bytes(rf.open_result(out)) == demo_bytes
+    times = 'walltime: "0:01:00"\ndrain: "0:25"'
+    with driver_on_jobs(tmp_path, demo_store, 2.6, times, script="counting_driver.py") as driver:
+        pass
+    assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == demo_bytes
     assert driver.said.count("has handed over and is closed") >= 4
-    assert folded_again(Path(f"{out}.reads")) <= 0.1
-    wait_for(lambda: not slurm.jobs(), 120)
+    assert folded_again(tmp_path / "r.zarr.reads") <= 0.1
+    wait_for(lambda: not slurm.jobs(), GONE_SECONDS)
 
 
 @pytest.mark.slow
@@ -199,17 +209,22 @@ def test_neighbours_are_handed_over(
     tmp_path: Path, rows_store: Path, neighbour_bytes: str, slurm: SlurmCluster
 ) -> None:
     """Meetings end between two blocks, and go on elsewhere from the lists that they leave."""
-    profile = tmp_path / "minute.yaml"
-    profile.write_text('partition: main\ninterface: lo\nwalltime: "0:01:00"\ndrain: "0:30"\nmemory: 1GiB\n')
-    out = tmp_path / "r.zarr"
-    where = {"script": "neighbour_driver.py", "on": str(profile), "workers": 2}
-    driver = Driver(rows_store, out, 0.8, **where)
-    try:
-        assert driver.end(300) == 0, driver.said
-    finally:
-        driver.process.kill()
-    assert same_bytes(rf.open_result(out)) == neighbour_bytes
-    assert driver.said.count("has handed over and is closed") >= 2
+    times = 'walltime: "1:00:00"\ndrain: "0:30:00"'
+    with driver_on_jobs(tmp_path, rows_store, 3.0, times, script="neighbour_driver.py") as driver:
+        limited = set[str]()
+        for handed_over in range(2):
+            reached = driver.rows("pairs")
+            driver.until_within("pairs", reached, 6000)
+            # The end of the oldest comes near, but not so near that nobody could wait for a successor.
+            oldest = min({*slurm.jobs("RUNNING")} - limited, key=int)
+            slurm.limit(oldest, minutes=20)
+            limited.add(oldest)
+            wait_for(
+                lambda count=handed_over: driver.said.count("has handed over and is closed") > count,
+                otherwise=lambda: driver.said,
+            )
+        (tmp_path / "r.zarr.hurry").touch()
+    assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == neighbour_bytes
     done = [int(line.split()[1]) for line in driver.said.splitlines() if line.startswith("pairs ")]
     assert done == sorted(done) and done[-1] == 6000
-    wait_for(lambda: not slurm.jobs(), 120)
+    wait_for(lambda: not slurm.jobs(), GONE_SECONDS)

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from drivers import Driver, wait_for
+from drivers import GONE_SECONDS, Driver, wait_for
 from reference import same_bytes
 from slurm_cluster import SlurmCluster
 
@@ -35,22 +35,22 @@ def test_jobs_give_the_same_bytes_as_threads(
     attempt = result.run["attempts"][-1]
     assert attempt["place"]["kind"] == "slurm" and attempt["place"]["workers"] == workers
     assert 0 < attempt["measured_bytes"] <= attempt["planned_bytes"]
-    wait_for(lambda: not slurm.jobs(), 20)
+    wait_for(lambda: not slurm.jobs(), GONE_SECONDS)
 
 
 def test_a_cancelled_job_is_replaced(
     tmp_path: Path, demo_store: Path, demo_bytes: str, slurm: SlurmCluster, profile: Path
 ) -> None:
     driver = Driver(demo_store, tmp_path / "r.zarr", 0.15, on=str(profile), workers=2)
-    wait_for(lambda: 0 < driver.rows("gram") < 400_000, 60, driver.said)
+    driver.until_within("gram", 0, 400_000)
     first = slurm.jobs("RUNNING")
     slurm.cancel(first[0])
-    wait_for(lambda: len(set(slurm.jobs("RUNNING")) - set(first)) == 1, 30, driver.said)
+    wait_for(lambda: len(set(slurm.jobs("RUNNING")) - set(first)) == 1, otherwise=lambda: driver.said)
     assert driver.end() == 0, driver.said
     # SLURM calls it cancelled, or for a moment before completing; then its last words say what ended it.
     assert f"is gone (job {first[0]} c" in driver.said and "cancelled" in driver.said.lower()
     assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == demo_bytes
-    wait_for(lambda: not slurm.jobs(), 20)
+    wait_for(lambda: not slurm.jobs(), GONE_SECONDS)
 
 
 def test_a_killed_driver_leaves_no_job_and_the_next_goes_on(
@@ -60,26 +60,26 @@ def test_a_killed_driver_leaves_no_job_and_the_next_goes_on(
     profile.write_text(PROFILE.replace("1GiB", "4GiB"))
     where = {"on": str(profile), "workers": 6}
     driver = Driver(demo_store, tmp_path / "r.zarr", 0.15, **where)
-    wait_for(lambda: 0 < driver.rows("gram") < 400_000, 60, driver.said)
+    driver.until_within("gram", 0, 400_000)
     assert slurm.jobs("PENDING")
     driver.process.kill()
     driver.process.wait()
-    wait_for(lambda: not slurm.jobs(), 30)
+    wait_for(lambda: not slurm.jobs(), GONE_SECONDS)
     again = Driver(demo_store, tmp_path / "r.zarr", 0.0, on=str(profile), workers=2)
     assert again.end() == 0, again.said
     assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == demo_bytes
-    wait_for(lambda: not slurm.jobs(), 20)
+    wait_for(lambda: not slurm.jobs(), GONE_SECONDS)
 
 
 def test_a_driver_that_is_told_to_stop_cancels_its_jobs(
     tmp_path: Path, demo_store: Path, slurm: SlurmCluster, profile: Path
 ) -> None:
     driver = Driver(demo_store, tmp_path / "r.zarr", 0.15, on=str(profile), workers=2)
-    wait_for(lambda: 0 < driver.rows("gram") < 400_000, 60, driver.said)
+    driver.until_within("gram", 0, 400_000)
     os.kill(driver.process.pid, signal.SIGINT)
-    assert driver.end(30) != 0
+    assert driver.end() != 0
     assert "KeyboardInterrupt" in driver.said  # dask-jobqueue would have made it an exit
-    wait_for(lambda: not slurm.jobs(), 20)
+    wait_for(lambda: not slurm.jobs(), GONE_SECONDS)
     assert list((tmp_path / "r.zarr.run").glob("state-*/gram/stream-*.part"))
 
 
@@ -94,7 +94,7 @@ def test_neighbours_are_the_same_bytes_as_of_threads(
     attempt = result.run["attempts"][-1]
     assert attempt["place"]["kind"] == "slurm" and attempt["place"]["workers"] == 2
     assert 0 < attempt["measured_bytes"] <= attempt["planned_bytes"]
-    wait_for(lambda: not slurm.jobs(), 20)
+    wait_for(lambda: not slurm.jobs(), GONE_SECONDS)
 
 
 def test_a_job_cancelled_among_neighbours_is_replaced(
@@ -102,11 +102,11 @@ def test_a_job_cancelled_among_neighbours_is_replaced(
 ) -> None:
     where = {"script": "neighbour_driver.py", "on": str(profile), "workers": 2}
     driver = Driver(rows_store, tmp_path / "r.zarr", 0.1, **where)
-    wait_for(lambda: 0 < driver.rows("pairs") < 5000, 60, driver.said)
+    driver.until_within("pairs", 0, 5000)
     slurm.cancel(slurm.jobs("RUNNING")[0])
     assert driver.end() == 0, driver.said
     assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == neighbour_bytes
-    wait_for(lambda: not slurm.jobs(), 20)
+    wait_for(lambda: not slurm.jobs(), GONE_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_what_cannot_start_says_why(
     profile.write_text("\n".join([*kept, line]) + "\n")
     with pytest.raises(rf.RankfoldError, match=message):
         rf.pca(demo_store, rank=8, memory="256MiB", on=profile, workers=1, out=tmp_path / "r.zarr")
-    wait_for(lambda: not slurm.jobs(), 20)
+    wait_for(lambda: not slurm.jobs(), GONE_SECONDS)
 
 
 def test_no_worker_in_time_is_told_with_the_reason(
@@ -136,7 +136,7 @@ def test_no_worker_in_time_is_told_with_the_reason(
     with pytest.raises(rf.RankfoldError, match=r"no worker came within 0:04 .* pending \(JobHeld") as error:
         rf.pca(demo_store, rank=8, memory="256MiB", on=profile, workers=2, out=tmp_path / "r.zarr")
     assert error.value.exit_code == 75
-    wait_for(lambda: not slurm.jobs(), 20)
+    wait_for(lambda: not slurm.jobs(), GONE_SECONDS)
 
 
 def test_workers_and_scheduler_may_speak_tls(
@@ -155,7 +155,7 @@ def test_ports_are_those_of_the_interface(
     tmp_path: Path, demo_store: Path, slurm: SlurmCluster, profile: Path
 ) -> None:
     driver = Driver(demo_store, tmp_path / "r.zarr", 0.15, on=str(profile), workers=2)
-    wait_for(lambda: 0 < driver.rows("gram") < 400_000, 60, driver.said)
+    driver.until_within("gram", 0, 400_000)
     listening = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True).stdout.splitlines()
     ours = [line.split()[3] for line in listening if f"pid={driver.process.pid}," in line or "dask" in line]
     driver.process.terminate()

@@ -38,7 +38,7 @@ def test_who_has_ended_gets_a_successor_of_another_name() -> None:
     with Watchdog(
         cluster, 2, ended=lambda workers, here: {n: gone[n] for n in gone if n in workers}, every_seconds=0.01
     ):
-        wait_for(lambda: "a" not in cluster.workers, 5)
+        wait_for(lambda: "a" not in cluster.workers)
     assert set(cluster.worker_spec) == {"b", "a+0"}
 
 
@@ -52,7 +52,7 @@ def test_an_error_while_looking_does_not_end_the_watch() -> None:
         return {"a": "lost"} if "a" in workers else {}
 
     with Watchdog(cluster, 1, ended=ended, every_seconds=0.01):
-        wait_for(lambda: "a" not in cluster.workers, 5)
+        wait_for(lambda: "a" not in cluster.workers)
 
 
 def test_workers_that_never_begin_are_not_started_for_ever() -> None:
@@ -68,7 +68,7 @@ def test_workers_that_never_begin_are_not_started_for_ever() -> None:
                 return True
             return False
 
-        wait_for(hopeless, 5)
+        wait_for(hopeless)
         with pytest.raises(ClusterError, match=r"the last said: no python\. If .* interface:"):
             watchdog.check()
 
@@ -83,7 +83,7 @@ def test_refusals_do_not_end_a_run_that_has_workers() -> None:
         return {name: "limit of jobs" for name in workers if name not in here}
 
     with Watchdog(cluster, 3, ended=ended, every_seconds=0.01) as watchdog:
-        wait_for(lambda: len(asked) > 60, 10)
+        wait_for(lambda: len(asked) > 60)
         watchdog.check()
     started = int(max(name.rpartition("+")[2] for name in cluster.worker_spec if "+" in name))
     assert started < 30  # less and less often

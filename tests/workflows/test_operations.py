@@ -25,7 +25,9 @@ from typer.testing import CliRunner
 
 from rankfold.cluster import leftovers
 from rankfold.cluster.leftovers import noted
+from rankfold.pipeline.rundir import locked
 from rankfold.workflows.cli import app
+from rankfold.workflows.flows.record import LOCK
 from rankfold.workflows.operations import ending, logs
 from rankfold.workflows.operations.submitted import job_name
 from rankfold.workflows.operations.timetable import Cron, Schedule, read_every, written
@@ -174,6 +176,91 @@ def test_a_workflow_is_submitted_once(flow: Path, queue: Path) -> None:
     assert f"{flow} is submitted already: job 4711 pending (Resources)" in again.stderr
     queue.write_text("")
     assert rankfold("submit", flow, "--on", "site").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["pca", "nothere.zarr", "--rank", "5"], 2, "nothere.zarr"),
+        (["pca", "x.zarr", "--rank", "500"], 2, "rank"),
+        (["knn", "x.zarr", "--k", "3", "--metric", "far"], 2, "metric"),
+        (["nmf", "x.zarr", "--rank", "3", "--solver", "magic"], 2, "solver"),
+        (["transform", "x.zarr", "x.zarr"], 2, "not a result"),
+        (["reconstruct", "nothere.zarr"], 2, "there is no result at"),
+        (["pca", "x.zarr", "--rank", "5", "--memory", "100GiB"], 2, "Lower --memory"),
+        (["pca", "x.zarr", "--rank", "5", "--threads", "0"], 2, "threads"),
+        (["pca", "x.zarr", "--rank", "5", "--memory", "1MiB"], 3, "--memory"),
+    ],
+)
+def test_what_a_job_would_refuse_is_not_submitted(
+    flow: Path, queue: Path, words: list[str], code: int, message: str
+) -> None:
+    sent = rankfold("submit", "--on", "site", "--", *words, "--out", "r.zarr")
+    assert sent.exit_code == code and message in sent.stderr, sent.output
+    assert not queue.exists() and not [*flow.parent.glob("r.zarr*")]
+
+
+def test_a_check_is_submitted_as_a_stage(flow: Path, queue: Path) -> None:
+    sent = rankfold("submit", "--on", "site", "--", "check", "r.zarr", "x.zarr")
+    assert sent.exit_code == 2 and "submit a workflow with a stage of method: check" in sent.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["svd", "x.zarr", "--rank", "3"],
+        ["pca", "x.zarr", "--rank", "3"],
+        ["pca", "x.zarr", "--update", "fit.zarr"],
+        ["qr", "x.zarr"],
+        ["nmf", "x.zarr", "--rank", "2", "--init", "random"],
+        ["knn", "x.zarr", "--k", "2", "--queries", "x.zarr"],
+        ["transform", "fit.zarr", "x.zarr"],
+        ["reconstruct", "fit.zarr", "--select-rows", "0:10"],
+    ],
+    ids=lambda words: " ".join([words[0], *words[3:4]]),
+)
+def test_every_command_with_an_output_is_planned_and_submitted(
+    flow: Path, queue: Path, words: list[str]
+) -> None:
+    import rankfold as rf
+
+    rf.pca("x.zarr", 3, memory="256MiB", out="fit.zarr")
+    sent = rankfold("submit", "--on", "site", "--", *words, "--out", "r.zarr")
+    assert sent.exit_code == 0, sent.output
+
+
+def test_a_command_is_submitted_once_and_cancelled_by_its_output(flow: Path, queue: Path) -> None:
+    command = ("submit", "--on", "site", "--", "pca", "x.zarr", "--rank", "3", "--out", "r.zarr")
+    sent = rankfold(*command)
+    assert sent.exit_code == 0, sent.output
+    assert sent.stdout.splitlines()[1:] == [
+        "follow it:  rankfold logs r.zarr --follow   or   rankfold status r.zarr",
+        "cancel it:  rankfold cancel r.zarr   (the same command goes on from what it leaves)",
+    ]
+    told = rankfold("status", "r.zarr")
+    assert "nothing was computed yet" in told.stdout and "job 4711 pending (Resources)" in told.stdout
+    again = rankfold(*command)
+    assert again.exit_code == 2
+    assert "r.zarr is submitted already: job 4711 pending (Resources)" in again.stderr
+    assert "rankfold cancel r.zarr" in again.stderr
+    (flow.parent / "rankfold-pca-4711.log").write_text("pca begins\n")
+    assert "pca begins" in rankfold("logs", "r.zarr").stdout
+
+    queue.write_text(queue.read_text() + "12|RUNNING|None|1:00|N/A|n1|rankfold-pca\n")
+    ended = rankfold("cancel", "r.zarr")
+    assert ended.exit_code == 0 and "job 4711 pending (Resources): cancelled" in ended.stdout, ended.output
+    assert queue.read_text() == "12|RUNNING|None|1:00|N/A|n1|rankfold-pca\n"
+    assert not [*flow.parent.glob("r.zarr*")]
+
+
+def test_a_workflow_that_runs_in_a_job_is_submitted_already(flow: Path, queue: Path) -> None:
+    """Its process is on another machine, and means nothing here."""
+    results = flow.parent / "results"
+    results.mkdir()
+    queue.write_text(f"4711|RUNNING|None|1:23:45|N/A|n1|{own_name(flow)}\n")
+    with locked(results / LOCK, results):
+        again = rankfold("submit", flow, "--on", "site")
+    assert again.exit_code == 2 and "is submitted already: job 4711 running on n1" in again.stderr
 
 
 # Status --------------------------------------------------------------------------------------------

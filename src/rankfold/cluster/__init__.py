@@ -7,6 +7,7 @@ slurm         worker jobs, and one scheduler here      jobqueue      what we use
 watchdog      who has ended gets a successor           rolling       who is about to end hands over before
 allocation    all nodes of one job of SLURM            step          its workers, by one srun
 submission    a command as one job, requeued until done
+lifeline      a worker ends when its driver does
 queue         what SLURM says of jobs                  leftovers     jobs that nobody looks after any more
 certificates  TLS for one run
 profiles      those that come with rankfold

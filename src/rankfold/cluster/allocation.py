@@ -22,10 +22,10 @@ from rankfold.cluster.certificates import secured
 from rankfold.cluster.client import BASELINE_BYTES, STEALING, Client, prepared
 from rankfold.cluster.processes import (
     ONE_THREAD,
-    SCHEDULER_SETTINGS,
     WORKER_SETTINGS,
     announce_dashboard,
     scheduler_options,
+    scheduler_settings,
 )
 from rankfold.cluster.profile import Profile, find_profile
 from rankfold.cluster.queue import require_commands
@@ -100,7 +100,6 @@ class Allocation:
     @contextlib.contextmanager
     def opened(self, run: RunDirectory, kernels: Kernels) -> Iterator[Client]:
         """See ``Place``."""
-        import dask
         from distributed import Client as DaskClient
         from distributed import Scheduler, SpecCluster
 
@@ -110,7 +109,7 @@ class Allocation:
         host = address_of(self.profile.scheduler_interface or self.profile.interface)
         with (
             secured(run.folder, wanted=self.profile.tls) as (security, options),
-            dask.config.set({**SCHEDULER_SETTINGS, **(STEALING if self.profile.gpus else {})}),
+            scheduler_settings(run, STEALING if self.profile.gpus else {}),
             # The last to end: workers close by themselves when the scheduler does.
             Step(logs, f"{self.job}-{self.attempt}") as step,
             SpecCluster(

@@ -27,6 +27,9 @@ LOG = logging.getLogger("rankfold")
 TICK_SECONDS = 0.2
 RETRIES = 3
 
+READY_ATTEMPTS = 10
+"""At getting all workers ready, while some are lost."""
+
 LOST = ("KilledWorker", "FutureCancelledError", "CancelledError", "CommClosedError", "NoWorkerError")
 """Errors of Dask that tell of workers or a scheduler that are gone."""
 
@@ -114,7 +117,7 @@ def prepared(
                 f"worker {address} does not see {folder} as the driver does: results and scratch must lie on "
                 "a file system that all workers share. Choose another --out, and --scratch if given."
             )
-    client.register_plugin(RankfoldWorker(name, kernels, marks, run.journal))
+    _make_ready(client, RankfoldWorker(name, kernels, marks, run.journal), watch)
     client.subscribe_topic(TOPIC, _take_in)
     try:
         yield Client(client, watch, {"GPU": 1} if gpus else {})
@@ -122,6 +125,27 @@ def prepared(
         with contextlib.suppress(Exception):  # a scheduler that is gone has neither topics nor workers
             client.unregister_worker_plugin(name)
             client.unsubscribe_topic(TOPIC)
+
+
+def _make_ready(client: Any, plugin: Any, watch: Callable[[], None]) -> None:
+    """Put a plugin on all workers, now and later. One that is lost while it gets ready is no reason to end:
+    whoever comes in its place has the plugin from the scheduler.
+    """
+    for left in reversed(range(READY_ATTEMPTS)):
+        try:
+            # Again on those that are ready: they are as before, and were told nothing yet.
+            client.register_plugin(plugin)
+            return
+        except Exception as error:
+            if type(error).__name__ not in LOST:
+                raise
+            if not left:
+                raise ClusterError(
+                    f"{READY_ATTEMPTS} times in a row workers were lost while they got ready ({error}). See "
+                    "their logs: a worker that ends there most often has too little memory"
+                ) from error
+            watch()
+            time.sleep(TICK_SECONDS)
 
 
 def _take_in(event: tuple[float, dict[str, Any]]) -> None:

@@ -6,7 +6,6 @@ Importing it takes over Ctrl-C, and fails outside the main thread; a refused ``s
 from __future__ import annotations
 
 import asyncio
-import shlex
 import signal
 import threading
 from typing import Any
@@ -62,13 +61,8 @@ class Cluster(SLURMCluster):
 
     job_cls = Job
 
-    def _get_worker_security(self, security: Any) -> Any:
-        """Paths of certificates as the shell of a job takes them."""
-        found = super()._get_worker_security(security)
-        if found is not None and found is not security:  # a copy, for job scripts alone
-            for key in ("tls_ca_file", "tls_worker_cert", "tls_worker_key"):
-                setattr(found, key, shlex.quote(getattr(found, key)))
-        return found
+    def _get_worker_security(self, security: Any) -> None:
+        """Nothing: workers are told their certificates by options, and who made the files removes them."""
 
 
 def refusal(text: str) -> str:

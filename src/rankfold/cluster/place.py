@@ -61,22 +61,25 @@ def choose_place(
     if on == "allocation":
         from rankfold.cluster.allocation import Allocation
 
-        return Allocation.of(_count("workers", workers), _count("threads", threads), memory)
+        return Allocation.of(positive_count("workers", workers), positive_count("threads", threads), memory)
     if on not in (None, "local"):
         # Here and not above: reading profiles loads what no other place needs.
         from rankfold.cluster.profile import find_profile
         from rankfold.cluster.slurm import SlurmJobs
 
-        return SlurmJobs.of(find_profile(on), _count("workers", workers), _count("threads", threads), memory)
+        return SlurmJobs.of(
+            find_profile(on), positive_count("workers", workers), positive_count("threads", threads), memory
+        )
     if workers is None:
-        cores = _count("threads", threads) or usable_cores()
+        cores = positive_count("threads", threads) or usable_cores()
         return Threads(Budget(_memory(memory, 1), cores))
-    count = _count("workers", workers) or 1
-    each = _count("threads", threads) or max(1, usable_cores() // count)
+    count = positive_count("workers", workers) or 1
+    each = positive_count("threads", threads) or max(1, usable_cores() // count)
     return Processes(Budget(_memory(memory, count), each, count))
 
 
-def _count(name: str, value: object) -> int | None:
+def positive_count(name: str, value: object) -> int | None:
+    """A number of workers or threads, if one is given; raises for what is none."""
     if value is None:
         return None
     try:

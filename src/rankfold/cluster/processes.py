@@ -15,7 +15,9 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rankfold.cluster.client import Client, prepared
@@ -52,6 +54,9 @@ WORKER_SETTINGS = {
     "PYTHONUNBUFFERED": "1",
 }
 
+WITHOUT_LOCKS = {"DASK_DISTRIBUTED__WORKER__USE_FILE_LOCKING": "False"}
+"""For workers whose folder is that of one run: nothing of an earlier one is there to be found and removed."""
+
 SCHEDULER_SETTINGS = {
     # Segments wait at the scheduler until a thread is free: a worker that comes late finds work.
     "distributed.scheduler.worker-saturation": 1.0,
@@ -60,6 +65,7 @@ SCHEDULER_SETTINGS = {
     # Liveness is the watchdog's business: Dask's own timer would close a successor of the same name.
     "distributed.deploy.lost-worker-timeout": "365d",
     "distributed.comm.timeouts.connect": "120s",
+    "distributed.worker.use-file-locking": False,
 }
 
 
@@ -82,7 +88,6 @@ class Processes:
     @contextlib.contextmanager
     def opened(self, run: RunDirectory, kernels: Kernels) -> Iterator[Client]:
         """See ``Place``."""
-        import dask
         from distributed import Client as DaskClient
         from distributed import Scheduler, SpecCluster
 
@@ -90,15 +95,12 @@ class Processes:
 
         logs = run.folder / "logs"
         logs.mkdir(exist_ok=True)
-        with (
-            tempfile.TemporaryDirectory(prefix="rankfold-worker-") as local,
-            dask.config.set(SCHEDULER_SETTINGS),
-        ):
+        with scheduler_settings(run) as local:
             options = {
                 "threads": self.budget.threads,
-                "local": local,
+                "local": str(local),
                 "logs": str(logs),
-                "settings": {**os.environ, **ONE_THREAD, **WORKER_SETTINGS},
+                "settings": {**os.environ, **ONE_THREAD, **WORKER_SETTINGS, **WITHOUT_LOCKS},
             }
             with (
                 SpecCluster(
@@ -122,6 +124,20 @@ class Processes:
                 _wait(watchdog, self.budget.workers)
                 with prepared(client, run, kernels, watch=watchdog.check) as scheduler:
                     yield scheduler
+
+
+@contextlib.contextmanager
+def scheduler_settings(run: RunDirectory, more: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Path]:
+    """Settings of a scheduler in this process; the folder for what Dask would write beside its temporary
+    files, or into the working directory where there is no place for those. It goes with the block.
+    """
+    import dask
+
+    with (
+        tempfile.TemporaryDirectory(prefix="dask-", dir=run.state, ignore_cleanup_errors=True) as local,
+        dask.config.set({**SCHEDULER_SETTINGS, **more, "temporary-directory": local}),
+    ):
+        yield Path(local)
 
 
 def scheduler_options(host: str) -> dict[str, Any]:

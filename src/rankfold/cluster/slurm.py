@@ -15,13 +15,14 @@ import shlex
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from rankfold.cluster.certificates import secured
 from rankfold.cluster.client import BASELINE_BYTES, STEALING, Client, prepared
 from rankfold.cluster.leftovers import no_job_left
-from rankfold.cluster.processes import SCHEDULER_SETTINGS, announce_dashboard, scheduler_options
+from rankfold.cluster.processes import announce_dashboard, scheduler_options, scheduler_settings
 from rankfold.cluster.profile import Profile
 from rankfold.cluster.queue import Jobs, ask, described, require_commands
 from rankfold.cluster.rolling import Rolling
@@ -95,19 +96,18 @@ class SlurmJobs:
     @contextlib.contextmanager
     def opened(self, run: RunDirectory, kernels: Kernels) -> Iterator[Client]:
         """See ``Place``."""
-        import dask
         from distributed import Client as DaskClient
 
         from rankfold.cluster.jobqueue import make_cluster
 
         require_commands(self.profile.name, "sbatch", "squeue", "scancel")
         name = f"rankfold-{uuid.uuid4().hex[:8]}"
-        options = self._options(name, run.folder)
         (run.folder / "logs").mkdir(exist_ok=True)
         with (
-            dask.config.set({**SCHEDULER_SETTINGS, **(STEALING if self.profile.gpus else {})}),
+            scheduler_settings(run, STEALING if self.profile.gpus else {}),
             no_job_left(name, run.folder),
-            make_cluster(**options) as cluster,
+            secured(run.folder, wanted=self.profile.tls) as (security, certificates),
+            make_cluster(**self._options(name, run.folder, certificates), **security) as cluster,
         ):
             _require_accepted(cluster.job_script())
             announce_dashboard(cluster)
@@ -134,14 +134,10 @@ class SlurmJobs:
                 ):
                     yield scheduler
 
-    def _options(self, name: str, folder: Path) -> dict[str, Any]:
-        return {
-            **self.job_options(name, folder),
-            "scheduler_options": self._scheduler_options(),
-            "security": self.profile.tls or None,
-            "shared_temp_directory": str(folder),
-            "silence_logs": logging.ERROR,
-        }
+    def _options(self, name: str, folder: Path, certificates: Sequence[str] = ()) -> dict[str, Any]:
+        options = self.job_options(name, folder)
+        options["worker_extra_args"] += map(shlex.quote, certificates)
+        return {**options, "scheduler_options": self._scheduler_options(), "silence_logs": logging.ERROR}
 
     def job_options(self, name: str, folder: Path) -> dict[str, Any]:
         """What dask-jobqueue writes the script of a job from."""

@@ -109,7 +109,7 @@ def allocation_of(
         raise InputError(
             f"the profile {profile.name} gives {format_bytes(profile.memory or 0)} to each of {per_node} "
             f"workers of a node and to the driver, which leaves {format_bytes(max(0, most))} to work with, "
-            f"not {format_bytes(working)}. Lower memory:, or raise that of the profile"
+            f"not {format_bytes(working)}. Lower --memory, or raise memory: in the profile"
         )
     count = min(profile.nodes * per_node, workers or 2**31)
     side_by_side = profile.threads_for(threads, profile.cores)

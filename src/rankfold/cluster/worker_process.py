@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from pathlib import Path
@@ -22,7 +23,8 @@ class WorkerProcess(ProcessInterface):
     ) -> None:
         super().__init__()
         self._command = [
-            *(sys.executable, "-m", "distributed.cli.dask_worker", scheduler, "--no-nanny"),
+            *(sys.executable, "-m", "rankfold.cluster.lifeline", local),
+            *("distributed.cli.dask_worker", scheduler, "--no-nanny"),
             *("--name", str(name), "--nthreads", str(threads), "--memory-limit", "0"),
             *("--host", "127.0.0.1", "--no-dashboard", "--local-directory", local),
             *("--death-timeout", "60"),
@@ -30,13 +32,24 @@ class WorkerProcess(ProcessInterface):
         self._log = Path(logs) / f"worker-{name}.log"
         self._settings = settings
         self._process: asyncio.subprocess.Process | None = None
+        self._lifeline: int | None = None
+        """Held open, and closed by the kernel at the latest: see ``lifeline``."""
 
     async def start(self) -> None:
         """Start the process; it registers by itself."""
-        with open(self._log, "wb") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command, stdout=log, stderr=log, env=self._settings, start_new_session=True
-            )
+        end, self._lifeline = os.pipe()
+        try:
+            with open(self._log, "wb") as log:
+                self._process = await asyncio.create_subprocess_exec(
+                    *self._command,
+                    stdin=end,
+                    stdout=log,
+                    stderr=log,
+                    env=self._settings,
+                    start_new_session=True,
+                )
+        finally:
+            os.close(end)
         await super().start()
 
     async def close(self) -> None:
@@ -49,6 +62,9 @@ class WorkerProcess(ProcessInterface):
                 with contextlib.suppress(ProcessLookupError):
                     self._process.kill()
                 await self._process.wait()
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
         await super().close()
 
     @property

@@ -10,11 +10,14 @@ from collections.abc import Iterator
 
 from rankfold.pipeline.errors import InputError, Interrupted, RankfoldError
 
+DRAINS = (signal.SIGTERM, signal.SIGUSR1)
+"""Signals by which SLURM, and others, ask for an orderly end."""
+
 
 @contextlib.contextmanager
 def reported(debug: bool) -> Iterator[None]:
     """Turn errors into one message on stderr and an exit code; signals into orderly ends."""
-    for number in (signal.SIGTERM, signal.SIGUSR1):
+    for number in DRAINS:
         signal.signal(number, _drain)
     try:
         yield
@@ -49,10 +52,17 @@ def _of_file(error: BaseException) -> str:
 
 
 def _drain(number: int, frame: object) -> None:
+    # One is enough: another in the midst of what this one sets going would leave folders and workers behind.
+    for each in DRAINS:
+        signal.signal(each, _ignore)
     raise Interrupted(
         f"stopped by {signal.Signals(number).name}; what was finished is kept, and the same command goes on "
         "from there"
     )
+
+
+def _ignore(number: int, frame: object) -> None:
+    """Unlike SIG_IGN it is not what processes inherit that are started from here."""
 
 
 def _fail(message: str, code: int, error: BaseException | None) -> None:

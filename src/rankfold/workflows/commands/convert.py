@@ -92,9 +92,13 @@ def _made(report: ImportReport) -> str:
 
 @command(store, view)
 def info(store: str, view: dict[str, Any], as_json: Json = False) -> None:
-    """Shape, type, chunks and size of a matrix."""
+    """Shape, type, chunks and size of a matrix; what a result is."""
     from rankfold.pipeline.info import describe
     from rankfold.pipeline.sources import open_source
+    from rankfold.workflows.results import description, description_facts, result_at
 
+    if result := result_at(store):
+        typer.echo(json.dumps(description_facts(result), indent=1) if as_json else description(result))
+        return
     found = describe(open_source(store, **view))
     typer.echo(json.dumps(dataclasses.asdict(found), indent=1) if as_json else str(found))

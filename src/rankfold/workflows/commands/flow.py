@@ -46,7 +46,7 @@ class Told:
     def ends(self, verdict: Verdict, record: Record) -> None:
         """See ``Listener``."""
         import rankfold
-        from rankfold.workflows.commands.reduce import summary
+        from rankfold.workflows.results import summary
 
         if verdict.step.stage.method == "import":
             lines = f"{verdict.path}: done"
@@ -131,15 +131,29 @@ def plan_flow(path: Path, on: str | None = None, *, as_json: bool) -> None:
 @command()
 def status(
     where: Annotated[
-        Path, typer.Argument(metavar="FLOW.yaml", help="the workflow, or the folder of its results")
+        Path,
+        typer.Argument(
+            metavar="FLOW.yaml", help="a workflow, the folder of its results, or OUT.zarr of a command"
+        ),
     ],
     as_json: Json = False,
 ) -> None:
-    """How far a workflow is."""
-    from rankfold.workflows.operations.status import job_facts, job_lines, standings, status_table
+    """How far a workflow is, or a command; what a finished result is."""
+    from rankfold.workflows.operations.status import (
+        job_facts,
+        job_lines,
+        output_facts,
+        output_lines,
+        standings,
+        status_table,
+    )
     from rankfold.workflows.operations.whereabouts import find_work
 
     work = find_work(where)
+    if work.output is not None:
+        told = json.dumps({**output_facts(work), **job_facts(work)}, indent=1)
+        typer.echo(told if as_json else "\n".join([*output_lines(work), *job_lines(work)]))
+        return
     found = standings(work)
     if as_json:
         stages = [dataclasses.asdict(one) for one in found]

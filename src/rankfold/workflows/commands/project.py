@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rankfold.workflows.commands.reduce import took
 from rankfold.workflows.options import Json, command, output, place, store, view
+from rankfold.workflows.results import residuals, took
 
 
 def fit(result: Annotated[Path, typer.Argument(metavar="RESULT", help="what svd or pca wrote")]) -> Path:
@@ -58,9 +58,9 @@ def reconstruct(
     """The matrix as its leading components have it."""
     import rankfold
 
-    there, window = output["out"].exists() and not output["overwrite"], _window(select_rows)
+    there, part = output["out"].exists() and not output["overwrite"], window(select_rows)
     with _watched() as bar:
-        array = rankfold.reconstruct(fit, rank=rank, rows=window, progress=bar, **output, **place)
+        array = rankfold.reconstruct(fit, rank=rank, rows=part, progress=bar, **output, **place)
     made = rankfold.open_result(output["out"])
     line = (
         f"{array.shape[0]} x {array.shape[1]} {array.dtype} of rank {made.attrs['request']['rank']}; "
@@ -82,13 +82,10 @@ def check(fit: Path, store: str, view: dict[str, Any], place: dict[str, Any], as
         return
     for message in facts["warnings"]:
         typer.echo(f"warning: {message}", err=True)
-    typer.echo(
-        f"{fit}: largest residual {facts['largest_residual']:.1e} of the largest singular value; left factor "
-        f"orthonormal to {facts['left_orthogonality']:.1e}, right to {facts['right_orthogonality']:.1e}"
-    )
+    typer.echo(f"{fit}: {residuals(facts)}")
 
 
-def _window(text: str | None) -> slice | None:
+def window(text: str | None) -> slice | None:
     """A slice as one writes it in Python, without brackets."""
     from rankfold.pipeline.errors import InputError
 
@@ -136,6 +133,4 @@ def _close(made: Any, line: str, *, already_done: bool, as_json: bool) -> None:
         return
     for message in facts["warnings"]:
         typer.echo(f"warning: {message}", err=True)
-    typer.echo(
-        "\n".join([f"{made.path}: {'already done' if already_done else 'done'}", line, *took(made.run)])
-    )
+    typer.echo("\n".join([f"{made.path}: {'already done' if already_done else 'done'}", line, *took(made)]))

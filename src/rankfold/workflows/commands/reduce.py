@@ -22,6 +22,7 @@ from rankfold.workflows.options import (
     store,
     view,
 )
+from rankfold.workflows.results import summary
 
 
 @command(store, view, output, request, place)
@@ -55,7 +56,7 @@ def pca(
     if update is None:
         _reduce("pca", store, view, as_json, **output, **request, **centring, **place)
         return
-    rank = _of_result(request, centring)
+    rank = rank_of_update(request, centring)
     _reduce("update", store, view, as_json, update, rank=rank, **output, **place)
 
 
@@ -156,7 +157,7 @@ def _plan_flow(path: str, store: str | None, given: dict[str, Any], *, as_json: 
     plan_flow(Path(path), given["on"], as_json=as_json)
 
 
-def _of_result(request: dict[str, Any], centring: dict[str, Any]) -> int | None:
+def rank_of_update(request: dict[str, Any], centring: dict[str, Any]) -> int | None:
     """The rank of an update; raises for what follows from the result that is updated."""
     from rankfold.pipeline.errors import InputError
 
@@ -191,51 +192,3 @@ def _reduce(
     for message in result.attrs["warnings"]:
         typer.echo(f"warning: {message}", err=True)
     typer.echo(summary(result, already_done=there))
-
-
-def summary(result: Any, *, already_done: bool) -> str:
-    """The closing lines of a reduction."""
-    facts = result.attrs
-    lines = [f"{result.path}: already done" if already_done else f"{result.path}: done"]
-    last = (result.run.get("attempts") or [{}])[-1]
-    told = f"{facts['kind']} by {facts['method']}"
-    if facts["kind"] == "knn":
-        told += f", k {facts['request']['k']}, {facts['request']['metric']}"
-        if "certain" in last:
-            told += f"; {100 * last['certain']:.4g} % of shortlists were certain at once"
-    elif "value" in facts:
-        error = f" ± {facts['standard_error']:.1g}" if facts["standard_error"] else ""
-        told = f"{facts['kind'].replace('_', ' ')} {facts['value']:.6g}{error}, k {facts['request']['k']}"
-    else:
-        passes = facts["passes"]
-        told += (
-            f", rank {facts.get('rank', facts['request'].get('rank'))}, {passes} pass{'es' * (passes != 1)}"
-        )
-    if facts["request"].get("adaptive"):
-        told += (
-            f"; leaves out {facts['approximation_error']:.2g} of the norm, tol {facts['request']['tol']:g}"
-        )
-    if "captured" in facts:
-        told += f"; largest estimated error {facts['largest_error_estimate']:.1e}, "
-        told += f"captured {100 * facts['captured']:.4g} %"
-    elif "relative_error" in facts:
-        told += f"; relative error {facts['relative_error']:.4g}"
-    elif facts.get("orthogonality") is not None:
-        told += f"; Q is orthonormal to {facts['orthogonality']:.1e}"
-    lines.append(told)
-    return "\n".join([*lines, *took(result.run)])
-
-
-def took(run: dict[str, Any]) -> list[str]:
-    """Time and memory of the attempt that finished, if that was kept."""
-    from rankfold.pipeline.units import format_bytes
-
-    last = (run.get("attempts") or [{}])[-1]
-    if not last.get("finished"):
-        return []
-    measured, base = last["measured_bytes"], last["baseline_bytes"]
-    peak = "not measured" if measured is None else format_bytes(measured)
-    above = "" if base is None else f" above a baseline of {format_bytes(base)}"
-    return [
-        f"{last['seconds']:.3g} s, peak memory {peak} of {format_bytes(last['planned_bytes'])} planned{above}"
-    ]

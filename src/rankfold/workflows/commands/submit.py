@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -68,20 +68,24 @@ def _submit_command(what: list[str], on: str, *, show: bool) -> None:
 
     from rankfold.cluster.profile import find_profile, found_from
     from rankfold.cluster.submission import job_script, log_name
-    from rankfold.cluster.submission import submit as submit_script
+    from rankfold.workflows.operations.command_task import plan_command
+    from rankfold.workflows.operations.submitted import job_name, submit_command
 
     profile = find_profile(on)
-    _require_command(what)
+    given = _require_command(what)
+    plan_command(what[0], given, profile)
+    out = Path(given["out"])
     driver = [profile.python or sys.executable, "-m", "rankfold", *what, "--on", "allocation"]
-    script = job_script(driver, profile, name=what[0], known_as=found_from(on, Path.cwd()))
+    names = {"name": job_name(what[0], out), "log": log_name(what[0])}
+    script = job_script(driver, profile, known_as=found_from(on, Path.cwd()), **names)
     if show:
         typer.echo(script, nl=False)
         return
-    job = submit_script(script, profile)
+    noted = submit_command(what[0], out, script, profile)
     typer.echo(
-        f"{_about(job, profile)}\n"
-        f"follow it:  tail -F {log_name(what[0], job)}   or   squeue -j {job}\n"
-        f"cancel it:  scancel {job}   (the same command goes on from what it leaves)"
+        f"{_about(noted.job, profile)}\n"
+        f"follow it:  rankfold logs {out} --follow   or   rankfold status {out}\n"
+        f"cancel it:  rankfold cancel {out}   (the same command goes on from what it leaves)"
     )
 
 
@@ -90,8 +94,8 @@ def _about(job: str, profile: Profile) -> str:
     return f"job {job}: {nodes} for {profile.walltime}, begun again up to {profile.requeue} times"
 
 
-def _require_command(what: list[str]) -> None:
-    """Raise for what the job would refuse, now and not after a night in the queue."""
+def _require_command(what: list[str]) -> dict[str, Any]:
+    """The options of a command; raises for what it does not take, now and not after a night in the queue."""
     from rankfold.pipeline.errors import InputError
     from rankfold.workflows.cli import app
 
@@ -103,4 +107,5 @@ def _require_command(what: list[str]) -> None:
         raise InputError(f"submit takes a command that runs on workers: {', '.join(fit)}; not {name!r}")
     if any(argument.partition("=")[0] == "--on" for argument in arguments):
         raise InputError(f"the job runs on its own nodes: give --on before the dashes, not to {name}")
-    known[name].make_context(f"rankfold {name}", [*arguments, "--on", "allocation"])
+    context = known[name].make_context(f"rankfold {name}", [*arguments, "--on", "allocation"])
+    return dict(context.params)

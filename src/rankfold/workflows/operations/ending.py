@@ -16,6 +16,7 @@ from rankfold.cluster.leftovers import cancelled, forget, noted
 from rankfold.cluster.queue import Listed, listed
 from rankfold.pipeline.errors import ClusterError, OutputError
 from rankfold.workflows.operations.holder import Holder, holder_of
+from rankfold.workflows.operations.submitted import NOTE
 from rankfold.workflows.operations.whereabouts import Work
 
 STOP_SECONDS = 120.0
@@ -48,7 +49,17 @@ def end(work: Work) -> list[str]:
         if names and holder_of(run / "lock") is None:
             told += _told(cancelled(names), "cancelled, of a command that is gone")
             forget(run, names)
+    if told and work.output is not None:
+        _forget_submission(work)
     return told
+
+
+def _forget_submission(work: Work) -> None:
+    """Leave no folder of a command that never began."""
+    with contextlib.suppress(OSError):
+        if [path.name for path in work.folder.iterdir()] == [NOTE]:
+            (work.folder / NOTE).unlink()
+            work.folder.rmdir()
 
 
 def _jobs(work: Work) -> list[Listed]:

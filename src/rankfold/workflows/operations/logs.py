@@ -53,6 +53,9 @@ def find_logs(work: Work, stage: str | None) -> Found:
     places = [(run / "logs", "*", NEWEST) for run in runs]
     if work.workflow and stage is None:
         places.insert(0, (work.folder, f"{PREFIX}{work.workflow}-*.log", 1))
+    if not work.workflow and work.submission is not None:
+        log = Path(work.submission.log)
+        places.insert(0, (log.parent, glob.escape(log.name), 1))
     for folder, pattern, most in places:
         logs = _by_age(folder, pattern)
         shown += logs[-most:]

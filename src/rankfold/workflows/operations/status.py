@@ -1,4 +1,6 @@
-"""How far a workflow is, from what it has left on disk: nothing is opened that takes long, nothing is run."""
+"""How far a workflow or a command is, from what it has left on disk: nothing is opened that takes long,
+nothing is run.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from rankfold.cluster.queue import listed
-from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.sweep_words import words_of
 from rankfold.workflows.flows.record import LOCK, Record
 from rankfold.workflows.operations.holder import holder_of
 from rankfold.workflows.operations.whereabouts import Work
+from rankfold.workflows.reports.history import History
+from rankfold.workflows.results import description, description_facts, result_at
 from rankfold.workflows.wording import columns
 
 HEADINGS = ("stage", "method", "state", "how far", "seconds", "attempts", "when", "where")
@@ -38,11 +41,6 @@ class Standing:
 
 def standings(work: Work) -> list[Standing]:
     """How far the stages of a workflow are; by its folder of results alone, none before it has begun."""
-    if not work.workflow:
-        raise InputError(
-            f"{work.given} is one output, and status is of workflows: give the .yaml file of one, or the "
-            "folder of its results. rankfold logs tells of one output"
-        )
     record = Record.of(work.folder)
     methods = work.methods or {
         name: record.stages.get(name, {}).get("method", "") for name in record.values.get("steps", ())
@@ -66,6 +64,10 @@ def _standing(name: str, method: str, known: dict[str, Any], outputs: Path, aliv
     else:
         told = "partial" if state else "not begun"
     far = "" if not progress or told == "done" else _far(progress)
+    seconds, attempts = known.get("seconds"), int(known.get("attempts", 0))
+    if told == "done" and (history := History.of(out)).attempts:
+        # As the stage said when it was done, and as reports do.
+        seconds, attempts = history.seconds, len(history.attempts)
     place = known.get("where", {})
     words = [str(place[key]) for key in ("kind", "host") if key in place]
     return Standing(
@@ -73,13 +75,48 @@ def _standing(name: str, method: str, known: dict[str, Any], outputs: Path, aliv
         known.get("method", method),
         told,
         far,
-        known.get("seconds"),
-        int(known.get("attempts", 0)),
+        seconds,
+        attempts,
         known.get("ended") or known.get("started") or "",
         " on ".join(words),
         known.get("message", ""),
         str(out),
     )
+
+
+def output_facts(work: Work) -> dict[str, Any]:
+    """What the output of a command is, or how far, for JSON."""
+    out, holder = _output(work), work.holder()
+    history = History.of(out)
+    facts = {
+        "out": str(out),
+        "state": "running" if holder else history.state,
+        "seconds": history.seconds,
+        "attempts": len(history.attempts),
+        "held_by": str(holder) if holder else None,
+    }
+    finished = None if holder else result_at(out)
+    return facts if finished is None else {**facts, "result": description_facts(finished)}
+
+
+def output_lines(work: Work) -> list[str]:
+    """The same for people."""
+    out, holder = _output(work), work.holder()
+    history = History.of(out)
+    count, seconds = len(history.attempts), history.seconds or 0.0
+    if holder:
+        return [f"{work.given}: {holder} is writing it"]
+    if finished := result_at(out):
+        return [description(finished)]
+    if out.exists():
+        return [f"{work.given}: finished, a matrix: rankfold info {work.given} tells of it"]
+    began = f"{count} attempt{'s' * (count != 1)}, {seconds:.3g} s" if count else "nothing was computed yet"
+    return [f"{work.given}: not finished ({began}); the same command goes on from what there is"]
+
+
+def _output(work: Work) -> Path:
+    assert work.output is not None  # noqa: S101  it is no workflow
+    return work.output
 
 
 def _far(progress: dict[str, Any]) -> str:

@@ -1,4 +1,5 @@
-"""A workflow as one job of SLURM, and what the folder of its results keeps of that job: ``submitted.json``.
+"""A workflow or a command as one job of SLURM, and what the folder of its results, or of its run, keeps of
+that job: ``submitted.json``.
 
 The name of the job follows from the folder, so that it is found also where nothing could be written down.
 """
@@ -39,15 +40,21 @@ SUBMITTED, AGAIN, CRONTAB = "", "-again", "-cron"
 
 def job_name(workflow: str, outputs: Path, kind: str = SUBMITTED) -> str:
     """Of its jobs, without the prefix that all have."""
-    folder = os.path.realpath(outputs).encode()
-    return f"{workflow}-{hashlib.blake2b(folder, digest_size=4).hexdigest()}{kind}"
+    return f"{workflow}-{place_digest(outputs)}{kind}"
+
+
+def place_digest(outputs: Path) -> str:
+    """What names of jobs have of where results go."""
+    return hashlib.blake2b(os.path.realpath(outputs).encode(), digest_size=4).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """The last job that a workflow was submitted as."""
+    """The last job that a workflow or a command was submitted as."""
 
     workflow: str
+    """Its name; none of a command."""
+
     job: str
     log: str
     profile: str
@@ -112,20 +119,43 @@ class InOneJob(Workflow):
 def submit_flow(workflow: InOneJob, more: Sequence[str]) -> Submission:
     """Hand a workflow to SLURM, and note it; it must not run, nor wait to, already."""
     outputs, profile, script = workflow.outputs, workflow.profile, workflow.script(more)
+    name, file = job_name(workflow.flow.workflow, outputs), workflow.document.path
     require_commands(profile.name, "sbatch", "squeue")
+    require_no_job(name, file)
     if holder := holder_of(outputs / RUNNING):
         raise OutputError(f"{outputs} is being written already, by {holder}. Wait for it")
     with disk_errors(outputs):
         outputs.mkdir(parents=True, exist_ok=True)
     with locked(outputs / LOCK, outputs):
-        own = PREFIX + job_name(workflow.flow.workflow, outputs)
-        if there := [job for job in listed() or () if job.name == own]:
-            raise OutputError(
-                f"{workflow.document.path} is submitted already: {there[0]}. Wait for it, or end it first: "
-                f"rankfold cancel {workflow.document.path}"
-            )
+        require_no_job(name, file)
         job = submit(script, profile)
         log = str(outputs / log_name(workflow.flow.workflow, job))
         noted = Submission(workflow.flow.workflow, job, log, profile.name, socket.gethostname(), now())
         save_json(outputs / NOTE, asdict(noted))
     return noted
+
+
+def submit_command(name: str, out: Path, script: str, profile: Profile) -> Submission:
+    """Hand a command to SLURM, and note it beside its output; no job of it may run or wait already."""
+    require_commands(profile.name, "sbatch", "squeue")
+    require_no_job(job_name(name, out), out)
+    run = out.absolute().with_name(out.name + ".run")
+    if holder := holder_of(run / "lock"):
+        raise OutputError(
+            f"{out} is being written already, by {holder}. Wait for it, or choose another --out"
+        )
+    job = submit(script, profile)
+    log = os.path.abspath(log_name(name, job))
+    noted = Submission("", job, log, profile.name, socket.gethostname(), now())
+    with disk_errors(run):
+        run.mkdir(parents=True, exist_ok=True)
+    save_json(run / NOTE, asdict(noted))
+    return noted
+
+
+def require_no_job(name: str, given: Path) -> None:
+    """Raise where a job of this name runs, or waits to."""
+    if there := [job for job in listed() or () if job.name == PREFIX + name]:
+        raise OutputError(
+            f"{given} is submitted already: {there[0]}. Wait for it, or end it first: rankfold cancel {given}"
+        )

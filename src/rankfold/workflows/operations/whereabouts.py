@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,16 @@ from rankfold.workflows.flows.model import is_flow
 from rankfold.workflows.flows.plan import Workflow
 from rankfold.workflows.flows.record import LOCK, RECORD, Record
 from rankfold.workflows.operations.holder import Holder, holder_of
-from rankfold.workflows.operations.submitted import AGAIN, CRONTAB, NOTE, SUBMITTED, Submission, job_name
+from rankfold.workflows.operations.submitted import (
+    AGAIN,
+    CRONTAB,
+    NOTE,
+    SUBMITTED,
+    Submission,
+    job_name,
+    place_digest,
+)
+from rankfold.workflows.results import result_at
 
 CUT_OFF = ("running", "interrupted")
 """States of stages that are not at their end."""
@@ -68,7 +78,7 @@ class Work:
     @property
     def submission(self) -> Submission | None:
         """The last job that it was submitted as."""
-        return Submission.of(self.folder) if self.workflow else None
+        return Submission.of(self.folder)
 
     @property
     def job_names(self) -> tuple[str, ...]:
@@ -99,10 +109,14 @@ class Work:
     def own_jobs(self, jobs: Iterable[Listed]) -> list[Listed]:
         """Of those in the queue, the ones that hold a whole command and were submitted by rankfold for it."""
         names, crontab, number = self.job_names, self._names(CRONTAB), self.job_number
+        output = self.output
+        # Of whatever command: its name is not known, where its output goes is.
+        own = re.compile(f"{PREFIX}[a-z]+-{place_digest(output)}") if output is not None else None
         return [
             job
             for job in jobs
             if job.name in names
+            or (own is not None and own.fullmatch(job.name))
             or (job.number == number and job.name.startswith(PREFIX) and job.name not in crontab)
         ]
 
@@ -136,10 +150,10 @@ def find_work(given: Path) -> Work:
         methods = {step.name: step.stage.method for step in workflow.steps}
         return Work(given, workflow.outputs, workflow.flow.workflow, methods)
     known: Any = (load_json(path / RECORD, dict) or load_json(path / NOTE, dict)) if path.is_dir() else None
-    if isinstance(known, dict) and "workflow" in known:
+    if isinstance(known, dict) and known.get("workflow"):
         return Work(given, path, known["workflow"])
     run = path if path.name.endswith(RUN) else path.parent / f"{path.name}{RUN}"
-    if run.is_dir():
+    if run.is_dir() or result_at(path):
         return Work(given, run)
     if not path.exists():
         raise SourceNotFoundError(

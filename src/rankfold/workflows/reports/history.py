@@ -5,6 +5,7 @@ Everything is read from ``run.json``, the journal and the result; nothing is run
 
 from __future__ import annotations
 
+import bisect
 import calendar
 import itertools
 import math
@@ -131,6 +132,25 @@ class History:
         if state == "running" or (self.attempts and not self.out.exists()):
             return "interrupted"
         return "done" if self.out.exists() else "not begun"
+
+    @property
+    def seconds(self) -> float | None:
+        """Of all attempts together: of one that was cut off up to the last line of its journal. None before
+        there was any.
+        """
+        if not self.attempts:
+            return None
+        signs = sorted(
+            [at for one in self.segments for at in (one.began, one.ended or one.began)]
+            + [one.at for one in self.events]
+        )
+        nexts = [*(one.began for one in self.attempts[1:]), math.inf]
+        total = 0.0
+        for one, following in zip(self.attempts, nexts, strict=True):
+            last = bisect.bisect_left(signs, following) - 1
+            cut_off = max(0.0, signs[last] - one.began) if last >= 0 else 0.0
+            total += cut_off if one.seconds is None else one.seconds
+        return total
 
     def goes_on(self, segment: Segment) -> bool:
         """Whether a segment without an end still runs, as far as can be told."""

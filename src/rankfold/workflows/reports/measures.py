@@ -104,7 +104,7 @@ def _measured(stage: History) -> dict[str, Any]:
         "baseline_bytes": facts.get("baseline_bytes"),
         "seconds": facts["seconds"],
         "wait_seconds": facts.get("wait_seconds"),
-        "all_attempts_seconds": stage.known.get("seconds"),
+        "all_attempts_seconds": stage.seconds,
         **quality,
     }
 

@@ -123,7 +123,7 @@ def _has_content(section: Section) -> bool:
 
 def _headline(facts: dict[str, Any]) -> list[Fact]:
     measured = [stage["measured"] for stage in facts["stages"] if stage["measured"]]
-    seconds = sum(one["seconds"] for one in measured)
+    seconds = sum(one["all_attempts_seconds"] for one in measured)
     read = sum(one["reads_bytes"] or 0 for one in measured)
     peaks = [one["peak_bytes"] for one in measured if one["peak_bytes"]]
     lost = sum(stage["segments"]["lost"] for stage in facts["stages"])

@@ -32,7 +32,6 @@ def asked(stages: Sequence[dict[str, Any]]) -> Table:
     for stage in stages:
         shape = " x ".join(f"{n:,}" for n in stage["input"].get("shape", []))
         words = ", ".join(f"{key} {_plain(value)}" for key, value in _asked_for(stage["request"]))
-        seconds = stage["measured"].get("seconds")
         rows.append(
             (
                 stage["name"],
@@ -41,7 +40,7 @@ def asked(stages: Sequence[dict[str, Any]]) -> Table:
                 words,
                 "; ".join(stage["why"]),
                 stage["state"],
-                "" if seconds is None else time_of(seconds),
+                _total_time(stage) if stage["measured"] else "",
             )
         )
     return Table(("stage", "method", "matrix", "asked", "why it ran", "state", "time"), rows)
@@ -91,7 +90,7 @@ def planned(stages: Sequence[dict[str, Any]]) -> Table:
                 f"{bytes_of(measured['reads_bytes'])} of {bytes_of(plan['reads_bytes'])}",
                 f"{bytes_of(measured['peak_bytes'])} of {bytes_of(plan['peak_bytes'])}",
                 bytes_of(plan["budget_bytes"]),
-                time_of(measured["all_attempts_seconds"] or measured["seconds"]),
+                _total_time(stage),
                 time_of(sum(one.get("least_seconds", 0.0) for one in stage["sweeps"])),
                 str(stage["segments"]["begun"]),
             )
@@ -178,6 +177,13 @@ def provenance(stages: Sequence[dict[str, Any]]) -> Table:
 def bytes_of(count: int | None) -> str:
     """Bytes as people read them; nothing where they are not known."""
     return "" if count is None else format_bytes(count)
+
+
+def _total_time(stage: dict[str, Any]) -> str:
+    """Of all attempts at a stage."""
+    count = len(stage["attempts"])
+    attempts = f" in {count} attempts" if count > 1 else ""
+    return time_of(stage["measured"]["all_attempts_seconds"]) + attempts
 
 
 def time_of(seconds: float) -> str:

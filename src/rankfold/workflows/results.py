@@ -1,0 +1,127 @@
+"""Results in words: how commands and stages close, and what a finished one is."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rankfold.pipeline.result import Result
+
+
+def summary(result: Result, *, already_done: bool) -> str:
+    """The closing lines of a command that made a result."""
+    how = "already done" if already_done else "done"
+    return "\n".join([f"{result.path}: {how}", headline(result), *took(result)])
+
+
+def headline(result: Result) -> str:
+    """What was computed and how good it is, in one line."""
+    facts = result.attrs
+    last = (result.run.get("attempts") or [{}])[-1]
+    told = f"{facts['kind']} by {facts['method']}"
+    if facts["kind"] == "knn":
+        told += f", k {facts['request']['k']}, {facts['request']['metric']}"
+        if "certain" in last:
+            told += f"; {100 * last['certain']:.4g} % of shortlists were certain at once"
+    elif "value" in facts:
+        error = f" ± {facts['standard_error']:.1g}" if facts["standard_error"] else ""
+        told = f"{facts['kind'].replace('_', ' ')} {facts['value']:.6g}{error}, k {facts['request']['k']}"
+    else:
+        passes = facts["passes"]
+        told += (
+            f", rank {facts.get('rank', facts['request'].get('rank'))}, {passes} pass{'es' * (passes != 1)}"
+        )
+    if facts["request"].get("adaptive"):
+        told += (
+            f"; leaves out {facts['approximation_error']:.2g} of the norm, tol {facts['request']['tol']:g}"
+        )
+    if "captured" in facts:
+        told += f"; largest estimated error {facts['largest_error_estimate']:.1e}, "
+        told += f"captured {100 * facts['captured']:.4g} %"
+    elif "relative_error" in facts:
+        told += f"; relative error {facts['relative_error']:.4g}"
+    elif "largest_residual" in facts:
+        told += f"; {residuals(facts)}"
+    elif facts.get("orthogonality") is not None:
+        told += f"; Q is orthonormal to {facts['orthogonality']:.1e}"
+    return told
+
+
+def residuals(facts: dict[str, Any]) -> str:
+    """What a check found."""
+    return (
+        f"largest residual {facts['largest_residual']:.1e} of the largest singular value; left factor "
+        f"orthonormal to {facts['left_orthogonality']:.1e}, right to {facts['right_orthogonality']:.1e}"
+    )
+
+
+def took(result: Result) -> list[str]:
+    """Time of all attempts, and memory of the one that finished, if that was kept."""
+    from rankfold.pipeline.units import format_bytes
+    from rankfold.workflows.reports.history import History
+
+    last = (result.run.get("attempts") or [{}])[-1]
+    if not last.get("finished"):
+        return []
+    history = History.of(result.path)
+    attempts = f" in {len(history.attempts)} attempts" if len(history.attempts) > 1 else ""
+    measured, base = last["measured_bytes"], last["baseline_bytes"]
+    peak = "not measured" if measured is None else format_bytes(measured)
+    above = "" if base is None else f" above a baseline of {format_bytes(base)}"
+    return [
+        f"{history.seconds or last['seconds']:.3g} s{attempts}, peak memory {peak} of "
+        f"{format_bytes(last['planned_bytes'])} planned{above}"
+    ]
+
+
+def result_at(path: Path | str) -> Result | None:
+    """The finished result of several arrays at a path; None where there is something else, or nothing."""
+    from rankfold.pipeline.errors import InputError
+    from rankfold.pipeline.result import Result
+
+    try:
+        result = Result(path) if Path(path).is_dir() else None
+    except InputError:
+        return None
+    return None if result is None or "kind" not in result.attrs or [*result] == ["X"] else result
+
+
+def description(result: Result) -> str:
+    """What a finished result is: of what, how good, when it was made, its arrays."""
+    facts = result.attrs
+    rows, columns = facts["input"]["shape"]
+    lines = [
+        f"{result.path}: finished, {headline(result)}",
+        f"input     {facts['input']['name']}, {rows} x {columns} {facts['input']['dtype']}",
+        f"arrays    {', '.join(f'{name} {_shape(shape)}' for name, shape in _shapes(result).items())}",
+        f"made      {_when(result)}, by rankfold {facts['version']}",
+    ]
+    lines += [f"took      {line}" for line in took(result)]
+    return "\n".join([*lines, *(f"warning   {message}" for message in facts["warnings"])])
+
+
+def description_facts(result: Result) -> dict[str, Any]:
+    """The same for a machine."""
+    arrays = {name: list(shape) for name, shape in _shapes(result).items()}
+    return {"out": str(result.path), "made": _when(result), "arrays": arrays, **result.attrs}
+
+
+def _shapes(result: Result) -> dict[str, tuple[int, ...]]:
+    """Of its arrays, by name; the graph of neighbours among them. No array is read."""
+    import zarr
+
+    shapes = {name: array.shape for name, array in sorted(zarr.open_group(result.path, mode="r").arrays())}
+    if result.attrs["kind"] == "knn":
+        shapes["graph"] = (shapes["indices"][0], result.attrs["input"]["shape"][0])
+    return shapes
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape)) or "one number"
+
+
+def _when(result: Result) -> str:
+    """When it was finished, as the file that was written last has it."""
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime((result.path / "zarr.json").stat().st_mtime))

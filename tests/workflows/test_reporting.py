@@ -1,0 +1,63 @@
+"""How commands end that are asked to: in good order, and with nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from drivers import HERE
+
+import rankfold as rf
+from rankfold.workflows.reporting import DRAINS, reported
+
+
+@pytest.fixture
+def own_handlers() -> Iterator[None]:
+    """Signals mean to later tests what they meant before."""
+    kept = {number: signal.getsignal(number) for number in DRAINS}
+    yield
+    for number, handler in kept.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("own_handlers")
+def test_a_second_signal_does_not_disturb_the_end() -> None:
+    done = []
+    with pytest.raises(SystemExit) as ended, reported(False):
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGUSR1)
+            done.append("cleaned up")
+    assert ended.value.code == 75 and done == ["cleaned up"]
+
+
+def test_a_command_without_output_leaves_no_folder(tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((300, 20)))
+    rf.svd(tmp_path / "x.npy", 3, memory="256MiB", out=tmp_path / "r.zarr")
+    held = [sys.executable, str(HERE / "held_command.py"), "check"]
+    with subprocess.Popen(
+        [*held, "check", "r.zarr", "x.npy", "--threads", "1"],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stderr is not None
+        assert any("held" in line for line in child.stderr)
+        assert [*temporary.iterdir()]
+        child.send_signal(signal.SIGTERM)
+        child.send_signal(signal.SIGTERM)
+        child.communicate(timeout=60)
+    assert child.returncode == 75
+    assert not [*temporary.iterdir()]
