@@ -13,8 +13,9 @@ from rankfold.pipeline.folds.nearest import NearestPairs, listed
 from rankfold.pipeline.folds.write_lists import WriteLists
 from rankfold.pipeline.methods.neighbour_graph import SORT_BYTES
 from rankfold.pipeline.pairs import FEW, Pairs
-from rankfold.pipeline.plan import BLAS_BYTES, RESERVE_BYTES, Plan
-from rankfold.pipeline.plan_sweeps import Pass, numbers_of
+from rankfold.pipeline.peak import RESERVE_BYTES
+from rankfold.pipeline.plan import Plan
+from rankfold.pipeline.plan_sweeps import BLAS_BYTES, Pass, numbers_of
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.units import format_bytes

@@ -17,6 +17,7 @@ import numpy as np
 from rankfold.pipeline.errors import DiskSpaceError, MemoryBudgetError
 from rankfold.pipeline.folds.sketch_pass import Sizes
 from rankfold.pipeline.layout import Layout, expected_passes, lay_out, least_passes
+from rankfold.pipeline.peak import fit
 from rankfold.pipeline.plan_sweeps import Pass, driver_bytes, sweeps_of
 from rankfold.pipeline.plan_table import table
 from rankfold.pipeline.request import Request
@@ -25,12 +26,6 @@ from rankfold.pipeline.shape_only import ShapeOnly
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.traffic import Traffic
 from rankfold.pipeline.units import format_bytes
-
-BLAS_BYTES = 24 * 2**20
-"""Packing buffers that a thread of OpenBLAS touches at most in our products."""
-
-RESERVE_BYTES = 24 * 2**20
-"""Graphs, tables, small vectors, and what the allocator keeps."""
 
 STOPS_EARLY = ("krylov", "subspace")
 """Methods that make passes until the tolerance is met."""
@@ -214,30 +209,16 @@ def _narrower(plan: Plan, missing: int) -> str:
 
 def _fit(request: Request, layout: Layout, budget: Budget, driver: int) -> tuple[int, int, int]:
     """Segments at once, buffers each, and the peak they come to."""
-    concurrency, slots, peak = _best(request, layout, budget, driver)
+    concurrency, slots, peak = fit(lambda slots: sweeps_of(request, layout, slots), driver, budget)
     if concurrency < 1 or peak > budget.memory_bytes:
         _refuse(request, layout, budget, peak)
     return concurrency, slots, peak
 
 
-def _best(request: Request, layout: Layout, budget: Budget, driver: int) -> tuple[int, int, int]:
-    options = []
-    for slots in (2, 1):
-        sweeps = sweeps_of(request, layout, slots)
-        segment = max(p.segment_bytes for p in sweeps) + BLAS_BYTES
-        room = (budget.memory_bytes - RESERVE_BYTES) // segment
-        most = max(p.streams for p in sweeps)
-        options.append((min(budget.threads, most, room), slots, segment))
-    # As many threads as fit come first: reading ahead gains less than a second thread does.
-    concurrency, slots, segment = max(options, key=lambda option: option[0])
-    if concurrency < 1:
-        concurrency, slots, segment = options[-1]
-    return concurrency, slots, RESERVE_BYTES + max(max(concurrency, 1) * segment, driver + BLAS_BYTES)
-
-
 def _fits(request: Request, source: Source, budget: Budget) -> bool:
     layout = lay_out(request, source)
-    concurrency, _, peak = _best(request, layout, budget, driver_bytes(layout, request))
+    driver = driver_bytes(layout, request)
+    concurrency, _, peak = fit(lambda slots: sweeps_of(request, layout, slots), driver, budget)
     return concurrency >= 1 and peak <= budget.memory_bytes
 
 
