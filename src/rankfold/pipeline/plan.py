@@ -22,6 +22,7 @@ from rankfold.pipeline.plan_sweeps import Pass, driver_bytes, sweeps_of
 from rankfold.pipeline.plan_table import table
 from rankfold.pipeline.request import Request
 from rankfold.pipeline.scheduler import Budget
+from rankfold.pipeline.seconds import Rates, Seconds, predicted_seconds
 from rankfold.pipeline.shape_only import ShapeOnly
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.traffic import Traffic
@@ -38,15 +39,6 @@ NARROWER = {
     },
 }
 """By method, those that may fit where it does not, and why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """Measured speed of one core; feeds predicted seconds and nothing else."""
-
-    flops_float32: float
-    flops_float64: float
-    read_bytes: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +85,9 @@ class Plan:
     traffic: Traffic | None = None
     """Between workers, where a matrix product decides it."""
 
+    shares: Seconds | None = None
+    """Where those seconds go."""
+
     @property
     def tasks(self) -> int:
         """Dask tasks in all."""
@@ -111,15 +106,10 @@ class Plan:
             matrix = matrix[: self.likely_passes]
         return [*matrix, *(p for p in self.passes if p.over == "scratch")]
 
-    def predicted_seconds(self, rates: Rates, workers: int) -> float:
-        """Time with the data in page cache, by the speed of one core."""
-        narrow = np.dtype(self.working_dtype).itemsize == 4
-        flops, total = rates.flops_float32 if narrow else rates.flops_float64, 0.0
-        for p in self.likely_sweeps:
-            speed = flops if p.over == "matrix" else rates.flops_float64 / 2
-            seconds = (p.reads_bytes + p.writes_bytes) / rates.read_bytes + p.flops / speed
-            total += seconds / min(self.concurrency * workers, p.streams)
-        return total
+    def timed(self, rates: Rates, source: Source, workers: int) -> Plan:
+        """With predicted seconds; one panel of the matrix is read to learn how fast that is."""
+        shares = predicted_seconds(self, rates, source, workers)
+        return dataclasses.replace(self, seconds=shares.total, shares=shares)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -129,7 +119,7 @@ class Plan:
         return table(self)
 
 
-def make_plan(request: Request, source: Source, budget: Budget, rates: Rates | None = None) -> Plan:
+def make_plan(request: Request, source: Source, budget: Budget) -> Plan:
     """Plan a request within a budget.
 
     Raises
@@ -148,7 +138,7 @@ def make_plan(request: Request, source: Source, budget: Budget, rates: Rates | N
     elif layout.method == "tsqr":
         likely = least_passes(request, layout.view, layout.method)
     item = layout.view.dtype.itemsize
-    made = Plan(
+    return Plan(
         kind=request.kind,
         method=layout.method,
         shape=source.shape,
@@ -174,9 +164,6 @@ def make_plan(request: Request, source: Source, budget: Budget, rates: Rates | N
         useful_workers=-(-max(p.streams for p in sweeps) // concurrency),
         seconds=None,
     )
-    if rates is None:
-        return made
-    return dataclasses.replace(made, seconds=made.predicted_seconds(rates, budget.workers))
 
 
 def _accumulator_bytes(request: Request, layout: Layout) -> int:

@@ -58,6 +58,9 @@ class Pass:
     blas_bytes: int = BLAS_BYTES
     """What a thread of BLAS packs in a segment, and keeps."""
 
+    item: int = 0
+    """Bytes of a number in its products, where they are not of the working type."""
+
     held_bytes: int = 0
     """What the process that leads keeps in memory meanwhile."""
 
@@ -65,8 +68,11 @@ class Pass:
 def sweeps_of(request: Request, layout: Layout, slots: int) -> list[Pass]:
     """Every sweep that the request may make, in order, with ``slots`` buffers for panels."""
     held = {over: held_bytes(layout, request, over) for over in ("matrix", "scratch")}
-    sweeps = _sweeps_of(request, layout, slots)
-    return [dataclasses.replace(sweep, held_bytes=held[sweep.over]) for sweep in sweeps]
+    found = []
+    for sweep in _sweeps_of(request, layout, slots):
+        wide = sweep.name == "gram" or layout.method == "tsqr"  # float64 whatever the data
+        found.append(dataclasses.replace(sweep, held_bytes=held[sweep.over], item=8 * wide))
+    return found
 
 
 def held_bytes(layout: Layout, request: Request, over: str) -> int:
@@ -221,19 +227,30 @@ def _longest_side(fold: Any) -> int:
 
 
 def driver_bytes(layout: Layout, request: Request) -> int:
-    """Memory of the algebra between passes, and of the sample before them."""
+    """Memory of the algebra between passes, and of the sample before them: the largest of these.
+
+    In blocks of the short side: what is loaded of a basis and its images, their products, and what LAPACK
+    copies of one. A sketch of rows is there as it was made, weighted, without what the block holds, and as
+    that part of it. Of small matrices, squares of a basis with the workspace of their decomposition.
+    """
     view, short, width, basis = layout.view, layout.view.short, layout.width, layout.basis_columns
     sample = layout.sample.memory_bytes + layout.sample.gives_block * 8 * 8 * short * width
-    resident = 8 * max(layout.block_passes, 1) if request.adaptive else 8
-    if layout.method == "subspace":  # the block before is set against the last one
-        resident, basis = 12, min(short, 2 * width)
-    blocks = resident * 8 * short * width + 18 * 8 * basis * basis
-    rows = layout.sketch_rows
-    blocks = max(blocks, rows * short * (view.dtype.itemsize + 2 * 8) + 3 * 8 * (rows**2 + short * width))
-    if layout.method == "sketch":
-        sizes = Sizes.of(request.rank, short)
-        blocks = 8 * (short * (2 * sizes.right + 6 * sizes.down) + 6 * sizes.across * sizes.right)
-        blocks += 18 * 8 * sizes.range**2
-    scatter = {"gram": 2, "tsqr": 16}.get(layout.method, 0) * 8 * short * short
     vectors = 4 * 8 * view.long if view.orientation is Orientation.COLUMNS else 0
-    return max(sample, blocks, scatter) + vectors
+    if layout.method in ("gram", "tsqr"):
+        sample = max(sample, (2 if layout.method == "gram" else 16) * 8 * short * short)
+    if layout.method == "sketch":
+        return max(sample, _sketch_algebra_bytes(Sizes.of(request.rank, short), short)) + vectors
+    resident = 8 * max(layout.block_passes, 1) if request.adaptive else 8
+    small = 14 * basis**2
+    if layout.method == "subspace":  # the block before is set against the last one
+        resident, small = 10, max(small, 6 * min(short, 2 * width) ** 2)
+    blocks, rows = 8 * (resident * short * width + small), layout.sketch_rows
+    sketch = rows * short * (view.dtype.itemsize + 3 * 8) + 8 * (3 * rows**2 + 4 * short * width)
+    return max(sample, blocks, sketch * bool(rows)) + vectors
+
+
+def _sketch_algebra_bytes(sizes: Sizes, short: int) -> int:
+    """Test vectors as drawn and as stored, sums and what centering takes off; then a basis of the sums."""
+    centered = 2 * short * (sizes.right + sizes.down)
+    basis = short * (sizes.down + 5 * sizes.range)
+    return 8 * (max(centered, basis) + 3 * sizes.across * sizes.right + 14 * sizes.range**2)

@@ -124,7 +124,9 @@ class Nonnegative:
         all_sweeps = [*sweeps, each, *self._sweeps_beside(layout, model)]
         most, have = made.concurrency, budget.memory_bytes
         concurrency = next((c for c in range(most, 1, -1) if peak_bytes(all_sweeps, c, 0) <= have), 1)
-        peak = max(made.peak_bytes, peak_bytes(all_sweeps, concurrency, driver))
+        peak = peak_bytes(all_sweeps, concurrency, driver)
+        if self.asked.compressing:  # there are sweeps over scratch as well, to find directions by
+            peak = max(peak, made.peak_bytes)
         if peak > budget.memory_bytes:
             self._refuse(budget, peak)
         numbers = range(len(sweeps) + 1, self.asked.passes + 1)
@@ -325,9 +327,9 @@ def _writing(layout: Layout, model: Model) -> WriteRows:
 
 def _driver_bytes(layout: Layout, model: Model) -> int:
     """Memory of solving the short factor, and of iterating in memory."""
-    rank, view = model.asked.rank, layout.view
+    rank, view, width = model.asked.rank, layout.view, layout.width * bool(model.asked.compressing)
     rows = 0
     if model.asked.init == "compressed":
         whole = 8 * view.long * layout.width <= SMALL_BYTES
         rows = view.long if whole else min(view.long, most_sampled(rank))
-    return 8 * view.short * (8 * rank + 3 * layout.width) + 8 * rows * (2 * layout.width + 4 * rank)
+    return 8 * view.short * (8 * rank + 3 * width) + 8 * rows * (2 * layout.width + 4 * rank)
