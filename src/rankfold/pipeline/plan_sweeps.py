@@ -234,7 +234,7 @@ def driver_bytes(layout: Layout, request: Request) -> int:
     that part of it. Of small matrices, squares of a basis with the workspace of their decomposition.
     """
     view, short, width, basis = layout.view, layout.view.short, layout.width, layout.basis_columns
-    sample = layout.sample.memory_bytes + layout.sample.gives_block * 8 * 8 * short * width
+    sample = sample_bytes(layout)
     vectors = 4 * 8 * view.long if view.orientation is Orientation.COLUMNS else 0
     if layout.method in ("gram", "tsqr"):
         sample = max(sample, (2 if layout.method == "gram" else 16) * 8 * short * short)
@@ -247,6 +247,12 @@ def driver_bytes(layout: Layout, request: Request) -> int:
     blocks, rows = 8 * (resident * short * width + small), layout.sketch_rows
     sketch = rows * short * (view.dtype.itemsize + 3 * 8) + 8 * (3 * rows**2 + 4 * short * width)
     return max(sample, blocks, sketch * bool(rows)) + vectors
+
+
+def sample_bytes(layout: Layout) -> int:
+    """Memory of reading a sample, and of the block that it gives."""
+    block = layout.sample.gives_block * 8 * 8 * layout.view.short * layout.width
+    return layout.sample.memory_bytes + block
 
 
 def _sketch_algebra_bytes(sizes: Sizes, short: int) -> int:

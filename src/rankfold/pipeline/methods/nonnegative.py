@@ -50,7 +50,7 @@ from rankfold.pipeline.methods.nonnegative_start import (
 from rankfold.pipeline.methods.reduction import begin
 from rankfold.pipeline.peak import peak_bytes
 from rankfold.pipeline.plan import Plan, make_plan
-from rankfold.pipeline.plan_sweeps import Pass, numbers_of
+from rankfold.pipeline.plan_sweeps import Pass, numbers_of, sample_bytes
 from rankfold.pipeline.request import Request
 from rankfold.pipeline.result import write_group, write_small
 from rankfold.pipeline.run import Run
@@ -332,4 +332,6 @@ def _driver_bytes(layout: Layout, model: Model) -> int:
     if model.asked.init == "compressed":
         whole = 8 * view.long * layout.width <= SMALL_BYTES
         rows = view.long if whole else min(view.long, most_sampled(rank))
-    return 8 * view.short * (8 * rank + 3 * width) + 8 * rows * (2 * layout.width + 4 * rank)
+    sample = sample_bytes(layout) + 2 * 8 * layout.sample.rows * view.short * (model.asked.init == "rows")
+    solving = 8 * view.short * (8 * rank + 3 * width) + 8 * rows * (2 * layout.width + 4 * rank)
+    return max(sample, solving)
