@@ -26,12 +26,11 @@ from rankfold.pipeline.seconds import Rates
 SAMPLE_BYTES = 64 * 2**20
 
 STARTED = """
-import rankfold.api, dask.threaded, scipy.linalg, zarr
 import numpy as np
-from rankfold.pipeline.warm import Kernels
-Kernels.of(np.dtype("f4"), {"kind": "svd"}).warm()
+import rankfold
+rankfold.svd(np.random.default_rng(0).random((200, 20)), 3)
 """
-"""What a command does before it reads."""
+"""A run of next to no numbers: what starts and ends any."""
 
 NOMINAL_START = 2.0
 """Seconds of that where it cannot be tried."""
@@ -63,7 +62,7 @@ def measure_rates() -> Rates:
 
 
 def _start_seconds() -> float:
-    """An interpreter that imports what a run needs; the second time, when its files are in page cache."""
+    """Of an interpreter that makes a run of next to no numbers; the second time, when all is compiled."""
     command, best = [sys.executable, "-c", STARTED], math.inf
     for _ in range(2):
         began = os.times()

@@ -51,7 +51,7 @@ class Rates:
     flops_float64: float
     read_bytes: float
     start_seconds: float = 0.0
-    """From the command to the first read: interpreter, imports, compiled kernels."""
+    """Of a run of next to no numbers, from its start to its end: interpreter, imports, compiled kernels."""
 
 
 @dataclass(frozen=True, slots=True)
