@@ -17,7 +17,7 @@ from rankfold.pipeline.factor_request import DEFAULT_FALL, INITS, FactorRequest
 from rankfold.pipeline.layout import LARGEST_SQUARE, settled
 from rankfold.pipeline.methods.nonnegative import Nonnegative
 from rankfold.pipeline.methods.reduction_task import Reduction
-from rankfold.pipeline.plan import Plan, Rates, make_plan
+from rankfold.pipeline.plan import Plan, make_plan
 from rankfold.pipeline.progress import listener
 from rankfold.pipeline.request import (
     DEFAULT_PASSES,
@@ -30,6 +30,7 @@ from rankfold.pipeline.request import (
 )
 from rankfold.pipeline.result import Result
 from rankfold.pipeline.run import Progress
+from rankfold.pipeline.seconds import Rates
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.sources import open_source
 from rankfold.pipeline.sources.axes import require_flag
@@ -319,16 +320,24 @@ def plan(
     if kind == "knn":
         if rank is not None:
             raise InputError("knn has no rank: say how many neighbours, k= (--k)")
-        return search_of(x, **others).plan(place.budget)
+        search = search_of(x, **others)
+        return _timed(search.plan(place.budget), rates, search.source, place.budget.workers)
     if kind == "nmf":
         end = {} if tol is None else {"tol": tol}
         named = {name.lower(): value for name, value in others.items()}
         task = factors_of(x, named.pop("init", "auto"), rank=rank, passes=passes, seed=seed, **end, **named)
-        return task.plan(place.budget)
+        return _timed(task.plan(place.budget), rates, task.source, place.budget.workers)
     centred = kind == "pca" if center is None else center
     flags = {"center": centred, "scale": scale, "whiten": whiten, "rows": rows}
     asked = reduction_of(x, kind, rank, tol, method, passes, oversampling, seed, **flags)
-    return make_plan(asked.asked, asked.source, place.budget, rates)
+    return _timed(
+        make_plan(asked.asked, asked.source, place.budget), rates, asked.source, place.budget.workers
+    )
+
+
+def _timed(made: Plan, rates: Rates | None, source: Source, workers: int) -> Plan:
+    """With predicted seconds, if there are rates to predict them by."""
+    return made if rates is None else made.timed(rates, source, workers)
 
 
 def factors_of(x: object, init: object, **asked: Any) -> Nonnegative:

@@ -1,28 +1,43 @@
 """How fast this machine multiplies and reads, measured once and kept: for predicted seconds only.
 
-Nothing that decides numbers ever sees these rates.
+Processor time is measured, so that others who compute on the machine do not count. Nothing that decides
+numbers ever sees these rates.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
+import subprocess
+import sys
 import tempfile
 import time
+from dataclasses import astuple, fields
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.blas import core_type, one_blas_thread
-from rankfold.pipeline.plan import Rates
+from rankfold.pipeline.seconds import Rates
 
 SAMPLE_BYTES = 64 * 2**20
 
+STARTED = """
+import numpy as np
+import rankfold
+rankfold.svd(np.random.default_rng(0).random((200, 20)), 3)
+"""
+"""A run of next to no numbers: what starts and ends any."""
+
+NOMINAL_START = 2.0
+"""Seconds of that where it cannot be tried."""
+
 
 def cached_rates() -> Rates:
-    """Rates of this machine, from the user's cache folder or measured in about a second."""
+    """Rates of this machine, from the user's cache folder or measured in a few seconds."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     path = home / "rankfold" / "rates.json"
     key = f"{platform.node()} {platform.machine()} {core_type()}"
@@ -30,9 +45,8 @@ def cached_rates() -> Rates:
         kept = json.loads(path.read_text())
     except (OSError, ValueError):
         kept = {}
-    if key not in kept:
-        rates = measure_rates()
-        kept[key] = [rates.flops_float32, rates.flops_float64, rates.read_bytes]
+    if not (isinstance(kept, dict) and len(kept.get(key, [])) == len(fields(Rates))):
+        kept = {**(kept if isinstance(kept, dict) else {}), key: list(astuple(measure_rates()))}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(kept, indent=1) + "\n")
@@ -44,7 +58,22 @@ def cached_rates() -> Rates:
 def measure_rates() -> Rates:
     """Products of a typical grain, and reads of a file that is in page cache, on one core."""
     with one_blas_thread():
-        return Rates(_flops(np.float32), _flops(np.float64), _read_bytes())
+        return Rates(_flops(np.float32), _flops(np.float64), _read_bytes(), _start_seconds())
+
+
+def _start_seconds() -> float:
+    """Of an interpreter that makes a run of next to no numbers; the second time, when all is compiled."""
+    command, best = [sys.executable, "-c", STARTED], math.inf
+    for _ in range(2):
+        began = os.times()
+        try:
+            subprocess.run(command, capture_output=True, check=True, timeout=60)
+        except (OSError, subprocess.SubprocessError):
+            return NOMINAL_START
+        ended = os.times()
+        times = (ended.children_user - began.children_user, ended.children_system - began.children_system)
+        best = min(best, sum(times))
+    return best
 
 
 def _flops(dtype: npt.DTypeLike) -> float:
@@ -52,10 +81,10 @@ def _flops(dtype: npt.DTypeLike) -> float:
     d, q, y, z = (np.ones(shape, dtype) for shape in shapes)
     best = np.inf
     for _ in range(6):
-        began = time.perf_counter()
+        began = time.thread_time()
         np.matmul(d, q, out=y)
         np.matmul(d.T, y, out=z)
-        best = min(best, time.perf_counter() - began)
+        best = min(best, time.thread_time() - began)
     return 4 * d.size * q.shape[1] / float(best)
 
 
@@ -67,8 +96,8 @@ def _read_bytes() -> float:
         file.flush()
         best = np.inf
         for _ in range(3):
-            began = time.perf_counter()
+            began = time.thread_time()
             for offset in range(0, SAMPLE_BYTES, len(buffer)):
                 os.preadv(file.fileno(), [buffer], offset)
-            best = min(best, time.perf_counter() - began)
+            best = min(best, time.thread_time() - began)
     return SAMPLE_BYTES / float(best)

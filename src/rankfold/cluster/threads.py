@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from dask.delayed import Delayed
 from dask.threaded import get
 
+from rankfold.pipeline.memory import return_freed_memory
 from rankfold.pipeline.rundir import RunDirectory
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.warm import Kernels
@@ -54,6 +55,8 @@ class Threads:
         self, root: Delayed, *, concurrency: int, watch: Callable[[], None], stop: Callable[[], bool]
     ) -> Any:
         """See ``Scheduler``."""
+        # The sweep is planned beside what the caller holds, not beside what its algebra has freed.
+        return_freed_memory()
         with ThreadPoolExecutor(concurrency, "rankfold-work") as pool, ThreadPoolExecutor(1) as runner:
             # Not ``root.compute``: that would load distributed, 0.15 s and 15 MiB, to look for a client.
             future = runner.submit(get, dict(root.__dask_graph__()), root.key, pool=pool)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from rankfold.pipeline.errors import MemoryBudgetError
 from rankfold.pipeline.faithfulness_request import FaithfulnessRequest
 from rankfold.pipeline.folds.ranks import CountNearer, GatherRows, MeasureThresholds
-from rankfold.pipeline.plan import BLAS_BYTES, RESERVE_BYTES, Plan
-from rankfold.pipeline.plan_sweeps import Pass, numbers_of
+from rankfold.pipeline.peak import RESERVE_BYTES
+from rankfold.pipeline.plan import Plan
+from rankfold.pipeline.plan_sweeps import BLAS_BYTES, Pass, numbers_of
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.units import format_bytes

@@ -13,11 +13,15 @@ from rankfold.pipeline.folds.nearest import NearestPairs, listed
 from rankfold.pipeline.folds.write_lists import WriteLists
 from rankfold.pipeline.methods.neighbour_graph import SORT_BYTES
 from rankfold.pipeline.pairs import FEW, Pairs
-from rankfold.pipeline.plan import BLAS_BYTES, RESERVE_BYTES, Plan
-from rankfold.pipeline.plan_sweeps import Pass, numbers_of
+from rankfold.pipeline.peak import RESERVE_BYTES
+from rankfold.pipeline.plan import Plan
+from rankfold.pipeline.plan_sweeps import BLAS_BYTES, Pass, numbers_of
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.units import format_bytes
+
+SCAN_FLOPS = 60.0
+"""Operations of a product that take as long as comparing one bound does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +115,11 @@ def _sweep(fold: NearestPairs, found: Arrangement, source: Source, left: Source)
     pairs, lists = fold.pairs, left.shape[0] * 16 * fold.k
     groups = found.groups
     tasks = 1 + (groups * (groups + 1) // 2 if pairs.others is None else groups * pairs.lanes)
-    flops = 2.0 * pairs.row_pairs * source.shape[1] * (1 if fold.left.bounded else 1.5)
+    flops = pairs.row_pairs * (SCAN_FLOPS + 2.0 * source.shape[1] * (1 if fold.left.bounded else 1.5))
     at_once = max(1, found.groups // 2) if pairs.others is None else found.groups * pairs.lanes
     reads, writes = _reads(fold, found, source, left), lists * found.groups
-    return Pass("pairs", "matrix", reads, writes, flops, found.task_bytes, tasks, at_once)
+    item = 4 if fold.left.bounded and not fold.precise else 8
+    return Pass("pairs", "matrix", reads, writes, flops, found.task_bytes, tasks, at_once, item=item)
 
 
 def _reads(fold: NearestPairs, found: Arrangement, source: Source, left: Source) -> int:

@@ -17,20 +17,16 @@ import numpy as np
 from rankfold.pipeline.errors import DiskSpaceError, MemoryBudgetError
 from rankfold.pipeline.folds.sketch_pass import Sizes
 from rankfold.pipeline.layout import Layout, expected_passes, lay_out, least_passes
+from rankfold.pipeline.peak import fit
 from rankfold.pipeline.plan_sweeps import Pass, driver_bytes, sweeps_of
 from rankfold.pipeline.plan_table import passes_note, table
 from rankfold.pipeline.request import Request
 from rankfold.pipeline.scheduler import Budget
+from rankfold.pipeline.seconds import Rates, Seconds, predicted_seconds
 from rankfold.pipeline.shape_only import ShapeOnly
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.traffic import Traffic
 from rankfold.pipeline.units import format_bytes
-
-BLAS_BYTES = 24 * 2**20
-"""Packing buffers that a thread of OpenBLAS touches at most in our products."""
-
-RESERVE_BYTES = 24 * 2**20
-"""Graphs, tables, small vectors, and what the allocator keeps."""
 
 STOPS_EARLY = ("krylov", "subspace")
 """Methods that make passes until the tolerance is met."""
@@ -43,15 +39,6 @@ NARROWER = {
     },
 }
 """By method, those that may fit where it does not, and why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """Measured speed of one core; feeds predicted seconds and nothing else."""
-
-    flops_float32: float
-    flops_float64: float
-    read_bytes: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +85,9 @@ class Plan:
     traffic: Traffic | None = None
     """Between workers, where a matrix product decides it."""
 
+    shares: Seconds | None = None
+    """Where those seconds go."""
+
     @property
     def tasks(self) -> int:
         """Dask tasks in all."""
@@ -116,15 +106,10 @@ class Plan:
             matrix = matrix[: self.likely_passes]
         return [*matrix, *(p for p in self.passes if p.over == "scratch")]
 
-    def predicted_seconds(self, rates: Rates, workers: int) -> float:
-        """Time with the data in page cache, by the speed of one core."""
-        narrow = np.dtype(self.working_dtype).itemsize == 4
-        flops, total = rates.flops_float32 if narrow else rates.flops_float64, 0.0
-        for p in self.likely_sweeps:
-            speed = flops if p.over == "matrix" else rates.flops_float64 / 2
-            seconds = (p.reads_bytes + p.writes_bytes) / rates.read_bytes + p.flops / speed
-            total += seconds / min(self.concurrency * workers, p.streams)
-        return total
+    def timed(self, rates: Rates, source: Source, workers: int) -> Plan:
+        """With predicted seconds; one panel of the matrix is read to learn how fast that is."""
+        shares = predicted_seconds(self, rates, source, workers)
+        return dataclasses.replace(self, seconds=shares.total, shares=shares)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -135,7 +120,7 @@ class Plan:
         return table(self)
 
 
-def make_plan(request: Request, source: Source, budget: Budget, rates: Rates | None = None) -> Plan:
+def make_plan(request: Request, source: Source, budget: Budget) -> Plan:
     """Plan a request within a budget.
 
     Raises
@@ -154,7 +139,7 @@ def make_plan(request: Request, source: Source, budget: Budget, rates: Rates | N
     elif layout.method == "tsqr":
         likely = least_passes(request, layout.view, layout.method)
     item = layout.view.dtype.itemsize
-    made = Plan(
+    return Plan(
         kind=request.kind,
         method=layout.method,
         shape=source.shape,
@@ -180,9 +165,6 @@ def make_plan(request: Request, source: Source, budget: Budget, rates: Rates | N
         useful_workers=-(-max(p.streams for p in sweeps) // concurrency),
         seconds=None,
     )
-    if rates is None:
-        return made
-    return dataclasses.replace(made, seconds=made.predicted_seconds(rates, budget.workers))
 
 
 def _accumulator_bytes(request: Request, layout: Layout) -> int:
@@ -215,30 +197,16 @@ def _narrower(plan: Plan, missing: int) -> str:
 
 def _fit(request: Request, layout: Layout, budget: Budget, driver: int) -> tuple[int, int, int]:
     """Segments at once, buffers each, and the peak they come to."""
-    concurrency, slots, peak = _best(request, layout, budget, driver)
+    concurrency, slots, peak = fit(lambda slots: sweeps_of(request, layout, slots), driver, budget)
     if concurrency < 1 or peak > budget.memory_bytes:
         _refuse(request, layout, budget, peak)
     return concurrency, slots, peak
 
 
-def _best(request: Request, layout: Layout, budget: Budget, driver: int) -> tuple[int, int, int]:
-    options = []
-    for slots in (2, 1):
-        sweeps = sweeps_of(request, layout, slots)
-        segment = max(p.segment_bytes for p in sweeps) + BLAS_BYTES
-        room = (budget.memory_bytes - RESERVE_BYTES) // segment
-        most = max(p.streams for p in sweeps)
-        options.append((min(budget.threads, most, room), slots, segment))
-    # As many threads as fit come first: reading ahead gains less than a second thread does.
-    concurrency, slots, segment = max(options, key=lambda option: option[0])
-    if concurrency < 1:
-        concurrency, slots, segment = options[-1]
-    return concurrency, slots, RESERVE_BYTES + max(max(concurrency, 1) * segment, driver + BLAS_BYTES)
-
-
 def _fits(request: Request, source: Source, budget: Budget) -> bool:
     layout = lay_out(request, source)
-    concurrency, _, peak = _best(request, layout, budget, driver_bytes(layout, request))
+    driver = driver_bytes(layout, request)
+    concurrency, _, peak = fit(lambda slots: sweeps_of(request, layout, slots), driver, budget)
     return concurrency >= 1 and peak <= budget.memory_bytes
 
 

@@ -11,12 +11,13 @@ import numpy as np
 
 from rankfold.pipeline.blocks import Cut
 from rankfold.pipeline.folds.column_statistics import ColumnStatistics
-from rankfold.pipeline.folds.combination import Combination
+from rankfold.pipeline.folds.combination import Combination, OverCombination
 from rankfold.pipeline.folds.gram_pass import GramPass
 from rankfold.pipeline.folds.local_columns import Centring
 from rankfold.pipeline.folds.narrow_r import NarrowR
 from rankfold.pipeline.folds.panel_factor import PanelFactor
 from rankfold.pipeline.folds.panel_pass import PanelPass
+from rankfold.pipeline.folds.panels import OverPanels
 from rankfold.pipeline.folds.sketch_pass import Sizes, SketchPass
 from rankfold.pipeline.folds.whitened import WhitenedFactor, WhitenedGram, Whitening, WriteWhitened
 from rankfold.pipeline.folds.write_rows import WriteRows
@@ -27,6 +28,9 @@ from rankfold.pipeline.sweep import FAN_IN, SEGMENT_SECONDS
 from rankfold.pipeline.view import Orientation
 
 _NOWHERE = Path("-")
+
+BLAS_BYTES = 24 * 2**20
+"""Packing buffers that a thread of OpenBLAS touches at most in our products."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +45,55 @@ class Pass:
     writes_bytes: int
     flops: float
     segment_bytes: int
-    """Most memory of one segment."""
+    """Most memory of one segment: a workspace and two accumulators, which a merge takes in its place."""
 
     tasks: int
     streams: int
+    accumulator_bytes: int = 0
+    """Of the sums of a stream, where they are worth counting."""
+
+    merge_bytes: int = 0
+    """What a merge takes beyond a segment, besides its two accumulators."""
+
+    blas_bytes: int = BLAS_BYTES
+    """What a thread of BLAS packs in a segment, and keeps."""
+
+    item: int = 0
+    """Bytes of a number in its products, where they are not of the working type."""
+
+    held_bytes: int = 0
+    """What the process that leads keeps in memory meanwhile."""
 
 
 def sweeps_of(request: Request, layout: Layout, slots: int) -> list[Pass]:
-    """Every sweep that the request may make, in order."""
+    """Every sweep that the request may make, in order, with ``slots`` buffers for panels."""
+    held = {over: held_bytes(layout, request, over) for over in ("matrix", "scratch")}
+    found = []
+    for sweep in _sweeps_of(request, layout, slots):
+        wide = sweep.name == "gram" or layout.method == "tsqr"  # float64 whatever the data
+        found.append(dataclasses.replace(sweep, held_bytes=held[sweep.over], item=8 * wide))
+    return found
+
+
+def held_bytes(layout: Layout, request: Request, over: str) -> int:
+    """Memory that the process which leads keeps while a sweep ``over`` the matrix or scratch is made.
+
+    The basis of a pass, with and without weights, and what a sketch of rows has found beside it; small
+    matrices of a basis, and short factors. What decoded a sample stays with the thread that read it.
+    """
+    short, rank, basis = layout.view.short, request.rank, layout.basis_columns
+    decoded = layout.sample.read_bytes
+    if layout.method == "tsqr":
+        return decoded + 5 * 8 * short * short
+    if layout.method == "sketch":
+        sizes = Sizes.of(rank, short)
+        sums = 8 * (short * sizes.down + sizes.across * sizes.right)
+        return decoded + (8 * short * sizes.right if over == "matrix" else sums)
+    blocks = 3 * 8 * short * layout.width
+    return decoded + (blocks if over == "matrix" else 3 * 8 * short * rank + 2 * 8 * basis * basis)
+
+
+def _sweeps_of(request: Request, layout: Layout, slots: int) -> list[Pass]:
     view, width = layout.view, layout.width
     centring = Centring(request.center, request.scale, 1.0, 0.0)
     data = view.long * view.short * view.source.dtype.itemsize
@@ -136,11 +181,17 @@ def _narrow_sweeps(request: Request, layout: Layout, blocks: tuple[Narrow, ...])
     for name, same in zip(names, folds, strict=False):
         writes = view.long * request.rank * view.dtype.itemsize if name == "rows" else 0
         sweep = numbers_of(name, same[0], reads, writes, flops, over="scratch")
-        sweeps.append(dataclasses.replace(sweep, segment_bytes=max(fold.memory_bytes for fold in same)))
+        largest = max(same, key=lambda fold: int(fold.memory_bytes))
+        sweeps.append(
+            dataclasses.replace(
+                sweep, segment_bytes=largest.memory_bytes, accumulator_bytes=largest.accumulator_bytes
+            )
+        )
     return sweeps
 
 
 def numbers_of(name: str, fold: Any, reads: int, writes: int, flops: float, *, over: str = "matrix") -> Pass:
+    """A sweep of a fold."""
     cut: Cut = fold.cut
     segment_rows = max(1, int(SEGMENT_SECONDS / fold.row_seconds))
     segments = max(cut.stream_count, -(-cut.length // segment_rows))
@@ -148,23 +199,64 @@ def numbers_of(name: str, fold: Any, reads: int, writes: int, flops: float, *, o
     while layer > 1:
         layer = -(-layer // FAN_IN)
         merges += layer
-    return Pass(name, over, reads, writes, flops, fold.memory_bytes, segments + merges, cut.stream_count)
+    tasks, sums = segments + merges, getattr(fold, "accumulator_bytes", 0)
+    more = getattr(fold, "merge_bytes", 0)
+    sizes = (fold.memory_bytes, tasks, cut.stream_count, sums, more, blas_bytes(_longest_side(fold)))
+    return Pass(name, over, reads, writes, flops, *sizes)
+
+
+def blas_bytes(longest_side: int) -> int:
+    """What a thread of OpenBLAS packs at most of operands whose sides are no longer.
+
+    Of one operand a block of at most 2 MiB, of the other at most 512 rows of 8 bytes, as long as it is up
+    to some thousand columns (parameters P, Q and R of its products; Q is 256 to 384 on common processors).
+
+    >>> blas_bytes(1000) / 2**20, blas_bytes(10**6) / 2**20
+    (5.90625, 24.0)
+    """
+    return min(BLAS_BYTES, 2 * 2**20 + 512 * 8 * longest_side)
+
+
+def _longest_side(fold: Any) -> int:
+    """Rows of a grain and, where they are factorised together, of R above them."""
+    cut: Cut = fold.cut
+    grain = min(cut.grain_rows, cut.panel_rows)
+    if isinstance(fold, OverCombination | WriteRows):
+        return grain + fold.combination.width
+    return grain + fold.panels.view.short if isinstance(fold, OverPanels) else BLAS_BYTES
 
 
 def driver_bytes(layout: Layout, request: Request) -> int:
-    """Memory of the algebra between passes, and of the sample before them."""
+    """Memory of the algebra between passes, and of the sample before them: the largest of these.
+
+    In blocks of the short side: what is loaded of a basis and its images, their products, and what LAPACK
+    copies of one. A sketch of rows is there as it was made, weighted, without what the block holds, and as
+    that part of it. Of small matrices, squares of a basis with the workspace of their decomposition.
+    """
     view, short, width, basis = layout.view, layout.view.short, layout.width, layout.basis_columns
-    sample = layout.sample.memory_bytes + layout.sample.gives_block * 8 * 8 * short * width
-    resident = 8 * max(layout.block_passes, 1) if request.adaptive else 8
-    if layout.method == "subspace":  # the block before is set against the last one
-        resident, basis = 12, min(short, 2 * width)
-    blocks = resident * 8 * short * width + 18 * 8 * basis * basis
-    rows = layout.sketch_rows
-    blocks = max(blocks, rows * short * (view.dtype.itemsize + 2 * 8) + 3 * 8 * (rows**2 + short * width))
-    if layout.method == "sketch":
-        sizes = Sizes.of(request.rank, short)
-        blocks = 8 * (short * (2 * sizes.right + 6 * sizes.down) + 6 * sizes.across * sizes.right)
-        blocks += 18 * 8 * sizes.range**2
-    scatter = {"gram": 2, "tsqr": 16}.get(layout.method, 0) * 8 * short * short
+    sample = sample_bytes(layout)
     vectors = 4 * 8 * view.long if view.orientation is Orientation.COLUMNS else 0
-    return max(sample, blocks, scatter) + vectors
+    if layout.method in ("gram", "tsqr"):
+        sample = max(sample, (2 if layout.method == "gram" else 16) * 8 * short * short)
+    if layout.method == "sketch":
+        return max(sample, _sketch_algebra_bytes(Sizes.of(request.rank, short), short)) + vectors
+    resident = 8 * max(layout.block_passes, 1) if request.adaptive else 8
+    small = 14 * basis**2
+    if layout.method == "subspace":  # the block before is set against the last one
+        resident, small = 10, max(small, 6 * min(short, 2 * width) ** 2)
+    blocks, rows = 8 * (resident * short * width + small), layout.sketch_rows
+    sketch = rows * short * (view.dtype.itemsize + 3 * 8) + 8 * (3 * rows**2 + 4 * short * width)
+    return max(sample, blocks, sketch * bool(rows)) + vectors
+
+
+def sample_bytes(layout: Layout) -> int:
+    """Memory of reading a sample, and of the block that it gives."""
+    block = layout.sample.gives_block * 8 * 8 * layout.view.short * layout.width
+    return layout.sample.memory_bytes + block
+
+
+def _sketch_algebra_bytes(sizes: Sizes, short: int) -> int:
+    """Test vectors as drawn and as stored, sums and what centering takes off; then a basis of the sums."""
+    centered = 2 * short * (sizes.right + sizes.down)
+    basis = short * (sizes.down + 5 * sizes.range)
+    return 8 * (max(centered, basis) + 3 * sizes.across * sizes.right + 14 * sizes.range**2)

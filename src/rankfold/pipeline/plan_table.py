@@ -41,6 +41,8 @@ def table(plan: Plan) -> str:
         lines.append(f"matrix products          {plan.traffic}")
     if plan.seconds is not None:
         lines.append(f"time                     about {plan.seconds:.3g} s with the data in page cache")
+    if plan.shares is not None:
+        lines.append(f"seconds                  {plan.shares}")
     lines.append("")
     for row in rows:
         cells = [row[0].ljust(widths[0]), *(row[i].rjust(widths[i]) for i in range(1, 6))]

@@ -67,11 +67,16 @@ class Sample:
         return self.places * self.rows_per_place
 
     @property
+    def read_bytes(self) -> int:
+        """What reading a place takes besides its rows, which begin anywhere in a chunk."""
+        return max(self.view.read_bytes(self.rows_per_place), self.view.read_bytes(1))
+
+    @property
     def memory_bytes(self) -> int:
         """As read, also in the working type if that differs, and which of the rows of a place are finite."""
         stored, working = self.view.source.dtype, self.view.dtype
         item = stored.itemsize + (stored != working) * working.itemsize
-        place = self.rows_per_place * self.view.short + self.view.read_bytes(self.rows_per_place)
+        place = self.rows_per_place * self.view.short + self.read_bytes
         return self.rows * self.view.short * item + place + 4 * 8 * (self.view.short + self.rows)
 
     def read(self) -> Array:

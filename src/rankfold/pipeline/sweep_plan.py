@@ -9,11 +9,12 @@ from typing import Protocol
 import numpy as np
 
 from rankfold.pipeline.errors import MemoryBudgetError
-from rankfold.pipeline.plan import BLAS_BYTES, RESERVE_BYTES, Plan
-from rankfold.pipeline.plan_sweeps import Pass
+from rankfold.pipeline.peak import fit
+from rankfold.pipeline.plan import Plan
+from rankfold.pipeline.plan_sweeps import Pass, numbers_of
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
-from rankfold.pipeline.sweep import FAN_IN, SEGMENT_SECONDS, Fold
+from rankfold.pipeline.sweep import Fold
 from rankfold.pipeline.units import format_bytes
 from rankfold.pipeline.view import Orientation
 
@@ -60,13 +61,19 @@ def plan_single_sweep(task: SingleSweep, fold_of: Callable[[int], PlannedFold], 
     MemoryBudgetError
         One segment, or the algebra after the sweep, takes more than the budget.
     """
-    concurrency, slots, peak = _fit(task, fold_of, budget)
-    fold = fold_of(slots)
     reads = task.source.shape[0] * task.source.shape[1] * task.source.dtype.itemsize
-    streams = fold.cut.stream_count
-    sweep = Pass(
-        task.kind, "matrix", reads, task.writes_bytes, task.flops, fold.memory_bytes, _tasks(fold), streams
-    )
+
+    def sweep_of(slots: int) -> Pass:
+        return numbers_of(task.kind, fold_of(slots), reads, task.writes_bytes, task.flops)
+
+    concurrency, slots, peak = fit(lambda slots: [sweep_of(slots)], task.driver_bytes, budget)
+    if concurrency < 1 or peak > budget.memory_bytes:
+        raise MemoryBudgetError(
+            f"{task.kind} needs {format_bytes(peak)} in one worker, but --memory gives "
+            f"{format_bytes(budget.memory_bytes)}. Give --memory {-(-peak // 2**20)}MiB{task.remedy}."
+        )
+    fold, sweep = fold_of(slots), sweep_of(slots)
+    streams = sweep.streams
     return Plan(
         kind=task.kind,
         method=task.method,
@@ -93,33 +100,3 @@ def plan_single_sweep(task: SingleSweep, fold_of: Callable[[int], PlannedFold], 
         useful_workers=-(-streams // concurrency),
         seconds=None,
     )
-
-
-def _fit(task: SingleSweep, fold_of: Callable[[int], PlannedFold], budget: Budget) -> tuple[int, int, int]:
-    """Segments at once, buffers each, and the peak they come to; as many threads as fit come first."""
-    options = []
-    for slots in (2, 1):
-        fold = fold_of(slots)
-        segment = fold.memory_bytes + BLAS_BYTES
-        room = (budget.memory_bytes - RESERVE_BYTES) // segment
-        options.append((min(budget.threads, fold.cut.stream_count, room), slots, segment))
-    concurrency, slots, segment = max(options, key=lambda option: option[0])
-    if concurrency < 1:
-        concurrency, slots, segment = options[-1]
-    peak = RESERVE_BYTES + max(max(concurrency, 1) * segment, task.driver_bytes + BLAS_BYTES)
-    if concurrency < 1 or peak > budget.memory_bytes:
-        raise MemoryBudgetError(
-            f"{task.kind} needs {format_bytes(peak)} in one worker, but --memory gives "
-            f"{format_bytes(budget.memory_bytes)}. Give --memory {-(-peak // 2**20)}MiB{task.remedy}."
-        )
-    return concurrency, slots, peak
-
-
-def _tasks(fold: Fold) -> int:
-    """Segments, and the merges of their streams."""
-    segment_rows = max(1, int(SEGMENT_SECONDS / fold.row_seconds))
-    tasks, layer = max(fold.cut.stream_count, -(-fold.cut.length // segment_rows)), fold.cut.stream_count
-    while layer > 1:
-        layer = -(-layer // FAN_IN)
-        tasks += layer
-    return tasks

@@ -72,7 +72,7 @@ class Combination:
         widest = max(part.columns for part in self.parts)
         total = sum(part.columns for part in self.parts)
         buffers = rows * (max(p.row_bytes for p in self.parts) + 8 * widest + 2 * 8 * self.width)
-        return buffers + 2 * 8 * total * self.width + 8 * 1024 * self.random
+        return buffers + 8 * (total + 1) * self.width + 8 * 1024 * self.random
 
     def workspace(self, rows: int) -> Work:
         """Allocate the buffers for grains of ``rows`` rows and load the constants."""

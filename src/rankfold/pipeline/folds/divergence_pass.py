@@ -70,7 +70,13 @@ class DivergencePass(OverPanels):
         rows, short, rank = self.panels.grain_rows, self.panels.view.short, self.after.columns
         item = self.after.dtype.itemsize
         buffers = item * (2 * rows * short + (short + 7 * rows) * rank)
-        return self.panels.memory_bytes + buffers + 4 * 8 * (short * (rank + 2) + rank * rank)
+        return self.panels.memory_bytes + buffers + 2 * self.accumulator_bytes + 2 * self.accumulator_bytes
+
+    @property
+    def accumulator_bytes(self) -> int:
+        """Bytes of the sums of a stream."""
+        short, rank = self.panels.view.short, self.after.columns
+        return 8 * (short * (rank + 2) + rank * rank)
 
     def start(self) -> State:
         """Sums of no rows."""

@@ -56,6 +56,11 @@ class GramPass(OverPanels):
         vectors = 8 * 8 * max(short, self.panels.grain_rows)
         return self.panels.memory_bytes + 3 * 8 * short * short + vectors
 
+    @property
+    def accumulator_bytes(self) -> int:
+        """Bytes of the sums of a stream."""
+        return 8 * self.panels.view.short**2
+
     def start(self) -> State:
         """Accumulator of no rows."""
         short = self.panels.view.short

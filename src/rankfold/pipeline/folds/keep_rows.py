@@ -26,6 +26,11 @@ class KeepRows(OverPanels):
         rows, columns = self.panels.view.source.shape
         return self.panels.memory_bytes + 2 * 8 * rows * columns
 
+    @property
+    def accumulator_bytes(self) -> int:
+        """Bytes of the sums of a stream."""
+        return 8 * self.panels.view.source.shape[0] * self.panels.view.source.shape[1]
+
     def start(self) -> State:
         """No rows yet."""
         return {"rows": np.zeros(self.panels.view.source.shape), "bad": no_bad()}

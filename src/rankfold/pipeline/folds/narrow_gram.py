@@ -25,6 +25,11 @@ class NarrowGram(OverCombination):
         """Bytes that one segment allocates, and of two accumulators, which a merge holds beside it."""
         return self.combination.memory_bytes(self.grain_rows) + 3 * 8 * self.combination.width**2
 
+    @property
+    def accumulator_bytes(self) -> int:
+        """Bytes of the sums of a stream."""
+        return 8 * self.combination.width**2
+
     def start(self) -> State:
         """Products of no rows."""
         return {"gram": np.zeros((self.combination.width, self.combination.width))}

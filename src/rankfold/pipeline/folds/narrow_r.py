@@ -23,9 +23,18 @@ class NarrowR(OverCombination):
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes that one segment allocates: LAPACK copies its panel twice."""
+        """Bytes of a workspace and of two accumulators.
+
+        LAPACK copies what it factorises twice: the rows, then their R factor below the one before.
+        """
         rows, width = self.grain_rows, self.combination.width
-        return self.combination.memory_bytes(rows) + 2 * 8 * rows * width + 8 * 8 * width * width
+        copies = max(2 * 8 * rows * width, (1 + 3 * 2) * 8 * width**2)
+        return self.combination.memory_bytes(rows) + copies + 2 * self.accumulator_bytes
+
+    @property
+    def accumulator_bytes(self) -> int:
+        """Bytes of the sums of a stream."""
+        return 8 * self.combination.width**2
 
     def start(self) -> State:
         """R of no rows."""

@@ -58,7 +58,11 @@ class Iteration:
         item, rank = self.after.dtype.itemsize, self.rank
         products = 3 * rows * rank + 3 * width * rank + rank * rank + self.residual * rows * width
         solving = 8 * 3 * rows * rank + item * 4 * 64 * rank
-        return item * products + solving + 8 * width * rank + 3 * 8 * rank * (width + rank)
+        return item * products + solving + 8 * rank * rank + 2 * self.accumulator_bytes(width)
+
+    def accumulator_bytes(self, width: int) -> int:
+        """Bytes of the sums of a stream."""
+        return 8 * self.rank * (width + self.rank)
 
     def start(self, width: int) -> State:
         """Sums of no rows."""
@@ -162,6 +166,11 @@ class NonnegativePass(OverPanels):
         ones = 2 * 8 * max(short, self.panels.grain_rows)
         return self.panels.memory_bytes + ones + self.iteration.memory_bytes(self.panels.grain_rows, short)
 
+    @property
+    def accumulator_bytes(self) -> int:
+        """Bytes of the sums of a stream."""
+        return self.iteration.accumulator_bytes(self.panels.view.short)
+
     def start(self) -> State:
         """Sums of no rows."""
         counted = {"squares": np.zeros(1), "bad": no_bad(), "negative": no_bad()}
@@ -227,6 +236,11 @@ class CompressedPass:
         """Bytes of a workspace and of two accumulators."""
         rows, width = self._grain_rows, self.compressed.columns
         return rows * self.compressed.row_bytes + self.iteration.memory_bytes(rows, width)
+
+    @property
+    def accumulator_bytes(self) -> int:
+        """Bytes of the sums of a stream."""
+        return self.iteration.accumulator_bytes(self.compressed.columns)
 
     def start(self) -> State:
         """Sums of no rows."""

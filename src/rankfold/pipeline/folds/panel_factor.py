@@ -57,8 +57,22 @@ class PanelFactor(OverConditioned):
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of a workspace and of two accumulators; LAPACK copies a panel twice."""
-        return self.grains_bytes + 8 * self.width * (3 * self.panels.grain_rows + 7 * self.width)
+        """Bytes of a workspace and of two accumulators; LAPACK copies a grain below R twice."""
+        return self.grains_bytes + 3 * self._stacked_bytes + 2 * self.accumulator_bytes
+
+    @property
+    def accumulator_bytes(self) -> int:
+        """Bytes of the sums of a stream."""
+        return 8 * self.width**2
+
+    @property
+    def merge_bytes(self) -> int:
+        """Bytes that two R factors and the copies of LAPACK take beyond what a grain does."""
+        return max(0, 3 * 2 * 8 * self.width**2 - 2 * self._stacked_bytes)
+
+    @property
+    def _stacked_bytes(self) -> int:
+        return 8 * self.width * (self.panels.grain_rows + self.width)
 
     def start(self) -> State:
         """R of no rows."""

@@ -60,12 +60,19 @@ class PanelPass(OverConditioned):
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of a workspace, and of two accumulators, which a merge holds beside it."""
+        """Bytes of a workspace, and of two accumulators, which a merge holds beside it.
+
+        The basis in the working type; as it is loaded it is gone before there is an accumulator.
+        """
         short, width, item = self.panels.view.short, self.y.columns, self.panels.view.dtype.itemsize
-        basis = short * width * (8 + item)  # as loaded, then in the working type
-        products = (self.panels.grain_rows + short) * width * item
-        sketch = self.sketch_rows * (short * item + 8)
-        return self.grains_bytes + basis + products + 2 * (8 * short * width + sketch)
+        products = (self.panels.grain_rows + 2 * short) * width * item
+        return self.grains_bytes + products + 2 * self.accumulator_bytes
+
+    @property
+    def accumulator_bytes(self) -> int:
+        """Bytes of the sums of a stream."""
+        short, item = self.panels.view.short, self.panels.view.dtype.itemsize
+        return 8 * short * self.y.columns + self.sketch_rows * (short * item + 8)
 
     def start(self) -> State:
         """Accumulator of no rows."""

@@ -51,6 +51,11 @@ class ProjectColumns(OverPanels):
         constants = rows * (self.basis.row_bytes + 9 * 8)
         return self.panels.memory_bytes + constants + short * rank * (self.panels.dtype.itemsize + 2 * 8)
 
+    @property
+    def accumulator_bytes(self) -> int:
+        """Bytes of the sums of a stream."""
+        return 8 * self.panels.view.short * self.basis.columns
+
     def start(self) -> State:
         """Accumulator of no columns."""
         shape = self.panels.view.short, self.basis.columns

@@ -117,14 +117,22 @@ class SketchPass(OverConditioned):
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of a workspace, and of two accumulators, which a merge holds beside it."""
+        """Bytes of a workspace, and of two accumulators, which a merge holds beside it.
+
+        Test vectors of the short side are in the working type. As they are loaded they are gone before
+        there are test vectors of a grain and sums, but may be the larger.
+        """
         short, rows, item = self.panels.view.short, self.panels.grain_rows, self.panels.view.dtype.itemsize
-        sizes = self.sizes
-        right = short * sizes.right * (8 + item)  # as loaded, then in the working type
-        drawn = 8 * TILE_ROWS * sizes.left
-        grain = rows * sizes.row_bytes(item) + drawn + short * sizes.down * item
-        core = 8 * sizes.across * sizes.right
-        return self.grains_bytes + right + grain + core + 2 * sizes.accumulator_bytes(short)
+        sizes, sums = self.sizes, self.accumulator_bytes
+        grain = 8 * sizes.left * (rows + TILE_ROWS) + 8 * sizes.across * sizes.right
+        once = max(grain, 8 * short * sizes.right - sums)
+        buffers = short * (sizes.right + sizes.down) + rows * (sizes.right + sizes.down + sizes.range)
+        return self.grains_bytes + item * buffers + 8 * rows * sizes.right + once + 2 * sums
+
+    @property
+    def accumulator_bytes(self) -> int:
+        """Bytes of the sums of a stream."""
+        return self.sizes.accumulator_bytes(self.panels.view.short)
 
     def start(self) -> State:
         """Sketches of no rows."""

@@ -77,6 +77,11 @@ class Verify(OverPanels):
         sides = 8 * (self.rank * (2 * rows + 4 * short + 3 * self.rank) + 9 * max(rows, short))
         return self.panels.memory_bytes + held + sides
 
+    @property
+    def accumulator_bytes(self) -> int:
+        """Bytes of the sums of a stream."""
+        return 8 * self.rank * (self.panels.view.short + self.rank)
+
     def start(self) -> State:
         """Nothing compared."""
         k = self.rank

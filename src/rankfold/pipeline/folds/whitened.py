@@ -115,7 +115,12 @@ class WhitenedGram(OverWhitened):
     @property
     def memory_bytes(self) -> int:
         """Bytes of a workspace and of two accumulators, which a merge holds beside it."""
-        return self.products_bytes + 3 * 8 * self.whitening.width**2
+        return self.products_bytes + 8 * self.whitening.width**2 + 2 * self.accumulator_bytes
+
+    @property
+    def accumulator_bytes(self) -> int:
+        """Bytes of the sums of a stream."""
+        return 8 * self.whitening.width**2
 
     def start(self) -> State:
         """Accumulator of no rows."""
@@ -148,9 +153,22 @@ class WhitenedFactor(OverWhitened):
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of a workspace and of two accumulators; LAPACK copies a panel twice."""
-        width = self.whitening.width
-        return self.products_bytes + 8 * width * (4 * self.panels.grain_rows + 9 * width)
+        """Bytes of a workspace and of two accumulators; LAPACK copies a grain below R twice."""
+        return self.products_bytes + self._stacked_bytes + 2 * self.accumulator_bytes
+
+    @property
+    def accumulator_bytes(self) -> int:
+        """Bytes of the sums of a stream."""
+        return 8 * self.whitening.width**2
+
+    @property
+    def merge_bytes(self) -> int:
+        """Bytes that two R factors and the copies of LAPACK take beyond what a grain does."""
+        return max(0, 3 * 2 * 8 * self.whitening.width**2 - self._stacked_bytes)
+
+    @property
+    def _stacked_bytes(self) -> int:
+        return 3 * 8 * self.whitening.width * (self.panels.grain_rows + self.whitening.width)
 
     def start(self) -> State:
         """R of no rows."""
@@ -201,10 +219,15 @@ class WriteWhitened(OverWhitened):
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of a workspace and of two accumulators, with two more copies of the chunks."""
-        chunks = 3 * self.cut.panel_rows * self.rank * self.dtype.itemsize
+        """Bytes of a workspace and of two accumulators; chunks that are not as they lie are copied."""
+        chunks = 2 * self.cut.panel_rows * self.rank * self.dtype.itemsize
         factor = 8 * self.rank * (self.panels.grain_rows + self.whitening.width + 3 * self.rank)
         return self.products_bytes + factor + chunks
+
+    @property
+    def accumulator_bytes(self) -> int:
+        """Bytes of the sums of a stream."""
+        return 8 * self.rank**2
 
     def start(self) -> State:
         """Gram matrix of no rows."""

@@ -52,10 +52,16 @@ class WriteRows:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes that one segment allocates, with two more copies of the chunks."""
+        """Bytes of a workspace and of two accumulators; chunks that are not as they lie are copied."""
         rows, tall = self._rows, self.cut.panel_rows
-        chunk = tall * self.rank * self.dtype.itemsize
-        return self.combination.memory_bytes(rows) + 8 * rows * self.rank + 3 * chunk
+        chunk, rotation = tall * self.rank * self.dtype.itemsize, self.combination.width * self.rank
+        factor = 8 * (rows * self.rank + rotation + 3 * self.rank**2)
+        return self.combination.memory_bytes(rows) + factor + 2 * chunk
+
+    @property
+    def accumulator_bytes(self) -> int:
+        """Bytes of the sums of a stream."""
+        return 8 * self.rank**2
 
     @property
     def _rows(self) -> int:

@@ -48,8 +48,9 @@ from rankfold.pipeline.methods.nonnegative_start import (
     solved_on,
 )
 from rankfold.pipeline.methods.reduction import begin
-from rankfold.pipeline.plan import BLAS_BYTES, RESERVE_BYTES, Plan, make_plan
-from rankfold.pipeline.plan_sweeps import numbers_of
+from rankfold.pipeline.peak import peak_bytes
+from rankfold.pipeline.plan import Plan, make_plan
+from rankfold.pipeline.plan_sweeps import Pass, numbers_of, sample_bytes
 from rankfold.pipeline.request import Request
 from rankfold.pipeline.result import write_small
 from rankfold.pipeline.run import Run
@@ -115,21 +116,19 @@ class Nonnegative:
         data = layout.view.long * layout.view.short * self.source.dtype.itemsize
         factor = model.factor(_NOWHERE, 0).nbytes
         sweeps = [sweep for sweep in made.passes if sweep.over == "matrix"][: self.asked.compressing]
-        need, driver = max(fold.memory_bytes, _writing_bytes(layout, model)), _driver_bytes(layout, model)
-        y = layout.y(_NOWHERE, 1, layout.width)
-        if self.asked.init == "compressed":
-            need = max(need, compressed_pass(y, model, _NOWHERE, _NOWHERE, 1).memory_bytes)
-            driver += made.driver_bytes
-        elif self.asked.init == "nndsvd":
-            need = max(need, signs_pass(y, self.asked.rank, _NOWHERE).memory_bytes)
-            driver += made.driver_bytes
-        need = max([need, *(sweep.segment_bytes for sweep in sweeps)]) + BLAS_BYTES
-        concurrency = max(1, min(made.concurrency, (budget.memory_bytes - RESERVE_BYTES) // need))
-        peak = max(made.peak_bytes, RESERVE_BYTES + max(need * concurrency, driver + BLAS_BYTES))
-        if peak > budget.memory_bytes:
-            self._refuse(budget, peak)
+        driver = _driver_bytes(layout, model) + made.driver_bytes * bool(self.asked.compressing)
         flops = (14.0 if isinstance(fold, DivergencePass) else 4.0) * layout.view.long * layout.view.short
         each = numbers_of("iteration", fold, data, factor, flops * self.asked.rank)
+        # Factors of the short side, as they are and as they were, and what they are solved from.
+        each = dataclasses.replace(each, held_bytes=4 * 8 * layout.view.short * self.asked.rank)
+        all_sweeps = [*sweeps, each, *self._sweeps_beside(layout, model)]
+        most, have = made.concurrency, budget.memory_bytes
+        concurrency = next((c for c in range(most, 1, -1) if peak_bytes(all_sweeps, c, 0) <= have), 1)
+        peak = peak_bytes(all_sweeps, concurrency, driver)
+        if self.asked.compressing:  # there are sweeps over scratch as well, to find directions by
+            peak = max(peak, made.peak_bytes)
+        if peak > budget.memory_bytes:
+            self._refuse(budget, peak)
         numbers = range(len(sweeps) + 1, self.asked.passes + 1)
         passes = (*sweeps, *(dataclasses.replace(each, name=f"iteration-{i:02d}") for i in numbers))
         likely = len(sweeps) + LIKELY_ITERATIONS.get(self.asked.solver, 3)
@@ -155,6 +154,18 @@ class Nonnegative:
             f"one worker, but --memory gives {format_bytes(budget.memory_bytes)}. Give --memory "
             f"{-(-peak // 2**20)}MiB, or a lower --rank."
         )
+
+    def _sweeps_beside(self, layout: Layout, model: Model) -> list[Pass]:
+        """Those over scratch: of the compressed matrix, and the one that writes the long factor."""
+        folds: list[Any] = [_writing(layout, model)]
+        y = layout.y(_NOWHERE, 1, layout.width)
+        if self.asked.init == "compressed":
+            folds.append(compressed_pass(y, model, _NOWHERE, _NOWHERE, 1))
+        elif self.asked.init == "nndsvd":
+            folds.append(signs_pass(y, self.asked.rank, _NOWHERE))
+        beside = 8 * layout.view.short * (self.asked.rank + layout.width)
+        sweeps = [numbers_of("scratch", fold, 0, 0, 0.0, over="scratch") for fold in folds]
+        return [dataclasses.replace(sweep, held_bytes=beside) for sweep in sweeps]
 
     def _fold(self, layout: Layout, model: Model, slots: int) -> NonnegativePass | DivergencePass:
         """The one that iterates over the matrix, in its largest form."""
@@ -305,22 +316,22 @@ def _gauge(model: Model, factors: Factors) -> Float64:
     return np.asarray(np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0))
 
 
-def _writing_bytes(layout: Layout, model: Model) -> int:
-    """Memory of a segment that writes the long factor."""
+def _writing(layout: Layout, model: Model) -> WriteRows:
+    """What writes the long factor."""
     rank, dtype = model.asked.rank, layout.view.dtype
     combination = Combination((model.factor(_NOWHERE, 0),), _NOWHERE, rank, 0, 0)
     cut = layout.narrow_cut(combination, rank)
     seconds = layout.row_seconds(4)
-    return WriteRows(
-        combination, cut, _NOWHERE, _NOWHERE, not model.by_rows, dtype, rank, seconds
-    ).memory_bytes
+    return WriteRows(combination, cut, _NOWHERE, _NOWHERE, not model.by_rows, dtype, rank, seconds)
 
 
 def _driver_bytes(layout: Layout, model: Model) -> int:
     """Memory of solving the short factor, and of iterating in memory."""
-    rank, view = model.asked.rank, layout.view
+    rank, view, width = model.asked.rank, layout.view, layout.width * bool(model.asked.compressing)
     rows = 0
     if model.asked.init == "compressed":
         whole = 8 * view.long * layout.width <= SMALL_BYTES
         rows = view.long if whole else min(view.long, most_sampled(rank))
-    return 8 * view.short * (8 * rank + 3 * layout.width) + 8 * rows * (2 * layout.width + 4 * rank)
+    sample = sample_bytes(layout) + 2 * 8 * layout.sample.rows * view.short * (model.asked.init == "rows")
+    solving = 8 * view.short * (8 * rank + 3 * width) + 8 * rows * (2 * layout.width + 4 * rank)
+    return max(sample, solving)

@@ -6,9 +6,11 @@ the chunks are never taken for data. A file is a chunk, or a shard of many chunk
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,6 +19,12 @@ from rankfold.pipeline.errors import ChunkError
 
 LISTING_LIMIT = 100_000
 """Above this many files an evenly spaced sample of this size stands for all of them."""
+
+SIZED_FILES = 4096
+"""Of more files the sizes are not looked at where only a plan would be the better for it."""
+
+SIZED_SECONDS = 2.0
+"""As long sizes stand: a plan asks for them again and again."""
 
 ABSENT = -1
 """Size of a file that is not there."""
@@ -99,6 +107,12 @@ class ChunkFiles:
         sizes = sum(max(0, state.size) for state in self.listing())
         return sizes * self.total // min(self.total, LISTING_LIMIT)
 
+    def largest_bytes(self) -> int | None:
+        """Bytes of the largest file on disk; None where there are too many to look at."""
+        if self.total > SIZED_FILES:
+            return None
+        return _largest_bytes(self, int(time.monotonic() / SIZED_SECONDS))
+
     def check(self, name: str, *, expected_bytes: int | None, fill: object, allow_missing: bool) -> None:
         """Raise ``ChunkError`` when files are missing, empty, or not of ``expected_bytes`` if given."""
         missing: list[str] = []
@@ -129,6 +143,11 @@ class ChunkFiles:
             f"{name}: chunk {first.key} holds {first.size} bytes instead of {expected}{others} "
             f"({self.path(first.key)}). Restore the store"
         )
+
+
+@functools.lru_cache(maxsize=16)
+def _largest_bytes(files: ChunkFiles, moment: int) -> int:
+    return max(state.size for state in files.listing())
 
 
 def missing_message(name: str, keys: list[str], total: int, fill: object) -> str:

@@ -68,13 +68,16 @@ def encoded_bound(chunk_bytes: int) -> int:
     return chunk_bytes + chunk_bytes // 128 + 2**16
 
 
-def codec_bytes(codec: str, chunk_bytes: int) -> int:
+def codec_bytes(codec: str, chunk_bytes: int, *, encoded: int | None = None, placed: bool = False) -> int:
     """Most memory that decoding one chunk takes: its encoded bytes, a place for it, and what the codec takes.
 
+    ``encoded`` bytes are at most ``encoded_bound``, which holds where they are not known; a chunk that is
+    ``placed`` is decoded where it belongs.
     What comes in pieces is joined before it is copied, and below 32 MiB heaps keep what they freed.
     """
     joined = 2 * chunk_bytes * (3 if chunk_bytes < 32 * 2**20 else 1) if codec in STREAMS else 0
-    return CODEC_BYTES + encoded_bound(chunk_bytes) + chunk_bytes + joined
+    held = encoded_bound(chunk_bytes) if encoded is None else encoded
+    return CODEC_BYTES + held + chunk_bytes * (not placed) + joined
 
 
 def require_sensible(size: int, chunk_bytes: int) -> None:

@@ -147,7 +147,7 @@ class WithoutMissing:
         copies = 4 * max(COPY_BYTES, wide * item) + 32 * wide
         # Buffers of a thread are an eighth larger than what was asked for.
         buffer = max(FETCH_BYTES, tall * wide * item) * 9 // 8
-        return self.inner.read_bytes(max(rows, tall), wide) + buffer + copies
+        return self.inner.read_bytes(max(rows, tall) + 1, wide) + buffer + copies
 
     def check(self) -> None:
         """Raise ``ChunkError`` for what can be found wrong without reading the data."""

@@ -99,11 +99,12 @@ class SelectedSource:
     def read_bytes(self, rows: int, columns: int) -> int:
         """Most memory of one ``read_into``: that of the matrix, and the buffer unless all is contiguous."""
         if all(picks is None or picks.contiguous for picks in (self.rows, self.columns)):
-            return self.inner.read_bytes(rows, columns)
+            # One row more: what is selected begins anywhere in a chunk.
+            return max(self.inner.read_bytes(rows, columns), self.inner.read_bytes(rows + 1, columns))
         tall, wide = (unit(grid) for grid in (self.inner.row_grid, self.inner.column_grid))
         # Twice: the heap of a thread keeps one that was freed.
         buffer = 2 * max(FETCH_BYTES, tall * wide * self.dtype.itemsize)
-        return self.inner.read_bytes(max(rows, tall), max(columns, wide)) + buffer
+        return self.inner.read_bytes(max(rows, tall) + 1, max(columns, wide)) + buffer
 
     def check(self) -> None:
         """Raise ``ChunkError`` for what can be found wrong, also where nothing is selected."""

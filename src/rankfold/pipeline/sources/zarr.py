@@ -27,6 +27,7 @@ from rankfold.pipeline.sources.encoding import (
     Encoding,
     codec_bytes,
     decode_into,
+    encoded_bound,
     require_sensible,
     require_whole_blosc,
     scratch,
@@ -109,21 +110,37 @@ class ZarrSource:
     def read_bytes(self, rows: int, columns: int) -> int:
         """Most memory of one ``read_into`` besides ``out``.
 
-        Plain numbers: the views of a read. One codec: its workspace, the compressed chunk, at most
-        ``encoded_bound``, and the decoded one, for chunks that do not fit into ``out`` as they are;
-        the thread keeps these for its next read. Left to Zarr: ``Encoding.stages`` times the chunks of
-        one request, and three times that below 32 MiB, from where on the heap gives memory back.
-        A shard adds its index, 16 bytes for every inner chunk, as bytes and as numbers.
+        Plain numbers: the views of a read. One codec: its workspace, the compressed chunk, which is as
+        large as its file, or at most ``encoded_bound`` where files were not looked at; and the decoded
+        one, unless all are read whole and fit into ``out`` as they are. Whole chunks are rows from the
+        edge of one on, as panels are. The thread keeps these for its next read. Left to Zarr:
+        ``Encoding.stages`` times the chunks of one request, and three times that below 32 MiB, from where
+        on the heap gives memory back. A shard adds its index, 16 bytes for every inner chunk, as bytes
+        and as numbers.
         """
         inner = self.extent[0] // self.chunks[0] * (self.extent[1] // self.chunks[1])
         fixed = OVERHEAD_BYTES + SCRATCH_BYTES + 3 * 16 * inner
         if self.encoding.reader == "plain":
             return fixed
         if self.encoding.reader == "codec":
-            return fixed + codec_bytes(self.encoding.codec, self.chunk_bytes)
+            placed = self._whole(rows, columns)
+            return fixed + codec_bytes(
+                self.encoding.codec, self.chunk_bytes, encoded=self._encoded_bytes, placed=placed
+            )
         down, across = self._request(rows, columns)
         request = down * across * self.chunk_bytes
         return fixed + request * self.encoding.stages * (3 if self.chunk_bytes < 32 * 2**20 else 1)
+
+    @property
+    def _encoded_bytes(self) -> int:
+        """Most bytes of a compressed chunk."""
+        largest, bound = self.files.largest_bytes(), encoded_bound(self.chunk_bytes)
+        return bound if largest is None else min(max(largest, 0), bound)
+
+    def _whole(self, rows: int, columns: int) -> bool:
+        """Whether so many rows from the edge of a chunk on are whole chunks, each as it lies in ``out``."""
+        (down, across), (height, width) = self.shape, self.chunks
+        return columns == across == width and rows % height == 0 and down % height == 0
 
     def check(self) -> None:
         """Raise ``ChunkError`` for chunk files that are missing or of a size that cannot be right."""

@@ -22,8 +22,9 @@ from rankfold.pipeline.methods.reconstruction import Reconstruction
 from rankfold.pipeline.methods.reduction_task import Reduction
 from rankfold.pipeline.methods.update import Update
 from rankfold.pipeline.methods.verification import Verification
-from rankfold.pipeline.plan import Plan, Rates
+from rankfold.pipeline.plan import Plan
 from rankfold.pipeline.request import Request
+from rankfold.pipeline.seconds import Rates
 from rankfold.workflows.flows.importing import CHUNK_BYTES as IMPORTED_CHUNK_BYTES
 from rankfold.workflows.flows.importing import Importing
 from rankfold.workflows.flows.stages import Work

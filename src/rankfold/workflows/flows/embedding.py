@@ -19,7 +19,8 @@ from rankfold.pipeline.errors import InputError, MemoryBudgetError
 from rankfold.pipeline.faithfulness_request import FaithfulnessRequest
 from rankfold.pipeline.methods.faithfulness import Faithfulness, with_lists
 from rankfold.pipeline.methods.neighbours import CHUNK_BYTES, Neighbours
-from rankfold.pipeline.plan import RESERVE_BYTES, Plan
+from rankfold.pipeline.peak import RESERVE_BYTES
+from rankfold.pipeline.plan import Plan
 from rankfold.pipeline.plan_sweeps import Pass
 from rankfold.pipeline.run import Progress, Run
 from rankfold.pipeline.rundir import RunDirectory, digest, load_record

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rankfold.pipeline.plan import Rates
+from rankfold.pipeline.seconds import Rates
 from rankfold.pipeline.units import about, format_bytes
 from rankfold.workflows.flows.cost import import_seconds
 from rankfold.workflows.flows.importing import Importing
@@ -106,4 +106,6 @@ def stage_seconds(verdict: Verdict, rates: Rates) -> float | None:
         return import_seconds(verdict.work, rates)
     if verdict.plan is None or verdict.place is None:
         return None
-    return verdict.plan.predicted_seconds(rates, verdict.place.budget.workers)
+    if verdict.work is None:
+        return None
+    return verdict.plan.timed(rates, verdict.work.source, verdict.place.budget.workers).seconds

@@ -13,7 +13,7 @@ from typing import Any
 
 from rankfold._version import __version__
 from rankfold.cluster.calibration import cached_rates
-from rankfold.pipeline.plan import Rates
+from rankfold.pipeline.seconds import Rates
 from rankfold.workflows.reports.history import Attempt, History, Segment, periods
 from rankfold.workflows.reports.speedup import Scaling, Timing, fit
 
