@@ -24,6 +24,7 @@ def workers_of(pid: int) -> list[psutil.Process]:
     return [p for p in children if "distributed.cli.dask_worker" in " ".join(p.cmdline())]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("workers", [2, 4])
 def test_processes_give_the_same_bytes_as_threads(
     tmp_path: Path, demo_store: Path, demo_bytes: str, workers: int
@@ -35,6 +36,7 @@ def test_processes_give_the_same_bytes_as_threads(
     assert 0 < attempt["measured_bytes"] <= attempt["planned_bytes"]
 
 
+@pytest.mark.process
 def test_a_worker_killed_in_a_sweep_is_replaced(tmp_path: Path, demo_store: Path, demo_bytes: str) -> None:
     driver = Driver(demo_store, tmp_path / "r.zarr", 0.1, workers=2, threads=1)
     wait_for(lambda: 0 < driver.rows("gram") < 400_000, 60, driver.said)
@@ -44,6 +46,7 @@ def test_a_worker_killed_in_a_sweep_is_replaced(tmp_path: Path, demo_store: Path
     assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == demo_bytes
 
 
+@pytest.mark.process
 def test_workers_end_with_a_driver_that_is_killed(tmp_path: Path, demo_store: Path, demo_bytes: str) -> None:
     driver = Driver(demo_store, tmp_path / "r.zarr", 0.1, workers=2, threads=1)
     wait_for(lambda: 0 < driver.rows("gram") < 400_000, 60, driver.said)
@@ -58,6 +61,7 @@ def test_workers_end_with_a_driver_that_is_killed(tmp_path: Path, demo_store: Pa
     assert not psutil.wait_procs(workers, timeout=120)[1]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
 def test_a_stopped_driver_leaves_checkpoints_and_no_worker(
     tmp_path: Path, demo_store: Path, demo_bytes: str, number: signal.Signals, code: int
@@ -81,6 +85,7 @@ def test_a_stopped_driver_leaves_checkpoints_and_no_worker(
 NEIGHBOURS = {"script": "neighbour_driver.py", "workers": 2, "threads": 1}
 
 
+@pytest.mark.process
 def test_a_worker_killed_among_neighbours_is_replaced(
     tmp_path: Path, rows_store: Path, neighbour_bytes: str
 ) -> None:
@@ -94,6 +99,7 @@ def test_a_worker_killed_among_neighbours_is_replaced(
     assert done == sorted(done) and done[-1] == 6000
 
 
+@pytest.mark.process
 def test_neighbours_of_a_killed_driver_are_gone_on_with(
     tmp_path: Path, rows_store: Path, neighbour_bytes: str
 ) -> None:
@@ -107,6 +113,7 @@ def test_neighbours_of_a_killed_driver_are_gone_on_with(
     assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == neighbour_bytes
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_neighbours_that_are_stopped_are_gone_on_with(
     tmp_path: Path, rows_store: Path, neighbour_bytes: str, number: signal.Signals
@@ -167,6 +174,7 @@ def test_no_more_workers_are_started_than_there_is_work_for(
     assert "1 of 9 workers are started: the matrix has no work for more" in caplog.text
 
 
+@pytest.mark.process
 def test_an_array_in_memory_is_not_held_again_by_workers(tmp_path: Path) -> None:
     import numpy as np
 

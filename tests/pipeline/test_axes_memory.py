@@ -66,6 +66,7 @@ def in_netcdf(folder: Path) -> Path:
     return folder / "x.nc"
 
 
+@pytest.mark.memory
 @pytest.mark.parametrize(
     ("make", "options"),
     [

@@ -42,6 +42,7 @@ def start(store: str, out: Path, method: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["krylov", "gram", "subspace", "sketch", "tsqr"])
 def test_ten_kills_at_random_moments_change_no_byte(tmp_path: Path, store: str, method: str) -> None:
@@ -69,6 +70,7 @@ def test_ten_kills_at_random_moments_change_no_byte(tmp_path: Path, store: str, 
             assert same_bytes(rf.open_result(out)) == same_bytes(rf.open_result(tmp_path / "whole.zarr"))
 
 
+@pytest.mark.process
 def test_a_second_driver_on_the_same_output_refuses(tmp_path: Path, store: str) -> None:
     out = tmp_path / "r.zarr"
     with start(store, out, "krylov") as child:
