@@ -131,6 +131,7 @@ def test_neighbours_that_are_stopped_are_gone_on_with(
     assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == neighbour_bytes
 
 
+@pytest.mark.process
 def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

@@ -145,8 +145,9 @@ def test_continuity_is_trustworthiness_with_roles_exchanged() -> None:
 # Independence of the run -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "int32"])
-@pytest.mark.parametrize("columns", [3, 40])
+@pytest.mark.parametrize(
+    ("dtype", "columns"), cover(["float32", "float64", "uint8", "int32"], [3, 40], strength=1)
+)
 def test_it_does_not_depend_on_how_the_matrix_is_cut(
     dtype: str, columns: int, tmp_path: Path, small_panels: None
 ) -> None:
