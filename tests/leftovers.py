@@ -20,10 +20,14 @@ import pytest
 TOLERATED = {"dask-scratch-space", "__pycache__", ".pytest_cache", ".hypothesis", ".coverage"}
 """Folders of tools. Dask keeps the first, with its locks; nothing else may stay there."""
 
+AT_EXIT = "sklearn_testing_"
+"""Folders that the checks of scikit-learn delete when the process ends."""
+
 
 def entries(folder: Path) -> set[str]:
     """What lies in a folder, and what Dask holds there."""
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    names = {name for name in names if not name.startswith(AT_EXIT)}
     scratch = folder / "dask-scratch-space"
     held = {path.name for path in scratch.iterdir()} if scratch.is_dir() else set()
     return names - TOLERATED | {f"{scratch.name}/{name}" for name in held if not name.endswith(".lock")}
