@@ -57,7 +57,7 @@ def _as_parameter(value: Any) -> ParameterSet:
 
 def _together(parts: Sequence[ParameterSet], quick: bool) -> ParameterSet:
     marks = [mark for part in parts for mark in part.marks]
-    names = [part.id if isinstance(part.id, str) else _name(value) for part in parts for value in part.values]
+    names = [_name_of(part) for part in parts]
     return pytest.param(
         *(value for part in parts for value in part.values),
         marks=marks if quick else [*marks, pytest.mark.exhaustive],
@@ -65,9 +65,12 @@ def _together(parts: Sequence[ParameterSet], quick: bool) -> ParameterSet:
     )
 
 
-def _name(value: Any) -> str:
-    """What a test is called for a value: the name of a class or function, else what is printed."""
-    return str(getattr(value, "__name__", None) or getattr(value, "name", None) or value)
+def _name_of(part: ParameterSet) -> str:
+    """What a test is called for values: names of classes and functions, other values as they are printed."""
+    if isinstance(part.id, str):
+        return part.id
+    names = (getattr(value, "__name__", None) or getattr(value, "name", None) for value in part.values)
+    return "-".join(str(name or value) for name, value in zip(names, part.values, strict=True))
 
 
 def _greedy(combinations: list[tuple[int, ...]], strength: int) -> set[tuple[int, ...]]:
