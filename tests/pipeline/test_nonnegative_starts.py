@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from covers import cover
+from covers import cover, spread
 from reference import same_bytes, to_zarr
 from test_nonnegative import parts
 
@@ -159,7 +159,7 @@ def test_a_run_that_is_killed_ends_the_same(tmp_path: Path, method: str, init: s
 
 
 @quiet
-@pytest.mark.parametrize("method", ["bpp", "mu", "simplex", "divergence"])
+@pytest.mark.parametrize("method", spread(2, ["bpp", "mu", "simplex", "divergence"]))
 def test_threads_change_no_byte(method: str) -> None:
     x = parts(60_000, 40, 3, np.float32)
     asked = {"passes": 4, **METHODS[method]}
