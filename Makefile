@@ -1,20 +1,41 @@
-# make demo    principal components of half a million image patches inside 256 MiB
-# make test    all tests
-# make peers   the tests that Dask, scikit-learn, SciPy and pynndescent ship, run against rankfold (10 minutes)
-# make check   format, lint, types, layers
-# make bench   a pass against its physical limit (writes 16 GB under /tmp/rankfold-data once)
+# make demo        principal components of half a million image patches inside 256 MiB
+# make check       format, lint, types, layers
+# make test        the quick tests: every pair of values of each product, no test above ten seconds (10 minutes)
+# make test-all    all tests: products, processes, kills, memory, a real SLURM if it is installed (an hour)
+# make test-wheel  what an installed package can lack, tested on the built wheel from outside the tree
+# make smoke       two runs on a real SLURM, which the tests start themselves: as root, with slurm-wlm and munge
+# make peers       the tests that Dask, scikit-learn, SciPy and pynndescent ship, run against rankfold (10 minutes)
+# make bench       a pass against its physical limit (writes 16 GB under /tmp/rankfold-data once)
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+QUICK := not exhaustive and not process and not slow and not slurm
+WHEEL := build/wheel-venv/bin/python
 
-.PHONY: demo test peers check bench clean
+.PHONY: demo check test test-all test-wheel smoke peers bench clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/rankfold demo
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -q -n 2 -m '$(QUICK)'
+
+test-all: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -q -n 2 --hypothesis-profile=full
+
+# From outside the tree, so that the package found is the installed one.
+test-wheel: $(VENV)/.installed-dev
+	rm -rf build dist
+	$(BIN)/python -m build --wheel --outdir dist >/dev/null
+	$(BIN)/python -m venv build/wheel-venv
+	$(WHEEL) -m pip install --quiet --upgrade 'pip>=25.1'
+	$(WHEEL) -m pip install --quiet dist/*.whl --group test
+	cd build && wheel-venv/bin/python -m pytest -q -c ../pyproject.toml --rootdir .. ../tests/packaging
+
+smoke: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -q 'tests/cluster/test_slurm.py::test_jobs_give_the_same_bytes_as_threads[2]' \
+		'tests/cluster/test_allocation.py::test_an_allocation_gives_the_same_bytes_as_threads[plain]'
 
 peers: $(VENV)/.installed-dev
 	$(BIN)/python tests/peers/run.py

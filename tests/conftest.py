@@ -1,4 +1,4 @@
-"""One thread for every library, one hypothesis profile, a reason for each test left out, shared fixtures."""
+"""One thread for every library, two hypothesis profiles, a reason for each test left out, shared fixtures."""
 
 from __future__ import annotations
 
@@ -24,9 +24,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what it puts in the background that way, and programs under test would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+pytest_plugins = ["tiers", "leftovers"]
+
 # No deadline: a first call compiles. No database: the same examples on every machine.
-settings.register_profile("rankfold", derandomize=True, deadline=None, database=None)
-settings.load_profile("rankfold")
+# The other one is taken by --hypothesis-profile=full.
+settings.register_profile("full", derandomize=True, deadline=None, database=None)
+settings.register_profile("quick", settings.get_profile("full"), max_examples=20)
+settings.load_profile("quick")
 
 
 @functools.cache

@@ -16,6 +16,7 @@ from reference import same_bytes
 import rankfold as rf
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("workers", [2, 4])
 def test_processes_give_the_same_bytes_as_threads(
     tmp_path: Path, demo_store: Path, demo_bytes: str, workers: int
@@ -27,6 +28,7 @@ def test_processes_give_the_same_bytes_as_threads(
     assert 0 < attempt["measured_bytes"] <= attempt["planned_bytes"]
 
 
+@pytest.mark.process
 def test_a_worker_killed_in_a_sweep_is_replaced(tmp_path: Path, demo_store: Path, demo_bytes: str) -> None:
     driver = Driver(demo_store, tmp_path / "r.zarr", 0.1, workers=2, threads=1)
     driver.until_within("gram", 0, 400_000)
@@ -36,6 +38,7 @@ def test_a_worker_killed_in_a_sweep_is_replaced(tmp_path: Path, demo_store: Path
     assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == demo_bytes
 
 
+@pytest.mark.process
 def test_workers_end_with_a_driver_that_is_killed(tmp_path: Path, demo_store: Path, demo_bytes: str) -> None:
     driver = Driver(demo_store, tmp_path / "r.zarr", 0.1, workers=2, threads=1)
     driver.until_within("gram", 0, 400_000)
@@ -50,6 +53,7 @@ def test_workers_end_with_a_driver_that_is_killed(tmp_path: Path, demo_store: Pa
     assert not psutil.wait_procs(workers, timeout=GONE_SECONDS)[1]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
 def test_a_stopped_driver_leaves_checkpoints_and_no_worker(
     tmp_path: Path, demo_store: Path, demo_bytes: str, number: signal.Signals, code: int
@@ -73,6 +77,7 @@ def test_a_stopped_driver_leaves_checkpoints_and_no_worker(
 NEIGHBOURS = {"script": "neighbour_driver.py", "workers": 2, "threads": 1}
 
 
+@pytest.mark.process
 def test_a_worker_killed_among_neighbours_is_replaced(
     tmp_path: Path, rows_store: Path, neighbour_bytes: str
 ) -> None:
@@ -86,6 +91,7 @@ def test_a_worker_killed_among_neighbours_is_replaced(
     assert done == sorted(done) and done[-1] == 6000
 
 
+@pytest.mark.process
 def test_neighbours_of_a_killed_driver_are_gone_on_with(
     tmp_path: Path, rows_store: Path, neighbour_bytes: str
 ) -> None:
@@ -99,6 +105,7 @@ def test_neighbours_of_a_killed_driver_are_gone_on_with(
     assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == neighbour_bytes
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_neighbours_that_are_stopped_are_gone_on_with(
     tmp_path: Path, rows_store: Path, neighbour_bytes: str, number: signal.Signals
@@ -116,6 +123,7 @@ def test_neighbours_that_are_stopped_are_gone_on_with(
     assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == neighbour_bytes
 
 
+@pytest.mark.process
 def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
@@ -159,6 +167,7 @@ def test_no_more_workers_are_started_than_there_is_work_for(
     assert "1 of 9 workers are started: the matrix has no work for more" in caplog.text
 
 
+@pytest.mark.process
 def test_an_array_in_memory_is_not_held_again_by_workers(tmp_path: Path) -> None:
     import numpy as np
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from covers import cover
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,10 +53,15 @@ def expected(keys: Array, roots: Array, ids: Array, own: Array) -> Array:
     return (before & (names != own[:, None])[:, None]).sum(axis=2)
 
 
-@pytest.mark.parametrize("metric", BY_PRODUCTS, ids=lambda m: m.name)
-@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8"])
-@pytest.mark.parametrize("distinct", [10**6, 12], ids=["distinct", "many are equal"])
-@pytest.mark.parametrize("wider", [1e-6, 1e-2, np.inf], ids=str)
+@pytest.mark.parametrize(
+    ("metric", "dtype", "distinct", "wider"),
+    cover(
+        BY_PRODUCTS,
+        ["float32", "float64", "uint8"],
+        [pytest.param(10**6, id="distinct"), pytest.param(12, id="many are equal")],
+        [1e-6, 1e-2, np.inf],
+    ),
+)
 def test_counts_are_those_of_brute_force(metric: Metric, dtype: str, distinct: int, wider: float) -> None:
     y, k = rows(150, 40, dtype, distinct=distinct), 7
     x, own = y[::3].copy(), FIRST + np.arange(0, 150, 3)
@@ -90,9 +96,14 @@ def test_counts_are_those_of_brute_force(metric: Metric, dtype: str, distinct: i
         assert measured < 3 * k * len(x)
 
 
-@pytest.mark.parametrize("metric", ["EUCLIDEAN", "SQEUCLIDEAN", "MANHATTAN", "CHEBYSHEV"])
-@pytest.mark.parametrize("columns", [1, 2, 3, 16])
-@pytest.mark.parametrize("distinct", [10**6, 12], ids=["distinct", "many are equal"])
+@pytest.mark.parametrize(
+    ("metric", "columns", "distinct"),
+    cover(
+        ["EUCLIDEAN", "SQEUCLIDEAN", "MANHATTAN", "CHEBYSHEV"],
+        [1, 2, 3, 16],
+        [pytest.param(10**6, id="distinct"), pytest.param(12, id="many are equal")],
+    ),
+)
 def test_measured_counts_are_those_of_brute_force(metric: str, columns: int, distinct: int) -> None:
     y, k, code = rows(150, columns, "float64", distinct=distinct), 7, METRICS[metric]
     x, own, one = y[::3].copy(), FIRST + np.arange(0, 150, 3), (np.ones(50), np.ones(150))

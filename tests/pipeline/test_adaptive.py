@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import zarr
+from covers import cover
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import exact, factors, same_bytes, to_zarr
@@ -43,11 +44,16 @@ def fewest(s: Array, tol: float) -> int:
     return 1 + next(i for i, rest in enumerate(left) if rest <= tol**2 * (s**2).sum())
 
 
-@pytest.mark.parametrize("method", ["auto", "gram", "krylov", "tsqr"])
-@pytest.mark.parametrize("kind", ["svd", "pca"])
-@pytest.mark.parametrize("shape", [(1500, 200), (200, 1500)], ids=str)
-@pytest.mark.parametrize("name", SPECTRA)
-@pytest.mark.parametrize("tol", [0.3, 1e-2, 1e-5])
+@pytest.mark.parametrize(
+    ("method", "kind", "shape", "name", "tol"),
+    cover(
+        ["auto", "gram", "krylov", "tsqr"],
+        ["svd", "pca"],
+        [(1500, 200), (200, 1500)],
+        SPECTRA,
+        [0.3, 1e-2, 1e-5],
+    ),
+)
 def test_the_rank_is_the_fewest_that_will_do(
     method: str, kind: str, shape: tuple[int, int], name: str, tol: float
 ) -> None:

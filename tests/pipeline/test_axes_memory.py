@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
+from covers import spread
 from stores import LZ4
 from zarr.codecs import GzipCodec
 
@@ -66,17 +67,20 @@ def in_netcdf(folder: Path) -> Path:
     return folder / "x.nc"
 
 
+@pytest.mark.memory
 @pytest.mark.parametrize(
     ("make", "options"),
-    [
-        (in_zarr((1, 90, 360), LZ4), {}),
-        (in_zarr((100, 30, 90), LZ4), {}),
-        (in_zarr((10, 90, 360), GzipCodec(level=1)), {}),
-        (in_zarr((10, 90, 360), LZ4), {"drop_missing_columns": True}),
-        (in_zarr((10, 90, 360), LZ4), {"select_columns": "0:32400:2"}),
-        (in_netcdf, {}),
-    ],
-    ids=["thin", "tiles", "gzip", "missing", "every other", "netcdf"],
+    spread(
+        2,
+        [
+            pytest.param(in_zarr((1, 90, 360), LZ4), {}, id="thin"),
+            pytest.param(in_zarr((100, 30, 90), LZ4), {}, id="tiles"),
+            pytest.param(in_zarr((10, 90, 360), GzipCodec(level=1)), {}, id="gzip"),
+            pytest.param(in_zarr((10, 90, 360), LZ4), {"drop_missing_columns": True}, id="missing"),
+            pytest.param(in_zarr((10, 90, 360), LZ4), {"select_columns": "0:32400:2"}, id="every other"),
+            pytest.param(in_netcdf, {}, id="netcdf"),
+        ],
+    ),
 )
 def test_reading_takes_no_more_than_read_bytes(
     tmp_path: Path, make: Callable[[Path], Path], options: dict[str, Any]

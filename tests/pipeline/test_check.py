@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
+from covers import cover
 from reference import decaying
 
 import rankfold as rf
@@ -31,12 +32,18 @@ def residuals(
     return left, right, np.abs(u.T @ u - eye).max(), np.abs(v.T @ v - eye).max()
 
 
-@pytest.mark.parametrize("shape", [(3000, 40), (40, 3000)], ids=str)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
-    ("kind", "options"),
-    [("svd", {}), ("pca", {}), ("pca", {"scale": True}), ("pca", {"whiten": True})],
-    ids=str,
+    ("shape", "dtype", "kind", "options"),
+    cover(
+        [(3000, 40), (40, 3000)],
+        [np.float32, np.float64],
+        [
+            pytest.param("svd", {}),
+            pytest.param("pca", {}),
+            pytest.param("pca", {"scale": True}),
+            pytest.param("pca", {"whiten": True}),
+        ],
+    ),
 )
 def test_residuals_are_those_of_the_definition(
     shape: tuple[int, int], dtype: Any, kind: str, options: dict[str, bool], tmp_path: Path

@@ -195,6 +195,7 @@ def test_what_is_opened_is_read_in_pieces_and_left_as_it_was(tmp_path: Path, mon
     assert not open_source(opened, rows="lat").volume.variable.variable._in_memory  # type: ignore[attr-defined]
 
 
+@pytest.mark.process
 def test_the_fingerprint_of_a_slice_is_its_own_in_every_process(tmp_path: Path) -> None:
     path = netcdf(tmp_path / "a.nc", field())
     code = f"""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
+from covers import cover
 from reference import to_zarr
 from sklearn import decomposition
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -20,24 +21,30 @@ SHARED = ("mean_", "explained_variance_", "explained_variance_ratio_", "singular
 pytestmark = pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
 
 
+@parametrize_with_checks([PCA(), NMF(max_iter=20)])
+def test_scikit_learn_finds_no_fault(estimator: Any, check: Any) -> None:
+    """One estimator of each family."""
+    check(estimator)
+
+
+@pytest.mark.exhaustive
 @parametrize_with_checks(
     [
-        PCA(),
         PCA(n_components=1, svd_solver="randomized", whiten=True),
         TruncatedSVD(),
         IncrementalPCA(),
-        NMF(max_iter=20),
         NMF(n_components=2, solver="mu", beta_loss="kullback-leibler", max_iter=20),
         MiniBatchNMF(),
     ]
 )
-def test_scikit_learn_finds_no_fault(estimator: Any, check: Any) -> None:
+def test_scikit_learn_finds_no_fault_in_the_others(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
-@pytest.mark.parametrize("solver", ["auto", "full", "covariance_eigh", "arpack", "randomized"])
-@pytest.mark.parametrize("whiten", [False, True])
-@pytest.mark.parametrize("shape", [(400, 30), (30, 400)], ids=str)
+@pytest.mark.parametrize(
+    ("solver", "whiten", "shape"),
+    cover(["auto", "full", "covariance_eigh", "arpack", "randomized"], [False, True], [(400, 30), (30, 400)]),
+)
 def test_attributes_are_those_of_scikit_learn(shape: tuple[int, int], whiten: bool, solver: str) -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal(shape) * np.linspace(5, 0.1, shape[1]) + 3
@@ -84,8 +91,9 @@ def test_a_share_of_the_variance_of_a_store_takes_no_more_components_than_it_nee
     np.testing.assert_allclose(found.transform(store)[...], scores[...], atol=1e-8)
 
 
-@pytest.mark.parametrize("n", [0, 0.2, 0.9, "mle", None])
-@pytest.mark.parametrize("shape", [(700, 200), (5000, 12)], ids=str)
+@pytest.mark.parametrize(
+    ("n", "shape"), cover([0, 0.2, 0.9, "mle", None], [(700, 200), (5000, 12)], strength=1)
+)
 def test_all_of_a_store_has_as_many_components(tmp_path: Path, n: Any, shape: tuple[int, int]) -> None:
     store, x = on_disk(tmp_path, shape)
     found = PCA(n, svd_solver="covariance_eigh" if n == "mle" else "auto")
@@ -130,8 +138,9 @@ def test_truncated_svd_of_a_store_is_that_of_the_array(tmp_path: Path, algorithm
     np.testing.assert_allclose(found.transform(store)[...], found.transform(x), atol=1e-9)
 
 
-@pytest.mark.parametrize("sizes", [[5000], [7, 1, 2000, 2992], [10, *[1] * 30, 4960]], ids=len)
-@pytest.mark.parametrize("whiten", [False, True])
+@pytest.mark.parametrize(
+    ("sizes", "whiten"), cover([[5000], [7, 1, 2000, 2992], [10, *[1] * 30, 4960]], [False, True], strength=1)
+)
 def test_batches_of_any_size_give_the_components_of_all(
     tmp_path: Path, sizes: list[int], whiten: bool
 ) -> None:

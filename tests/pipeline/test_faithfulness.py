@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
+from covers import cover
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import to_zarr
@@ -70,10 +71,9 @@ def small_panels(monkeypatch: pytest.MonkeyPatch) -> None:
 # The definition ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("columns", [2, 15, 16, 50])
-@pytest.mark.parametrize("k", [1, 7])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(
+    ("dtype", "columns", "k", "seed"), cover(["float32", "float64"], [2, 15, 16, 50], [1, 7], [0, 1])
+)
 def test_it_is_that_of_scikit_learn(dtype: str, columns: int, k: int, seed: int) -> None:
     x, embedding = data(203, columns, dtype, seed=seed)
     found = rf.trustworthiness(x, embedding, k, threads=1)
@@ -145,8 +145,9 @@ def test_continuity_is_trustworthiness_with_roles_exchanged() -> None:
 # Independence of the run -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "int32"])
-@pytest.mark.parametrize("columns", [3, 40])
+@pytest.mark.parametrize(
+    ("dtype", "columns"), cover(["float32", "float64", "uint8", "int32"], [3, 40], strength=1)
+)
 def test_it_does_not_depend_on_how_the_matrix_is_cut(
     dtype: str, columns: int, tmp_path: Path, small_panels: None
 ) -> None:
@@ -403,6 +404,7 @@ def test_scratch_is_used_and_left_empty(tmp_path: Path) -> None:
     assert found == rf.trustworthiness(x, embedding, threads=1)
 
 
+@pytest.mark.process
 def test_processes_find_the_same(tmp_path: Path) -> None:
     x, embedding = data(900, 20)
     store = to_zarr(tmp_path / "x.zarr", x, (100, 20))
@@ -436,6 +438,8 @@ def tall(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return stores
 
 
+@pytest.mark.memory
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["trustworthiness", "continuity"])
 def test_the_peak_is_planned(kind: str, tall: list[str]) -> None:
     options = {"rows": 100, "threads": 2, "memory": "128MiB"}

@@ -15,6 +15,7 @@ import pytest
 import scipy.sparse
 
 pytestmark = [
+    pytest.mark.memory,
     pytest.mark.slow,
     pytest.mark.skipif(
         not os.path.exists("/proc/self/status"), reason="memory is measured through /proc, which is not here"

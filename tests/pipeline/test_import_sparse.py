@@ -14,6 +14,7 @@ import pytest
 import scipy.io
 import scipy.sparse
 import zarr
+from covers import cover
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stores import read
@@ -84,9 +85,7 @@ def group(path: Path, x: Any, layout: str = "csr", chunk: int = 100, **options: 
 # --- the source
 
 
-@pytest.mark.parametrize("layout", ["csr", "csc"])
-@pytest.mark.parametrize("version", [2, 3])
-@pytest.mark.parametrize("piece", [7, 2**17])
+@pytest.mark.parametrize(("layout", "version", "piece"), cover(["csr", "csc"], [2, 3], [7, 2**17]))
 def test_any_panel_is_made_dense(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str, version: int, piece: int
 ) -> None:

@@ -42,6 +42,7 @@ def start(store: str, out: Path, method: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["krylov", "gram", "subspace", "sketch", "tsqr"])
 def test_ten_kills_at_random_moments_change_no_byte(tmp_path: Path, store: str, method: str) -> None:
@@ -69,6 +70,25 @@ def test_ten_kills_at_random_moments_change_no_byte(tmp_path: Path, store: str, 
             assert same_bytes(rf.open_result(out)) == same_bytes(rf.open_result(tmp_path / "whole.zarr"))
 
 
+@pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
+def test_a_killed_process_is_gone_on_with(tmp_path: Path) -> None:
+    x = decaying(10_000, 60, np.float32, power=0.4)
+    store, out = to_zarr(tmp_path / "x.zarr", x, (1000, 60)), tmp_path / "r.zarr"
+    asked = {"rank": 12, "method": "krylov", "tol": 1e-9, "passes": 6, "threads": 2, "memory": "1GiB"}
+    whole = same_bytes(rf.pca(store, **asked))
+    with start(store, out, "krylov") as child:
+        assert child.stdout is not None
+        for line in child.stdout:
+            if line.startswith("pass-02"):
+                child.send_signal(signal.SIGKILL)
+                break
+        assert child.wait() == -signal.SIGKILL
+    assert not out.exists()
+    again = rf.pca(store, out=out, **asked)
+    assert same_bytes(again) == whole and len(again.run["attempts"]) == 2
+
+
+@pytest.mark.process
 def test_a_second_driver_on_the_same_output_refuses(tmp_path: Path, store: str) -> None:
     out = tmp_path / "r.zarr"
     with start(store, out, "krylov") as child:

@@ -8,6 +8,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse
+from covers import cover
 from reference import factors
 
 import rankfold as rf
@@ -21,8 +22,7 @@ def matrix(rows: int, columns: int, values: Any, dtype: Any = np.float64) -> Any
     return ((left * values) @ right.T).astype(dtype)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("ratio", [1e2, 1e3, 1e4])
+@pytest.mark.parametrize(("method", "ratio"), cover(METHODS, [1e2, 1e3, 1e4], strength=1))
 def test_variances_are_not_differences_of_large_numbers(method: str, ratio: float) -> None:
     """Covariance as E[xx'] - E[x]E[x]' in float32: 10 % wrong at a mean of 100 deviations, then all of it."""
     x = (ratio + np.random.default_rng(1).standard_normal((20_000, 20)) * np.logspace(0, -1, 20)).astype("f4")
@@ -45,8 +45,7 @@ def test_more_passes_do_not_lose_small_values(method: str, decay: float) -> None
     assert errors[-1] <= 1e-7 and sorted(errors, reverse=True)[0] == errors[0]
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("size", [1e-15, 1e12, 1e15])
+@pytest.mark.parametrize(("method", "size"), cover(METHODS, [1e-15, 1e12, 1e15], strength=1))
 def test_large_and_small_units_are_as_good_as_others(method: str, size: float) -> None:
     """float32 times 1e12: products overflow, and the run ends with an error of LAPACK."""
     x = matrix(400, 100, 1 / np.arange(1, 51.0), np.float32)
@@ -99,8 +98,7 @@ def test_variances_are_over_one_less_than_the_samples(method: str) -> None:
     np.testing.assert_allclose(found.explained_variance.sum(), x.var(axis=0, ddof=1).sum(), rtol=1e-12)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("shape", [(600, 40), (40, 600)], ids=str)
+@pytest.mark.parametrize(("method", "shape"), cover(METHODS, [(600, 40), (40, 600)], strength=1))
 def test_signs_do_not_hang_on_rounding(method: str, shape: tuple[int, int]) -> None:
     """Signs by the sum of a column that is centred, whose sum is rounding: they change from run to run."""
     x = np.random.default_rng(4).standard_normal(shape) * np.linspace(3, 1, shape[1])
@@ -112,8 +110,7 @@ def test_signs_do_not_hang_on_rounding(method: str, shape: tuple[int, int]) -> N
     assert (signs[0] == signs[1]).all() and (signs[0] == signs[2]).all()
 
 
-@pytest.mark.parametrize("whiten", [False, True])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("whiten", "method"), cover([False, True], METHODS, strength=1))
 def test_scores_are_what_transform_gives(method: str, whiten: bool) -> None:
     """Fitting and transforming at once: other numbers than one after the other."""
     rng = np.random.default_rng(5)
@@ -123,8 +120,7 @@ def test_scores_are_what_transform_gives(method: str, whiten: bool) -> None:
     np.testing.assert_allclose(found.scores, again, atol=1e-5 * np.abs(again).max())
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("chunks", [(50, 100), (10, 600), (50, 600)], ids=str)
+@pytest.mark.parametrize(("method", "chunks"), cover(METHODS, [(50, 100), (10, 600), (50, 600)], strength=1))
 def test_wide_and_gridded_arrays_are_taken_as_they_are(method: str, chunks: tuple[int, int]) -> None:
     """One chunk of all columns, or all rows, demanded; wide shapes that crash."""
     x = np.random.default_rng(7).standard_normal((50, 600))

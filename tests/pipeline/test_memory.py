@@ -79,6 +79,7 @@ def stores(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return [tall(folder / f"{rows}.zarr", rows, 200, "f4", **options) for rows in (320_000, 1_280_000)]
 
 
+@pytest.mark.memory
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_peak_is_planned_and_does_not_grow_with_the_rows(
@@ -93,6 +94,7 @@ def test_the_peak_is_planned_and_does_not_grow_with_the_rows(
     assert peak_tall <= 1.1 * peak + 8 * 2**20
 
 
+@pytest.mark.memory
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["gram", "krylov", "subspace", "sketch", "tsqr"])
 def test_a_wide_matrix_is_planned_too(tmp_path: Path, method: str) -> None:
@@ -112,6 +114,7 @@ def test_a_wide_matrix_is_planned_too(tmp_path: Path, method: str) -> None:
     assert peak <= planned
 
 
+@pytest.mark.memory
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["krylov", "subspace", "sketch"])
 def test_the_algebra_between_passes_is_planned_too(tmp_path: Path, method: str) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import zarr
+from covers import cover
 from reference import to_zarr
 from sklearn import neighbors
 from sklearn.base import clone
@@ -61,19 +62,20 @@ def assert_same_graph(ours: Any, theirs: Any) -> None:
     np.testing.assert_allclose(ours.data, theirs.data, **NEAR)
 
 
-@parametrize_with_checks(
-    [
-        KNeighborsTransformer(),
-        KNeighborsTransformer(mode="connectivity", n_neighbors=2, metric="cosine"),
-        NearestNeighbors(),
-    ]
-)
+@parametrize_with_checks([KNeighborsTransformer()])
 def test_scikit_learn_finds_no_fault(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
-@pytest.mark.parametrize("asked", METRICS, ids=str)
-@pytest.mark.parametrize("mode", ["distance", "connectivity"])
+@pytest.mark.exhaustive
+@parametrize_with_checks(
+    [KNeighborsTransformer(mode="connectivity", n_neighbors=2, metric="cosine"), NearestNeighbors()]
+)
+def test_scikit_learn_finds_no_fault_in_the_others(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.mark.parametrize(("asked", "mode"), cover(METRICS, ["distance", "connectivity"], strength=1))
 @pytest.mark.filterwarnings("ignore:Parameter p is found")
 def test_graphs_are_those_of_scikit_learn(asked: dict[str, Any], mode: str) -> None:
     x, new = samples(), samples(40, seed=1)
@@ -93,9 +95,14 @@ def test_graphs_are_those_of_scikit_learn(asked: dict[str, Any], mode: str) -> N
     assert list(ours.get_feature_names_out()) == list(theirs.get_feature_names_out())
 
 
-@pytest.mark.parametrize("columns", [3, 30])
-@pytest.mark.parametrize("metric", ["euclidean", "cosine", "manhattan", "sqeuclidean", "chebyshev"])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+@pytest.mark.parametrize(
+    ("columns", "metric", "dtype"),
+    cover(
+        [3, 30],
+        ["euclidean", "cosine", "manhattan", "sqeuclidean", "chebyshev"],
+        [np.float64, np.float32, np.int64],
+    ),
+)
 def test_rows_equally_far_may_be_any_of_them(columns: int, metric: str, dtype: Any) -> None:
     x = np.random.default_rng(0).integers(1, 4, size=(200, columns)).astype(dtype)
     ours = NearestNeighbors(n_neighbors=9, metric=metric).fit(x)
@@ -126,9 +133,7 @@ def test_a_sample_is_told_from_its_equals_by_its_number() -> None:
         assert graph.data.reshape(len(x), k)[:, 0].max() == (mode == "connectivity")
 
 
-@pytest.mark.parametrize("mode", ["distance", "connectivity"])
-@pytest.mark.parametrize("rows", [1, 2, 6])
-@pytest.mark.parametrize("k", [1, 5, 6, 7])
+@pytest.mark.parametrize(("mode", "rows", "k"), cover(["distance", "connectivity"], [1, 2, 6], [1, 5, 6, 7]))
 def test_as_many_neighbours_as_there_are_and_no_more(rows: int, k: int, mode: str) -> None:
     x = samples(rows)
     both = [

@@ -11,6 +11,7 @@ import numba
 import numpy as np
 import pytest
 import scipy.sparse
+from covers import cover
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import same_bytes, to_zarr
@@ -94,8 +95,7 @@ def hard_truth(name: str, dtype: str) -> tuple[Matrix, Matrix]:
     return x, distances
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", list(hard(24)))
+@pytest.mark.parametrize(("dtype", "name"), cover(["float32", "float64"], list(hard(24)), strength=1))
 def test_every_neighbour_of_hard_data_is_found(name: str, dtype: str) -> None:
     x, distances = hard_truth(name, dtype)
     assert_nearest(rf.knn(x, 10), distances, 10)
@@ -113,8 +113,7 @@ def test_cuts_and_threads_change_no_bit_of_hard_data(name: str, monkeypatch: pyt
 METRICS = ("euclidean", "sqeuclidean", "cosine", "inner_product", "manhattan", "chebyshev")
 
 
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("columns", [1, 2, 15, 16, 37])
+@pytest.mark.parametrize(("metric", "columns"), cover(METRICS, [1, 2, 15, 16, 37], strength=1))
 def test_metrics_among_rows_and_of_queries(metric: str, columns: int, small_blocks: None) -> None:
     r = np.random.default_rng(columns)
     x, q = r.standard_normal((300, columns)), r.standard_normal((70, columns))

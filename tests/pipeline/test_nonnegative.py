@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pytest
 import scipy.sparse
 import zarr
+from covers import cover
 from reference import same_bytes, to_zarr
 from sklearn import decomposition
 
@@ -43,8 +44,9 @@ def error(x: Any, found: rf.Result) -> float:
     return float(np.linalg.norm(dense - w @ h) / np.linalg.norm(dense))
 
 
-@pytest.mark.parametrize("shape", [(2000, 150), (150, 2000), (300, 300)], ids=str)
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("shape", "dtype"), cover([(2000, 150), (150, 2000), (300, 300)], [np.float64, np.float32], strength=1)
+)
 def test_the_error_is_that_of_scikit_learn_after_hundreds_of_iterations(
     shape: tuple[int, int], dtype: Any
 ) -> None:

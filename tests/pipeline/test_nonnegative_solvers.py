@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import scipy.sparse
+from covers import cover
 from sklearn import decomposition
 from test_nonnegative import parts
 
@@ -20,7 +21,8 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 SOLVERS = ("hals", "bpp", "mu", "admm")
-SHAPES = pytest.mark.parametrize("shape", [(300, 40), (40, 300)], ids=["tall", "wide"])
+TALL_AND_WIDE = [pytest.param((300, 40), id="tall"), pytest.param((40, 300), id="wide")]
+SHAPES = pytest.mark.parametrize("shape", TALL_AND_WIDE)
 ROUNDING = {np.float64: 1e-12, np.float32: 2e-4}
 """By which an error may seem to rise: float32 errors are right to 1e-4, before and after."""
 
@@ -74,8 +76,14 @@ def best_error(x: Array, rank: int) -> float:
     return min(fits) / float(np.linalg.norm(x.astype(np.float64)))
 
 
-@pytest.mark.parametrize(("shape", "dtype"), [((300, 40), np.float64), ((40, 300), np.float32)])
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(
+    ("shape", "dtype", "solver"),
+    cover(
+        [pytest.param((300, 40), np.float64), pytest.param((40, 300), np.float32)],
+        SOLVERS,
+        strength=1,
+    ),
+)
 def test_errors_never_rise_and_end_within_a_hundredth(
     solver: str, shape: tuple[int, int], dtype: Any
 ) -> None:
@@ -104,9 +112,14 @@ def test_at_the_end_factors_or_slopes_are_zero(solver: str, shape: tuple[int, in
     assert np.abs(np.minimum(w / w.max(), slope)).max() <= 1e-4
 
 
-@SHAPES
-@pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("penalty", [(0.0, 0.0, 0.0), (0.02, 0.01, 0.5)], ids=["plain", "penalised"])
+@pytest.mark.parametrize(
+    ("shape", "solver", "penalty"),
+    cover(
+        TALL_AND_WIDE,
+        SOLVERS,
+        [pytest.param((0.0, 0.0, 0.0), id="plain"), pytest.param((0.02, 0.01, 0.5), id="penalised")],
+    ),
+)
 def test_stationarity_is_that_of_the_factors_before_the_step(
     solver: str, penalty: tuple[float, float, float], shape: tuple[int, int]
 ) -> None:
@@ -118,16 +131,18 @@ def test_stationarity_is_that_of_the_factors_before_the_step(
     assert after.attrs["stationarity"] == pytest.approx(known, rel=1e-6)
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize(
-    ("penalty", "shape"),
-    [
-        ((0.02, 0.02, 0.0), (300, 40)),
-        ((0.02, 0.02, 1.0), (40, 300)),
-        ((0.05, 0.005, 0.5), (300, 40)),
-        ((0.05, 0.005, 0.5), (40, 300)),
-    ],
-    ids=["l2", "l1", "tall", "wide"],
+    ("solver", "penalty", "shape"),
+    cover(
+        SOLVERS,
+        [
+            pytest.param((0.02, 0.02, 0.0), (300, 40)),
+            pytest.param((0.02, 0.02, 1.0), (40, 300)),
+            pytest.param((0.05, 0.005, 0.5), (300, 40)),
+            pytest.param((0.05, 0.005, 0.5), (40, 300)),
+        ],
+        strength=1,
+    ),
 )
 def test_penalised_factors_cost_what_those_of_scikit_learn_cost(
     solver: str, penalty: tuple[float, float, float], shape: tuple[int, int]
@@ -172,9 +187,7 @@ def one_sided(x: Array, found: rf.Result, side: str, alpha: float, l1_ratio: flo
     )
 
 
-@SHAPES
-@pytest.mark.parametrize("side", ["alpha_W", "alpha_H"])
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(("shape", "side", "solver"), cover(TALL_AND_WIDE, ["alpha_W", "alpha_H"], SOLVERS))
 def test_a_penalty_on_one_factor_falls_in_a_fixed_gauge(
     solver: str, side: str, shape: tuple[int, int]
 ) -> None:
@@ -318,8 +331,7 @@ def test_rows_and_columns_that_are_independent_are_no_error() -> None:
     assert divergence(x, w @ h) <= 1e-4 * x.sum()
 
 
-@SHAPES
-@pytest.mark.parametrize("left", [3e-2, 1e-2, 1e-3, 3e-4, 1e-4])
+@pytest.mark.parametrize(("shape", "left"), cover(TALL_AND_WIDE, [3e-2, 1e-2, 1e-3, 3e-4, 1e-4], strength=1))
 def test_float32_errors_are_right_to_a_ten_thousandth(left: float, shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(0)
     shape = (shape[0] * 4, shape[1]) if shape[0] > shape[1] else (shape[0], shape[1] * 4)
@@ -347,8 +359,14 @@ def test_what_is_lost_in_a_difference_is_not_called_exact(dtype: Any) -> None:
     assert relative(x, found) <= 2 * np.finfo(dtype).eps
 
 
-@pytest.mark.parametrize("init", ["compressed", "nndsvd", "rows", "random"])
-@pytest.mark.parametrize(("dtype", "sizes"), [(np.float32, (1e-20, 1e18)), (np.float64, (1e-90, 1e100))])
+@pytest.mark.parametrize(
+    ("init", "dtype", "sizes"),
+    cover(
+        ["compressed", "nndsvd", "rows", "random"],
+        [pytest.param(np.float32, (1e-20, 1e18)), pytest.param(np.float64, (1e-90, 1e100))],
+        strength=1,
+    ),
+)
 def test_units_change_no_error(dtype: Any, sizes: tuple[float, float], init: str) -> None:
     x = parts(200, 30, 3)
     errors = [rf.nmf((x * s).astype(dtype), 3, init=init).attrs["relative_error"] for s in (1.0, *sizes)]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from covers import cover, spread
 from reference import same_bytes, to_zarr
 from test_nonnegative import parts
 
@@ -18,7 +19,8 @@ from rankfold.pipeline.methods import nonnegative, nonnegative_start
 Array = npt.NDArray[Any]
 
 quiet = pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
-SHAPES = pytest.mark.parametrize("shape", [(300, 40), (40, 300)], ids=["tall", "wide"])
+TALL_AND_WIDE = [pytest.param((300, 40), id="tall"), pytest.param((40, 300), id="wide")]
+SHAPES = pytest.mark.parametrize("shape", TALL_AND_WIDE)
 METHODS: dict[str, dict[str, Any]] = {
     "hals": {"solver": "hals"},
     "bpp": {"solver": "bpp"},
@@ -28,7 +30,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "box": {"constraint_H": 0.5},
     "divergence": {"loss": "kullback-leibler"},
 }
-every_method = pytest.mark.parametrize("method", METHODS)
 
 
 def relative(x: Array, found: rf.Result) -> float:
@@ -92,9 +93,14 @@ def test_components_that_a_start_leaves_empty_come_alive(init: str) -> None:
 
 
 @quiet
-@SHAPES
-@pytest.mark.parametrize("penalty", [{}, {"alpha_W": 0.01, "l1_ratio": 0.5}], ids=["plain", "penalised"])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("shape", "penalty", "dtype"),
+    cover(
+        TALL_AND_WIDE,
+        [pytest.param({}, id="plain"), pytest.param({"alpha_W": 0.01, "l1_ratio": 0.5}, id="penalised")],
+        [np.float64, np.float32],
+    ),
+)
 def test_sweeps_over_scratch_find_what_memory_does(
     request: pytest.FixtureRequest, dtype: Any, penalty: dict[str, Any], shape: tuple[int, int]
 ) -> None:
@@ -153,7 +159,7 @@ def test_a_run_that_is_killed_ends_the_same(tmp_path: Path, method: str, init: s
 
 
 @quiet
-@pytest.mark.parametrize("method", ["bpp", "mu", "simplex", "divergence"])
+@pytest.mark.parametrize("method", spread(2, ["bpp", "mu", "simplex", "divergence"]))
 def test_threads_change_no_byte(method: str) -> None:
     x = parts(60_000, 40, 3, np.float32)
     asked = {"passes": 4, **METHODS[method]}
@@ -271,8 +277,9 @@ def test_what_nobody_can_mean_is_refused() -> None:
         rf.nmf(x, 2.5)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("init", ["compressed", "nndsvd", "rows", "random"])
-@every_method
+@pytest.mark.parametrize(
+    ("init", "method"), cover(["compressed", "nndsvd", "rows", "random"], METHODS, strength=1)
+)
 def test_bad_numbers_are_counted(method: str, init: str) -> None:
     x = parts(300, 20, 3)
     x[7, 3] = x[9, 1] = -1

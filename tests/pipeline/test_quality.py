@@ -6,6 +6,7 @@ import functools
 
 import numpy as np
 import pytest
+from covers import cover, spread
 
 import rankfold as rf
 
@@ -43,8 +44,7 @@ def matrix(name: str, dtype: str = "f8") -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.filterwarnings("ignore:the largest estimated error")
-@pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-8])
-@pytest.mark.parametrize("name", SPECTRA)
+@pytest.mark.parametrize(("tol", "name"), cover([1e-2, 1e-4, 1e-8], SPECTRA, strength=1))
 def test_true_errors_stay_within_their_estimates_and_tol(name: str, tol: float) -> None:
     x, s = matrix(name)
     result = rf.svd(x, 20, method="krylov", tol=tol, passes=20)
@@ -57,8 +57,10 @@ def test_true_errors_stay_within_their_estimates_and_tol(name: str, tol: float) 
 
 
 @pytest.mark.filterwarnings("ignore:the largest estimated error")
-@pytest.mark.parametrize(("dtype", "wide"), [("f8", False), ("f4", True)], ids=["f8 tall", "f4 wide"])
-@pytest.mark.parametrize("name", SPECTRA)
+@pytest.mark.parametrize(
+    ("dtype", "wide", "name"),
+    cover([pytest.param("f8", False), pytest.param("f4", True)], spread(9, SPECTRA), strength=1),
+)
 def test_subspace_iteration_knows_how_far_it_is(name: str, dtype: str, wide: bool) -> None:
     """Whether stopped by its tolerance or by passes: where the spectrum is flat, only the latter ends it."""
     x, s = matrix(name, dtype)

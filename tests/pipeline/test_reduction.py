@@ -9,6 +9,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
+from covers import cover
 from reference import decaying, exact, factors, same_bytes, to_zarr
 
 import rankfold as rf
@@ -21,10 +22,9 @@ EVERY = [*METHODS, "sketch"]
 """With the one whose errors do not shrink with more passes."""
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("kind", ["svd", "pca"])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(
+    ("method", "kind", "dtype", "shape"), cover(METHODS, ["svd", "pca"], [np.float64, np.float32], SHAPES)
+)
 def test_triplets_are_those_of_the_dense_svd(
     shape: tuple[int, int], dtype: Any, kind: str, method: str
 ) -> None:
@@ -80,9 +80,9 @@ def test_a_first_panel_far_from_the_rest_does_not_spoil_the_mean() -> None:
 CHUNKS = [(2500, 90), (100, 90), (2500, 7), (333, 31), (1, 90)]
 
 
-@pytest.mark.parametrize("kind", ["svd", "pca"])
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("kind", "method", "dtype"), cover(["svd", "pca"], METHODS, [np.float64, np.float32])
+)
 def test_another_chunking_agrees(tmp_path: Path, kind: str, method: str, dtype: Any) -> None:
     x = decaying(2500, 90, dtype)
     results = [
@@ -109,8 +109,7 @@ def test_every_encoding_gives_the_same_bytes(tmp_path: Path, options: dict[str, 
     np.testing.assert_array_equal(raw.U[...], other.U[...])
 
 
-@pytest.mark.parametrize("method", EVERY)
-@pytest.mark.parametrize("shape", [(60_000, 200), (200, 60_000)], ids=str)
+@pytest.mark.parametrize(("method", "shape"), cover(EVERY, [(60_000, 200), (200, 60_000)], strength=1))
 def test_threads_and_memory_change_no_byte(tmp_path: Path, shape: tuple[int, int], method: str) -> None:
     x = decaying(*shape, np.float32)
     store = to_zarr(tmp_path / "x.zarr", x, (2000, 200) if shape[0] > shape[1] else (200, 2000))
@@ -130,8 +129,10 @@ def test_arrays_files_and_dask_give_the_same_values(tmp_path: Path) -> None:
         np.testing.assert_allclose(rf.svd(other, rank=5).s, s, rtol=1e-12)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int32, np.bool_, np.float16])
-@pytest.mark.parametrize("shape", [(600, 40), (40, 600)], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    cover([np.uint8, np.int16, np.int32, np.bool_, np.float16], [(600, 40), (40, 600)], strength=1),
+)
 def test_narrow_types_are_converted_per_panel(dtype: Any, shape: tuple[int, int]) -> None:
     x = np.random.default_rng(2).random(shape) * 3
     x = x > 1 if dtype is np.bool_ else x.astype(dtype)
@@ -143,8 +144,7 @@ def test_narrow_types_are_converted_per_panel(dtype: Any, shape: tuple[int, int]
             np.testing.assert_allclose(factors(result)[1], s, rtol=1e-5)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("shape", [(800, 30), (30, 800)], ids=str)
+@pytest.mark.parametrize(("method", "shape"), cover(METHODS, [(800, 30), (30, 800)], strength=1))
 def test_scaling_and_whitening(shape: tuple[int, int], method: str) -> None:
     x = decaying(*shape) * np.linspace(0.1, 9, shape[1])
     s = exact(x, "pca", scale=True)[1]
@@ -157,8 +157,7 @@ def test_scaling_and_whitening(shape: tuple[int, int], method: str) -> None:
     np.testing.assert_allclose(result.explained_variance_ratio, s[:5] ** 2 / total, rtol=1e-6)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("shape", [(800, 30), (30, 800)], ids=str)
+@pytest.mark.parametrize(("method", "shape"), cover(METHODS, [(800, 30), (30, 800)], strength=1))
 def test_scaling_without_centring_divides_by_the_root_mean_square(
     shape: tuple[int, int], method: str
 ) -> None:
@@ -170,8 +169,7 @@ def test_scaling_without_centring_divides_by_the_root_mean_square(
     np.testing.assert_allclose(result.scale, scale, rtol=1e-10)
 
 
-@pytest.mark.parametrize("shape", [(500, 20), (20, 500)], ids=str)
-@pytest.mark.parametrize("method", EVERY)
+@pytest.mark.parametrize(("shape", "method"), cover([(500, 20), (20, 500)], EVERY, strength=1))
 def test_constant_columns_are_left_unscaled_and_named(shape: tuple[int, int], method: str) -> None:
     x = decaying(*shape)
     x[:, 3] = 7.7
@@ -181,9 +179,7 @@ def test_constant_columns_are_left_unscaled_and_named(shape: tuple[int, int], me
     assert np.all(np.abs(result.components[:, [3, 11]]) < 1e-12)
 
 
-@pytest.mark.parametrize("method", EVERY)
-@pytest.mark.parametrize("shape", [(300, 40), (40, 300)], ids=str)
-@pytest.mark.parametrize("true_rank", [0, 1, 3])
+@pytest.mark.parametrize(("method", "shape", "true_rank"), cover(EVERY, [(300, 40), (40, 300)], [0, 1, 3]))
 def test_missing_rank_is_completed_orthonormally(shape: tuple[int, int], method: str, true_rank: int) -> None:
     rng = np.random.default_rng(3)
     x = rng.standard_normal((shape[0], true_rank)) @ rng.standard_normal((true_rank, shape[1]))
@@ -195,8 +191,7 @@ def test_missing_rank_is_completed_orthonormally(shape: tuple[int, int], method:
     np.testing.assert_allclose((result.U[...] * result.s) @ result.Vt, x, atol=1e-11 * max(s[0], 1))
 
 
-@pytest.mark.parametrize("method", EVERY)
-@pytest.mark.parametrize("shape", [(90, 30), (30, 90), (30, 30)], ids=str)
+@pytest.mark.parametrize(("method", "shape"), cover(EVERY, [(90, 30), (30, 90), (30, 30)], strength=1))
 def test_full_rank_is_exact(shape: tuple[int, int], method: str) -> None:
     x = decaying(*shape)
     result = rf.svd(x, rank=30, method=method)
@@ -240,6 +235,7 @@ def test_without_rows_nothing_long_is_written() -> None:
     assert rf.svd(x, rank=5, method="gram", rows=False).attrs["passes"] == 1
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("method", EVERY)
 def test_a_dask_client_gives_the_same_bytes_as_threads(tmp_path: Path, method: str) -> None:
     from distributed import Client, LocalCluster

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from covers import cover
 from reference import decaying, exact, factors, to_zarr
 
 import rankfold as rf
@@ -30,9 +31,10 @@ def with_spectrum(spectrum: np.ndarray, dtype: str = "f8") -> np.ndarray:
     return ((left * spectrum) @ right).astype(dtype)
 
 
-@pytest.mark.parametrize("wide", [False, True], ids=["tall", "wide"])
-@pytest.mark.parametrize("dtype", ["f8", "f4"])
-@pytest.mark.parametrize("name", SPECTRA)
+@pytest.mark.parametrize(
+    ("wide", "dtype", "name"),
+    cover([pytest.param(False, id="tall"), pytest.param(True, id="wide")], ["f8", "f4"], SPECTRA),
+)
 def test_errors_are_those_that_the_error_sketch_tells(name: str, dtype: str, wide: bool) -> None:
     x = with_spectrum(SPECTRA[name], dtype)
     x = x.T if wide else x

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from covers import cover
 
 import rankfold as rf
 from rankfold.kernels.count_sketch import draw_buckets
@@ -73,8 +74,7 @@ def known(make: Any, spectrum: str, seed: int = 0) -> tuple[Array, Array]:
 
 
 @pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
-@pytest.mark.parametrize("make", ROWS_OF, ids=lambda make: make.__name__)
-@pytest.mark.parametrize("spectrum", SPECTRA)
+@pytest.mark.parametrize(("make", "spectrum"), cover(ROWS_OF, SPECTRA, strength=1))
 def test_no_error_exceeds_its_estimate(make: Any, spectrum: str) -> None:
     x, s = known(make, spectrum)
     assert lay_out(Request("svd", RANK, method="krylov"), rf.open(x)).sketch_rows > 0
@@ -94,8 +94,7 @@ def test_a_fair_sample_saves_a_pass(spectrum: str, monkeypatch: pytest.MonkeyPat
     assert found.attrs["passes"] < rf.svd(x, RANK, method="krylov", rows=False).attrs["passes"]
 
 
-@pytest.mark.parametrize("spectrum", SPECTRA)
-@pytest.mark.parametrize("make", [batches, few_heavy_rows], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(("spectrum", "make"), cover(SPECTRA, [batches, few_heavy_rows], strength=1))
 def test_an_unfair_sample_costs_one_pass_at_most(
     make: Any, spectrum: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,8 +153,9 @@ def test_marks_for_missing_values_are_refused(method: str) -> None:
         rf.svd(x, 3, method=method, rows=False)
 
 
-@pytest.mark.parametrize("rows", [15, 16, 63, 64, 100, 127, 128, 129])
-@pytest.mark.parametrize("method", ["krylov", "tsqr", "gram"])
+@pytest.mark.parametrize(
+    ("rows", "method"), cover([15, 16, 63, 64, 100, 127, 128, 129], ["krylov", "tsqr", "gram"], strength=1)
+)
 def test_one_column_has_a_sample_or_none(rows: int, method: str) -> None:
     x = np.random.default_rng(rows).standard_normal((rows, 1))
     for matrix in (x, np.ascontiguousarray(x.T)):

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 import pytest
+from covers import cover
 from distributed import Client as DaskClient
 from distributed import LocalCluster
 from hypothesis import given, settings
@@ -145,9 +146,7 @@ def total(
 # The same bytes ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("streams", [1, 4, 32])
-@pytest.mark.parametrize("slots", [1, 2])
-@pytest.mark.parametrize("concurrency", [1, 2, 4])
+@pytest.mark.parametrize(("streams", "slots", "concurrency"), cover([1, 4, 32], [1, 2], [1, 2, 4]))
 def test_concurrency_and_slots_change_no_bit(
     tmp_path: Path, streams: int, slots: int, concurrency: int, watched: Watch
 ) -> None:
@@ -234,8 +233,7 @@ def test_an_error_in_any_panel_costs_its_segment_at_most(
     assert len(watched.steps) == 40 and max(watched.steps.values()) <= 2
 
 
-@pytest.mark.parametrize("concurrency", [1, 3])
-@pytest.mark.parametrize("panel", [0, 1, 7, 20, 38])
+@pytest.mark.parametrize(("concurrency", "panel"), cover([1, 3], [0, 1, 7, 20, 38], strength=1))
 def test_stopping_repeats_nothing(
     tmp_path: Path, panel: int, concurrency: int, monkeypatch: pytest.MonkeyPatch, watched: Watch
 ) -> None:
@@ -410,6 +408,7 @@ def test_what_an_interrupted_request_still_computes_does_not_reach_the_next(
         assert after.result(10) == by_hand(cut, 2.0)
 
 
+@pytest.mark.process
 def test_a_worker_that_lives_on_forgets_the_constants_of_another_request(tmp_path: Path) -> None:
     cut = make_cut(12, 1)
     with cluster(n_workers=1, threads_per_worker=1, processes=True) as client:

@@ -239,6 +239,7 @@ def measured(*arguments: object) -> tuple[int, int]:
     return planned, peak
 
 
+@pytest.mark.memory
 @pytest.mark.slow
 def test_the_peak_is_planned_and_does_not_grow_with_the_rows(tmp_path: Path) -> None:
     rf.pca(decaying(2000, 200, np.float32), 20, tol=1e-2, out=tmp_path / "fit.zarr")
@@ -255,6 +256,7 @@ def test_the_peak_is_planned_and_does_not_grow_with_the_rows(tmp_path: Path) -> 
     assert peaks[1][1] <= 1.1 * peaks[0][1] + 8 * 2**20
 
 
+@pytest.mark.memory
 def test_a_wide_peak_is_planned_too(tmp_path: Path, wide: tuple[rf.Result, str, np.ndarray]) -> None:
     planned, peak = measured(wide[0].path, wide[1], tmp_path / "z.zarr", "256MiB")
     assert peak <= planned

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import zarr
+from covers import cover
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import same_bytes, to_zarr
@@ -78,16 +79,18 @@ def test_factors_are_right_to_rounding(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "make",
-    [
-        lambda x: np.hstack([x, x[:, :3]]),
-        lambda x: np.hstack([x, np.zeros((len(x), 2))]),
-        lambda x: np.zeros_like(x),
-        lambda x: np.outer(x[:, 0], np.arange(7.0)),
-    ],
-    ids=["repeated columns", "columns of zeros", "zeros", "rank one"],
+    ("make", "rows"),
+    cover(
+        [
+            pytest.param(lambda x: np.hstack([x, x[:, :3]]), id="repeated columns"),
+            pytest.param(lambda x: np.hstack([x, np.zeros((len(x), 2))]), id="columns of zeros"),
+            pytest.param(lambda x: np.zeros_like(x), id="zeros"),
+            pytest.param(lambda x: np.outer(x[:, 0], np.arange(7.0)), id="rank one"),
+        ],
+        [60, 20_000],
+        strength=1,
+    ),
 )
-@pytest.mark.parametrize("rows", [60, 20_000])
 def test_dependent_columns_have_an_orthonormal_basis(make: Any, rows: int) -> None:
     x = make(np.random.default_rng(1).standard_normal((rows, 12)))
     with pytest.warns(rf.RankfoldWarning, match=r"has rank \d+, to rounding: the other \d+ columns"):
@@ -95,8 +98,10 @@ def test_dependent_columns_have_an_orthonormal_basis(make: Any, rows: int) -> No
     assert_qr(x, found)
 
 
-@pytest.mark.parametrize("chunks", [(3, 20), (1000, 7), (997, 20), (20_000, 20)], ids=str)
-@pytest.mark.parametrize("compressors", [None, "auto"])
+@pytest.mark.parametrize(
+    ("chunks", "compressors"),
+    cover([(3, 20), (1000, 7), (997, 20), (20_000, 20)], [None, "auto"], strength=1),
+)
 def test_chunks_shorter_than_wide_ragged_and_narrow_change_nothing(
     tmp_path: Path, chunks: tuple[int, int], compressors: Any
 ) -> None:
@@ -189,17 +194,19 @@ def test_what_cannot_be_is_refused() -> None:
         rf.plan("qr", dependent, center=True)
 
 
-@pytest.mark.parametrize("chunks", [(30, 500), (7, 333), (30, 1), (1, 5000)], ids=str)
 @pytest.mark.parametrize(
-    "make",
-    [
-        lambda x: x,
-        lambda x: 1e150 * x,
-        lambda x: np.hstack([x[:, :5], x[:, :5], x[:, 10:]]),
-        lambda x: np.hstack([np.zeros_like(x[:, :9]), x[:, 9:]]),
-        lambda x: x.astype(np.float32),
-    ],
-    ids=["independent", "large", "repeated columns", "zeros first", "float32"],
+    ("chunks", "make"),
+    cover(
+        [(30, 500), (7, 333), (30, 1), (1, 5000)],
+        [
+            pytest.param(lambda x: x, id="independent"),
+            pytest.param(lambda x: 1e150 * x, id="large"),
+            pytest.param(lambda x: np.hstack([x[:, :5], x[:, :5], x[:, 10:]]), id="repeated columns"),
+            pytest.param(lambda x: np.hstack([np.zeros_like(x[:, :9]), x[:, 9:]]), id="zeros first"),
+            pytest.param(lambda x: x.astype(np.float32), id="float32"),
+        ],
+        strength=1,
+    ),
 )
 def test_a_wide_matrix_takes_one_pass(tmp_path: Path, make: Any, chunks: tuple[int, int]) -> None:
     x = make(np.random.default_rng(15).standard_normal((30, 5000)))

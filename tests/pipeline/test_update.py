@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from covers import cover
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import decaying, same_bytes, to_zarr
@@ -41,8 +42,17 @@ def assert_same(updated: rf.Result, fit: rf.Result, rank: int, tol: float = 1e-1
     assert updated.attrs["squared_norm"] == pytest.approx(fit.attrs["squared_norm"], rel=1e-10)
 
 
-@pytest.mark.parametrize("flags", [{}, {"scale": True}, {"center": False}, {"whiten": True}], ids=str)
-@pytest.mark.parametrize(("old", "new"), [(400, 3000), (3000, 400), (3000, 7), (20, 2000), (25, 1)], ids=str)
+BATCHES = [(400, 3000), (3000, 400), (3000, 7), (20, 2000), (25, 1)]
+
+
+@pytest.mark.parametrize(
+    ("flags", "old", "new"),
+    cover(
+        [{}, {"scale": True}, {"center": False}, {"whiten": True}],
+        [pytest.param(old, new) for old, new in BATCHES],
+        strength=1,
+    ),
+)
 def test_an_update_is_a_fit_to_all_rows(flags: dict[str, bool], old: int, new: int) -> None:
     x = decaying(old + new, 30, mean=50.0)
     x[old:] += 3.0  # a batch with another mean

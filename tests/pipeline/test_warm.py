@@ -56,6 +56,7 @@ assert begun and not late, late
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("run", RUNS)
 def test_nothing_is_compiled_in_a_sweep(run: str) -> None:
     """In a process of its own, since a kernel is compiled once in each."""

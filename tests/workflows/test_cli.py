@@ -284,6 +284,7 @@ def test_too_small_a_disk_is_seen_before_the_first_read(
     refused(tmp_path, 3, "free", "svd", store, "--rank", 4, "--out", tmp_path / "r.zarr")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
 def test_signals_end_a_run_in_order_and_it_goes_on(tmp_path: Path, number: int, code: int) -> None:
     path = tmp_path / "x.zarr"

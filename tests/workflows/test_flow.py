@@ -293,6 +293,7 @@ def started(flow: Path) -> subprocess.Popen[str]:
     raise AssertionError(child.communicate())
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130), (signal.SIGKILL, -9)]
 )

@@ -79,6 +79,7 @@ def killed_in(flow: Path, stage: str, after: float) -> list[str]:
     return [line for line in said if line.startswith("stage ")]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
 def test_a_kill_in_each_stage_changes_no_byte(tmp_path: Path, whole: Path, seed: int) -> None:
     (tmp_path / "x.zarr").symlink_to(whole / "x.zarr")

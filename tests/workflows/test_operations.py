@@ -442,6 +442,7 @@ stages:
 """
 
 
+@pytest.mark.process
 def test_a_command_on_this_machine_is_asked_to_stop(flow: Path) -> None:
     x = np.random.default_rng(0).standard_normal((300_000, 100), dtype=np.float32)
     to_zarr(flow.parent / "x.zarr", x, (10_000, 100))
