@@ -166,15 +166,22 @@ CASES: tuple[Case, ...] = (
         overwrite=False,
     ),
     _svd(
-        "svd, 2 processes", "--method", "subspace", *_ITERATIONS, "--workers", "2", store="x", processes=True
+        "svd with 2 processes",
+        "--method",
+        "subspace",
+        *_ITERATIONS,
+        "--workers",
+        "2",
+        store="x",
+        processes=True,
     ),
     Case(
-        "knn, 2 processes",
+        "knn with 2 processes",
         ("knn", "{input}/new.zarr", "--k", "5", *RUN, "--workers", "2", *_OUT),
         processes=True,
     ),
     Case(
-        "nmf, 2 processes",
+        "nmf with 2 processes",
         ("nmf", "{input}/y.zarr", "--rank", "4", "--passes", "4", *RUN, "--workers", "2", *_OUT),
         processes=True,
     ),

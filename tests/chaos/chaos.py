@@ -14,6 +14,7 @@ import argparse
 import shutil
 import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from damage import damage
@@ -34,6 +35,17 @@ def attack(kind: str, folder: Path, seed: int, numbers: list[int]) -> list[Trial
         return carry_out(ATTACKS[kind], bench, seed, numbers, lambda trial: print(trial, flush=True))
 
 
+def in_parts(kind: str, folder: Path, seed: int, numbers: list[int], jobs: int) -> list[Trial]:
+    """The same in several processes, each in a folder of its own."""
+    if jobs == 1:
+        return attack(kind, folder, seed, numbers)
+    with ProcessPoolExecutor(jobs) as pool:
+        parts = [
+            pool.submit(attack, kind, folder / f"part-{job}", seed, numbers[job::jobs]) for job in range(jobs)
+        ]
+        return sorted((trial for part in parts for trial in part.result()), key=lambda trial: trial.number)
+
+
 def keep(trials: list[Trial], path: Path) -> None:
     """Add trials to a file, in place of those of the same kind."""
     kinds = {trial.kind for trial in trials}
@@ -47,6 +59,7 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, nargs="*", help="numbers of trials")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that attack at once")
     parser.add_argument("--folder", type=Path, help="kept; a temporary one by default")
     parser.add_argument("--json", type=Path, help="where trials are kept")
     parser.add_argument("--page", type=Path, help="write the table of the kept trials into this page")
@@ -62,9 +75,11 @@ def main() -> int:
     try:
         if given.kind == "power_loss" and (reason := missing_loop(folder)):
             sys.exit(reason)
-        trials = attack(given.kind, folder, given.seed, given.only or list(range(given.trials)))
+        numbers = given.only or list(range(given.trials))
+        trials = in_parts(given.kind, folder, given.seed, numbers, given.jobs)
     finally:
-        clear_stale(folder)
+        for part in (folder, *folder.glob("part-*")):
+            clear_stale(part)
         if given.folder is None:
             shutil.rmtree(folder, ignore_errors=True)
     if given.json:

@@ -19,7 +19,7 @@ from typing import Any
 
 from cases import Case, contents
 from command_server import Ending, Outcome
-from trials import FAULT, REFUSED, SAME, Answer, Bench, Trial, chance, files_below, judge, turn
+from trials import FAULT, REFUSED, SAME, THEN, Answer, Bench, Trial, chance, files_below, judge, turn
 
 STAGES = ("0.15", "0.35", "0.55", "0.75", "0.9", "done")
 """Shares of the operations on files after which a run is killed."""
@@ -56,10 +56,12 @@ def damage(bench: Bench, seed: int, number: int) -> Trial:
     if case.overwrite and verdict in (REFUSED, FAULT):
         again = bench.command(case, "--overwrite")
         way_out, why = judge(again, bench.difference(case, again), must_finish=True)
-        if way_out == FAULT:
+        # What import wrote has no list of its chunks: it does not remove a folder that may be anybody's.
+        unknown = case.name == "import" and "Remove it yourself" in why
+        if way_out == FAULT and not unknown:
             words = (f"{words}; " if verdict == FAULT else "") + f"--overwrite does not lead out: {why}"
             verdict = FAULT
-    name = f"{case.name}, {consumer}" if consumer else case.name
+    name = f"{case.name}{THEN}{consumer}" if consumer else case.name
     where = f"{target} of a run {'that is done' if stage == 'done' else f'killed after {stage}'}"
     seconds = time.monotonic() - began
     return Trial("damage", seed, number, name, attack, where, verdict, outcome.code, words, seconds)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from command_server import EXT4_SHUTDOWN, NO_LOG_FLUSH
 
-IMAGE, MOUNT = "chaos.ext4", "chaos.mount"
+IMAGE, MOUNT, OWNER = "chaos.ext4", "chaos.mount", "chaos.owner"
 MEBIBYTES = 192
 
 
@@ -29,6 +29,7 @@ def missing_loop(folder: Path) -> str | None:
     for tool in ("mkfs.ext4", "mount", "umount"):
         if shutil.which(tool) is None:
             return f"there is no {tool}: install e2fsprogs and mount"
+    clear_all_stale()
     try:
         with file_system(folder, mebibytes=8) as mount:
             shut_down(mount)
@@ -44,6 +45,7 @@ def file_system(folder: Path, options: str = "", mebibytes: int = MEBIBYTES) -> 
     folder.mkdir(parents=True, exist_ok=True)
     clear_stale(folder)
     image, mount = folder / IMAGE, folder / MOUNT
+    (folder / OWNER).write_text(str(os.getpid()))
     with open(image, "wb") as file:
         file.truncate(mebibytes * 2**20)
     _call("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", str(image))
@@ -76,8 +78,24 @@ def detach(folder: Path) -> None:
     _call("umount", "-l", str(mount))
 
 
+def clear_all_stale() -> None:
+    """Take away what harnesses that were killed have left mounted, wherever that is."""
+    for line in Path("/proc/mounts").read_text().splitlines():
+        mount = Path(line.split()[1])
+        if mount.name == MOUNT and not _is_alive(mount.parent / OWNER):
+            clear_stale(mount.parent)
+
+
+def _is_alive(owner: Path) -> bool:
+    try:
+        os.kill(int(owner.read_text()), 0)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 def clear_stale(folder: Path) -> None:
-    """Take away what a harness that was killed has left mounted in this folder."""
+    """Take away what is mounted in a folder, and its loop device."""
     if (folder / MOUNT).exists():
         detach(folder)
     found = subprocess.run(["losetup", "-j", folder / IMAGE], capture_output=True, text=True)

@@ -20,8 +20,13 @@ from typing import Any, Protocol
 from cases import CASES, CONSUMERS, Case, Contents, contents, filled, write_inputs, write_trial
 from command_server import CommandLine, Ending, Outcome
 
-SAME, REFUSED, FAULT = "same bytes", "refused", "FAULT"
-VERDICTS = (SAME, REFUSED, FAULT)
+SAME, ANSWERED, REFUSED, FAULT = "same bytes", "answered", "refused", "FAULT"
+VERDICTS = (SAME, ANSWERED, REFUSED, FAULT)
+"""``answered`` is said of hostile input, where no answer is the right one."""
+
+THEN = ", then "
+"""Between a command and the one that reads its result, in the name of what is attacked."""
+
 REFUSALS = (2, 3, 4, 75)
 NOISE = re.compile(r"^(?:.*\b\w+Warning: |Exception ignored|Task exception was never|.* - ERROR - )", re.M)
 """What Python and its libraries print by themselves."""
@@ -206,12 +211,14 @@ def from_json(text: str) -> list[Trial]:
 
 
 def table(trials: list[Trial]) -> str:
-    """Counts of verdicts, by kind and command, as Markdown."""
+    """Counts of verdicts, by kind and command, or family of what is hostile, as Markdown."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     for trial in trials:
-        counts.setdefault((trial.kind, trial.command), Counter())[trial.verdict] += 1
-    lines = ["| attack | command | trials | same bytes | refused | faults |", "|---|---|---:|---:|---:|---:|"]
-    lines += [_row(kind, f"`{command}`", count) for (kind, command), count in sorted(counts.items())]
+        what = trial.target if trial.kind == "hostile" else trial.command.partition(THEN)[0]
+        counts.setdefault((trial.kind, what), Counter())[trial.verdict] += 1
+    heads = ("attack", "on", "trials", *VERDICTS[:-1], "faults")
+    lines = ["".join(f"| {head} " for head in heads) + "|", "|---|---" + "|---:" * (len(heads) - 2) + "|"]
+    lines += [_row(kind, what, count) for (kind, what), count in sorted(counts.items())]
     for kind in sorted({kind for kind, _ in counts}):
         total = sum((count for (one, _), count in counts.items() if one == kind), Counter[str]())
         lines.append(_row(kind, "all", total))
@@ -230,9 +237,9 @@ def page(text: str, trials: list[Trial]) -> str:
     return f"{before}{BEGIN}\n\n{table(trials)}\n\n{END}{after}"
 
 
-def _row(kind: str, command: str, count: Counter[str]) -> str:
+def _row(kind: str, what: str, count: Counter[str]) -> str:
     numbers = " | ".join(str(count[verdict]) for verdict in VERDICTS)
-    return f"| {kind.replace('_', ' ')} | {command} | {count.total()} | {numbers} |"
+    return f"| {kind.replace('_', ' ')} | {what} | {count.total()} | {numbers} |"
 
 
 def turn(names: tuple[str, ...] | None, number: int, seed: int, *, processes: bool = True) -> Case:
