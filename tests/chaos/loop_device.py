@@ -56,7 +56,7 @@ def file_system(folder: Path, options: str = "", mebibytes: int = MEBIBYTES) -> 
     finally:
         detach(folder)
         image.unlink(missing_ok=True)
-        mount.rmdir()
+        shutil.rmtree(mount, ignore_errors=True)
 
 
 def attach(folder: Path, options: str = "") -> None:

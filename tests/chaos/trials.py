@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cases import CASES, CONSUMERS, Case, Contents, contents, filled, write_inputs, write_trial
-from command_server import CommandLine, Ending, Outcome
+from command_server import CommandLine, Ending, Outcome, kill_session
 
 SAME, ANSWERED, REFUSED, FAULT = "same bytes", "answered", "refused", "FAULT"
 VERDICTS = (SAME, ANSWERED, REFUSED, FAULT)
@@ -127,7 +127,10 @@ class Bench:
         other = options.pop("other", "")
         words = case.command(self.inputs, self.trial, *extra, other=other)
         options.setdefault("own_interpreter", case.processes)
-        return self.line.run(words, self.folder, **options)
+        command = self.line.start(words, self.folder, **options)
+        outcome = command.outcome()
+        kill_session(command.pid)  # whether something lingers is another question: see kills
+        return outcome
 
     def consume(self, name: str, **options: Any) -> Outcome:
         """Give a command that reads the result of a case."""
