@@ -330,9 +330,8 @@ def plan(
     centred = kind == "pca" if center is None else center
     flags = {"center": centred, "scale": scale, "whiten": whiten, "rows": rows}
     asked = reduction_of(x, kind, rank, tol, method, passes, oversampling, seed, **flags)
-    return _timed(
-        make_plan(asked.asked, asked.source, place.budget), rates, asked.source, place.budget.workers
-    )
+    made = make_plan(asked.asked, asked.source, place.budget)
+    return _timed(made, rates, asked.source, place.budget.workers)
 
 
 def _timed(made: Plan, rates: Rates | None, source: Source, workers: int) -> Plan:

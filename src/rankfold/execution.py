@@ -131,7 +131,7 @@ def _carry_out(
     )
     folder.publish()
     for message in found["warnings"]:
-        warnings.warn(message, RankfoldWarning, stacklevel=4)
+        warnings.warn(message, RankfoldWarning, stacklevel=5)
     return found
 
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy.typing as npt
 from slow_source import SlowSource
 
-from rankfold.pipeline import sweep
+from rankfold.pipeline import read_ahead
 from rankfold.pipeline.source import Span
 
 # Workers take the source apart and load this module with it. Nothing is read ahead there, so every read is
 # a panel that is folded.
 assert "pytest" not in sys.modules, "folded_again is in drivers.py"
-sweep.LOOK_ANEW = 1
+read_ahead.LOOK_ANEW = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from rankfold._version import __version__
 from rankfold.pipeline.checkpoint import State, load_if_whole, name_in_run, save_arrays, set_aside
 from rankfold.pipeline.editions import edition_of
 from rankfold.pipeline.errors import DamagedStateError
+from rankfold.pipeline.fold import Fold
 from rankfold.pipeline.journal import FOLDER, Journal
 from rankfold.pipeline.keeping import Keeping
 from rankfold.pipeline.ledger import Ledger, recorded
@@ -24,7 +25,7 @@ from rankfold.pipeline.result import LAZY_BYTES, write_group
 from rankfold.pipeline.rundir import bytes_under
 from rankfold.pipeline.scheduler import Scheduler
 from rankfold.pipeline.source import Source
-from rankfold.pipeline.sweep import TOTAL, Fold, Sweep
+from rankfold.pipeline.sweep import TOTAL, Sweep
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of a sweep, the rows done, and the rows in all."""

@@ -17,11 +17,10 @@ import hashlib
 import operator
 import os
 import time
-from collections.abc import Callable, Generator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from dask.delayed import Delayed, delayed
 
@@ -39,10 +38,12 @@ from rankfold.pipeline.checkpoint import (
 )
 from rankfold.pipeline.durable import flush, flush_all
 from rankfold.pipeline.errors import DamagedStateError, Interrupted, PlanError
+from rankfold.pipeline.fold import Fold
 from rankfold.pipeline.journal import Journal
 from rankfold.pipeline.keeping import Keeping
 from rankfold.pipeline.ledger import Ledger, recorded
 from rankfold.pipeline.memory import bytes_above_baseline, return_freed_memory
+from rankfold.pipeline.read_ahead import panels_of
 from rankfold.pipeline.scheduler import Scheduler
 
 SEGMENT_SECONDS = 20.0
@@ -50,12 +51,6 @@ SEGMENT_SECONDS = 20.0
 
 FAN_IN = 8
 """Streams merged by one task, one after the other: two accumulators in memory, whatever the fan-in."""
-
-WAITING_SHARE = 0.2
-"""A read that waits for more than this share of the work on a panel is worth a thread of its own."""
-
-LOOK_ANEW = 64
-"""Panels between two reads that are timed without a competing thread."""
 
 TURNS = 5
 """Graphs that are tried before a sweep is given up: one more for every time a stream was set back."""
@@ -65,37 +60,6 @@ TOTAL = "total.part"
 _NEXT = "next_panel"
 _CORE = "core_type"
 TICKET = "attempt.json"
-
-
-class Fold(Protocol):
-    """What a sweep does with each panel. Pickles; holds paths and small arrays, never an open store."""
-
-    @property
-    def cut(self) -> Cut:
-        """Panels and streams of the long axis."""
-
-    @property
-    def slots(self) -> int:
-        """Buffers for panels: 2 to read ahead while working, 1 not to."""
-
-    @property
-    def row_seconds(self) -> float:
-        """Nominal time of one row of one panel, to cut segments by."""
-
-    def start(self) -> State:
-        """Accumulator of no rows."""
-
-    def workspace(self) -> Any:
-        """Everything a segment needs to allocate."""
-
-    def read(self, work: Any, start: int, stop: int, slot: int) -> None:
-        """Fetch rows ``start:stop`` into a slot."""
-
-    def step(self, state: State, work: Any, start: int, stop: int, slot: int) -> None:
-        """Fold the panel in a slot into ``state``, in place."""
-
-    def merge(self, total: State, other: State) -> None:
-        """Add ``other`` to ``total``, in place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +293,7 @@ def _advance(
         ledger, written = Ledger.taken_from(state), Ledger()
         with (
             recorded(written if keeping.resumable else None),
-            contextlib.closing(_panels(fold, work, panel, until)) as panels,
+            contextlib.closing(panels_of(fold, work, panel, until)) as panels,
         ):
             for panel, start, stop, slot in panels:
                 fold.step(state, work, start, stop, slot)
@@ -384,36 +348,6 @@ def _finished(path: Path, end: int | None) -> State:
     if int(state.pop(_NEXT)) != end:
         raise SetBack(f"{path} was set back to a panel before {end}; the same command goes on from there")
     return state
-
-
-def _panels(fold: Fold, work: Any, first: int, until: int) -> Generator[tuple[int, int, int, int]]:
-    """Panels as they come in; the next one is read while the caller works, if reads wait for anything.
-
-    A read from the page cache is a copy: a thread for it would only compete with the products for the
-    same cores (measured: a pass takes 1.4 times as long). A read that waits for a disk or a network is
-    told by its wall time beyond its processor time, and looked at anew every so often.
-    """
-    waited, worked = 0.0, 0.0
-    pending: Future[float] | None = None
-    with ThreadPoolExecutor(1, "rankfold-read") as reader:
-        for panel in range(first, until):
-            start, stop = fold.cut.panel(panel)
-            slot = panel % fold.slots
-            waited = _read(fold, work, start, stop, slot) if pending is None else pending.result()
-            pending = None
-            ahead = fold.slots > 1 and panel + 1 < until and panel % LOOK_ANEW
-            if ahead and waited > WAITING_SHARE * worked:
-                pending = reader.submit(_read, fold, work, *fold.cut.panel(panel + 1), 1 - slot)
-            began = time.perf_counter()
-            yield panel, start, stop, slot
-            worked = time.perf_counter() - began
-
-
-def _read(fold: Fold, work: Any, start: int, stop: int, slot: int) -> float:
-    """Read a panel; seconds spent waiting rather than working."""
-    wall, cpu = time.perf_counter(), time.thread_time()
-    fold.read(work, start, stop, slot)
-    return time.perf_counter() - wall - (time.thread_time() - cpu)
 
 
 def _merge(

@@ -9,12 +9,12 @@ from typing import Protocol
 import numpy as np
 
 from rankfold.pipeline.errors import MemoryBudgetError
+from rankfold.pipeline.fold import Fold
 from rankfold.pipeline.peak import fit
 from rankfold.pipeline.plan import Plan
 from rankfold.pipeline.plan_sweeps import Pass, numbers_of
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
-from rankfold.pipeline.sweep import Fold
 from rankfold.pipeline.units import format_bytes
 from rankfold.pipeline.view import Orientation
 
