@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rankfold.pipeline.errors import RankfoldError
+from rankfold.pipeline.shape_only import ShapeOnly
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.view import Orientation, View
 
@@ -92,6 +93,8 @@ def measured_reading(source: Source, orientation: Orientation, panel_rows: int) 
     Takes at most about 0.2 s and ``2 * PROBE_BYTES``; None where chunks are larger, or cannot be read:
     whoever runs the plan is told why.
     """
+    if isinstance(source, ShapeOnly):
+        return None  # what an earlier stage will leave
     view, sparse = View(source, orientation), source.row_grid.scattered or source.column_grid.scattered
     rows = _probed_rows(view, panel_rows)
     if not rows:
