@@ -34,6 +34,7 @@ from rankfold.pipeline.plan_sweeps import Pass, blas_bytes
 from rankfold.pipeline.request import Request
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.seconds import Rates, Seconds, measured_reading
+from rankfold.pipeline.shape_only import ShapeOnly
 from rankfold.pipeline.view import Orientation
 
 M = 2**20
@@ -203,6 +204,11 @@ def test_what_is_too_large_to_be_tried_is_not_read(tmp_path: Path) -> None:
     path = store(tmp_path / "x.zarr", 4, 4, 4, ZstdCodec())
     source = dataclasses.replace(rf.open(path), shape=(40_000, 4000), chunks=(40_000, 4000))
     assert measured_reading(source, Orientation.ROWS, 40_000) is None
+
+
+def test_a_matrix_that_is_not_there_yet_is_not_read() -> None:
+    source = ShapeOnly.plain((8000, 100), np.dtype(np.float32))
+    assert measured_reading(source, Orientation.ROWS, 2000) is None
 
 
 def test_a_chunk_that_cannot_be_read_leaves_the_plan_as_it_is(tmp_path: Path) -> None:

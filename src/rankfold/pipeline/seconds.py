@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rankfold.pipeline.errors import RankfoldError
+from rankfold.pipeline.shape_only import ShapeOnly
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.view import Orientation, View
 
@@ -92,6 +93,8 @@ def measured_reading(source: Source, orientation: Orientation, panel_rows: int) 
     Takes at most about 0.2 s and ``2 * PROBE_BYTES``; None where chunks are larger, or cannot be read:
     whoever runs the plan is told why.
     """
+    if isinstance(source, ShapeOnly):
+        return None  # what an earlier stage will leave
     view, sparse = View(source, orientation), source.row_grid.scattered or source.column_grid.scattered
     rows = _probed_rows(view, panel_rows)
     if not rows:
@@ -116,6 +119,18 @@ def measured_reading(source: Source, orientation: Orientation, panel_rows: int) 
     return Reading(seconds / panel.nbytes, alone=sparse)
 
 
+_READINGS: dict[tuple[object, ...], Reading | None] = {}
+
+
+def _known_reading(source: Source, orientation: Orientation, panel_rows: int) -> Reading | None:
+    """Read once in a process: a table names the time of a stage more than once, and adds it up."""
+    version = getattr(source, "version", "")
+    key = (source.name, version, source.shape, source.dtype.str, orientation, panel_rows)
+    if key not in _READINGS:
+        _READINGS[key] = measured_reading(source, orientation, panel_rows)
+    return _READINGS[key]
+
+
 def _probed_rows(view: View, panel_rows: int) -> int:
     """Long rows of a panel that is worth reading for its time; 0 where that would take too much."""
     row_bytes = max(1, view.short * view.source.dtype.itemsize)
@@ -130,7 +145,7 @@ def predicted_seconds(plan: Plan, rates: Rates, source: Source, workers: int) ->
     """Time of the passes that are likely, with the data in page cache."""
     # Pairs of blocks are read by rows.
     orientation = Orientation.COLUMNS if plan.orientation == "columns" else Orientation.ROWS
-    reading = measured_reading(source, orientation, plan.panel_rows)
+    reading = _known_reading(source, orientation, plan.panel_rows)
     if reading is None:
         reading = Reading(1 / rates.read_bytes, alone=False)
     read = decode = compute = 0.0
