@@ -301,7 +301,7 @@ def contents(stores: list[Path], *, chained: bool = False) -> Contents:
 def _metadata(data: bytes, *, chained: bool) -> str:
     try:
         value = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return f"no JSON: {data[:200]!r}"
     text = json.dumps(value, sort_keys=True)
     return FINGERPRINT.sub('"*"', text) if chained else text

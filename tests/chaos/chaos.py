@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
@@ -64,6 +65,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="where trials are kept")
     parser.add_argument("--page", type=Path, help="write the table of the kept trials into this page")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing stays mounted
     if given.page:
         given.page.write_text(
             page(given.page.read_text(), from_json(KEPT.read_text()) if KEPT.exists() else [])

@@ -248,7 +248,9 @@ class CommandLine:
     ) -> Command:
         """Give a command; ``own_interpreter`` for one that starts workers, which import its main module."""
         command = _Own if own_interpreter else _Forked
-        return command(self, words, cwd, ending, dict(env or {}), dict(limits or {}), patience)
+        # What is measured of this machine is not shared with other versions of rankfold.
+        environment = {"XDG_CACHE_HOME": str(self.folder / "cache")} | dict(env or {})
+        return command(self, words, cwd, ending, environment, dict(limits or {}), patience)
 
     def server(self) -> subprocess.Popen[bytes]:
         """The server, which is started when it is first needed."""

@@ -50,8 +50,10 @@ def power_loss(bench: Bench, seed: int, number: int) -> Trial:
         verdict, words = judge(outcome, bench.difference(case, outcome), must_finish=True)
         if verdict == FAULT and case.overwrite:
             again = bench.command(case, "--overwrite")
-            way_out, _ = judge(again, bench.difference(case, again), must_finish=True)
-            words += "; nor does --overwrite lead out" if way_out == FAULT else "; --overwrite leads out"
+            way_out, why = judge(again, bench.difference(case, again), must_finish=True)
+            words += (
+                f"; nor does --overwrite lead out: {why}" if way_out == FAULT else "; --overwrite leads out"
+            )
     attack = f"{moment}, {options}{', a neighbor that flushes' if neighbor else ''}"
     seconds = time.monotonic() - began
     return Trial("power_loss", seed, number, case.name, attack, "", verdict, outcome.code, words, seconds)

@@ -77,6 +77,8 @@ def test_contents_tell_a_byte_a_missing_chunk_and_a_stray_file(tmp_path: Path) -
     assert contents([store]).difference(whole) == "differs in r.zarr/s/c/0"
     (store / "s" / "c" / "0").unlink()
     assert contents([store]).difference(whole) == "lacks r.zarr/s/c/0"
+    (store / "s" / "zarr.json").write_bytes(b"[" * 100_000)
+    assert contents([store]).difference(whole) == "lacks r.zarr/s/c/0"
     (store / "s" / ".left").touch()
     assert contents([store]).strays == ("r.zarr/s/.left",)
     assert contents([tmp_path / "none"]) == Contents()

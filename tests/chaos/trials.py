@@ -51,7 +51,7 @@ class Trial:
 
     def __str__(self) -> str:
         what = f"{self.kind} {self.number}: {self.command}, {self.attack}, {self.target}"
-        return f"{what}: {self.verdict} ({self.code}) {self.words}"
+        return f"{what}: {self.verdict} ({self.code}) {self.words} [{self.seconds:.0f} s]"
 
 
 def judge(outcome: Outcome, difference: str | None, *, must_finish: bool = False) -> tuple[str, str]:
@@ -179,7 +179,7 @@ class Answer:
 def _facts(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
