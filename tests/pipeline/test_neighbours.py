@@ -113,7 +113,7 @@ def test_cuts_and_threads_change_no_bit_of_hard_data(name: str, monkeypatch: pyt
 METRICS = ("euclidean", "sqeuclidean", "cosine", "inner_product", "manhattan", "chebyshev")
 
 
-@pytest.mark.parametrize(("metric", "columns"), cover(METRICS, [1, 2, 15, 16, 37], strength=1))
+@pytest.mark.parametrize(("metric", "columns"), cover(METRICS, [1, 2, 15, 16, 37]))
 def test_metrics_among_rows_and_of_queries(metric: str, columns: int, small_blocks: None) -> None:
     r = np.random.default_rng(columns)
     x, q = r.standard_normal((300, columns)), r.standard_normal((70, columns))

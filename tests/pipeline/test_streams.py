@@ -1,0 +1,68 @@
+"""What streams have found is merged into what one would find: small matrices, cut as large ones are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from covers import cover
+from reference import decaying, exact, to_zarr
+
+import rankfold as rf
+from rankfold.pipeline import blocks
+
+pytestmark = pytest.mark.filterwarnings("ignore:the largest estimated error")
+
+METHODS = ["gram", "krylov", "subspace", "tsqr", "sketch"]
+
+
+@pytest.fixture
+def streams(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Cuts into up to eight streams of grains of ten rows; how many there were."""
+    counts: list[int] = []
+
+    def count(panels: int, *_: Any, **__: Any) -> int:
+        counts.append(1 << (min(panels, 8).bit_length() - 1))
+        return counts[-1]
+
+    monkeypatch.setattr(blocks, "grain_rows", lambda row_bytes: 10)
+    monkeypatch.setattr(blocks, "stream_count", count)
+    return counts
+
+
+@pytest.mark.parametrize(("method", "shape", "scale"), cover(METHODS, [(400, 30), (30, 400)], [False, True]))
+def test_components_of_many_streams(
+    tmp_path: Path, streams: list[int], method: str, shape: tuple[int, int], scale: bool
+) -> None:
+    x = decaying(*shape) * np.linspace(0.5, 5, shape[1])
+    chunks = (20, 30) if shape[0] > shape[1] else (30, 20)
+    asked = {"scale": scale, "method": method, "tol": 1e-8, "passes": 30}
+    found = rf.pca(to_zarr(tmp_path / "x.zarr", x, chunks), 5, **asked)
+    assert max(streams) == 8
+    np.testing.assert_allclose(found.mean, x.mean(axis=0), rtol=1e-12)
+    if scale:
+        np.testing.assert_allclose(found.scale, x.std(axis=0, ddof=1), rtol=1e-12)
+    if method != "sketch":  # whose errors do not shrink with passes
+        values = exact(x, "pca", scale=scale)[1][:5]
+        np.testing.assert_allclose(found.singular_values, values, rtol=1e-7)
+        np.testing.assert_allclose(np.linalg.norm(found.scores[...], axis=0), values, rtol=1e-7)
+
+
+def test_residuals_of_many_streams(tmp_path: Path, streams: list[int]) -> None:
+    x = decaying(400, 30)
+    store = to_zarr(tmp_path / "x.zarr", x, (20, 30))
+    found = rf.svd(store, 3, tol=1e-8, out=tmp_path / "r.zarr")
+    told = rf.check(found, store)
+    left = np.linalg.norm(x @ found.Vt.T - found.U[...] * found.s, axis=0)
+    assert max(streams) == 8 and told is not None and left.max() <= 1e-7 * found.s[0]
+
+
+def test_nonnegative_factors_of_many_streams(tmp_path: Path, streams: list[int]) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.random((400, 3)) @ rng.random((3, 30)) + 0.1 * rng.random((400, 30))
+    found = rf.nmf(to_zarr(tmp_path / "x.zarr", x, (20, 30)), 3)
+    w, h = found.W[...], found.H[...]
+    error = np.linalg.norm(x - w @ h) / np.linalg.norm(x)
+    assert max(streams) == 8 and found.attrs["relative_error"] == pytest.approx(error, rel=1e-6)
