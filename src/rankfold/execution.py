@@ -75,7 +75,7 @@ def execute(
     folder = RunDirectory.beside(
         output, None if scratch is None else Path(scratch), digest(identity), resumable=temporary is None
     )
-    _require_place(output, task.source)
+    _require_place(task.source, output, folder.folder, *([] if scratch is None else [Path(scratch)]))
     if os.path.lexists(output) and _done(folder, identity, overwrite=overwrite):
         return Result(output)
     if place.budget.workers > made.useful_workers:
@@ -241,14 +241,20 @@ def _require_local(*paths: str | Path | None) -> None:
             )
 
 
-def _require_place(output: Path, source: Source) -> None:
-    """Refuse an output that would write into its own input, or around it."""
+def _require_place(source: Source, output: Path, run: Path, *scratch: Path) -> None:
+    """Refuse to write into the input, or around it."""
     path = getattr(source, "path", None)
     if path is None:
         return
-    held, out = Path(path).resolve(), output.resolve()
-    if held == out or held in out.parents or out in held.parents:
-        raise OutputError(f"{output} would lie in, on or around its own input {path}. Choose another --out.")
+    held = Path(path).resolve()
+    for place in (output, run, *scratch):
+        new = place.resolve()
+        # Scratch has folders of its own: others may lie beside them.
+        if held == new or held in new.parents or (new in held.parents and place not in scratch):
+            option = "--scratch" if place in scratch else "--out"
+            raise OutputError(
+                f"{place} would lie in, on or around the input {path}. Choose another {option}."
+            )
 
 
 def _free(folder: Path) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import decaying, same_bytes
+from reference import decaying, same_bytes, to_zarr
 
 import rankfold as rf
 from rankfold.pipeline.checkpoint import load_if_whole, save_arrays
@@ -346,3 +346,14 @@ def test_a_manifest_is_plain(tmp_path: Path) -> None:
     data = (tmp_path / "r.zarr/components/c/0/0").read_bytes()
     assert (size, told) == (len(data), checksum(data))
     logging.getLogger("rankfold").debug("%s", stored["request"])
+
+
+@pytest.mark.parametrize("option", ["out", "run", "scratch"])
+def test_nothing_is_written_into_the_input(tmp_path: Path, option: str) -> None:
+    store = to_zarr(tmp_path / "x.zarr.run", X, (500, 30))
+    out = {"out": tmp_path / "x.zarr.run/r.zarr", "run": tmp_path / "x.zarr", "scratch": tmp_path / "r.zarr"}
+    scratch = tmp_path / "x.zarr.run/scratch" if option == "scratch" else None
+    named = "--scratch" if option == "scratch" else "--out"
+    with pytest.raises(rf.RankfoldError, match=f"in, on or around the input .*Choose another {named}"):
+        rf.pca(store, rank=4, out=out[option], scratch=scratch)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.zarr.run"]
