@@ -357,3 +357,22 @@ def test_nothing_is_written_into_the_input(tmp_path: Path, option: str) -> None:
     with pytest.raises(rf.RankfoldError, match=f"in, on or around the input .*Choose another {named}"):
         rf.pca(store, rank=4, out=out[option], scratch=scratch)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.zarr.run"]
+
+
+@pytest.mark.parametrize(
+    "text", ["7", "[]", '{"at": "noon"}', '{"at": 1, "what": {}}', "\x00\x00", "[" * 9999]
+)
+def test_lines_of_a_journal_that_say_nothing_are_left_out(tmp_path: Path, text: str) -> None:
+    run = killed_before_publishing(qr, tmp_path / "r.zarr")
+    for path in (run / "journal.jsonl", next(run.glob("state-*/journal/*"))):
+        path.write_text(text + "\n")
+    qr(tmp_path / "r.zarr")
+    assert rf.verify(tmp_path / "r.zarr") == []
+
+
+def test_a_file_in_place_of_a_folder_of_chunks_gives_way(tmp_path: Path, whole: dict[str, str]) -> None:
+    run = killed_before_publishing(qr, tmp_path / "r.zarr")
+    chunks = next(run.glob("result-*/Q/c"))
+    shutil.rmtree(chunks)
+    chunks.write_text("no folder")
+    assert same_bytes(qr(tmp_path / "r.zarr")) == whole["qr"]

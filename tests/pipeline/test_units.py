@@ -38,7 +38,7 @@ def test_a_number_without_a_unit_is_refused_with_both_that_are_likely(text: str)
         rf.plan("svd", np.eye(9), 2, memory=text)
 
 
-@pytest.mark.parametrize("text", ["much", "", "1GG", "-1G", "1 gigs", [], None, object()], ids=repr)
+@pytest.mark.parametrize("text", ["much", "", "1GG", "-1G", "1 gigs", [], None, 1j], ids=repr)
 def test_what_is_no_size_is_refused(text: object) -> None:
     with pytest.raises(InputError, match="is not a size in bytes"):
         parse_bytes(text)  # type: ignore[arg-type]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rankfold.workflows.progress import SweepProgress
 from typer.testing import CliRunner
 
 from rankfold.cluster.calibration import cached_rates
 from rankfold.pipeline.errors import Interrupted
+from rankfold.pipeline.progress import SweepProgress
 from rankfold.workflows.cli import app
 from rankfold.workflows.reports.history import Attempt, Event, History, Segment
 from rankfold.workflows.reports.measures import stage_facts

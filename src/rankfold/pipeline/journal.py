@@ -79,12 +79,24 @@ def lines_of(run: Path, request: str | None = None) -> list[dict[str, Any]]:
         first = path.relative_to(run).parts[0]
         own = {"run": first.removeprefix("state-")} if first.startswith("state-") else {}
         with contextlib.suppress(OSError):
-            for text in path.read_text().splitlines():
-                with contextlib.suppress(ValueError):  # the last line of a process that was killed
-                    line = {"process": path.stem} | json.loads(text) | own
-                    if request is None or line.get("run") == request:
-                        found[line["process"], line["at"], line["what"]] = line
+            for text in path.read_text(errors="replace").splitlines():
+                line = _line(text, {"process": path.stem}, own)
+                if line is not None and (request is None or line.get("run") == request):
+                    found[line["process"], line["at"], line["what"]] = line
     return sorted(found.values(), key=lambda line: line["at"])
+
+
+def _line(text: str, known: dict[str, Any], own: dict[str, Any]) -> dict[str, Any] | None:
+    """What a line says; None of the last one of a process that was killed, and of what is no line."""
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(told, dict):
+        return None
+    line = known | told | own
+    kinds = {"process": str, "at": int | float, "what": str}
+    return line if all(isinstance(line.get(name), kind) for name, kind in kinds.items()) else None
 
 
 def gather(run: Path, request: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.checkpoint import atomic_file, disk_errors
+from rankfold.pipeline.checkpoint import atomic_file, disk_errors, remove
 from rankfold.pipeline.ledger import note_written
 
 Array = npt.NDArray[Any]
@@ -44,7 +44,7 @@ def write_whole_chunks(path: Path, block: Array, *spans: Span) -> None:
             part = whole
         file = path.joinpath("c", *(str(at // size) for at, size in zip(corner, chunk, strict=True)))
         with disk_errors(file):
-            os.makedirs(file.parent, exist_ok=True)
+            _make_folder(file.parent, path)
         with atomic_file(file, durable=False) as out:
             out.write(part.data)
         note_written(file, 0, part)
@@ -69,6 +69,17 @@ def write_long_rows(path: Path, block: Array, start: int, stop: int, *, transpos
         write_whole_chunks(path, block[:, :count], (0, len(block)), (start, stop))
     else:
         write_whole_chunks(path, block[:count], (start, stop), (0, block.shape[1]))
+
+
+def _make_folder(folder: Path, array: Path) -> None:
+    """Have a folder for chunks; what stands in its place within the array was never written by us."""
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        for place in (folder, *folder.parents):
+            if array in place.parents and place.exists() and not place.is_dir():
+                remove(place)
+        os.makedirs(folder, exist_ok=True)
 
 
 @functools.lru_cache(maxsize=64)
