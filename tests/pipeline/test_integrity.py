@@ -376,3 +376,23 @@ def test_a_file_in_place_of_a_folder_of_chunks_gives_way(tmp_path: Path, whole: 
     shutil.rmtree(chunks)
     chunks.write_text("no folder")
     assert same_bytes(qr(tmp_path / "r.zarr")) == whole["qr"]
+
+
+def test_checksums_of_large_results_are_compared_on_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, str]
+) -> None:
+    from typer.testing import CliRunner
+
+    from rankfold.workflows.cli import app
+
+    monkeypatch.setattr("rankfold.pipeline.manifest.SMALL_BYTES", 0)  # as if it were large
+    store = to_zarr(tmp_path / "x.zarr", X, (500, 30))
+    command = ["qr", store, "--out", str(tmp_path / "r.zarr")]
+    run = CliRunner().invoke
+    assert "r.zarr: done" in run(app, command).output
+    flip(tmp_path / "r.zarr/Q/c/0/0")
+    assert "already done" in run(app, command).output
+    told = run(app, ["verify", str(tmp_path / "r.zarr")])
+    assert told.exit_code == 4 and "Q/c/0/0 is not what was written" in told.output
+    assert "r.zarr: done" in run(app, [*command, "--verify"]).output
+    assert run(app, ["verify", str(tmp_path / "r.zarr")]).output.strip().endswith("r.zarr: whole")

@@ -7,7 +7,8 @@ them. So an option has one name, one help text and one default, whatever command
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,23 +20,36 @@ Debug = Annotated[bool, typer.Option("--debug", help="show the traceback of an e
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
-def command(*groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorate a function of one argument for each group, and options of its own after them."""
+Verify = Annotated[bool, typer.Option("--verify", help="read results that are there, compare checksums")]
+
+
+def command(
+    *groups: Callable[..., Any], reads_results: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorate a function of one argument for each group, and options of its own after them.
+
+    Commands that read results, or may find their own, take ``--verify``.
+    """
+    reads_results |= output in groups
 
     def decorate(body: Callable[..., None]) -> Callable[..., None]:
         each = [_parameters(group) for group in groups]
         own = _parameters(body)[len(groups) :]
 
-        def run(*, debug: bool, **given: Any) -> None:
-            with reported(debug):
+        def run(*, debug: bool, verify: bool = False, **given: Any) -> None:
+            with reported(debug), checksums_compared(verify):
                 made = [
                     group(**{p.name: given.pop(p.name) for p in options})
                     for group, options in zip(groups, each, strict=True)
                 ]
                 body(*made, **given)
 
-        last = inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug)
-        parameters = [p for options in each for p in options] + [*own, last]
+        always = {"verify": Verify} if reads_results else {}
+        last = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
+            for name, kind in (always | {"debug": Debug}).items()
+        ]
+        parameters = [p for options in each for p in options] + [*own, *last]
         keywords = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
         run.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in keywords}
@@ -43,6 +57,21 @@ def command(*groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Call
         return run
 
     return decorate
+
+
+@contextmanager
+def checksums_compared(wanted: bool) -> Iterator[None]:
+    """Have every result that is looked at within the block read in full, if that is wanted."""
+    if not wanted:
+        yield
+        return
+    from rankfold.pipeline.manifest import COMPARED
+
+    token = COMPARED.set(True)
+    try:
+        yield
+    finally:
+        COMPARED.reset(token)
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:

@@ -76,6 +76,13 @@ def took(result: Result) -> list[str]:
     ]
 
 
+def stands(out: Path, *, overwrite: bool) -> bool:
+    """Whether a result is there, whole as far as it is looked at, and not to be replaced."""
+    from rankfold.pipeline.manifest import damage_of
+
+    return out.exists() and not overwrite and not damage_of(out)
+
+
 def result_at(path: Path | str) -> Result | None:
     """The finished result of several arrays at a path; None where there is something else, or nothing."""
     from rankfold.pipeline.errors import InputError

@@ -59,7 +59,7 @@ class Told:
             typer.echo(lines)
 
 
-@command(flow)
+@command(flow, reads_results=True)
 def run(
     flow: Path,
     first: Annotated[

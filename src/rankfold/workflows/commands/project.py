@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from rankfold.workflows.options import Json, command, output, place, store, view
-from rankfold.workflows.results import residuals, took
+from rankfold.workflows.results import residuals, stands, took
 
 
 def fit(result: Annotated[Path, typer.Argument(metavar="RESULT", help="what svd or pca wrote")]) -> Path:
@@ -38,7 +38,7 @@ def transform(
     """Coordinates of new samples in a result: scores or U."""
     import rankfold
 
-    there = output["out"].exists() and not output["overwrite"]
+    there = stands(output["out"], overwrite=output["overwrite"])
     with _watched() as bar:
         made = rankfold.transform(fit, rankfold.open(samples, **view), progress=bar, **output, **place)
     _close(made, _relative_error(made.attrs), already_done=there, as_json=as_json)
@@ -58,7 +58,7 @@ def reconstruct(
     """The matrix as its leading components have it."""
     import rankfold
 
-    there, part = output["out"].exists() and not output["overwrite"], window(select_rows)
+    there, part = stands(output["out"], overwrite=output["overwrite"]), window(select_rows)
     with _watched() as bar:
         array = rankfold.reconstruct(fit, rank=rank, rows=part, progress=bar, **output, **place)
     made = rankfold.open_result(output["out"])
@@ -70,7 +70,7 @@ def reconstruct(
     _close(made, line, already_done=there, as_json=as_json)
 
 
-@command(fit, store, view, place)
+@command(fit, store, view, place, reads_results=True)
 def check(fit: Path, store: str, view: dict[str, Any], place: dict[str, Any], as_json: Json = False) -> None:
     """Residuals and orthogonality of a result, by one more pass over its matrix."""
     import rankfold

@@ -22,7 +22,7 @@ from rankfold.workflows.options import (
     store,
     view,
 )
-from rankfold.workflows.results import summary
+from rankfold.workflows.results import stands, summary
 
 
 @command(store, view, output, request, place)
@@ -182,7 +182,7 @@ def _reduce(
     from rankfold.pipeline.progress import SweepProgress
 
     source = rankfold.open(store, **view)
-    there = options["out"].exists() and not options["overwrite"]
+    there = stands(options["out"], overwrite=options["overwrite"])
     with warnings.catch_warnings(), SweepProgress() as bar:
         warnings.simplefilter("ignore", rankfold.RankfoldWarning)  # printed below, from the result
         result = getattr(rankfold, kind)(*before, source, progress=bar, **options)

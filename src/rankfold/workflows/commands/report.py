@@ -10,7 +10,7 @@ import typer
 from rankfold.workflows.options import Json, command
 
 
-@command()
+@command(reads_results=True)
 def report(
     where: Annotated[
         Path, typer.Argument(metavar="FLOW.yaml", help="a workflow, its folder of results, or one result")
