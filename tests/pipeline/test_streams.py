@@ -12,6 +12,7 @@ from reference import decaying, exact, to_zarr
 
 import rankfold as rf
 from rankfold.pipeline import blocks, layout
+from rankfold.pipeline.folds.signed_squares import SignedSquares, Work
 
 pytestmark = pytest.mark.filterwarnings("ignore:the largest estimated error")
 
@@ -58,7 +59,9 @@ def test_triangles_of_many_streams(tmp_path: Path, streams: list[int], condition
     """By the Gram matrix, and by reflections where it would lose columns."""
     rng = np.random.default_rng(0)
     turn = np.linalg.qr(rng.standard_normal((6, 6)))[0]
-    x = (rng.standard_normal((2000, 6)) * np.logspace(0, -condition, 6)) @ turn
+    x = rng.standard_normal((2000, 6)) * np.logspace(0, -condition, 6)
+    x[:1000, ::2], x[1000:, 1::2] = 0, 0  # half of the rows know half of the directions
+    x = x @ turn
     found = rf.qr(to_zarr(tmp_path / "x.zarr", x, (50, 6)))
     q, r = found.Q[...], found.R
     assert max(streams) == 8
@@ -83,3 +86,24 @@ def test_nonnegative_factors_of_many_streams(tmp_path: Path, streams: list[int])
     w, h = found.W[...], found.H[...]
     error = np.linalg.norm(x - w @ h) / np.linalg.norm(x)
     assert max(streams) == 8 and found.attrs["relative_error"] == pytest.approx(error, rel=1e-6)
+
+
+def test_squares_above_and_below_zero_are_told_apart() -> None:
+    rng = np.random.default_rng(0)
+    y, coefficients = rng.standard_normal((40, 4)), rng.standard_normal((4, 3))
+
+    class Rows:
+        columns, dtype, row_bytes = 4, y.dtype, 32
+
+        def read_into(self, out: np.ndarray, first: int) -> None:
+            out[...] = y[first : first + len(out)]
+
+    cut = blocks.Cut(np.array([0, 25, 40]), np.array([0, 1, 2]), 7)
+    fold = SignedSquares(Rows(), cut, Path(), 3, 0.0)  # type: ignore[arg-type]
+    total, other = fold.start(), fold.start()
+    for state, start, stop in ((total, 0, 25), (other, 25, 40)):
+        fold.step(state, Work(coefficients, np.empty((7, 4))), start, stop, 0)
+    fold.merge(total, other)
+    u = y @ coefficients
+    expected = [(u.clip(0) ** 2).sum(axis=0), (u.clip(None, 0) ** 2).sum(axis=0)]
+    np.testing.assert_allclose(total["squares"], expected, rtol=1e-12)
