@@ -11,7 +11,8 @@ from covers import cover
 from reference import decaying, exact, to_zarr
 
 import rankfold as rf
-from rankfold.pipeline import blocks
+from rankfold.pipeline import blocks, layout
+from rankfold.pipeline.folds.signed_squares import SignedSquares, Work
 
 pytestmark = pytest.mark.filterwarnings("ignore:the largest estimated error")
 
@@ -20,7 +21,7 @@ METHODS = ["gram", "krylov", "subspace", "tsqr", "sketch"]
 
 @pytest.fixture
 def streams(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Cuts into up to eight streams of grains of ten rows; how many there were."""
+    """Cuts into up to eight streams of short grains, and outputs of short chunks; how many there were."""
     counts: list[int] = []
 
     def count(panels: int, *_: Any, **__: Any) -> int:
@@ -29,10 +30,13 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(blocks, "grain_rows", lambda row_bytes: 10)
     monkeypatch.setattr(blocks, "stream_count", count)
+    monkeypatch.setattr(layout, "matching_chunk", lambda native, read, written: 50)
     return counts
 
 
-@pytest.mark.parametrize(("method", "shape", "scale"), cover(METHODS, [(400, 30), (30, 400)], [False, True]))
+@pytest.mark.parametrize(
+    ("method", "shape", "scale"), cover(METHODS, [(400, 30), (30, 400)], [False, True], strength=3)
+)
 def test_components_of_many_streams(
     tmp_path: Path, streams: list[int], method: str, shape: tuple[int, int], scale: bool
 ) -> None:
@@ -50,13 +54,29 @@ def test_components_of_many_streams(
         np.testing.assert_allclose(np.linalg.norm(found.scores[...], axis=0), values, rtol=1e-7)
 
 
+@pytest.mark.parametrize("condition", [0, 13])
+def test_triangles_of_many_streams(tmp_path: Path, streams: list[int], condition: int) -> None:
+    """By the Gram matrix, and by reflections where it would lose columns."""
+    rng = np.random.default_rng(0)
+    turn = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    x = rng.standard_normal((2000, 6)) * np.logspace(0, -condition, 6)
+    x[:1000, ::2], x[1000:, 1::2] = 0, 0  # half of the rows know half of the directions
+    x = x @ turn
+    found = rf.qr(to_zarr(tmp_path / "x.zarr", x, (50, 6)))
+    q, r = found.Q[...], found.R
+    assert max(streams) == 8
+    np.testing.assert_allclose(q @ r, x, atol=1e-13 * np.linalg.norm(x, 2))
+    np.testing.assert_allclose(q.T @ q, np.eye(6), atol=1e-12)
+
+
 def test_residuals_of_many_streams(tmp_path: Path, streams: list[int]) -> None:
     x = decaying(400, 30)
     store = to_zarr(tmp_path / "x.zarr", x, (20, 30))
     found = rf.svd(store, 3, tol=1e-8, out=tmp_path / "r.zarr")
     told = rf.check(found, store)
-    left = np.linalg.norm(x @ found.Vt.T - found.U[...] * found.s, axis=0)
-    assert max(streams) == 8 and told is not None and left.max() <= 1e-7 * found.s[0]
+    assert max(streams) == 8 and told.attrs["left_orthogonality"] <= 1e-12
+    left = np.linalg.norm(x @ found.Vt.T - found.U[...] * found.s, axis=0) / found.s[0]
+    np.testing.assert_allclose(told.left_residuals, left, atol=1e-13)
 
 
 def test_nonnegative_factors_of_many_streams(tmp_path: Path, streams: list[int]) -> None:
@@ -66,3 +86,24 @@ def test_nonnegative_factors_of_many_streams(tmp_path: Path, streams: list[int])
     w, h = found.W[...], found.H[...]
     error = np.linalg.norm(x - w @ h) / np.linalg.norm(x)
     assert max(streams) == 8 and found.attrs["relative_error"] == pytest.approx(error, rel=1e-6)
+
+
+def test_squares_above_and_below_zero_are_told_apart() -> None:
+    rng = np.random.default_rng(0)
+    y, coefficients = rng.standard_normal((40, 4)), rng.standard_normal((4, 3))
+
+    class Rows:
+        columns, dtype, row_bytes = 4, y.dtype, 32
+
+        def read_into(self, out: np.ndarray, first: int) -> None:
+            out[...] = y[first : first + len(out)]
+
+    cut = blocks.Cut(np.array([0, 25, 40]), np.array([0, 1, 2]), 7)
+    fold = SignedSquares(Rows(), cut, Path(), 3, 0.0)  # type: ignore[arg-type]
+    total, other = fold.start(), fold.start()
+    for state, start, stop in ((total, 0, 25), (other, 25, 40)):
+        fold.step(state, Work(coefficients, np.empty((7, 4))), start, stop, 0)
+    fold.merge(total, other)
+    u = y @ coefficients
+    expected = [(u.clip(0) ** 2).sum(axis=0), (u.clip(None, 0) ** 2).sum(axis=0)]
+    np.testing.assert_allclose(total["squares"], expected, rtol=1e-12)
