@@ -6,7 +6,7 @@ numbers ever sees these rates.
 
 from __future__ import annotations
 
-import json
+import contextlib
 import math
 import os
 import platform
@@ -21,6 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.blas import core_type, one_blas_thread
+from rankfold.pipeline.checkpoint import load_json, save_json
+from rankfold.pipeline.errors import DiskSpaceError, OutputError
 from rankfold.pipeline.seconds import Rates
 
 SAMPLE_BYTES = 64 * 2**20
@@ -41,18 +43,19 @@ def cached_rates() -> Rates:
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     path = home / "rankfold" / "rates.json"
     key = f"{platform.node()} {platform.machine()} {core_type()}"
-    try:
-        kept = json.loads(path.read_text())
-    except (OSError, ValueError):
-        kept = {}
-    if not (isinstance(kept, dict) and len(kept.get(key, [])) == len(fields(Rates))):
-        kept = {**(kept if isinstance(kept, dict) else {}), key: list(astuple(measure_rates()))}
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(kept, indent=1) + "\n")
-        except OSError:
-            pass
-    return Rates(*kept[key])
+    kept = load_json(path, dict) or {}
+    told = kept.get(key)
+    if isinstance(told, list) and len(told) == len(fields(Rates)) and all(_is_rate(rate) for rate in told):
+        return Rates(*told)
+    rates = measure_rates()
+    with contextlib.suppress(OSError, OutputError, DiskSpaceError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_json(path, {**kept, key: list(astuple(rates))}, durable=False)
+    return rates
+
+
+def _is_rate(value: object) -> bool:
+    return isinstance(value, int | float) and value > 0
 
 
 def measure_rates() -> Rates:
