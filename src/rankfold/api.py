@@ -33,7 +33,6 @@ from rankfold.pipeline.run import Progress
 from rankfold.pipeline.seconds import Rates
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.sources import open_source
-from rankfold.pipeline.sources.axes import require_flag
 
 
 @public
@@ -359,7 +358,6 @@ def reduction_of(
     **flags: bool,
 ) -> Reduction:
     """What is to be reduced, checked; arguments of ``svd``, ``pca`` and ``qr``."""
-    require_flag(flags.get("rows", True))
     source = open_source(x)
     if kind == "qr":
         rank, method = min(source.shape), "tsqr"

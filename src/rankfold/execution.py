@@ -147,8 +147,10 @@ def _worked(
     """A run that has come to its end with nothing damaged, and its facts.
 
     What turns out not to be whole is set aside, and the task begins again: all that is whole it takes from
-    disk, so each time less is left that could be damaged.
+    disk, so each time less is left that could be damaged. What is damaged a second time ends the run: its
+    disk does not keep what is written.
     """
+    damaged = set[Path]()
     where = (folder.state, folder.scratch, folder.result)
     at_once = made.concurrency * place.budget.workers
     background = Background()
@@ -166,8 +168,9 @@ def _worked(
                     write_manifest(folder.result, folder.request, run.result_sums())
                 return run, found
             except DamagedStateError as error:
-                if not run.make_again(error):
+                if error.path in damaged or not run.make_again(error):
                     raise
+                damaged.add(error.path)
     finally:
         background.stop()
 
@@ -207,8 +210,8 @@ def _done(folder: RunDirectory, identity: dict[str, Any], *, overwrite: bool) ->
     if overwrite:
         return False
     raise OutputError(
-        f"{output} exists and differs in {difference_of(attrs, identity)}. Choose another --out, or "
-        "replace it with --overwrite."
+        f"{output} exists and is the answer to another request: {difference_of(attrs, identity)}. Choose "
+        "another --out, or replace it with --overwrite."
     )
 
 
@@ -253,7 +256,7 @@ def _require_place(source: Source, output: Path, run: Path, *scratch: Path) -> N
         if held == new or held in new.parents or (new in held.parents and place not in scratch):
             option = "--scratch" if place in scratch else "--out"
             raise OutputError(
-                f"{place} would lie in, on or around the input {path}. Choose another {option}."
+                f"{place} would lie in, on or around its own input {path}. Choose another {option}."
             )
 
 

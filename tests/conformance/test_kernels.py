@@ -690,13 +690,16 @@ def argument_names(node: ast.FunctionDef) -> list[list[str]]:
     return [[a.arg for a in kind] for kind in (arguments.posonlyargs, arguments.args, arguments.kwonlyargs)]
 
 
+CONTRACTS = {"kernel", "light_kernel"}
+
+
 def test_the_registry_equals_the_contracts() -> None:
     assert set(REGISTRY) == modules(FOLDER)
     for module, kernels in REGISTRY.items():
         decorated = {
             name
             for name, node in functions(FOLDER / f"{module}.py").items()
-            if any(isinstance(d, ast.Name) and d.id == "kernel" for d in node.decorator_list)
+            if any(isinstance(d, ast.Name) and d.id in CONTRACTS for d in node.decorator_list)
         }
         assert set(kernels) == decorated, module
 

@@ -67,6 +67,9 @@ def test_a_wrong_factor_is_seen(tmp_path: Path) -> None:
     assert rf.check(result, x).attrs["largest_residual"] < 1e-2
     u = zarr.open_array(tmp_path / "r.zarr" / "U", mode="r+")
     u[100:200, 2] = 1.0
+    with pytest.raises(rf.RankfoldError, match="U/c/0/0 is not what was written"):
+        rf.check(result, x)
+    (tmp_path / "r.zarr" / "manifest.json").unlink()  # by which it is known that it was changed
     found = rf.check(result, x)
     assert found.left_residuals[2] > 0.1 > 1e-2 > found.left_residuals[1]
     assert found.attrs["left_orthogonality"] > 1

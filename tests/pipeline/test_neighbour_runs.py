@@ -208,7 +208,7 @@ def test_one_that_is_lost_after_the_sweep_is_never_written(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pair_sweep.PairSweep, "run", damaged)
-        with pytest.raises(Interrupted, match="damaged or set back; the same command goes on from there"):
+        with pytest.raises(Interrupted, match="damaged or set back; the same command makes it again"):
             rf.knn(x, out=tmp_path / "r.zarr", **options)
     assert not (tmp_path / "r.zarr").exists()
     assert same_bytes(rf.knn(x, out=tmp_path / "r.zarr", **options)) == same_bytes(rf.knn(x, **options))

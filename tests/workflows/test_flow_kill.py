@@ -113,8 +113,8 @@ def test_a_search_that_is_done_is_not_made_again(tmp_path: Path, monkeypatch: py
     assert actions(flow)["trust"] == ("resume", "was interrupted")
     assert not (tmp_path / "results" / "trust.zarr").exists()
     again = rankfold("run", flow)
-    assert again.exit_code == 0 and "trust: ranks-" in again.stderr
-    assert "trust: pairs" not in again.stderr
+    assert again.exit_code == 0 and "trust: counting nearer rows" in again.stderr
+    assert "trust: pairs of blocks" not in again.stderr
     scores = f"{tmp_path / 'results' / 'components.zarr'}::scores"
     made = rf.open_result(tmp_path / "results" / "trust.zarr").attrs
     assert made["value"] == float(rf.trustworthiness(tmp_path / "x.zarr", scores, 4))

@@ -21,7 +21,7 @@ def test_a_result_that_lost_chunks_is_made_again(flow: Path) -> None:
     assert rankfold("run", flow).exit_code == 0
     components = flow.parent / "results" / "components.zarr"
     shutil.rmtree(components / "scores" / "c")
-    assert actions(flow)["components"] == ("run", "its result has lost chunks")
+    assert actions(flow)["components"] == ("run", "its result is damaged (scores/c/0/0 is missing)")
     assert rankfold("run", flow).exit_code == 0
     assert rf.open_result(components).lacking() is None
     assert {action for action, _ in actions(flow).values()} == {"skip"}

@@ -111,7 +111,7 @@ def _flag(name: str, value: object) -> bool | None:
         number = int(value) if type(value).__name__ in ("bool", "bool_") else -1  # type: ignore[call-overload]
     if number in (0, 1):
         return bool(number)
-    hint = ". Axes that become rows are named where a matrix is opened: rankfold.open(x, rows=...)"
+    hint = f". To say which axes of an array are its rows, open it first: rankfold.open(x, rows={value!r})"
     raise ArgumentError(f"{name} must be True or False, not {value!r}" + hint * (name == "rows"))
 
 

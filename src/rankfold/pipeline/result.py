@@ -177,13 +177,15 @@ class Result:
         temporary: TemporaryFolder | None = None,
         facts: Mapping[str, Any] | None = None,
     ) -> None:
-        self.path = Path(path)
+        self._path = Path(path)
         self._temporary = temporary
         self._loaded: dict[str, npt.NDArray[Any]] = {}
-        if facts is not None and not (self.path / "zarr.json").exists():
+        self._in_memory = False
+        if facts is not None and not (self._path / "zarr.json").exists():
+            self._in_memory = True
             self.attrs = json.loads(json.dumps({"schema": SCHEMA, **facts}))
             self._arrays = {
-                file.parent.name: read_array(file.parent) for file in self.path.glob("*/zarr.json")
+                file.parent.name: read_array(file.parent) for file in self._path.glob("*/zarr.json")
             }
         else:
             self._open()
@@ -191,14 +193,14 @@ class Result:
     def _open(self) -> None:
         import zarr
 
-        if not self.path.exists():
-            raise SourceNotFoundError(f"there is no result at {self.path}")
+        if not self._path.exists():
+            raise SourceNotFoundError(f"there is no result at {self._path}")
         try:
-            found = zarr.open(self.path, mode="r")
+            found = zarr.open(self._path, mode="r")
             self.attrs = dict(found.attrs["rankfold"])  # type: ignore[arg-type]
-            self.attrs["kind"], self.attrs["request"]["kind"], self.attrs["input"]["fingerprint"]
+            self.attrs["kind"], self.attrs["request"], self.attrs["input"]
         except _NO_RESULT as error:
-            raise InputError(f"{self.path} is not a result of rankfold") from error
+            raise InputError(f"{self._path} is not a result of rankfold") from error
         self._arrays = {"X": found} if isinstance(found, zarr.Array) else dict(found.arrays())
 
     def __getattr__(self, name: str) -> npt.NDArray[Any] | zarr.Array[Any]:
@@ -242,11 +244,18 @@ class Result:
     def require_whole(self, *, sums: bool = False) -> None:
         """Raise ``DataError`` if files have gone, have another length, or with ``sums`` hold other bytes."""
         if self._temporary is None:
-            require_whole(self.path, sums=sums)
+            require_whole(self._path, sums=sums)
 
     def _require_whole(self, name: str, *, sums: bool = False) -> None:
         if self._temporary is None:
-            require_whole(self.path, sums=sums, below="" if name == "X" else name)
+            require_whole(self._path, sums=sums, below="" if name == "X" else name)
+
+    @property
+    def path(self) -> Path:
+        """Where it lies; one that is in memory is put there when it is first asked for."""
+        if self._in_memory and not (self._path / "zarr.json").exists():
+            write_group(self._path, {name: fact for name, fact in self.attrs.items() if name != "schema"})
+        return self._path
 
     @property
     def graph(self) -> Any:
@@ -254,18 +263,18 @@ class Result:
         import scipy.sparse
         import zarr
 
-        if not (self.path / "graph").exists():
+        if not (self._path / "graph").exists():
             raise InputError(
-                f"{self.path} has no graph: it is the result of {self.attrs['kind']}, not of knn"
+                f"{self._path} has no graph: it is the result of {self.attrs['kind']}, not of knn"
             )
-        group = zarr.open_group(self.path / "graph", mode="r")
+        group = zarr.open_group(self._path / "graph", mode="r")
         parts = [np.asarray(group[name][...]) for name in ("data", "indices", "indptr")]  # type: ignore[index]
         return scipy.sparse.csr_array(tuple(parts), shape=tuple(group.attrs["shape"]))  # type: ignore[arg-type]
 
     @property
     def run(self) -> dict[str, Any]:
         """What the attempts that made it took: time, memory, machine. Empty if that was not kept."""
-        record = load_record(self.path.with_name(self.path.name + ".run") / "run.json")
+        record = load_record(self._path.with_name(self._path.name + ".run") / "run.json")
         return record if record["attempts"] else {}
 
 

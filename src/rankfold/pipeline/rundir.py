@@ -203,7 +203,7 @@ class RunDirectory:
         """Add an attempt, or complete the last one, in ``run.json``."""
         record = load_record(self.record)
         attempts, facts = record["attempts"], {**facts, "run": self.request}
-        if attempts and attempts[-1]["started"] == facts["started"]:
+        if attempts and attempts[-1].get("started") == facts["started"]:
             attempts[-1] = facts
         else:
             attempts.append(facts)
@@ -219,7 +219,8 @@ def load_record(path: Path) -> dict[str, Any]:
 
 
 def _is_attempt(facts: object) -> bool:
-    return isinstance(facts, dict) and isinstance(facts.get("started"), str)
+    kinds = {"started": str, "place": dict, "run": str}
+    return isinstance(facts, dict) and all(isinstance(facts.get(k, kinds[k]()), kinds[k]) for k in kinds)
 
 
 def bytes_under(folder: Path) -> int:

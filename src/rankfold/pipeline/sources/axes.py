@@ -9,8 +9,6 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from rankfold.pipeline.errors import InputError
 
 Rows = str | int | Sequence[str | int] | None
@@ -46,15 +44,6 @@ def row_axes(name: str, axes: tuple[str, ...], shape: Sequence[int], rows: Rows)
             "columns; leave one out"
         )
     return tuple(found)
-
-
-def require_flag(rows: object) -> None:
-    """Raise for axes given to a reduction, where ``rows`` says whether the factor of the rows is kept."""
-    if not isinstance(rows, bool | int | np.bool_):
-        raise InputError(
-            f"rows={rows!r} is not true or false, which say whether the factor of the rows is kept. To say "
-            f"which axes of an array are its rows, open it first: rankfold.open(x, rows={rows!r})"
-        )
 
 
 def _split(rows: str | int | Sequence[str | int]) -> list[str | int]:

@@ -76,9 +76,11 @@ def import_seconds(work: Importing, rates: Rates) -> float | None:
 
 
 def files_of(work: Work | Importing) -> int | None:
-    """Files of a result, at most: a chunk each, one of metadata for every array and for the group."""
-    if isinstance(work, Importing):
-        return _of_import(work)
+    """Files of a result, at most: a chunk each, metadata of every array and of the group, and a manifest."""
+    return _of_import(work) if isinstance(work, Importing) else 1 + _of_arrays(work)
+
+
+def _of_arrays(work: Work) -> int:
     if isinstance(work, Reduction):
         layout = lay_out(work.asked, work.source)
         asked = work.asked
