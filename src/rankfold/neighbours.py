@@ -83,4 +83,6 @@ def search_of(
     """What is to be searched, checked; arguments of ``knn``."""
     others = None if queries is None else open_source(queries)
     earlier = base if base is None or isinstance(base, Result) else Result(base)
+    if earlier is not None:
+        earlier.require_whole()
     return Neighbours.of(open_source(x), others, NeighbourRequest.of(k, metric, symmetric), earlier)

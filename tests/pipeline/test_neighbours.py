@@ -395,6 +395,7 @@ def test_anndata_reads_the_graph(tmp_path: Path) -> None:
 # Runs ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_workers_give_the_same_bytes_as_threads(tmp_path: Path, small_blocks: None) -> None:
     x = np.random.default_rng(0).standard_normal((700, 20)).astype(np.float32)
     store = to_zarr(tmp_path / "x.zarr", x, (100, 20))

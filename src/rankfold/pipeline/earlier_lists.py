@@ -33,7 +33,6 @@ class EarlierLists:
     def of(cls, result: Result, source: Source, asked: NeighbourRequest) -> EarlierLists:
         """Check that it belongs to a matrix and to what is asked of it."""
         facts = result.attrs
-        result.require_whole()
         if facts["kind"] != "knn" or facts["request"]["queries"] is not None:
             raise InputError(
                 f"{result.path} has no lists of rows among themselves: base must be a result of knn"

@@ -9,6 +9,13 @@ from typing import Any
 import numpy as np
 
 from rankfold.pipeline.blocks import Grid
+from rankfold.pipeline.sources.csr import spread_bytes
+from rankfold.pipeline.sources.encoding import CODEC_BYTES
+from rankfold.pipeline.sources.rectangle import SCRATCH_BYTES
+from rankfold.pipeline.sources.zarr import OVERHEAD_BYTES
+
+VECTOR_BYTES = OVERHEAD_BYTES + SCRATCH_BYTES
+"""What reading a vector of plain numbers takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +49,19 @@ class ShapeOnly:
         return cls(shape, dtype, rows, columns, name)
 
     @classmethod
-    def sparse(cls, shape: tuple[int, int], dtype: np.dtype[Any], name: str = "") -> ShapeOnly:
+    def sparse(
+        cls, shape: tuple[int, int], dtype: np.dtype[Any], name: str = "", *, decoded: bool = True
+    ) -> ShapeOnly:
         """As it would be stored by rows (CSR)."""
         rows, columns = (
             Grid.regular(length, length, splittable=axis == 0) for axis, length in enumerate(shape)
         )
-        return cls(shape, dtype, rows, dataclasses.replace(columns, scattered=True), name)
+        return cls(shape, dtype, rows, dataclasses.replace(columns, scattered=True), name, decoded)
 
     def read_bytes(self, rows: int, columns: int) -> int:
         """See ``Source``."""
+        if self.column_grid.scattered:
+            return VECTOR_BYTES + CODEC_BYTES * self.decoded + spread_bytes(rows)
         return 2 * rows * columns * self.dtype.itemsize if self.decoded else 0
 
     def read_into(self, out: Any, rows: Any, columns: Any) -> None:

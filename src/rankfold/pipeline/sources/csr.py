@@ -38,6 +38,11 @@ POINTERS = 2**16
 """Lines whose pointers are read at a time."""
 
 
+def spread_bytes(lines: int) -> int:
+    """Memory that reading so many lines takes besides that of the vectors: their pointers, and a piece."""
+    return SPREAD_BYTES * PIECE + 32 * min(lines, POINTERS)
+
+
 @dataclass(frozen=True, slots=True)
 class CsrSource:
     """A sparse matrix as the description of three vectors."""
@@ -123,8 +128,7 @@ class CsrSource:
     def read_bytes(self, rows: int, columns: int) -> int:
         """Pointers of some lines, a piece being spread, and what decoding a chunk of a vector takes."""
         vectors = max(v.read_bytes(1, PIECE) for v in (self.data, self.indices, self.indptr))
-        lines = rows if self.by == "rows" else columns
-        return vectors + SPREAD_BYTES * PIECE + 32 * min(lines, POINTERS)
+        return vectors + spread_bytes(rows if self.by == "rows" else columns)
 
     def check(self) -> None:
         """Raise ``ChunkError`` for lengths that do not agree, or chunk files that are missing."""

@@ -260,7 +260,10 @@ def expected(name: str, path: Path, task: Work) -> Outcome:
         for array, shape in shapes.items()
     }
     if isinstance(task, Neighbours):
-        matrices["graph"] = ShapeOnly.sparse((rows, task.source.shape[0]), dtype, f"{name}.graph")
+        compressed = task.asked.symmetric is not None
+        matrices["graph"] = ShapeOnly.sparse(
+            (rows, task.source.shape[0]), dtype, f"{name}.graph", decoded=compressed
+        )
     return Outcome(path, False, matrices, told, rank, to_come=True)
 
 

@@ -95,7 +95,7 @@ class History:
         attempts = tuple(
             Attempt(_epoch(facts["started"]), facts.get("seconds"), facts)
             for facts in told
-            if facts.get("run") == request
+            if facts.get("run") == request and "started" in facts
         )
         lines = lines_of(run, request)
         try:
