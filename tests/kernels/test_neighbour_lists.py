@@ -11,7 +11,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rankfold.kernels.neighbours import (
@@ -177,7 +178,7 @@ def exhausted(a: Panel, b: Panel, which: Array, held: Lists, first: int = 0, own
     held[0][which], held[1][which] = keys, ids
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     n=st.integers(1, 40),
     d=st.sampled_from([1, 2, 5, 16, 17, 33, 70]),
@@ -314,7 +315,7 @@ def tiles(n: int, height: int, width: int) -> Iterator[tuple[slice, slice]]:
             yield slice(i, min(i + height, n)), slice(j, min(j + width, n))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     n=st.integers(1, 110),
     d=st.integers(1, 9),
@@ -424,7 +425,7 @@ def merged(of: list[Lists], k: int) -> Lists:
     return total
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(of=parts(), k=st.integers(1, 6))
 def test_merging_takes_any_order_and_any_repetition(of: list[Lists], k: int) -> None:
     once = merged(of, k)

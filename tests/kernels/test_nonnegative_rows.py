@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import scipy.optimize
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rankfold.kernels.nonnegative import descend_rows, solve_rows
@@ -28,7 +29,7 @@ def objective(gram: Array, b: Array, w: Array) -> float:
     return float(0.5 * ((w @ gram) * w).sum() - (b * w).sum())
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(rows=st.integers(1, 140), rank=st.integers(1, 40), seed=st.integers(0, 99), warm=st.booleans())
 def test_solutions_are_those_of_scipy(rows: int, rank: int, seed: int, warm: bool) -> None:
     gram, b, h, x = problem(rows, rank, seed)

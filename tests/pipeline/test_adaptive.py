@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pytest
 import zarr
 from covers import cover
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from reference import exact, factors, same_bytes, to_zarr
 
@@ -97,7 +98,7 @@ def test_passes_that_run_out_are_said() -> None:
     assert left_out(x, found) == pytest.approx(found.attrs["approximation_error"], rel=0.05)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     rows=st.integers(2, 200),
     columns=st.integers(1, 30),

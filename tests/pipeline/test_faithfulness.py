@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import zarr
 from covers import cover
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from reference import to_zarr
 from sklearn.manifold import trustworthiness as peer
@@ -102,7 +103,7 @@ def test_the_most_neighbours_there_can_be() -> None:
         assert float(rf.trustworthiness(x, embedding, k, threads=1)) == peer(x, embedding, n_neighbors=k)
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(
     seed=st.integers(0, 2**16),
     columns=st.sampled_from([1, 3, 20]),
@@ -224,7 +225,7 @@ def test_a_matrix_on_disk_is_read_once_to_count(tmp_path: Path, small_panels: No
     dtype=st.sampled_from([np.float32, np.float64]),
     metric=st.sampled_from(BY_PRODUCTS),
 )
-@settings(max_examples=60)
+@examples(60)
 def test_bounds_hold_on_both_sides(
     size: float, mean: float, columns: int, dtype: Any, metric: Metric
 ) -> None:

@@ -291,6 +291,8 @@ def test_bad_numbers_are_counted(method: str, init: str) -> None:
 
 
 @quiet
+@pytest.mark.memory
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("method", "rank", "init"),
     [("divergence", 8, "compressed"), ("bpp", 30, "nndsvd"), ("hals", 60, "compressed"), ("mu", 8, "rows")],

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from reference import factors, to_zarr
 
@@ -68,7 +69,7 @@ def rank_of(x: Array, part: float) -> int:
     return max(1, round(part * min(x.shape)))
 
 
-@settings(max_examples=120)
+@examples(120, quick=24)
 @given(case=any_matrix, kind=st.sampled_from(["svd", "pca"]), method=any_method, part=st.floats(0.05, 1))
 def test_residuals_orthogonality_and_values(
     case: dict[str, Any], kind: str, method: str, part: float
@@ -95,7 +96,7 @@ def test_residuals_orthogonality_and_values(
     assert wrong.max() <= noise * size + 1.5 * float((result.error_estimates * exact[:rank]).max())
 
 
-@settings(max_examples=30)
+@examples(30, quick=8)
 @given(
     case=any_matrix,
     kind=st.sampled_from(["svd", "pca"]),
@@ -117,7 +118,7 @@ def test_chunks_change_rounding_at_most(
     assert np.abs(s - other).max() <= 1e-12 * max(s[0], np.abs(x).max())
 
 
-@settings(max_examples=30)
+@examples(30, quick=8)
 @given(case=any_matrix, kind=st.sampled_from(["svd", "pca"]), method=any_method, size=st.integers(-15, 15))
 def test_values_do_not_depend_on_order_basis_or_units(
     case: dict[str, Any], kind: str, method: str, size: int

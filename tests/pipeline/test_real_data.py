@@ -132,6 +132,7 @@ def nearest_integers(x: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarra
     return order, np.take_along_axis(apart, order, axis=1)
 
 
+@pytest.mark.slow
 def test_neighbours_of_new_images_are_the_given_ones() -> None:
     stored = np.load(real("fashion_mnist.npz"))
     x = stored["X"]

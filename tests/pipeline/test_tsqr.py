@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pytest
 import zarr
 from covers import cover
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from reference import same_bytes, to_zarr
 
@@ -115,7 +116,7 @@ def test_chunks_shorter_than_wide_ragged_and_narrow_change_nothing(
     np.testing.assert_allclose(found.R, rf.qr(x).R, rtol=0, atol=1e-12 * np.abs(found.R).max())
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(
     rows=st.integers(1, 300),
     columns=st.integers(1, 12),

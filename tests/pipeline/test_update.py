@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from covers import cover
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from reference import decaying, same_bytes, to_zarr
 
@@ -153,7 +154,7 @@ def test_rows_that_are_held_fit_the_plan(tmp_path: Path, shape: tuple[int, int])
     assert last["measured_bytes"] is None or last["measured_bytes"] <= last["planned_bytes"]
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     sizes=st.lists(st.integers(1, 40), min_size=2, max_size=6),
     columns=st.integers(1, 15),
