@@ -396,3 +396,23 @@ def test_checksums_of_large_results_are_compared_on_request(
     assert told.exit_code == 4 and "Q/c/0/0 is not what was written" in told.output
     assert "r.zarr: done" in run(app, [*command, "--verify"]).output
     assert run(app, ["verify", str(tmp_path / "r.zarr")]).output.strip().endswith("r.zarr: whole")
+
+
+def test_a_damaged_result_is_not_reported_on(tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from rankfold.workflows.cli import app
+
+    krylov(tmp_path / "r.zarr")
+    (tmp_path / "r.zarr/scores/zarr.json").write_text("null")
+    for command in ("report", "verify"):
+        told = CliRunner().invoke(app, [command, str(tmp_path / "r.zarr")])
+        assert told.exit_code == 4 and "damaged" in told.stderr, command
+        assert told.stderr.count("\n") == 1
+
+
+def test_a_lock_that_leads_nowhere_gives_way(tmp_path: Path, whole: dict[str, str]) -> None:
+    run = killed_before_publishing(krylov, tmp_path / "r.zarr")
+    (run / "lock").unlink()
+    (run / "lock").symlink_to("lock")
+    assert same_bytes(krylov(tmp_path / "r.zarr")) == whole["krylov"]

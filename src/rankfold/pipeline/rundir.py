@@ -261,7 +261,7 @@ def _difference(stored: dict[str, Any], mine: dict[str, Any]) -> str:
 def locked(path: Path, output: Path) -> Iterator[None]:
     """Hold a file that says who writes an output; raises if another process does."""
     with disk_errors(path):
-        if path.is_dir():
+        if path.is_dir() or path.is_symlink():
             remove(path)
         path.touch()
     with open(path, "r+", errors="replace") as file:

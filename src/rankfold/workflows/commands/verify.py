@@ -28,5 +28,8 @@ def verify(
             typer.echo(f"{path}: damaged" if damage else f"{path}: whole")
             for line in damage:
                 typer.echo(f"  {line}")
-    if any(found.values()):
-        raise typer.Exit(DataError.exit_code)
+    damaged = [path for path, damage in found.items() if damage]
+    if damaged:
+        raise DataError(
+            f"{', '.join(damaged)}: damaged. Give the command that made it once more: it makes it again"
+        )

@@ -98,7 +98,16 @@ def subject(path: Path) -> Subject:
 
 
 def run_page(about: Subject, others: Sequence[History] = ()) -> RunPage:
-    """The page of what has run; ``others`` are runs of the same on other numbers of workers."""
+    """The page of what has run; ``others`` are runs of the same on other numbers of workers.
+
+    Raises
+    ------
+    DataError
+        A result is damaged: nothing is told of it.
+    """
+    for one in (*about.stages, *others):
+        if one.result is not None:
+            one.result.require_whole()
     facts = report_facts(about.title, about.stages, others)
     last = max((one.last.began for one in about.stages if one.last), default=0.0)
     when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(last))
