@@ -203,6 +203,19 @@ def test_damaged_blocks_are_told(tmp_path: Path, damage: Callable[[Path], None],
     assert words in str(damaged_block(path, [(0, (800, checksum(block)))]))
 
 
+def test_ledgers_add_up_to_all_blocks_of_a_file(tmp_path: Path) -> None:
+    """Streams write into one file: what is damaged of any of them is known from the ledger of all."""
+    path, block = tmp_path / "y.bin", np.arange(100.0)
+    one, other = Ledger(), Ledger()
+    one.note(path, 0, block[:60])
+    other.note(path, 480, block[60:])
+    one.add(other)
+    path.write_bytes(block.tobytes())
+    assert Keeping().damage(one) is None
+    flip(path, at=0.9)
+    assert "is not what was written" in str(Keeping().damage(one))
+
+
 def test_what_fails_in_the_background_fails_the_run() -> None:
     background, done = Background(), list[int]()
     background.put(lambda: done.append(1))
@@ -308,6 +321,16 @@ def test_a_damaged_result_is_known_and_made_again(
             assert same_bytes(krylov(out, overwrite=True)) or True
         shutil.rmtree(out)
         shutil.rmtree(tmp_path / "r.zarr.run")
+
+
+@pytest.mark.parametrize("sums", [False, True])
+def test_a_file_that_has_grown_is_damaged(tmp_path: Path, sums: bool) -> None:
+    krylov(tmp_path / "r.zarr")
+    chunk = tmp_path / "r.zarr/components/c/0/0"
+    size = chunk.stat().st_size
+    chunk.write_bytes(chunk.read_bytes() + b"\0")
+    told = f"components/c/0/0 has {size + 1} bytes of {size}"
+    assert damage_of(tmp_path / "r.zarr", sums=sums) == [told]
 
 
 def test_a_damaged_result_is_not_transformed_by(tmp_path: Path) -> None:

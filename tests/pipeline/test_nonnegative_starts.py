@@ -57,6 +57,28 @@ def test_every_start_ends_near_the_same(shape: tuple[int, int]) -> None:
 
 
 @quiet
+@SHAPES
+def test_singular_vectors_give_the_part_that_weighs_more(
+    shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a matrix that a block holds whole, the short factor is that of the dense decomposition."""
+    starts: list[Array] = []
+
+    def noted(*arguments: Any) -> Array:
+        starts.append(nonnegative_start.singular_short(*arguments))
+        return starts[-1]
+
+    monkeypatch.setattr(nonnegative, "singular_short", noted)
+    x = parts(*shape, 3, noise=0.0)
+    rf.nmf(x, 3, init="nndsvd", passes=2)
+    u, _, v = np.linalg.svd(x if shape[0] > shape[1] else x.T, full_matrices=False)
+    for j, found in enumerate(starts[0]):
+        sides = [(np.maximum(sign * u[:, j], 0), np.maximum(sign * v[j], 0)) for sign in (1, -1)]
+        part = max(sides, key=lambda side: float(np.linalg.norm(side[0]) * np.linalg.norm(side[1])))[1]
+        np.testing.assert_allclose(found / np.linalg.norm(found), part / np.linalg.norm(part), atol=1e-6)
+
+
+@quiet
 @pytest.mark.parametrize(
     ("method", "shape"), [("hals", (300, 40)), *((method, (40, 300)) for method in METHODS)]
 )

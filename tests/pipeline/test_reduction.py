@@ -179,6 +179,16 @@ def test_constant_columns_are_left_unscaled_and_named(shape: tuple[int, int], me
     assert np.all(np.abs(result.components[:, [3, 11]]) < 1e-12)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_columns_that_only_rounding_moves_are_constant(sign: int) -> None:
+    """Of either sign: what a deviation is held against is the size of the mean."""
+    x = decaying(500, 20)
+    x[:, 3] = sign * 7.7 * (1 + np.finfo(float).eps * (np.arange(500) % 2))
+    with pytest.warns(rf.RankfoldWarning, match=r"1 columns are constant \(first: 3\)"):
+        result = rf.pca(x, rank=4, scale=True, method="gram")
+    assert np.all(np.abs(result.components[:, 3]) < 1e-12)
+
+
 @pytest.mark.parametrize(("method", "shape", "true_rank"), cover(EVERY, [(300, 40), (40, 300)], [0, 1, 3]))
 def test_missing_rank_is_completed_orthonormally(shape: tuple[int, int], method: str, true_rank: int) -> None:
     rng = np.random.default_rng(3)

@@ -48,10 +48,29 @@ def test_components_of_many_streams(
     np.testing.assert_allclose(found.mean, x.mean(axis=0), rtol=1e-12)
     if scale:
         np.testing.assert_allclose(found.scale, x.std(axis=0, ddof=1), rtol=1e-12)
+    if shape[0] > shape[1]:  # scores are written in panels of several grains
+        assert found.attrs["orthogonality"] <= 1e-12
     if method != "sketch":  # whose errors do not shrink with passes
         values = exact(x, "pca", scale=scale)[1][:5]
         np.testing.assert_allclose(found.singular_values, values, rtol=1e-7)
         np.testing.assert_allclose(np.linalg.norm(found.scores[...], axis=0), values, rtol=1e-7)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_means_that_no_sample_tells(
+    tmp_path: Path, streams: list[int], monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """The provisional shift is far from the mean; of so low a rank sketches are exact too."""
+    monkeypatch.setattr("rankfold.pipeline.sample.ROWS_PER_PLACE", 1)
+    rng = np.random.default_rng(4)
+    x = 3 + rng.standard_normal((400, 4)) @ rng.standard_normal((4, 30))
+    x += np.linspace(0, 6, 400)[:, None] ** 2 * rng.standard_normal(30)
+    found = rf.pca(to_zarr(tmp_path / "x.zarr", x, (20, 30)), 5, method=method, tol=1e-8, passes=30)
+    values = exact(x, "pca")[1][:5]
+    assert max(streams) == 8
+    np.testing.assert_allclose(found.singular_values, values, rtol=1e-8)
+    scores = (x - x.mean(axis=0)) @ found.components.T
+    np.testing.assert_allclose(found.scores[...], scores, rtol=0, atol=1e-7 * values[0])
 
 
 @pytest.mark.parametrize("condition", [0, 13])
