@@ -98,6 +98,18 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def make_folder(path: Path) -> None:
+    """Have a folder of a run; a file in its place, or in that of a folder around it, gives way."""
+    with disk_errors(path):
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            for place in (*reversed(path.parents), path):
+                if name_in_run(place) is not None and os.path.lexists(place) and not place.is_dir():
+                    set_aside(place, "is a file where a folder belongs")
+            path.mkdir(parents=True, exist_ok=True)
+
+
 def set_aside(path: Path, reason: str) -> None:
     """Remove what cannot be trusted, and say so: it is made again."""
     LOG.warning("%s %s: it is left out and made again", path, reason)

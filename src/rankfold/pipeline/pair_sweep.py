@@ -28,7 +28,7 @@ from dask.delayed import Delayed
 from rankfold.pipeline.attempt import Attempt, attempt, end_attempt, new_ticket, stop_attempt
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.carried import Carried
-from rankfold.pipeline.checkpoint import State, load_if_whole, save_arrays, save_json
+from rankfold.pipeline.checkpoint import State, load_if_whole, make_folder, save_arrays, save_json
 from rankfold.pipeline.errors import DamagedStateError
 from rankfold.pipeline.journal import Journal
 from rankfold.pipeline.memory import bytes_above_baseline, return_freed_memory
@@ -102,7 +102,7 @@ class PairSweep:
         self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None = None
     ) -> PairReport:
         """Let all pairs meet that have not yet, in this or in an earlier run."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         report, rows = PairReport(), int(self.fold.pairs.rows[-1])
         tell = _Told(self.name, self.fold.pairs.row_pairs, rows, progress)
         for turn in range(TURNS):

@@ -12,7 +12,14 @@ from typing import Any
 import numpy.typing as npt
 
 from rankfold._version import __version__
-from rankfold.pipeline.checkpoint import State, load_if_whole, name_in_run, save_arrays, set_aside
+from rankfold.pipeline.checkpoint import (
+    State,
+    load_if_whole,
+    make_folder,
+    name_in_run,
+    save_arrays,
+    set_aside,
+)
 from rankfold.pipeline.editions import edition_of
 from rankfold.pipeline.errors import DamagedStateError
 from rankfold.pipeline.fold import Fold
@@ -89,7 +96,7 @@ class Run:
     def part(self, *names: str) -> Path:
         """Path of a part of the state; its folder exists."""
         path = self.folder.joinpath(*names)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         return path
 
     def journal(self, sweep: str) -> Journal:

@@ -32,6 +32,7 @@ from rankfold.pipeline.checkpoint import (
     State,
     load_if_whole,
     load_json,
+    make_folder,
     save_arrays,
     save_json,
     set_aside,
@@ -125,7 +126,7 @@ class Sweep:
         self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None
     ) -> tuple[State, int]:
         """Graphs until every stream has come to its end."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         self._set_aside_damage()
         peak = 0
         for turn in range(TURNS):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.checkpoint import atomic_file, disk_errors, remove
+from rankfold.pipeline.checkpoint import atomic_file, make_folder
 from rankfold.pipeline.ledger import note_written
 
 Array = npt.NDArray[Any]
@@ -43,8 +42,7 @@ def write_whole_chunks(path: Path, block: Array, *spans: Span) -> None:
             whole[tuple(map(slice, part.shape))] = part
             part = whole
         file = path.joinpath("c", *(str(at // size) for at, size in zip(corner, chunk, strict=True)))
-        with disk_errors(file):
-            _make_folder(file.parent, path)
+        make_folder(file.parent)
         with atomic_file(file, durable=False) as out:
             out.write(part.data)
         note_written(file, 0, part)
@@ -69,17 +67,6 @@ def write_long_rows(path: Path, block: Array, start: int, stop: int, *, transpos
         write_whole_chunks(path, block[:, :count], (0, len(block)), (start, stop))
     else:
         write_whole_chunks(path, block[:count], (start, stop), (0, block.shape[1]))
-
-
-def _make_folder(folder: Path, array: Path) -> None:
-    """Have a folder for chunks; what stands in its place within the array was never written by us."""
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        for place in (folder, *folder.parents):
-            if array in place.parents and place.exists() and not place.is_dir():
-                remove(place)
-        os.makedirs(folder, exist_ok=True)
 
 
 @functools.lru_cache(maxsize=64)

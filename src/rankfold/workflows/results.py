@@ -97,6 +97,7 @@ def result_at(path: Path | str) -> Result | None:
 
 def description(result: Result) -> str:
     """What a finished result is: of what, how good, when it was made, its arrays."""
+    result.require_whole()
     facts = result.attrs
     rows, columns = facts["input"]["shape"]
     lines = [
@@ -111,6 +112,7 @@ def description(result: Result) -> str:
 
 def description_facts(result: Result) -> dict[str, Any]:
     """The same for a machine."""
+    result.require_whole()
     arrays = {name: list(shape) for name, shape in _shapes(result).items()}
     return {"out": str(result.path), "made": _when(result), "arrays": arrays, **result.attrs}
 

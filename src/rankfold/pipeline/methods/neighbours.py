@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from rankfold.kernels.neighbours import Metric
 from rankfold.pipeline.blocks import Cut, Grid, cut
+from rankfold.pipeline.checkpoint import make_folder
 from rankfold.pipeline.earlier_lists import EarlierLists
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.folds.block_rows import LARGEST_SQUARE, RowReader
@@ -120,7 +121,7 @@ class Neighbours:
         """See the protocol."""
         shift, precise = self.looked_at()
         fold, lists = self.fold(shift, precise=precise), run.scratch / "lists"
-        lists.mkdir(exist_ok=True)
+        make_folder(lists)
         if self.earlier is not None:
             self.earlier.plant(fold, lists)
         run.pair_sweep("pairs", fold, lists)

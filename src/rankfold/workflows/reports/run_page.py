@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.manifest import NAME as MANIFEST
+from rankfold.pipeline.manifest import require_whole
 from rankfold.pipeline.units import format_bytes
 from rankfold.workflows.flows.record import Record
 from rankfold.workflows.operations.whereabouts import find_work
@@ -106,8 +108,8 @@ def run_page(about: Subject, others: Sequence[History] = ()) -> RunPage:
         A result is damaged: nothing is told of it.
     """
     for one in (*about.stages, *others):
-        if one.result is not None:
-            one.result.require_whole()
+        if (one.out / MANIFEST).exists():
+            require_whole(one.out)
     facts = report_facts(about.title, about.stages, others)
     last = max((one.last.began for one in about.stages if one.last), default=0.0)
     when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(last))
