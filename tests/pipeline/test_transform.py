@@ -387,3 +387,14 @@ def test_rows_keep_the_constraints_and_penalties_of_a_fit() -> None:
         rf.reconstruct(fit, rank=2)
     with pytest.raises(rf.RankfoldError, match="only results of svd and pca"):
         rf.check(fit, x)
+
+
+@pytest.mark.parametrize("kind", ["pca", "nmf"])
+def test_a_model_is_read_block_by_block(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.abs(decaying(300, 50, np.float64))
+    fit = rf.pca(x, 4) if kind == "pca" else rf.nmf(x, 4, alpha_W=0.01)
+    whole = rf.transform(fit, x)
+    monkeypatch.setattr("rankfold.pipeline.fitted.BLOCK_BYTES", 4 * 8 * 7)
+    parts = rf.transform(fit, x)
+    assert parts.attrs["relative_error"] == pytest.approx(whole.attrs["relative_error"], rel=1e-12)
+    np.testing.assert_allclose(scores_of(parts), scores_of(whole), atol=1e-12)
