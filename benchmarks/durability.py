@@ -1,7 +1,7 @@
 """What it costs to trust nothing that is not whole: flushing to the disk, and checksums.
 
 The same run, in a process of its own each time: as it is, with every flush left out, and with every checksum
-left out, turn by turn. Half of the time that it takes it writes, in proportion, more than most runs do.
+left out, turn by turn. It keeps a wide product of every pass: in proportion it writes more than most runs do.
 
     python benchmarks/durability.py --folder /tmp/rankfold-data
 """
