@@ -18,7 +18,6 @@ from rankfold.pipeline.layout import LARGEST_SQUARE, settled
 from rankfold.pipeline.methods.nonnegative import Nonnegative
 from rankfold.pipeline.methods.reduction_task import Reduction
 from rankfold.pipeline.plan import Plan, make_plan
-from rankfold.pipeline.progress import listener
 from rankfold.pipeline.request import (
     DEFAULT_PASSES,
     DEFAULT_TOL,
@@ -99,8 +98,7 @@ def svd(
     """
     task = reduction_of(x, "svd", rank, tol, method, passes, oversampling, seed, rows=rows)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    with listener(progress, lambda: task.plan(place.budget)) as listen:
-        return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=listen)
+    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
 @public
@@ -148,8 +146,7 @@ def pca(
     flags = {"center": center, "scale": scale, "whiten": whiten, "rows": rows}
     task = reduction_of(x, "pca", rank, tol, method, passes, oversampling, seed, **flags)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    with listener(progress, lambda: task.plan(place.budget)) as listen:
-        return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=listen)
+    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
 @public
@@ -194,8 +191,7 @@ def qr(
     """
     task = reduction_of(x, "qr", None, None, "tsqr", passes, None, seed, rows=rows)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    with listener(progress, lambda: task.plan(place.budget)) as listen:
-        return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=listen)
+    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
 @public
@@ -270,8 +266,7 @@ def nmf(
     ends = {"tol": tol, "gradient": gradient, "seconds": seconds, "passes": passes}
     task = factors_of(x, init, rank=rank, seed=seed, **how, **penalties, **ends)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    with listener(progress, lambda: task.plan(place.budget)) as listen:
-        return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=listen)
+    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
 REDUCTIONS: tuple[Callable[..., Result], ...] = (svd, pca, qr, nmf, knn)

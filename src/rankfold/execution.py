@@ -19,6 +19,7 @@ from rankfold.pipeline.keeping import Background, Keeping
 from rankfold.pipeline.manifest import damage_in_words, damage_of, read_manifest, write_manifest
 from rankfold.pipeline.memory import watched_memory
 from rankfold.pipeline.plan import Plan, check_disk
+from rankfold.pipeline.progress import listener
 from rankfold.pipeline.result import Result
 from rankfold.pipeline.run import Progress, Run
 from rankfold.pipeline.rundir import RunDirectory, digest, load_record, machine_facts
@@ -58,37 +59,38 @@ def execute(
     out: str | Path | None,
     scratch: str | Path | None,
     overwrite: bool,
-    progress: Progress | None,
+    progress: Progress | bool | None,
 ) -> Result:
-    """The result of a task: made now, resumed, or found finished."""
+    """The result of a task: made now, resumed, or found finished. ``progress``: see ``listener``."""
     _require_local(out, scratch)
     if place.elsewhere and out is None:
         raise InputError(
             "workers on other machines need a folder that they share: say where the result goes, out="
         )
     made = task.plan(place.budget)
-    task.source.check()
-    fingerprint = task.source.fingerprint()
-    identity = identity_of(task.request(), fingerprint)
-    temporary = TemporaryFolder() if out is None else None
-    output = temporary.path / "result.zarr" if temporary is not None else Path(out or "").absolute()
-    folder = RunDirectory.beside(
-        output, None if scratch is None else Path(scratch), digest(identity), resumable=temporary is None
-    )
-    _require_place(task.source, output, folder.folder, *([] if scratch is None else [Path(scratch)]))
-    if os.path.lexists(output) and _done(folder, identity, overwrite=overwrite):
-        return Result(output)
-    if place.budget.workers > made.useful_workers:
-        LOG.warning(
-            "%d of %d workers are started: the matrix has no work for more",
-            made.useful_workers,
-            place.budget.workers,
+    with listener(progress, lambda: made) as listen:
+        task.source.check()
+        fingerprint = task.source.fingerprint()
+        identity = identity_of(task.request(), fingerprint)
+        temporary = TemporaryFolder() if out is None else None
+        output = temporary.path / "result.zarr" if temporary is not None else Path(out or "").absolute()
+        folder = RunDirectory.beside(
+            output, None if scratch is None else Path(scratch), digest(identity), resumable=temporary is None
         )
-        place = place.at_most(made.useful_workers)
-    check_disk(made, _free(folder.scratch), folder.scratch, folder.held_bytes)
-    with folder.claimed(identity, overwrite=overwrite):
-        facts = _carry_out(task, folder, made, place, fingerprint, progress)
-    return Result(output, temporary=temporary, facts=None if temporary is None else facts)
+        _require_place(task.source, output, folder.folder, *([] if scratch is None else [Path(scratch)]))
+        if os.path.lexists(output) and _done(folder, identity, overwrite=overwrite):
+            return Result(output)
+        if place.budget.workers > made.useful_workers:
+            LOG.warning(
+                "%d of %d workers are started: the matrix has no work for more",
+                made.useful_workers,
+                place.budget.workers,
+            )
+            place = place.at_most(made.useful_workers)
+        check_disk(made, _free(folder.scratch), folder.scratch, folder.held_bytes)
+        with folder.claimed(identity, overwrite=overwrite):
+            facts = _carry_out(task, folder, made, place, fingerprint, listen)
+        return Result(output, temporary=temporary, facts=None if temporary is None else facts)
 
 
 def identity_of(request: dict[str, Any], fingerprint: str) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from rankfold.execution import execute
 from rankfold.pipeline.arguments import public
 from rankfold.pipeline.methods.neighbours import Neighbours
 from rankfold.pipeline.neighbour_request import NeighbourRequest
-from rankfold.pipeline.progress import listener
 from rankfold.pipeline.result import Result
 from rankfold.pipeline.run import Progress
 from rankfold.pipeline.sources import open_source
@@ -68,8 +67,7 @@ def knn(
     """
     task = search_of(x, k, queries, base, metric, symmetric)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    with listener(progress, lambda: task.plan(place.budget)) as listen:
-        return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=listen)
+    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
 def search_of(

@@ -15,7 +15,6 @@ from rankfold.pipeline.methods.projection import Projection
 from rankfold.pipeline.methods.reconstruction import Reconstruction
 from rankfold.pipeline.methods.update import Update
 from rankfold.pipeline.methods.verification import Verification
-from rankfold.pipeline.progress import listener
 from rankfold.pipeline.request import integer
 from rankfold.pipeline.result import Result
 from rankfold.pipeline.run import Progress
@@ -67,8 +66,7 @@ def transform(
     task = Projection.of(fitted(result, among=("svd", "pca", "nmf")), open_source(x))
     require_apart(out, task.fitted.result)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    with listener(progress, lambda: task.plan(place.budget)) as listen:
-        return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=listen)
+    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
 @public
@@ -116,8 +114,7 @@ def update(
     task = Update.of(fitted(result), open_source(x), wanted)
     require_apart(out, task.fitted.result)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    with listener(progress, lambda: task.plan(place.budget)) as listen:
-        return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=listen)
+    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
 @public
@@ -162,8 +159,7 @@ def check(
     task = Verification.of(fitted(result), open_source(x))
     require_apart(out, task.fitted.result)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    with listener(progress, lambda: task.plan(place.budget)) as listen:
-        return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=listen)
+    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
 @public
@@ -205,8 +201,7 @@ def reconstruct(
     task = Reconstruction.of(fitted(result, among=("svd", "pca", "nmf")), rank=wanted, rows=rows)
     require_apart(out, task.fitted.result)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    with listener(progress, lambda: task.plan(place.budget)) as listen:
-        return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=listen).X
+    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress).X
 
 
 def _require_order(name: str, result: object, x: object) -> None:

@@ -32,7 +32,7 @@ FRONT_DOOR = {
 }
 
 LONGEST_FUNCTION, LONGEST_FILE = 50, 400
-LONG_FUNCTIONS = {"api.py svd": 65, "api.py nmf": 73}  # most lines say what the arguments mean
+LONG_FUNCTIONS = {"api.py svd": 64, "api.py nmf": 72}  # most lines say what the arguments mean
 LONG_FILES: dict[str, int] = {}
 NOT_WRITTEN_YET: dict[str, int] = {}
 """Places that raise NotImplementedError, and how many: what is not written yet, never a bad value."""
