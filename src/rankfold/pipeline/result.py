@@ -180,6 +180,7 @@ class Result:
         self._path = Path(path)
         self._temporary = temporary
         self._loaded: dict[str, npt.NDArray[Any]] = {}
+        self._whole: set[str] = set()
         self._in_memory = False
         if facts is not None and not (self._path / "zarr.json").exists():
             self._in_memory = True
@@ -247,8 +248,10 @@ class Result:
             require_whole(self._path, sums=sums)
 
     def _require_whole(self, name: str, *, sums: bool = False) -> None:
-        if self._temporary is None:
+        """Look once at the files of an array: loops slice it again and again."""
+        if self._temporary is None and name not in self._whole:
             require_whole(self._path, sums=sums, below="" if name == "X" else name)
+            self._whole.add(name)
 
     @property
     def path(self) -> Path:
