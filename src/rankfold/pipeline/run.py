@@ -151,7 +151,7 @@ class Run:
         )
         return True
 
-    def prepared(self, path: Path, make: Callable[[], Mapping[str, Any]]) -> State:
+    def prepared(self, path: Path, make: Callable[[], State]) -> State:
         """Arrays that ``make`` gives, or as an earlier attempt kept them, with what it wrote to scratch."""
         state = load_if_whole(path)
         if state is not None:
@@ -164,9 +164,7 @@ class Run:
             made = make()
         save_arrays(path, {**made, **ledger.as_arrays()})
         self._note(ledger, path, earlier=False)
-        state = load_if_whole(path) or {}
-        Ledger.taken_from(state)
-        return state
+        return made
 
     def loaded(self, narrow: Narrow) -> npt.NDArray[Any]:
         """The whole of an intermediate."""
