@@ -79,19 +79,19 @@ def refine_rows(
     certain = np.empty(len(x), np.bool_)
     # Bounds are compared in float64 in any case: converted here, one loop does for both types.
     bounds = bounds.astype(np.float64, copy=False)
-    inputs = (
-        wide(x),
-        wide(y),
-        plain(scale_x),
-        plain(scale_y),
-        int(metric),
-        inner_product(metric),
-        int(first),
-    )
+    inputs = _pair_inputs(x, y, scale_x, scale_y, metric, first)
     row, sums = np.empty(x.shape[1]), np.empty(LANES)
     heap, names = np.empty(bounds.shape[1]), np.empty(bounds.shape[1], np.int64)
     _run(_refine, (*inputs, plain(bounds), plain(places)), (keys, ids), certain, row, sums, heap, names)
     return certain
+
+
+def _pair_inputs(
+    x: Array, y: Array, scale_x: Float64, scale_y: Float64, metric: int, first: int
+) -> tuple[Any, ...]:
+    """What a loop takes that measures pairs of rows."""
+    rows, scales = (wide(x), wide(y)), (plain(scale_x), plain(scale_y))
+    return *rows, *scales, int(metric), inner_product(metric), int(first)
 
 
 def exhaust_rows(
@@ -111,15 +111,7 @@ def exhaust_rows(
 ) -> None:
     """See the contract; scratch 8 d bytes."""
     limits = (wide(products), plain(near_i), plain(near_j))
-    inputs = (
-        wide(x),
-        wide(y),
-        plain(scale_x),
-        plain(scale_y),
-        int(metric),
-        inner_product(metric),
-        int(first),
-    )
+    inputs = _pair_inputs(x, y, scale_x, scale_y, metric, first)
     scratch = np.empty(x.shape[1]), np.empty(LANES)
     _run(_exhaust, (*limits, *inputs, plain(own)), (keys, ids), *scratch)
 
