@@ -6,6 +6,7 @@ defence against somebody who wants to deceive.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import google_crc32c
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 PIECE_BYTES = 2**26
+READ_BYTES = 2**24
 
 
 def checksum(data: npt.NDArray[Any] | bytes, value: int = 0) -> int:
@@ -27,6 +29,18 @@ def checksum(data: npt.NDArray[Any] | bytes, value: int = 0) -> int:
     for start in range(0, len(flat), PIECE_BYTES):
         value = google_crc32c.extend(value, flat[start : start + PIECE_BYTES])
     return int(value)
+
+
+def file_checksum(file: int, start: int, length: int) -> int | None:
+    """CRC-32C of so many bytes of an open file, read 16 MiB at a time; None if it ends before."""
+    value, end = 0, start + length
+    buffer = np.empty(min(length, READ_BYTES), np.uint8)
+    for first in range(start, end, READ_BYTES):
+        piece = buffer[: min(READ_BYTES, end - first)]
+        if os.preadv(file, [piece.data], first) != len(piece):
+            return None
+        value = checksum(piece, value)
+    return value
 
 
 def flat_bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:

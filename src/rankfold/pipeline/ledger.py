@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -23,10 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.checkpoint import State, name_in_run
-from rankfold.pipeline.checksum import checksum
-
-READ_BYTES = 2**24
-"""Most that is read at a time to compare checksums."""
+from rankfold.pipeline.checksum import checksum, file_checksum
 
 BLOCKS, NAMES = ".blocks", ".names"
 """Arrays of a part that hold a ledger."""
@@ -94,16 +90,10 @@ def damaged_block(path: Path, blocks: Iterable[tuple[int, tuple[int, int]]]) -> 
     """What is wrong with a file that should hold these blocks, in words; None if nothing is."""
     try:
         with open(path, "rb", 0) as file:
-            buffer = np.empty(READ_BYTES, np.uint8)
             for start, (length, told) in sorted(blocks):
-                value, end = 0, start + length
-                for first in range(start, end, READ_BYTES):
-                    piece = buffer[: min(READ_BYTES, end - first)]
-                    if os.preadv(file.fileno(), [piece.data], first) != len(piece):
-                        return "has lost its end"
-                    value = checksum(piece, value)
+                value = file_checksum(file.fileno(), start, length)
                 if value != told:
-                    return "is not what was written"
+                    return "has lost its end" if value is None else "is not what was written"
     except FileNotFoundError:
         return "is missing"
     except OSError as error:

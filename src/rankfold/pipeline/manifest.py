@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from rankfold.pipeline.checkpoint import atomic_file, remove
-from rankfold.pipeline.checksum import checksum
+from rankfold.pipeline.checksum import checksum, file_checksum
 from rankfold.pipeline.errors import DamagedStateError, DataError, InputError, SourceNotFoundError
-from rankfold.pipeline.ledger import READ_BYTES, damaged_block
+from rankfold.pipeline.ledger import damaged_block
 
 if TYPE_CHECKING:
     from rankfold.pipeline.result import Result
@@ -66,7 +64,7 @@ def write_manifest(result: Path, request: str, known: Mapping[str, tuple[int, in
         size = path.stat().st_size
         if name in known and known[name][0] != size:
             raise DamagedStateError(path, "has lost its end")
-        files[name] = [size, known[name][1] if name in known else _sum_of(path)]
+        files[name] = [size, known[name][1] if name in known else _sum_of(path, size)]
     for name in known:
         if name not in files:
             raise DamagedStateError(result / name, "is missing")
@@ -195,11 +193,11 @@ def _files(result: Path) -> Iterator[tuple[str, Path]]:
             yield path.relative_to(result).as_posix(), path
 
 
-def _sum_of(path: Path) -> int:
-    value, buffer = 0, np.empty(READ_BYTES, np.uint8)
+def _sum_of(path: Path, size: int) -> int:
     with open(path, "rb", 0) as file:
-        while count := file.readinto(buffer.data):
-            value = checksum(buffer[:count], value)
+        value = file_checksum(file.fileno(), 0, size)
+    if value is None:
+        raise DamagedStateError(path, "has lost its end")
     return value
 
 
