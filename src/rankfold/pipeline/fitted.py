@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.errors import InputError, OutputError
 from rankfold.pipeline.result import Result
+from rankfold.pipeline.rundir import lies_in
 from rankfold.pipeline.sources.zarr import ZarrSource
 from rankfold.pipeline.sources.zarr_layout import source_at
 
@@ -192,6 +193,5 @@ def require_apart(out: str | Path | None, result: Result) -> None:
     """Refuse an output on, in or around the result that it is made from."""
     if out is None:
         return
-    held, new = result.path.resolve(), Path(out).resolve()
-    if held == new or held in new.parents or new in held.parents:
+    if lies_in(out, result.path) or lies_in(result.path, out):
         raise OutputError(f"{out} would lie in, on or around the result {result.path}. Choose another --out.")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from rankfold.pipeline.durable import flush, flush_tree
 from rankfold.pipeline.errors import DiskSpaceError, OutputError
+from rankfold.pipeline.rundir import lies_in
 from rankfold.pipeline.sources.locate import node_kind
 from rankfold.pipeline.units import format_bytes
 
@@ -40,9 +41,7 @@ def require_apart(target: Path, source: str | None) -> None:
     """Raise if a store at ``target`` would replace the file or folder ``source``, or lie in or around it."""
     if source is None:
         return
-    # Links are followed, also those that lead round in a circle.
-    held, out = Path(os.path.realpath(source)), Path(os.path.realpath(target))
-    if held == out or held in out.parents or out in held.parents:
+    if lies_in(target, source) or lies_in(source, target):
         raise OutputError(f"{target} would lie in, on or around its own input {source}. Give another name")
 
 

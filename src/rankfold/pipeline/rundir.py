@@ -223,6 +223,12 @@ def _is_attempt(facts: object) -> bool:
     return isinstance(facts, dict) and all(isinstance(facts.get(k, kinds[k]()), kinds[k]) for k in kinds)
 
 
+def lies_in(path: str | Path, folder: str | Path) -> bool:
+    """Whether a path is a folder or lies in it; links are followed, also those that lead round."""
+    inner, outer = (Path(os.path.realpath(each)) for each in (path, folder))
+    return inner == outer or outer in inner.parents
+
+
 def bytes_under(folder: Path) -> int:
     """Sizes of all files in a folder; 0 if there is none."""
     return sum(
