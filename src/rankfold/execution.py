@@ -22,7 +22,7 @@ from rankfold.pipeline.plan import Plan, check_disk
 from rankfold.pipeline.progress import listener
 from rankfold.pipeline.result import Result
 from rankfold.pipeline.run import Progress, Run
-from rankfold.pipeline.rundir import RunDirectory, digest, load_record, machine_facts
+from rankfold.pipeline.rundir import RunDirectory, digest, lies_in, load_record, machine_facts
 from rankfold.pipeline.scheduler import Budget, Scheduler
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.temporary import TemporaryFolder
@@ -156,13 +156,12 @@ def _worked(
     where = (folder.state, folder.scratch, folder.result)
     at_once = made.concurrency * place.budget.workers
     background = Background()
-    keeping = Keeping(folder.resumable, folder.resumable, place.elsewhere, where, background)
+    keeping = Keeping(folder.resumable, place.elsewhere, where, background)
     try:
         while True:
             run = Run(
                 *where, scheduler, made.concurrency, made.slots, progress, made.groups, at_once, keeping
             )
-            run.in_memory = not folder.resumable
             try:
                 found = task.work(run, fingerprint)
                 background.finish()
@@ -251,11 +250,9 @@ def _require_place(source: Source, output: Path, run: Path, *scratch: Path) -> N
     path = getattr(source, "path", None)
     if path is None:
         return
-    held = Path(path).resolve()
     for place in (output, run, *scratch):
-        new = place.resolve()
         # Scratch has folders of its own: others may lie beside them.
-        if held == new or held in new.parents or (new in held.parents and place not in scratch):
+        if lies_in(place, path) or (place not in scratch and lies_in(path, place)):
             option = "--scratch" if place in scratch else "--out"
             raise OutputError(
                 f"{place} would lie in, on or around its own input {path}. Choose another {option}."

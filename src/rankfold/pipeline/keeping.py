@@ -24,9 +24,6 @@ class Keeping:
     resumable: bool = True
     """Whether the same command may go on from what is on disk."""
 
-    durable: bool = False
-    """Whether that holds after a loss of power as well."""
-
     elsewhere: bool = False
     """Whether machines other than the driver's write, which may be lost while the driver goes on."""
 
@@ -36,7 +33,12 @@ class Keeping:
     background: Background | None = field(default=None, compare=False)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Keeping, (self.resumable, self.durable, self.elsewhere, self.folders)
+        return Keeping, (self.resumable, self.elsewhere, self.folders)
+
+    @property
+    def durable(self) -> bool:
+        """Whether totals are on the disk before they are trusted: where there is a thread that sees to it."""
+        return self.resumable and self.background is not None
 
     def paths(self, ledger: Ledger) -> list[Path]:
         """The files of a ledger."""
@@ -61,7 +63,7 @@ class Keeping:
 
     def after_settling(self, work: Callable[[], None]) -> None:
         """Do something once all totals so far are trusted."""
-        if self.durable and self.background is not None:
+        if self.resumable and self.background is not None:
             self.background.put(work)
         else:
             work()

@@ -84,12 +84,12 @@ class Run:
     earlier: set[str] = field(default_factory=set)
     """Files of the ledger that an earlier attempt wrote, and nobody has read since."""
 
-    in_memory: bool = False
-    """Whether a small result goes to the caller as it is, with no need to be opened."""
-
     def describe(self, facts: Mapping[str, Any]) -> None:
-        """Make the result a group with facts about it, when all arrays are written."""
-        small = self.in_memory and bytes_under(self.result) <= LAZY_BYTES
+        """Make the result a group with facts about it, when all arrays are written.
+
+        A small one that is temporary goes to the caller as it is, with no need to be opened.
+        """
+        small = not self.keeping.resumable and bytes_under(self.result) <= LAZY_BYTES
         if not small or (self.result / "graph").exists():
             write_group(self.result, facts)
 
