@@ -76,11 +76,20 @@ def took(result: Result) -> list[str]:
     ]
 
 
-def stands(out: Path, *, overwrite: bool) -> bool:
-    """Whether a result is there, whole as far as it is looked at, and not to be replaced."""
-    from rankfold.pipeline.manifest import damage_of
+def last_attempt(out: Path) -> str | None:
+    """When the last attempt at an output began, as its run tells; None of an output that is not there.
 
-    return out.exists() and not overwrite and not damage_of(out)
+    A command that leaves this as it was has found its output done. The output is not looked at again for it.
+    """
+    from rankfold.pipeline.rundir import load_record
+
+    attempts = load_record(out.with_name(out.name + ".run") / "run.json")["attempts"]
+    return str(attempts[-1].get("started") if attempts else "") if out.exists() else None
+
+
+def found_done(out: Path, before: str | None, *, overwrite: bool) -> bool:
+    """Whether an output that had a last attempt ``before`` a command was left as it was."""
+    return not overwrite and before is not None and before == last_attempt(out)
 
 
 def result_at(path: Path | str) -> Result | None:

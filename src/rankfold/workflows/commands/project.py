@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from rankfold.workflows.options import Json, command, output, place, store, view
-from rankfold.workflows.results import residuals, stands, took
+from rankfold.workflows.results import found_done, last_attempt, residuals, took
 
 
 def fit(result: Annotated[Path, typer.Argument(metavar="RESULT", help="what svd or pca wrote")]) -> Path:
@@ -38,9 +38,10 @@ def transform(
     """Coordinates of new samples in a result: scores or U."""
     import rankfold
 
-    there = stands(output["out"], overwrite=output["overwrite"])
+    earlier = last_attempt(output["out"])
     with _watched() as bar:
         made = rankfold.transform(fit, rankfold.open(samples, **view), progress=bar, **output, **place)
+    there = found_done(output["out"], earlier, overwrite=output["overwrite"])
     _close(made, _relative_error(made.attrs), already_done=there, as_json=as_json)
 
 
@@ -58,10 +59,11 @@ def reconstruct(
     """The matrix as its leading components have it."""
     import rankfold
 
-    there, part = stands(output["out"], overwrite=output["overwrite"]), window(select_rows)
+    earlier, part = last_attempt(output["out"]), window(select_rows)
     with _watched() as bar:
         array = rankfold.reconstruct(fit, rank=rank, rows=part, progress=bar, **output, **place)
     made = rankfold.open_result(output["out"])
+    there = found_done(output["out"], earlier, overwrite=output["overwrite"])
     line = (
         f"{array.shape[0]} x {array.shape[1]} {array.dtype} of rank {made.attrs['request']['rank']}; "
         f"over all rows it leaves out {_share(made.attrs)} of the norm of the "

@@ -22,7 +22,7 @@ from rankfold.workflows.options import (
     store,
     view,
 )
-from rankfold.workflows.results import stands, summary
+from rankfold.workflows.results import found_done, last_attempt, summary
 
 
 @command(store, view, output, request, place)
@@ -182,10 +182,11 @@ def _reduce(
     from rankfold.pipeline.progress import SweepProgress
 
     source = rankfold.open(store, **view)
-    there = stands(options["out"], overwrite=options["overwrite"])
+    out, earlier = options["out"], last_attempt(options["out"])
     with warnings.catch_warnings(), SweepProgress() as bar:
         warnings.simplefilter("ignore", rankfold.RankfoldWarning)  # printed below, from the result
         result = getattr(rankfold, kind)(*before, source, progress=bar, **options)
+    there = found_done(out, earlier, overwrite=options["overwrite"])
     if as_json:
         typer.echo(json.dumps({"out": str(result.path), "already_done": there, **result.attrs}, indent=1))
         return
