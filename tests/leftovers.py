@@ -7,6 +7,7 @@ lies elsewhere.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import shutil
@@ -15,6 +16,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 TOLERATED = {"dask-scratch-space", "__pycache__", ".pytest_cache", ".hypothesis", ".coverage"}
@@ -33,12 +35,27 @@ def entries(folder: Path) -> set[str]:
     return names - TOLERATED | {f"{scratch.name}/{name}" for name in held if not name.endswith(".lock")}
 
 
+def reclaim(folder: Path) -> None:
+    """Remove what sessions that were killed could not: temporary files, and what pytest kept of tests."""
+    for path in folder.glob("rf-*-*"):
+        if not _alive(path.name.split("-")[1]):
+            shutil.rmtree(path, ignore_errors=True)
+    for lock in folder.glob("pytest-of-*/pytest-*/.lock"):
+        with contextlib.suppress(OSError):
+            if not _alive(lock.read_text().strip()):
+                shutil.rmtree(lock.parent, ignore_errors=True)
+
+
+def _alive(pid: str) -> bool:
+    return not pid.isdigit() or psutil.pid_exists(int(pid))
+
+
 class Leftovers:
     """Folders that are watched, and the tests during which things came to be there."""
 
     def __init__(self) -> None:
         # Short, since the paths of sockets are: 107 bytes at most.
-        self.temporary = Path(tempfile.mkdtemp(prefix="rf-"))
+        self.temporary = Path(tempfile.mkdtemp(prefix=f"rf-{os.getpid()}-"))
         self.started = Path.cwd()
         self.before = entries(self.started)
         self.origin: dict[Path, str] = {}
@@ -67,6 +84,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # pytest keeps its own folders, with what failed, where they are.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     tempfile.tempdir = os.environ["PYTEST_DEBUG_TEMPROOT"]
+    reclaim(Path(tempfile.tempdir))
     config.stash[KEY], config.stash[LINES] = Leftovers(), []
     os.environ["TMPDIR"] = tempfile.tempdir = str(config.stash[KEY].temporary)
 

@@ -114,6 +114,7 @@ def test_slow_tests_without_a_mark_fail_and_what_is_left_behind_is_told(tmp_path
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow: slow\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment["PYTEST_DEBUG_TEMPROOT"] = str(tmp_path)
     environment |= {"PYTHONPATH": os.pathsep.join([str(FOLDER), *filter(None, sys.path)])}
     ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert ran.returncode == 1
