@@ -108,13 +108,15 @@ def test_seconds_are_those_of_a_machine_without_other_work(clock: Clock, seconds
     assert clock.own_seconds == seconds
 
 
-def test_slow_tests_without_a_mark_fail_and_what_is_left_behind_is_told(tmp_path: Path) -> None:
+def test_slow_tests_without_a_mark_fail_and_what_is_left_behind_is_told(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     for name, text in INNER.items():
         (tmp_path / name).write_text(re.sub(r"^ {8}", "", text, flags=re.MULTILINE))
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow: slow\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    environment["PYTEST_DEBUG_TEMPROOT"] = str(tmp_path)
+    environment["PYTEST_DEBUG_TEMPROOT"] = str(tmp_path_factory.mktemp("kept"))
     environment |= {"PYTHONPATH": os.pathsep.join([str(FOLDER), *filter(None, sys.path)])}
     ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert ran.returncode == 1
