@@ -176,12 +176,13 @@ def test_a_result_that_nobody_keeps_goes_without_a_word(recwarn: pytest.Warnings
     assert not folder.exists() and not [w for w in recwarn if w.category is ResourceWarning]
 
 
-@pytest.mark.parametrize("estimator", [PCA(2), TruncatedSVD(2), IncrementalPCA(2)], ids=repr)
-def test_names_of_features_go_in_and_out(estimator: Any) -> None:
+@pytest.mark.parametrize("kind", [PCA, TruncatedSVD, IncrementalPCA])
+def test_names_of_features_go_in_and_out(kind: Any) -> None:
     pandas = pytest.importorskip("pandas", reason="frames come with pandas")
     frame = pandas.DataFrame(np.random.default_rng(6).standard_normal((50, 4)), columns=list("abcd"))
-    out = estimator.set_output(transform="pandas").fit_transform(frame)
-    name = type(estimator).__name__.lower()
+    estimator = kind(2).set_output(transform="pandas")
+    out = estimator.fit_transform(frame)
+    name = kind.__name__.lower()
     assert list(out.columns) == [f"{name}0", f"{name}1"]
     assert list(estimator.feature_names_in_) == list("abcd")
 

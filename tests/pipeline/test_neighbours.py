@@ -234,7 +234,7 @@ def test_more_neighbours_than_there_are_is_refused(k: Any, rows: int, said: str)
         rf.knn(np.ones((rows, 3)), k)
 
 
-def test_what_does_not_go_together_is_refused() -> None:
+def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
     x = np.ones((5, 3))
     for said, options in {
         "metric 'minkowsky' is not known": {"metric": "minkowsky"},
@@ -245,15 +245,13 @@ def test_what_does_not_go_together_is_refused() -> None:
         with pytest.raises(InputError, match=said):
             rf.knn(x, 2, **options)
     with pytest.raises(InputError, match="compressed by columns"):
-        rf.knn(to_csc(x), 2)
+        rf.knn(to_csc(tmp_path / "x.zarr", x), 2)
 
 
-def to_csc(x: Matrix) -> Any:
-    import tempfile
-
+def to_csc(folder: Path, x: Matrix) -> Path:
     import zarr
 
-    group = zarr.open_group(Path(tempfile.mkdtemp()) / "x.zarr", mode="w")
+    group = zarr.open_group(folder, mode="w")
     sparse = scipy.sparse.csc_array(x)
     group.attrs.update(
         {"encoding-type": "csc_matrix", "encoding-version": "0.1.0", "shape": list(sparse.shape)}
@@ -261,7 +259,7 @@ def to_csc(x: Matrix) -> Any:
     for name in ("data", "indices", "indptr"):
         values = getattr(sparse, name)
         group.create_array(name, shape=values.shape, dtype=values.dtype)[...] = values
-    return str(group.store_path.store.root)
+    return folder
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
