@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections import namedtuple
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from rankfold.pipeline.errors import ChunkError, DiskSpaceError, MemoryBudgetErr
 from rankfold.pipeline.info import describe
 from rankfold.pipeline.ingest import import_array
 from rankfold.pipeline.ingest_layout import choose_codec, chunk_shape, decoded_again, fit_tile, memory_need
+from rankfold.pipeline.manifest import verify
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.sources import open_source
 
@@ -222,14 +224,53 @@ def test_the_same_import_again_is_done_already(tmp_path: Path) -> None:
         import_array(store, target, dtype="float64")
     with pytest.raises(OutputError, match=r"exists\. Say --overwrite"):
         import_array(store, target, select_rows="0:50")
-    victim = target / "c/0/0"
-    victim.unlink()
-    with pytest.raises(OutputError, match=r"exists\. Say --overwrite"):
-        import_array(store, target)
-    assert not import_array(store, target, overwrite=True).done_before
     zarr_store(store, numbers() + 1, overwrite=True)
     with pytest.raises(OutputError, match=r"exists\. Say --overwrite"):
         import_array(store, target)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("c/0/0", lambda data: None),
+        ("c/0/0", lambda data: data[:-1]),
+        ("c/0/0", lambda data: data[:40] + bytes([data[40] ^ 4]) + data[41:]),
+        ("zarr.json", lambda data: data.replace(b'"fill_value": 0', b'"fill_value": 1')),
+        ("zarr.json", lambda data: data.replace(b"rankfold_import", b"rankfold_imports")),
+        ("zarr.json", lambda data: data[:10]),
+        ("zarr.json", lambda data: None),
+        ("manifest.json", lambda data: b"7"),
+    ],
+)
+def test_an_imported_store_that_is_damaged_is_told_and_made_again(
+    tmp_path: Path,
+    name: str,
+    damage: Callable[[bytes], bytes | None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store, target = zarr_store(tmp_path / "x.zarr", numbers()), tmp_path / "out.zarr"
+    import_array(store, target)
+    assert verify(target) == []
+    before = {path: path.read_bytes() for path in target.rglob("*") if path.is_file()}
+    changed = damage(before[target / name])
+    assert changed != before[target / name]
+    (target / name).unlink()
+    if changed is not None:
+        (target / name).write_bytes(changed)
+    assert name in verify(target)[0]
+    assert not import_array(store, target).done_before
+    assert f"{target} is damaged: {name}" in caplog.text
+    assert {path: path.read_bytes() for path in target.rglob("*") if path.is_file()} == before
+    assert import_array(store, target).done_before
+
+
+def test_a_store_that_lost_what_it_is_can_be_replaced(tmp_path: Path) -> None:
+    store, target = zarr_store(tmp_path / "x.zarr", numbers()), tmp_path / "out.zarr"
+    import_array(store, target, dtype="float64")
+    (target / "zarr.json").unlink()
+    with pytest.raises(OutputError, match=r"exists\. Say --overwrite"):
+        import_array(store, target)
+    assert not import_array(store, target, overwrite=True).done_before
 
 
 def test_the_same_import_of_a_file_again_is_done_already(tmp_path: Path) -> None:

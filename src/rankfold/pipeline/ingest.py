@@ -9,6 +9,7 @@ only when it is complete.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import time
 from collections.abc import Sequence
@@ -23,8 +24,8 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.ingest_identity import (
     file_mark,
     identity_of,
-    keep_identity,
-    made_before,
+    made_of,
+    seal,
     source_mark,
 )
 from rankfold.pipeline.ingest_place import (
@@ -37,6 +38,7 @@ from rankfold.pipeline.ingest_place import (
 from rankfold.pipeline.ingest_rows import copy_rows
 from rankfold.pipeline.ingest_sparse import copy_entries
 from rankfold.pipeline.ingest_tiles import Copied, Progress, Ticker, copy_tiles, plan_tiles
+from rankfold.pipeline.manifest import damage_in_words, damage_of
 from rankfold.pipeline.readers import Reader, open_reader, sparse_reader
 from rankfold.pipeline.readers.reader import EntryReader, Wanted
 from rankfold.pipeline.readers.unpack import Packed
@@ -46,6 +48,8 @@ from rankfold.pipeline.sources.converted import ConvertedSource
 from rankfold.pipeline.sources.csr import CsrSource
 from rankfold.pipeline.sources.locate import is_address, split_location
 from rankfold.pipeline.sources.zarr import ZarrSource
+
+LOG = logging.getLogger("rankfold")
 
 LAYOUTS = ("auto", "dense")
 
@@ -99,7 +103,7 @@ class _Job:
 
     def publish(self, made: Path) -> None:
         """Give a store that is complete its name."""
-        keep_identity(made, self.identity)
+        seal(made, self.identity)
         publish(made, self.target, self.overwrite)
 
 
@@ -180,9 +184,9 @@ def _import(matrix: object, wanted: Wanted, view: ViewOptions, job: _Job) -> Imp
         source = open_source(matrix, **view)
         require_apart(job.target, place or getattr(source, "path", None))
         job = _identified(job, view, source_mark(source))
-        if made := made_before(job.target, job.identity):
-            return _report_before(made, started)
-        require_place(job.target, job.overwrite)
+        job, before = _before(job, started)
+        if before is not None:
+            return before
         source.check()
         if not isinstance(source, CsrSource) or job.dense:
             return _import_tiles(source, job, started)
@@ -195,9 +199,9 @@ def _import(matrix: object, wanted: Wanted, view: ViewOptions, job: _Job) -> Imp
     else:
         require_apart(job.target, place)
         job = _identified(job, view, file_mark(os.fsdecode(cast("str", matrix))))
-        if made := made_before(job.target, job.identity):
-            return _report_before(made, started)
-    require_place(job.target, job.overwrite)
+        job, before = _before(job, started)
+        if before is not None:
+            return before
     return _import_file(reader, job, started)
 
 
@@ -267,9 +271,21 @@ def _dense_report(copied: Copied, started: float, notes: tuple[str, ...]) -> Imp
     )
 
 
-def _report_before(made: Source, started: float) -> ImportReport:
+def _before(job: _Job, started: float) -> tuple[_Job, ImportReport | None]:
+    """A report if the store is there already and whole; what is damaged of the same request is replaced."""
+    if made_of(job.target, job.identity):
+        damage = damage_of(job.target, sums=job.overwrite)
+        if not damage:
+            return job, _report_before(job.target, started)
+        LOG.warning("%s. It is made again", damage_in_words(job.target, damage))
+        job = dataclasses.replace(job, overwrite=True)
+    require_place(job.target, job.overwrite)
+    return job, None
+
+
+def _report_before(target: Path, started: float) -> ImportReport:
     """Of a store that was there already, in which nothing was changed."""
-    seconds = time.perf_counter() - started
+    made, seconds = open_source(target), time.perf_counter() - started
     if isinstance(made, CsrSource):
         report = dataclasses.replace(_sparse_report(made, started, ()), bytes_read=0)
     else:

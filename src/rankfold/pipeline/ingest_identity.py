@@ -1,19 +1,20 @@
-"""What an imported store was made of: kept in its attributes, so that the same import is found done.
+"""What an imported store was made of: kept in it, so that the same import is found done, or damaged.
 
-It is written before the store has its name, so a store that was stopped right after that has it too.
+Its attributes say it, and its manifest with the lengths and checksums of its files. Both are written before
+the store has its name, so a store that was stopped right after that has them too.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
+from rankfold.pipeline.checkpoint import load_json
 from rankfold.pipeline.errors import DataError, InputError
+from rankfold.pipeline.manifest import read_manifest, write_manifest
 from rankfold.pipeline.rundir import digest
 from rankfold.pipeline.source import Source
-from rankfold.pipeline.sources import open_source
 from rankfold.pipeline.sources.locate import is_address, split_location
 
 ATTRIBUTE = "rankfold_import"
@@ -50,23 +51,30 @@ def file_mark(location: str) -> str:
     return digest(marks)
 
 
-def keep_identity(folder: Path, identity: str | None) -> None:
-    """Write into a store of what it is made."""
+def seal(folder: Path, identity: str | None) -> None:
+    """Write into a finished store of what it is made, and its manifest."""
     import zarr
     from zarr.storage import LocalStore
 
     if identity is not None:
         zarr.open(LocalStore(folder), mode="r+").update_attributes({ATTRIBUTE: identity})
+    write_manifest(folder, identity or "", {})
 
 
-def made_before(target: Path, identity: str | None) -> Source | None:
-    """The store at ``target``, if it is whole and was made of the same source in the same way."""
+def made_of(target: Path, identity: str | None) -> bool:
+    """Whether the store at ``target`` was made of the same source in the same way, whole or damaged."""
+    return identity is not None and identity in (_attribute(target), _request(target))
+
+
+def _attribute(target: Path) -> object:
+    facts = load_json(target / "zarr.json", dict) or {}
+    attributes = facts.get("attributes")
+    return attributes.get(ATTRIBUTE) if isinstance(attributes, dict) else None
+
+
+def _request(target: Path) -> str | None:
     try:
-        attributes = json.loads((target / "zarr.json").read_text(encoding="utf-8"))["attributes"]
-        if identity is None or attributes[ATTRIBUTE] != identity:
-            return None
-        made = open_source(target)
-        made.check()
-    except (OSError, ValueError, LookupError, TypeError, RecursionError, DataError):
+        manifest = read_manifest(target)
+    except DataError:
         return None
-    return made
+    return None if manifest is None else manifest.request

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from rankfold.pipeline.durable import flush, flush_tree
 from rankfold.pipeline.errors import DiskSpaceError, OutputError
+from rankfold.pipeline.manifest import NAME as MANIFEST
 from rankfold.pipeline.rundir import lies_in
 from rankfold.pipeline.sources.locate import node_kind
 from rankfold.pipeline.units import format_bytes
@@ -31,7 +32,7 @@ def require_place(target: Path, overwrite: bool) -> None:
         return
     if not overwrite:
         raise OutputError(f"{target} exists. Say --overwrite to replace it, or give another name")
-    if node_kind(str(target)) is None:
+    if node_kind(str(target)) is None and not (target / MANIFEST).is_file():
         raise OutputError(
             f"{target} exists and is not a Zarr store, so it is not replaced. Remove it yourself"
         )

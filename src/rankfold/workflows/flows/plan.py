@@ -241,7 +241,7 @@ def judged(work: Work | Importing, step: Step, path: Path, *, ours: bool) -> tup
         return "run", ("missing", *(() if begun is None else differences(begun, mine, step)))
     kept = kept_identity(path) if isinstance(work, Importing) else _of_result(path)
     if kept == mine:
-        damage = [] if isinstance(work, Importing) else damage_of(path)
+        damage = damage_of(path)
         if not damage:
             return "skip", ("finished",)
         return "run", (f"its result is damaged ({damage[0]})",)
