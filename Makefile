@@ -11,6 +11,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 QUICK := not exhaustive and not process and not slow and not slurm
+# Quick tests keep their files in memory where 8 GB are free for that. All tests keep them on a disk.
+IN_MEMORY := $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 8000000 {print "TMPDIR=/dev/shm"}')
 WHEEL := build/wheel-venv/bin/python
 
 .PHONY: demo check test test-all test-wheel smoke peers bench clean
@@ -19,7 +21,7 @@ demo: $(VENV)/.installed-demo
 	$(BIN)/rankfold demo
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -q -n 2 -m '$(QUICK)'
+	$(IN_MEMORY) $(BIN)/python -m pytest -q -n 2 -m '$(QUICK)'
 
 test-all: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -n 2 --hypothesis-profile=full

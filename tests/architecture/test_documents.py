@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -30,9 +31,14 @@ def test_linked_and_named_files_exist(page: Path) -> None:
         assert (ROOT / target).exists(), target
 
 
+@functools.cache
+def help_of_all() -> str:
+    return "".join(CliRunner(env={"COLUMNS": "200"}).invoke(app, [c, "--help"]).stdout for c in COMMANDS)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_named_options_and_commands_exist(page: Path) -> None:
-    known = "".join(CliRunner(env={"COLUMNS": "200"}).invoke(app, [c, "--help"]).stdout for c in COMMANDS)
+    known = help_of_all()
     text = page.read_text()
     for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text):
         assert option in known or option in FOREIGN, option

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
+from covers import cover, spread
 from reference import same_bytes, to_zarr
 
 import rankfold as rf
@@ -178,7 +179,7 @@ def forgetful(path: Path) -> None:
     save_arrays(path, {**state, "keys": keys, "ids": ids, "done": np.zeros_like(state["done"])})
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, cut_off, emptied, forgetful])
+@pytest.mark.parametrize("damage", spread(2, [Path.unlink, cut_off, emptied, forgetful]))
 def test_an_accumulator_that_a_crash_took_is_made_anew(
     tmp_path: Path, damage: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,8 +192,9 @@ def test_an_accumulator_that_a_crash_took_is_made_anew(
     assert same_bytes(again) == same_bytes(rf.knn(x, 6))
 
 
-@pytest.mark.parametrize("damage", [cut_off, emptied, forgetful])
-@pytest.mark.parametrize("queries", [False, True])
+@pytest.mark.parametrize(
+    ("damage", "queries"), cover([cut_off, emptied, forgetful], [False, True], strength=1)
+)
 def test_one_that_is_lost_after_the_sweep_is_never_written(
     tmp_path: Path, damage: Any, queries: bool, blocks_of_64: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,7 +44,7 @@ def matrix(name: str, dtype: str = "f8") -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.filterwarnings("ignore:the largest estimated error")
-@pytest.mark.parametrize(("tol", "name"), cover([1e-2, 1e-4, 1e-8], SPECTRA, strength=1))
+@pytest.mark.parametrize(("tol", "name"), cover([1e-2, 1e-4, 1e-8], spread(9, SPECTRA), strength=1))
 def test_true_errors_stay_within_their_estimates_and_tol(name: str, tol: float) -> None:
     x, s = matrix(name)
     result = rf.svd(x, 20, method="krylov", tol=tol, passes=20)
@@ -59,7 +59,7 @@ def test_true_errors_stay_within_their_estimates_and_tol(name: str, tol: float) 
 @pytest.mark.filterwarnings("ignore:the largest estimated error")
 @pytest.mark.parametrize(
     ("dtype", "wide", "name"),
-    cover([pytest.param("f8", False), pytest.param("f4", True)], spread(9, SPECTRA), strength=1),
+    cover([pytest.param("f8", False), pytest.param("f4", True)], spread(5, SPECTRA), strength=1),
 )
 def test_subspace_iteration_knows_how_far_it_is(name: str, dtype: str, wide: bool) -> None:
     """Whether stopped by its tolerance or by passes: where the spectrum is flat, only the latter ends it."""

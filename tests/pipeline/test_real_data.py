@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse
+from covers import spread
 from reference import exact, factors
 
 import rankfold as rf
@@ -36,7 +37,7 @@ def agrees(x: np.ndarray, result: rf.Result, kind: str, rank: int, tol: float) -
     np.testing.assert_allclose(right @ right.T, np.eye(rank), atol=1e-4)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", spread(2, METHODS))
 def test_images_as_bytes(method: str) -> None:
     x = np.load(real("fashion_mnist.npz"))["X"][:20_000]
     agrees(x, rf.pca(x, 20, method=method, tol=1e-5, passes=12), "pca", 20, 1e-5)
@@ -104,7 +105,7 @@ def test_one_look_at_sea_surface_temperature_is_within_what_it_says(kind: str) -
 @pytest.mark.filterwarnings(
     "ignore::sklearn.exceptions.ConvergenceWarning", "ignore::rankfold.RankfoldWarning"
 )
-@pytest.mark.parametrize("name", ["images", "counts"])
+@pytest.mark.parametrize("name", spread(1, ["images", "counts"]))
 def test_parts_are_as_good_as_those_of_scikit_learn(name: str) -> None:
     from sklearn.decomposition import NMF
 
@@ -168,7 +169,7 @@ def test_neighbours_of_places_of_which_many_are_the_same() -> None:
     assert not (np.asarray(found.indices) == np.arange(len(x))[:, None]).any()
 
 
-@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("metric", spread(1, ["euclidean", "cosine"]))
 def test_neighbours_of_sparse_counts(metric: str) -> None:
     from sklearn.neighbors import NearestNeighbors
 

@@ -34,9 +34,7 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
-@pytest.mark.parametrize(
-    ("method", "shape", "scale"), cover(METHODS, [(400, 30), (30, 400)], [False, True], strength=3)
-)
+@pytest.mark.parametrize(("method", "shape", "scale"), cover(METHODS, [(400, 30), (30, 400)], [False, True]))
 def test_components_of_many_streams(
     tmp_path: Path, streams: list[int], method: str, shape: tuple[int, int], scale: bool
 ) -> None:

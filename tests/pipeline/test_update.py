@@ -51,6 +51,7 @@ BATCHES = [(400, 3000), (3000, 400), (3000, 7), (20, 2000), (25, 1)]
     cover(
         [{}, {"scale": True}, {"center": False}, {"whiten": True}],
         [pytest.param(old, new) for old, new in BATCHES],
+        strength=1,
     ),
 )
 def test_an_update_is_a_fit_to_all_rows(flags: dict[str, bool], old: int, new: int) -> None:

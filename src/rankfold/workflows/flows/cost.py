@@ -125,7 +125,7 @@ def _of_import(work: Importing) -> int | None:
     if work.shape is None or work.sparse:
         return None
     chunks = chunks_of(work.shape, work.dtype, IMPORTED_CHUNK_BYTES)
-    return 1 + _count(work.shape[0], chunks[0]) * _count(work.shape[1], chunks[1])
+    return 2 + _count(work.shape[0], chunks[0]) * _count(work.shape[1], chunks[1])
 
 
 def _count(length: int, chunk: int) -> int:
