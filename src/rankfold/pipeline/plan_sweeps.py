@@ -79,18 +79,17 @@ def held_bytes(layout: Layout, request: Request, over: str) -> int:
     """Memory that the process which leads keeps while a sweep ``over`` the matrix or scratch is made.
 
     The basis of a pass, with and without weights, and what a sketch of rows has found beside it; small
-    matrices of a basis, and short factors. What decoded a sample stays with the thread that read it.
+    matrices of a basis, and short factors.
     """
     short, rank, basis = layout.view.short, request.rank, layout.basis_columns
-    decoded = layout.sample.read_bytes
     if layout.method == "tsqr":
-        return decoded + 5 * 8 * short * short
+        return 5 * 8 * short * short
     if layout.method == "sketch":
         sizes = Sizes.of(rank, short)
         sums = 8 * (short * sizes.down + sizes.across * sizes.right)
-        return decoded + (8 * short * sizes.right if over == "matrix" else sums)
+        return 8 * short * sizes.right if over == "matrix" else sums
     blocks = 3 * 8 * short * layout.width
-    return decoded + (blocks if over == "matrix" else 3 * 8 * short * rank + 2 * 8 * basis * basis)
+    return blocks if over == "matrix" else 3 * 8 * short * rank + 2 * 8 * basis * basis
 
 
 def _sweeps_of(request: Request, layout: Layout, slots: int) -> list[Pass]:

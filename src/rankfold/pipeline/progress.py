@@ -113,7 +113,10 @@ class Forecast:
         """Of the whole run, if the plan is right about its passes; None where that is not known."""
         if self.plan is None:
             return None
-        likely = {each.name: _nominal_seconds(each) for each in self.plan.likely_sweeps}
+        order = [each.name for each in self.plan.passes]
+        last = max((order.index(name) for name in self.shares if name in order), default=-1)
+        to_come = {*self.shares, *order[last + 1 :]}  # a method may be done before it has made all
+        likely = {p.name: _nominal_seconds(p) for p in self.plan.likely_sweeps if p.name in to_come}
         known = likely | {p.name: _nominal_seconds(p) for p in self.plan.passes if p.name in self.shares}
         now = sum(known.get(name, 0.0) * share for name, share in self.shares.items())
         own = now - sum(known.get(name, 0.0) * share for name, share in self.before.items())

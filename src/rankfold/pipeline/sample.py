@@ -6,6 +6,7 @@ start alike.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,7 +81,14 @@ class Sample:
         return self.rows * self.view.short * item + place + 4 * 8 * (self.view.short + self.rows)
 
     def read(self) -> Array:
-        """The rows as they lie in the source, (rows, columns) of the matrix, with 0 for NaN and Inf."""
+        """The rows as they lie in the source, (rows, columns) of the matrix, with 0 for NaN and Inf.
+
+        In a thread of its own, with which the buffers go that chunks are decoded in.
+        """
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(self._read).result()
+
+    def _read(self) -> Array:
         view, each = self.view, self.rows_per_place
         out = view.panel_buffer(self.rows, view.source.dtype)
         for i in range(self.places):

@@ -36,6 +36,7 @@ from rankfold.pipeline.methods.alternation import (
 from rankfold.pipeline.methods.long_factor import OnScratch, create_long_array, write_combination
 from rankfold.pipeline.methods.nonnegative_start import (
     SMALL_BYTES,
+    SWEEPS,
     Begun,
     compress,
     compressed_pass,
@@ -67,6 +68,9 @@ LEAST_DIRECTIONS = 64
 
 LIKELY_ITERATIONS = {"mu": 20}
 """Reads that the tolerance usually takes, by solver; three for the others."""
+
+LIKELY_COMPRESSED = 15
+"""Iterations on the compressed matrix that are usual."""
 
 LARGEST_EXPONENT = {4: 80, 8: 500}
 """Of two, in the largest numbers, by item size: times the square root of them these stay in range."""
@@ -116,7 +120,7 @@ class Nonnegative:
         data = layout.view.long * layout.view.short * self.source.dtype.itemsize
         factor = model.factor(_NOWHERE, 0).nbytes
         sweeps = [sweep for sweep in made.passes if sweep.over == "matrix"][: self.asked.compressing]
-        driver = _driver_bytes(layout, model) + made.driver_bytes * bool(self.asked.compressing)
+        driver = max(_driver_bytes(layout, model), made.driver_bytes * bool(self.asked.compressing))
         flops = (14.0 if isinstance(fold, DivergencePass) else 4.0) * layout.view.long * layout.view.short
         each = numbers_of("iteration", fold, data, factor, flops * self.asked.rank)
         # Factors of the short side, as they are and as they were, and what they are solved from.
@@ -130,7 +134,8 @@ class Nonnegative:
         if peak > budget.memory_bytes:
             self._refuse(budget, peak)
         numbers = range(len(sweeps) + 1, self.asked.passes + 1)
-        passes = (*sweeps, *(dataclasses.replace(each, name=f"iteration-{i:02d}") for i in numbers))
+        over_matrix = (dataclasses.replace(each, name=f"iteration-{i:02d}") for i in numbers)
+        passes = (*sweeps, *self._likely_beside(layout, model), *over_matrix)
         likely = len(sweeps) + LIKELY_ITERATIONS.get(self.asked.solver, 3)
         return dataclasses.replace(
             made,
@@ -166,6 +171,21 @@ class Nonnegative:
         beside = 8 * layout.view.short * (self.asked.rank + layout.width)
         sweeps = [numbers_of("scratch", fold, 0, 0, 0.0, over="scratch") for fold in folds]
         return [dataclasses.replace(sweep, held_bytes=beside) for sweep in sweeps]
+
+    def _likely_beside(self, layout: Layout, model: Model) -> list[Pass]:
+        """Iterations on the compressed matrix, as one sweep over scratch: for the time that they take."""
+        y, rank, count = layout.y(_NOWHERE, 1, layout.width), self.asked.rank, LIKELY_COMPRESSED
+        if self.asked.init != "compressed":
+            return []
+        flops = 2.0 * count * y.rows * rank * (2 * y.columns + (SWEEPS + 1) * rank)
+        if y.rows * y.columns * 8 <= SMALL_BYTES:  # they are made in memory, by one thread
+            return [
+                Pass("compressed-all", "scratch", y.nbytes, 0, flops, segment_bytes=0, tasks=0, streams=1)
+            ]
+        fold, factor = compressed_pass(y, model, _NOWHERE, _NOWHERE, 1), model.factor(_NOWHERE, 0).nbytes
+        bytes_ = count * (y.nbytes + factor), count * factor
+        one = numbers_of("compressed-all", fold, *bytes_, flops, over="scratch")
+        return [dataclasses.replace(one, tasks=count * one.tasks)]
 
     def _fold(self, layout: Layout, model: Model, slots: int) -> NonnegativePass | DivergencePass:
         """The one that iterates over the matrix, in its largest form."""
