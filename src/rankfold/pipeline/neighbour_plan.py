@@ -9,19 +9,23 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.errors import MemoryBudgetError
-from rankfold.pipeline.folds.nearest import NearestPairs, listed
+from rankfold.pipeline.folds.block_rows import TERMS
+from rankfold.pipeline.folds.nearest import TILE, NearestPairs, listed
 from rankfold.pipeline.folds.write_lists import WriteLists
 from rankfold.pipeline.methods.neighbour_graph import SORT_BYTES
 from rankfold.pipeline.pairs import FEW, Pairs
 from rankfold.pipeline.peak import RESERVE_BYTES
 from rankfold.pipeline.plan import Plan
-from rankfold.pipeline.plan_sweeps import BLAS_BYTES, Pass, numbers_of
+from rankfold.pipeline.plan_sweeps import Pass, blas_bytes, numbers_of
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.source import Source
 from rankfold.pipeline.units import format_bytes
 
 SCAN_FLOPS = 60.0
 """Operations of a product that take as long as comparing one bound does."""
+
+PACKED_BYTES = blas_bytes(max(TILE, TERMS))
+"""What a thread of BLAS packs: pairs of rows are multiplied in tiles, so many terms at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +45,16 @@ def group_rows(pairs: Pairs, edges: npt.NDArray[np.int64]) -> int:
 def arrange(fold: NearestPairs, budget: Budget) -> Arrangement:
     """As many threads as fit with one block each; then as few groups as fit, and as keep all threads busy."""
     pairs, room = fold.pairs, budget.memory_bytes - RESERVE_BYTES
-    least = fold.memory_bytes(int(np.diff(pairs.rows).max())) + BLAS_BYTES
+    least = fold.memory_bytes(int(np.diff(pairs.rows).max())) + PACKED_BYTES
     concurrency = max(1, min(budget.threads, room // least, pairs.most_at_once))
     fewest, fits = 0, pairs.count
     while fits - fewest > 1:
         middle = (fewest + fits) // 2
         rows = group_rows(pairs, pairs.groups(middle))
-        good = concurrency * (fold.memory_bytes(rows) + BLAS_BYTES) <= room
+        good = concurrency * (fold.memory_bytes(rows) + PACKED_BYTES) <= room
         fewest, fits = (fewest, middle) if good else (middle, fits)
     groups = min(pairs.count, max(fits, pairs.groups_wanted(concurrency * budget.workers)))
-    task = fold.memory_bytes(group_rows(pairs, pairs.groups(groups))) + BLAS_BYTES
+    task = fold.memory_bytes(group_rows(pairs, pairs.groups(groups))) + PACKED_BYTES
     return Arrangement(concurrency, groups, task)
 
 
