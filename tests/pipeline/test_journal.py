@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,6 +64,32 @@ def test_a_damaged_line_is_left_out(tmp_path: Path) -> None:
     path = next((tmp_path / "state-1" / FOLDER).iterdir())
     path.write_text(path.read_text() + json.dumps({"at": 1.0, "what": "segment"})[:-4])
     assert [line["what"] for line in lines_of(tmp_path)] == ["came"]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"sweep": None},
+        {"sweep": 7},
+        {"id": "0"},
+        {"at": float("nan")},
+        {"at": 1e30},
+        {"at": -1},
+        {"what": "end", "id": []},
+        {"what": "end", "rows": "many"},
+        {"what": "end", "rows": float("inf")},
+        {"what": "gone", "worker": 1},
+        {"what": "gone", "why": {}},
+    ],
+    ids=str,
+)
+def test_a_line_that_says_no_such_thing_is_left_out(edit: dict[str, Any], tmp_path: Path) -> None:
+    with journal(tmp_path).segment("0") as done:
+        done["rows"] = 5
+    path = next((tmp_path / "state-1" / FOLDER).iterdir())
+    first = json.loads(path.read_text().splitlines()[0])
+    path.write_text(path.read_text() + json.dumps({**first, **edit}) + "\n")
+    assert [line["what"] for line in lines_of(tmp_path)] == ["segment", "end"]
 
 
 def test_nothing_is_written_without_a_folder_or_where_it_has_gone(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from rankfold.pipeline.journal import FOLDER, Journal, lines_of
 from rankfold.workflows.reports.history import History, Segment, periods
 from rankfold.workflows.reports.measures import at_once, busy_seconds, grouped, report_facts, segment_counts
 from rankfold.workflows.reports.page import write_page
-from rankfold.workflows.reports.run_page import TEMPLATE, run_page, subject
+from rankfold.workflows.reports.run_page import TEMPLATE, _roof, run_page, subject
 
 FLOW = """\
 workflow: parts
@@ -261,6 +261,16 @@ def test_sweeps_of_a_kind_are_one_line() -> None:
     ]
     (found,) = grouped(sweeps)
     assert (found["name"], found["seconds"], found["share_of_limit"]) == ("pass-01 to 03", 2.0, 0.25)
+
+
+def test_a_sweep_that_is_long_enough_only_before_it_is_grouped_has_no_roof() -> None:
+    """The first pass of a small run takes a tenth of a second, since it loads and compiles; others do not."""
+    common = {"over": "matrix", "flops": 1e6, "bytes": 1e6, "lanes": 1, "least_seconds": 1e-3}
+    sweeps = [
+        {"name": f"pass-0{i}", "seconds": seconds, "long_enough": seconds >= 0.1, **common}
+        for i, seconds in ((1, 0.11), (2, 0.01), (3, 0.01))
+    ]
+    assert _roof({"stages": [{"name": "svd", "sweeps": sweeps}], "limits": {}}) == []
 
 
 def test_a_stage_that_never_began_is_said_so(tmp_path: Path) -> None:

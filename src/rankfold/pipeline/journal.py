@@ -26,6 +26,15 @@ FOLDER = "journal"
 GATHERED = "journal.jsonl"
 """In the folder of a run, once it has ended."""
 
+END_OF_TIME = 1e11
+"""No line is of a later second since 1970."""
+
+NEEDED: dict[str, dict[str, Any]] = {"segment": {"id": int, "sweep": str}, "end": {"id": int}}
+"""What a line must say, by what it tells of, and of which type."""
+
+GIVEN: dict[str, Any] = {"rows": int, "read_bytes": int, "cut": str, "worker": str, "why": str | None}
+"""What it may say."""
+
 _COUNT = itertools.count()
 
 
@@ -95,8 +104,12 @@ def _line(text: str, known: dict[str, Any], own: dict[str, Any]) -> dict[str, An
     if not isinstance(told, dict):
         return None
     line = known | told | own
-    kinds = {"process": str, "at": int | float, "what": str}
-    return line if all(isinstance(line.get(name), kind) for name, kind in kinds.items()) else None
+    needed = {"process": str, "at": int | float, "what": str, **NEEDED.get(str(line.get("what")), {})}
+    if not all(isinstance(line.get(name), kind) for name, kind in needed.items()):
+        return None
+    if not all(isinstance(line[name], kind) for name, kind in GIVEN.items() if name in line):
+        return None
+    return line if 0 <= line["at"] < END_OF_TIME else None
 
 
 def gather(run: Path, request: str) -> None:

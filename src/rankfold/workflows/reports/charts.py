@@ -153,13 +153,7 @@ def memory_bars(stages: Sequence[History], title: str, theme: Theme) -> Figure:
 
 def roofline(facts: dict[str, Any], title: str, theme: Theme) -> Figure:
     """Sweeps under the roof of one core: what it multiplies at most, and reads at most."""
-    limits = facts["limits"]
-    points = [
-        (stage["name"], sweep, number)
-        for number, stage in enumerate(facts["stages"])
-        for sweep in grouped(stage["sweeps"])
-        if under_roof(sweep)
-    ]
+    limits, points = facts["limits"], under_roof(facts)
     figure = new_figure(820, title, theme)
     axes = place_axes(figure, 150, 20, WIDTH - 150 - MARGIN, 680)
     intensity = np.array([sweep["flops"] / sweep["bytes"] for _, sweep, _ in points])
@@ -198,9 +192,14 @@ def roofline(facts: dict[str, Any], title: str, theme: Theme) -> Figure:
     return figure
 
 
-def under_roof(sweep: dict[str, Any]) -> bool:
-    """Whether a sweep has a place in a roofline."""
-    return bool(sweep.get("long_enough") and sweep["flops"] > 0 and sweep["bytes"] > 0)
+def under_roof(facts: dict[str, Any]) -> list[tuple[str, dict[str, Any], int]]:
+    """Sweeps that have a place in a roofline, with name and number of their stage."""
+    return [
+        (stage["name"], sweep, number)
+        for number, stage in enumerate(facts["stages"])
+        for sweep in grouped(stage["sweeps"])
+        if sweep.get("long_enough") and sweep["flops"] > 0 and sweep["bytes"] > 0
+    ]
 
 
 def _apart(heights: Float64, least: float) -> Float64:

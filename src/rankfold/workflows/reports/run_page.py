@@ -207,7 +207,7 @@ def _memory(about: Subject) -> list[Picture]:
 
 
 def _roof(facts: dict[str, Any]) -> list[Picture]:
-    if not any(under_roof(sweep) for stage in facts["stages"] for sweep in stage["sweeps"]):
+    if not under_roof(facts):
         return []
     draw = functools.partial(roofline, facts, "Speed of sweeps under the roof of a core")
     caption = (
