@@ -13,7 +13,13 @@ import pytest
 
 import rankfold as rf
 from rankfold.pipeline.arguments import OURS
-from rankfold.pipeline.errors import ArgumentError, InputError, MemoryBudgetError, OutputError
+from rankfold.pipeline.errors import (
+    ArgumentError,
+    InputError,
+    MemoryBudgetError,
+    OutputError,
+    RankfoldError,
+)
 
 X = np.random.default_rng(0).standard_normal((60, 8))
 
@@ -127,6 +133,19 @@ def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path, result: rf.Resul
     assert rf.svd(X, 3, out=out).path == out
     with pytest.raises(InputError, match="out must be a path, not 3"):
         rf.svd(X, 3, out=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [("/", "/ is the root of the file system. Name a folder in it"), ("\udcff", "not UTF-8.* Rename it")],
+)
+def test_places_that_no_result_can_have(place: str, message: str) -> None:
+    for call in (lambda: rf.svd(X, 3, out=place), lambda: rf.import_array(X, place)):
+        with pytest.raises(RankfoldError, match=message):
+            call()
+    if place != "/":
+        with pytest.raises(RankfoldError, match=message):
+            rf.svd(X, 3, scratch=place)
 
 
 def test_public_functions_look_as_they_are_written() -> None:

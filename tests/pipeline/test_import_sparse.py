@@ -175,6 +175,24 @@ def test_lengths_that_do_not_agree_and_chunks_that_are_gone(tmp_path: Path) -> N
         open_source(path)
 
 
+@pytest.mark.parametrize("name", ["data", "indices", "indptr"])
+def test_a_vector_that_became_empty(tmp_path: Path, name: str) -> None:
+    path = group(tmp_path / "x.zarr", sparse(), compressors=zarr.codecs.ZstdCodec())
+    zarr.open_array(path / name).resize((0,))
+    with pytest.raises(ChunkError, match="for 230 rows: the first two must agree, the last be one more"):
+        rf.svd(path, 3)
+
+
+def test_a_matrix_of_zeros_whose_chunks_zarr_left_out(tmp_path: Path) -> None:
+    path = group(tmp_path / "x.zarr", sparse(density=0))
+    with pytest.raises(ChunkError, match=r"indptr: 3 of 3 chunks are missing.* missing='fill'"):
+        rf.svd(path, 3)
+    filled = open_source(path, missing="fill")
+    assert not whole(filled).any()
+    with pytest.warns(rf.RankfoldWarning, match="written as 0"):
+        assert not rf.svd(filled, 3).s.any()
+
+
 # --- files
 
 

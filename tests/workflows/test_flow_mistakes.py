@@ -186,6 +186,8 @@ def test_a_mistake_is_one_line_to_the_letter(flow: Path, mistake: str) -> None:
             b"workflow: a\ninputs: \xe9\n",
             ":2: is not text: here is the byte 0xe9. A workflow is a text file, ",
         ),
+        (b'outputs: "\\udcff"\n', ":1: is not text: here is the character #xdcff. Leave it out"),
+        (b'a: b\n"\\0": c\n', ":2: is not text: here is the character #x0000. Leave it out"),
         (b"a: b\nc: \x00\n", ":2: is not text: here is the character #x0000. A workflow is a text file"),
     ],
 )

@@ -20,7 +20,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ValidationError, WithJsonSchema
 from pydantic_core import PydanticKnownError
 
-from rankfold.cluster.yaml_words import cut, in_plain_words, too_deep
+from rankfold.cluster.yaml_words import cut, in_plain_words, oddity
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.units import SIZES, parse_bytes
 
@@ -126,8 +126,8 @@ def read_document(path: Path, what: str) -> Document:
     """Read a file that is to hold ``key: value`` lines; ``what`` is what messages call it."""
     text = _text_of(path, what)
     try:
-        if line := too_deep(text, _Plain):
-            raise SettingsError(f"{path}:{line}: keys and lists are nested too deep. Is this a {what}?")
+        if found := oddity(text, _Plain, what):
+            raise SettingsError(f"{path}:{found[0]}: {found[1]}")
         root = yaml.compose(text, Loader=_Plain)
     except yaml.YAMLError as error:
         line, said = in_plain_words(error, text, what)

@@ -15,17 +15,27 @@ SHOWN = 40
 """Most characters of a wrong value that a message repeats."""
 
 
+NO_CHARACTER = re.compile("[\0\ud800-\udfff]")
+"""What no path and no UTF-8 may hold."""
+
 MOST_DEPTH = 32
 """Lists and keys within each other."""
 
 
-def too_deep(text: str, loader: type[yaml.SafeLoader]) -> int | None:
-    """Line where lists and keys are nested deeper than any that are asked for: building them is recursive."""
+def oddity(text: str, loader: type[yaml.SafeLoader], what: str) -> tuple[int, str] | None:
+    """Line and kind of what no file says that is meant for us, although YAML allows it.
+
+    Lists and keys nested deeper than any that are asked for: building them is recursive. Escapes of
+    characters that no name may have.
+    """
     depth = 0
     for event in yaml.parse(text, Loader=loader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        line = int(event.start_mark.line) + 1
         if depth > MOST_DEPTH:
-            return int(event.start_mark.line) + 1
+            return line, f"keys and lists are nested too deep. Is this a {what}?"
+        if isinstance(event, yaml.ScalarEvent) and (found := NO_CHARACTER.search(event.value)):
+            return line, f"is not text: here is the character #x{ord(found[0]):04x}. Leave it out"
     return None
 
 

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from rankfold.pipeline.errors import ArgumentError, InputError, OutputError
 from rankfold.pipeline.request import is_share, share_as_tol
+from rankfold.pipeline.sources.locate import require_text
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -79,7 +80,9 @@ def public(function: F, *, name: str = "") -> F:
             keywords[each] = _flag(each, keywords[each])
         for each, value in [*zip(parameters, arguments, strict=False), *keywords.items()]:
             if each in OUTPUTS and value is not None:
-                require_parent(value)
+                require_output(each, value)
+            if each == "scratch" and value is not None:
+                require_folder(each, value)
         return function(*arguments, **keywords)
 
     if name:
@@ -115,12 +118,21 @@ def _flag(name: str, value: object) -> bool | None:
     raise ArgumentError(f"{name} must be True or False, not {value!r}" + hint * (name == "rows"))
 
 
-def require_parent(out: object) -> None:
-    """Raise where the folder that an output is to lie in is not there."""
-    if not isinstance(out, str | os.PathLike):
-        raise InputError(f"out must be a path, not {out!r}")
-    text = os.fsdecode(out)
+def require_folder(name: str, value: object) -> str:
+    """The path of a folder that is to be written; raise where its name is none that a result can keep."""
+    if not isinstance(value, str | os.PathLike):
+        raise InputError(f"{name} must be a path, not {value!r}")
+    text = os.fsdecode(value)
+    require_text(text)
+    return text
+
+
+def require_output(name: str, out: object) -> None:
+    """Raise where an output cannot lie, or the folder is not there that it is to lie in."""
+    text = require_folder(name, out)
     folder = Path(text).absolute().parent
+    if not Path(text).absolute().name:
+        raise OutputError(f"{text} is the root of the file system. Name a folder in it that is not there yet")
     if re.match("[a-z][a-z0-9]+:/", text) or folder.exists():
         return
     raise OutputError(

@@ -242,6 +242,9 @@ def output(
     ] = False,
 ) -> dict[str, Any]:
     """Where the result goes."""
+    from rankfold.pipeline.arguments import require_output
+
+    require_output("out", out)
     return {"out": out, "scratch": scratch, "overwrite": overwrite}
 
 

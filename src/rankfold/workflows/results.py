@@ -83,7 +83,7 @@ def last_attempt(out: Path) -> str | None:
     """
     from rankfold.pipeline.rundir import load_record
 
-    attempts = load_record(out.with_name(out.name + ".run") / "run.json")["attempts"]
+    attempts = load_record(Path(f"{out.absolute()}.run") / "run.json")["attempts"]
     return str(attempts[-1].get("started") if attempts else "") if out.exists() else None
 
 

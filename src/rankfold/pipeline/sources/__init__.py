@@ -147,7 +147,7 @@ def _matrix(x: object, missing: str, rows: Rows) -> Source:
     if is_cells(x):
         return _matrix(matrix_of_cells(x), missing, rows)
     if is_kept_sparse(x):
-        return _of_kept_sparse(x)
+        return _of_kept_sparse(x, missing)
     if module == "h5py" and hasattr(x, "shape"):
         return _of_hdf5(x, missing, rows)
     if isinstance(x, Source):
@@ -168,7 +168,7 @@ def _at(location: str, missing: str, rows: Rows) -> Source:
     require_path(store)
     if compressed_kind(os.path.join(store, array)):
         _refuse_axes(store, rows)
-        return csr_source(store, array)
+        return csr_source(store, array, missing)
     if os.path.isdir(store):
         return matrix_at(store, array, missing=missing, rows=rows)
     suffix = os.path.splitext(store)[1].lower()
@@ -246,12 +246,12 @@ def _of_hdf5(dataset: Any, missing: str, rows: Rows) -> Source:
     return hdf5_matrix(dataset.file.filename, dataset.name.strip("/"), missing=missing, rows=rows)
 
 
-def _of_kept_sparse(x: Any) -> Source:
+def _of_kept_sparse(x: Any, missing: str) -> Source:
     """A sparse matrix that AnnData has left on disk: by its place in a Zarr folder, or in memory."""
     group = x.group
     root = getattr(getattr(group, "store", None), "root", None)
     if type(group).__module__.partition(".")[0] == "zarr" and root is not None:
-        return csr_source(os.path.abspath(root), group.path)
+        return csr_source(os.path.abspath(root), group.path, missing)
     return sparse_source(x.to_memory())
 
 

@@ -147,7 +147,7 @@ class ChunkFiles:
 
 @functools.lru_cache(maxsize=16)
 def _largest_bytes(files: ChunkFiles, moment: int) -> int:
-    return max(state.size for state in files.listing())
+    return max((state.size for state in files.listing()), default=0)
 
 
 def missing_message(name: str, keys: list[str], total: int, fill: object) -> str:

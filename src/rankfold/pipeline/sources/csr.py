@@ -189,7 +189,7 @@ def compressed_kind(folder: str) -> str | None:
     return ENCODINGS.get(str(_attributes(folder).get("encoding-type")))
 
 
-def csr_source(path: str, group: str) -> CsrSource:
+def csr_source(path: str, group: str, missing: str = "error") -> CsrSource:
     """The sparse matrix in a group of the store in the folder ``path``."""
     folder = os.path.join(path, group)
     name = f"{path}::{group}" if group else path
@@ -197,7 +197,8 @@ def csr_source(path: str, group: str) -> CsrSource:
     if by is None:
         raise InputError(f"{name} is not a sparse matrix: its attributes say {cut(_attributes(folder))}")
     rows, columns = whole_lengths(name, shape)
-    parts = [vector_at(path, f"{group}/{part}" if group else part) for part in ("data", "indices", "indptr")]
+    names = ("data", "indices", "indptr")
+    parts = [vector_at(path, f"{group}/{part}" if group else part, missing=missing) for part in names]
     require_matrix(name, (rows, columns), parts[0].dtype)
     for vector in parts[1:]:
         if vector.dtype.kind not in "iu":

@@ -38,11 +38,16 @@ def is_address(store: str) -> bool:
     return "://" in store
 
 
-def require_path(path: str) -> None:
-    """Raise ``SourceNotFoundError``, with the nearest name beside it, when there is no such path."""
+def require_text(path: str) -> None:
+    """Raise ``InputError`` for a name that is not UTF-8: JSON cannot keep it."""
     if any("\ud800" <= sign <= "\udfff" for sign in path):
         shown = path.encode("utf-8", "backslashreplace").decode()
         raise InputError(f"{shown} is a name that is not UTF-8, which no result can keep. Rename it")
+
+
+def require_path(path: str) -> None:
+    """Raise ``SourceNotFoundError``, with the nearest name beside it, when there is no such path."""
+    require_text(path)
     if os.path.exists(path):
         return
     folder, wanted = os.path.split(os.path.abspath(path))

@@ -69,7 +69,7 @@ class VectorSource(ZarrSource):
             raise self._broken(self.files.key(0, request.j), request, error) from error
 
 
-def vector_at(path: str, array: str) -> VectorSource:
+def vector_at(path: str, array: str, *, missing: str = "error") -> VectorSource:
     """The vector ``array`` of the store in the folder ``path``."""
     import zarr
     from zarr.storage import LocalStore
@@ -101,7 +101,7 @@ def vector_at(path: str, array: str) -> VectorSource:
         encoding=encoding_of(found.metadata),
         format=f"Zarr v{found.metadata.zarr_format}",
         fill=dtype.type(0 if found.fill_value is None else found.fill_value).item(),
-        missing="error",
+        missing=missing,
         version=version,
     )
 
