@@ -1,5 +1,19 @@
-"""``python -m rankfold``."""
+"""The ``rankfold`` command, and ``python -m rankfold``."""
 
-from rankfold.workflows.cli import main
+import signal
 
-main()
+
+def main() -> None:
+    """Load the command line and run it. Ctrl-C while it loads ends it without a word: nothing has begun."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from rankfold.workflows.cli import main as run
+
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, before)
+    run()
+
+
+if __name__ == "__main__":
+    main()

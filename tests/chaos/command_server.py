@@ -136,8 +136,11 @@ def _become(request: dict[str, Any]) -> None:
         code = 0
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
-    except BaseException:  # noqa: BLE001  as the interpreter does
+    except BaseException as error:  # noqa: BLE001  as the interpreter does
         traceback.print_exc()
+        if isinstance(error, KeyboardInterrupt):
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
     finally:
         with contextlib.suppress(BaseException):
             Path(request["modules"]).write_text("\n".join(name for name in sys.modules if "__" not in name))

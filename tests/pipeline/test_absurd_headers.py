@@ -75,7 +75,18 @@ def test_metadata_nested_without_end(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     "shape",
-    [None, [None, 10], ["a", 3], [20, 10, 3], [20.5, 10], [-20, 10], [True, True], [[1], [2]], {"a": 1}],
+    [
+        None,
+        [None, 10],
+        ["a", 3],
+        [20, 10, 3],
+        [20.5, 10],
+        [-20, 10],
+        [True, True],
+        [[1], [2]],
+        [[1, 2], 3],
+        {"a": 1},
+    ],
 )
 def test_sparse_groups_without_a_shape(tmp_path: Path, shape: Any) -> None:
     path = sparse_group(tmp_path / "x.zarr", {"shape": shape})

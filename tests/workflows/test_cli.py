@@ -289,6 +289,22 @@ def test_too_small_a_disk_is_seen_before_the_first_read(
 
 
 @pytest.mark.process
+def test_an_interrupt_while_the_command_loads_ends_it_without_a_word() -> None:
+    interrupt = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+from rankfold.__main__ import main
+main()
+"""
+    run = subprocess.run([sys.executable, "-c", interrupt], capture_output=True, text=True)
+    assert (run.returncode, run.stdout, run.stderr) == (-signal.SIGINT, "", "")
+
+
+@pytest.mark.process
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
 def test_signals_end_a_run_in_order_and_it_goes_on(tmp_path: Path, number: int, code: int) -> None:
     path = tmp_path / "x.zarr"

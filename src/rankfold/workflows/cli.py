@@ -79,7 +79,3 @@ def main() -> None:
     if sys.stderr is None:  # closed by the caller
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     app()
-
-
-if __name__ == "__main__":
-    main()

@@ -58,7 +58,7 @@ def require_chunks(name: str, shape: Sequence[int], chunks: Sequence[int], dtype
 
 def whole_lengths(name: str, shape: Any) -> tuple[int, int]:
     """Rows and columns that the attributes of a sparse matrix say, checked."""
-    values = np.asarray(shape).tolist() if isinstance(shape, list | tuple | np.ndarray) else None
+    values = np.asarray(shape, object).tolist() if isinstance(shape, list | tuple | np.ndarray) else None
     if not isinstance(values, list) or len(values) != 2 or not all(map(_is_length, values)):
         raise InputError(f"{name} is sparse, but says that its shape is {cut(shape)}. Restore it")
     rows, columns = values
