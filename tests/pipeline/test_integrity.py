@@ -20,6 +20,7 @@ from reference import decaying, same_bytes, to_zarr
 import rankfold as rf
 from rankfold.pipeline.checkpoint import load_if_whole, save_arrays
 from rankfold.pipeline.checksum import checksum
+from rankfold.pipeline.errors import OutputError
 from rankfold.pipeline.keeping import Background, Keeping
 from rankfold.pipeline.ledger import Ledger, damaged_block, note_written, recorded
 from rankfold.pipeline.manifest import NAME, damage_of
@@ -292,6 +293,33 @@ def test_garbage_in_a_run_directory_leaves_a_way_out(
         path.write_text("nothing")
     damage(path)
     assert same_bytes(krylov(tmp_path / "r.zarr")) == whole["krylov"]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_files_in_place_of_the_folders_of_a_killed_run_give_way(
+    tmp_path: Path, name: str, whole: dict[str, str]
+) -> None:
+    killed = killed_before_publishing(CALLS[name], tmp_path / "killed.zarr")
+    folders = sorted(path.relative_to(killed) for path in killed.rglob("*") if path.is_dir())
+    for folder in folders[:: max(1, len(folders) // 12)]:
+        out = tmp_path / "r.zarr"
+        shutil.copytree(killed, tmp_path / "r.zarr.run")
+        shutil.rmtree(tmp_path / "r.zarr.run" / folder)
+        (tmp_path / "r.zarr.run" / folder).write_text("in the way")
+        assert same_bytes(CALLS[name](out)) == whole[name], folder
+        shutil.rmtree(out)
+        shutil.rmtree(tmp_path / "r.zarr.run")
+
+
+def test_a_file_in_place_of_a_run_is_renamed_where_that_is_asked_for(
+    tmp_path: Path, whole: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "r.zarr.run").write_text("of somebody else")
+    with pytest.raises(OutputError, match="is a file where the run has to be"):
+        krylov(tmp_path / "r.zarr")
+    assert same_bytes(krylov(tmp_path / "r.zarr", overwrite=True)) == whole["krylov"]
+    (kept,) = tmp_path.glob("r.zarr.run.*")
+    assert kept.read_text() == "of somebody else" and kept.name in caplog.text
 
 
 # Results -------------------------------------------------------------------------------------------

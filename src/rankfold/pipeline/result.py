@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.checkpoint import atomic_file, disk_errors, remove
+from rankfold.pipeline.checkpoint import atomic_file, make_folder, remove
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
 from rankfold.pipeline.manifest import NAME as MANIFEST
 from rankfold.pipeline.manifest import require_whole
@@ -63,9 +63,9 @@ def create_array(
     return _describe(group / name, shape, dtype, chunks, DIMENSIONS[name])
 
 
-def create_vector(path: Path, length: int, dtype: npt.DTypeLike, chunk: int) -> zarr.Array[Any]:
-    """An empty, uncompressed vector, open to be written; chunks of an earlier attempt are kept."""
-    return open_to_write(_describe(path, (length,), dtype, (min(chunk, length),), None))
+def create_vector(path: Path, length: int, dtype: npt.DTypeLike, chunk: int) -> None:
+    """An empty, uncompressed vector; chunks of an earlier attempt are kept."""
+    _describe(path, (length,), dtype, (min(chunk, length),), None)
 
 
 def create_matrix(path: Path, shape: tuple[int, int], dtype: npt.DTypeLike, chunks: tuple[int, int]) -> None:
@@ -85,8 +85,7 @@ def _describe(
     with contextlib.suppress(OSError):
         if file.read_bytes() == text:
             return path
-    with disk_errors(path):
-        path.mkdir(parents=True, exist_ok=True)
+    make_folder(path)
     with atomic_file(file, durable=False) as out:
         out.write(text)
     return path

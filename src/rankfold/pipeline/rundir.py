@@ -13,6 +13,7 @@ import errno
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import platform
 import shlex
@@ -39,6 +40,8 @@ from rankfold.pipeline.checkpoint import (
 from rankfold.pipeline.durable import flush, flush_tree, rename_durably
 from rankfold.pipeline.errors import OutputError
 from rankfold.pipeline.journal import FOLDER, Journal, gather
+
+LOG = logging.getLogger("rankfold")
 
 MARK = "mark.json"
 """In state and scratch: the same where they belong together."""
@@ -99,8 +102,8 @@ class RunDirectory:
     def claimed(self, identity: dict[str, Any], *, overwrite: bool) -> Iterator[None]:
         """Hold the run for this process, ready to start or to go on."""
         with disk_errors(self.folder):
-            if self.folder.exists() and not self.folder.is_dir():
-                raise OutputError(f"{self.folder} is a file where the run has to be. Choose another --out.")
+            if os.path.lexists(self.folder) and not self.folder.is_dir():
+                self._make_way(overwrite=overwrite)
             self.folder.mkdir(parents=True, exist_ok=True)
         with locked(self.folder / "lock", self.output):
             self._accept(identity, overwrite=overwrite)
@@ -109,6 +112,17 @@ class RunDirectory:
                 remove(self.state / FOLDER)
                 (self.state / FOLDER).mkdir()
             yield
+
+    def _make_way(self, *, overwrite: bool) -> None:
+        """Rename what is no folder where that of the run has to be: it is not ours, so it is kept."""
+        if not overwrite:
+            raise OutputError(
+                f"{self.folder} is a file where the run has to be. Choose another --out, or rename it with "
+                "--overwrite."
+            )
+        kept = self.folder.with_name(f"{self.folder.name}.{uuid.uuid4().hex[:8]}")
+        os.rename(self.folder, kept)
+        LOG.warning("%s is a file where the run has to be: it is renamed to %s", self.folder, kept.name)
 
     def _join_scratch(self) -> None:
         """State says what is in scratch and in the result: where one is missing, all start over."""

@@ -6,7 +6,6 @@ either row, or both, have, by column; distances are the same from either side, t
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.checkpoint import remove
+from rankfold.pipeline.checkpoint import make_folder, remove
 from rankfold.pipeline.entry_sort import sorted_entries
 from rankfold.pipeline.ingest_sparse import CsrWriter
 from rankfold.pipeline.readers.reader import Entries
 from rankfold.pipeline.result import create_vector
+from rankfold.pipeline.whole_chunks import write_whole_chunks
 
 SORT_BYTES = 64 * 2**20
 """Memory of sorting edges, and the most that a file of them takes."""
@@ -41,10 +41,10 @@ def create_graph(result: Path, shape: tuple[int, int], k: int, chunk_rows: int) 
     length = shape[0] * k
     for name, dtype in (("data", np.float64), ("indices", np.int64)):
         create_vector(folder / name, length, dtype, chunk_rows * k)
-    pointers = create_vector(folder / "indptr", shape[0] + 1, np.int64, POINTERS)
+    create_vector(folder / "indptr", shape[0] + 1, np.int64, POINTERS)
     for start in range(0, shape[0] + 1, POINTERS):
         stop = min(shape[0] + 1, start + POINTERS)
-        pointers[start:stop] = np.arange(start, stop, dtype=np.int64) * k
+        write_whole_chunks(folder / "indptr", np.arange(start, stop, dtype=np.int64) * k, (start, stop))
 
 
 def write_symmetric_graph(result: Path, scratch: Path, shape: tuple[int, int], *, mutual: bool) -> None:
@@ -53,7 +53,7 @@ def write_symmetric_graph(result: Path, scratch: Path, shape: tuple[int, int], *
 
     folder, between = result / NAME, scratch / "edges"
     for old in (folder, between):
-        shutil.rmtree(old, ignore_errors=True)
+        remove(old)
     between.mkdir()
     indices, distances = (zarr.open_array(result / name, mode="r") for name in ("indices", "distances"))
     writer = CsrWriter(folder, shape, np.dtype(np.float64), 2 * indices.size, str(result))
@@ -65,7 +65,7 @@ def write_symmetric_graph(result: Path, scratch: Path, shape: tuple[int, int], *
             values = edges.values[kept].real / edges.values[kept].imag
             writer.append(Entries(edges.rows[kept], edges.columns[kept], values))
     writer.finish()
-    shutil.rmtree(between)
+    remove(between)
 
 
 def _both_ways(indices: Any, distances: Any) -> Iterator[Entries]:
@@ -86,6 +86,7 @@ def _both_ways(indices: Any, distances: Any) -> Iterator[Entries]:
 def _create_group(folder: Path, shape: tuple[int, int]) -> None:
     import zarr
 
+    make_folder(folder)
     remove(folder / "zarr.json")
     group = zarr.open_group(folder, mode="a", zarr_format=3)
     group.attrs.update(
