@@ -56,8 +56,10 @@ def damage(bench: Bench, seed: int, number: int) -> Trial:
     if case.overwrite and verdict in (REFUSED, FAULT):
         again = bench.command(case, "--overwrite")
         way_out, why = judge(again, bench.difference(case, again), must_finish=True)
-        # What import wrote has no list of its chunks: it does not remove a folder that may be anybody's.
+        # What import wrote has no list of its chunks: it does not remove a folder that may be anybody's. Nor
+        # is a file removed that stands where a user named the output or a folder for scratch.
         unknown = case.name == "import" and "Remove it yourself" in why
+        unknown |= attack == "made a file" and "/" not in target and "Choose another" in why
         if way_out == FAULT and not unknown:
             words = (f"{words}; " if verdict == FAULT else "") + f"--overwrite does not lead out: {why}"
             verdict = FAULT

@@ -114,6 +114,10 @@ def test_bad_requests_exit_2(tmp_path: Path, store: Path) -> None:
         ("does not exist. Make it: mkdir -p", ("svd", store, "--out", tmp_path / "no" / "r.zarr")),
         ("/ is the root of the file system. Name a folder", ("svd", store, "--rank", 3, "--out", "/")),
         ("exists and is not a result of rankfold", ("svd", store, "--rank", 3, "--out", ".")),
+        (
+            "a file is a file, and intermediates need a folder",
+            ("svd", store, "--scratch", tmp_path / "a file", *out),
+        ),
         ("is a name that is not UTF-8", ("nmf", store, "--rank", 3, "--out", "\udcff")),
         ("is a name that is not UTF-8", ("svd", store, "--rank", 3, "--scratch", "\udcff", *out)),
         ("tol must lie between 0 and 1", ("pca", store, "--rank", 3, "--tol", 2, *out)),

@@ -68,6 +68,23 @@ def test_the_current_folder_is_a_path_like_any(flow: Path, monkeypatch: pytest.M
         assert ran.exit_code == 2 and "no workflow has run here" in ran.stderr, ran.output
 
 
+@pytest.mark.parametrize("damage", [b"", b"null", b'{"shape": [6]}', b"sealed and edited"])
+def test_a_damaged_record_is_told_once_and_written_anew(
+    flow: Path, damage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    results = flow.parent / "results"
+    assert rankfold("run", flow).exit_code == 0
+    record = results / "flow.json"
+    record.write_bytes(
+        record.read_bytes().replace(b'"attempts": 1', b'"attempts": 9') if len(damage) > 14 else damage
+    )
+    status = rankfold("status", flow)
+    assert status.exit_code == 0 and "done" in status.stdout
+    assert caplog.text.count("flow.json is damaged: when, where and how often stages ran is not known") == 1
+    assert rankfold("run", flow).exit_code == 0
+    assert rankfold("status", results).exit_code == 0
+
+
 def test_a_path_is_resolved_once(flow: Path) -> None:
     results, out = flow.parent / "results", flow.parent / "out.zarr"
     recorded(results, components="done")

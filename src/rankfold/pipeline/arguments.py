@@ -82,7 +82,7 @@ def public(function: F, *, name: str = "") -> F:
             if each in OUTPUTS and value is not None:
                 require_output(each, value)
             if each == "scratch" and value is not None:
-                require_folder(each, value)
+                require_scratch(value)
         return function(*arguments, **keywords)
 
     if name:
@@ -118,8 +118,8 @@ def _flag(name: str, value: object) -> bool | None:
     raise ArgumentError(f"{name} must be True or False, not {value!r}" + hint * (name == "rows"))
 
 
-def require_folder(name: str, value: object) -> str:
-    """The path of a folder that is to be written; raise where its name is none that a result can keep."""
+def _path_of(name: str, value: object) -> str:
+    """The path of what is to be written; raise where its name is none that a result can keep."""
     if not isinstance(value, str | os.PathLike):
         raise InputError(f"{name} must be a path, not {value!r}")
     text = os.fsdecode(value)
@@ -127,9 +127,16 @@ def require_folder(name: str, value: object) -> str:
     return text
 
 
+def require_scratch(value: object) -> None:
+    """Raise where intermediates cannot lie."""
+    text = _path_of("scratch", value)
+    if os.path.exists(text) and not os.path.isdir(text):
+        raise OutputError(f"{text} is a file, and intermediates need a folder. Choose another --scratch")
+
+
 def require_output(name: str, out: object) -> None:
     """Raise where an output cannot lie, or the folder is not there that it is to lie in."""
-    text = require_folder(name, out)
+    text = _path_of(name, out)
     folder = Path(text).absolute().parent
     if not Path(text).absolute().name:
         raise OutputError(f"{text} is the root of the file system. Name a folder in it that is not there yet")

@@ -86,7 +86,8 @@ def disk_errors(path: Path) -> Iterator[None]:
                 "With scratch elsewhere (--scratch DIR) it starts over."
             ) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT):
-            raise OutputError(f"cannot write {path}: {error.strerror}. Choose another --out.") from error
+            option = "--scratch" if (name_in_run(path) or "").startswith("rankfold-") else "--out"
+            raise OutputError(f"cannot write {path}: {error.strerror}. Choose another {option}.") from error
         raise
 
 

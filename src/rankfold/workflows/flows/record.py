@@ -7,6 +7,8 @@ whether a stage is done is told by its result alone.
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 import socket
 import time
@@ -15,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from rankfold._version import __version__
-from rankfold.pipeline.checkpoint import load_json, save_json
+from rankfold.pipeline.checkpoint import load_sealed, save_sealed
 from rankfold.pipeline.errors import OutputError
 from rankfold.pipeline.rundir import command_line
+
+LOG = logging.getLogger("rankfold")
 
 RECORD = "flow.json"
 LOCK = "flow.lock"
@@ -29,6 +33,22 @@ PROGRESS_SECONDS = 2.0
 def now() -> str:
     """The time as records have it."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def known_of(outputs: Path) -> dict[str, Any]:
+    """What ``flow.json`` says; nothing where there is none, or where it is damaged, which is said."""
+    path = outputs / RECORD
+    values = load_sealed(path)
+    if values is not None and isinstance(values.get("workflow"), str):
+        return values
+    if os.path.lexists(path):
+        _tell_of_damage(path)
+    return {}
+
+
+@functools.lru_cache(maxsize=64)  # once, however often it is looked at
+def _tell_of_damage(path: Path) -> None:
+    LOG.warning("%s is damaged: when, where and how often stages ran is not known any more", path)
 
 
 @dataclass(slots=True)
@@ -44,7 +64,7 @@ class Record:
     @classmethod
     def of(cls, outputs: Path) -> Record:
         """That of a folder; empty where nothing has run."""
-        found = load_json(outputs / RECORD, dict) or {}
+        found = known_of(outputs)
         stages = found.get("stages")
         told = stages.items() if isinstance(stages, dict) else ()
         return cls(
@@ -119,7 +139,7 @@ class Record:
     def save(self) -> None:
         """Write it."""
         self._saved = time.monotonic()
-        save_json(self.outputs / RECORD, self.values, durable=False)
+        save_sealed(self.outputs / RECORD, self.values, durable=False)
 
     def _seconds(self) -> float:
         return round(self._before + time.monotonic() - self._began, 3)

@@ -18,7 +18,7 @@ from rankfold.pipeline.errors import InputError, SourceNotFoundError
 from rankfold.pipeline.rundir import load_record
 from rankfold.workflows.flows.model import is_flow
 from rankfold.workflows.flows.plan import Workflow
-from rankfold.workflows.flows.record import LOCK, RECORD, Record
+from rankfold.workflows.flows.record import LOCK, RECORD, Record, known_of
 from rankfold.workflows.operations.holder import Holder, holder_of
 from rankfold.workflows.operations.submitted import (
     AGAIN,
@@ -149,7 +149,7 @@ def find_work(given: Path) -> Work:
         Record.of(workflow.outputs).require(workflow.flow.workflow)
         methods = {step.name: step.stage.method for step in workflow.steps}
         return Work(given, workflow.outputs, workflow.flow.workflow, methods)
-    known: Any = (load_json(path / RECORD, dict) or load_json(path / NOTE, dict)) if path.is_dir() else None
+    known: Any = (known_of(path) or load_json(path / NOTE, dict)) if path.is_dir() else None
     if isinstance(known, dict) and known.get("workflow"):
         return Work(given, path, known["workflow"])
     run = path if path.name.endswith(RUN) else path.parent / f"{path.name}{RUN}"
