@@ -79,6 +79,7 @@ def execute(
         )
         _require_place(task.source, output, folder.folder, *([] if scratch is None else [Path(scratch)]))
         if os.path.lexists(output) and _done(folder, identity, overwrite=overwrite):
+            folder.tidy(identity)
             return Result(output)
         if place.budget.workers > made.useful_workers:
             LOG.warning(

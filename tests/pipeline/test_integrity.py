@@ -6,6 +6,9 @@ import json
 import logging
 import os
 import shutil
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,7 @@ from rankfold.pipeline.keeping import Background, Keeping
 from rankfold.pipeline.ledger import Ledger, damaged_block, note_written, recorded
 from rankfold.pipeline.manifest import NAME, damage_of
 from rankfold.pipeline.rundir import RunDirectory
+from rankfold.pipeline.temporary import TemporaryFolder
 
 X = decaying(4000, 30, np.float64, power=0.4)
 POSITIVE = np.abs(X)
@@ -320,6 +324,54 @@ def test_a_file_in_place_of_a_run_is_renamed_where_that_is_asked_for(
     assert same_bytes(krylov(tmp_path / "r.zarr", overwrite=True)) == whole["krylov"]
     (kept,) = tmp_path.glob("r.zarr.run.*")
     assert kept.read_text() == "of somebody else" and kept.name in caplog.text
+
+
+def test_what_a_run_left_that_was_killed_after_publishing_goes_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, str]
+) -> None:
+    out, run = tmp_path / "r.zarr", tmp_path / "r.zarr.run"
+    stray = ".run.json.0123456789abcdef0123456789abcdef"
+
+    def kill(self: RunDirectory) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunDirectory, "clear", kill)
+        with pytest.raises(Killed):
+            krylov(out)
+    (run / stray).write_text("half")
+    (run / "replaced.zarr").mkdir()
+    assert {"request.json", stray} < {path.name for path in run.iterdir()}
+    assert same_bytes(krylov(out)) == whole["krylov"]
+    assert {path.name for path in run.iterdir()} == {"run.json", "journal.jsonl", "lock"}
+    # What another request has begun is not of this result.
+    theirs = killed_before_publishing(lambda out: subspace(out, overwrite=True), out)
+    begun = {path.name for path in theirs.iterdir()}
+    krylov(out)
+    assert {path.name for path in theirs.iterdir()} == begun
+
+
+def test_a_stray_file_goes_when_the_run_ends(tmp_path: Path) -> None:
+    run = killed_before_publishing(krylov, tmp_path / "r.zarr")
+    (run / ".request.json.0123456789abcdef0123456789abcdef").write_text("half")
+    krylov(tmp_path / "r.zarr")
+    assert {path.name for path in run.iterdir()} == {"run.json", "journal.jsonl", "lock"}
+
+
+@pytest.mark.process
+def test_temporary_folders_of_programs_that_were_killed_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left, kept = "from rankfold.pipeline.temporary import TemporaryFolder as T; t = T();", TemporaryFolder()
+    (tmp_path / "rankfold-0123456789abcdef").mkdir()  # of a version that had no locks
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    killed = subprocess.run(
+        [sys.executable, "-c", left + "import os; os.kill(os.getpid(), 9)"], env=environment
+    )
+    assert killed.returncode == -9 and len(list(tmp_path.iterdir())) == 3
+    subprocess.run([sys.executable, "-c", left], env=environment, check=True)
+    assert {path.name for path in tmp_path.iterdir()} == {kept.path.name, "rankfold-0123456789abcdef"}
 
 
 # Results -------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import json
 import logging
 import os
 import platform
+import re
 import shlex
 import socket
 import sys
@@ -45,6 +46,12 @@ LOG = logging.getLogger("rankfold")
 
 MARK = "mark.json"
 """In state and scratch: the same where they belong together."""
+
+REPLACED = "replaced.zarr"
+"""A result that another takes the place of, until that is there."""
+
+UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}")
+"""What ``atomic_file`` calls a file until it is whole."""
 
 STATE_VERSION = 4
 """Of everything under a run folder; another version cannot go on from it."""
@@ -170,9 +177,26 @@ class RunDirectory:
     def clear(self) -> None:
         """Remove what only an unfinished run needs."""
         held = (path for kind in ("state-*", "scratch-*", "result-*") for path in self.folder.glob(kind))
-        for path in (*held, self.scratch):
+        for path in (*held, self.scratch, *self._strays()):
             remove(path)
         remove(self.folder / "request.json")
+
+    def tidy(self, identity: dict[str, Any]) -> None:
+        """Remove what a process has left that was killed as it had just published this result."""
+        stored = load_sealed(self.folder / "request.json") or {}
+        mine = all(stored.get(name) == value for name, value in identity.items())
+        left = [*self._strays(), self.state, self.scratch, self.result]
+        left += [self.folder / "request.json"] if mine else []
+        if not any(map(os.path.lexists, left)):
+            return
+        with contextlib.suppress(OSError, OutputError), locked(self.folder / "lock", self.output):
+            for path in left:
+                remove(path)
+
+    def _strays(self) -> list[Path]:
+        """What nobody needs who has the lock: files that were being written, and a result being replaced."""
+        hidden = (path for path in self.folder.glob(".*") if UNFINISHED.fullmatch(path.name))
+        return [*hidden, *self.folder.glob(REPLACED)]
 
     def publish(self) -> None:
         """Give the finished result its name and drop state and scratch.
@@ -187,13 +211,10 @@ class RunDirectory:
             return
         flush_tree(self.result)
         if os.path.lexists(self.output):
-            old = self.folder / "replaced.zarr"
+            old = self.folder / REPLACED
             remove(old)
             os.rename(self.output, old)
-            rename_durably(self.result, self.output)
-            remove(old)
-        else:
-            rename_durably(self.result, self.output)
+        rename_durably(self.result, self.output)
         self.clear()
 
     def _forget_others(self) -> None:
