@@ -21,7 +21,7 @@ FOLDER = ROOT / "tests"
 INNER = {
     "conftest.py": """
         import tiers
-        tiers.LIMIT_SECONDS = 0.2
+        tiers.LIMIT_SECONDS = 0.05
         pytest_plugins = ["tiers", "leftovers"]
     """,
     "test_inner.py": """
@@ -122,7 +122,7 @@ def test_slow_tests_without_a_mark_fail_and_what_is_left_behind_is_told(
     assert ran.returncode == 1
     assert "2 failed, 4 passed" in ran.stdout, ran.stdout
     for name in ("without_a_mark", "whose_fixture_takes_long"):
-        assert re.search(rf"test_{name} takes [01] s, and a test without a mark may take 0.2 s", ran.stdout)
+        assert re.search(rf"test_{name} takes [01] s, and a test without a mark may take 0.05 s", ran.stdout)
     left = re.findall(r"^(\S+), since (\S+)$", ran.stdout, re.MULTILINE)
     assert {test for _, test in left} == {"test_inner.py::test_that_leaves_something"} and len(left) == 2
     assert "/forgotten-" in ran.stdout and str(tmp_path / "here.txt") in ran.stdout

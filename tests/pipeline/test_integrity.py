@@ -364,14 +364,14 @@ def test_temporary_folders_of_programs_that_were_killed_go(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     left, kept = "from rankfold.pipeline.temporary import TemporaryFolder as T; t = T();", TemporaryFolder()
-    (tmp_path / "rankfold-0123456789abcdef").mkdir()  # of a version that had no locks
+    (tmp_path / "rankfold-0123456789abcdef01234567").mkdir()  # of another machine
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     killed = subprocess.run(
         [sys.executable, "-c", left + "import os; os.kill(os.getpid(), 9)"], env=environment
     )
     assert killed.returncode == -9 and len(list(tmp_path.iterdir())) == 3
     subprocess.run([sys.executable, "-c", left], env=environment, check=True)
-    assert {path.name for path in tmp_path.iterdir()} == {kept.path.name, "rankfold-0123456789abcdef"}
+    assert {path.name for path in tmp_path.iterdir()} == {kept.path.name, "rankfold-0123456789abcdef01234567"}
 
 
 # Results -------------------------------------------------------------------------------------------

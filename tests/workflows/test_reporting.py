@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +38,33 @@ def test_a_second_signal_does_not_disturb_the_end() -> None:
             signal.raise_signal(signal.SIGUSR1)
             done.append("cleaned up")
     assert ended.value.code == 75 and done == ["cleaned up"]
+
+
+@pytest.mark.usefixtures("own_handlers")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_a_signal_that_comes_in_a_callback_is_not_lost(
+    number: signal.Signals, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Held:
+        def __del__(self) -> None:
+            signal.raise_signal(number)
+
+    with pytest.raises(SystemExit) as ended, reported(False):
+        held = Held()
+        del held  # Python prints what is raised here, and goes on
+        time.sleep(30)
+    said = capsys.readouterr().err
+    assert ended.value.code == code and "the same command goes on" in said and "Exception ignored" not in said
+
+
+@pytest.mark.usefixtures("own_handlers")
+def test_a_library_that_handles_all_errors_does_not_handle_a_signal() -> None:
+    with pytest.raises(SystemExit) as ended, reported(False):
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except Exception:  # noqa: BLE001
+            time.sleep(0)
+    assert ended.value.code == 75
 
 
 def test_a_command_without_output_leaves_no_folder(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 
 from rankfold.pipeline.errors import InputError, Interrupted, RankfoldError
@@ -13,18 +14,29 @@ from rankfold.pipeline.errors import InputError, Interrupted, RankfoldError
 DRAINS = (signal.SIGTERM, signal.SIGUSR1)
 """Signals by which SLURM, and others, ask for an orderly end."""
 
+AGAIN_SECONDS = 0.05
+"""After which a signal comes again that a callback has swallowed."""
+
+
+class Stop(BaseException):
+    """An orderly end was asked for. Like ``KeyboardInterrupt`` it is no error that a library may handle."""
+
 
 @contextlib.contextmanager
 def reported(debug: bool) -> Iterator[None]:
     """Turn errors into one message on stderr and an exit code; signals into orderly ends."""
     for number in DRAINS:
         signal.signal(number, _drain)
+    unraisable, sys.unraisablehook = sys.unraisablehook, _swallowed
     try:
         yield
+        _disregard(*DRAINS)  # all is done: nothing is left to stop
     except RankfoldError as error:
         _fail(str(error), error.exit_code, error if debug else None)
+    except Stop as stop:
+        _fail(f"stopped by {stop}; {KEPT}", Interrupted.exit_code, None)
     except KeyboardInterrupt:
-        _fail("interrupted; what was finished is kept, and the same command goes on from there", 130, None)
+        _fail(f"interrupted; {KEPT}", 130, None)
     except BrokenPipeError:
         # Only closing lines are written to stdout: what they tell of is done.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -32,6 +44,11 @@ def reported(debug: bool) -> Iterator[None]:
     except (OSError, MemoryError) as error:
         said = _of_file(error) or f"{type(error).__name__}: {error}"
         _fail(f"{said} (--debug shows where)", InputError.exit_code, error if debug else None)
+    finally:
+        sys.unraisablehook = unraisable
+
+
+KEPT = "what was finished is kept, and the same command goes on from there"
 
 
 FILE_ERRORS: dict[type[BaseException], str] = {
@@ -53,12 +70,27 @@ def _of_file(error: BaseException) -> str:
 
 def _drain(number: int, frame: object) -> None:
     # One is enough: another in the midst of what this one sets going would leave folders and workers behind.
-    for each in DRAINS:
-        signal.signal(each, _ignore)
-    raise Interrupted(
-        f"stopped by {signal.Signals(number).name}; what was finished is kept, and the same command goes on "
-        "from there"
-    )
+    _disregard(*DRAINS)
+    raise Stop(signal.Signals(number).name)
+
+
+def _swallowed(unraisable: sys.UnraisableHookArgs) -> None:
+    """What is raised in a callback is printed and forgotten: a signal that came just then is sent again."""
+    error = unraisable.exc_value
+    if not isinstance(error, Stop | KeyboardInterrupt):
+        sys.__unraisablehook__(unraisable)
+        return
+    number = signal.Signals[str(error)] if isinstance(error, Stop) else signal.SIGINT
+    if isinstance(error, Stop):
+        signal.signal(number, _drain)
+    again = threading.Timer(AGAIN_SECONDS, os.kill, (os.getpid(), number))
+    again.daemon = True
+    again.start()
+
+
+def _disregard(*numbers: signal.Signals) -> None:
+    for number in numbers:
+        signal.signal(number, _ignore)
 
 
 def _ignore(number: int, frame: object) -> None:
@@ -66,6 +98,7 @@ def _ignore(number: int, frame: object) -> None:
 
 
 def _fail(message: str, code: int, error: BaseException | None) -> None:
+    _disregard(*DRAINS)
     if error is not None:
         raise error
     with contextlib.suppress(OSError, ValueError):

@@ -116,7 +116,7 @@ def _carry_out(workflow: Workflow, verdict: Verdict, record: Record, listener: L
         record.end(name, "interrupted" if more_to_do else "failed", in_file(str(error)))
         raise placed(error, name, verdict.step.declared, workflow.document) from error
     except BaseException as error:
-        record.end(name, "interrupted", type(error).__name__)
+        record.end(name, "interrupted", f"{type(error).__name__} {error}".strip())
         raise
     record.end(name, "done")
 

@@ -31,7 +31,7 @@ QUALITIES = (
 )
 """Facts of results that say how good they are."""
 
-STOPPED = ("Interrupted", "Reschedule")
+STOPPED = ("Interrupted", "KeyboardInterrupt", "Reschedule", "Stop")
 """What ends segments that leave a checkpoint; anything else is an error."""
 
 SHORT_SECONDS = 0.05
