@@ -12,7 +12,12 @@ def main() -> None:
 
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, before)
-    run()
+    try:
+        run()
+    finally:
+        # It is done, well or not. The interpreter takes its own handlers away while it ends.
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,13 @@ from rankfold.pipeline.editions import edition_of
 from rankfold.pipeline.errors import DamagedStateError, DataError, InputError, OutputError
 from rankfold.pipeline.identity import difference_of
 from rankfold.pipeline.keeping import Background, Keeping
-from rankfold.pipeline.manifest import damage_in_words, damage_of, read_manifest, write_manifest
+from rankfold.pipeline.manifest import (
+    damage_in_words,
+    damage_of,
+    read_manifest,
+    require_whole_input,
+    write_manifest,
+)
 from rankfold.pipeline.memory import watched_memory
 from rankfold.pipeline.plan import Plan, check_disk
 from rankfold.pipeline.progress import listener
@@ -70,6 +76,7 @@ def execute(
     made = task.plan(place.budget)
     with listener(progress, lambda: made) as listen:
         task.source.check()
+        require_whole_input(getattr(task.source, "path", None))
         fingerprint = task.source.fingerprint()
         identity = identity_of(task.request(), fingerprint)
         temporary = TemporaryFolder() if out is None else None

@@ -130,7 +130,7 @@ def _become(request: dict[str, Any]) -> None:
         end = request["ending"]
         if end is not None:
             end_at(Ending(**end), Path(request["operations"]))
-        from rankfold.workflows.cli import main
+        from rankfold.__main__ import main
 
         main()
         code = 0

@@ -22,8 +22,9 @@ from hypothesis import strategies as st
 from stores import KINDS, ROWS, numbers, read, zarr_store
 from zarr.codecs import ZstdCodec
 
+import rankfold
 from rankfold.pipeline import ingest_place as ingest
-from rankfold.pipeline.errors import ChunkError, DiskSpaceError, MemoryBudgetError, OutputError
+from rankfold.pipeline.errors import ChunkError, DataError, DiskSpaceError, MemoryBudgetError, OutputError
 from rankfold.pipeline.info import describe
 from rankfold.pipeline.ingest import import_array
 from rankfold.pipeline.ingest_layout import choose_codec, chunk_shape, decoded_again, fit_tile, memory_need
@@ -262,6 +263,23 @@ def test_an_imported_store_that_is_damaged_is_told_and_made_again(
     assert f"{target} is damaged: {name}" in caplog.text
     assert {path: path.read_bytes() for path in target.rglob("*") if path.is_file()} == before
     assert import_array(store, target).done_before
+
+
+def test_an_imported_store_that_is_damaged_is_not_read(tmp_path: Path) -> None:
+    x, store = numbers(), tmp_path / "x.zarr"
+    import_array(zarr_store(tmp_path / "raw.zarr", x), store)
+    rankfold.svd(store, 2)
+    first = sorted((store / "c").rglob("*/0"))[0]
+    data = bytearray(first.read_bytes())
+    data[len(data) // 2] ^= 1
+    first.write_bytes(data)
+    for call in (lambda: rankfold.svd(store, 2), lambda: import_array(store, tmp_path / "y.zarr")):
+        with pytest.raises(DataError, match=r"c/0/0 is not what was written.* remove its manifest\.json"):
+            call()
+    (store / "manifest.json").write_text("[]")  # that of somebody else
+    rankfold.svd(store, 2)
+    (store / "manifest.json").unlink()
+    rankfold.svd(store, 2)
 
 
 def test_a_store_that_lost_what_it_is_can_be_replaced(tmp_path: Path) -> None:

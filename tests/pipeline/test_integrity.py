@@ -269,6 +269,15 @@ def test_scratch_is_compared_before_it_is_used(
     assert "Y-01.bin" in caplog.text and "made again" in caplog.text
 
 
+def test_scratch_that_became_a_link_to_itself_is_made_again(tmp_path: Path, whole: dict[str, str]) -> None:
+    run = killed_before_publishing(krylov, tmp_path / "r.zarr")
+    shutil.rmtree(next(run.glob("result-*")) / "scores")
+    scratch = next(run.glob("scratch-*/Y-01.bin"))
+    scratch.unlink()
+    scratch.symlink_to(scratch.name)
+    assert same_bytes(krylov(tmp_path / "r.zarr")) == whole["krylov"]
+
+
 def test_parts_of_another_run_are_no_parts(tmp_path: Path, whole: dict[str, str]) -> None:
     run = killed_before_publishing(krylov, tmp_path / "r.zarr")
     other = killed_before_publishing(

@@ -38,7 +38,7 @@ from rankfold.pipeline.ingest_place import (
 from rankfold.pipeline.ingest_rows import copy_rows
 from rankfold.pipeline.ingest_sparse import copy_entries
 from rankfold.pipeline.ingest_tiles import Copied, Progress, Ticker, copy_tiles, plan_tiles
-from rankfold.pipeline.manifest import damage_in_words, damage_of
+from rankfold.pipeline.manifest import damage_in_words, damage_of, require_whole_input
 from rankfold.pipeline.readers import Reader, open_reader, sparse_reader
 from rankfold.pipeline.readers.reader import EntryReader, Wanted
 from rankfold.pipeline.readers.unpack import Packed
@@ -188,6 +188,7 @@ def _import(matrix: object, wanted: Wanted, view: ViewOptions, job: _Job) -> Imp
         if before is not None:
             return before
         source.check()
+        require_whole_input(getattr(source, "path", None))
         if not isinstance(source, CsrSource) or job.dense:
             return _import_tiles(source, job, started)
         reader = sparse_reader(source)

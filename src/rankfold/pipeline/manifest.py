@@ -165,6 +165,22 @@ def require_whole(result: Path, *, sums: bool = False, below: str = "") -> None:
         )
 
 
+def require_whole_input(path: str | None) -> None:
+    """Raise ``DataError`` where a matrix lies in a store that tells of its files, and these are others."""
+    if path is None or not os.path.isfile(os.path.join(path, NAME)):
+        return
+    store = Path(path)
+    try:
+        read_manifest(store)
+    except DataError:  # of somebody else, perhaps: it tells nothing of these files
+        return
+    if damage := damage_of(store):
+        raise DataError(
+            f"{damage_in_words(store, damage)}. Restore it, or make it again. If it was changed on purpose, "
+            f"remove its {NAME}, which says what was written"
+        )
+
+
 def damage_in_words(result: Path, damage: list[str]) -> str:
     """One line of what is wrong."""
     more = f", and {len(damage) - SHOWN} more" if len(damage) > SHOWN else ""

@@ -136,6 +136,9 @@ class RunDirectory:
         folders = (self.state, self.scratch, self.result)
         marks = [load_json(folder / MARK, str) for folder in folders[:2]]
         if marks[0] is not None and marks[0] == marks[1] and self.result.is_dir():
+            for path in self.scratch.iterdir():
+                if path.is_symlink():
+                    set_aside(path, "is a link where a file belongs")
             return
         if any(os.path.lexists(folder) for folder in folders):
             set_aside(self.state, "does not belong to what is in scratch and in the result")
