@@ -94,11 +94,14 @@ def _made(report: ImportReport) -> str:
 def info(store: str, view: dict[str, Any], as_json: Json = False) -> None:
     """Shape, type, chunks and size of a matrix; what a result is."""
     from rankfold.pipeline.info import describe
+    from rankfold.pipeline.manifest import require_whole_input
     from rankfold.pipeline.sources import open_source
     from rankfold.workflows.results import description, description_facts, result_at
 
     if result := result_at(store):
         typer.echo(json.dumps(description_facts(result), indent=1) if as_json else description(result))
         return
-    found = describe(open_source(store, **view))
+    source = open_source(store, **view)
+    require_whole_input(getattr(source, "path", None))
+    found = describe(source)
     typer.echo(json.dumps(dataclasses.asdict(found), indent=1) if as_json else str(found))
