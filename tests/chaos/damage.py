@@ -84,7 +84,7 @@ def _attempt(
         difference = "calls a damaged result whole" if harmed and not outcome.code else None
     elif right.stores.parts:
         difference = contents([bench.trial / "t.zarr"]).difference(right.stores)
-    elif ".run/" not in target:
+    elif ".run" not in target:
         difference = "" if outcome.out == right.outcome.out else "is another"
     return outcome, *judge(outcome, difference)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,19 @@ def test_what_rounding_hides_is_said(method: str, dtype: Any, tol: float) -> Non
     with pytest.warns(rf.RankfoldWarning, match=r"may leave out .* above tol"):
         found = rf.svd(x, tol=tol, method=method)
     assert left_out(x, found) <= found.attrs["approximation_error"] and not found.attrs["converged"]
+
+
+@pytest.mark.parametrize(
+    ("decay", "dtype", "tol"), [(0.8, np.float32, 1e-6), (0.8, np.float64, 1e-7)], ids=str
+)
+def test_values_near_rounding_are_as_good_as_is_said(decay: float, dtype: Any, tol: float) -> None:
+    """Where what the basis leaves out drowns in the rounding of products with it."""
+    x = matrix((1500, 200), decay**INDEX, dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rf.RankfoldWarning)
+        found = rf.svd(x, tol=tol, method="krylov")
+    s = np.linalg.svd(x.astype(np.float64), compute_uv=False)[: len(found.s)]
+    assert (np.abs(found.s - s) <= 2 * found.error_estimates * s + 1e-14 * s[0]).all()
 
 
 def test_passes_that_run_out_are_said() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from reference import decaying, same_bytes, to_zarr
 
 import rankfold as rf
+from rankfold.pipeline.methods.update import CRUDE
 from rankfold.pipeline.summary import Summary, merged
 
 Array = npt.NDArray[Any]
@@ -144,6 +145,17 @@ def test_a_crude_result_has_crude_residuals() -> None:
     left /= np.linalg.norm(left, axis=0)
     true = np.linalg.norm(y.T @ left - v * s, axis=0) / s[0]
     assert (true <= 1.5 * updated.residuals).all()
+
+
+def test_values_of_which_one_is_crude_bound_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).standard_normal((600, 40)) * np.append([30.0] * 3, np.linspace(3, 1, 37))
+    fit = rf.pca(x[:300], 6, method="subspace", passes=2, tol=1e-9, rows=False)
+    assert fit.error_estimates.min() <= CRUDE < fit.error_estimates.max()
+    found = rf.update(fit, x[300:])
+    monkeypatch.setattr("rankfold.pipeline.methods.update.CRUDE", 0.0)
+    np.testing.assert_array_equal(found.error_estimates, rf.update(fit, x[300:]).error_estimates)
+    monkeypatch.setattr("rankfold.pipeline.methods.update.CRUDE", 1.0)
+    assert (found.error_estimates > rf.update(fit, x[300:]).error_estimates).any()
 
 
 @pytest.mark.parametrize("shape", [(700, 800), (60, 20_000)], ids=str)
