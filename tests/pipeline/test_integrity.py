@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from reference import decaying, same_bytes, to_zarr
 
 import rankfold as rf
+from rankfold.pipeline import durable
 from rankfold.pipeline.checkpoint import load_if_whole, save_arrays
 from rankfold.pipeline.checksum import checksum
 from rankfold.pipeline.errors import OutputError
@@ -233,6 +234,26 @@ def test_what_fails_in_the_background_fails_the_run() -> None:
     background.put(lambda: done.append(3))
     background.finish()
     assert done == [1, 3]
+
+
+def test_the_disk_begins_with_large_blocks_where_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, begun = tmp_path / "y.bin", list[tuple[int, int]]()
+    block = np.zeros(2**18)
+    path.write_bytes(block.tobytes())
+    durable.begin_flush(path, 0, block.nbytes)
+    durable.begin_flush(tmp_path / "nothing.bin", 0, block.nbytes)
+    monkeypatch.setattr(
+        durable, "_sync_file_range", lambda: lambda _, start, length, __: begun.append((start, length))
+    )
+    with recorded(Ledger()):
+        note_written(path, 0, block[:100])
+        note_written(path, 800, block[100:])
+    note_written(path, 0, block)  # of a run that nobody can come back to
+    assert begun == [(800, block.nbytes - 800)]
+    monkeypatch.setattr(durable, "_sync_file_range", lambda: None)
+    durable.begin_flush(path, 0, block.nbytes)
 
 
 # Runs ----------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.checkpoint import State, name_in_run
 from rankfold.pipeline.checksum import checksum, file_checksum
+from rankfold.pipeline.durable import begin_flush
 
 BLOCKS, NAMES = ".blocks", ".names"
 """Arrays of a part that hold a ledger."""
@@ -84,6 +85,7 @@ def note_written(path: Path, start: int, data: npt.NDArray[Any]) -> None:
     ledger: Ledger | None = getattr(_WRITER, "ledger", None)
     if ledger is not None:
         ledger.note(path, start, data)
+        begin_flush(path, start, data.nbytes)
 
 
 def damaged_block(path: Path, blocks: Iterable[tuple[int, tuple[int, int]]]) -> str | None:
