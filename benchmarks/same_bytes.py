@@ -1,0 +1,195 @@
+"""The bytes of the results of some forty requests, to be compared before and after a change of the code.
+
+Every method on dense, sparse, tall, wide and single-precision matrices, on threads and on two processes; on
+jobs too with ``--cluster PROFILE``. Bytes depend on the versions of libraries and on the kernels that BLAS
+takes for this processor, so both runs must be made on one machine.
+
+python benchmarks/same_bytes.py --out before.json
+python benchmarks/same_bytes.py --against before.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    os.environ[_name] = "1"
+
+import numpy as np
+import scipy.sparse as sp
+import zarr
+
+import rankfold as rf
+
+SEED = 20260101
+Request = Callable[[dict[str, Any], dict[str, Any]], Any]
+"""From the matrices and from where to run, to a result, a matrix or a measure."""
+
+
+def matrices(folder: Path) -> dict[str, Any]:
+    """Matrices of all kinds that methods take, in stores of small chunks; one has several streams."""
+    rng = np.random.default_rng(SEED)
+    spectrum = 0.8 ** np.arange(40)
+    tall = rng.standard_normal((4000, 40)) * spectrum @ rng.standard_normal((40, 150))
+    tall += 0.01 * rng.standard_normal(tall.shape) + rng.standard_normal(150)
+    counts = rng.random((3000, 6)) @ rng.random((6, 90)) + 0.05 * rng.random((3000, 90))
+    dense = {
+        "tall": tall,
+        "single": tall.astype(np.float32),
+        "wide": np.ascontiguousarray(tall.T),
+        "counts": counts,
+        "long": rng.random((600_000, 12), np.float32) @ rng.random((12, 80), np.float32),
+        "points": rng.standard_normal((6000, 24)).astype(np.float32),
+        "queries": rng.standard_normal((300, 24)).astype(np.float32),
+        "later": tall[:500] + 0.1 * rng.standard_normal((500, 150)),
+    }
+    stores: dict[str, Any] = {}
+    for name, values in dense.items():
+        path = folder / f"{name}.zarr"
+        chunks = (min(20_000 if name == "long" else 300, values.shape[0]), min(100, values.shape[1]))
+        zarr.create_array(path, data=values, chunks=chunks)
+        stores[name] = path
+    stores["first points"] = folder / "first.zarr"
+    zarr.create_array(stores["first points"], data=dense["points"][:4500], chunks=(2000, 24))
+    stores["sparse"] = sp.random(3000, 400, density=0.02, format="csr", random_state=SEED)
+    return stores
+
+
+def requests() -> dict[str, Request]:
+    """Requests by name: the name says what is computed, and is never used for another computation."""
+    made: dict[str, Request] = {}
+    for method in ("krylov", "gram", "subspace", "sketch", "tsqr"):
+        for name in ("tall", "wide"):
+            made[f"svd {method} {name}"] = _svd(name, rank=8, method=method)
+    made["svd to a tolerance"] = _svd("tall", tol=0.05)
+    made["svd without rows"] = _svd("tall", rank=5, rows=False)
+    for method in ("krylov", "gram", "sketch"):
+        made[f"svd {method} single"] = _svd("single", rank=8, method=method)
+        made[f"svd {method} sparse"] = _svd("sparse", rank=8, method=method)
+    made["pca gram"] = _pca("tall", method="gram")
+    made["pca krylov scaled"] = _pca("tall", method="krylov", scale=True)
+    made["pca whitened"] = _pca("tall", whiten=True)
+    made["pca sketch"] = _pca("tall", method="sketch")
+    made["pca sparse"] = _pca("sparse")
+    made["pca wide"] = _pca("wide")
+    made["qr tall"] = lambda m, w: rf.qr(m["tall"], **w)
+    made["qr wide"] = lambda m, w: rf.qr(m["wide"], **w)
+    made["qr without Q"] = lambda m, w: rf.qr(m["single"], rows=False, **w)
+    made["svd krylov long"] = _svd("long", rank=8, method="krylov")
+    made["pca gram long"] = _pca("long", method="gram")
+    made["svd sketch long"] = _svd("long", rank=8, method="sketch")
+    made["qr long"] = lambda m, w: rf.qr(m["long"], **w)
+    made["nmf long"] = lambda m, w: rf.nmf(m["long"], 6, passes=4, **w)
+    made["transform long"] = lambda m, w: rf.transform(rf.pca(m["long"], 5, rows=False), m["long"], **w)
+    made["nmf hals"] = _nmf()
+    made["nmf bpp"] = _nmf(solver="bpp")
+    made["nmf kullback-leibler"] = _nmf(loss="kullback-leibler", passes=6)
+    made["nmf admm"] = _nmf(constraint_W="simplex")
+    made["nmf nndsvd"] = _nmf(init="nndsvd")
+    made["nmf random"] = _nmf(init="random", alpha_W=0.01)
+    made["nmf sparse"] = lambda m, w: rf.nmf(m["sparse"], 4, **w)
+    for metric in ("euclidean", "cosine", "manhattan"):
+        made[f"knn {metric}"] = _knn(metric=metric)
+    made["knn symmetric"] = _knn(symmetric="union")
+    made["knn of queries"] = lambda m, w: rf.knn(m["points"], 10, queries=m["queries"], **w)
+    made["knn extended"] = _extended
+    made["transform pca"] = lambda m, w: rf.transform(rf.pca(m["tall"], 5), m["later"], **w)
+    made["transform nmf"] = lambda m, w: rf.transform(rf.nmf(m["counts"], 4), m["counts"], **w)
+    made["update"] = lambda m, w: rf.update(rf.pca(m["tall"], 8), m["later"], **w)
+    made["check"] = lambda m, w: rf.check(rf.svd(m["tall"], 5), m["tall"], **w)
+    made["reconstruct"] = lambda m, w: rf.reconstruct(rf.pca(m["tall"], 5), **w)
+    made["trustworthiness"] = lambda m, w: rf.trustworthiness(m["points"], _embedding(m), 7)
+    made["continuity"] = lambda m, w: rf.continuity(m["points"], _embedding(m), 7)
+    return made
+
+
+def _svd(name: str, rank: int | None = None, **options: Any) -> Request:
+    return lambda m, where: rf.svd(m[name], rank, **options, **where)
+
+
+def _pca(name: str, **options: Any) -> Request:
+    return lambda m, where: rf.pca(m[name], 6, **options, **where)
+
+
+def _nmf(**options: Any) -> Request:
+    return lambda m, where: rf.nmf(m["counts"], 6, **options, **where)
+
+
+def _knn(**options: Any) -> Request:
+    return lambda m, where: rf.knn(m["points"], 10, **options, **where)
+
+
+def _extended(m: dict[str, Any], where: dict[str, Any]) -> Any:
+    return rf.knn(m["points"], 10, base=rf.knn(m["first points"], 10), **where)
+
+
+def _embedding(m: dict[str, Any]) -> Any:
+    return zarr.open_array(m["points"], mode="r")[:, :2]
+
+
+ELSEWHERE = ("svd krylov long", "pca gram long", "qr long", "nmf long", "knn euclidean", "transform long")
+"""What is computed on processes and on jobs too."""
+
+
+def digests(folder: Path, profile: str | None) -> Iterator[tuple[str, str]]:
+    """Name and digest of every request."""
+    m = matrices(folder)
+    places: dict[str, dict[str, Any]] = {"threads": {"threads": 2}, "processes": {"workers": 2}}
+    if profile is not None:
+        places["jobs"] = {"on": profile, "workers": 2}
+    for name, request in requests().items():
+        for place, where in places.items():
+            if place == "threads" or name in ELSEWHERE:
+                out = folder / f"{len(name)}-{place}-{name.replace(' ', '-')}.zarr"
+                yield f"{name} on {place}", digest(request(m, {"out": out, "memory": "256MiB", **where}))
+
+
+def digest(result: Any) -> str:
+    """Of all arrays of a result, or of a matrix, or of a measure."""
+    if isinstance(result, rf.Result):
+        group = zarr.open_group(result.path, mode="r")
+        arrays = {name: each for name, each in group.members(max_depth=None) if isinstance(each, zarr.Array)}
+    else:
+        arrays = {"X": result if hasattr(result, "dtype") else np.float64(result)}
+    value = blake2b(digest_size=8)
+    for name in sorted(arrays):
+        values = np.ascontiguousarray(arrays[name][...])
+        value.update(f"{name} {values.dtype.str} {values.shape}".encode())
+        value.update(values.tobytes())
+    return value.hexdigest()
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    arguments.add_argument("--out", type=Path, help="file for the digests")
+    arguments.add_argument("--against", type=Path, help="digests of an earlier run")
+    arguments.add_argument("--cluster", help="profile of a cluster, for jobs")
+    given = arguments.parse_args()
+    warnings.simplefilter("ignore")
+    before = {} if given.against is None else json.loads(given.against.read_text())
+    found, differ = {}, 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name, value in digests(Path(folder), given.cluster):
+            found[name] = value
+            differs = name in before and before[name] != value
+            differ += differs
+            print(f"{name:40s} {value}{'   DIFFERS, was ' + before[name] if differs else ''}", flush=True)
+    missing = before.keys() - found.keys()
+    if before:
+        print(f"{len(before.keys() & found.keys()) - differ} same, {differ} differ, {len(missing)} missing")
+    if given.out is not None:
+        given.out.write_text(json.dumps(found, indent=1) + "\n")
+    return 1 if differ or missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
