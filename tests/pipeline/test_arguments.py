@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 
 import rankfold as rf
 from rankfold.pipeline.arguments import OURS
@@ -133,6 +134,24 @@ def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path, result: rf.Resul
     assert rf.svd(X, 3, out=out).path == out
     with pytest.raises(InputError, match="out must be a path, not 3"):
         rf.svd(X, 3, out=3)  # type: ignore[arg-type]
+
+
+def test_nothing_is_written_into_the_input_or_around_it(tmp_path: Path) -> None:
+    store = tmp_path / "x.zarr.run" / "x.zarr"
+    zarr.create_array(store, data=X, chunks=(50, 8))
+    before = sorted(tmp_path.rglob("*"))
+    places: list[dict[str, Path]] = [
+        {"out": store},
+        {"out": store / "r.zarr"},
+        {"out": store.parent},
+        {"out": tmp_path / "x.zarr"},
+        {"out": tmp_path / "r.zarr", "scratch": store},
+        {"out": tmp_path / "r.zarr", "scratch": store / "scratch"},
+    ]
+    for place in places:
+        with pytest.raises(OutputError, match=r"would lie in, on or around its own input .*Choose another --"):
+            rf.svd(store, 3, overwrite=True, **place)
+        assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize(

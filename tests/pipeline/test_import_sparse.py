@@ -222,6 +222,7 @@ def test_scipy_files_of_any_layout(
         made, report = imported(folder / "x.npz", folder)
     np.testing.assert_array_equal(whole(made), x.toarray())
     assert (report.nnz, report.layout, report.shape) == (x.nnz, "csr", x.shape)
+    assert report.bytes_written > 0
 
 
 def test_anndata_reads_what_was_written(tmp_path: Path) -> None:
