@@ -36,7 +36,7 @@ from rankfold.pipeline.memory import available_bytes
 from rankfold.pipeline.rundir import RunDirectory
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.units import format_bytes, parse_bytes
-from rankfold.pipeline.warm import Kernels
+from rankfold.pipeline.scheduler import Warmup
 
 PROFILE = "RANKFOLD_PROFILE"
 """Environment variable by which a job knows the profile that it was submitted with."""
@@ -98,7 +98,7 @@ class Allocation:
         }
 
     @contextlib.contextmanager
-    def opened(self, run: RunDirectory, kernels: Kernels) -> Iterator[Client]:
+    def opened(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
         """See ``Place``."""
         from distributed import Client as DaskClient
         from distributed import Scheduler, SpecCluster

@@ -20,7 +20,7 @@ from rankfold.pipeline.memory import available_bytes
 from rankfold.pipeline.rundir import RunDirectory
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.units import format_bytes, parse_bytes
-from rankfold.pipeline.warm import Kernels
+from rankfold.pipeline.scheduler import Warmup
 
 LOG = logging.getLogger("rankfold")
 
@@ -74,7 +74,7 @@ class SomeClient:
         return {"kind": "client", "workers": self.budget.workers, "threads": self.budget.threads}
 
     @contextlib.contextmanager
-    def opened(self, run: RunDirectory, kernels: Kernels) -> Iterator[Client]:
+    def opened(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
         """See ``Place``."""
         with prepared(self.client, run, kernels, watch=lambda: None) as scheduler:
             yield scheduler
@@ -97,7 +97,7 @@ def _working_memory(workers: Iterable[dict[str, Any]], memory: str | int | None)
 
 @contextlib.contextmanager
 def prepared(
-    client: Any, run: RunDirectory, kernels: Kernels, *, watch: Callable[[], None], gpus: int = 0
+    client: Any, run: RunDirectory, kernels: Warmup, *, watch: Callable[[], None], gpus: int = 0
 ) -> Iterator[Client]:
     """A scheduler over a client whose workers, now and later, are ready for segments.
 

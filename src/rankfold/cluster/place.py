@@ -15,7 +15,7 @@ from rankfold.pipeline.memory import available_bytes
 from rankfold.pipeline.rundir import RunDirectory
 from rankfold.pipeline.scheduler import Budget, Scheduler
 from rankfold.pipeline.units import parse_bytes
-from rankfold.pipeline.warm import Kernels
+from rankfold.pipeline.scheduler import Warmup
 
 
 class Place(Protocol):
@@ -35,7 +35,7 @@ class Place(Protocol):
     def facts(self) -> dict[str, Any]:
         """What kind of place it is, for the record."""
 
-    def opened(self, run: RunDirectory, kernels: Kernels) -> AbstractContextManager[Scheduler]:
+    def opened(self, run: RunDirectory, kernels: Warmup) -> AbstractContextManager[Scheduler]:
         """Start it for a run; nothing of it is left when the block ends."""
 
 

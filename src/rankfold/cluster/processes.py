@@ -25,7 +25,7 @@ from rankfold.cluster.watchdog import Watchdog
 from rankfold.pipeline.errors import ClusterError
 from rankfold.pipeline.rundir import RunDirectory
 from rankfold.pipeline.scheduler import Budget
-from rankfold.pipeline.warm import Kernels
+from rankfold.pipeline.scheduler import Warmup
 
 if TYPE_CHECKING:
     from distributed import SpecCluster
@@ -86,7 +86,7 @@ class Processes:
         return {"kind": "processes", "workers": self.budget.workers, "threads": self.budget.threads}
 
     @contextlib.contextmanager
-    def opened(self, run: RunDirectory, kernels: Kernels) -> Iterator[Client]:
+    def opened(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
         """See ``Place``."""
         from distributed import Client as DaskClient
         from distributed import Scheduler, SpecCluster

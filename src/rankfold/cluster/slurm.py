@@ -32,7 +32,7 @@ from rankfold.pipeline.errors import ClusterError, InputError, NoWorkersError
 from rankfold.pipeline.rundir import RunDirectory
 from rankfold.pipeline.scheduler import Budget
 from rankfold.pipeline.units import format_bytes, parse_bytes
-from rankfold.pipeline.warm import Kernels
+from rankfold.pipeline.scheduler import Warmup
 
 LOG = logging.getLogger("rankfold")
 
@@ -94,7 +94,7 @@ class SlurmJobs:
         }
 
     @contextlib.contextmanager
-    def opened(self, run: RunDirectory, kernels: Kernels) -> Iterator[Client]:
+    def opened(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
         """See ``Place``."""
         from distributed import Client as DaskClient
 

@@ -15,7 +15,7 @@ from dask.threaded import get
 from rankfold.pipeline.memory import return_freed_memory
 from rankfold.pipeline.rundir import RunDirectory
 from rankfold.pipeline.scheduler import Budget
-from rankfold.pipeline.warm import Kernels
+from rankfold.pipeline.scheduler import Warmup
 
 TICK_SECONDS = 0.2
 
@@ -47,7 +47,7 @@ class Threads:
         return {"kind": "threads", "threads": self.budget.threads}
 
     @contextlib.contextmanager
-    def opened(self, run: RunDirectory, kernels: Kernels) -> Iterator[Threads]:
+    def opened(self, run: RunDirectory, kernels: Warmup) -> Iterator[Threads]:
         """See ``Place``. There is nothing to start."""
         yield self
 

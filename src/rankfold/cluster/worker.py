@@ -16,7 +16,7 @@ from rankfold.pipeline.checkpoint import load_json
 from rankfold.pipeline.journal import Journal
 from rankfold.pipeline.memory import note_baseline
 from rankfold.pipeline.rundir import MARK
-from rankfold.pipeline.warm import Kernels
+from rankfold.pipeline.scheduler import Warmup
 
 TOPIC = "rankfold-progress"
 REPORT_MILLISECONDS = 500
@@ -29,7 +29,7 @@ class RankfoldWorker(WorkerPlugin):
     checkpoint. A worker whose driver is gone ends by itself, and so do its segments.
     """
 
-    def __init__(self, name: str, kernels: Kernels, marks: dict[str, str], journal: Journal) -> None:
+    def __init__(self, name: str, kernels: Warmup, marks: dict[str, str], journal: Journal) -> None:
         self.name, self.kernels, self.marks, self.journal = name, kernels, marks, journal
 
     def setup(self, worker: Worker) -> None:

@@ -200,7 +200,7 @@ def numbers_of(name: str, fold: Any, reads: int, writes: int, flops: float, *, o
         merges += layer
     tasks, sums = segments + merges, getattr(fold, "accumulator_bytes", 0)
     more = getattr(fold, "merge_bytes", 0)
-    sizes = (fold.memory_bytes, tasks, cut.stream_count, sums, more, blas_bytes(_longest_side(fold)))
+    sizes = (fold.memory_bytes, tasks, cut.stream_count, sums, more, blas_bytes(getattr(fold, "longest_side", BLAS_BYTES)))
     return Pass(name, over, reads, writes, flops, *sizes)
 
 
@@ -216,13 +216,6 @@ def blas_bytes(longest_side: int) -> int:
     return min(BLAS_BYTES, 2 * 2**20 + 512 * 8 * longest_side)
 
 
-def _longest_side(fold: Any) -> int:
-    """Rows of a grain and, where they are factorised together, of R above them."""
-    cut: Cut = fold.cut
-    grain = min(cut.grain_rows, cut.panel_rows)
-    if isinstance(fold, OverCombination | WriteRows):
-        return grain + fold.combination.width
-    return grain + fold.panels.view.short if isinstance(fold, OverPanels) else BLAS_BYTES
 
 
 def driver_bytes(layout: Layout, request: Request) -> int:

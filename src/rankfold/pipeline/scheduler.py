@@ -28,6 +28,13 @@ class Budget:
     """Processes."""
 
 
+class Warmup(Protocol):
+    """What a process does once before it computes for a run; workers are sent it."""
+
+    def warm(self) -> None:
+        """Compile and load what the run uses."""
+
+
 class Scheduler(Protocol):
     """Runs one graph at a time."""
 

@@ -119,6 +119,11 @@ class OverCombination:
         """Rows of the largest grain."""
         return min(self.cut.grain_rows, self.cut.panel_rows)
 
+    @property
+    def longest_side(self) -> int:
+        """Rows of a grain and of R above them."""
+        return self.grain_rows + self.combination.width
+
     def workspace(self) -> Work:
         """Allocate the buffers."""
         return self.combination.workspace(self.grain_rows)

@@ -24,7 +24,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 @dataclass(slots=True)
-class Work:
+class FactorWork:
     """Buffers of one segment."""
 
     grains: Grains
@@ -78,16 +78,16 @@ class PanelFactor(OverConditioned):
         """R of no rows."""
         return {"r": np.zeros((self.width, self.width)), **self.measures()}
 
-    def workspace(self) -> Work:
+    def workspace(self) -> FactorWork:
         """Allocate the buffers."""
         stacked = aligned_empty((self.width + self.panels.grain_rows, self.width), np.float64)
-        return Work(self.buffers(self.shift), stacked)
+        return FactorWork(self.buffers(self.shift), stacked)
 
-    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
+    def read(self, work: FactorWork, start: int, stop: int, slot: int) -> None:
         """Fetch a panel."""
         self.panels.read(work.grains.panels, start, stop, slot)
 
-    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+    def step(self, state: State, work: FactorWork, start: int, stop: int, slot: int) -> None:
         """Factorise a panel, grain by grain, below what came before."""
         for first, last, d in self.conditioned(state, work.grains, start, stop, slot):
             stacked = work.stacked[: self.width + last - first]

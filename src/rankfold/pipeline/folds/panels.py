@@ -118,6 +118,11 @@ class OverPanels:
         """Buffers for panels."""
         return self.panels.slots
 
+    @property
+    def longest_side(self) -> int:
+        """Rows of a grain and, where they are factorised together, of R above them."""
+        return min(self.cut.grain_rows, self.cut.panel_rows) + self.panels.view.short
+
 
 def numbers(x: Array) -> Array:
     """The same memory in a type that compiled loops read; float16 alone is copied."""

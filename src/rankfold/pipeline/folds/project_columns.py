@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(slots=True)
-class Work:
+class ColumnWork:
     """Buffers of one segment."""
 
     panels: Buffers
@@ -61,21 +61,21 @@ class ProjectColumns(OverPanels):
         shape = self.panels.view.short, self.basis.columns
         return {"product": np.zeros(shape), "squares": np.zeros(1), "bad": no_bad()}
 
-    def workspace(self) -> Work:
+    def workspace(self) -> ColumnWork:
         """Allocate the buffers."""
         rows, dtype = self.panels.grain_rows, self.panels.dtype
-        return Work(
+        return ColumnWork(
             panels=self.panels.buffers(),
             basis=aligned_empty((rows, self.basis.columns), dtype),
             columns=aligned_empty((rows, 2), np.float64),
             y=aligned_empty((self.panels.view.short, self.basis.columns), dtype),
         )
 
-    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
+    def read(self, work: ColumnWork, start: int, stop: int, slot: int) -> None:
         """Fetch a panel."""
         self.panels.read(work.panels, start, stop, slot)
 
-    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+    def step(self, state: State, work: ColumnWork, start: int, stop: int, slot: int) -> None:
         """Multiply a panel, grain by grain."""
         for first, last, raw in self.panels.grains(work.panels, start, stop, slot):
             basis, columns = work.basis[: last - first], work.columns[: last - first]

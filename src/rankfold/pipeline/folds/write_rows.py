@@ -64,6 +64,11 @@ class WriteRows:
         return 8 * self.rank**2
 
     @property
+    def longest_side(self) -> int:
+        """Rows of a grain and of R above them."""
+        return self._rows + self.combination.width
+
+    @property
     def _rows(self) -> int:
         return min(self.cut.grain_rows, self.cut.panel_rows)
 

@@ -55,14 +55,14 @@ def capture(run: Run, layout: Layout, centring: Centring, start: Start, *, tol: 
     Matrix Anal. Appl. 39(3), 2018, for the error indicator |A|^2 - |B|^2, where B = Q'A; ours is that of A Q
     on a Krylov basis, and rounding, which limits theirs to 2e-7 in float64, is measured.
     """
-    growth = _Growth(layout, tol)
+    growth = _Capture(layout, tol)
     known = iterate(run, layout, centring, start, seed, growth)
     errors = [each.error for each in growth.told]
     return Captured(growth.basis, known, growth.told[-1], errors, growth.missed)
 
 
 @dataclass(slots=True)
-class _Growth:
+class _Capture:
     layout: Layout
     tol: float
     basis: Basis = field(default_factory=Basis)
