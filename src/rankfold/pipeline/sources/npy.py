@@ -23,7 +23,7 @@ from rankfold.pipeline.source import Span
 from rankfold.pipeline.sources.matrix import cut, native, require_lengths, require_matrix
 from rankfold.pipeline.sources.rectangle import SCRATCH_BYTES, read_rectangle
 
-TURN_BYTES = 4 * 2**20
+COLUMN_BYTES = 4 * 2**20
 """Buffer in which columns of a Fortran file are collected before they are turned."""
 
 
@@ -97,7 +97,7 @@ class NpySource:
 
     def read_bytes(self, rows: int, columns: int) -> int:
         """Next to nothing in C order; in Fortran order the buffer of columns to be turned."""
-        turned = min(TURN_BYTES, rows * columns * self.dtype.itemsize)
+        turned = min(COLUMN_BYTES, rows * columns * self.dtype.itemsize)
         return SCRATCH_BYTES + (turned if self.fortran else 0)
 
     def check(self) -> None:
@@ -122,7 +122,7 @@ class NpySource:
 
     def _read_turned(self, fd: int, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
         """Pieces of columns, a few at a time, which are rows of the file."""
-        most = TURN_BYTES // self.dtype.itemsize
+        most = COLUMN_BYTES // self.dtype.itemsize
         tall = min(rows[1] - rows[0], most)
         wide = max(1, most // max(1, tall))
         for top in range(*rows, max(1, tall)):
