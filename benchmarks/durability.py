@@ -31,7 +31,7 @@ RUN = """
 import json, os, sys, time, warnings
 how, store, out = sys.argv[1:4]
 import rankfold as rf
-from rankfold.pipeline import checkpoint, durable, ledger, manifest
+from rankfold.pipeline.storage import checkpoint, ledger, manifest
 if how == "without flushes":
     os.fsync = lambda file: None
 if how == "without checksums":

@@ -37,7 +37,7 @@ import zarr
 from sklearn import decomposition
 
 import rankfold as rf
-from rankfold.pipeline.warm import Kernels
+from rankfold.methods.warm import Kernels
 
 ROWS, COLUMNS, RANK = 20_000, 2000, 32
 CHUNK_ROWS = 4000

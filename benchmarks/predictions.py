@@ -27,7 +27,7 @@ import zarr
 from zarr.codecs import BloscCodec, ZstdCodec
 
 import rankfold as rf
-from rankfold.cluster.calibration import cached_rates
+from rankfold.cluster.local.calibration import cached_rates
 
 ROWS, COLUMNS, CHUNK_ROWS = 120_000, 1000, 4000
 CELLS, GENES, SHARE = 60_000, 4000, 0.03

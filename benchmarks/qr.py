@@ -46,7 +46,7 @@ def made(folder: Path, rows: int) -> Path:
 
 def child(who: str, store: Path, out: Path) -> dict[str, Any]:
     """Run a contender once: seconds, memory above the imports, and how good its factors are."""
-    from rankfold.pipeline.memory import watched_memory
+    from rankfold.pipeline.engine.memory import watched_memory
 
     name, what = who.split()
     run = {"rankfold": _ours, "dask": _dask, "limit": _limit}[name](store, out, what == "Q")
@@ -64,10 +64,10 @@ def child(who: str, store: Path, out: Path) -> dict[str, Any]:
 
 def _ours(store: Path, out: Path, form: bool) -> Any:
     import rankfold as rf
-    from rankfold.pipeline.warm import warm_kernels
+    from rankfold.methods.warm import Kernels
 
     source = rf.open(store)
-    warm_kernels(source.dtype)
+    Kernels.of(source.dtype, {"kind": "qr", "method": "tsqr"}, source.shape).warm()
 
     def go() -> Any:
         result = rf.qr(source, rows=form, memory=BUDGET, threads=THREADS, out=out / "qr.zarr")

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import zarr
 
-from rankfold.pipeline.journal import lines_of
+from rankfold.pipeline.storage.journal import lines_of
 
 ROWS, COLUMNS, PARTS = 300_000, 400, 12
 

@@ -48,7 +48,7 @@ BUDGET = "512MiB"
 
 def child(who: str, store: str, q: int, oversampling: int) -> dict[str, Any]:
     """Run a contender once; seconds from an open store to values and vectors, memory above the imports."""
-    from rankfold.pipeline.memory import watched_memory
+    from rankfold.pipeline.engine.memory import watched_memory
 
     if who == LIMIT:
         from passes import limit_seconds
@@ -73,11 +73,13 @@ def _ours(who: str, store: str, q: int, oversampling: int) -> Any:
     import warnings
 
     import rankfold as rf
-    from rankfold.pipeline.warm import warm_kernels
+    from rankfold.methods.warm import Kernels
 
     warnings.simplefilter("ignore", rf.RankfoldWarning)  # passes end before the tolerance: that is asked
     source = rf.open(store)
-    warm_kernels(source.dtype)  # imports and compiled code, as for the others
+    Kernels.of(
+        source.dtype, {"kind": "svd", "method": "krylov"}, source.shape
+    ).warm()  # imports and compiled code, as for the others
 
     def go() -> Any:
         with tempfile.TemporaryDirectory(dir=Path(store).parent) as folder:

@@ -26,38 +26,38 @@ from typing import TYPE_CHECKING, Any
 from rankfold._version import __version__
 
 if TYPE_CHECKING:
-    from rankfold.api import nmf, pca, plan, qr, svd
-    from rankfold.data import import_array
-    from rankfold.data import open_matrix as open
-    from rankfold.execution import RankfoldWarning
-    from rankfold.faithfulness import continuity, neighbourhood_preservation, trustworthiness
-    from rankfold.neighbours import knn
+    from rankfold.api.embedding_quality import continuity, neighbourhood_preservation, trustworthiness
+    from rankfold.api.execute import RankfoldWarning
+    from rankfold.api.matrices import import_array
+    from rankfold.api.matrices import open_matrix as open
+    from rankfold.api.models import check, reconstruct, transform, update
+    from rankfold.api.neighbors import knn
+    from rankfold.api.reductions import nmf, pca, plan, qr, svd
     from rankfold.pipeline.errors import RankfoldError
-    from rankfold.pipeline.manifest import verify
-    from rankfold.pipeline.result import Result, open_result
-    from rankfold.use import check, reconstruct, transform, update
+    from rankfold.pipeline.storage.manifest import verify
+    from rankfold.pipeline.storage.result import Result, open_result
 
 _HOMES = {
     "RankfoldError": "rankfold.pipeline.errors",
-    "RankfoldWarning": "rankfold.execution",
-    "Result": "rankfold.pipeline.result",
-    "check": "rankfold.use",
-    "continuity": "rankfold.faithfulness",
-    "import_array": "rankfold.data",
-    "knn": "rankfold.neighbours",
-    "neighbourhood_preservation": "rankfold.faithfulness",
-    "nmf": "rankfold.api",
-    "open": "rankfold.data:open_matrix",
-    "open_result": "rankfold.pipeline.result",
-    "pca": "rankfold.api",
-    "plan": "rankfold.api",
-    "qr": "rankfold.api",
-    "reconstruct": "rankfold.use",
-    "svd": "rankfold.api",
-    "transform": "rankfold.use",
-    "trustworthiness": "rankfold.faithfulness",
-    "update": "rankfold.use",
-    "verify": "rankfold.pipeline.manifest",
+    "RankfoldWarning": "rankfold.api.execute",
+    "Result": "rankfold.pipeline.storage.result",
+    "check": "rankfold.api.models",
+    "continuity": "rankfold.api.embedding_quality",
+    "import_array": "rankfold.api.matrices",
+    "knn": "rankfold.api.neighbors",
+    "neighbourhood_preservation": "rankfold.api.embedding_quality",
+    "nmf": "rankfold.api.reductions",
+    "open": "rankfold.api.matrices:open_matrix",
+    "open_result": "rankfold.pipeline.storage.result",
+    "pca": "rankfold.api.reductions",
+    "plan": "rankfold.api.reductions",
+    "qr": "rankfold.api.reductions",
+    "reconstruct": "rankfold.api.models",
+    "svd": "rankfold.api.reductions",
+    "transform": "rankfold.api.models",
+    "trustworthiness": "rankfold.api.embedding_quality",
+    "update": "rankfold.api.models",
+    "verify": "rankfold.pipeline.storage.manifest",
 }
 
 __all__ = [

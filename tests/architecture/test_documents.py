@@ -70,7 +70,7 @@ def test_make_targets_of_the_readme_exist() -> None:
 
 
 def test_the_keys_of_a_profile_are_those_documented() -> None:
-    from rankfold.cluster.profile import Profile
+    from rankfold.cluster.slurm.profile import Profile
 
     page = (ROOT / "docs" / "slurm.md").read_text()
     table = "\n".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
@@ -78,7 +78,7 @@ def test_the_keys_of_a_profile_are_those_documented() -> None:
 
 
 def test_the_profile_in_the_documents_is_valid(tmp_path: Path) -> None:
-    from rankfold.cluster.profile import read_profile
+    from rankfold.cluster.slurm.profile import read_profile
 
     text = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "slurm.md").read_text(), re.S)[0]
     (tmp_path / "site.yaml").write_text(text)

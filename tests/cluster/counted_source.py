@@ -13,8 +13,8 @@ from typing import Any
 import numpy.typing as npt
 from slow_source import SlowSource
 
-from rankfold.pipeline import read_ahead
-from rankfold.pipeline.source import Span
+from rankfold.pipeline.chunks.geometry import Span
+from rankfold.pipeline.engine import fold as read_ahead
 
 # Workers take the source apart and load this module with it. Nothing is read ahead there, so every read is
 # a panel that is folded.

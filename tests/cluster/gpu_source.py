@@ -11,7 +11,7 @@ from typing import Any
 import numpy.typing as npt
 from slow_source import SlowSource
 
-from rankfold.pipeline.source import Span
+from rankfold.pipeline.chunks.geometry import Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from rankfold.pipeline.progress import SweepProgress
+from rankfold.pipeline.planning.progress import SweepProgress
 from rankfold.workflows.cli import main
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import sys
 from slow_source import SlowSource
 
 import rankfold as rf
-from rankfold.pipeline import pairs
+from rankfold.pipeline.engine import pairs
 
 if __name__ == "__main__":
     store, out, seconds, where = sys.argv[1:]

@@ -12,13 +12,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from rankfold.cluster.allocation import Allocation
-from rankfold.cluster.jobqueue import worker_script
-from rankfold.cluster.profile import Profile, find_profile
 from rankfold.cluster.profiles import shipped_profiles
-from rankfold.cluster.slurm import SlurmJobs
-from rankfold.cluster.submission import job_script
-from rankfold.pipeline.scheduler import Budget
+from rankfold.cluster.slurm.allocation import Allocation
+from rankfold.cluster.slurm.jobqueue import worker_script
+from rankfold.cluster.slurm.jobs import SlurmJobs
+from rankfold.cluster.slurm.profile import Profile, find_profile
+from rankfold.cluster.slurm.submission import job_script
+from rankfold.pipeline.engine.scheduler import Budget
 
 STORED = Path(__file__).parent / "job_scripts"
 COMMAND = ["pca", "store.zarr", "--rank", "50", "--out", "pca.zarr", "--on", "allocation"]

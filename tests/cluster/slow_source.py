@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.blocks import Grid
-from rankfold.pipeline.source import Source, Span
+from rankfold.pipeline.chunks.geometry import Span
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.source import Source
 
 
 @dataclass(frozen=True, slots=True)

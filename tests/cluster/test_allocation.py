@@ -16,9 +16,9 @@ from slurm_cluster import SlurmCluster
 from typer.testing import CliRunner
 
 import rankfold as rf
-from rankfold.cluster.allocation import Allocation, node_bytes
-from rankfold.cluster.profile import read_profile
-from rankfold.cluster.submission import job_script, submit
+from rankfold.cluster.slurm.allocation import Allocation, node_bytes
+from rankfold.cluster.slurm.profile import read_profile
+from rankfold.cluster.slurm.submission import job_script, submit
 from rankfold.workflows.cli import app
 from rankfold.workflows.operations.submitted import place_digest
 

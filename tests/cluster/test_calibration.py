@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rankfold.cluster import calibration
-from rankfold.pipeline.seconds import Rates
+from rankfold.cluster.local import calibration
+from rankfold.pipeline.planning.seconds import Rates
 
 
 @pytest.mark.parametrize(

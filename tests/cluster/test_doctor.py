@@ -17,9 +17,12 @@ from drivers import wait_for
 from slurm_cluster import SlurmCluster
 from typer.testing import CliRunner
 
-from rankfold.cluster import doctor, doctor_probe, doctor_slurm, probe
-from rankfold.cluster.doctor import Finding
-from rankfold.cluster.profile import Profile
+from rankfold.cluster.doctor import job as doctor_probe
+from rankfold.cluster.doctor import local as doctor
+from rankfold.cluster.doctor import node as probe
+from rankfold.cluster.doctor import slurm as doctor_slurm
+from rankfold.cluster.doctor.local import Finding
+from rankfold.cluster.slurm.profile import Profile
 from rankfold.workflows.cli import app
 
 SITE = 'partition: main\naccount: physics\ninterface: lo\nwalltime: "0:10:00"\nmemory: 1GiB\n'

@@ -15,10 +15,10 @@ from gpu_source import GpuSource, readers
 from slurm_cluster import SlurmCluster
 
 import rankfold as rf
-from rankfold.cluster.client import STEALING, Client
-from rankfold.cluster.processes import SCHEDULER_SETTINGS
-from rankfold.cluster.profile import Profile, read_profile
-from rankfold.cluster.submission import job_script, submit
+from rankfold.cluster.local.client import STEALING, Client
+from rankfold.cluster.local.processes import SCHEDULER_SETTINGS
+from rankfold.cluster.slurm.profile import Profile, read_profile
+from rankfold.cluster.slurm.submission import job_script, submit
 
 PROFILE = """\
 partition: main

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import rankfold as rf
-from rankfold.cluster.doctor_probe import probe_script
-from rankfold.cluster.profile import Profile
-from rankfold.cluster.script_lines import log_pattern
-from rankfold.cluster.slurm import SlurmJobs, job_bytes
-from rankfold.cluster.step import Step
-from rankfold.cluster.submission import directives
+from rankfold.cluster.doctor.job import probe_script
+from rankfold.cluster.slurm.jobs import SlurmJobs, job_bytes
+from rankfold.cluster.slurm.profile import Profile
+from rankfold.cluster.slurm.script_lines import log_pattern
+from rankfold.cluster.slurm.step import Step
+from rankfold.cluster.slurm.submission import directives
 
 SCRIPT = """\
 #!/usr/bin/env bash
@@ -53,7 +53,7 @@ exec {python} -m distributed.cli.dask_worker SCHEDULER --name dummy-name --nthre
 
 
 def test_the_job_script_is_as_stored(tmp_path: Path) -> None:
-    from rankfold.cluster.jobqueue import make_cluster
+    from rankfold.cluster.slurm.jobqueue import make_cluster
 
     profile = Profile(
         partition="gpu",
@@ -113,7 +113,7 @@ def test_a_refusal_of_sbatch_is_told_in_its_own_words(
 
 
 def test_greetings_of_a_site_are_no_job_numbers(tmp_path: Path) -> None:
-    from rankfold.cluster.jobqueue import Job
+    from rankfold.cluster.slurm.jobqueue import Job
 
     job = Job.__new__(Job)
     assert job._job_id_from_submit_output("Welcome to Lonestar 6\nSubmitted batch job 4711\n") == "4711"
@@ -166,8 +166,8 @@ def test_paths_in_options_are_read_as_they_are(tmp_path: Path, name: str) -> Non
 
 
 def test_certificates_are_found_in_a_folder_with_a_space(tmp_path: Path) -> None:
-    from rankfold.cluster.certificates import secured
-    from rankfold.cluster.jobqueue import make_cluster
+    from rankfold.cluster.slurm.certificates import secured
+    from rankfold.cluster.slurm.jobqueue import make_cluster
 
     folder = tmp_path / "my results"
     folder.mkdir()

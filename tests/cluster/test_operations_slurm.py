@@ -19,7 +19,7 @@ from slurm_cluster import SlurmCluster
 from typer.testing import CliRunner
 
 import rankfold as rf
-from rankfold.cluster.leftovers import noted
+from rankfold.cluster.slurm.leftovers import noted
 from rankfold.workflows.cli import app
 
 pytestmark = pytest.mark.slurm

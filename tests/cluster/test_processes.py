@@ -179,8 +179,8 @@ def test_an_array_in_memory_is_not_held_again_by_workers(tmp_path: Path) -> None
 
 
 def test_workers_that_see_other_files_are_refused(tmp_path: Path) -> None:
-    from rankfold.cluster.worker import unseen_folder
-    from rankfold.pipeline.checkpoint import save_json
+    from rankfold.cluster.local.worker import unseen_folder
+    from rankfold.pipeline.storage.checkpoint import save_json
 
     marks = {}
     for name in ("state", "scratch"):

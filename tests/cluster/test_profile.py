@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import rankfold as rf
-from rankfold.cluster.profile import Profile, find_profile, read_profile
+from rankfold.cluster.slurm.profile import Profile, find_profile, read_profile
 
 SITE = """\
 # What our cluster wants.

@@ -15,10 +15,10 @@ from dask.delayed import delayed
 from deadly_kernels import DeadlyKernels
 from drivers import GONE_SECONDS, HERE, wait_for, workers_of
 
-from rankfold.cluster.processes import Processes
+from rankfold.cluster.local.processes import Processes
+from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import ClusterError
-from rankfold.pipeline.rundir import RunDirectory
-from rankfold.pipeline.scheduler import Budget
+from rankfold.pipeline.storage.run_directory import RunDirectory
 
 HOW: dict[str, Any] = {"concurrency": 1, "watch": lambda: None, "stop": lambda: True}
 
@@ -65,7 +65,7 @@ def test_workers_killed_while_they_get_ready_are_replaced(
 def test_workers_that_always_end_while_they_get_ready_end_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rankfold.cluster.client.READY_ATTEMPTS", 1)
+    monkeypatch.setattr("rankfold.cluster.local.client.READY_ATTEMPTS", 1)
     place, kernels = Processes(Budget(2**28, 1, 1)), DeadlyKernels(tmp_path, 99)
     message = r"1 times in a row workers were lost while they got ready .* too little memory"
     with (

@@ -14,9 +14,9 @@ from reference import same_bytes
 from slurm_cluster import SlurmCluster
 
 import rankfold as rf
-from rankfold.cluster.profile import Profile
-from rankfold.cluster.queue import Jobs, time_left
-from rankfold.cluster.rolling import Rolling
+from rankfold.cluster.slurm.profile import Profile
+from rankfold.cluster.slurm.queue import Jobs, time_left
+from rankfold.cluster.slurm.rolling import Rolling
 
 
 class PlayedClient:
@@ -165,8 +165,8 @@ def test_the_margin_is_a_tenth_of_the_walltime_unless_it_is_given() -> None:
 
 def test_jobs_have_the_time_left_that_slurm_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = SimpleNamespace(returncode=0, stdout="1 RUNNING 0:45\n2 PENDING 1:00:00\n3 RUNNING UNLIMITED\n")
-    monkeypatch.setattr("rankfold.cluster.queue.ask", lambda *command: answer)
-    monkeypatch.setattr("rankfold.cluster.queue.time", SimpleNamespace(monotonic=lambda: 1000.0))
+    monkeypatch.setattr("rankfold.cluster.slurm.queue.ask", lambda *command: answer)
+    monkeypatch.setattr("rankfold.cluster.slurm.queue.time", SimpleNamespace(monotonic=lambda: 1000.0))
     jobs = Jobs(tmp_path, "1:00:00")
     held: dict[Any, Any] = {n: SimpleNamespace(job_id=n, refusal="") for n in ("1", "2", "3", "4")}
     assert jobs(held, {"1", "3", "4"}) == {}

@@ -12,8 +12,8 @@ from slurm_cluster import SlurmCluster
 from typer.testing import CliRunner
 
 import rankfold as rf
-from rankfold.cluster.profile import find_profile, read_profile
 from rankfold.cluster.profiles import shipped_profiles, summary
+from rankfold.cluster.slurm.profile import find_profile, read_profile
 from rankfold.workflows.cli import app
 
 SITES = ("frontier", "leonardo", "lumi-c", "lumi-g", "perlmutter")

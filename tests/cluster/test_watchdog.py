@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from drivers import wait_for
 
-from rankfold.cluster.watchdog import Watchdog
+from rankfold.cluster.local.watchdog import Watchdog
 from rankfold.pipeline.errors import ClusterError
 
 

@@ -11,10 +11,10 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from rankfold.kernels.cpu import _compiled
+from rankfold.kernels import _compiled
 
 LOOP = """\
-from rankfold.kernels.cpu._compiled import compiled
+from rankfold.kernels._compiled import compiled
 
 
 @compiled

@@ -11,9 +11,9 @@ import pytest
 
 from rankfold.kernels import _dispatch
 from rankfold.kernels._dispatch import FEW, implementation
-from rankfold.kernels.condition import measure, subtract
-from rankfold.kernels.count_sketch import add_to_buckets
-from rankfold.kernels.mixing import mix_words
+from rankfold.kernels.hashing.digest import mix_words
+from rankfold.kernels.linear.center_scale import measure, subtract
+from rankfold.kernels.linear.count_sketch import add_to_buckets
 
 Array = npt.NDArray[Any]
 SHAPES = [(1, 1), (3, 5), (64, 1), (101, 7)]
@@ -39,11 +39,11 @@ def test_columns_are_measured_and_subtracted_alike(shape: tuple[int, int], dtype
         np.linspace(40, 60, shape[1]),
         np.ones(shape[1]) / 3,
     )
-    of_loop, of_reference = implementation("condition", "measure", "cpu"), measure.reference  # type: ignore[attr-defined]
+    of_loop, of_reference = implementation(measure.__module__, "measure", "cpu"), measure.reference  # type: ignore[attr-defined]
     assert of_loop is not None
     for one, two in zip(of_loop(x, shift, 0.25), of_reference(x, shift, 0.25), strict=True):
         assert one.tobytes() == two.tobytes()
-    loop = implementation("condition", "subtract", "cpu")
+    loop = implementation(measure.__module__, "subtract", "cpu")
     assert loop is not None
     for kind in ("float32", "float64"):
         first, second = np.full(shape, np.nan, kind), np.full(shape, np.nan, kind)
@@ -59,7 +59,7 @@ def test_rows_are_added_to_buckets_alike(shape: tuple[int, int], dtype: str, lay
     d, buckets = LAYOUTS[layout](rows(shape, dtype)), np.arange(shape[0]) * 7 % 3
     factors = ((-1.0) ** np.arange(shape[0]) / 3).astype(dtype)
     first = rows((3, shape[1]), dtype)
-    second, loop = first.copy(), implementation("count_sketch", "add_to_buckets", "cpu")
+    second, loop = first.copy(), implementation(add_to_buckets.__module__, "add_to_buckets", "cpu")
     assert loop is not None
     loop(d, buckets, factors, sums=first)
     add_to_buckets.reference(d, buckets, factors, sums=second)  # type: ignore[attr-defined]

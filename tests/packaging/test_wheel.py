@@ -21,8 +21,8 @@ from reference import same_bytes, to_zarr
 from typer.testing import CliRunner
 
 import rankfold as rf
-from rankfold.cluster.profile import Profile, read_profile
 from rankfold.cluster.profiles import shipped_profiles
+from rankfold.cluster.slurm.profile import Profile, read_profile
 from rankfold.workflows.cli import app
 from rankfold.workflows.library import example_names
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from rankfold.cluster.calibration import cached_rates
+from rankfold.cluster.local.calibration import cached_rates
 from rankfold.pipeline.errors import Interrupted
-from rankfold.pipeline.progress import SweepProgress
+from rankfold.pipeline.planning.progress import SweepProgress
 from rankfold.workflows.cli import app
 from rankfold.workflows.reports.history import Attempt, Event, History, Segment
 from rankfold.workflows.reports.measures import stage_facts

@@ -325,7 +325,7 @@ def test_an_interrupted_workflow_goes_on(tmp_path: Path, tall: Path, number: int
 
 
 def test_a_run_that_replaces_is_gone_on_with(flow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rankfold.pipeline.rundir import RunDirectory
+    from rankfold.pipeline.storage.run_directory import RunDirectory
 
     assert rankfold("run", flow).exit_code == 0
     changed(flow, ("k: 3", "k: 4"))

@@ -17,7 +17,7 @@ from flows import actions, begun, rankfold
 from reference import to_zarr
 
 import rankfold as rf
-from rankfold.pipeline.methods.faithfulness import Faithfulness
+from rankfold.methods.embedding.trustworthiness import Faithfulness
 from rankfold.workflows.flows.record import Record
 
 FLOW = """\

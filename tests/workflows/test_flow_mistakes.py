@@ -259,7 +259,7 @@ def test_numbers_that_are_fine(flow: Path) -> None:
     flow.write_text(FLOW.replace("rank: 5", "rank: 5.0\n    center: yes") + parts)
     assert rankfold("plan", flow).exit_code == 0
     (flow.parent / "site.yaml").write_text('walltime: "45"\n')
-    from rankfold.cluster.profile import find_profile
+    from rankfold.cluster.slurm.profile import find_profile
 
     assert find_profile(flow.parent / "site.yaml").drain_seconds == 270
 

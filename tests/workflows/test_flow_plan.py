@@ -14,8 +14,8 @@ from flows import FLOW, begun, changed, rankfold, refused
 from reference import to_zarr
 
 import rankfold as rf
-from rankfold.cluster.calibration import cached_rates
-from rankfold.pipeline.rundir import RunDirectory
+from rankfold.cluster.local.calibration import cached_rates
+from rankfold.pipeline.storage.run_directory import RunDirectory
 from rankfold.workflows.flows import space
 
 MIB = 2**20

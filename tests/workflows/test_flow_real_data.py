@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 from flows import rankfold
+from real_data import real
 from test_flow_library import cells, images
-from test_real_data import real
 
 import rankfold as rf
 from rankfold.workflows.library import example_text

@@ -9,7 +9,7 @@ import pytest
 from flows import actions, begun, changed, rankfold, refused
 
 import rankfold as rf
-from rankfold.pipeline import editions
+from rankfold.pipeline.storage import versions as editions
 
 
 @pytest.fixture

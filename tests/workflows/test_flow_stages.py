@@ -15,9 +15,9 @@ import pytest
 from flows import FLOW, actions, begun, changed, rankfold, refused
 
 import rankfold as rf
-from rankfold.pipeline.factor_request import INITS, LOSSES, SOLVERS
-from rankfold.pipeline.neighbour_request import ALIASES, METRICS
-from rankfold.pipeline.request import METHODS
+from rankfold.methods.knn.request import ALIASES, METRICS
+from rankfold.methods.nmf.request import INITS, LOSSES, SOLVERS
+from rankfold.methods.svd.request import METHODS
 from rankfold.workflows.flows import stage_models as models
 from rankfold.workflows.flows.plan import Workflow
 

@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from reference import to_zarr
 from typer.testing import CliRunner
 
-from rankfold.cluster import leftovers
-from rankfold.cluster.leftovers import noted
-from rankfold.pipeline.rundir import locked
+from rankfold.cluster.slurm import leftovers
+from rankfold.cluster.slurm.leftovers import noted
+from rankfold.pipeline.storage.run_directory import locked
 from rankfold.workflows.cli import app
 from rankfold.workflows.flows.record import LOCK
 from rankfold.workflows.operations import ending, logs

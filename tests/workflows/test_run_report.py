@@ -17,7 +17,7 @@ from reference import to_zarr
 
 import rankfold as rf
 from rankfold.pipeline.errors import DataError, InputError, SourceNotFoundError
-from rankfold.pipeline.journal import FOLDER, Journal, lines_of
+from rankfold.pipeline.storage.journal import FOLDER, Journal, lines_of
 from rankfold.workflows.reports.history import History, Segment, periods
 from rankfold.workflows.reports.measures import at_once, busy_seconds, grouped, report_facts, segment_counts
 from rankfold.workflows.reports.page import write_page

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from flows import begun, rankfold
 
-from rankfold.cluster.leftovers import forget, noted
-from rankfold.cluster.queue import Listed
-from rankfold.pipeline import rundir
+from rankfold.cluster.slurm.leftovers import forget, noted
+from rankfold.cluster.slurm.queue import Listed
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.storage import run_directory as rundir
 from rankfold.workflows.flows.record import Record
 from rankfold.workflows.operations import ending
 from rankfold.workflows.operations.holder import holder_of

@@ -7,15 +7,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
-from rankfold.cluster.client import SomeClient, active_client
-from rankfold.cluster.processes import Processes
-from rankfold.cluster.threads import Threads, usable_cores
+from rankfold.cluster.local.client import SomeClient, active_client
+from rankfold.cluster.local.processes import Processes
+from rankfold.cluster.local.threads import Threads, usable_cores
+from rankfold.pipeline.engine.memory import available_bytes
+from rankfold.pipeline.engine.scheduler import Budget, Scheduler, Warmup
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.memory import available_bytes
-from rankfold.pipeline.rundir import RunDirectory
-from rankfold.pipeline.scheduler import Budget, Scheduler
+from rankfold.pipeline.storage.run_directory import RunDirectory
 from rankfold.pipeline.units import parse_bytes
-from rankfold.pipeline.scheduler import Warmup
 
 
 class Place(Protocol):
@@ -59,13 +58,13 @@ def choose_place(
     if client is not None:
         return SomeClient(client, memory)
     if on == "allocation":
-        from rankfold.cluster.allocation import Allocation
+        from rankfold.cluster.slurm.allocation import Allocation
 
         return Allocation.of(positive_count("workers", workers), positive_count("threads", threads), memory)
     if on not in (None, "local"):
         # Here and not above: reading profiles loads what no other place needs.
-        from rankfold.cluster.profile import find_profile
-        from rankfold.cluster.slurm import SlurmJobs
+        from rankfold.cluster.slurm.jobs import SlurmJobs
+        from rankfold.cluster.slurm.profile import find_profile
 
         return SlurmJobs.of(
             find_profile(on), positive_count("workers", workers), positive_count("threads", threads), memory

@@ -1,12 +1,12 @@
 """scikit-learn's estimators over rankfold: the same parameters and attributes, for matrices of any size.
 
-principal_components   PCA
-truncated              TruncatedSVD
-incremental            IncrementalPCA
-nonnegative            NMF
-minibatch              MiniBatchNMF
-neighbours             NearestNeighbors, KNeighborsTransformer
-samples                what is read a panel at a time, and what is not
+    principal_components   PCA
+    truncated              TruncatedSVD
+    incremental            IncrementalPCA
+    nonnegative            NMF
+    minibatch              MiniBatchNMF
+    neighbours             NearestNeighbors, KNeighborsTransformer
+    samples                what is read a panel at a time, and what is not
 
 A matrix that scikit-learn takes (arrays, lists, data frames) is checked as scikit-learn checks it. Everything
 else that ``rankfold.open`` takes (paths, Zarr, Dask and xarray arrays) is never held in memory, and what is

@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import rankfold
 from rankfold.estimators.samples import forget_names, is_large, require_plain_output, stored
-from rankfold.kernels.small import fix_signs
-from rankfold.pipeline.quality import errors_of_missed
-from rankfold.pipeline.summary import Summary, merged
+from rankfold.kernels.linear.dense import fix_signs
+from rankfold.methods.model.summary import Summary, merged
+from rankfold.methods.svd.error_estimates import errors_of_missed
 
 Float64 = npt.NDArray[np.float64]
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import rankfold
 from rankfold.estimators.nonnegative import FROBENIUS, exact_rows, reconstruction_error
 from rankfold.estimators.samples import forget_names, is_large, require_plain_output, stored_factors
-from rankfold.kernels.nonnegative import descend_rows
+from rankfold.kernels.nonnegative.nnls import descend_rows
 
 SWEEPS = 10
 """Of descent over the components for each batch."""

@@ -23,8 +23,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import rankfold
 from rankfold.estimators.samples import forget_names, is_large, require_plain_output
+from rankfold.methods.knn.request import compiled
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.neighbour_request import compiled
 
 METRICS = {
     "euclidean": "euclidean",

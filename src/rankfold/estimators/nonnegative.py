@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, check_non_negative, valida
 
 import rankfold
 from rankfold.estimators.samples import forget_names, is_large, require_plain_output
-from rankfold.pipeline.row_solvers import Pivoting
+from rankfold.methods.nmf.row_solvers import Pivoting
 
 FROBENIUS, KULLBACK_LEIBLER = 2, 1
 """As scikit-learn numbers losses."""

@@ -13,14 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import rankfold
-from rankfold.estimators.samples import (
-    MOST_PASSES,
-    TOL,
-    forget_names,
-    is_large,
-    require_plain_output,
-    stored,
-)
+from rankfold.estimators.samples import MOST_PASSES, TOL, forget_names, is_large, require_plain_output, stored
 
 
 def _needs_all(n: Any) -> bool:

@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.utils._set_output import _get_output_config
 
 import rankfold
-from rankfold.pipeline.result import write_group, write_small
-from rankfold.pipeline.temporary import TemporaryFolder
+from rankfold.pipeline.storage.result import write_group, write_small
+from rankfold.pipeline.storage.temporary import TemporaryFolder
 
 TOL = 1e-8
 """What ``tol=0`` asks of singular values that passes converge to: scikit-learn means as exact as possible."""

@@ -16,13 +16,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import rankfold
-from rankfold.estimators.samples import (
-    MOST_PASSES,
-    TOL,
-    forget_names,
-    is_large,
-    require_plain_output,
-)
+from rankfold.estimators.samples import MOST_PASSES, TOL, forget_names, is_large, require_plain_output
 from rankfold.pipeline.errors import DataError
 
 Float64 = npt.NDArray[np.float64]

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.api import pca
-from rankfold.execution import RankfoldWarning
-from rankfold.pipeline.checkpoint import disk_errors
-from rankfold.pipeline.memory import return_freed_memory
-from rankfold.pipeline.result import Result
-from rankfold.pipeline.run import Progress
+from rankfold.api.execute import RankfoldWarning
+from rankfold.api.reductions import pca
+from rankfold.pipeline.engine.memory import return_freed_memory
+from rankfold.pipeline.engine.run import Progress
+from rankfold.pipeline.storage.checkpoint import disk_errors
+from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.units import format_bytes
 from rankfold.workflows.patches import (
     COLUMNS,

@@ -65,7 +65,7 @@ def checksums_compared(wanted: bool) -> Iterator[None]:
     if not wanted:
         yield
         return
-    from rankfold.pipeline.manifest import COMPARED
+    from rankfold.pipeline.storage.manifest import COMPARED
 
     token = COMPARED.set(True)
     try:
@@ -242,7 +242,7 @@ def output(
     ] = False,
 ) -> dict[str, Any]:
     """Where the result goes."""
-    from rankfold.pipeline.arguments import require_output
+    from rankfold.api.arguments import require_output
 
     require_output("out", out)
     return {"out": out, "scratch": scratch, "overwrite": overwrite}

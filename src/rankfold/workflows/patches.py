@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.checkpoint import disk_errors
+from rankfold.pipeline.engine.run import Progress
 from rankfold.pipeline.errors import ChunkError, InputError, OutputError
-from rankfold.pipeline.run import Progress
-from rankfold.pipeline.sources import open_source
+from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.storage.checkpoint import disk_errors
 
 Pixels = npt.NDArray[np.uint8]
 Patches = npt.NDArray[np.float32]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rankfold.pipeline.result import Result
+    from rankfold.pipeline.storage.result import Result
 
 
 def summary(result: Result, *, already_done: bool) -> str:
@@ -81,7 +81,7 @@ def last_attempt(out: Path) -> str | None:
 
     A command that leaves this as it was has found its output done. The output is not looked at again for it.
     """
-    from rankfold.pipeline.rundir import load_record
+    from rankfold.pipeline.storage.run_directory import load_record
 
     attempts = load_record(Path(f"{out.absolute()}.run") / "run.json")["attempts"]
     return str(attempts[-1].get("started") if attempts else "") if out.exists() else None
@@ -95,7 +95,7 @@ def found_done(out: Path, before: str | None, *, overwrite: bool) -> bool:
 def result_at(path: Path | str) -> Result | None:
     """The finished result of several arrays at a path; None where there is something else, or nothing."""
     from rankfold.pipeline.errors import InputError
-    from rankfold.pipeline.result import Result
+    from rankfold.pipeline.storage.result import Result
 
     try:
         result = Result(path) if Path(path).is_dir() else None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from rankfold.cluster.yaml_file import Document, Keys, SettingsError
 from rankfold.pipeline.errors import Interrupted, PlanError, RankfoldError
+from rankfold.settings.yaml_file import Document, Keys, SettingsError
 
 KEYS = {"out": "outputs", "method": "algorithm", "missing-chunks": "missing", "no-rows": "rows: false"}
 """Options that a file calls otherwise."""

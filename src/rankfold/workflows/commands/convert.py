@@ -12,7 +12,7 @@ import typer
 from rankfold.workflows.options import Json, command, store, view
 
 if TYPE_CHECKING:
-    from rankfold.pipeline.ingest import ImportReport
+    from rankfold.pipeline.importing import ImportReport
 
 
 def copy(
@@ -56,8 +56,8 @@ def import_(
     as_json: Json = False,
 ) -> None:
     """Copy a matrix into a Zarr store with well-cut chunks."""
-    from rankfold.pipeline.ingest import import_array
-    from rankfold.pipeline.progress import SweepProgress
+    from rankfold.pipeline.importing import import_array
+    from rankfold.pipeline.planning.progress import SweepProgress
     from rankfold.pipeline.units import parse_bytes
 
     with SweepProgress("bytes") as bar:
@@ -93,9 +93,9 @@ def _made(report: ImportReport) -> str:
 @command(store, view)
 def info(store: str, view: dict[str, Any], as_json: Json = False) -> None:
     """Shape, type, chunks and size of a matrix; what a result is."""
-    from rankfold.pipeline.info import describe
-    from rankfold.pipeline.manifest import require_whole_input
-    from rankfold.pipeline.sources import open_source
+    from rankfold.pipeline.data.describe import describe
+    from rankfold.pipeline.formats import open_source
+    from rankfold.pipeline.storage.manifest import require_whole_input
     from rankfold.workflows.results import description, description_facts, result_at
 
     if result := result_at(store):

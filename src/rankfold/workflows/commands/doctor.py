@@ -13,8 +13,8 @@ import typer
 from rankfold.workflows.options import Json, command
 
 if TYPE_CHECKING:
-    from rankfold.cluster.doctor import Finding
-    from rankfold.cluster.profile import Profile
+    from rankfold.cluster.doctor.local import Finding
+    from rankfold.cluster.slurm.profile import Profile
 
 
 @command()
@@ -30,7 +30,7 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Check this machine, SLURM, and by a short job a node of a profile."""
-    from rankfold.cluster.profile import WALLTIME, find_profile, walltime_seconds
+    from rankfold.cluster.slurm.profile import WALLTIME, find_profile, walltime_seconds
     from rankfold.pipeline.errors import InputError
 
     if wait is not None and not WALLTIME.fullmatch(wait):
@@ -53,9 +53,9 @@ def _findings(
 ) -> Iterator[Finding]:
     import shutil
 
-    from rankfold.cluster.doctor import Finding, local_findings
-    from rankfold.cluster.doctor_probe import probe_findings
-    from rankfold.cluster.doctor_slurm import slurm_findings
+    from rankfold.cluster.doctor.job import probe_findings
+    from rankfold.cluster.doctor.local import Finding, local_findings
+    from rankfold.cluster.doctor.slurm import slurm_findings
 
     failed = False
     yield from local_findings(folder)

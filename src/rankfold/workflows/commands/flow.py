@@ -13,7 +13,7 @@ import typer
 from rankfold.workflows.options import Json, command
 
 if TYPE_CHECKING:
-    from rankfold.pipeline.run import Progress
+    from rankfold.pipeline.engine.run import Progress
     from rankfold.workflows.flows.plan import Verdict
     from rankfold.workflows.flows.record import Record
 
@@ -39,7 +39,7 @@ class Told:
 
     def bar(self, unit: str) -> contextlib.AbstractContextManager[Progress]:
         """See ``Listener``."""
-        from rankfold.pipeline.progress import SweepProgress
+        from rankfold.pipeline.planning.progress import SweepProgress
 
         return SweepProgress(unit)
 
@@ -112,7 +112,7 @@ def _told(name: str, verdicts: list[Verdict]) -> dict[str, Any]:
 
 def plan_flow(path: Path, on: str | None = None, *, as_json: bool) -> None:
     """The table of stages that ``rankfold plan FLOW.yaml`` prints."""
-    from rankfold.cluster.calibration import cached_rates
+    from rankfold.cluster.local.calibration import cached_rates
     from rankfold.workflows.flows.plan import Workflow, survey
     from rankfold.workflows.flows.record import Record
     from rankfold.workflows.flows.table import flow_table, plan_as_dict
@@ -175,8 +175,8 @@ def example(
     name: Annotated[str | None, typer.Argument(help="leave it out for a list")] = None,
 ) -> None:
     """A workflow to begin with, as a file."""
-    from rankfold.cluster.yaml_file import no_such
     from rankfold.pipeline.errors import InputError
+    from rankfold.settings.yaml_file import no_such
     from rankfold.workflows.library import example_names, example_text
 
     known = example_names()

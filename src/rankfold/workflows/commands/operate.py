@@ -45,7 +45,7 @@ def logs(
 @command()
 def cancel(where: Where) -> None:
     """End what runs, and leave no job behind."""
-    from rankfold.cluster.queue import listed
+    from rankfold.cluster.slurm.queue import listed
     from rankfold.workflows.operations.ending import end
     from rankfold.workflows.operations.whereabouts import find_work
 

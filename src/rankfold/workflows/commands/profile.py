@@ -15,8 +15,8 @@ def profile(
 ) -> None:
     """A profile of a cluster to begin with, as a file."""
     from rankfold.cluster.profiles import shipped_profiles, summary
-    from rankfold.cluster.yaml_file import no_such
     from rankfold.pipeline.errors import InputError
+    from rankfold.settings.yaml_file import no_such
 
     known = shipped_profiles()
     if name is None:

@@ -106,7 +106,7 @@ def _watched() -> Iterator[Callable[[str, int, int], None]]:
     import warnings
 
     import rankfold
-    from rankfold.pipeline.progress import SweepProgress
+    from rankfold.pipeline.planning.progress import SweepProgress
 
     with warnings.catch_warnings(), SweepProgress() as bar:
         warnings.simplefilter("ignore", rankfold.RankfoldWarning)

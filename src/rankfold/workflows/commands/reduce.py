@@ -128,7 +128,7 @@ def plan(
 ) -> None:
     """Passes, memory, time of a reduction, not run; stages of a workflow, and which would run."""
     import rankfold
-    from rankfold.cluster.calibration import cached_rates
+    from rankfold.cluster.local.calibration import cached_rates
     from rankfold.pipeline.errors import InputError
     from rankfold.workflows.flows.model import is_flow
 
@@ -179,7 +179,7 @@ def _reduce(
     import warnings
 
     import rankfold
-    from rankfold.pipeline.progress import SweepProgress
+    from rankfold.pipeline.planning.progress import SweepProgress
 
     source = rankfold.open(store, **view)
     out, earlier = options["out"], last_attempt(options["out"])

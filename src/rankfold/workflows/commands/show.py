@@ -19,7 +19,7 @@ def demo(
     threads: Annotated[int | None, typer.Option(help="all cores by default")] = None,
 ) -> None:
     """Components of half a million image patches."""
-    from rankfold.pipeline.progress import SweepProgress
+    from rankfold.pipeline.planning.progress import SweepProgress
     from rankfold.workflows.demo import run_demo
 
     with SweepProgress() as bar:

@@ -9,7 +9,7 @@ import typer
 from rankfold.workflows.options import command
 
 if TYPE_CHECKING:
-    from rankfold.cluster.profile import Profile
+    from rankfold.cluster.slurm.profile import Profile
 
 ELSEWHERE = ("plan", "submit", "schedule", "doctor")
 """Commands that take ``--on`` and run on no workers."""
@@ -17,6 +17,7 @@ ELSEWHERE = ("plan", "submit", "schedule", "doctor")
 
 @command()
 def submit(
+    context: typer.Context,
     what: Annotated[
         list[str],
         typer.Argument(
@@ -34,10 +35,10 @@ def submit(
 
     words = what[1:] if what[0] == "run" else what
     if words and is_flow(words[0]):
-        _require_command(["run", *words])
+        _require_command(["run", *words], context)
         _submit_flow(words, on, show=show)
     else:
-        _submit_command(what, on or "slurm", show=show)
+        _submit_command(_require_command(what, context), what, on or "slurm", show=show)
 
 
 def _submit_flow(words: list[str], on: str | None, *, show: bool) -> None:
@@ -62,17 +63,16 @@ def _submit_flow(words: list[str], on: str | None, *, show: bool) -> None:
     )
 
 
-def _submit_command(what: list[str], on: str, *, show: bool) -> None:
+def _submit_command(given: dict[str, Any], what: list[str], on: str, *, show: bool) -> None:
     import sys
     from pathlib import Path
 
-    from rankfold.cluster.profile import find_profile, found_from
-    from rankfold.cluster.submission import job_script, log_name
+    from rankfold.cluster.slurm.profile import find_profile, found_from
+    from rankfold.cluster.slurm.submission import job_script, log_name
     from rankfold.workflows.operations.command_task import plan_command
     from rankfold.workflows.operations.submitted import job_name, submit_command
 
     profile = find_profile(on)
-    given = _require_command(what)
     plan_command(what[0], given, profile)
     out = Path(given["out"])
     driver = [profile.python or sys.executable, "-m", "rankfold", *what, "--on", "allocation"]
@@ -94,12 +94,11 @@ def _about(job: str, profile: Profile) -> str:
     return f"job {job}: {nodes} for {profile.walltime}, begun again up to {profile.requeue} times"
 
 
-def _require_command(what: list[str]) -> dict[str, Any]:
+def _require_command(what: list[str], submit: typer.Context) -> dict[str, Any]:
     """The options of a command; raises for what it does not take, now and not after a night in the queue."""
     from rankfold.pipeline.errors import InputError
-    from rankfold.workflows.cli import app
 
-    known = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    known = submit.find_root().command.commands  # type: ignore[attr-defined]
     name, *arguments = what
     placed = {key for key, each in known.items() if any("--on" in option.opts for option in each.params)}
     fit = sorted(placed.difference(ELSEWHERE))

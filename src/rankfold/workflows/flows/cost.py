@@ -10,21 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rankfold.pipeline.folds.project_rows import ProjectRows
-from rankfold.pipeline.ingest_layout import chunks_of
-from rankfold.pipeline.ingest_sparse import CHUNK_LENGTHS
-from rankfold.pipeline.layout import Layout, lay_out
-from rankfold.pipeline.methods.neighbour_graph import POINTERS
-from rankfold.pipeline.methods.neighbours import CHUNKS_WANTED, Neighbours
-from rankfold.pipeline.methods.nonnegative import Nonnegative
-from rankfold.pipeline.methods.projection import Projection
-from rankfold.pipeline.methods.reconstruction import Reconstruction
-from rankfold.pipeline.methods.reduction_task import Reduction
-from rankfold.pipeline.methods.update import Update
-from rankfold.pipeline.methods.verification import Verification
-from rankfold.pipeline.plan import Plan
-from rankfold.pipeline.request import Request
-from rankfold.pipeline.seconds import Rates
+from rankfold.methods.knn.graph import POINTERS
+from rankfold.methods.knn.knn import CHUNKS_WANTED, Neighbours
+from rankfold.methods.model.check import Verification
+from rankfold.methods.model.reconstruct import Reconstruction
+from rankfold.methods.model.transform import Projection
+from rankfold.methods.model.transform_pass import ProjectRows
+from rankfold.methods.model.update import Update
+from rankfold.methods.nmf.nmf import Nonnegative
+from rankfold.methods.svd.request import Request
+from rankfold.methods.svd.strategy import Layout, lay_out
+from rankfold.methods.svd.svd import Reduction
+from rankfold.pipeline.importing.chunking import chunks_of
+from rankfold.pipeline.importing.csr_writer import CHUNK_LENGTHS
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.seconds import Rates
 from rankfold.workflows.flows.importing import CHUNK_BYTES as IMPORTED_CHUNK_BYTES
 from rankfold.workflows.flows.importing import Importing
 from rankfold.workflows.flows.stages import Work

@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rankfold.api.embedding_quality import COMPARED_BYTES, neighbourhood_preservation
+from rankfold.api.execute import execute, identity_of
 from rankfold.cluster.place import Place
-from rankfold.execution import execute, identity_of
-from rankfold.faithfulness import COMPARED_BYTES, neighbourhood_preservation
-from rankfold.pipeline.checkpoint import save_json
+from rankfold.methods.embedding.trust_request import FaithfulnessRequest
+from rankfold.methods.embedding.trustworthiness import Faithfulness, with_lists
+from rankfold.methods.knn.knn import CHUNK_BYTES, Neighbours
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.run import Progress, Run
+from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError, MemoryBudgetError
-from rankfold.pipeline.faithfulness_request import FaithfulnessRequest
-from rankfold.pipeline.methods.faithfulness import Faithfulness, with_lists
-from rankfold.pipeline.methods.neighbours import CHUNK_BYTES, Neighbours
-from rankfold.pipeline.peak import RESERVE_BYTES
-from rankfold.pipeline.plan import Plan
-from rankfold.pipeline.plan_sweeps import Pass
-from rankfold.pipeline.run import Progress, Run
-from rankfold.pipeline.rundir import RunDirectory, digest, load_record
-from rankfold.pipeline.scheduler import Budget
-from rankfold.pipeline.source import Source
+from rankfold.pipeline.planning.fit import RESERVE_BYTES
+from rankfold.pipeline.planning.passes import Pass
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.storage.checkpoint import save_json
+from rankfold.pipeline.storage.run_directory import RunDirectory, digest, load_record
 from rankfold.pipeline.units import format_bytes
 
 EUCLIDEAN = "euclidean"

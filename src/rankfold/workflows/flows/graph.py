@@ -14,9 +14,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rankfold.cluster.yaml_file import Document, keys_of, meant, no_such, told
+from rankfold.methods.nmf.request import INITS
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.factor_request import INITS
+from rankfold.settings.yaml_file import Document, keys_of, meant, no_such, told
 from rankfold.workflows.flows.model import Flow
 from rankfold.workflows.flows.stage_models import BaseStage
 

@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.pipeline.checkpoint import load_json, save_json
-from rankfold.pipeline.convert import parse_dtype
-from rankfold.pipeline.ingest import ImportReport, import_array
-from rankfold.pipeline.ingest_identity import file_mark
-from rankfold.pipeline.ingest_layout import chunks_of
-from rankfold.pipeline.readers import open_reader
-from rankfold.pipeline.readers.reader import EntryReader, Wanted
-from rankfold.pipeline.rundir import machine_facts
-from rankfold.pipeline.shape_only import ShapeOnly
-from rankfold.pipeline.source import Source
-from rankfold.pipeline.sources.csr import CsrSource
+from rankfold.pipeline.data.dtypes import parse_dtype
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.formats.csr import CsrSource
+from rankfold.pipeline.importing import ImportReport, import_array
+from rankfold.pipeline.importing.chunking import chunks_of
+from rankfold.pipeline.importing.identity import file_mark
+from rankfold.pipeline.importing.readers import open_reader
+from rankfold.pipeline.importing.readers.reader import EntryReader, Wanted
+from rankfold.pipeline.planning.shape_only import ShapeOnly
+from rankfold.pipeline.storage.checkpoint import load_json, save_json
+from rankfold.pipeline.storage.run_directory import machine_facts
 from rankfold.workflows.flows.stage_models import Import
 from rankfold.workflows.flows.stages import Outcome, Scene
 

@@ -28,10 +28,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchem
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from rankfold.cluster.profile import find_profile, found_from
-from rankfold.cluster.yaml_file import Document, filled, read_document, require_file
+from rankfold.cluster.slurm.profile import find_profile, found_from
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.sources.locate import is_address
+from rankfold.pipeline.formats.locate import is_address
+from rankfold.settings.yaml_file import Document, filled, read_document, require_file
 from rankfold.workflows.flows.stage_models import Name, Part, Resources, Stage, Text, Where
 from rankfold.workflows.operations.timetable import Schedule
 

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from rankfold._version import __version__
+from rankfold.api.execute import identity_of as whole_identity
+from rankfold.api.identity import ARGUMENTS
 from rankfold.cluster.place import Place, choose_place
-from rankfold.cluster.yaml_file import Document, no_such
-from rankfold.execution import identity_of as whole_identity
-from rankfold.pipeline.checkpoint import load_json
 from rankfold.pipeline.errors import InputError, OutputError, RankfoldError
-from rankfold.pipeline.identity import ARGUMENTS
-from rankfold.pipeline.manifest import damage_of
-from rankfold.pipeline.plan import Plan
-from rankfold.pipeline.result import Result
-from rankfold.pipeline.rundir import STATE_VERSION
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.storage.checkpoint import load_json
+from rankfold.pipeline.storage.manifest import damage_of
+from rankfold.pipeline.storage.result import Result
+from rankfold.pipeline.storage.run_directory import STATE_VERSION
+from rankfold.settings.yaml_file import Document, no_such
 from rankfold.workflows.flows.cost import Numbers, numbers_of
 from rankfold.workflows.flows.embedding import Comparison
 from rankfold.workflows.flows.graph import Step, steps_of

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from rankfold._version import __version__
-from rankfold.pipeline.checkpoint import load_sealed, save_sealed
 from rankfold.pipeline.errors import OutputError
-from rankfold.pipeline.rundir import command_line
+from rankfold.pipeline.storage.checkpoint import load_sealed, save_sealed
+from rankfold.pipeline.storage.run_directory import command_line
 
 LOG = logging.getLogger("rankfold")
 

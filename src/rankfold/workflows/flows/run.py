@@ -11,12 +11,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from rankfold.execution import RankfoldWarning, execute
-from rankfold.pipeline.checkpoint import disk_errors
+from rankfold.api.execute import RankfoldWarning, execute
+from rankfold.pipeline.engine.run import Progress
 from rankfold.pipeline.errors import Interrupted, RankfoldError
-from rankfold.pipeline.progress import SweepProgress
-from rankfold.pipeline.run import Progress
-from rankfold.pipeline.rundir import locked
+from rankfold.pipeline.planning.progress import SweepProgress
+from rankfold.pipeline.storage.checkpoint import disk_errors
+from rankfold.pipeline.storage.run_directory import locked
 from rankfold.workflows.flows.embedding import Measuring
 from rankfold.workflows.flows.importing import Importing
 from rankfold.workflows.flows.plan import Verdict, Workflow, begun_here, consider, require_no_store, survey

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rankfold.cluster.yaml_file import Document
 from rankfold.pipeline.errors import DiskSpaceError, OutputError
-from rankfold.pipeline.rundir import bytes_under
+from rankfold.pipeline.storage.run_directory import bytes_under
 from rankfold.pipeline.units import format_bytes
+from rankfold.settings.yaml_file import Document
 
 
 @dataclass(frozen=True, slots=True)

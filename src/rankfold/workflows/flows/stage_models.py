@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from rankfold.cluster.yaml_file import NUMERIC, WHOLE, Bytes
+from rankfold.settings.yaml_file import NUMERIC, WHOLE, Bytes
 
 # Values --------------------------------------------------------------------------------------------
 

@@ -14,27 +14,27 @@ from typing import Any, cast
 
 import numpy as np
 
-from rankfold.api import factors_of, reduction_of
-from rankfold.cluster.yaml_file import Document
-from rankfold.execution import Task
-from rankfold.neighbours import search_of
+from rankfold.api.execute import Task
+from rankfold.api.neighbors import search_of
+from rankfold.api.reductions import factors_of, reduction_of
+from rankfold.methods.knn.knn import Neighbours
+from rankfold.methods.knn.request import NeighbourRequest
+from rankfold.methods.model.check import Verification
+from rankfold.methods.model.model import Fitted, fitted
+from rankfold.methods.model.reconstruct import Reconstruction
+from rankfold.methods.model.transform import Projection
+from rankfold.methods.model.update import Update
+from rankfold.methods.nmf.nmf import Nonnegative
+from rankfold.methods.nmf.request import INITS, FactorRequest
+from rankfold.methods.svd.svd import Reduction
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.view import working_dtype
 from rankfold.pipeline.errors import InputError, RankfoldError
-from rankfold.pipeline.factor_request import INITS, FactorRequest
-from rankfold.pipeline.fitted import Fitted, fitted
-from rankfold.pipeline.methods.neighbours import Neighbours
-from rankfold.pipeline.methods.nonnegative import Nonnegative
-from rankfold.pipeline.methods.projection import Projection
-from rankfold.pipeline.methods.reconstruction import Reconstruction
-from rankfold.pipeline.methods.reduction_task import Reduction
-from rankfold.pipeline.methods.update import Update
-from rankfold.pipeline.methods.verification import Verification
-from rankfold.pipeline.neighbour_request import NeighbourRequest
-from rankfold.pipeline.result import Result
-from rankfold.pipeline.shape_only import ShapeOnly
-from rankfold.pipeline.source import Source
-from rankfold.pipeline.sources import open_source
-from rankfold.pipeline.sources.zarr import ZarrSource
-from rankfold.pipeline.view import working_dtype
+from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.formats.zarr import ZarrSource
+from rankfold.pipeline.planning.shape_only import ShapeOnly
+from rankfold.pipeline.storage.result import Result
+from rankfold.settings.yaml_file import Document
 from rankfold.workflows.flows.embedding import Comparison, Measuring
 from rankfold.workflows.flows.graph import COORDINATES, Reference, resolve
 from rankfold.workflows.flows.model import Flow

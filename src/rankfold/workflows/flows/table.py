@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rankfold.pipeline.seconds import Rates
+from rankfold.pipeline.planning.seconds import Rates
 from rankfold.pipeline.units import about, format_bytes
 from rankfold.workflows.flows.cost import import_seconds
 from rankfold.workflows.flows.importing import Importing

@@ -6,21 +6,21 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rankfold.api import factors_of, reduction_of
+from rankfold.api.execute import Task
+from rankfold.api.neighbors import search_of
+from rankfold.api.reductions import factors_of, reduction_of
 from rankfold.cluster.place import positive_count
-from rankfold.cluster.profile import Profile
-from rankfold.cluster.submission import allocation_of
-from rankfold.execution import Task
-from rankfold.neighbours import search_of
+from rankfold.cluster.slurm.profile import Profile
+from rankfold.cluster.slurm.submission import allocation_of
+from rankfold.methods.model.check import Verification
+from rankfold.methods.model.model import fitted
+from rankfold.methods.model.reconstruct import Reconstruction
+from rankfold.methods.model.transform import Projection
+from rankfold.methods.model.update import Update
+from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.fitted import fitted
-from rankfold.pipeline.methods.projection import Projection
-from rankfold.pipeline.methods.reconstruction import Reconstruction
-from rankfold.pipeline.methods.update import Update
-from rankfold.pipeline.methods.verification import Verification
-from rankfold.pipeline.plan import Plan
-from rankfold.pipeline.source import Source
-from rankfold.pipeline.sources import open_source
+from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.planning.plan import Plan
 from rankfold.workflows import options
 from rankfold.workflows.commands.project import window
 from rankfold.workflows.commands.reduce import rank_of_update

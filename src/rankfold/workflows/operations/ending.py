@@ -12,8 +12,8 @@ import signal
 import time
 from collections.abc import Sequence
 
-from rankfold.cluster.leftovers import cancelled, forget, noted
-from rankfold.cluster.queue import Listed, listed
+from rankfold.cluster.slurm.leftovers import cancelled, forget, noted
+from rankfold.cluster.slurm.queue import Listed, listed
 from rankfold.pipeline.errors import ClusterError, OutputError
 from rankfold.workflows.operations.holder import Holder, holder_of
 from rankfold.workflows.operations.submitted import NOTE

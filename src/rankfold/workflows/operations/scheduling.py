@@ -11,10 +11,10 @@ import shlex
 import sys
 from datetime import UTC, datetime
 
-from rankfold.cluster.allocation import PROFILE
-from rankfold.cluster.submission import PREFIX, directives, job_script
-from rankfold.pipeline.checkpoint import disk_errors
+from rankfold.cluster.slurm.allocation import PROFILE
+from rankfold.cluster.slurm.submission import PREFIX, directives, job_script
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.storage.checkpoint import disk_errors
 from rankfold.workflows.operations.submitted import AGAIN, CRONTAB, InOneJob, job_name
 from rankfold.workflows.operations.timetable import Schedule, written
 

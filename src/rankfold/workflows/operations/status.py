@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rankfold.cluster.queue import listed
-from rankfold.pipeline.sweep_words import words_of
+from rankfold.cluster.slurm.queue import listed
+from rankfold.pipeline.planning.sweep_words import words_of
 from rankfold.workflows.flows.record import LOCK, Record
 from rankfold.workflows.operations.holder import holder_of
 from rankfold.workflows.operations.whereabouts import Work

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Self
 
 from rankfold.cluster.place import Place
-from rankfold.cluster.profile import Profile, find_profile, found_from
-from rankfold.cluster.queue import listed, require_commands
-from rankfold.cluster.script_lines import log_pattern
-from rankfold.cluster.submission import PREFIX, allocation_of, job_script, log_name, submit
-from rankfold.pipeline.checkpoint import disk_errors, load_json, save_json
+from rankfold.cluster.slurm.profile import Profile, find_profile, found_from
+from rankfold.cluster.slurm.queue import listed, require_commands
+from rankfold.cluster.slurm.script_lines import log_pattern
+from rankfold.cluster.slurm.submission import PREFIX, allocation_of, job_script, log_name, submit
 from rankfold.pipeline.errors import OutputError
-from rankfold.pipeline.rundir import locked
+from rankfold.pipeline.storage.checkpoint import disk_errors, load_json, save_json
+from rankfold.pipeline.storage.run_directory import locked
 from rankfold.workflows.flows.graph import Step
 from rankfold.workflows.flows.model import HERE
 from rankfold.workflows.flows.plan import Verdict, Workflow, survey

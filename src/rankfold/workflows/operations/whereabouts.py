@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rankfold.cluster.leftovers import noted
-from rankfold.cluster.queue import Listed
-from rankfold.cluster.submission import PREFIX
-from rankfold.pipeline.checkpoint import load_json
+from rankfold.cluster.slurm.leftovers import noted
+from rankfold.cluster.slurm.queue import Listed
+from rankfold.cluster.slurm.submission import PREFIX
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
-from rankfold.pipeline.rundir import load_record
+from rankfold.pipeline.storage.checkpoint import load_json
+from rankfold.pipeline.storage.run_directory import load_record
 from rankfold.workflows.flows.model import is_flow
 from rankfold.workflows.flows.plan import Workflow
 from rankfold.workflows.flows.record import LOCK, RECORD, Record, known_of

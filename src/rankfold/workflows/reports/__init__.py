@@ -5,5 +5,6 @@ run_page  the page of a workflow, or of one run
 history   what the folder of a run tells of itself: attempts, segments, workers
 measures  planned beside measured, and the machine's limits
 speedup   the laws of Amdahl and Gustafson, fitted
-tables    the same numbers as text        charts    figures of runs
+tables    the same numbers as text
+charts    figures of runs
 """

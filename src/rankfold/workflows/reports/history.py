@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.journal import lines_of
-from rankfold.pipeline.result import Result
-from rankfold.pipeline.rundir import load_record
+from rankfold.pipeline.storage.journal import lines_of
+from rankfold.pipeline.storage.result import Result
+from rankfold.pipeline.storage.run_directory import load_record
 
 
 @dataclass(frozen=True, slots=True)

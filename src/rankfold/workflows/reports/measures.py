@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rankfold._version import __version__
-from rankfold.cluster.calibration import cached_rates
-from rankfold.pipeline.seconds import Rates
+from rankfold.cluster.local.calibration import cached_rates
+from rankfold.pipeline.planning.seconds import Rates
 from rankfold.workflows.reports.history import Attempt, History, Segment, periods
 from rankfold.workflows.reports.speedup import Scaling, Timing, fit
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.checkpoint import atomic_file
+from rankfold.pipeline.storage.checkpoint import atomic_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.manifest import NAME as MANIFEST
-from rankfold.pipeline.manifest import require_whole
+from rankfold.pipeline.storage.manifest import NAME as MANIFEST
+from rankfold.pipeline.storage.manifest import require_whole
 from rankfold.pipeline.units import format_bytes
 from rankfold.workflows.flows.record import Record
 from rankfold.workflows.operations.whereabouts import find_work

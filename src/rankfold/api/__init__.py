@@ -1,0 +1,11 @@
+"""The public functions, and ``execute``, which joins a task and a place.
+
+reductions          svd, pca, qr, nmf, plan
+neighbors           knn
+embedding_quality   trustworthiness, continuity, neighborhood preservation
+models              transform, update, check, reconstruct
+matrices            open, import_array
+execute             plan, claim, run, publish: the same for every task
+identity            in what a finished result differs from what is asked
+arguments           what callers in Python say, checked before it means anything
+"""

@@ -1,0 +1,148 @@
+"""What callers in Python say, checked before it means anything: names, flags, and places of outputs.
+
+``public`` wraps a function of the front door. Its signature stays as it is written; a name that it does not
+have is answered with ours, whatever library the caller has it from.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import operator
+import os
+import re
+import shlex
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rankfold.methods.svd.request import is_share, share_as_tol
+from rankfold.pipeline.errors import ArgumentError, InputError, OutputError
+from rankfold.pipeline.formats.locate import require_text
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+OURS: dict[str, tuple[str, ...]] = {
+    "A": ("x",),
+    "X": ("x",),
+    "X_embedded": ("embedding",),
+    "algorithm": ("method", "solver"),
+    "beta_loss": ("loss",),
+    "centre": ("center",),
+    "compute_uv": ("rows",),
+    "data": ("x",),
+    "distance": ("metric",),
+    "iterated_power": ("passes",),
+    "k": ("rank",),
+    "max_iter": ("passes",),
+    "memory_limit": ("memory",),
+    "n_components": ("rank",),
+    "n_iter": ("passes",),
+    "n_jobs": ("threads",),
+    "n_neighbors": ("k",),
+    "n_neighbours": ("k",),
+    "n_oversamples": ("oversampling",),
+    "n_power_iter": ("passes",),
+    "n_power_iterations": ("passes",),
+    "n_threads": ("threads",),
+    "n_workers": ("workers",),
+    "output": ("out",),
+    "random_state": ("seed",),
+    "scheduler": ("client",),
+    "standardize": ("scale",),
+    "svd_solver": ("method",),
+    "verbose": ("progress",),
+    "with_mean": ("center",),
+    "with_std": ("scale",),
+}
+"""Arguments of NumPy, SciPy, scikit-learn and Dask, and what they are called here."""
+
+FLAGS = ("bool", "bool | None")
+"""Annotations of arguments that are true or false."""
+
+OUTPUTS = ("out", "destination")
+"""Arguments that name what is written."""
+
+
+def public(function: F, *, name: str = "") -> F:
+    """A function of the front door, with its arguments checked; under another ``name``, if one is given."""
+    parameters = inspect.signature(function).parameters
+    called = name or function.__name__
+    takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+    flags = {each.name for each in parameters.values() if each.annotation in FLAGS}
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        if not takes_any:
+            refuse_unknown(called, keywords, parameters)
+        for each in flags & keywords.keys():
+            keywords[each] = _flag(each, keywords[each])
+        for each, value in [*zip(parameters, arguments, strict=False), *keywords.items()]:
+            if each in OUTPUTS and value is not None:
+                require_output(each, value)
+            if each == "scratch" and value is not None:
+                require_scratch(value)
+        return function(*arguments, **keywords)
+
+    if name:
+        call.__name__ = call.__qualname__ = name
+        call.__module__ = __name__.partition(".")[0]  # where it is found under that name
+    return call  # type: ignore[return-value]
+
+
+def refuse_unknown(called: str, given: Mapping[str, Any], known: Collection[str]) -> None:
+    """Raise ``ArgumentError`` for a name that a function does not take, with the one that is meant."""
+    for name, value in given.items():
+        if name in known:
+            continue
+        ours = [each for each in OURS.get(name, ()) if each in known]
+        ours = ours or difflib.get_close_matches(name, known, 1)
+        if ours == ["rank"] and is_share(value) and "tol" in known:
+            raise ArgumentError(f"{called} takes no {name}: {share_as_tol(value)}")
+        advice = f"say {ours[0]}=" if ours else f"it takes {', '.join(known)}"
+        raise ArgumentError(f"{called} takes no {name}: {advice}")
+
+
+def _flag(name: str, value: object) -> bool | None:
+    """True, False or None, whatever type of truth it is; 0 and 1 are taken."""
+    if value is None:
+        return None
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = int(value) if type(value).__name__ in ("bool", "bool_") else -1  # type: ignore[call-overload]
+    if number in (0, 1):
+        return bool(number)
+    hint = f". To say which axes of an array are its rows, open it first: rankfold.open(x, rows={value!r})"
+    raise ArgumentError(f"{name} must be True or False, not {value!r}" + hint * (name == "rows"))
+
+
+def _path_of(name: str, value: object) -> str:
+    """The path of what is to be written; raise where its name is none that a result can keep."""
+    if not isinstance(value, str | os.PathLike):
+        raise InputError(f"{name} must be a path, not {value!r}")
+    text = os.fsdecode(value)
+    require_text(text)
+    return text
+
+
+def require_scratch(value: object) -> None:
+    """Raise where intermediates cannot lie."""
+    text = _path_of("scratch", value)
+    if os.path.exists(text) and not os.path.isdir(text):
+        raise OutputError(f"{text} is a file, and intermediates need a folder. Choose another --scratch")
+
+
+def require_output(name: str, out: object) -> None:
+    """Raise where an output cannot lie, or the folder is not there that it is to lie in."""
+    text = _path_of(name, out)
+    folder = Path(text).absolute().parent
+    if not Path(text).absolute().name:
+        raise OutputError(f"{text} is the root of the file system. Name a folder in it that is not there yet")
+    if re.match("[a-z][a-z0-9]+:/", text) or folder.exists():
+        return
+    raise OutputError(
+        f"{folder}, in which {Path(text).name} is to be written, does not exist. Make it: mkdir -p "
+        f"{shlex.quote(str(folder))}"
+    )

@@ -1,0 +1,274 @@
+"""From a task and a place to a result on disk: plan, claim, run, publish. The same for every command."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import time
+import warnings
+from pathlib import Path
+from typing import Any, Protocol
+
+from rankfold.api.identity import difference_of
+from rankfold.cluster.place import Place
+from rankfold.methods.warm import Kernels
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.keeping import Background, Keeping
+from rankfold.pipeline.engine.memory import watched_memory
+from rankfold.pipeline.engine.run import Progress, Run
+from rankfold.pipeline.engine.scheduler import Budget, Scheduler
+from rankfold.pipeline.errors import DamagedStateError, DataError, InputError, OutputError
+from rankfold.pipeline.planning.plan import Plan, check_disk
+from rankfold.pipeline.planning.progress import listener
+from rankfold.pipeline.storage.manifest import (
+    damage_in_words,
+    damage_of,
+    read_manifest,
+    require_whole_input,
+    write_manifest,
+)
+from rankfold.pipeline.storage.result import Result
+from rankfold.pipeline.storage.run_directory import RunDirectory, digest, lies_in, load_record, machine_facts
+from rankfold.pipeline.storage.temporary import TemporaryFolder
+from rankfold.pipeline.storage.versions import edition_of
+
+LOG = logging.getLogger("rankfold")
+
+
+class RankfoldWarning(UserWarning):
+    """Something was done that the caller should know of; also kept in the result."""
+
+
+class Task(Protocol):
+    """What a command wants done with a matrix."""
+
+    @property
+    def source(self) -> Source:
+        """The matrix that is swept."""
+
+    def request(self) -> dict[str, Any]:
+        """Everything that decides the numbers besides the matrix, for JSON."""
+
+    def plan(self, budget: Budget) -> Plan:
+        """Its numbers; raises ``PlanError`` for what does not fit."""
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """Write the result into ``run.result``; its facts, ``warnings`` among them."""
+
+
+def execute(
+    task: Task,
+    place: Place,
+    *,
+    out: str | Path | None,
+    scratch: str | Path | None,
+    overwrite: bool,
+    progress: Progress | bool | None,
+) -> Result:
+    """The result of a task: made now, resumed, or found finished. ``progress``: see ``listener``."""
+    _require_local(out, scratch)
+    if place.elsewhere and out is None:
+        raise InputError(
+            "workers on other machines need a folder that they share: say where the result goes, out="
+        )
+    made = task.plan(place.budget)
+    with listener(progress, lambda: made) as listen:
+        task.source.check()
+        require_whole_input(getattr(task.source, "path", None))
+        fingerprint = task.source.fingerprint()
+        identity = identity_of(task.request(), fingerprint)
+        temporary = TemporaryFolder() if out is None else None
+        output = temporary.path / "result.zarr" if temporary is not None else Path(out or "").absolute()
+        folder = RunDirectory.beside(
+            output, None if scratch is None else Path(scratch), digest(identity), resumable=temporary is None
+        )
+        _require_place(task.source, output, folder.folder, *([] if scratch is None else [Path(scratch)]))
+        if os.path.lexists(output) and _done(folder, identity, overwrite=overwrite):
+            folder.tidy(identity)
+            return Result(output)
+        if place.budget.workers > made.useful_workers:
+            LOG.warning(
+                "%d of %d workers are started: the matrix has no work for more",
+                made.useful_workers,
+                place.budget.workers,
+            )
+            place = place.at_most(made.useful_workers)
+        check_disk(made, _free(folder.scratch), folder.scratch, folder.held_bytes)
+        with folder.claimed(identity, overwrite=overwrite):
+            facts = _carry_out(task, folder, made, place, fingerprint, listen)
+        return Result(output, temporary=temporary, facts=None if temporary is None else facts)
+
+
+def identity_of(request: dict[str, Any], fingerprint: str) -> dict[str, Any]:
+    """What a result is the answer to."""
+    return {"request": request, "input": fingerprint, "edition": edition_of(request["kind"])}
+
+
+def _carry_out(
+    task: Task, folder: RunDirectory, made: Plan, place: Place, fingerprint: str, progress: Progress | None
+) -> dict[str, Any]:
+    """Its facts."""
+    kernels = Kernels.of(task.source.dtype, task.request(), task.source.shape)
+    kernels.warm()
+    facts = {**machine_facts(), "place": place.facts(), "plan": made.as_dict()}
+    asked = time.perf_counter()
+    folder.log_attempt(facts)
+    try:
+        with place.opened(folder, kernels) as scheduler, watched_memory() as memory:
+            began = time.perf_counter()
+            run, found = _worked(task, folder, made, place, scheduler, fingerprint, progress)
+            seconds = time.perf_counter() - began
+    except DataError:
+        # It cannot lead to a result. What is known of one that stays in place is not of this run.
+        folder.clear() if folder.output.exists() else folder.discard()
+        raise
+    folder.log_attempt(
+        {
+            **facts,
+            "wait_seconds": began - asked,
+            "seconds": seconds,
+            "passes": run.passes,
+            "sweep_seconds": run.seconds,
+            "baseline_bytes": memory.baseline,
+            "peak_bytes": memory.peak,
+            "measured_bytes": _most(memory.above_baseline, run.worker_bytes),
+            "planned_bytes": made.peak_bytes,
+            **run.notes,
+            "finished": True,
+        }
+    )
+    folder.publish()
+    for message in found["warnings"]:
+        warnings.warn(message, RankfoldWarning, stacklevel=5)
+    return found
+
+
+def _worked(
+    task: Task,
+    folder: RunDirectory,
+    made: Plan,
+    place: Place,
+    scheduler: Scheduler,
+    fingerprint: str,
+    progress: Progress | None,
+) -> tuple[Run, dict[str, Any]]:
+    """A run that has come to its end with nothing damaged, and its facts.
+
+    What turns out not to be whole is set aside, and the task begins again: all that is whole it takes from
+    disk, so each time less is left that could be damaged. What is damaged a second time ends the run: its
+    disk does not keep what is written.
+    """
+    damaged = set[Path]()
+    where = (folder.state, folder.scratch, folder.result)
+    at_once = made.concurrency * place.budget.workers
+    background = Background()
+    keeping = Keeping(folder.resumable, place.elsewhere, where, background)
+    try:
+        while True:
+            run = Run(
+                *where, scheduler, made.concurrency, made.slots, progress, made.groups, at_once, keeping
+            )
+            try:
+                found = task.work(run, fingerprint)
+                background.finish()
+                if folder.resumable:
+                    write_manifest(folder.result, folder.request, run.result_sums())
+                return run, found
+            except DamagedStateError as error:
+                if error.path in damaged or not run.make_again(error):
+                    raise
+                damaged.add(error.path)
+    finally:
+        background.stop()
+
+
+def _most(driver: int | None, workers: int) -> int | None:
+    """Memory of the process that held most of it."""
+    return None if driver is None else max(driver, workers)
+
+
+def _done(folder: RunDirectory, identity: dict[str, Any], *, overwrite: bool) -> bool:
+    """Whether the output is the finished answer to this request; one that is damaged is made again."""
+    output = folder.output
+    attrs = _attrs_of(output)
+    if not attrs:
+        request = _request_of(folder)
+        if request is None:
+            raise OutputError(
+                f"{output} exists and is not a result of rankfold, so it is never replaced. Choose another "
+                "--out, or remove it yourself."
+            )
+        if request != folder.request and not overwrite:
+            raise OutputError(
+                f"{output} is a damaged result of another request. Choose another --out, or replace it with "
+                "--overwrite."
+            )
+        LOG.warning("%s is damaged: what it is cannot be read. It is made again", output)
+        return False
+    if (
+        attrs.get("request") == identity["request"]
+        and attrs.get("input", {}).get("fingerprint") == identity["input"]
+        and attrs.get("edition", 1) == identity["edition"]
+    ):
+        damage = damage_of(output, sums=overwrite)
+        if damage:
+            LOG.warning("%s. It is made again", damage_in_words(output, damage))
+        return not damage
+    if overwrite:
+        return False
+    raise OutputError(
+        f"{output} exists and is the answer to another request: {difference_of(attrs, identity)}. Choose "
+        "another --out, or replace it with --overwrite."
+    )
+
+
+def _attrs_of(output: Path) -> dict[str, Any]:
+    """What an output says of itself; nothing if it is no result, or says it no more."""
+    try:
+        return Result(output).attrs
+    except InputError:
+        return {}
+
+
+def _request_of(folder: RunDirectory) -> str | None:
+    """The request that a result was the answer to that can no longer be opened; None if it was none."""
+    try:
+        manifest = read_manifest(folder.output)
+        if manifest is not None:
+            return manifest.request
+    except DataError:
+        pass
+    finished = [facts for facts in load_record(folder.record)["attempts"] if facts.get("finished")]
+    return str(finished[-1].get("run")) if finished and folder.output.is_dir() else None
+
+
+def _require_local(*paths: str | Path | None) -> None:
+    for path in paths:
+        if path is not None and re.match("[a-z][a-z0-9]+:/", str(path)):  # a Path has one slash left
+            raise OutputError(
+                f"{path} is not on a file system: results and scratch are written to one that all workers "
+                "share. Choose a folder there, and copy the result afterwards."
+            )
+
+
+def _require_place(source: Source, output: Path, run: Path, *scratch: Path) -> None:
+    """Refuse to write into the input, or around it."""
+    path = getattr(source, "path", None)
+    if path is None:
+        return
+    for place in (output, run, *scratch):
+        # Scratch has folders of its own: others may lie beside them.
+        if lies_in(place, path) or (place not in scratch and lies_in(path, place)):
+            option = "--scratch" if place in scratch else "--out"
+            raise OutputError(
+                f"{place} would lie in, on or around its own input {path}. Choose another {option}."
+            )
+
+
+def _free(folder: Path) -> int:
+    """Bytes free where a folder is or will be."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return shutil.disk_usage(folder).free

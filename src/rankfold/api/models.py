@@ -1,0 +1,210 @@
+"""What is done with a result: more samples in it, or seen through it, the matrix out of it, or against it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rankfold.api.arguments import public
+from rankfold.api.execute import execute
+from rankfold.cluster.place import choose_place
+from rankfold.methods.model.check import Verification
+from rankfold.methods.model.model import fitted, require_apart
+from rankfold.methods.model.reconstruct import Reconstruction
+from rankfold.methods.model.transform import Projection
+from rankfold.methods.model.update import Update
+from rankfold.methods.svd.request import integer
+from rankfold.pipeline.engine.run import Progress
+from rankfold.pipeline.errors import ArgumentError
+from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.storage.result import Result
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import zarr
+
+    Matrix = npt.NDArray[np.generic] | zarr.Array[Any]
+
+
+@public
+def transform(
+    result: Result | str | Path,
+    x: object,
+    *,
+    memory: str | int | None = None,
+    out: str | Path | None = None,
+    scratch: str | Path | None = None,
+    overwrite: bool = False,
+    on: str | Path | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    client: Any = None,
+    progress: Progress | bool | None = None,
+) -> Result:
+    """Coordinates of new samples in the components of a result, in one pass over them.
+
+    Parameters
+    ----------
+    result : Result or path
+        Of ``svd``, ``pca`` or ``nmf``; it needs no rows.
+    x : path, array or Source
+        Samples in rows, with the columns that were fitted. Anything ``svd`` takes.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        ``scores`` of a pca, centred, scaled and whitened as its own; ``U = x V / s`` of an svd; ``W`` of an
+        nmf, exact least squares over rows that are not negative (by block principal pivoting), penalised as
+        in the fit. What part of the samples the components leave out, as a norm, is
+        ``attrs["relative_error"]``.
+    """
+    _require_order("transform", result, x)
+    task = Projection.of(fitted(result, among=("svd", "pca", "nmf")), open_source(x))
+    require_apart(out, task.fitted.result)
+    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+
+
+@public
+def update(
+    result: Result | str | Path,
+    x: object,
+    *,
+    rank: int | None = None,
+    memory: str | int | None = None,
+    out: str | Path | None = None,
+    scratch: str | Path | None = None,
+    overwrite: bool = False,
+    on: str | Path | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    client: Any = None,
+    progress: Progress | bool | None = None,
+) -> Result:
+    """Principal components of the samples of a result and of new ones, in one pass over the new ones.
+
+    Parameters
+    ----------
+    result : Result or path
+        Of ``pca``, or of an earlier update; it needs no rows. It is left as it is.
+    x : path, array or Source
+        New samples in rows, with the columns that were fitted. Anything ``svd`` takes.
+    rank : int, default that of the result
+        Components to keep.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        As of ``pca`` with all rows, without scores: centred, scaled and whitened as the result is. To
+        rounding the same, if the result has all components (``rank=min(m, n)``); else
+        ``error_estimates`` bound what may be missing.
+
+    Notes
+    -----
+    With fewer new rows than columns, these are held in memory; with more, a matrix of (n, n) is.
+    """
+    _require_order("update", result, x)
+    wanted = None if rank is None else integer("rank", rank)
+    task = Update.of(fitted(result), open_source(x), wanted)
+    require_apart(out, task.fitted.result)
+    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+
+
+@public
+def check(
+    result: Result | str | Path,
+    x: object,
+    *,
+    memory: str | int | None = None,
+    out: str | Path | None = None,
+    scratch: str | Path | None = None,
+    overwrite: bool = False,
+    on: str | Path | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    client: Any = None,
+    progress: Progress | bool | None = None,
+) -> Result:
+    """How well the factors of a result fit the matrix that they are of, by one more pass over it.
+
+    Parameters
+    ----------
+    result : Result or path
+        Of ``svd`` or ``pca``, with its rows.
+    x : path, array or Source
+        The matrix that it was made from.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        Per component ``left_residuals``, ``|A v - s u| / s1``, and ``right_residuals``, ``|A'u - s v| / s1``,
+        with A centred and scaled as in the result, all in float64. ``attrs`` has the ``largest_residual``,
+        and what both factors lack of orthonormality as they are stored, ``left_orthogonality`` and
+        ``right_orthogonality``.
+
+    Notes
+    -----
+    A residual r says that the matrix has a singular value within r s1 of s.
+    """
+    _require_order("check", result, x)
+    task = Verification.of(fitted(result), open_source(x))
+    require_apart(out, task.fitted.result)
+    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+
+
+@public
+def reconstruct(
+    result: Result | str | Path,
+    *,
+    rank: int | None = None,
+    rows: slice | None = None,
+    memory: str | int | None = None,
+    out: str | Path | None = None,
+    scratch: str | Path | None = None,
+    overwrite: bool = False,
+    on: str | Path | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    client: Any = None,
+    progress: Progress | bool | None = None,
+) -> Matrix:
+    """The matrix as its leading components have it, in the units and columns of the data.
+
+    Parameters
+    ----------
+    result : Result or path
+        Of ``svd``, ``pca`` or ``nmf``, with its rows.
+    rank : int, default all
+        Leading components to use.
+    rows : slice, default all
+        Consecutive rows to write.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    NumPy array, or Zarr array if it lies in ``out`` or exceeds 64 MiB
+        ``U s Vt``, ``W H``, or ``scores components``, with whitening, scale and mean undone; of the type of
+        the fit. ``out`` is a plain Zarr array, which ``rf.open`` and every other reader of Zarr takes.
+    """
+    wanted = None if rank is None else integer("rank", rank)
+    task = Reconstruction.of(fitted(result, among=("svd", "pca", "nmf")), rank=wanted, rows=rows)
+    require_apart(out, task.fitted.result)
+    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress).X
+
+
+def _require_order(name: str, result: object, x: object) -> None:
+    """Raise where a result and a matrix have changed places."""
+    if isinstance(x, Result) or not isinstance(result, Result | str | os.PathLike):
+        raise ArgumentError(f"{name} takes a result first, then the matrix: rankfold.{name}(result, x)")

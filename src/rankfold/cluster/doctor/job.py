@@ -1,0 +1,200 @@
+"""A job of half a minute that looks at a node as a worker would see it.
+
+It has the directives and the prologue of a profile, one core, and a folder that is removed afterwards.
+The job is cancelled whatever happens to this process; see ``leftovers``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import shlex
+import shutil
+import socket
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rankfold.cluster.doctor import local as doctor
+from rankfold.cluster.doctor.local import Finding
+from rankfold.cluster.doctor.node import ANSWER, CALL_SECONDS, CONNECT_SECONDS, NODE, REQUEST
+from rankfold.cluster.slurm.jobs import address_of, job_bytes
+from rankfold.cluster.slurm.leftovers import cancelled, no_job_left
+from rankfold.cluster.slurm.profile import Profile, walltime_seconds
+from rankfold.cluster.slurm.queue import ask
+from rankfold.cluster.slurm.script_lines import exports, in_directive, log_pattern
+from rankfold.cluster.slurm.submission import submit
+from rankfold.pipeline.errors import ClusterError, RankfoldError
+from rankfold.pipeline.storage.checkpoint import load_json, save_json
+
+FAILED = "prologue.failed"
+"""Lines of the prologue that did not do what they should."""
+
+SAID = "said.log"
+"""What the job writes itself."""
+
+POLL_SECONDS = 0.3
+ASK_SECONDS = 2.0
+MINUTES = 2
+"""Walltime of the job."""
+
+SEEN_SECONDS = 30.0
+"""For a file of a job that has ended to be seen here."""
+
+
+def probe_findings(profile: Profile, folder: Path, wait_seconds: float | None = None) -> Iterator[Finding]:
+    """Send the job, wait for it to begin as long as the profile says, and tell what it found."""
+    try:
+        answer = _answer(profile, folder, profile.wait_seconds if wait_seconds is None else wait_seconds)
+    except RankfoldError as error:
+        yield Finding("node", "failed", str(error))
+        return
+    except TimeoutError as error:
+        advice = "The queue is slow, or nodes are full: a longer --wait, or look again later"
+        yield Finding("node", "not checked", str(error), advice)
+        return
+    yield from compared(answer)
+    if answer["prologue"]:
+        found = f"{'; '.join(answer['prologue'].splitlines())} ({answer['said']})"
+        yield Finding("node: prologue", "failed", found, "Mend prologue: in the profile, or leave it out")
+    elif profile.prologue:
+        yield Finding("node: prologue", "ok", "every line of it")
+    for finding in answer["findings"]:
+        yield Finding(**{**finding, "check": f"node: {finding['check']}"})
+
+
+def compared(answer: dict[str, Any]) -> Iterator[Finding]:
+    """What of a node should be as it is here."""
+    yield Finding("node", "ok", f"{answer['host']}, which sees the working folder")
+    here, there = doctor.versions(), answer["versions"]
+    other = [
+        f"{name} {there.get(name)} for {here.get(name)}" for name in here if here[name] != there.get(name)
+    ]
+    if other:
+        advice = "Use one environment: set python: or prologue:"
+        yield Finding("node: python", "failed", f"{answer['python']}: {', '.join(other)}", advice)
+    else:
+        yield Finding("node: python", "ok", f"{answer['python']}, versions as here")
+    if answer["core_type"] != doctor.core_type():
+        advice = "Results of other kernels differ in the last bits: keep to nodes of one kind in a run"
+        found = f"{answer['core_type']} there, {doctor.core_type()} here"
+        yield Finding("node: processor family", "warning", found, advice)
+
+
+def probe_script(profile: Profile, name: str, folder: Path) -> str:
+    """The job: one core of what a worker has, the same environment, and ``probe``."""
+    minutes = max(1, min(MINUTES, walltime_seconds(profile.walltime) // 60))
+    options = [
+        f"--job-name={name}",
+        f"--output={in_directive(log_pattern(folder, SAID))}",
+        *([f"--partition={profile.partition}"] if profile.partition else []),
+        *([f"--account={profile.account}"] if profile.account else []),
+        *("--nodes=1", "--ntasks=1", "--cpus-per-task=1"),
+        *([f"--gpus-per-task={profile.gpus}"] if profile.gpus else []),
+        f"--mem={math.ceil(job_bytes(2**30) / 2**20)}M",
+        f"--time={minutes}",
+        "--no-requeue",
+        *profile.directives,
+    ]
+    command = [profile.python or sys.executable, "-m", "rankfold.cluster.doctor.node", str(folder)]
+    lines = [f"#SBATCH {option}" for option in options] + exports()
+    if profile.prologue:
+        lines += [
+            f"said={shlex.quote(str(folder / FAILED))}",
+            'trap \'echo "$BASH_COMMAND ended with $?" >> "$said"\' ERR',
+            *profile.prologue,
+            "trap - ERR",
+        ]
+    return "\n".join(["#!/usr/bin/env bash", *lines, f"exec {shlex.join(command)}", ""])
+
+
+def _answer(profile: Profile, where: Path, wait_seconds: float) -> dict[str, Any]:
+    """What the node has written; the job and its folder are gone when this returns."""
+    name, token = f"rankfold-doctor-{uuid.uuid4().hex[:8]}", uuid.uuid4().hex
+    address = address_of(profile.scheduler_interface or profile.interface)
+    with _folder_for_a_while(where) as folder, socket.create_server((address, 0)) as listening:
+        request = {
+            "token": token,
+            "address": listening.getsockname(),
+            "interface": profile.interface,
+            "scratch": profile.scratch,
+            "gpus": profile.gpus,
+        }
+        save_json(folder / REQUEST, request)
+        try:
+            with no_job_left(name, folder):
+                job = submit(probe_script(profile, name, folder), profile)
+                _await_node(folder, job, wait_seconds)
+                answer = _talk(folder, listening, token)
+                return {**answer, "prologue": _read(folder / FAILED), "said": _last_words(folder)}
+        finally:
+            with contextlib.suppress(ClusterError):
+                cancelled([name])
+
+
+@contextlib.contextmanager
+def _folder_for_a_while(where: Path) -> Iterator[Path]:
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=".rankfold-doctor-", dir=where.absolute()))
+    except OSError as error:
+        raise ClusterError(f"no probe without a folder that nodes see: {error}") from None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _await_node(folder: Path, job: str, wait_seconds: float) -> None:
+    """Until the node says where it listens."""
+    until, asked, gone = time.monotonic() + wait_seconds, 0.0, 0.0
+    while load_json(folder / NODE) is None:
+        now = time.monotonic()
+        if now - asked > ASK_SECONDS:
+            asked, state = now, ask("squeue", "-h", "-j", job, "-t", "all", "-o", "%T").stdout.strip()
+            over = state not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
+            gone = (gone or now) if over else 0.0
+            if over and (now - gone > SEEN_SECONDS or (folder / SAID).exists()):
+                raise ClusterError(f"the probe job {job} ended ({state.lower()}): {_last_words(folder)}")
+            if state in ("PENDING", "CONFIGURING") and now > until:
+                raise TimeoutError(f"the probe job waits since {wait_seconds:.0f} s: {described_job(job)}")
+            if now > until + 60 * MINUTES + SEEN_SECONDS:
+                raise TimeoutError(f"the probe job {job} runs, and its files are not seen in {folder.parent}")
+        time.sleep(POLL_SECONDS)
+
+
+def described_job(job: str) -> str:
+    """Its state and reason."""
+    return ask("squeue", "-h", "-j", job, "-o", "%T (%r)").stdout.strip().lower() or "no longer in the queue"
+
+
+def _read(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return path.read_text(errors="replace")
+    return ""
+
+
+def _last_words(folder: Path) -> str:
+    with contextlib.suppress(OSError):
+        lines = (folder / SAID).read_text(errors="replace").strip().splitlines()
+        if lines:
+            return lines[-1]
+    return "it left no file that is seen here: is the working folder shared?"
+
+
+def _talk(folder: Path, listening: socket.socket, token: str) -> dict[str, Any]:
+    """Call the node back, take its call, and wait for its findings."""
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection(tuple(load_json(folder / NODE)["address"]), CONNECT_SECONDS) as call,
+    ):
+        call.sendall(token.encode())
+    until = time.monotonic() + CALL_SECONDS + 60 * MINUTES
+    while (answer := load_json(folder / ANSWER)) is None:
+        if time.monotonic() > until:
+            raise ClusterError(f"the probe job did not finish: {_last_words(folder)}")
+        time.sleep(POLL_SECONDS)
+    return dict(answer)

@@ -1,0 +1,237 @@
+"""What a run needs of a machine: one check, one finding. Nothing is left behind.
+
+The same checks run here and, by ``probe``, on a node. None of them raises: what cannot be known is said to
+be so. ``doctor_slurm`` asks SLURM, ``doctor_probe`` sends a job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import resource
+import shutil
+import sys
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rankfold.cluster.local.threads import usable_cores
+from rankfold.pipeline.blas import core_type, one_blas_thread
+from rankfold.pipeline.engine.memory import available_bytes
+from rankfold.pipeline.units import format_bytes
+
+Verdict = Literal["ok", "warning", "failed", "not checked"]
+
+PACKAGES = ("numpy", "scipy", "numba", "zarr", "dask", "distributed", "dask-jobqueue")
+"""Whose versions a driver and its workers should share."""
+
+TOO_NEW = (3, 14)
+
+OPEN_FILES = 4096
+"""That a driver of some hundred workers should be allowed: four for each."""
+
+FREE_BYTES = 10 * 2**30
+MEMORY_BYTES = 2**30
+
+WITHOUT_LOCKS = ("fuse.sshfs", "9p", "vboxsf", "fuse.s3fs")
+"""File systems whose locks do not bind other machines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The outcome of one check."""
+
+    check: str
+    verdict: Verdict
+    found: str
+    advice: str = ""
+    """What to do, where something is to be done."""
+
+    def __str__(self) -> str:
+        return f"{self.verdict:<11}  {self.check:<27}  {self.found}{f'. {self.advice}' * bool(self.advice)}"
+
+
+def local_findings(folder: Path) -> Iterator[Finding]:
+    """Checks of this machine, and of a folder that runs shall work in."""
+    yield check_python()
+    yield check_packages()
+    yield check_blas()
+    yield check_open_files()
+    yield check_cores_and_memory()
+    yield check_space(folder)
+    yield check_writing(folder)
+    yield check_compile_cache()
+    yield check_gpu()
+    yield check_dashboard()
+
+
+def check_python() -> Finding:
+    """Whether rankfold was made for this interpreter."""
+    found = f"{platform.python_version()} at {sys.executable}"
+    if sys.version_info >= TOO_NEW:
+        return Finding("python", "warning", found, "rankfold is tested with 3.11 to 3.13")
+    return Finding("python", "ok", found)
+
+
+def check_packages() -> Finding:
+    """Whether what is installed is what rankfold asks for."""
+    from packaging.requirements import Requirement
+
+    found = ", ".join(f"{name} {version}" for name, version in versions().items())
+    try:
+        wanted = [Requirement(text) for text in importlib.metadata.requires("rankfold") or []]
+    except importlib.metadata.PackageNotFoundError:
+        return Finding("packages", "ok", f"{found}; rankfold is run from its sources")
+    wrong = []
+    for one in wanted:
+        if one.marker is None or one.marker.evaluate({"extra": ""}):
+            version = _version(one.name)
+            if version is None or not one.specifier.contains(version, prereleases=True):
+                wrong.append(f"{one.name}{one.specifier} (there is {version or 'none'})")
+    if wrong:
+        return Finding("packages", "failed", found, f"pip install: {', '.join(wrong)}")
+    return Finding("packages", "ok", found)
+
+
+def versions() -> dict[str, str]:
+    """Of packages that matter to results and to the wire."""
+    return {name: version for name in PACKAGES if (version := _version(name))}
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def check_blas() -> Finding:
+    """Which BLAS there is, and that it keeps to one thread when told so."""
+    from threadpoolctl import threadpool_info
+
+    with one_blas_thread():
+        threads = {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+    if threads - {1}:
+        advice = "Results may differ in the last bits: set OMP_NUM_THREADS=1"
+        return Finding("BLAS", "warning", f"{core_type()}, {max(threads)} threads", advice)
+    return Finding("BLAS", "ok", f"{core_type()}, one thread in sweeps")
+
+
+def check_open_files() -> Finding:
+    """How many files and connections this process may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < OPEN_FILES:
+        most = "unlimited" if hard == resource.RLIM_INFINITY else str(hard)
+        advice = f"Enough for some {soft // 4} workers; for more: ulimit -n {most}"
+        return Finding("open files", "warning", f"{soft} of {most}", advice)
+    return Finding("open files", "ok", str(soft))
+
+
+def check_cores_and_memory() -> Finding:
+    """What a run without options has."""
+    there = available_bytes()
+    found = f"{usable_cores()} cores of {os.cpu_count()}, {format_bytes(there)} of memory are free"
+    if there < MEMORY_BYTES:
+        return Finding("cores and memory", "warning", found, "Give a small --memory, or free some")
+    return Finding("cores and memory", "ok", found)
+
+
+def check_space(folder: Path) -> Finding:
+    """What the folder lies on, and how much of it is free."""
+    kind = file_system(folder)
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        return Finding("working folder", "failed", f"{folder}: {error}", "Give a folder that is there")
+    found = f"{folder.absolute()} on {kind or 'an unknown file system'}, {format_bytes(free)} free"
+    if kind in WITHOUT_LOCKS:
+        return Finding("working folder", "warning", found, "Its locks do not bind other machines")
+    if kind in ("tmpfs", "ramfs"):
+        return Finding("working folder", "warning", found, "It is memory: what lies there takes from workers")
+    if free < FREE_BYTES:
+        return Finding("working folder", "warning", found, "Results and scratch may not fit")
+    return Finding("working folder", "ok", found)
+
+
+def file_system(folder: Path) -> str | None:
+    """Type of the file system that a folder lies on, where Linux says so."""
+    path, best = str(folder.resolve()), ("", "")
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/mounts").read_text().splitlines():
+            _, point, kind, *_ = line.split()
+            point = point.replace("\\040", " ")
+            within = path == point or path.startswith(point.rstrip("/") + "/")
+            if within and len(point) >= len(best[0]):
+                best = (point, kind)
+    return best[1] or None
+
+
+def check_writing(folder: Path) -> Finding:
+    """Write, lock and rename a file, as checkpoints and locks of runs do."""
+    one, two = (folder / f".rankfold-doctor-{uuid.uuid4().hex[:8]}.{end}" for end in ("new", "done"))
+    doing = "write"
+    try:
+        with open(one, "wb") as file:
+            file.write(b"rankfold")
+            os.fsync(file.fileno())
+            doing = "lock"
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        doing = "rename"
+        os.replace(one, two)
+        doing = "read back"
+        if two.read_bytes() != b"rankfold":
+            raise OSError("other bytes than were written")
+    except OSError as error:
+        advice = "Runs cannot work here: choose another folder, such as scratch of the site"
+        return Finding("writing there", "failed", f"{doing}: {error}", advice)
+    finally:
+        for path in (one, two):
+            with contextlib.suppress(OSError):
+                path.unlink()
+    return Finding("writing there", "ok", "write, lock, rename and read back")
+
+
+def check_compile_cache() -> Finding:
+    """Where compiled kernels are kept."""
+    spec = importlib.util.find_spec("rankfold.kernels")
+    beside = Path(spec.origin).parent if spec and spec.origin else Path()
+    cache = Path(os.environ.get("NUMBA_CACHE_DIR") or beside)
+    if os.access(cache, os.W_OK) or (not cache.exists() and os.access(cache.parent, os.W_OK)):
+        return Finding("compile cache", "ok", str(cache))
+    found = f"{cache} cannot be written"
+    advice = "Kernels go to your home, or are compiled by each process: set NUMBA_CACHE_DIR"
+    return Finding("compile cache", "warning", found, advice)
+
+
+def check_gpu(*, wanted: bool = False) -> Finding:
+    """Whether CuPy sees a GPU."""
+    short: Verdict = "failed" if wanted else "not checked"
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    among = f" (CUDA_VISIBLE_DEVICES={visible})" if visible is not None else ""
+    if importlib.util.find_spec("cupy") is None:
+        advice = "On a machine with an NVIDIA GPU: pip install cupy-cuda13x" if wanted else ""
+        return Finding("GPU", short, f"CuPy is not installed{among}", advice)
+    try:
+        import cupy
+
+        count = int(cupy.cuda.runtime.getDeviceCount())
+    except Exception as error:  # noqa: BLE001 - a library of the site may be missing in any way
+        return Finding("GPU", short, f"CuPy finds none: {error}{among}")
+    return Finding("GPU", "ok" if count else short, f"{count} by CuPy {_version('cupy') or ''}{among}")
+
+
+def check_dashboard() -> Finding:
+    """Whether a run with workers can be looked at."""
+    import getpass
+    import socket
+
+    if importlib.util.find_spec("bokeh") is None:
+        return Finding("dashboard", "not checked", "bokeh is not installed", "pip install bokeh")
+    line = f"ssh -N -L PORT:ADDRESS:PORT {getpass.getuser()}@{socket.gethostname()}"
+    return Finding("dashboard", "ok", f"each run says its port; from elsewhere: {line}")

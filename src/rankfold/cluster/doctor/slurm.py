@@ -1,0 +1,146 @@
+"""What SLURM says of itself and of a profile, before any job."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from rankfold.cluster.doctor.local import Finding
+from rankfold.cluster.slurm.profile import Profile, walltime_seconds
+from rankfold.cluster.slurm.queue import ask
+from rankfold.pipeline.errors import InputError
+
+COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "srun")
+KILL_SECONDS = 5
+
+
+def slurm_findings(profile: Profile | None) -> Iterator[Finding]:
+    """Checks by questions alone."""
+    commands = check_commands()
+    yield commands
+    if commands.verdict == "failed":
+        return
+    settings = read_settings()
+    if not settings and profile is None:
+        yield Finding("SLURM settings", "not checked", "its controller does not answer here")
+        return
+    yield check_settings(settings)
+    if not settings or profile is None:
+        return
+    yield check_partition(profile)
+    yield check_account(profile)
+    yield check_worker_job(profile)
+    yield check_submission(profile)
+
+
+def check_commands() -> Finding:
+    """Whether the commands are there, and of what version."""
+    missing = [command for command in COMMANDS if shutil.which(command) is None]
+    if missing:
+        advice = "Log in where jobs are submitted, or run with --on local"
+        return Finding("SLURM", "failed", f"there is no {', '.join(missing)}", advice)
+    return Finding("SLURM", "ok", ask("sbatch", "--version").stdout.strip() or "version not said")
+
+
+def read_settings() -> dict[str, str]:
+    """``scontrol show config`` by name; empty when the controller does not answer."""
+    lines = ask("scontrol", "show", "config").stdout.splitlines()
+    pairs = (line.split("=", 1) for line in lines if "=" in line)
+    return {name.strip(): value.strip() for name, value in pairs}
+
+
+def check_settings(settings: dict[str, str]) -> Finding:
+    """What decides how a job ends, and whether it begins again."""
+    if not settings:
+        return Finding("SLURM settings", "failed", "scontrol show config says nothing", "Ask the site")
+    told = settings.get("SlurmctldParameters", "")
+    shown = {name: settings.get(name, "not said") for name in ("JobRequeue", "KillWait", "MaxArraySize")}
+    preempted = "preempt_send_user_signal" in told
+    found = ", ".join(f"{name} {value}" for name, value in shown.items())
+    found += f", {'preempted jobs are told' if preempted else 'preempted jobs are not told in time'}"
+    kill = re.match(r"\d+", shown["KillWait"])
+    if kill and int(kill[0]) < KILL_SECONDS:
+        advice = "Jobs are killed soon after they are asked to end: up to 20 seconds of work are done again"
+        return Finding("SLURM settings", "warning", found, advice)
+    return Finding("SLURM settings", "ok", found)
+
+
+def check_partition(profile: Profile) -> Finding:
+    """Whether the partition is there and lets a job run for the walltime."""
+    asked = ask(
+        "sinfo", "-h", "-o", "%P %l", *([f"--partition={profile.partition}"] * bool(profile.partition))
+    )
+    limits = dict(line.split()[:2] for line in asked.stdout.splitlines() if len(line.split()) >= 2)
+    if profile.partition is None:
+        default = [name for name in limits if name.endswith("*")]
+        if not default:
+            return Finding(
+                "partition", "warning", "no partition is the default", f"Set one of {_few(limits)}"
+            )
+        name = default[0]
+    else:
+        name = next((one for one in limits if one.rstrip("*") in profile.partition.split(",")), "")
+    if not name:
+        known = {line.split()[0].rstrip("*") for line in ask("sinfo", "-h", "-o", "%P").stdout.splitlines()}
+        return Finding("partition", "failed", f"there is no {profile.partition}", f"Set one of {_few(known)}")
+    found = f"{name.rstrip('*')}, at most {limits[name]}; walltime {profile.walltime}"
+    try:
+        longest: float = walltime_seconds(limits[name])
+    except ValueError:
+        longest = float("inf")
+    if walltime_seconds(profile.walltime) > longest:
+        return Finding("partition", "failed", found, f"Set walltime: {limits[name]} or less")
+    return Finding("partition", "ok", found)
+
+
+def _few(names: Iterable[str]) -> str:
+    return ", ".join(sorted(name.rstrip("*") for name in names)[:12]) or "none"
+
+
+def check_account(profile: Profile) -> Finding:
+    """Who pays."""
+    if profile.account:
+        return Finding("account", "ok", profile.account)
+    if account := os.environ.get("SBATCH_ACCOUNT"):
+        return Finding("account", "ok", f"{account}, of SBATCH_ACCOUNT")
+    return Finding(
+        "account", "warning", "none is set, so the site's default pays", "Set account: if it should not"
+    )
+
+
+def check_worker_job(profile: Profile) -> Finding:
+    """Whether SLURM would take a job that holds one worker."""
+    from rankfold.cluster.slurm.jobqueue import worker_script
+    from rankfold.cluster.slurm.jobs import SlurmJobs
+
+    try:
+        place = SlurmJobs.of(profile, None, None, None if profile.memory else "1GiB")
+    except InputError as error:
+        return Finding("worker job", "failed", str(error))
+    with tempfile.TemporaryDirectory() as folder:  # dask-jobqueue makes one for logs
+        options = place.job_options("rankfold-doctor", Path(folder))
+        script = worker_script("tcp://driver:8786", **options)
+    return _tested("worker job", script, "for --on")
+
+
+def check_submission(profile: Profile) -> Finding:
+    """Whether SLURM would take a job that holds a whole command."""
+    from rankfold.cluster.slurm.submission import job_script
+
+    script = job_script(["true"], profile, name="doctor", known_as=profile.name)
+    return _tested("whole command", script, "for rankfold submit")
+
+
+def _tested(check: str, script: str, what: str) -> Finding:
+    from rankfold.cluster.slurm.jobqueue import refusal
+
+    asked = ask("sbatch", "--test-only", stdin=script)
+    if asked.returncode:
+        advice = f"Change the profile; {what}"
+        return Finding(check, "failed", f"SLURM refuses it: {refusal(asked.stderr)}", advice)
+    start = re.search(r"to start at (\S+)", asked.stderr)
+    return Finding(check, "ok", f"SLURM takes it, {what}; it could start {start[1] if start else 'soon'}")

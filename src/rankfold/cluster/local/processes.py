@@ -1,0 +1,177 @@
+"""Worker processes on this machine.
+
+They are started from the command line of Dask's worker and not forked or spawned from this process, so
+that a script that calls rankfold needs no ``if __name__ == "__main__"``. They end when this process does,
+however it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.util
+import logging
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rankfold.cluster.local.client import Client, prepared
+from rankfold.cluster.local.watchdog import Watchdog
+from rankfold.pipeline.engine.scheduler import Budget, Warmup
+from rankfold.pipeline.errors import ClusterError
+from rankfold.pipeline.storage.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from distributed import SpecCluster
+
+LOG = logging.getLogger("rankfold")
+START_SECONDS = 120.0
+POLL_SECONDS = 1.0
+
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "BLIS_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "RAYON_NUM_THREADS": "1",
+    "ZARR_THREADING__MAX_WORKERS": "1",
+}
+"""One thread for every library of a worker: its parallelism is that of its segments."""
+
+WORKER_SETTINGS = {
+    # What a worker holds is planned. Dask would pause it, close to its planned peak, and wait for ever.
+    "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET": "False",
+    "DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False",
+    "DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE": "False",
+    "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "120s",
+    "PYTHONUNBUFFERED": "1",
+}
+
+WITHOUT_LOCKS = {"DASK_DISTRIBUTED__WORKER__USE_FILE_LOCKING": "False"}
+"""For workers whose folder is that of one run: nothing of an earlier one is there to be found and removed."""
+
+SCHEDULER_SETTINGS = {
+    # Segments wait at the scheduler until a thread is free: a worker that comes late finds work.
+    "distributed.scheduler.worker-saturation": 1.0,
+    "distributed.scheduler.work-stealing": False,
+    "distributed.scheduler.allowed-failures": 10,
+    # Liveness is the watchdog's business: Dask's own timer would close a successor of the same name.
+    "distributed.deploy.lost-worker-timeout": "365d",
+    "distributed.comm.timeouts.connect": "120s",
+    "distributed.worker.use-file-locking": False,
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Processes:
+    """See ``Place``."""
+
+    budget: Budget
+    elsewhere: ClassVar[bool] = False
+
+    def at_most(self, workers: int) -> Processes:
+        """See ``Place``."""
+        budget = dataclasses.replace(self.budget, workers=min(workers, self.budget.workers))
+        return dataclasses.replace(self, budget=budget)
+
+    def facts(self) -> dict[str, Any]:
+        """See ``Place``."""
+        return {"kind": "processes", "workers": self.budget.workers, "threads": self.budget.threads}
+
+    @contextlib.contextmanager
+    def opened(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
+        """See ``Place``."""
+        from distributed import Client as DaskClient
+        from distributed import Scheduler, SpecCluster
+
+        from rankfold.cluster.local.worker_process import WorkerProcess
+
+        logs = run.folder / "logs"
+        logs.mkdir(exist_ok=True)
+        with scheduler_settings(run) as local:
+            options = {
+                "threads": self.budget.threads,
+                "local": str(local),
+                "logs": str(logs),
+                "settings": {**os.environ, **ONE_THREAD, **WORKER_SETTINGS, **WITHOUT_LOCKS},
+            }
+            with (
+                SpecCluster(
+                    scheduler={"cls": Scheduler, "options": scheduler_options("127.0.0.1")},
+                    workers={
+                        i: {"cls": WorkerProcess, "options": options} for i in range(self.budget.workers)
+                    },
+                    worker={"cls": WorkerProcess, "options": options},
+                    silence_logs=logging.ERROR,
+                ) as cluster,
+                Watchdog(
+                    cluster,
+                    self.budget.workers,
+                    ended=_ended,
+                    every_seconds=POLL_SECONDS,
+                    journal=run.journal,
+                ) as watchdog,
+                DaskClient(cluster, set_as_default=False) as client,
+            ):
+                announce_dashboard(cluster)
+                _wait(watchdog, self.budget.workers)
+                with prepared(client, run, kernels, watch=watchdog.check) as scheduler:
+                    yield scheduler
+
+
+@contextlib.contextmanager
+def scheduler_settings(run: RunDirectory, more: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Path]:
+    """Settings of a scheduler in this process; the folder for what Dask would write beside its temporary
+    files, or into the working directory where there is no place for those. It goes with the block.
+    """
+    import dask
+
+    with (
+        tempfile.TemporaryDirectory(prefix="dask-", dir=run.state, ignore_cleanup_errors=True) as local,
+        dask.config.set({**SCHEDULER_SETTINGS, **more, "temporary-directory": local}),
+    ):
+        yield Path(local)
+
+
+def scheduler_options(host: str) -> dict[str, Any]:
+    """Of a scheduler in this process that listens on one address only, its dashboard too."""
+    dashboard = importlib.util.find_spec("bokeh") is not None
+    return {"host": host, "port": 0, "dashboard": dashboard, "dashboard_address": f"{host}:0"}
+
+
+def announce_dashboard(cluster: SpecCluster) -> None:
+    """Say where to look, and how to get there from elsewhere."""
+    import getpass
+    import socket
+
+    if importlib.util.find_spec("bokeh") is None:
+        return
+    address = cluster.dashboard_link.split("//")[1].split("/")[0]
+    port = address.rpartition(":")[2]
+    LOG.info(
+        "dashboard http://%s/status; from another machine: ssh -N -L %s:%s %s@%s, then http://localhost:%s",
+        address, port, address, getpass.getuser(), socket.gethostname(), port,
+    )  # fmt: skip
+
+
+def _ended(workers: dict[Any, Any], registered: set[Any]) -> dict[Any, str]:
+    return {name: worker.last_words() for name, worker in workers.items() if worker.ended}
+
+
+def _wait(watchdog: Watchdog, count: int) -> None:
+    """Until all workers are there: they take a second or two."""
+    until = time.monotonic() + START_SECONDS
+    while watchdog.registered() < count:
+        watchdog.check()
+        if time.monotonic() > until:
+            raise ClusterError(
+                f"{watchdog.registered()} of {count} worker processes came up within {START_SECONDS:.0f} s. "
+                f"Try {sys.executable} -m distributed.cli.dask_worker --help"
+            )
+        time.sleep(0.05)

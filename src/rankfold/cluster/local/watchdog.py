@@ -1,0 +1,133 @@
+"""Replaces workers that are gone, and says when there is no hope.
+
+Dask replaces nothing by itself, and a job that is cancelled while it waits in the queue is missed by
+nobody. Here each worker is asked for, by its job or process, every few seconds; whoever has ended gets a
+successor under a new name, since a scheduler may still hold the old one's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rankfold.pipeline.errors import ClusterError
+from rankfold.pipeline.storage.journal import Journal
+
+LOG = logging.getLogger("rankfold")
+
+LOST_SECONDS = 120.0
+"""A worker that has registered and is not there any more for so long is taken for gone, whatever its job."""
+
+LONGEST_WAIT = 300.0
+"""Between two attempts to start what does not start, while other workers do the work."""
+
+Ended = Callable[[dict[Any, Any], set[Any]], dict[Any, str]]
+"""Takes workers by name, and the names that the scheduler knows; returns those that have ended, and why."""
+
+
+class Watchdog:
+    """Keeps ``wanted`` workers in a ``SpecCluster``."""
+
+    def __init__(
+        self,
+        cluster: Any,
+        wanted: int,
+        *,
+        ended: Ended,
+        every_seconds: float,
+        journal: Journal | None = None,
+    ) -> None:
+        self._journal = journal or Journal()
+        self._cluster, self._wanted, self._ended, self._every = cluster, wanted, ended, every_seconds
+        self._names = itertools.count()
+        self._seen: dict[Any, float] = {}
+        self._succeeded: set[Any] = set()
+        self._failures = 0
+        self._not_before = 0.0
+        self._trouble: ClusterError | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="rankfold-watchdog", daemon=True)
+
+    def __enter__(self) -> Watchdog:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def check(self) -> None:
+        """Raise when workers end as fast as they are started."""
+        if self._trouble is not None:
+            raise self._trouble
+
+    def registered(self) -> int:
+        """Workers that the scheduler knows."""
+        return len(self._cluster.scheduler_info["workers"])
+
+    def add_successor(self, name: Any) -> None:
+        """Start another for a worker that goes on for now, and is not missed when it has ended."""
+        self._succeeded.add(name)
+        self._cluster.loop.add_callback(self._add, name)
+
+    def let_go(self, name: Any) -> None:
+        """Be done with a worker that has handed over."""
+        self._journal.note("handed over", worker=str(name))
+        self._cluster.loop.add_callback(self._renew, [name])
+
+    def _watch(self) -> None:
+        while not self._stop.wait(self._every):
+            try:
+                self._replace()
+            except Exception as error:  # noqa: BLE001  # nobody else would replace lost workers
+                LOG.warning("could not look after the workers, will try again: %s", error)
+
+    def _replace(self) -> None:
+        now, cluster = time.monotonic(), self._cluster
+        here = {worker["name"] for worker in list(cluster.scheduler_info["workers"].values())}
+        if here - self._seen.keys():
+            self._failures = 0
+        self._seen.update(dict.fromkeys(here, now))
+        workers = dict(cluster.workers)
+        gone = self._ended(workers, here)
+        for name in workers.keys() & self._seen.keys() - gone.keys():
+            if now - self._seen[name] > LOST_SECONDS:
+                gone[name] = "its connection is lost"
+        early = [name for name in gone if name not in self._seen]
+        if early and now < self._not_before:
+            gone = {name: why for name, why in gone.items() if name in self._seen}
+            early = []
+        self._failures += len(early)
+        if early and not here and self._failures > max(3, self._wanted):
+            self._give_up(gone[early[-1]])
+        elif gone:
+            for name, why in gone.items():
+                if name not in self._succeeded:
+                    LOG.warning("worker %s is gone%s: starting another", name, f" ({why})" if why else "")
+                    self._journal.note("gone", worker=str(name), why=why)
+            if here:
+                self._not_before = now + min(LONGEST_WAIT, self._every * 2**self._failures)
+            cluster.loop.add_callback(self._renew, list(gone))
+
+    def _give_up(self, why: str) -> None:
+        self._trouble = ClusterError(
+            f"{self._failures} workers ended before they could begin; the last said: {why or 'nothing'}. If "
+            f"they cannot reach the scheduler at {self._cluster.scheduler_address}, choose another "
+            "interface: in the profile"
+        )
+
+    def _renew(self, names: list[Any]) -> None:
+        """In the cluster's own thread: new names for new workers."""
+        for name in names:
+            if self._cluster.worker_spec.pop(name, None) is not None and name not in self._succeeded:
+                self._add(name)
+        self._cluster.scale(len(self._cluster.worker_spec))
+
+    def _add(self, name: Any) -> None:
+        successor = f"{str(name).partition('+')[0]}+{next(self._names)}"
+        self._cluster.worker_spec[successor] = self._cluster.new_spec
+        self._cluster.scale(len(self._cluster.worker_spec))

@@ -1,0 +1,81 @@
+"""What every worker process does besides its tasks: get ready, tell how far it is, stop in good order."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from distributed import Reschedule
+from distributed.core import Status
+from distributed.diagnostics.plugin import WorkerPlugin
+from distributed.worker import Worker
+from tornado.ioloop import PeriodicCallback
+
+from rankfold.pipeline.engine.attempt import all_reached, drop_idle, stop_all
+from rankfold.pipeline.engine.memory import note_baseline
+from rankfold.pipeline.engine.scheduler import Warmup
+from rankfold.pipeline.storage.checkpoint import load_json
+from rankfold.pipeline.storage.journal import Journal
+from rankfold.pipeline.storage.run_directory import MARK
+
+TOPIC = "rankfold-progress"
+REPORT_MILLISECONDS = 500
+
+
+class RankfoldWorker(WorkerPlugin):
+    """Put on every worker of a run, those that come later too.
+
+    The end of a worker, by whatever signal leaves it time, lets its segments end after their panel with a
+    checkpoint. A worker whose driver is gone ends by itself, and so do its segments.
+    """
+
+    def __init__(self, name: str, kernels: Warmup, marks: dict[str, str], journal: Journal) -> None:
+        self.name, self.kernels, self.marks, self.journal = name, kernels, marks, journal
+
+    def setup(self, worker: Worker) -> None:
+        """Compile kernels, take the baseline of memory, begin to report."""
+        if unseen := unseen_folder(self.marks):
+            raise FileNotFoundError(f"{unseen} is not the folder that the driver sees under this name")
+        # When a run ends, the scheduler is gone before its workers are: no reason for a traceback.
+        logging.getLogger("distributed.batched").setLevel(logging.WARNING)
+        self.kernels.warm()
+        note_baseline()
+        self.journal.note("came", worker=str(worker.name), threads=worker.state.nthreads)
+        told: dict[str, dict[int, int]] = {}
+
+        def report() -> None:
+            for ticket, reached in all_reached().items():
+                known = told.setdefault(ticket, {})
+                news = {stream: rows for stream, rows in reached.items() if known.get(stream) != rows}
+                if news:
+                    known.update(news)
+                    worker.log_event(TOPIC, {"ticket": ticket, "reached": list(news.items())})
+
+        self._reports = PeriodicCallback(report, REPORT_MILLISECONDS)
+        self._reports.start()
+
+    def teardown(self, worker: Worker) -> None:
+        """Stop what runs here if the worker ends; if only this run does, others may go on."""
+        if hasattr(self, "_reports"):
+            self._reports.stop()
+        self.journal.note("left", worker=str(worker.name))
+        drop_idle() if worker.status == Status.running else hand_over()
+
+
+def hand_over() -> bool:
+    """Have the segments of this process leave checkpoints and go on elsewhere; whether none is left.
+
+    They do not fail: a task that moves with every worker that ends would run out of attempts.
+    """
+    return stop_all(Reschedule)
+
+
+def unseen_folder(marks: dict[str, str]) -> str | None:
+    """The first folder in which the mark that the driver left does not stand."""
+    for folder, mark in marks.items():
+        try:
+            if load_json(Path(folder) / MARK) != mark:
+                return folder
+        except (OSError, ValueError):
+            return folder
+    return None

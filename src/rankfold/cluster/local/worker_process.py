@@ -1,0 +1,81 @@
+"""One worker process, as a ``SpecCluster`` starts and ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+from distributed.deploy.spec import ProcessInterface
+
+GRACE_SECONDS = 10.0
+"""For the segments of a worker to leave a checkpoint."""
+
+
+class WorkerProcess(ProcessInterface):
+    """A process of its own session, so that Ctrl-C reaches the driver alone."""
+
+    def __init__(
+        self, scheduler: str, *, name: object, threads: int, local: str, logs: str, settings: dict[str, str]
+    ) -> None:
+        super().__init__()
+        self._command = [
+            *(sys.executable, "-m", "rankfold.cluster.local.lifeline", local),
+            *("distributed.cli.dask_worker", scheduler, "--no-nanny"),
+            *("--name", str(name), "--nthreads", str(threads), "--memory-limit", "0"),
+            *("--host", "127.0.0.1", "--no-dashboard", "--local-directory", local),
+            *("--death-timeout", "60"),
+        ]
+        self._log = Path(logs) / f"worker-{name}.log"
+        self._settings = settings
+        self._process: asyncio.subprocess.Process | None = None
+        self._lifeline: int | None = None
+        """Held open, and closed by the kernel at the latest: see ``lifeline``."""
+
+    async def start(self) -> None:
+        """Start the process; it registers by itself."""
+        end, self._lifeline = os.pipe()
+        try:
+            with open(self._log, "wb") as log:
+                self._process = await asyncio.create_subprocess_exec(
+                    *self._command,
+                    stdin=end,
+                    stdout=log,
+                    stderr=log,
+                    env=self._settings,
+                    start_new_session=True,
+                )
+        finally:
+            os.close(end)
+        await super().start()
+
+    async def close(self) -> None:
+        """Ask it to end, then end it."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.terminate()
+            try:
+                await asyncio.wait_for(self._process.wait(), GRACE_SECONDS)
+            except TimeoutError:
+                with contextlib.suppress(ProcessLookupError):
+                    self._process.kill()
+                await self._process.wait()
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
+        await super().close()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process was started and is no more."""
+        return self._process is not None and self._process.returncode is not None
+
+    def last_words(self) -> str:
+        """How it ended, and the last line it wrote if it ended by itself."""
+        code = self._process.returncode if self._process is not None else None
+        if code is not None and code < 0:
+            return f"killed by {signal.Signals(-code).name}"
+        lines = self._log.read_text(errors="replace").strip().splitlines()[-1:] if self._log.exists() else []
+        return ": ".join([f"exit status {code}", *lines])

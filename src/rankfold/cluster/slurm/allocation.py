@@ -1,0 +1,200 @@
+"""All nodes of one SLURM job: the driver and its scheduler on the first, workers on all, by one ``srun``.
+
+For machines that want few large jobs, and for those whose compute nodes may not submit. Each start of a
+requeued job makes a scheduler, ports and logs of its own, so nothing is met that an earlier start left
+behind. The driver stops when SLURM says that time is short, and leaves all it has on disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import math
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from rankfold.cluster.local.client import BASELINE_BYTES, STEALING, Client, prepared
+from rankfold.cluster.local.processes import (
+    ONE_THREAD,
+    WORKER_SETTINGS,
+    announce_dashboard,
+    scheduler_options,
+    scheduler_settings,
+)
+from rankfold.cluster.slurm.certificates import secured
+from rankfold.cluster.slurm.jobs import MARGIN, NANNY_BYTES, address_of, await_workers, job_bytes
+from rankfold.cluster.slurm.profile import Profile, find_profile
+from rankfold.cluster.slurm.queue import require_commands
+from rankfold.cluster.slurm.step import Step
+from rankfold.pipeline.engine.memory import available_bytes
+from rankfold.pipeline.engine.scheduler import Budget, Warmup
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.storage.run_directory import RunDirectory
+from rankfold.pipeline.units import format_bytes, parse_bytes
+
+PROFILE = "RANKFOLD_PROFILE"
+"""Environment variable by which a job knows the profile that it was submitted with."""
+
+GRACE_SECONDS = 10.0
+"""For the other workers to come once the first is there."""
+
+DEATH_SECONDS = 120
+"""Without a scheduler for so long, a worker ends."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Allocation:
+    """See ``Place``."""
+
+    profile: Profile
+    budget: Budget
+    per_node: int
+    job: str
+    attempt: int
+    cores: int = 0
+    """Of a worker, where there are more than segments: beside a GPU."""
+
+    elsewhere: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, workers: int | None, threads: int | None, memory: str | int | None) -> Allocation:
+        """Workers in the job that this process runs in."""
+        job = os.environ.get("SLURM_JOB_ID")
+        if not job:
+            raise InputError(
+                "on=allocation uses the nodes of the SLURM job that the command runs in, and there is none "
+                "here. Submit it: rankfold submit -- COMMAND...; or choose on=slurm, or the name of a "
+                "profile, for jobs that this command starts"
+            )
+        profile = find_profile(os.environ.get(PROFILE) or "slurm")
+        per_node = _number("SLURM_NTASKS_PER_NODE") or profile.workers_per_node
+        nodes = _number("SLURM_JOB_NUM_NODES", "SLURM_NNODES") or 1
+        cores = _number("SLURM_CPUS_PER_TASK") or max(1, (_number("SLURM_CPUS_ON_NODE") or 1) // per_node)
+        side_by_side = profile.threads_for(threads, cores)
+        budget = Budget(_working(memory, per_node), side_by_side, min(nodes * per_node, workers or 2**31))
+        beside = max(cores, side_by_side) if profile.gpus else 0
+        return cls(profile, budget, per_node, job, _number("SLURM_RESTART_COUNT") or 0, beside)
+
+    def at_most(self, workers: int) -> Allocation:
+        """See ``Place``."""
+        budget = dataclasses.replace(self.budget, workers=min(workers, self.budget.workers))
+        return dataclasses.replace(self, budget=budget)
+
+    def facts(self) -> dict[str, Any]:
+        """See ``Place``."""
+        return {
+            "kind": "allocation",
+            "workers": self.budget.workers,
+            "threads": self.budget.threads,
+            "job": self.job,
+            "restarts": self.attempt,
+            "profile": self.profile.model_dump(exclude_defaults=True),
+        }
+
+    @contextlib.contextmanager
+    def opened(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
+        """See ``Place``."""
+        from distributed import Client as DaskClient
+        from distributed import Scheduler, SpecCluster
+
+        require_commands("allocation", "srun")
+        logs = run.folder / "logs"
+        logs.mkdir(exist_ok=True)
+        host = address_of(self.profile.scheduler_interface or self.profile.interface)
+        with (
+            secured(run.folder, wanted=self.profile.tls) as (security, options),
+            scheduler_settings(run, STEALING if self.profile.gpus else {}),
+            # The last to end: workers close by themselves when the scheduler does.
+            Step(logs, f"{self.job}-{self.attempt}") as step,
+            SpecCluster(
+                scheduler={"cls": Scheduler, "options": {**scheduler_options(host), **security}},
+                workers={},
+                silence_logs=logging.ERROR,
+                security=security.get("security"),
+            ) as cluster,
+            DaskClient(cluster, set_as_default=False) as client,
+        ):
+            announce_dashboard(cluster)
+            settings = {**os.environ, **ONE_THREAD, **WORKER_SETTINGS}
+            step.start(self._command(cluster.scheduler_address, step.output, options), settings)
+            self._await(cluster, step)
+            with prepared(client, run, kernels, watch=step.check, gpus=self.profile.gpus) as scheduler:
+                yield scheduler
+
+    def _command(self, scheduler: str, output: str, options: list[str]) -> list[str]:
+        """The step of all workers."""
+        profile, workers = self.profile, self.budget.workers
+        step = [
+            *("srun", "--overlap", "--job-name=rankfold-workers", "--kill-on-bad-exit=0", "--wait=0"),
+            *(f"--nodes={math.ceil(workers / self.per_node)}", f"--ntasks={workers}"),
+            *(f"--ntasks-per-node={self.per_node}", f"--cpus-per-task={self.cores or self.budget.threads}"),
+            *(f"--output={output}", f"--error={output}"),
+        ]
+        worker = [
+            *(profile.python or sys.executable, "-m", "distributed.cli.dask_worker", scheduler),
+            *(
+                "--nthreads",
+                str(self.budget.threads),
+                "--memory-limit",
+                str(job_bytes(self.budget.memory_bytes)),
+            ),
+            *("--nanny", "--no-dashboard", "--death-timeout", str(DEATH_SECONDS), *options),
+        ]
+        if profile.interface:
+            worker += ["--interface", profile.interface]
+        if profile.gpus:
+            step.append(f"--gpus-per-task={profile.gpus}")
+            worker += ["--resources", f"GPU={profile.gpus}"]
+        # By a shell on the node, which knows its folders.
+        local = profile.scratch or "${SLURM_TMPDIR:-/tmp}"
+        return [*step, "sh", "-c", f'exec {shlex.join(worker)} --local-directory "{local}"']
+
+    def _await(self, cluster: Any, step: Step) -> None:
+        def here() -> int:
+            count = len(cluster.scheduler_info["workers"])
+            if count < self.budget.workers:
+                step.check()
+            step.worked = step.worked or count > 0
+            return count
+
+        said = f"their logs are in {step.logs}"
+        await_workers(self.budget.workers, here, self.profile, GRACE_SECONDS, lambda: said)
+
+
+def node_bytes(working: int, per_node: int) -> int:
+    """What a node holds: its workers, and on the first the driver, which may hold as much as one of them."""
+    return per_node * job_bytes(working) + math.ceil((working + BASELINE_BYTES) * MARGIN)
+
+
+def _working(memory: str | int | None, per_node: int) -> int:
+    """Working memory of a worker: as asked if the nodes have it, else all that they have."""
+    megabytes = _number("SLURM_MEM_PER_NODE")
+    if megabytes is None and (each := _number("SLURM_MEM_PER_CPU")):
+        megabytes = each * (_number("SLURM_CPUS_ON_NODE") or 1)
+    there = megabytes * 2**20 if megabytes else available_bytes()
+    fixed = (per_node + 1) * BASELINE_BYTES + per_node * NANNY_BYTES
+    most = int((there / MARGIN - fixed) / (per_node + 1))
+    working = most if memory is None else parse_bytes(memory)
+    if working <= 0 or (memory is not None and working > most):
+        asked = "no memory is left for work" if memory is None else f"a working memory of {memory}"
+        raise InputError(
+            f"{per_node} workers of a node and the driver take "
+            f"{format_bytes(node_bytes(max(0, working), per_node))} with {asked}; the job has "
+            f"{format_bytes(there)} on a node. Give at most --memory {max(0, most) // 2**20}MiB, or raise "
+            "memory: in the profile that it is submitted with"
+        )
+    return working
+
+
+def _number(*names: str) -> int | None:
+    """The first of some variables that SLURM has set to a number above 0."""
+    for name in names:
+        found = re.match(r"\d+", os.environ.get(name, ""))
+        if found and int(found[0]):
+            return int(found[0])
+    return None

@@ -1,0 +1,239 @@
+"""Worker jobs of a SLURM cluster: submitted, watched, replaced, and none left behind.
+
+A job holds one worker process, asks never to be requeued (a requeued worker finds its scheduler gone, or
+is cancelled by it), and ends when the scheduler in this process does. Jobs that still wait in the queue
+then are cancelled by a shell that outlives this process and waits for its end: see ``leftovers``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import math
+import shlex
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from rankfold.cluster.local.client import BASELINE_BYTES, STEALING, Client, prepared
+from rankfold.cluster.local.processes import announce_dashboard, scheduler_options, scheduler_settings
+from rankfold.cluster.local.watchdog import Watchdog
+from rankfold.cluster.slurm.certificates import secured
+from rankfold.cluster.slurm.leftovers import no_job_left
+from rankfold.cluster.slurm.profile import Profile
+from rankfold.cluster.slurm.queue import Jobs, ask, described, require_commands
+from rankfold.cluster.slurm.rolling import Rolling
+from rankfold.cluster.slurm.script_lines import exports, in_directive, log_pattern
+from rankfold.pipeline.engine.scheduler import Budget, Warmup
+from rankfold.pipeline.errors import ClusterError, InputError, NoWorkersError
+from rankfold.pipeline.storage.run_directory import RunDirectory
+from rankfold.pipeline.units import format_bytes, parse_bytes
+
+LOG = logging.getLogger("rankfold")
+
+POLL_SECONDS = 5.0
+"""Between two questions to SLURM; one for all jobs."""
+
+GRACE_SECONDS = 5.0
+"""For the other workers to come once the first is there."""
+
+SAY_SECONDS = 30.0
+
+NANNY_BYTES = 128 * 2**20
+MARGIN = 1.1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SlurmJobs:
+    """See ``Place``."""
+
+    profile: Profile
+    budget: Budget
+    elsewhere: ClassVar[bool] = True
+
+    @classmethod
+    def of(
+        cls, profile: Profile, workers: int | None, threads: int | None, memory: str | int | None
+    ) -> SlurmJobs:
+        """Jobs of a profile, for a working memory that is given or follows from the profile's."""
+        if memory is not None:
+            working = parse_bytes(memory)
+        elif profile.memory is not None:
+            working = int(profile.memory / MARGIN) - BASELINE_BYTES - NANNY_BYTES
+        else:
+            raise InputError(
+                "say how much memory a worker may use: --memory 4GiB, or memory: in the profile "
+                f"{profile.name}"
+            )
+        if profile.memory is not None and job_bytes(working) > profile.memory:
+            raise InputError(
+                f"a working memory of {format_bytes(working)} takes jobs of "
+                f"{format_bytes(job_bytes(working))}, but the profile {profile.name} gives them "
+                f"{format_bytes(profile.memory)}. Lower --memory, or raise memory: there"
+            )
+        side_by_side = profile.threads_for(threads, profile.cores)
+        return cls(profile, Budget(working, side_by_side, workers or profile.workers))
+
+    def at_most(self, workers: int) -> SlurmJobs:
+        """See ``Place``."""
+        budget = dataclasses.replace(self.budget, workers=min(workers, self.budget.workers))
+        return dataclasses.replace(self, budget=budget)
+
+    def facts(self) -> dict[str, Any]:
+        """See ``Place``."""
+        return {
+            "kind": "slurm",
+            "workers": self.budget.workers,
+            "threads": self.budget.threads,
+            "profile": self.profile.model_dump(exclude_defaults=True),
+        }
+
+    @contextlib.contextmanager
+    def opened(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
+        """See ``Place``."""
+        from distributed import Client as DaskClient
+
+        from rankfold.cluster.slurm.jobqueue import make_cluster
+
+        require_commands(self.profile.name, "sbatch", "squeue", "scancel")
+        name = f"rankfold-{uuid.uuid4().hex[:8]}"
+        (run.folder / "logs").mkdir(exist_ok=True)
+        with (
+            scheduler_settings(run, STEALING if self.profile.gpus else {}),
+            no_job_left(name, run.folder),
+            secured(run.folder, wanted=self.profile.tls) as (security, certificates),
+            make_cluster(**self._options(name, run.folder, certificates), **security) as cluster,
+        ):
+            _require_accepted(cluster.job_script())
+            announce_dashboard(cluster)
+            cluster.scale(jobs=self.budget.workers)
+            jobs = Jobs(run.folder / "logs", self.profile.walltime)
+            watchdog = Watchdog(
+                cluster,
+                self.budget.workers,
+                ended=jobs,
+                every_seconds=POLL_SECONDS,
+                journal=run.journal,
+            )
+
+            def left(worker: Any) -> float:
+                job = cluster.workers.get(worker)
+                return float("inf") if job is None else jobs.seconds_left(job.job_id)
+
+            with watchdog, DaskClient(cluster, set_as_default=False) as client:
+                self._await(watchdog, name)
+                margin = self.profile.drain_seconds
+                with (
+                    prepared(client, run, kernels, watch=watchdog.check, gpus=self.profile.gpus) as scheduler,
+                    Rolling(cluster, client, watchdog, left=left, margin_seconds=margin),
+                ):
+                    yield scheduler
+
+    def _options(self, name: str, folder: Path, certificates: Sequence[str] = ()) -> dict[str, Any]:
+        options = self.job_options(name, folder)
+        options["worker_extra_args"] += map(shlex.quote, certificates)
+        return {**options, "scheduler_options": self._scheduler_options(), "silence_logs": logging.ERROR}
+
+    def job_options(self, name: str, folder: Path) -> dict[str, Any]:
+        """What dask-jobqueue writes the script of a job from."""
+        profile = self.profile
+        # Of its own, and not by dask-jobqueue, which does not quote.
+        said = {"error": "err", "output": "out"}
+        logs = {key: log_pattern(folder / "logs", f"{name}-%J.{ending}") for key, ending in said.items()}
+        directives = [f"--{key}={in_directive(log)}" for key, log in logs.items()]
+        directives += ["--no-requeue", *profile.directives]
+        extra = ["--no-dashboard"]
+        if profile.gpus:
+            directives.append(f"--gpus-per-task={profile.gpus}")
+            extra += ["--resources", f"GPU={profile.gpus}"]
+        return {
+            "cores": self.budget.threads,
+            "memory": f"{job_bytes(self.budget.memory_bytes)}B",
+            "job_cpu": max(profile.cores, self.budget.threads),
+            "job_mem": f"{math.ceil((profile.memory or job_bytes(self.budget.memory_bytes)) / 2**20)}M",
+            "job_name": name,
+            "queue": profile.partition,
+            "account": profile.account,
+            "walltime": profile.walltime,
+            "interface": profile.interface,
+            "local_directory": profile.scratch or "${SLURM_TMPDIR:-/tmp}",
+            "job_extra_directives": directives,
+            "job_script_prologue": [*exports(), *profile.prologue],
+            "worker_extra_args": extra,
+            # In the shell's place, so that signals of SLURM reach the worker.
+            "python": f"exec {shlex.quote(profile.python or sys.executable)}",
+        }
+
+    def _scheduler_options(self) -> dict[str, Any]:
+        interface = self.profile.scheduler_interface or self.profile.interface
+        return scheduler_options(address_of(interface))
+
+    def _await(self, watchdog: Watchdog, name: str) -> None:
+        def here() -> int:
+            watchdog.check()
+            return watchdog.registered()
+
+        await_workers(self.budget.workers, here, self.profile, GRACE_SECONDS, lambda: described(name))
+
+
+def await_workers(
+    wanted: int, here: Callable[[], int], profile: Profile, grace_seconds: float, why: Callable[[], str]
+) -> None:
+    """Wait until the first worker is ``here``, and a moment longer for the others.
+
+    Raises
+    ------
+    NoWorkersError
+        None came; ``why`` tells what is known of them.
+    """
+    began = said = time.monotonic()
+    first: float | None = None
+    while (count := here()) < wanted:
+        now = time.monotonic()
+        if count:
+            first = first or now
+            if now - first > grace_seconds:
+                break
+        elif now - began > profile.wait_seconds:
+            raise NoWorkersError(
+                f"no worker came within {profile.wait} (h:min:s): {why()}. The same command tries again; "
+                f"wait: in the profile {profile.name} sets how long"
+            )
+        if now - said > SAY_SECONDS:
+            said = now
+            LOG.info("waiting for workers: %s", why())
+        time.sleep(0.1)
+    LOG.info("%d of %d workers are there", count, wanted)
+
+
+def job_bytes(working: int) -> int:
+    """What SLURM is asked for: working memory, the baseline of a process, its nanny, and a margin."""
+    return math.ceil((working + BASELINE_BYTES + NANNY_BYTES) * MARGIN)
+
+
+def _require_accepted(script: str) -> None:
+    """Raise with SLURM's own words when it would not take the job."""
+    asked = ask("sbatch", "--test-only", stdin=script)
+    if asked.returncode:
+        from rankfold.cluster.slurm.jobqueue import refusal
+
+        raise ClusterError(
+            f"SLURM refuses the worker job: {refusal(asked.stderr)}. Change the profile: rankfold doctor "
+            f"--on PROFILE says what there is. Its job script was:\n{script}"
+        )
+
+
+def address_of(interface: str | None) -> str:
+    """Address of an interface, or of this machine as others see it."""
+    from distributed.utils import get_ip, get_ip_interface
+
+    if interface is None:
+        return str(get_ip())
+    try:
+        return str(get_ip_interface(interface))
+    except ValueError as error:
+        raise ClusterError(f"no network interface {interface!r} here: {error}") from None

@@ -1,0 +1,186 @@
+"""What a site wants to know of a worker job, in one YAML file that people keep and share.
+
+    partition: main
+    account: physics
+    walltime: "02:00:00"
+    memory: 16GiB
+    cores: 8
+    interface: ib0
+    scratch: $TMPDIR
+    prologue: [module load python]
+
+Found as a path, beside the caller, in the user's configuration folder, or among those that come with
+rankfold. A key that is not known is an error with its line and the key that was probably meant.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from rankfold.cluster.profiles import shipped_profiles
+from rankfold.pipeline.errors import InputError
+from rankfold.settings.yaml_file import WHOLE, Bytes, SettingsError, filled, read_document, require_file
+
+WALLTIME = re.compile(r"\d+|\d+:\d{2}|\d+:\d{2}:\d{2}|\d+-\d+|\d+-\d+:\d{2}|\d+-\d+:\d{2}:\d{2}")
+"""What SLURM takes: minutes, M:SS, H:MM:SS, D-H, D-H:MM, D-H:MM:SS."""
+
+
+def _walltime(value: str) -> str:
+    if not WALLTIME.fullmatch(value):
+        raise ValueError("a walltime is written in minutes, or H:MM:SS, or D-HH:MM:SS")
+    return value
+
+
+def walltime_seconds(walltime: str) -> int:
+    """Seconds of a walltime as SLURM reads it.
+
+    >>> [walltime_seconds(text) for text in ("90", "1:30", "2:00:00", "1-12", "1-00:00:01")]
+    [5400, 90, 7200, 129600, 86401]
+    """
+    days, dash, clock = walltime.rpartition("-")
+    parts = [int(part) for part in clock.split(":")]
+    if dash:
+        parts += [0] * (3 - len(parts))
+    elif len(parts) == 1:
+        parts += [0]
+    seconds = 0
+    for part in parts:
+        seconds = 60 * seconds + part
+    return seconds + 86400 * int(days or 0)
+
+
+Walltime = Annotated[str, AfterValidator(_walltime)]
+Count = Annotated[int, Field(ge=1), WHOLE]
+Number = Annotated[int, Field(ge=0), WHOLE]
+
+
+class Profile(BaseModel):
+    """A worker job."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[str, Field(exclude=True)] = "slurm"
+    partition: str | None = None
+    account: str | None = None
+    walltime: Walltime = "01:00:00"
+    memory: Bytes | None = None
+    """Of a job, as SLURM is asked for it; by default what the working memory comes to."""
+
+    cores: Count = 1
+    gpus: Number = 0
+    workers: Count = 2
+    """Jobs, where the call does not say."""
+
+    interface: str | None = None
+    """Network interface of workers, and of the scheduler where that has none of its own."""
+
+    scheduler_interface: str | None = None
+    scratch: str | None = None
+    """Folder on the node for what a worker writes besides the run: nothing large. ``$TMPDIR`` or /tmp."""
+
+    prologue: tuple[str, ...] = ()
+    """Lines of the job script before the worker starts."""
+
+    directives: tuple[str, ...] = ()
+    """More ``#SBATCH`` options."""
+
+    python: str | None = None
+    """Interpreter on the nodes; that of the caller by default."""
+
+    tls: bool = False
+    """Whether scheduler and workers speak TLS, with a certificate made for the run."""
+
+    wait: Walltime = "0:30:00"
+    """How long to wait for the first worker."""
+
+    drain: Walltime | None = None
+    """Before the end of a job: when its worker is replaced, or all work in it stops to go on in the next.
+    A tenth of the walltime by default, at least 20 seconds."""
+
+    nodes: Count = 1
+    """Of a job that holds a whole command."""
+
+    workers_per_node: Count = 1
+    """In such a job; ``memory``, ``cores`` and ``gpus`` are those of one worker in it."""
+
+    requeue: Number = 20
+    """How many times such a job begins again, at most, until all is done."""
+
+    @field_validator("drain")
+    @classmethod
+    def _within_the_walltime(cls, drain: str | None, known: ValidationInfo) -> str | None:
+        walltime = known.data.get("walltime")
+        if drain and walltime and walltime_seconds(drain) >= walltime_seconds(walltime):
+            raise ValueError(f"drain: is a time before the end of a walltime, here of {walltime}")
+        return drain
+
+    @property
+    def drain_seconds(self) -> int:
+        """``drain`` as a number."""
+        whole = walltime_seconds(self.walltime)
+        return walltime_seconds(self.drain) if self.drain else min(max(20, whole // 10), whole // 2)
+
+    @property
+    def wait_seconds(self) -> int:
+        """``wait`` as a number."""
+        return walltime_seconds(self.wait)
+
+    def threads_for(self, asked: int | None, cores: int) -> int:
+        """Segments that a worker runs side by side: one on each of its GPUs, or one on each core."""
+        if self.gpus and (asked or 0) > self.gpus:
+            raise InputError(
+                f"a worker of the profile {self.name} has gpus: {self.gpus} and runs one segment on each, "
+                f"not {asked}: leave out --threads, or gpus: in the profile for work on cores"
+            )
+        return asked or self.gpus or cores
+
+
+def find_profile(profile: object) -> Profile:
+    """A profile by path or name; ``"slurm"`` without a file is one with defaults throughout."""
+    if isinstance(profile, Profile):
+        return profile
+    if not isinstance(profile, str | os.PathLike):
+        raise InputError(f"on= takes 'local', 'slurm' or a profile, not {profile!r}")
+    given = os.fspath(profile)
+    folders = profile_folders()
+    if given.endswith((".yaml", ".yml")):
+        return read_profile(require_file(Path(given), "profile"))
+    paths = [folder / f"{given}.yaml" for folder in folders]
+    shipped = shipped_profiles()
+    paths += [shipped[given]] if given in shipped else []
+    for path in paths:
+        if path.is_file():
+            return read_profile(path)
+    if given == "slurm":
+        return Profile()
+    own = {p.stem for folder in folders for p in folder.glob("*.yaml")}
+    near = difflib.get_close_matches(given, sorted({"local", "slurm", *own, *shipped}), n=1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    raise SettingsError(
+        f"there is no profile {given!r}.{hint} Give a path, or put {given}.yaml into {folders[-1]}. "
+        f"With rankfold come {', '.join(shipped)}: rankfold profile NAME prints one"
+    )
+
+
+def found_from(profile: str, folder: Path) -> str:
+    """A profile as it is found from everywhere: a path, or a name that has a file in ``folder``, absolute."""
+    by_path = profile.endswith((".yaml", ".yml"))
+    file = folder.absolute() / (profile if by_path else f"{profile}.yaml")
+    return os.path.normpath(file) if by_path or file.is_file() else profile
+
+
+def profile_folders() -> tuple[Path, ...]:
+    """Where profiles are looked for, nearest first."""
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return Path("."), home / "rankfold" / "profiles"
+
+
+def read_profile(path: Path) -> Profile:
+    """Read a profile; every mistake in it is one line that says where."""
+    return filled(read_document(path, "profile"), Profile, name=path.stem)

@@ -1,0 +1,116 @@
+"""Replaces workers before their jobs reach the time limit, so that nobody waits and nothing is done twice.
+
+Somebody new is asked for first. When one has come, the oldest is asked to hand over: it takes no more
+segments, those that run leave a checkpoint after their panel and are given to others, and then it is
+closed. One at a time, unless time is so short that all who are about to end hand over together, whether
+anybody has come for them or not. Nothing waits here: a look sees who is due and who has no segment left.
+
+The trap: whoever is closed before its segments have ended hands nothing over. Dask starts them elsewhere
+at once, from checkpoints that are older than those they are about to leave.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from rankfold.cluster.local.watchdog import Watchdog
+
+LOG = logging.getLogger("rankfold")
+
+POLL_SECONDS = 1.0
+
+HAND_OVER_POLL = 0.1
+"""While segments leave their checkpoints."""
+
+LAST_SECONDS = 120.0
+"""At the latest, workers hand over so long before their end; with a short margin in its second half."""
+
+END_SECONDS = 10.0
+"""For a step in hand to end when the run does."""
+
+
+class Rolling:
+    """Looks after the ends of workers that a watchdog keeps."""
+
+    def __init__(
+        self,
+        cluster: Any,
+        client: Any,
+        watchdog: Watchdog,
+        *,
+        left: Callable[[Any], float],
+        margin_seconds: float,
+        every_seconds: float = POLL_SECONDS,
+    ) -> None:
+        self._cluster, self._client, self._watchdog = cluster, client, watchdog
+        self._left, self._margin, self._every = left, margin_seconds, every_seconds
+        self._last = min(margin_seconds / 2, LAST_SECONDS)
+        self._known: set[Any] = set()
+        self._due: set[Any] = set()
+        self._draining: set[Any] = set()
+        self._done: set[Any] = set()
+        self._come = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="rankfold-rolling", daemon=True)
+
+    def __enter__(self) -> Rolling:
+        self._known |= self._here().keys()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(END_SECONDS)
+
+    def _watch(self) -> None:
+        while not self._stop.wait(min(self._every, HAND_OVER_POLL) if self._draining else self._every):
+            try:
+                self._look()
+            except Exception as error:  # noqa: BLE001  # the watchdog replaces those that end all the same
+                if not self._stop.is_set():
+                    LOG.warning("could not replace a worker before its end, will try again: %s", error)
+
+    def _here(self) -> dict[Any, str]:
+        """Addresses of workers by name."""
+        workers = dict(self._cluster.scheduler_info["workers"])
+        return {info["name"]: address for address, info in workers.items()}
+
+    def _look(self) -> None:
+        here = self._here()
+        left = {name: self._left(name) for name in here if name not in self._done}
+        for name in left.keys() - self._due:
+            if left[name] <= self._margin:
+                self._due.add(name)
+                LOG.info("worker %s has %.0f s left: starting another in its place", name, left[name])
+                self._watchdog.add_successor(name)
+        self._draining &= left.keys()
+        waiting = sorted(left.keys() & self._due - self._draining, key=left.__getitem__)
+        # Jobs are alike: whoever comes while some wait to go takes the place of the first of them.
+        self._come = min(self._come + len(here.keys() - self._known), len(waiting))
+        self._known |= here.keys()
+        urgent = [name for name in waiting if left[name] <= self._last]
+        going = urgent or ([] if self._draining else waiting[: min(1, self._come)])
+        if going:
+            self._client.retire_workers([here[name] for name in going], close_workers=False, remove=False)
+            self._draining |= {*going}
+            self._come = max(0, self._come - len(going))
+        if self._draining:
+            self._close({name: here[name] for name in sorted(self._draining, key=left.__getitem__)}, left)
+
+    def _close(self, draining: dict[Any, str], left: dict[Any, float]) -> None:
+        """Let go of those that have no segment left, or no time to wait for one."""
+        from rankfold.cluster.local.worker import hand_over
+
+        busy = self._client.run(hand_over, workers=[*draining.values()], on_error="return")
+        going = [name for name, at in draining.items() if busy.get(at) is not False or left[name] <= 0]
+        if not going or self._stop.is_set():
+            return
+        self._client.retire_workers([draining[name] for name in going], close_workers=True, remove=True)
+        self._draining -= {*going}
+        self._done |= {*going}
+        for name in going:
+            self._watchdog.let_go(name)
+            LOG.info("worker %s has handed over and is closed", name)

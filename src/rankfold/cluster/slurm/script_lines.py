@@ -1,0 +1,45 @@
+"""Lines that job scripts share: settings of workers, and paths as SLURM reads them.
+
+SLURM splits an option of a script like a shell, with comments from ``#`` on, and replaces ``%j`` and the like
+in names of logs. In double quotes spaces, quotes, ``$`` and ``#`` come through, as tried with 22.05.
+
+The trap: a backslash in the name of a log turns all replacement off and is lost itself, however it is quoted.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rankfold.cluster.local.processes import ONE_THREAD, WORKER_SETTINGS
+from rankfold.pipeline.errors import ClusterError
+
+
+def exports() -> list[str]:
+    """What a worker must find in its environment."""
+    return [f"export {key}={value}" for key, value in {**ONE_THREAD, **WORKER_SETTINGS}.items()]
+
+
+def log_pattern(folder: Path, name: str) -> str:
+    """A log in a folder as SLURM takes it, whose name may hold what SLURM replaces, such as ``%j``.
+
+    >>> log_pattern(Path("/data/50%"), "worker-%t.log")
+    '/data/50%%/worker-%t.log'
+    """
+    if lost := re.search(r"[\\\n\r]", str(folder)):
+        raise ClusterError(
+            f"SLURM writes no logs into {str(folder)!r}: it cannot be told of a name with {lost[0]!r} in it. "
+            "Rename that folder, or choose another"
+        )
+    return f"{str(folder).replace('%', '%%')}/{name}"
+
+
+def in_directive(value: str) -> str:
+    """A value in a line of ``#SBATCH`` or ``#SCRON``, quoted where it must be.
+
+    >>> print(in_directive("/data/x-%j.log"), in_directive('/my data/"a"#1.log'))
+    /data/x-%j.log "/my data/\\"a\\"#1.log"
+    """
+    if re.fullmatch(r"[\w%+,./:=@-]+", value, re.ASCII):
+        return value
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

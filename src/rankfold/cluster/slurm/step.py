@@ -1,0 +1,85 @@
+"""One ``srun`` inside an allocation, whose tasks are the workers."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rankfold.cluster.slurm.script_lines import log_pattern
+from rankfold.pipeline.errors import ClusterError, NoWorkersError
+
+END_SECONDS = 20.0
+"""For workers to end by themselves when their scheduler has."""
+
+KILL_SECONDS = 10.0
+
+
+class Step:
+    """A step that is over when the block ends, whatever its tasks do."""
+
+    def __init__(self, logs: Path, tag: str) -> None:
+        self.logs = logs
+        self.output = log_pattern(logs, f"worker-{tag}-%t.log")
+        """Of each task, as srun takes it; of a name that no other start of the job has."""
+
+        self.worked = False
+        """Whether any worker has come: then their end is an accident, and not a mistake in a profile."""
+
+        self._tag, self._said = tag, logs / f"srun-{tag}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, command: Sequence[str], settings: Mapping[str, str]) -> None:
+        """Start the tasks; they register by themselves."""
+        with open(self._said, "wb") as said:
+            # Of its own session: Ctrl-C is for the driver, which lets segments end first.
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                env=dict(settings),
+                start_new_session=True,
+            )
+
+    def check(self) -> None:
+        """Raise when the step is over while it is needed."""
+        code = None if self._process is None else self._process.poll()
+        if code is None:
+            return
+        words = f"the workers of the allocation have ended, exit status {code}: {self._last_words()}"
+        if self.worked:
+            raise NoWorkersError(f"{words}. What was finished is kept; the same command goes on")
+        raise ClusterError(f"{words}. Logs are in {self.logs}")
+
+    def _last_words(self) -> str:
+        logs = [*self.logs.glob(f"worker-{self._tag}-*.log"), self._said]
+        for log in logs:
+            lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+            telling = [line for line in lines if " - INFO - " not in line]
+            if telling:
+                return telling[-1].strip()
+        return "nothing was said"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is None:
+            return
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(END_SECONDS)
+                return
+            self._process.terminate()  # srun kills its tasks, and waits for them
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(KILL_SECONDS)
+        finally:
+            if self._process.poll() is None:
+                self._process.kill()
+                self._process.wait()

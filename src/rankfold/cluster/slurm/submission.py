@@ -1,0 +1,142 @@
+"""A command as one job of SLURM, which begins again until all is done.
+
+SLURM tells the shell of the job some time before its end, the shell tells the driver, the driver stops
+with all it has on disk and says with exit code 75 that there is more to do; then the job is requeued. It
+keeps its number, its log and its place in the accounts, and ``scancel`` of that number ends it for good.
+
+The trap: bash leaves ``wait`` when a signal comes, long before the driver has ended.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+
+from rankfold.cluster.slurm.allocation import PROFILE, Allocation, node_bytes
+from rankfold.cluster.slurm.jobs import MARGIN
+from rankfold.cluster.slurm.profile import Profile
+from rankfold.cluster.slurm.queue import ask, require_commands
+from rankfold.cluster.slurm.script_lines import in_directive
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import ClusterError, InputError
+from rankfold.pipeline.units import format_bytes, parse_bytes
+
+PREFIX = "rankfold-"
+"""Of the names of all jobs."""
+
+UNKNOWN_BYTES = 2**40
+"""To plan with where a profile leaves the memory of a node to the site: what does not fit is told there."""
+
+SCRIPT = """\
+#!/usr/bin/env bash
+{directives}
+
+asked= driver=
+trap 'asked=yes; [ -z "$driver" ] || kill -USR1 "$driver"' USR1
+{setup}
+{command} &
+driver=$!
+[ -z "$asked" ] || kill -USR1 "$driver"
+while :; do
+    wait "$driver"
+    code=$?
+    kill -0 "$driver" 2>/dev/null || break
+done
+
+# 138: the signal came before the driver listened.
+[ "$code" -ne 138 ] || code=75
+if [ "$code" -eq 75 ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt {requeue} ]; then
+    echo "rankfold: more to do; requeueing job $SLURM_JOB_ID, start $((${{SLURM_RESTART_COUNT:-0}} + 1))"
+    scontrol requeue "$SLURM_JOB_ID" && sleep 600
+fi
+exit "$code"
+"""
+
+
+def job_script(
+    command: Sequence[str],
+    profile: Profile,
+    *,
+    name: str,
+    known_as: str = "slurm",
+    log: str = "",
+    more: Sequence[str] = (),
+    first: Sequence[str] = (),
+) -> str:
+    """The script of a job that runs a driver on the nodes that a profile says.
+
+    ``known_as`` is the path or name by which the driver finds the profile, ``log`` where the job writes,
+    ``more`` are further options of it, and ``first`` lines that come before the driver, in the environment
+    that it will have.
+    """
+    options = [*directives(profile, name=name, log=log or log_name(name)), "--requeue"]
+    setup = [f"export {PROFILE}={shlex.quote(known_as)}", *profile.prologue, *first]
+    return SCRIPT.format(
+        directives="\n".join(f"#SBATCH {option}" for option in [*options, *profile.directives, *more]),
+        setup="\n".join(setup),
+        command=shlex.join(command),
+        requeue=profile.requeue,
+    )
+
+
+def directives(profile: Profile, *, name: str, log: str) -> list[str]:
+    """What a job asks of SLURM that runs a driver on the nodes that a profile says."""
+    return [
+        f"--job-name={PREFIX}{name}",
+        f"--output={in_directive(log)}",
+        "--open-mode=append",
+        *([f"--partition={profile.partition}"] if profile.partition else []),
+        *([f"--account={profile.account}"] if profile.account else []),
+        f"--nodes={profile.nodes}",
+        f"--ntasks-per-node={profile.workers_per_node}",
+        f"--cpus-per-task={profile.cores}",
+        *([f"--gpus-per-task={profile.gpus}"] if profile.gpus else []),
+        *([f"--mem={_node_megabytes(profile)}M"] if profile.memory else []),
+        f"--time={profile.walltime}",
+        f"--signal=B:USR1@{profile.drain_seconds}",
+    ]
+
+
+def allocation_of(
+    profile: Profile, workers: int | None, threads: int | None, memory: str | int | None
+) -> Allocation:
+    """The nodes that such a job will have, to plan for before it is there."""
+    per_node, there = profile.workers_per_node, _node_megabytes(profile) * 2**20
+    most = int((there - node_bytes(0, per_node)) / (MARGIN * (per_node + 1))) if there else UNKNOWN_BYTES
+    working = most if memory is None else parse_bytes(memory)
+    if not 0 < working <= most:
+        raise InputError(
+            f"the profile {profile.name} gives {format_bytes(profile.memory or 0)} to each of {per_node} "
+            f"workers of a node and to the driver, which leaves {format_bytes(max(0, most))} to work with, "
+            f"not {format_bytes(working)}. Lower --memory, or raise memory: in the profile"
+        )
+    count = min(profile.nodes * per_node, workers or 2**31)
+    side_by_side = profile.threads_for(threads, profile.cores)
+    return Allocation(profile, Budget(working, side_by_side, count), per_node, "", 0)
+
+
+def log_name(name: str, job: str = "%j") -> str:
+    """Where a job writes, all its starts after one another; in the folder it was submitted from."""
+    return f"{PREFIX}{name}-{job}.log"
+
+
+def submit(script: str, profile: Profile) -> str:
+    """Give a script to SLURM; the number of its job."""
+    require_commands(profile.name, "sbatch")
+    said = ask("sbatch", stdin=script)
+    # Sites greet with all kinds of numbers.
+    found = re.search(r"Submitted batch job (\d+)", said.stdout)
+    if said.returncode or not found:
+        from rankfold.cluster.slurm.jobqueue import refusal
+
+        raise ClusterError(
+            f"SLURM refuses the job: {refusal(said.stderr or said.stdout)}. Change the profile "
+            f"{profile.name}: rankfold doctor --on PROFILE says what there is, --print shows the script"
+        )
+    return found[1]
+
+
+def _node_megabytes(profile: Profile) -> int:
+    """Of all workers of a node, and of the driver beside them on the first."""
+    return (profile.workers_per_node + 1) * (profile.memory or 0) // 2**20

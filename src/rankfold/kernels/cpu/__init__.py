@@ -1,1 +1,0 @@
-"""Bodies tuned for NumPy arrays: numba and single-threaded BLAS. Names as in the contracts above."""

@@ -1,1 +1,0 @@
-"""Bodies tuned for CuPy arrays. Names as in the contracts above; imported only for device arrays."""

@@ -1,0 +1,27 @@
+"""Lanes that the compiler keeps in registers. See ``kernels/hashing/digest.py``."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._compiled import compiled
+from rankfold.kernels._layouts import plain
+from rankfold.kernels.hashing.digest import LANES, PRIME
+
+Words = npt.NDArray[np.uint64]
+
+
+@compiled
+def _mix(words: Words, lanes: Words) -> None:
+    whole = words.shape[0] // LANES
+    for row in range(whole):
+        for j in range(LANES):
+            lanes[j] = (lanes[j] ^ words[row * LANES + j]) * PRIME
+    for j in range(words.shape[0] - whole * LANES):
+        lanes[j] = (lanes[j] ^ words[whole * LANES + j]) * PRIME
+
+
+def mix_words(words: Words, *, lanes: Words) -> None:
+    """See the contract; no scratch."""
+    _mix(plain(words), lanes)

@@ -1,0 +1,69 @@
+"""Max-heaps by (value, name) in ordinary arrays: what lists and shortlists of neighbours are.
+
+Slot ``p`` has its children in ``2 p + 1`` and ``2 p + 2``. Names break ties, so that a heap holds the same
+pairs in whatever order they came.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._compiled import part
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+TOP: Any = np.int64(0)
+"""The slot of the largest pair. A plain 0 is a type of its own, for which numba compiles ``sift`` again."""
+
+
+@part
+def sift(values: Array, names: Array, slot: int, count: int, value: Any, name: Any) -> None:
+    """Put a pair into a slot of a heap of ``count``, in place of what was there, and let it sink."""
+    while True:
+        child = 2 * slot + 1
+        if child >= count:
+            break
+        other = child + 1
+        if other < count and (
+            values[other] > values[child] or (values[other] == values[child] and names[other] > names[child])
+        ):
+            child = other
+        if value > values[child] or (value == values[child] and name >= names[child]):
+            break
+        values[slot], names[slot] = values[child], names[child]
+        slot = child
+    values[slot], names[slot] = value, name
+
+
+@part
+def take(keys: Float64, ids: Int64, key: float, name: int) -> None:
+    """Let a pair into a list if it is nearer than the farthest there and not in it."""
+    if key < keys[0] or (key == keys[0] and name < ids[0]):
+        # Counted, not looked for: without a way out early the loop is one of vectors.
+        found = 0
+        for t in range(len(ids)):
+            found += ids[t] == name
+        if found == 0:
+            sift(keys, ids, TOP, len(keys), key, name)
+
+
+@part
+def heapify(values: Array, names: Array, count: int) -> None:
+    """Make the first ``count`` pairs a heap."""
+    for slot in range(count // 2 - 1, -1, -1):
+        sift(values, names, slot, count, values[slot], names[slot])
+
+
+@part
+def sort(values: Array, names: Array) -> None:
+    """Sort pairs, smallest first."""
+    heapify(values, names, len(values))
+    for last in range(len(values) - 1, 0, -1):
+        value, name = values[last], names[last]
+        values[last], names[last] = values[0], names[0]
+        sift(values, names, TOP, last, value, name)

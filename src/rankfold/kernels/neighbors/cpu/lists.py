@@ -1,0 +1,365 @@
+"""Nearest neighbours from tiles. See ``kernels/neighbors/lists.py``.
+
+Runs of columns are tested as vectors against the farthest of the lists; only where one passes is there a loop
+over pairs. The test is never too strict, and the loop repeats it: a limit out of date costs time alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._compiled import compiled, part
+from rankfold.kernels._layouts import plain, wide
+from rankfold.kernels.neighbors.cpu._distances import INNER_PRODUCT, distance, inner_product, load
+from rankfold.kernels.neighbors.cpu._heaps import TOP, heapify, sift, sort, take
+from rankfold.kernels.neighbors.cpu._pairs import compare, measure
+from rankfold.kernels.neighbors.lists import EMPTY, LANES, half, no_number
+from rankfold.kernels.neighbors.lists import compare_pairs as contract
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+Int32 = npt.NDArray[np.int32]
+
+RUN = 64
+"""Columns that are tested at a time."""
+
+Index = np.uint64
+"""Of loops that are to be vectors: of a signed index it must be asked each time whether it is negative, and
+slices instead count references, each by an atomic operation."""
+
+_COMPILABLE = (types.FunctionType, numba.core.dispatcher.Dispatcher)
+
+_half = part(half)
+
+
+def scan_pairs(
+    products: Array,
+    near_i: Array,
+    near_j: Array,
+    *,
+    bounds_i: Array,
+    places_i: Int32,
+    bounds_j: Array,
+    places_j: Int32,
+    first_i: int,
+    first_j: int,
+    diagonal: int,
+) -> None:
+    """See the contract; scratch one number a column."""
+    inputs = (wide(products), plain(near_i), plain(near_j))
+    lists = (bounds_i, places_i, bounds_j, places_j)
+    # Arrays that a loop makes itself take long to compile.
+    scratch = np.array(bounds_j[:, 0]), np.empty(RUN, np.int64)
+    _run(_scan, inputs, lists, int(first_i), int(first_j), int(diagonal), *scratch)
+
+
+def refine_rows(
+    x: Array,
+    y: Array,
+    scale_x: Float64,
+    scale_y: Float64,
+    *,
+    metric: int,
+    first: int,
+    bounds: Array,
+    places: Int32,
+    keys: Float64,
+    ids: Int64,
+) -> npt.NDArray[np.bool_]:
+    """See the contract; scratch 16 c + 8 d bytes, 8 r c more for float32. Shortlists are left as they are."""
+    certain = np.empty(len(x), np.bool_)
+    # Bounds are compared in float64 in any case: converted here, one loop does for both types.
+    bounds = bounds.astype(np.float64, copy=False)
+    inputs = _pair_inputs(x, y, scale_x, scale_y, metric, first)
+    row, sums = np.empty(x.shape[1]), np.empty(LANES)
+    heap, names = np.empty(bounds.shape[1]), np.empty(bounds.shape[1], np.int64)
+    _run(_refine, (*inputs, plain(bounds), plain(places)), (keys, ids), certain, row, sums, heap, names)
+    return certain
+
+
+def _pair_inputs(
+    x: Array, y: Array, scale_x: Float64, scale_y: Float64, metric: int, first: int
+) -> tuple[Any, ...]:
+    """What a loop takes that measures pairs of rows."""
+    rows, scales = (wide(x), wide(y)), (plain(scale_x), plain(scale_y))
+    return *rows, *scales, int(metric), inner_product(metric), int(first)
+
+
+def exhaust_rows(
+    products: Float64,
+    near_i: Float64,
+    near_j: Float64,
+    x: Array,
+    y: Array,
+    scale_x: Float64,
+    scale_y: Float64,
+    *,
+    metric: int,
+    own: Int64,
+    first: int,
+    keys: Float64,
+    ids: Int64,
+) -> None:
+    """See the contract; scratch 8 d bytes."""
+    limits = (wide(products), plain(near_i), plain(near_j))
+    inputs = _pair_inputs(x, y, scale_x, scale_y, metric, first)
+    scratch = np.empty(x.shape[1]), np.empty(LANES)
+    _run(_exhaust, (*limits, *inputs, plain(own)), (keys, ids), *scratch)
+
+
+def measure_pairs(
+    x: Float64,
+    y: Float64,
+    *,
+    metric: int,
+    keys_i: Float64,
+    ids_i: Int64,
+    keys_j: Float64,
+    ids_j: Int64,
+    first_i: int,
+    first_j: int,
+    diagonal: int,
+) -> None:
+    """See the contract; scratch 8 (p + 64 d) bytes."""
+    inputs = (wide(x), wide(y), int(metric))
+    rows, columns = (np.empty(RUN), np.empty(RUN, np.int64), np.empty(len(x))), np.empty((x.shape[1], RUN))
+    where = int(first_i), int(first_j), int(diagonal)
+    _run(measure, inputs, (keys_i, ids_i, keys_j, ids_j), *where, *rows, np.empty(RUN), columns)
+
+
+def compare_pairs(
+    x: Float64,
+    y: Float64,
+    *,
+    function: Callable[[Float64, Float64], float],
+    keys_i: Float64,
+    ids_i: Int64,
+    keys_j: Float64,
+    ids_j: Int64,
+    first_i: int,
+    first_j: int,
+    diagonal: int,
+) -> None:
+    """See the contract; what numba cannot compile is called from Python, with a warning."""
+    compiled = _compiled(function) if isinstance(function, _COMPILABLE) else None
+    if compiled is None:
+        lists = {"keys_i": keys_i, "ids_i": ids_i, "keys_j": keys_j, "ids_j": ids_j}
+        where = {"first_i": first_i, "first_j": first_j, "diagonal": diagonal}
+        contract.reference(x, y, function=function, **lists, **where)  # type: ignore[attr-defined]
+        return
+    # Writable, since a function may have been compiled for that.
+    rows, nowhere = [np.require(a, requirements=["C", "W"]) for a in (x, y)], np.full(2, -1)
+    _run(
+        functools.partial(compare, compiled),
+        rows,
+        (keys_i, ids_i, keys_j, ids_j),
+        int(first_i),
+        int(first_j),
+        int(diagonal),
+        nowhere,
+    )
+    if nowhere[0] >= 0:
+        raise ValueError(no_number(*nowhere.tolist()))
+
+
+def merge_lists(keys: Float64, ids: Int64, *, other_keys: Float64, other_ids: Int64) -> None:
+    """See the contract; no scratch."""
+    _run(_merge, (), (keys, ids), plain(other_keys), plain(other_ids))
+
+
+def sort_lists(keys: Float64, ids: Int64) -> None:
+    """See the contract; no scratch."""
+    _run(_sort, (), (keys, ids))
+
+
+def _run(loop: Callable[..., None], inputs: Sequence[object], lists: Sequence[Array], *rest: object) -> None:
+    """Call a loop with lists in C order; where they are not, with copies that are written back."""
+    plain = [np.ascontiguousarray(a) for a in lists]
+    loop(*inputs, *plain, *rest)
+    for a, copy in zip(lists, plain, strict=True):
+        if copy is not a:
+            a[...] = copy
+
+
+@part
+def _any_below(row: Array, near: Any, near_j: Array, far: Any, far_j: Array, a: int, b: int) -> bool:
+    found = False
+    for j in range(Index(a), Index(b)):
+        bound = near + near_j[j] - row[j]
+        found |= (bound < far) | (bound < far_j[j])
+    return found
+
+
+@part
+def _list_below(
+    row: Array, near: Any, near_j: Array, far: Any, far_j: Array, a: int, b: int, found: Int64
+) -> int:
+    # No branch depends on a number: few of 64 pass, and which is not to be predicted.
+    count = Index(0)
+    for j in range(Index(a), Index(b)):
+        bound = near + near_j[j] - row[j]
+        found[count] = j
+        count += Index((bound < far) | (bound < far_j[j]))
+    return count  # type: ignore[return-value]
+
+
+@compiled
+def _scan(
+    products: Array,
+    near_i: Array,
+    near_j: Array,
+    bounds_i: Array,
+    places_i: Int32,
+    bounds_j: Array,
+    places_j: Int32,
+    first_i: int,
+    first_j: int,
+    diagonal: int,
+    far_j: Array,
+    found: Int64,
+) -> None:
+    q = len(near_j)
+    for i in range(len(near_i)):
+        row, near = products[i], near_i[i]
+        for a in range(max(0, i + diagonal), q, RUN):
+            b, far = min(a + RUN, q), bounds_i[i, 0]
+            if not _any_below(row, near, near_j, far, far_j, a, b):
+                continue
+            for t in range(_list_below(row, near, near_j, far, far_j, a, b, found)):
+                j = found[t]
+                bound = near + near_j[j] - row[j]
+                if bound < bounds_i[i, 0]:
+                    sift(bounds_i[i], places_i[i], TOP, bounds_i.shape[1], bound, np.int32(first_j + j))
+                if bound < bounds_j[j, 0]:
+                    sift(bounds_j[j], places_j[j], TOP, bounds_j.shape[1], bound, np.int32(first_i + i))
+                far_j[j] = bounds_j[j, 0]
+
+
+@part
+def _candidates(bounds: Array, places: Int32, limit: float, heap: Float64, names: Int64) -> int:
+    """A heap of what a shortlist holds, by smallest bound: bounds are negated."""
+    count: int = TOP
+    for slot in range(len(bounds)):
+        if places[slot] >= 0 and bounds[slot] <= limit:
+            heap[count], names[count] = -bounds[slot], places[slot]
+            count += 1
+    heapify(heap, names, count)
+    return count
+
+
+@compiled
+def _refine(
+    x: Array,
+    y: Array,
+    scale_x: Float64,
+    scale_y: Float64,
+    metric: int,
+    inner: Any,
+    first: int,
+    bounds: Array,
+    places: Int32,
+    keys: Float64,
+    ids: Int64,
+    certain: npt.NDArray[np.bool_],
+    row: Float64,
+    sums: Float64,
+    heap: Float64,
+    names: Int64,
+) -> None:
+    for i in range(len(x)):
+        count = _candidates(bounds[i], places[i], _half(keys[i, 0], metric), heap, names)
+        if count:
+            load(x[i], scale_x[i], metric, row)
+        while count and -heap[0] <= _half(keys[i, 0], metric):
+            place = names[0]
+            key = distance(row, scale_x[i], y, place, scale_y[place], metric, inner, sums)
+            take(keys[i], ids[i], key, first + place)
+            count -= 1
+            sift(heap, names, TOP, count, heap[count], names[count])
+        largest = bounds[i, 0]
+        certain[i] = largest == np.inf or largest > _half(keys[i, 0], metric)
+
+
+@part
+def _any_within(row: Float64, near: float, near_j: Float64, limit: float, a: int, b: int) -> bool:
+    found = False
+    for j in range(Index(a), Index(b)):
+        found |= not near + near_j[j] - row[j] > limit
+    return found
+
+
+@compiled
+def _exhaust(
+    products: Float64,
+    near_i: Float64,
+    near_j: Float64,
+    x: Array,
+    y: Array,
+    scale_x: Float64,
+    scale_y: Float64,
+    metric: int,
+    inner: Any,
+    first: int,
+    own: Int64,
+    keys: Float64,
+    ids: Int64,
+    row: Float64,
+    sums: Float64,
+) -> None:
+    q = len(near_j)
+    for i in range(len(near_i)):
+        load(x[i], scale_x[i], metric, row)
+        for start in range(0, q, RUN):
+            if keys[i, 0] == 0 and metric != INNER_PRODUCT and first + start > ids[i, 0]:
+                break
+            stop, limit = min(start + RUN, q), _half(keys[i, 0], metric)
+            if not _any_within(products[i], near_i[i], near_j, limit, start, stop):
+                continue
+            for j in range(start, stop):
+                bound, root = near_i[i] + near_j[j] - products[i, j], keys[i, 0]
+                settled = root == 0 and metric != INNER_PRODUCT and first + j > ids[i, 0]
+                if first + j == own[i] or bound > _half(root, metric) or settled:
+                    continue
+                key = distance(row, scale_x[i], y, j, scale_y[j], metric, inner, sums)
+                take(keys[i], ids[i], key, first + j)
+
+
+@compiled
+def _sort(keys: Float64, ids: Int64) -> None:
+    for i in range(len(keys)):
+        sort(keys[i], ids[i])
+
+
+@compiled
+def _merge(keys: Float64, ids: Int64, other_keys: Float64, other_ids: Int64) -> None:
+    for i in range(len(keys)):
+        for t in range(other_ids.shape[1]):
+            if other_ids[i, t] != EMPTY:
+                take(keys[i], ids[i], other_keys[i, t], other_ids[i, t])
+
+
+@functools.lru_cache(maxsize=16)
+def _compiled(function: Callable[[Float64, Float64], float]) -> Any:
+    """A function as numba has compiled it with its loop, or None where numba cannot."""
+    jitted = function if numba.extending.is_jitted(function) else numba.njit(nogil=True)(function)
+    keys, ids = np.empty((0, 1)), np.empty((0, 1), np.int64)
+    try:
+        compare(jitted, keys, keys, keys, ids, keys, ids, 0, 0, 0, np.full(2, -1))
+    except (numba.core.errors.NumbaError, numba.core.errors.UnsupportedBytecodeError) as error:
+        name = getattr(function, "__qualname__", repr(function))
+        warnings.warn(
+            f"{name} is called from Python for every pair, which is some hundred times slower: numba cannot "
+            f"compile it ({str(error).splitlines()[0]})",
+            stacklevel=4,  # from here by the body and the dispatcher to the caller
+        )
+        return None
+    return jitted

@@ -1,0 +1,263 @@
+"""Ranks by counting. See ``kernels/neighbors/ranks.py``.
+
+Runs of columns are tested as vectors: against the farthest threshold first, which most pairs are beyond, then
+against each. Where as many are surely nearer as may be, nothing of a run is looked at one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._compiled import compiled, part
+from rankfold.kernels._layouts import plain
+from rankfold.kernels.neighbors.cpu._distances import EUCLIDEAN, distance, inner_product, load
+from rankfold.kernels.neighbors.cpu._pairs import CHEBYSHEV, MANHATTAN, RUN, TINY, WIDER, _load, _measure_run
+from rankfold.kernels.neighbors.lists import LANES
+from rankfold.kernels.neighbors.ranks import limits
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+LARGEST = float(np.finfo(np.float64).max)
+
+Index = np.uint64
+"""Of loops that are to be vectors: of a signed index it must be asked each time whether it is negative."""
+
+
+def count_nearer(
+    products: Array,
+    near: tuple[Array, Array],
+    far: tuple[Array, Array],
+    x: Array,
+    y: Array,
+    scale_x: Float64,
+    scale_y: Float64,
+    *,
+    metric: int,
+    own: Int64,
+    first: int,
+    keys: Float64,
+    ids: Int64,
+    counts: Int64,
+) -> int:
+    """See the contract; scratch 8 d + 16 p k bytes."""
+    low, high = limits(np.asarray(keys), metric, products.dtype)
+    near, far = (plain(near[0]), plain(near[1])), (plain(far[0]), plain(far[1]))
+    rows, scale = (plain(x), plain(y)), (plain(scale_x), plain(scale_y))
+    held = np.ascontiguousarray(counts)
+    where = (int(metric), inner_product(metric), plain(own), int(first), plain(keys), plain(ids), low, high)
+    loop: Callable[..., int] = _count_nearer
+    measured = int(loop(plain(products), near, far, *rows, scale, *where, held))
+    if held is not counts:
+        counts[...] = held
+    return measured
+
+
+def count_measured(
+    x: Float64, y: Float64, *, metric: int, own: Int64, first: int, keys: Float64, ids: Int64, counts: Int64
+) -> None:
+    """See the contract; scratch 512 d + 16 p k bytes."""
+    keys = np.asarray(keys)
+    low, high = keys, keys
+    if metric == EUCLIDEAN:
+        with np.errstate(over="ignore"):
+            squares = keys * keys
+            low, high = np.minimum(squares, LARGEST) / WIDER - TINY, squares * WIDER + TINY
+    held = np.ascontiguousarray(counts)
+    where = (plain(own), int(first), plain(keys), plain(ids), plain(low), plain(high))
+    _count_measured(plain(x), plain(y), int(metric), *where, held)
+    if held is not counts:
+        counts[...] = held
+
+
+def measure_listed(
+    x: Array,
+    y: Array,
+    scale_x: Float64,
+    scale_y: Float64,
+    *,
+    metric: int,
+    by_lanes: bool,
+    rows: Int64,
+    others: Int64,
+) -> Float64:
+    """See the contract; scratch 8 d bytes."""
+    found = np.empty(len(rows))
+    pairs = (plain(rows), plain(others), found)
+    if by_lanes:
+        _measure_lanes(
+            plain(x), plain(y), plain(scale_x), plain(scale_y), int(metric), inner_product(metric), *pairs
+        )
+    else:
+        _measure_in_order(plain(x), plain(y), int(metric), *pairs)
+    return found
+
+
+@part
+def _any_within(row: Array, near: Any, near_j: Array, high: Any, a: int, b: int) -> bool:
+    found = False
+    for j in range(Index(a), Index(b)):
+        found |= near + near_j[j] - row[j] <= high
+    return found
+
+
+@part
+def _bounds(row: Array, one: Any, others: Array, start: int, count: int, itself: int, out: Array) -> None:
+    a = Index(start)
+    for j in range(Index(count)):
+        out[j] = one + others[a + j] - row[a + j]
+    # No number compares: neither lanes beyond the last column nor the row itself are counted.
+    out[count:] = np.nan
+    if 0 <= itself < count:
+        out[itself] = np.nan
+
+
+@part
+def _before(key: float, name: int, root: float, other: int) -> bool:
+    return key < root or (key == root and name < other)
+
+
+@part
+def _possible(least: Array, high: Any) -> int:
+    count = Index(0)
+    for j in range(Index(RUN)):
+        count += Index(least[j] <= high)
+    return count  # type: ignore[return-value]
+
+
+@part
+def _sure(most: Array, low: Any) -> int:
+    count = Index(0)
+    for j in range(Index(RUN)):
+        count += Index(most[j] < low)
+    return count  # type: ignore[return-value]
+
+
+@compiled
+def _count_nearer(
+    products: Array,
+    near: tuple[Array, Array],
+    far: tuple[Array, Array],
+    x: Array,
+    y: Array,
+    scale: tuple[Float64, Float64],
+    metric: int,
+    inner: Any,
+    own: Int64,
+    first: int,
+    keys: Float64,
+    ids: Int64,
+    low: Array,
+    high: Array,
+    counts: Int64,
+) -> int:
+    q, last, measured = len(y), keys.shape[1] - 1, 0
+    least, most = np.empty(RUN, products.dtype), np.empty(RUN, products.dtype)
+    row, sums, found = np.empty(x.shape[1]), np.empty(LANES), np.empty(RUN)
+    for i in range(len(x)):
+        loaded = False
+        for start in range(0, q, RUN):
+            count, itself, fresh = min(RUN, q - start), own[i] - first - start, True
+            if not _any_within(products[i], near[0][i], near[1], high[i, last], start, start + count):
+                continue
+            _bounds(products[i], near[0][i], near[1], start, count, itself, least)
+            _bounds(products[i], far[0][i], far[1], start, count, itself, most)
+            for s in range(last, -1, -1):
+                possible, sure = _possible(least, high[i, s]), _sure(most, low[i, s])
+                if possible == 0:
+                    break
+                counts[i, s] += sure
+                if possible == sure:
+                    continue
+                if fresh:
+                    found[:], fresh = np.nan, False
+                if not loaded:
+                    load(x[i], scale[0][i], metric, row)
+                    loaded = True
+                for j in range(count):
+                    if least[j] <= high[i, s] and not most[j] < low[i, s]:
+                        if np.isnan(found[j]):
+                            found[j] = distance(
+                                row, scale[0][i], y, start + j, scale[1][start + j], metric, inner, sums
+                            )
+                            measured += 1
+                        counts[i, s] += _before(found[j], first + start + j, keys[i, s], ids[i, s])
+    return measured
+
+
+@compiled
+def _count_measured(
+    x: Float64,
+    y: Float64,
+    metric: int,
+    own: Int64,
+    first: int,
+    keys: Float64,
+    ids: Int64,
+    low: Float64,
+    high: Float64,
+    counts: Int64,
+) -> None:
+    q, last = len(y), keys.shape[1] - 1
+    sums, tile = np.empty(RUN), np.empty((x.shape[1], RUN))
+    for start in range(0, q, RUN):
+        count = min(RUN, q - start)
+        _load(y, start, count, tile)
+        for i in range(len(x)):
+            _measure_run(x[i], tile, metric, sums)
+            sums[count:] = np.nan  # also where there are no columns to make it one
+            self_at = own[i] - first - start
+            if 0 <= self_at < count:
+                sums[self_at] = np.nan
+            for s in range(last, -1, -1):
+                possible = _possible(sums, high[i, s])
+                if possible == 0:
+                    break
+                sure = _sure(sums, low[i, s])
+                counts[i, s] += sure
+                if possible == sure:
+                    continue
+                for j in range(count):
+                    if sums[j] <= high[i, s] and not sums[j] < low[i, s]:
+                        key = np.sqrt(sums[j]) if metric == EUCLIDEAN else sums[j]
+                        name = first + start + j
+                        counts[i, s] += _before(key, name, keys[i, s], ids[i, s])
+
+
+@compiled
+def _measure_lanes(
+    x: Array,
+    y: Array,
+    scale_x: Float64,
+    scale_y: Float64,
+    metric: int,
+    inner: Any,
+    rows: Int64,
+    others: Int64,
+    found: Float64,
+) -> None:
+    row, sums, held = np.empty(x.shape[1]), np.empty(LANES), -1
+    for t in range(len(rows)):
+        i, j = rows[t], others[t]
+        if i != held:
+            load(x[i], scale_x[i], metric, row)
+            held = i
+        found[t] = distance(row, scale_x[i], y, j, scale_y[j], metric, inner, sums)
+
+
+@compiled
+def _measure_in_order(x: Array, y: Array, metric: int, rows: Int64, others: Int64, found: Float64) -> None:
+    for t in range(len(rows)):
+        i, j, total = rows[t], others[t], 0.0
+        for e in range(x.shape[1]):
+            apart = abs(np.float64(x[i, e]) - np.float64(y[j, e]))
+            if metric == CHEBYSHEV:
+                total = max(total, apart)
+            else:
+                total += apart if metric == MANHATTAN else apart * apart
+        found[t] = np.sqrt(total) if metric == EUCLIDEAN else total

@@ -1,0 +1,156 @@
+"""How many rows are nearer than given ones: ranks by counting, with no distance stored.
+
+A *threshold* of a row is another row, by its exact key and its id; how many rows come before it in the order
+(key, id) is its rank among the neighbours, less one. Bounds from products settle nearly all pairs; those
+that they leave open are measured, by the sum that ``lists.py`` fixes. So counts are integers that do not
+depend on how rows were cut or products rounded.
+
+The trap: a bound must hold on both sides here. A pair whose upper bound is too low is counted as nearer and
+never looked at again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._dispatch import kernel
+from rankfold.kernels.neighbors.lists import SLACK, Metric, distance, in_order
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+
+@kernel
+def count_nearer(
+    products: Array,
+    near: tuple[Array, Array],
+    far: tuple[Array, Array],
+    x: Array,
+    y: Array,
+    scale_x: Float64,
+    scale_y: Float64,
+    *,
+    metric: int,
+    own: Int64,
+    first: int,
+    keys: Float64,
+    ids: Int64,
+    counts: Int64,
+) -> int:
+    """Add to the counts of each threshold the rows of a panel that come before it; the pairs measured.
+
+    Parameters
+    ----------
+    products : (p, q) float32 or float64
+        Inner products of p rows with those of a panel.
+    near, far : ((p,), (q,)) of that type
+        A pair is at least ``near[0][i] + near[1][j] - products[i, j]`` apart, and at most the same of
+        ``far``, in halves: see ``kernels/neighbors/lists.py``.
+    x, y, scale_x, scale_y, metric, first
+        As for ``refine_rows`` there.
+    own : (p,) int64
+        Ids of the rows themselves, which are never counted.
+    keys, ids, counts : (p, k)
+        Thresholds of each row, sorted by (key, id), keys finite; and their counts, int64, written.
+
+    Notes
+    -----
+    Two additions and at most 2 k comparisons a pair, as vectors; 3 d flops where it is measured.
+    """
+    (low, high), measured = limits(keys, metric, products.dtype), 0
+    for i, j in itertools.product(range(len(x)), range(len(y))):
+        if first + j == own[i]:
+            continue
+        least, most = (side[0][i] + side[1][j] - products[i, j] for side in (near, far))
+        surely = most < low[i]
+        left = ~surely & (least <= high[i])
+        counts[i] += surely
+        if left.any():
+            key = distance(x[i], y[j], scale_x[i], scale_y[j], metric=metric)
+            counts[i, left] += before(key, first + j, keys[i, left], ids[i, left])
+            measured += 1
+    return measured
+
+
+@kernel
+def count_measured(
+    x: Float64, y: Float64, *, metric: int, own: Int64, first: int, keys: Float64, ids: Int64, counts: Int64
+) -> None:
+    """The same where every pair is measured.
+
+    Parameters
+    ----------
+    x, y : (p, d), (q, d) float64
+    metric : EUCLIDEAN, SQEUCLIDEAN, MANHATTAN or CHEBYSHEV
+    own, first, keys, ids, counts
+        As for ``count_nearer``.
+
+    Notes
+    -----
+    Work 3 p q d flops and 2 k comparisons a pair, vectors across the rows of ``y``. Keys are those of
+    ``measure_pairs``: sums over elements in order.
+    """
+    for i in range(len(x)):
+        for j in range(len(y)):
+            if first + j != own[i]:
+                counts[i] += before(in_order(x[i], y[j], metric), first + j, keys[i], ids[i])
+
+
+@kernel
+def measure_listed(
+    x: Array,
+    y: Array,
+    scale_x: Float64,
+    scale_y: Float64,
+    *,
+    metric: int,
+    by_lanes: bool,
+    rows: Int64,
+    others: Int64,
+) -> Float64:
+    """Keys of some pairs.
+
+    Parameters
+    ----------
+    x, y, scale_x, scale_y, metric
+        As for ``count_nearer``.
+    by_lanes : bool
+        Whether by the sum of ``count_nearer``, else by that of ``count_measured``.
+    rows, others : (n,) int64
+        Indices of ``x`` and ``y``.
+
+    Returns
+    -------
+    (n,) float64
+    """
+    found = np.empty(len(rows))
+    for t, (i, j) in enumerate(zip(rows, others, strict=True)):
+        if by_lanes:
+            found[t] = distance(x[i], y[j], scale_x[i], scale_y[j], metric=metric)
+        else:
+            found[t] = in_order(x[i].astype(np.float64), y[j].astype(np.float64), metric)
+    return found
+
+
+def limits(keys: Float64, metric: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    """What an upper bound must be below, so that a pair surely comes before a threshold, and what a lower
+    bound must be above, so that it surely does not; in halves.
+    """
+    with np.errstate(over="ignore"):
+        squares = keys * keys if metric == Metric.EUCLIDEAN else keys
+        halves = squares / 2 if metric in (Metric.EUCLIDEAN, Metric.SQEUCLIDEAN) else squares
+        wider = SLACK * np.sign(halves)
+        low, high = (halves * (1 - wider)).astype(dtype), (halves * (1 + wider)).astype(dtype)
+    # Beyond the range of the type nothing is sure: an upper bound that is infinite is below nothing.
+    low = np.minimum(low, np.finfo(dtype).max)
+    return np.nextafter(low, dtype.type(-np.inf)), np.nextafter(high, dtype.type(np.inf))
+
+
+def before(key: float, name: int, keys: Float64, ids: Int64) -> npt.NDArray[np.bool_]:
+    """Whether a pair comes before each of some thresholds."""
+    return (key < keys) | ((key == keys) & (name < ids))

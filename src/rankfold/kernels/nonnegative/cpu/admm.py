@@ -1,0 +1,123 @@
+"""Alternating directions for many rows. See ``kernels/nonnegative/admm.py``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._compiled import compiled, contracted_part
+from rankfold.kernels.nonnegative.admm import penalty_and_inverse
+from rankfold.kernels.nonnegative.cpu._tiles import LANES, compact, load, multiply, store
+
+Array = npt.NDArray[Any]
+
+
+@contracted_part
+def _onto_box(free: Array, upper: float, tile: Array) -> None:
+    for t in range(free.shape[0]):
+        for j in range(LANES):
+            tile[t, j] = min(max(free[t, j], free.dtype.type(0)), upper)
+
+
+@contracted_part
+def _raise_thresholds(free: Array, top: Array, threshold: Array, excess: Array, count: Array) -> bool:
+    """Mean excess of what is above each threshold, as the next; whether any was raised."""
+    k, zero, one = free.shape[0], free.dtype.type(0), free.dtype.type(1)
+    for j in range(LANES):
+        excess[j], count[j] = -one, zero
+    for t in range(k):
+        for j in range(LANES):
+            v = free[t, j] - top[j]
+            above = v > threshold[j]
+            excess[j] += v if above else zero
+            count[j] += one if above else zero
+    raised = 0
+    for j in range(LANES):
+        mean = excess[j] / count[j]
+        raised += mean > threshold[j]
+        threshold[j] = max(threshold[j], mean)
+    return raised > 0
+
+
+@contracted_part
+def _onto_simplex(free: Array, lanes: Array, tile: Array) -> None:
+    # Michelot's variable fixing. A threshold only rises, and rests once its lane is done: rounds that other
+    # lanes need do not change it. The largest coordinate keeps at most 1, so thresholds start 1 below it.
+    k, zero = free.shape[0], free.dtype.type(0)
+    top, threshold, excess, count = lanes[0], lanes[1], lanes[2], lanes[3]
+    for j in range(LANES):
+        top[j], threshold[j] = free[0, j], -1
+    for t in range(1, k):
+        for j in range(LANES):
+            top[j] = max(top[j], free[t, j])
+    while _raise_thresholds(free, top, threshold, excess, count):
+        pass
+    for t in range(k):
+        for j in range(LANES):
+            tile[t, j] = max(free[t, j] - top[j] - threshold[j], zero)
+
+
+@contracted_part
+def _first_step(slope: Array, b: Array, tile: Array, penalty: float, free: Array) -> None:
+    for t in range(b.shape[0]):
+        for j in range(LANES):
+            free[t, j] = tile[t, j] - (slope[t, j] - b[t, j]) / penalty
+
+
+@contracted_part
+def _right_side(b: Array, tile: Array, free: Array, penalty: float, right: Array) -> None:
+    # The dual variable is tile - free: what the projection changed.
+    for t in range(b.shape[0]):
+        for j in range(LANES):
+            right[t, j] = b[t, j] + penalty * (tile[t, j] + (tile[t, j] - free[t, j]))
+
+
+@contracted_part
+def _without_dual(solved: Array, tile: Array, free: Array) -> None:
+    for t in range(free.shape[0]):
+        for j in range(LANES):
+            free[t, j] = solved[t, j] - (tile[t, j] - free[t, j])
+
+
+@compiled
+def _split(
+    gram: Array, inverse: Array, b: Array, w: Array, penalty: float, sweeps: int, upper: float, simplex: bool
+) -> None:
+    rows, k = w.shape
+    tile, held, free = (
+        np.zeros((k, LANES), w.dtype),
+        np.zeros((k, LANES), w.dtype),
+        np.zeros((k, LANES), w.dtype),
+    )
+    right, solved = np.zeros((k, LANES), w.dtype), np.zeros((k, LANES), w.dtype)
+    lanes = np.zeros((4, LANES), w.dtype)
+    for first in range(0, rows, LANES):
+        count = min(LANES, rows - first)
+        load(w, first, count, tile)
+        load(b, first, count, held)
+        for sweep in range(sweeps):
+            if not penalty > 0:
+                free[:] = tile
+            elif sweep == 0:
+                multiply(gram, tile, solved)
+                _first_step(solved, held, tile, penalty, free)
+            else:
+                _right_side(held, tile, free, penalty, right)
+                multiply(inverse, right, solved)
+                _without_dual(solved, tile, free)
+            if simplex:
+                _onto_simplex(free, lanes, tile)
+            else:
+                _onto_box(free, upper, tile)
+        store(tile, first, count, w)
+
+
+def split_rows(gram: Array, b: Array, *, w: Array, sweeps: int, upper: float, simplex: bool) -> None:
+    """See the contract; scratch five tiles. Simplices without sorting."""
+    penalty, inverse = penalty_and_inverse(gram, w.dtype)
+    if not penalty > 0:
+        sweeps = 1
+    limit = w.dtype.type(upper)
+    _split(compact(gram, w.dtype), compact(inverse, w.dtype), b, w, penalty, sweeps, limit, simplex)

@@ -1,0 +1,13 @@
+"""Algorithms: a folder for a method, and what several share.
+
+    svd         singular value decomposition, principal components, QR; one solver, one file
+    nmf         nonnegative factors
+    knn         nearest neighbors
+    embedding   how well an embedding keeps neighborhoods
+    model       what is done with a result: transform, update, check, reconstruct
+    parts       what several methods share
+
+    warm        compile before the baseline of memory is taken
+
+Imports ``kernels`` and ``pipeline``; knows no cluster.
+"""

@@ -1,0 +1,306 @@
+"""Ranks of given neighbours by counting: what a pass over a matrix adds to the counts of some rows of it.
+
+The rows are held, the matrix passes by. First the pass meets the rows that are named and measures how far
+they are, which makes thresholds; then it meets all rows, and counts those that come before each threshold.
+Bounds from products settle most pairs, as in a search for neighbours; what they leave open is measured.
+Counts are integers, so that cuts, threads and order do not show.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.neighbors.lists import Metric
+from rankfold.kernels.neighbors.ranks import count_measured, count_nearer, measure_listed
+from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, TERMS, Buffer, RowReader, Rows, products, slack
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.view import aligned_empty
+from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.storage.checkpoint import State, load_arrays
+from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+TILE = (512, 1024)
+"""Rows that are held and rows that pass in one product."""
+
+OPEN = 0.05
+"""Share of pairs left open above which products are made in float64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Which rows are held, and how they are read: once in a process, whatever its threads."""
+
+    reader: RowReader
+    start: int
+    stop: int
+    name: str
+    """Of a run and these rows; no two runs share one."""
+
+    @property
+    def count(self) -> int:
+        """Rows."""
+        return self.stop - self.start
+
+    def memory_bytes(self, step: int) -> int:
+        """Of the rows, and of reading so many at a time."""
+        return self.reader.memory_bytes(self.count) + self.reader.read_bytes(min(step, self.count))
+
+    def rows(self, step: int) -> HeldRows:
+        """The rows, from whoever has them already."""
+        with _LOCK:
+            found = _HELD.get(self.name)
+            if found is None:
+                found = _HELD[self.name] = HeldRows(self._read(step))
+            return found
+
+    def _read(self, step: int) -> Rows:
+        reader, buffer = self.reader, self.reader.buffer(self.count)
+        if reader.lent:
+            return reader.read(buffer, self.start, self.stop, 0)
+        for top in range(self.start, self.stop, step):
+            reader.read(buffer, top, min(top + step, self.stop), top - self.start)
+        copy = buffer.raw if reader.bounded and not reader.copies else buffer.copy
+        return Rows(self.start, buffer.raw, copy, buffer.norms, buffer.scale)
+
+
+@dataclass(slots=True, weakref_slot=True)
+class HeldRows:
+    """Rows that several threads read."""
+
+    rows: Rows
+
+
+_LOCK = threading.Lock()
+_HELD: weakref.WeakValueDictionary[str, HeldRows] = weakref.WeakValueDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class GatherRows:
+    """Fold of some rows of a matrix into a store of their own."""
+
+    cut: Cut
+    """Panels are whole chunks of the store."""
+
+    source: Source
+    path: Path
+    row_seconds: float
+    slots: int = 1
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of one segment: a panel, the last chunk filled up, and what reading takes."""
+        rows, columns = self.cut.panel_rows, self.source.shape[1]
+        return 2 * rows * columns * self.source.dtype.itemsize + self.source.read_bytes(rows, columns)
+
+    def start(self) -> State:
+        """No rows yet."""
+        return {"rows": np.zeros(1, np.int64)}
+
+    def workspace(self) -> Array:
+        """Room for a panel."""
+        return aligned_empty((self.cut.panel_rows, self.source.shape[1]), self.source.dtype)
+
+    def read(self, work: Array, start: int, stop: int, slot: int) -> None:
+        """Fetch a panel."""
+        self.source.read_into(work[: stop - start], (start, stop), (0, self.source.shape[1]))
+
+    def step(self, state: State, work: Array, start: int, stop: int, slot: int) -> None:
+        """Write it."""
+        write_whole_chunks(self.path, work[: stop - start], (start, stop), (0, self.source.shape[1]))
+        state["rows"] += stop - start
+
+    def merge(self, total: State, other: State) -> None:
+        """Add up."""
+        total["rows"] += other["rows"]
+
+
+@dataclass(slots=True)
+class Work:
+    """Buffers of one segment, and the rows that are held."""
+
+    held: HeldRows
+    passing: Buffer
+    thresholds: State = field(default_factory=dict)
+    now: Rows | None = None
+    precise: bool = False
+    """Whether products are made in float64."""
+
+    room: dict[str, Array] = field(default_factory=dict)
+
+    def array(self, name: str, shape: tuple[int, int], dtype: npt.DTypeLike) -> Array:
+        """A buffer that is made once."""
+        key, size = f"{name} {np.dtype(dtype).name}", shape[0] * shape[1]
+        if key not in self.room or self.room[key].size < size:
+            self.room[key] = aligned_empty((size,), dtype)
+        return self.room[key][:size].reshape(shape)
+
+
+@dataclass(frozen=True, slots=True)
+class MeetRows:
+    """What both passes share: some rows are held, others pass."""
+
+    cut: Cut
+    passing: RowReader
+    held: Held
+    thresholds: Path
+    """Names of the neighbours of the rows that are held, and what is made of them: see each pass."""
+
+    k: int
+    by_lanes: bool
+    """Whether products bound distances, which are summed by lanes: see ``kernels/neighbors/lists.py``."""
+
+    row_seconds: float
+    precise: bool = False
+    slots: int = 1
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of one segment besides the rows that are held."""
+        tall = self.cut.panel_rows
+        names = self.held.count * self.k * 8 * 8
+        return self.passing.memory_bytes(tall) + self.passing.read_bytes(tall) + names + self._tiles
+
+    @property
+    def _tiles(self) -> int:
+        return 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Of what the threads of a process share."""
+        return self.held.memory_bytes(self.cut.panel_rows)
+
+    def workspace(self) -> Work:
+        """Buffers; the rows that are held are read if no other thread has them."""
+        rows = self.held.rows(self.cut.panel_rows)
+        passing = self.passing.buffer(self.cut.panel_rows)
+        return Work(rows, passing, load_arrays(self.thresholds), precise=self.precise)
+
+    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
+        """Fetch the rows that pass."""
+        work.now = self.passing.read(work.passing, start, stop, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureThresholds(MeetRows):
+    """Fold of the rows that are named into their distances from the rows that name them.
+
+    ``thresholds`` has ``passing``, the rows of what passes that are named, sorted, and ``places``, where in
+    the flat list of thresholds each of them belongs.
+    """
+
+    def start(self) -> State:
+        """Nothing measured."""
+        return {"keys": np.full(self.held.count * self.k, np.inf)}
+
+    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+        """Measure what is named of a panel."""
+        rows, held = work.now, work.held.rows
+        assert rows is not None  # noqa: S101 - read came before
+        named = work.thresholds["passing"]
+        first, last = (int(np.searchsorted(named, row)) for row in (start, stop))
+        places = work.thresholds["places"][first:last]
+        state["keys"][places] = measure_listed(
+            held.raw,
+            rows.raw,
+            held.scale,
+            rows.scale,
+            metric=self.passing.metric,
+            by_lanes=self.by_lanes,
+            rows=places // self.k,
+            others=named[first:last] - start,
+        )
+
+    def merge(self, total: State, other: State) -> None:
+        """Each is measured once, and infinite elsewhere."""
+        np.minimum(total["keys"], other["keys"], out=total["keys"])
+
+
+@dataclass(frozen=True, slots=True)
+class CountNearer(MeetRows):
+    """Fold of all rows into how many come before each threshold.
+
+    ``thresholds`` has ``keys`` and ``ids`` (rows, k), sorted, and ``own``, the ids of the rows that are held.
+    """
+
+    @property
+    def _tiles(self) -> int:
+        columns = self.passing.columns
+        if not self.by_lanes:
+            return 2 * sum(TILE) * columns * 8 + 2**20
+        doubles = 2 * sum(TILE) * columns * 8 + 8 * sum(TILE) * 8
+        return TILE[0] * TILE[1] * (4 + 8) * (1 + (columns > TERMS)) + doubles + 2 * 8 * TILE[0] * self.k
+
+    def start(self) -> State:
+        """Nothing counted."""
+        return {"counts": np.zeros((self.held.count, self.k), np.int64), "measured": np.zeros(1, np.int64)}
+
+    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+        """Count the rows of a panel."""
+        rows, held = work.now, work.held.rows
+        assert rows is not None  # noqa: S101 - read came before
+        meet, before = self._count if self.by_lanes else self._measure, int(state["measured"][0])
+        for top in range(0, len(rows), TILE[1]):
+            others = rows.part(top, min(len(rows), top + TILE[1]))
+            for i in range(0, len(held), TILE[0]):
+                meet(state, work, slice(i, min(len(held), i + TILE[0])), others)
+        if int(state["measured"][0]) - before > OPEN * len(rows) * len(held):
+            work.precise = True
+
+    def merge(self, total: State, other: State) -> None:
+        """Add up."""
+        total["counts"] += other["counts"]
+        total["measured"] += other["measured"]
+
+    def _measure(self, state: State, work: Work, some: slice, others: Rows) -> None:
+        count_measured(
+            work.held.rows.raw[some].astype(np.float64),
+            others.raw.astype(np.float64),
+            metric=self.passing.metric,
+            first=others.first,
+            counts=state["counts"][some],
+            **{name: work.thresholds[name][some] for name in ("own", "keys", "ids")},
+        )
+
+    def _count(self, state: State, work: Work, some: slice, others: Rows) -> None:
+        x = work.held.rows.part(some.start, some.stop)
+        wild = max(x.norms.max(), others.norms.max()) > LARGEST_SQUARE
+        dtype = np.dtype(np.float64 if work.precise or wild else np.float32)
+        tile = work.array("tile", (len(x), len(others)), dtype)
+        if dtype == np.float32:
+            factors: tuple[Any, Any] = x.copy, others.copy
+        else:
+            factors = self.held.reader.double(x), self.passing.double(others)
+        products(*factors, tile, lambda: work.array("more", tile.shape, dtype))
+        (near_i, far_i), (near_j, far_j) = (reaches(rows, self.passing.metric, dtype) for rows in (x, others))
+        state["measured"] += count_nearer(
+            tile,
+            (near_i, near_j),
+            (far_i, far_j),
+            x.raw,
+            others.raw,
+            x.scale,
+            others.scale,
+            metric=self.passing.metric,
+            first=others.first,
+            counts=state["counts"][some],
+            **{name: work.thresholds[name][some] for name in ("own", "keys", "ids")},
+        )
+
+
+def reaches(rows: Rows, metric: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    """What each row brings to a lower and to an upper bound: see ``count_nearer``."""
+    columns, told = rows.raw.shape[1], 0 if metric == Metric.INNER_PRODUCT else 1
+    share, tiny = slack(columns, dtype), columns * float(np.finfo(dtype).tiny)
+    halves = rows.norms / 2
+    return ((told - share) * halves - tiny).astype(dtype), ((told + share) * halves + tiny).astype(dtype)

@@ -1,0 +1,145 @@
+"""The numbers of counting passes before they run: rows held at a time, reads, memory, tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rankfold.methods.embedding.neighbor_ranks import CountNearer, GatherRows, MeasureThresholds
+from rankfold.methods.embedding.trust_request import FaithfulnessRequest
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import MemoryBudgetError
+from rankfold.pipeline.planning.fit import RESERVE_BYTES
+from rankfold.pipeline.planning.passes import BLAS_BYTES, Pass, numbers_of
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.units import format_bytes
+
+FEWEST_ROWS = 1024
+"""Held at a time by choice: with fewer a pass is mostly reading, and fewer threads are the better way out."""
+
+THRESHOLD_BYTES = 16 * 8
+"""Of each neighbour of a group while the process that leads makes thresholds of them."""
+
+SAMPLE_BYTES = 8 * 8
+"""Of each row of a sample: its number, and how it is picked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweeps:
+    """What is planned, by the number of rows that are held at a time."""
+
+    source: Source
+    asked: FaithfulnessRequest
+    gather: GatherRows | None
+    folds: Callable[[int], tuple[MeasureThresholds, CountNearer]]
+    picking_bytes: int
+    """Of reading some rows instead of all."""
+
+    def segment_bytes(self, rows: int) -> int:
+        """Of one thread, besides what all share."""
+        measure, count = self.folds(rows)
+        most = max(measure.memory_bytes + self.picking_bytes, count.memory_bytes)
+        return BLAS_BYTES + max(most, 0 if self.gather is None else self.gather.memory_bytes)
+
+    def peak_bytes(self, rows: int, threads: int) -> int:
+        """Of a process with so many threads, or of the one that leads."""
+        shared = max(fold.held_bytes for fold in self.folds(rows))
+        leads = rows * self.asked.k * THRESHOLD_BYTES + BLAS_BYTES
+        sample = 0 if self.gather is None else self.asked.rows * SAMPLE_BYTES
+        return RESERVE_BYTES + sample + max(shared + threads * self.segment_bytes(rows), leads)
+
+
+def arrange(sweeps: Sweeps, budget: Budget) -> tuple[int, int]:
+    """Groups of rows and threads: as many threads as fit with a small group, then as few groups as fit.
+
+    A pass that meets some thousand rows counts for much longer than it reads, so threads come first.
+    """
+    rows, have = sweeps.asked.rows, budget.memory_bytes
+    few = min(rows, FEWEST_ROWS)
+    threads = min(budget.threads, sweeps.folds(rows)[1].cut.stream_count)
+    while threads > 1 and sweeps.peak_bytes(few, threads) > have:
+        threads -= 1
+    fewest, fits = 0, rows
+    while fits - fewest > 1:
+        middle = (fewest + fits) // 2
+        good = sweeps.peak_bytes(-(-rows // middle), threads) <= have
+        fewest, fits = (fewest, middle) if good else (middle, fits)
+    return fits, threads
+
+
+def plan_faithfulness(sweeps: Sweeps, budget: Budget) -> Plan:
+    """Plan counting passes within a budget.
+
+    Raises
+    ------
+    MemoryBudgetError
+        Even a single row that is held takes more than the budget.
+    """
+    source, asked = sweeps.source, sweeps.asked
+    groups, threads = arrange(sweeps, budget)
+    rows = -(-asked.rows // groups)
+    peak = sweeps.peak_bytes(rows, threads)
+    if peak > budget.memory_bytes:
+        _refuse(sweeps, budget, peak)
+    passes, count = _passes(sweeps, rows, groups), sweeps.folds(rows)[1]
+    sample_bytes = 0 if sweeps.gather is None else asked.rows * count.held.reader.row_bytes
+    return Plan(
+        kind=asked.kind,
+        method="exact" if asked.exact else "sampled",
+        shape=source.shape,
+        dtype=source.dtype.name,
+        working_dtype=count.passing.dtype.name,
+        orientation="rows",
+        rank=asked.k,
+        adaptive=False,
+        width=rows,
+        grain_rows=count.cut.grain_rows,
+        panel_rows=count.cut.panel_rows,
+        passes=passes,
+        most_passes=groups,
+        likely_passes=groups,
+        concurrency=threads,
+        slots=1,
+        driver_bytes=rows * asked.k * THRESHOLD_BYTES,
+        peak_bytes=peak,
+        budget_bytes=budget.memory_bytes,
+        scratch_bytes=sample_bytes + asked.rows * asked.k * 4 * 8,
+        result_bytes=0,
+        checkpoint_bytes=rows * asked.k * 8 * (count.cut.stream_count + groups),
+        useful_workers=max(1, -(-count.cut.stream_count // threads)),
+        seconds=None,
+        groups=groups,
+    )
+
+
+def _passes(sweeps: Sweeps, rows: int, groups: int) -> tuple[Pass, ...]:
+    """Every sweep: the sample into a store of its own, then thresholds and counts of each group."""
+    source, asked = sweeps.source, sweeps.asked
+    measure, count = sweeps.folds(rows)
+    row_bytes, elements = count.passing.bytes_to_read, float(source.shape[0]) * source.shape[1]
+    found = []
+    if sweeps.gather is not None:
+        size = asked.rows * source.shape[1] * source.dtype.itemsize
+        found.append(numbers_of("rows", sweeps.gather, size, size, 0.0))
+    named = min(source.shape[0], rows * asked.k)
+    flops = 3.0 * rows * asked.k * source.shape[1]
+    for _ in range(groups):
+        found.append(numbers_of("thresholds", measure, named * row_bytes, 0, flops))
+        found.append(numbers_of("ranks", count, source.shape[0] * row_bytes, 0, 2.0 * elements * rows))
+    return tuple(found)
+
+
+def _refuse(sweeps: Sweeps, budget: Budget, need: int) -> None:
+    source, tallest = sweeps.source, sweeps.folds(1)[1].cut.panel_rows
+    way_out = f"Give --memory {-(-need // 2**20)}MiB"
+    if not source.row_grid.splittable and source.row_grid.longest == tallest:
+        way_out += (
+            f", or cut the store: its chunks of {tallest} rows must be held whole, and `rankfold import "
+            "STORE NEW.zarr` writes one with small chunks"
+        )
+    raise MemoryBudgetError(
+        f"{sweeps.asked.kind} of {source.shape[0]} rows of {source.shape[1]} numbers needs "
+        f"{format_bytes(need)} in one worker, but --memory gives {format_bytes(budget.memory_bytes)}. "
+        f"{way_out}."
+    )

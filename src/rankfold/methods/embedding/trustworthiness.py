@@ -1,0 +1,282 @@
+"""Trustworthiness and continuity of an embedding, by counting passes over the side whose ranks are wanted.
+
+The neighbours of a row on one side are looked up in its order of neighbours on the other: how many rows are
+nearer than each of them is counted, and what exceeds k is a penalty. All are integers, so that the sum over
+all rows is that of the definition to the last bit, and one over some rows an unbiased estimate with an error
+of its own.
+
+Nothing is as long as the square of the rows: memory follows the rows that are held at a time, k numbers for
+each, and a panel of those that pass.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.neighbors.lists import sort_lists
+from rankfold.methods.embedding.neighbor_ranks import CountNearer, GatherRows, Held, MeasureThresholds
+from rankfold.methods.embedding.trust_plan import Sweeps, plan_faithfulness
+from rankfold.methods.embedding.trust_request import FaithfulnessRequest
+from rankfold.methods.knn.knn import Neighbours
+from rankfold.methods.knn.pair_fold import bounded
+from rankfold.methods.knn.request import NeighbourRequest
+from rankfold.methods.knn.row_blocks import RowReader
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.selection import select
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.blocks import Cut, cut, panel_edges
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import DataError, InputError
+from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
+from rankfold.pipeline.storage.checkpoint import kept
+from rankfold.pipeline.storage.result import Result, create_matrix
+
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+PANEL_BYTES = 4 * 2**20
+"""Of rows that pass at a time, in float32, and their number: a panel meets many rows, and is worth a task."""
+
+PANEL_ROWS = (512, 8192)
+
+COUNT_SECONDS = 3e-9
+"""Nominal time of counting a pair, and of measuring an element of one."""
+
+MEASURE_SECONDS = 0.3e-9
+
+STREAM_SECONDS = 0.2
+"""Least nominal time of a stream; of one with large counts, twenty times that of writing and merging them."""
+
+MOST_STREAMS = 8192
+
+FEW = 8
+"""If no more than one row in so many is named, only these are read to measure how far they are."""
+
+_NOWHERE = Path("-")
+
+
+@dataclass(frozen=True, slots=True)
+class Faithfulness:
+    """A matrix whose rows are ranked, and neighbours on the other side, as ``execution`` takes them."""
+
+    source: Source
+    asked: FaithfulnessRequest
+    sample: Int64 | None
+    """Rows that are looked at; None for all."""
+
+    lists: Path | None = None
+    """Result of ``knn`` for these rows: with k neighbours, or k + 1 of a sample, which may hold itself."""
+
+    @classmethod
+    def of(cls, source: Source, asked: FaithfulnessRequest) -> Faithfulness:
+        """Check that it can be done."""
+        if source.row_grid.scattered:
+            raise InputError(
+                f"{source.name} is compressed by columns, so that rows cannot be read by themselves. "
+                "Write it by rows (CSR) first"
+            )
+        return cls(source, asked, asked.sample())
+
+    @property
+    def k(self) -> int:
+        """Neighbours of each row."""
+        return self.asked.k
+
+    @property
+    def by_lanes(self) -> bool:
+        """Whether products bound distances."""
+        return bounded(self.asked.code, self.source.shape[1])
+
+    def search(self, listed: Source, metric: str | Callable[..., float]) -> Neighbours:
+        """That for the neighbours on the other side, of which ``with_lists`` then takes the result."""
+        queries = None if self.sample is None else select(listed, rows=self.sample, columns=None)
+        # A row of a sample may find itself among all rows.
+        return Neighbours.of(
+            listed, queries, NeighbourRequest.of(self.k + (queries is not None), metric, None)
+        )
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        if self.lists is None:
+            return self.asked.as_dict()
+        facts = Result(self.lists).attrs
+        return {**self.asked.as_dict(), "lists": [facts["input"]["fingerprint"], facts["request"]]}
+
+    def plan(self, budget: Budget) -> Plan:
+        """See the protocol."""
+        gather = None if self.sample is None else self.gathering()
+        rows = self.source if gather is None else gather.source
+
+        def folds(count: int) -> tuple[MeasureThresholds, CountNearer]:
+            # As if rows were centred, which takes a copy: that is known after a look at some of them.
+            held = self.held(rows, np.zeros(self.source.shape[1]), 0, count)
+            return self.measuring(held, self.source), self.counting(held)
+
+        picking = self._picking_bytes(folds(1)[1].cut.panel_rows)
+        return plan_faithfulness(Sweeps(self.source, self.asked, gather, folds, picking), budget)
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See the protocol."""
+        shift, precise = self._neighbours().looked_at()
+        rows = self._gathered(run)
+        total = squares = measured = 0
+        for start, stop in itertools.pairwise(self.edges(run.groups)):
+            held = self.held(rows, shift, start, stop, run.scratch)
+            thresholds = self._thresholds(run, held)
+            fold = self.counting(held, thresholds, precise=precise)
+            state = run.pass_over_data(f"ranks-{start}-{stop}", fold)
+            penalties = self._penalties(state["counts"])
+            total += int(penalties.sum())
+            squares += sum(penalty * penalty for penalty in penalties.tolist())
+            measured += int(state["measured"][0])
+        run.notes["measured_pairs"] = measured
+        value, error = estimate(self.asked, total, squares)
+        facts = {
+            **run.facts(self.request(), "exact" if self.asked.exact else "sampled", self.source, fingerprint),
+            "passes": len(self.edges(run.groups)) - 1,
+            "value": value,
+            "standard_error": error,
+            "penalty": total,
+        }
+        run.describe(facts)
+        return facts
+
+    def edges(self, groups: int) -> list[int]:
+        """Edges of the groups of rows that are held at a time."""
+        return [self.asked.rows * i // groups for i in range(groups + 1)]
+
+    def held(
+        self, rows: Source, shift: Float64 | None, start: int, stop: int, folder: Path = _NOWHERE
+    ) -> Held:
+        """A group of rows."""
+        reader = RowReader(rows, self.asked.code, shift, self.by_lanes)
+        return Held(reader, start, stop, f"{folder} {start} {stop}")
+
+    def gathering(self, path: Path = _NOWHERE) -> GatherRows:
+        """The sweep that writes the sample to a store of its own."""
+        chosen, columns = select(self.source, rows=self.sample, columns=None), self.source.shape[1]
+        row_bytes = columns * self.source.dtype.itemsize
+        chunk = min(chosen.shape[0], max(1, PANEL_BYTES // row_bytes))
+        grid = Grid.regular(chosen.shape[0], chunk, splittable=False)
+        return GatherRows(cut(grid, row_bytes, 8), chosen, path, row_bytes / NOMINAL_READ)
+
+    def measuring(self, held: Held, source: Source, thresholds: Path = _NOWHERE) -> MeasureThresholds:
+        """The sweep that measures how far neighbours are, over all rows or those that are named."""
+        columns = source.shape[1]
+        reader = RowReader(source, self.asked.code, None, self.by_lanes)
+        row_bytes = columns * source.dtype.itemsize
+        pieces = self._cut(source.row_grid, row_bytes / NOMINAL_READ, held.count)
+        seconds = row_bytes / NOMINAL_READ + held.count * self.k / source.shape[0] * columns * 1e-9
+        return MeasureThresholds(pieces, reader, held, thresholds, self.k, self.by_lanes, seconds)
+
+    def counting(self, held: Held, thresholds: Path = _NOWHERE, *, precise: bool = False) -> CountNearer:
+        """The sweep that counts."""
+        columns = self.source.shape[1]
+        reader = RowReader(self.source, self.asked.code, held.reader.shift, self.by_lanes)
+        pair = COUNT_SECONDS + columns * (2 / NOMINAL_FLOPS[4] if self.by_lanes else MEASURE_SECONDS)
+        seconds = columns * self.source.dtype.itemsize / NOMINAL_READ + held.count * pair
+        pieces = self._cut(self.source.row_grid, seconds, held.count)
+        return CountNearer(pieces, reader, held, thresholds, self.k, self.by_lanes, seconds, precise)
+
+    def _cut(self, grid: Grid, row_seconds: float, count: int) -> Cut:
+        """Panels of a sweep that meets so many rows, and as many streams as are worth their counts."""
+        columns = self.source.shape[1]
+        edges = panel_edges(grid, int(np.clip(PANEL_BYTES // (4 * columns), *PANEL_ROWS)))
+        panels, least = len(edges) - 1, max(STREAM_SECONDS, 20 * count * self.k * 8 / 250e6)
+        most = max(1, min(panels, MOST_STREAMS, int(grid.length * row_seconds / least)))
+        streams = 1 << (most.bit_length() - 1)
+        return Cut(
+            edges, np.arange(streams + 1, dtype=np.int64) * panels // streams, int(np.diff(edges).max())
+        )
+
+    def _picking_bytes(self, rows: int) -> int:
+        """Memory that reading some of the rows takes beside that of reading all."""
+        some = select(self.source, rows=slice(0, None, FEW), columns=None)
+        return max(0, some.read_bytes(rows, some.shape[1]) - self.source.read_bytes(rows, some.shape[1]))
+
+    def _neighbours(self) -> Neighbours:
+        """A search in the matrix itself, for what it knows of its numbers."""
+        return Neighbours(self.source, None, NeighbourRequest(self.k, self.asked.metric))
+
+    def _gathered(self, run: Run) -> Source:
+        """The rows that are looked at, as a matrix of their own."""
+        if self.sample is None:
+            return self.source
+        path = run.scratch / "rows.zarr"
+        fold = self.gathering(path)
+        shape = fold.source.shape
+        create_matrix(path, shape, self.source.dtype, (min(fold.cut.panel_rows, shape[0]), shape[1]))
+        run.sweep("rows", fold)
+        run.require(path)
+        return open_source(path)
+
+    def _thresholds(self, run: Run, held: Held) -> Path:
+        """Keys and ids of the neighbours of a group, sorted, and its own ids."""
+        name = f"{held.start}-{held.stop}"
+        own = np.arange(held.start, held.stop) if self.sample is None else self.sample[held.start : held.stop]
+        ids = self._listed(held, own)
+        wanted = np.unique(ids)
+        some = FEW * len(wanted) <= self.source.shape[0]
+        source = select(self.source, rows=wanted, columns=None) if some else self.source
+        places = np.argsort(ids, axis=None, kind="stable")
+        named = ids.reshape(-1)[places]
+        passing = {"places": places, "passing": np.searchsorted(wanted, named) if some else named}
+        listed = kept(run.scratch / f"named-{name}.part", passing)
+        keys = run.sweep(f"thresholds-{name}", self.measuring(held, source, listed))["keys"]
+        keys = keys.reshape(ids.shape)
+        if not np.isfinite(keys).all():
+            raise DataError(
+                f"row {own[~np.isfinite(keys).all(axis=1)][0]} of {self.source.name} has neighbours whose "
+                "distance leaves the range of float64. Divide the matrix by a large number, and run again"
+            )
+        sort_lists(keys, ids)
+        return kept(run.scratch / f"thresholds-{name}.part", {"keys": keys, "ids": ids, "own": own})
+
+    def _listed(self, held: Held, own: Int64) -> Int64:
+        """Neighbours of a group on the other side, itself left out."""
+        assert self.lists is not None  # noqa: S101 - only a plan is made without
+        found: Int64 = np.asarray(Result(self.lists).indices[held.start : held.stop])
+        if self.sample is None:
+            return found
+        keep = found != own[:, None]
+        keep[keep.all(axis=1), -1] = False  # too many rows are equal to it: it is not in its own list
+        others: Int64 = found[keep].reshape(len(own), self.k)
+        return others
+
+    def _penalties(self, counts: Int64) -> Int64:
+        """By how much the ranks of the neighbours of each row exceed k, in all."""
+        if (counts < np.arange(self.k)).any() or counts.max() > self.source.shape[0] - 2:
+            raise AssertionError("counts are not those of ranks")
+        found: Int64 = np.maximum(counts + 1 - self.k, 0).sum(axis=1)
+        return found
+
+
+def estimate(asked: FaithfulnessRequest, total: int, squares: int) -> tuple[float, float]:
+    """Value and standard error from the sum of penalties over the rows looked at, and that of their squares.
+
+    With ``r`` of ``m`` rows, drawn without replacement, the sum over all is ``m/r`` times that over the rows
+    drawn, with variance ``m^2 (1 - r/m) s^2 / r``, ``s^2`` being the variance of a row's penalty.
+    """
+    m, k, r = asked.of_rows, asked.k, asked.rows
+    unit = 2.0 / (m * k * (2.0 * m - 3.0 * k - 1.0))
+    if asked.exact:
+        return 1.0 - total * unit, 0.0
+    variance = (r * squares - total * total) / (r * (r - 1))
+    return 1.0 - total * m / r * unit, unit * m * math.sqrt(variance / r * (1 - r / m))
+
+
+def with_lists(task: Faithfulness, lists: Path) -> Faithfulness:
+    """The same with the neighbours that were found."""
+    return dataclasses.replace(task, lists=lists)

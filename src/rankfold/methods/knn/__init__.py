@@ -1,0 +1,11 @@
+"""Nearest neighbors, exactly.
+
+request       what is asked, checked; metrics
+plan          groups of blocks that fit, and what they cost
+knn           from a request to a result
+extend        an earlier search, to be gone on with
+row_blocks    rows of a block: as stored, ready to multiply, and their norms
+pair_fold     lists of nearest rows out of two blocks
+write_lists   finished lists, into the chunks of the result
+graph         the lists as the graph of a sparse matrix
+"""

@@ -1,0 +1,103 @@
+"""Lists of an earlier search, to which rows have been added since: pairs of old rows need not meet again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankfold.kernels.neighbors.lists import distance, in_order
+from rankfold.methods.knn.pair_fold import NearestPairs
+from rankfold.methods.knn.request import NeighbourRequest
+from rankfold.methods.knn.row_blocks import RowReader
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.pair_sweep import has_lists, save_lists
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.storage.result import Result
+from rankfold.pipeline.storage.run_directory import digest
+
+LOOKED_AT = (16, 4)
+"""Rows of which some distances are measured again, and how many of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierLists:
+    """A result of knn whose rows are the first ones of a matrix."""
+
+    result: Result
+    """Held, since a temporary store lives as long as its result."""
+
+    @classmethod
+    def of(cls, result: Result, source: Source, asked: NeighbourRequest) -> EarlierLists:
+        """Check that it belongs to a matrix and to what is asked of it."""
+        facts = result.attrs
+        if facts["kind"] != "knn" or facts["request"]["queries"] is not None:
+            raise InputError(
+                f"{result.path} has no lists of rows among themselves: base must be a result of knn"
+            )
+        held = facts["request"]
+        if held["metric"] != asked.metric or held["k"] < asked.k:
+            raise InputError(
+                f"{result.path} has lists of {held['k']} by {held['metric']}, too few for k={asked.k} by "
+                f"{asked.metric}. Ask for the same metric and at most as many, or leave base out"
+            )
+        rows, columns = facts["input"]["shape"]
+        if columns != source.shape[1] or rows > source.shape[0]:
+            raise InputError(
+                f"{result.path} has lists of {rows} rows of {columns} numbers, but {source.name} has "
+                f"{source.shape[0]} of {source.shape[1]}: give all rows, those of base first"
+            )
+        return cls(result)
+
+    @property
+    def rows(self) -> int:
+        """How many have lists."""
+        return int(self.result.attrs["input"]["shape"][0])
+
+    def digest(self) -> str:
+        """Of what it was made from."""
+        return digest([self.result.attrs["request"], self.result.attrs["input"]["fingerprint"]])
+
+    def plant(self, fold: NearestPairs, folder: Path) -> None:
+        """Leave accumulators of old blocks, as a sweep that let them all meet would."""
+        self._require_same_rows(fold)
+        edges, k = fold.pairs.rows, fold.k
+        old = int(np.searchsorted(edges, self.rows))
+        met = np.arange(len(edges) - 1) < old
+        for block in range(old):
+            if not has_lists(folder, block):
+                start, stop = int(edges[block]), int(edges[block + 1])
+                # Nearest first the other way round is a heap.
+                keys = np.asarray(self.result.distances[start:stop, :k])[:, ::-1]
+                ids = np.asarray(self.result.indices[start:stop, :k])[:, ::-1]
+                save_lists(folder, block, {**fold.start(block), "keys": keys.copy(), "ids": ids.copy()}, met)
+
+    def _require_same_rows(self, fold: NearestPairs) -> None:
+        """Measure some distances again: they are the same to the last bit, if rows are."""
+        rows, each = LOOKED_AT
+        for row in np.unique(np.linspace(0, self.rows - 1, rows).astype(np.int64)).tolist():
+            names = np.asarray(self.result.indices[row : row + 1, :each])[0].tolist()
+            told = np.asarray(self.result.distances[row : row + 1, :each])[0].tolist()
+            for name, key in zip(names, told, strict=True):
+                found = _measured(fold, row, name)
+                if found != key:
+                    raise InputError(
+                        f"rows {row} and {name} of {fold.left.source.name} are {found} apart, but base says "
+                        f"{key}: its first {self.rows} rows are not those that {self.result.path} was made of"
+                    )
+
+
+def _measured(fold: NearestPairs, row: int, other: int) -> float:
+    """The distance of two rows as the sweep measures it."""
+    x, y = (_row(fold.left, index) for index in (row, other))
+    if fold.function is not None:
+        return float(fold.function(x.raw[0].astype(np.float64), y.raw[0].astype(np.float64)))
+    if not fold.left.bounded:
+        return in_order(x.raw[0].astype(np.float64), y.raw[0].astype(np.float64), fold.metric)
+    return distance(x.raw[0], y.raw[0], float(x.scale[0]), float(y.scale[0]), metric=fold.metric)
+
+
+def _row(reader: RowReader, index: int) -> Any:
+    return reader.read(reader.buffer(1), index, index + 1, 0)

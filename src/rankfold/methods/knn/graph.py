@@ -1,0 +1,94 @@
+"""Lists of neighbours as the graph of a sparse matrix, in AnnData's layout.
+
+As it comes the graph has ``k`` numbers in each row, nearest first. Made symmetric it has those edges that
+either row, or both, have, by column; distances are the same from either side, to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.importing.coo_sort import sorted_entries
+from rankfold.pipeline.importing.csr_writer import CsrWriter
+from rankfold.pipeline.importing.readers.reader import Entries
+from rankfold.pipeline.storage.checkpoint import make_folder, remove
+from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
+from rankfold.pipeline.storage.result import create_vector
+
+SORT_BYTES = 64 * 2**20
+"""Memory of sorting edges, and the most that a file of them takes."""
+
+EDGES = 2**17
+"""That are sorted into files at a time."""
+
+POINTERS = 2**17
+"""Of ``indptr`` in a chunk."""
+
+NAME = "graph"
+
+Array = npt.NDArray[Any]
+
+
+def create_graph(result: Path, shape: tuple[int, int], k: int, chunk_rows: int) -> None:
+    """The group, with room for the lists of all rows, and where each row begins."""
+    folder = result / NAME
+    _create_group(folder, shape)
+    length = shape[0] * k
+    for name, dtype in (("data", np.float64), ("indices", np.int64)):
+        create_vector(folder / name, length, dtype, chunk_rows * k)
+    create_vector(folder / "indptr", shape[0] + 1, np.int64, POINTERS)
+    for start in range(0, shape[0] + 1, POINTERS):
+        stop = min(shape[0] + 1, start + POINTERS)
+        write_whole_chunks(folder / "indptr", np.arange(start, stop, dtype=np.int64) * k, (start, stop))
+
+
+def write_symmetric_graph(result: Path, scratch: Path, shape: tuple[int, int], *, mutual: bool) -> None:
+    """The group of all edges that either of two rows has in ``indices``, or both."""
+    import zarr
+
+    folder, between = result / NAME, scratch / "edges"
+    for old in (folder, between):
+        remove(old)
+    between.mkdir()
+    indices, distances = (zarr.open_array(result / name, mode="r") for name in ("indices", "distances"))
+    writer = CsrWriter(folder, shape, np.dtype(np.float64), 2 * indices.size, str(result))
+    both = _both_ways(indices, distances)
+    for edges in sorted_entries(both, shape, np.dtype(np.complex128), between, SORT_BYTES):
+        # How often an edge came is in the imaginary part, and as often its distance in the real one.
+        kept = edges.values.imag > 1 if mutual else np.ones(len(edges.values), np.bool_)
+        if kept.any():
+            values = edges.values[kept].real / edges.values[kept].imag
+            writer.append(Entries(edges.rows[kept], edges.columns[kept], values))
+    writer.finish()
+    remove(between)
+
+
+def _both_ways(indices: Any, distances: Any) -> Iterator[Entries]:
+    """Every edge, and the one that leads back: chunks are read whole, and taken apart."""
+    height, k = indices.chunks[0], indices.shape[1]
+    step = max(1, EDGES // k)
+    for start in range(0, indices.shape[0], height):
+        ids = np.asarray(indices[start : start + height])
+        keys = np.asarray(distances[start : start + height])
+        for top in range(0, len(ids), step):
+            columns = ids[top : top + step].reshape(-1)
+            values = keys[top : top + step].reshape(-1) + 1j
+            rows = np.repeat(np.arange(start + top, start + top + len(columns) // k), k)
+            yield Entries(rows, columns, values)
+            yield Entries(columns, rows, values)
+
+
+def _create_group(folder: Path, shape: tuple[int, int]) -> None:
+    import zarr
+
+    make_folder(folder)
+    remove(folder / "zarr.json")
+    group = zarr.open_group(folder, mode="a", zarr_format=3)
+    group.attrs.update(
+        {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [int(n) for n in shape]}
+    )

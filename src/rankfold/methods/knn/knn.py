@@ -1,0 +1,178 @@
+"""Nearest neighbours of every row, exactly: a sweep over pairs of blocks into lists, and lists into a result.
+
+The result is a function of the rows alone: distances are measured in float64 by one fixed sum, and
+(distance, id) decides between rows that are equally far. How rows were cut, held, or multiplied changes the
+time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.neighbors.lists import Metric
+from rankfold.methods.knn.extend import EarlierLists
+from rankfold.methods.knn.graph import create_graph, write_symmetric_graph
+from rankfold.methods.knn.pair_fold import NearestPairs, bounded
+from rankfold.methods.knn.plan import plan_neighbours
+from rankfold.methods.knn.request import NeighbourRequest
+from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, RowReader
+from rankfold.methods.knn.write_lists import WriteLists
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.sample import Sample
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.view import Orientation, View
+from rankfold.pipeline.engine.blocks import Cut, cut
+from rankfold.pipeline.engine.pair_sweep import load_lists
+from rankfold.pipeline.engine.pairs import Pairs, block_edges
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.storage.checkpoint import make_folder
+from rankfold.pipeline.storage.result import Result, create_array
+
+Float64 = npt.NDArray[np.float64]
+
+WORTH_CENTRING = 4.0
+"""Mean square over variance above which a centred copy is worth its memory."""
+
+SMALLEST_SQUARE = 2.0**-80
+"""Norms below this are left to float64."""
+
+CHUNK_BYTES = (2**20, 16 * 2**20)
+"""Least and most of a chunk of the result, of which there are ``CHUNKS_WANTED`` in between."""
+
+CHUNKS_WANTED = 8192
+
+_NOWHERE = Path("-")
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Rows, perhaps queries, and what is asked of them, as ``execution`` takes them."""
+
+    source: Source
+    queries: Source | None
+    asked: NeighbourRequest
+    earlier: EarlierLists | None = None
+
+    @classmethod
+    def of(
+        cls, source: Source, queries: Source | None, asked: NeighbourRequest, base: Result | None = None
+    ) -> Neighbours:
+        """Check that it can be done."""
+        asked.check(source.shape[0], source.name, itself=queries is None)
+        for given in (source, queries):
+            if given is not None and given.row_grid.scattered:
+                raise InputError(
+                    f"{given.name} is compressed by columns, so that rows cannot be read by themselves. "
+                    "Write it by rows (CSR) first"
+                )
+        if queries is not None and queries.shape[1] != source.shape[1]:
+            raise InputError(
+                f"queries {queries.name} have {queries.shape[1]} columns, but {source.name} has "
+                f"{source.shape[1]}. Give rows of the same columns, in the same order"
+            )
+        if asked.symmetric and queries is not None:
+            raise InputError("symmetric joins lists of one set of rows: leave it out, or queries")
+        if base is not None and queries is not None:
+            raise InputError("base has lists of rows among themselves: leave it out, or queries")
+        return cls(source, queries, asked, None if base is None else EarlierLists.of(base, source, asked))
+
+    @property
+    def left(self) -> Source:
+        """Rows that get lists."""
+        return self.source if self.queries is None else self.queries
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        told = None if self.queries is None else [self.queries.fingerprint(), list(self.queries.shape)]
+        base = None if self.earlier is None else self.earlier.digest()
+        return {**self.asked.as_dict(), "queries": told, "base": base}
+
+    def pairs(self) -> Pairs:
+        """Which blocks meet."""
+        columns = self.source.shape[1]
+        rows = block_edges(self.left.row_grid, columns)
+        if self.earlier is not None:
+            rows = np.union1d(rows, [self.earlier.rows])
+        return Pairs(rows, None if self.queries is None else block_edges(self.source.row_grid, columns))
+
+    def fold(self, shift: Float64 | None, *, precise: bool) -> NearestPairs:
+        """What is done with a pair of blocks."""
+        code, function = self.asked.code, self.asked.function
+        products = function is None and bounded(code, self.source.shape[1])
+        readers = [RowReader(side, code, shift, products) for side in (self.left, self.source)]
+        return NearestPairs(self.pairs(), readers[0], readers[1], self.asked.k, code, function, precise)
+
+    def plan(self, budget: Budget) -> Plan:
+        """See the protocol."""
+        # As if rows were centred, which takes a copy: that is known after a look at some of them.
+        fold = self.fold(np.zeros(self.source.shape[1]), precise=False)
+        write = self._write(fold.pairs, _NOWHERE, _NOWHERE)
+        symmetric = self.asked.symmetric is not None
+        return plan_neighbours(self.source, self.left, fold, write, symmetric=symmetric, budget=budget)
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See the protocol."""
+        shift, precise = self.looked_at()
+        fold, lists = self.fold(shift, precise=precise), run.scratch / "lists"
+        make_folder(lists)
+        if self.earlier is not None:
+            self.earlier.plant(fold, lists)
+        run.pair_sweep("pairs", fold, lists)
+        run.notes["certain"] = _certain(fold.pairs, lists)
+        shape, k = (self.left.shape[0], self.source.shape[0]), self.asked.k
+        write = self._write(fold.pairs, lists, run.result)
+        for name, dtype in (("indices", np.int64), ("distances", np.float64)):
+            create_array(run.result, name, (shape[0], k), dtype, (write.cut.panel_rows, k))
+        if write.graph:
+            create_graph(run.result, shape, k, write.cut.panel_rows)
+        run.sweep("write", write)
+        if not write.graph:
+            mutual = self.asked.symmetric == "mutual"
+            write_symmetric_graph(run.result, run.scratch, shape, mutual=mutual)
+        facts = {**run.facts(self.request(), "exact", self.source, fingerprint), "recall": 1.0}
+        run.describe(facts)
+        return facts
+
+    def _write(self, pairs: Pairs, lists: Path, result: Path) -> WriteLists:
+        """The sweep that writes lists, chunk by chunk."""
+        itself, graph = self.queries is None, self.asked.symmetric is None
+        return WriteLists(self.lists_cut(), pairs, lists, result, self.asked.k, itself=itself, graph=graph)
+
+    def lists_cut(self) -> Cut:
+        """Rows whose lists are chunks of the result."""
+        rows, row_bytes = self.left.shape[0], 8 * self.asked.k
+        least, most = (size // row_bytes for size in CHUNK_BYTES)
+        chunk = min(rows, max(1, min(max(rows // CHUNKS_WANTED, least), most)))
+        return cut(Grid.regular(rows, chunk, splittable=False), row_bytes, 8)
+
+    def looked_at(self) -> tuple[Float64 | None, bool]:
+        """What the copy of rows is centred by, if that is worth it; whether float32 is too narrow for it."""
+        sample = Sample.of(View(self.source, Orientation.ROWS), 0).read().astype(np.float64)
+        mean = sample.mean(axis=0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = float(np.einsum("ij,ij->", sample, sample)) / len(sample)
+            spread = squares - float(mean @ mean)
+        centred = (
+            self.asked.code in (Metric.EUCLIDEAN, Metric.SQEUCLIDEAN) and squares > WORTH_CENTRING * spread
+        )
+        size = spread if centred else squares
+        precise = not SMALLEST_SQUARE < size < LARGEST_SQUARE
+        return (mean if centred else None), precise and self.asked.code != Metric.COSINE
+
+
+def _certain(pairs: Pairs, lists: Path) -> float:
+    """Share of rows, over all pairs of blocks, whose first shortlist was long enough."""
+    uncertain = 0
+    for block in range(pairs.count):
+        for lane in range(pairs.lanes):
+            found = load_lists(lists, block, lane)
+            uncertain += int(found["uncertain"][0]) if found else 0
+    return 1 - uncertain / (int(pairs.rows[-1]) * (len(pairs.met) - 1))

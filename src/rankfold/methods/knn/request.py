@@ -1,0 +1,129 @@
+"""What is asked of nearest neighbours, checked before anything is read."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rankfold.kernels.neighbors.lists import Metric
+from rankfold.methods.svd.request import integer
+from rankfold.pipeline.errors import InputError
+
+METRICS = {
+    "euclidean": Metric.EUCLIDEAN,
+    "sqeuclidean": Metric.SQEUCLIDEAN,
+    "cosine": Metric.COSINE,
+    "inner_product": Metric.INNER_PRODUCT,
+    "manhattan": Metric.MANHATTAN,
+    "chebyshev": Metric.CHEBYSHEV,
+}
+ALIASES = {"l2": "euclidean", "l1": "manhattan", "cityblock": "manhattan", "linf": "chebyshev"}
+
+SYMMETRIC = ("union", "mutual")
+"""Edges that either of two rows has, or both."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourRequest:
+    """Parameters of ``knn`` that a result depends on."""
+
+    k: int
+    metric: str = "euclidean"
+    """One of ``METRICS``, or the name and digest of a function."""
+
+    symmetric: str | None = None
+    function: Callable[..., float] | None = None
+    """Compiled, if the metric is the caller's own."""
+
+    @classmethod
+    def of(cls, k: object, metric: object, symmetric: object) -> NeighbourRequest:
+        """From what a caller says."""
+        if symmetric not in (None, *SYMMETRIC):
+            raise InputError(f"symmetric must be None, 'union' or 'mutual', not {symmetric!r}")
+        count = integer("k", k)
+        if count < 1:
+            raise InputError(f"k must be at least 1, not {count}: how many neighbours each row gets")
+        if callable(metric):
+            function = compiled(metric)
+            return cls(count, named(metric), symmetric, function)
+        name = ALIASES.get(str(metric), str(metric))
+        if name not in METRICS:
+            raise InputError(
+                f"metric {metric!r} is not known: take one of {', '.join(METRICS)}, or a function of two "
+                "rows that numba compiles"
+            )
+        return cls(count, name, symmetric)
+
+    @property
+    def code(self) -> int:
+        """The metric as kernels know it; of no meaning with a function."""
+        return int(METRICS.get(self.metric, Metric.EUCLIDEAN))
+
+    def check(self, rows: int, name: str, *, itself: bool) -> None:
+        """Raise ``InputError`` where there are not so many neighbours."""
+        most = rows - itself
+        if self.k > most:
+            others = f"{most} other{'s' * (most != 1)}" if itself else f"{most} rows"
+            raise InputError(
+                f"k {self.k} was asked for, but {name} has {rows} row{'s' * (rows != 1)}, so that each has "
+                f"{others} to be near to" + (f": ask for 1 to {most}" if most else "")
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the facts of a result, and what tells one request from another."""
+        return {"kind": "knn", "k": self.k, "metric": self.metric, "symmetric": self.symmetric}
+
+
+def compiled(metric: Callable[..., Any]) -> Callable[..., float]:
+    """A function of two rows as numba compiles it; raises for what it cannot, or for no number."""
+    import numba
+
+    rows = (numba.types.Array(numba.float64, 1, "C"),) * 2
+    try:
+        function: Any = metric if hasattr(metric, "py_func") else numba.njit(metric)
+        function.compile(rows)
+        made = function.overloads[rows].signature.return_type
+    except (numba.core.errors.NumbaError, TypeError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(
+            f"metric {_name(metric)} is not a function of two float64 rows that numba compiles: {reason}"
+        ) from error
+    if not isinstance(made, numba.types.Number | numba.types.Boolean):
+        raise InputError(f"metric {_name(metric)} gives {made}, which is not a number")
+    return function  # type: ignore[no-any-return, unused-ignore]
+
+
+def _name(metric: Callable[..., Any]) -> str:
+    return str(getattr(metric, "__name__", metric))
+
+
+def named(metric: Callable[..., Any]) -> str:
+    """Its name, and a digest of what it does: another function is another request."""
+    digest = hashlib.blake2b(digest_size=8)
+    _tell(getattr(metric, "py_func", metric), digest, set())
+    return f"{_name(metric)}-{digest.hexdigest()}"
+
+
+def _tell(value: Any, digest: Any, told: set[int]) -> None:
+    """What a function is made of: its code, and the values that it sees besides its arguments."""
+    value = getattr(value, "py_func", value)
+    if isinstance(value, types.CodeType):
+        digest.update(value.co_code + repr((value.co_names, value.co_varnames)).encode())
+        for constant in value.co_consts:
+            _tell(constant, digest, told)
+    elif isinstance(value, types.FunctionType):
+        if id(value) in told:
+            return
+        told.add(id(value))
+        cells = [cell.cell_contents for cell in value.__closure__ or ()]
+        seen = [value.__globals__.get(name) for name in value.__code__.co_names]
+        for part in (value.__code__, value.__defaults__, *cells, *seen):
+            _tell(part, digest, told)
+    elif isinstance(value, types.ModuleType):
+        digest.update(value.__name__.encode())
+    else:
+        digest.update(pickle.dumps(value, protocol=5))

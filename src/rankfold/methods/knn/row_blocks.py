@@ -1,0 +1,278 @@
+"""Rows of a block as pairs need them: as stored, ready to multiply, and their norms.
+
+The rows as stored decide distances; the copy that is multiplied only bounds them. It is centred where the
+mean is far from zero beside the spread, since rounding goes by norms; rows that are float32 and lie near
+zero are their own copy.
+
+With ``n`` the squared norm of a row as multiplied, unit roundoff ``u`` and ``m`` terms summed by one
+product at most, a product differs from the exact one by at most ``m u (n_i + n_j) / 2``; centring, rounding
+of the copy, of norms and of the three terms add less than ``EXTRA u (n_i + n_j) / 2``. Half a squared
+distance is then at least ``(1 - e) (n_i + n_j) / 2 - product`` with ``e = (m + EXTRA) u``, whatever the
+order of the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.neighbors.lists import Metric
+from rankfold.methods.parts.finite import remedy
+from rankfold.methods.parts.panels import numbers
+from rankfold.pipeline.data.places import place_of
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.view import Orientation, View, aligned_empty, working_dtype
+from rankfold.pipeline.engine.blocks import grains
+from rankfold.pipeline.errors import DataError, NonFiniteError
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+TERMS = 1024
+"""Columns of one product; products of wider rows are added up, so that rounding does not grow with width."""
+
+EXTRA = 24
+"""Roundings besides those of a product: 4 of the copy, 2 of centring, and 8 of norms and sums, doubled."""
+
+LARGEST_SQUARE = 2.0**96
+"""Norms above this are left to float64: products of float32 must stay in range."""
+
+FAINTEST_SQUARE = 2.0**-960
+"""Norms below this have lost some of their terms."""
+
+KEPT = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint8))
+"""Types that distances are measured in as they are stored; others are converted, without loss below 2^53."""
+
+
+@dataclass(slots=True)
+class Rows:
+    """Some rows in memory."""
+
+    first: int
+    """Row of the matrix that comes first."""
+
+    raw: Array
+    copy: npt.NDArray[np.float32] | None
+    """As multiplied; None for metrics that products do not bound."""
+
+    norms: Float64
+    """Squared, of the copy."""
+
+    scale: Float64
+    """Reciprocal norms for cosine, else ones."""
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    @property
+    def stop(self) -> int:
+        """One past the last row of the matrix."""
+        return self.first + len(self.raw)
+
+    def part(self, start: int, stop: int) -> Rows:
+        """A run of them."""
+        copy = None if self.copy is None else self.copy[start:stop]
+        some = slice(start, stop)
+        return Rows(self.first + start, self.raw[some], copy, self.norms[some], self.scale[some])
+
+
+@dataclass(slots=True)
+class Buffer:
+    """Room for rows of several blocks."""
+
+    raw: Array
+    """Without rows where they are taken as they lie in memory."""
+
+    copy: npt.NDArray[np.float32] | None
+    norms: Float64
+    scale: Float64
+
+
+@dataclass(frozen=True, slots=True)
+class RowReader:
+    """How rows of a source are brought into memory."""
+
+    source: Source
+    metric: int
+    shift: Float64 | None
+    """What is subtracted of the copy."""
+
+    bounded: bool
+    """Whether products bound the metric, so that there is a copy."""
+
+    @property
+    def columns(self) -> int:
+        """Of the source."""
+        return self.source.shape[1]
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a row as it is stored."""
+        return self.columns * self.source.dtype.itemsize
+
+    @property
+    def bytes_to_read(self) -> int:
+        """Of a row, where it is not in memory already."""
+        return 0 if self.lent else self.row_bytes
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of rows as kept: see ``KEPT``."""
+        return stored_dtype(self.source.dtype)
+
+    @property
+    def copies(self) -> bool:
+        """Whether the copy takes memory of its own."""
+        plain = self.dtype == np.float32 and self.shift is None and self.metric != Metric.COSINE
+        return self.bounded and not plain
+
+    @property
+    def lent(self) -> bool:
+        """Whether rows are taken where they lie in memory."""
+        return self.dtype == self.source.dtype and self._lend(0, 0) is not None
+
+    def _lend(self, start: int, stop: int) -> Array | None:
+        return View(self.source, Orientation.ROWS).lend(start, stop)
+
+    def memory_bytes(self, rows: int) -> int:
+        """Of a buffer for so many rows."""
+        row = self.columns * (self.dtype.itemsize * (not self.lent) + 4 * self.copies) + 2 * 8
+        return rows * row
+
+    def read_bytes(self, tallest: int) -> int:
+        """Besides the buffers: what reading a block takes, and its numbers in another type."""
+        converted = tallest * self.columns * self.source.dtype.itemsize * (self.dtype != self.source.dtype)
+        return int(
+            converted + 2 * self._step * self.columns * 8 + self.source.read_bytes(tallest, self.columns)
+        )
+
+    @property
+    def _step(self) -> int:
+        """Rows that are centred at a time."""
+        return max(1, 2**20 // (8 * self.columns))
+
+    def buffer(self, rows: int) -> Buffer:
+        """Room for rows."""
+        shape = (rows, self.columns)
+        raw = aligned_empty((0, self.columns) if self.lent else shape, self.dtype)
+        copy = aligned_empty(shape, np.float32) if self.copies else None
+        return Buffer(raw, copy, np.zeros(rows), np.ones(rows))
+
+    def read(self, into: Buffer, start: int, stop: int, at: int) -> Rows:
+        """Rows ``start:stop`` at a place of a buffer."""
+        count = stop - start
+        norms, scale = into.norms[at : at + count], into.scale[at : at + count]
+        lent = self._lend(start, stop) if self.lent else None
+        raw = into.raw[at : at + count] if lent is None else lent
+        if lent is None:
+            self._fetch(raw, start, stop)
+        copy = into.copy[at : at + count] if into.copy is not None else None
+        if copy is None and self.bounded:
+            copy = raw
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
+            for top in range(0, count, self._step):
+                some = slice(top, min(count, top + self._step))
+                self._prepare(raw[some], None if copy is None else copy[some], norms[some], scale[some])
+        if not np.isfinite(norms).all():
+            self._refuse(raw, norms, start)
+        return Rows(start, raw, copy, norms, scale)
+
+    def _fetch(self, raw: Array, start: int, stop: int) -> None:
+        whole = (0, self.columns)
+        if raw.dtype == self.source.dtype:
+            self.source.read_into(raw, (start, stop), whole)
+            return
+        stored = np.empty(raw.shape, self.source.dtype)
+        self.source.read_into(stored, (start, stop), whole)
+        np.copyto(raw, numbers(stored), casting="same_kind")
+
+    def _prepare(self, raw: Array, copy: Array | None, norms: Float64, scale: Float64) -> None:
+        """Norms, and the copy if it is not the rows themselves."""
+        if not self.bounded:  # nothing is squared before it is known to be near
+            norms[:] = np.where(np.isfinite(raw).all(axis=1), 0.0, np.nan)
+            return
+        values = raw.astype(np.float64)
+        if self.metric == Metric.COSINE:
+            np.einsum("ij,ij->i", values, values, out=norms)
+            np.divide(1.0, np.sqrt(norms), out=scale, where=norms > 0)
+            scale[norms == 0] = 0.0
+            # What such squares lose, distances would have: refused below, unless there is nothing to lose.
+            faint = np.flatnonzero(norms < FAINTEST_SQUARE)
+            norms[faint[values[faint].any(axis=1)]] = np.nan
+            values *= scale[:, None]
+            norms[np.isfinite(norms)] = 1.0
+        elif self.shift is not None:
+            values -= self.shift
+        if copy is not None and self.copies:
+            copy[...] = values
+        if self.metric != Metric.COSINE:
+            np.einsum("ij,ij->i", values, values, out=norms)
+
+    def _refuse(self, raw: Array, norms: Float64, start: int) -> None:
+        bad = ~np.isfinite(raw)
+        if bad.any():
+            row, column = np.unravel_index(int(bad.argmax()), bad.shape)
+            raise NonFiniteError(
+                f"{self.source.name} holds NaN or Inf: {bad.sum()} in rows {start} to "
+                f"{start + len(raw) - 1}, the first at "
+                f"{place_of(self.source, start + int(row), int(column))}. Nothing was computed. "
+                f"{remedy(self.source)}"
+            )
+        if np.isnan(norms).any():
+            raise DataError(
+                f"row {start + int(np.isnan(norms).argmax())} (from 0) of {self.source.name} is so short "
+                "that its squares leave the range of float64, but cosine needs its direction. Scale it up, "
+                "or set it to zero, and run again."
+            )
+        row, column = np.unravel_index(int(np.abs(raw).argmax()), raw.shape)
+        raise DataError(
+            f"the number in row {start + row}, column {column} (from 0) of {self.source.name} is so large "
+            "that its square leaves the range of float64. Is it a mark for what is missing? Replace or drop "
+            "it, and run again."
+        )
+
+    def double(self, rows: Rows) -> Float64:
+        """The copy of some rows as float64 has it."""
+        values: Float64 = rows.raw.astype(np.float64)
+        if self.metric == Metric.COSINE:
+            values *= rows.scale[:, None]
+        elif self.shift is not None:
+            values -= self.shift
+        return values
+
+
+def slack(columns: int, dtype: np.dtype[Any]) -> float:
+    """Share of norms by which products may be wrong, ``e`` above."""
+    terms = min(columns, TERMS) + -(-columns // TERMS)
+    unit = float(np.finfo(dtype).eps) / 2
+    # Norms and distances are sums over all columns in float64 that bounds are held against.
+    return ((terms + EXTRA) * unit + 2 * columns * np.finfo(np.float64).eps) * 1.01
+
+
+def near(rows: Rows, metric: int, dtype: np.dtype[Any]) -> Array:
+    """What each row brings to a bound: see ``scan_pairs``."""
+    columns = rows.raw.shape[1]
+    share, tiny = slack(columns, dtype), columns * float(np.finfo(dtype).tiny)
+    told = -share if metric == Metric.INNER_PRODUCT else 1 - share
+    found: Array = (told * rows.norms / 2 - tiny).astype(dtype)
+    return found
+
+
+def stored_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Of rows as kept of a matrix of some type: see ``KEPT``."""
+    if dtype == np.bool_:
+        return np.dtype(np.uint8)
+    return dtype if dtype in KEPT else working_dtype(dtype)
+
+
+def products(a: Array, b: Array, out: Array, spare: Callable[[], Array]) -> None:
+    """``a @ b.T`` in columns of ``TERMS``; ``spare`` gives room for a second product where there are more."""
+    for piece, (start, stop) in enumerate(grains(0, a.shape[1], TERMS)):
+        into = out if piece == 0 else spare()[: len(a), : len(b)]
+        np.matmul(a[:, start:stop], b[:, start:stop].T, out=into)
+        if piece:
+            out += into

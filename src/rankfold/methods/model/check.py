@@ -1,0 +1,308 @@
+"""Residuals and orthogonality of a stored result, by one more pass over its matrix.
+
+What a method reports of itself rests on what its passes have seen. This asks the matrix: how far A v is
+from s u and A'u from s v, for every component, and how far the factors are from orthonormal as they
+were written. It is evidence of another kind, and costs a read.
+
+A panel of long rows meets its rows of the long factor while it is in cache: what is left of them is
+squared at once, and their product with the panel adds up to what the short side is compared with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.model.model import Fitted
+from rankfold.methods.model.transform_pass import measured_squares, refuse_overflow
+from rankfold.methods.parts.finite import join_bad, no_bad, refuse_bad
+from rankfold.methods.parts.panels import Buffers, OverPanels, Panels
+from rankfold.methods.svd.strategy import choose_orientation
+from rankfold.pipeline.blas import one_blas_thread
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.view import Orientation, View, aligned_empty
+from rankfold.pipeline.engine.blocks import cut
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
+from rankfold.pipeline.planning.single_sweep import SingleSweep, plan_single_sweep
+from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.result import write_small
+from rankfold.pipeline.storage.scratch import Narrow
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class Work:
+    """Buffers of one segment."""
+
+    panels: Buffers
+    held: list[Array]
+    """Rows of the long factor, one buffer for each panel that is read ahead."""
+
+    columns: Float64
+    short: Float64
+    y: Float64
+    long: Float64
+    product: Float64
+
+
+@dataclass(frozen=True, slots=True)
+class Verify(OverPanels):
+    """Fold of a matrix A and its factors into ``sum((A S - L s)^2)``, ``A'L`` and ``L'L``."""
+
+    panels: Panels
+    """Of float64."""
+
+    long: View
+    """The long factor, along the same axis, (rows, k)."""
+
+    short: Narrow
+    """The short factor, (short, k) float64."""
+
+    columns: Narrow
+    """(columns, 2): mean of each column of the matrix, and what it is multiplied by."""
+
+    values: Float64
+    """(k,) singular values."""
+
+    weights: Float64
+    """(k,) what the stored long factor is multiplied by to be orthonormal."""
+
+    reach: float
+    row_seconds: float
+
+    @property
+    def rank(self) -> int:
+        """Components."""
+        return len(self.values)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of a workspace, and of two accumulators, which a merge holds beside it."""
+        rows, short = self.panels.grain_rows, self.panels.view.short
+        tall = self.cut.panel_rows
+        held = self.slots * (tall * self.rank * self.long.dtype.itemsize + self.long.read_bytes(tall))
+        sides = 8 * (self.rank * (2 * rows + 4 * short + 3 * self.rank) + 9 * max(rows, short))
+        return self.panels.memory_bytes + held + sides
+
+    @property
+    def accumulator_bytes(self) -> int:
+        """Bytes of the sums of a stream."""
+        return 8 * self.rank * (self.panels.view.short + self.rank)
+
+    def start(self) -> State:
+        """Nothing compared."""
+        k = self.rank
+        return {
+            "left": np.zeros(k),
+            "product": np.zeros((self.panels.view.short, k)),
+            "gram": np.zeros((k, k)),
+            "squares": np.zeros(1),
+            "bad": no_bad(),
+        }
+
+    def workspace(self) -> Work:
+        """Allocate the buffers and load the short factor."""
+        rows, by_rows = self.panels.grain_rows, self._by_rows
+        columns = self.columns.load() if by_rows else aligned_empty((rows, 2), np.float64)
+        tall, stored = self.cut.panel_rows, self.long.source.dtype
+        return Work(
+            panels=self.panels.buffers(),
+            held=[self.long.panel_buffer(tall, stored) for _ in range(self.slots)],
+            columns=columns,
+            short=self.short.load(),
+            y=aligned_empty((rows, self.rank), np.float64),
+            long=aligned_empty((rows, self.rank), np.float64),
+            product=aligned_empty((self.panels.view.short, self.rank), np.float64),
+        )
+
+    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
+        """Fetch a panel and its rows of the long factor."""
+        self.panels.read(work.panels, start, stop, slot)
+        self.long.read(self.long.part(work.held[slot], 0, stop - start), start, stop)
+
+    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+        """Compare a panel, grain by grain."""
+        for first, last, raw in self.panels.grains(work.panels, start, stop, slot):
+            if not self._by_rows:
+                self.columns.read_into(work.columns[: last - first], first)
+            mean, factor = np.ascontiguousarray(work.columns[: raw.shape[1]].T)
+            squares = measured_squares(raw, mean, factor, self.reach)
+            if squares is None:
+                refuse_overflow(state, raw, *self.panels.corner(first))
+                continue
+            state["squares"] += squares
+            d = self.panels.view.as_rows(self.panels.conditioned(work.panels, raw, mean, factor))
+            stored = self.long.as_rows(self.long.part(work.held[slot], first - start, last - start))
+            long, y = work.long[: last - first], work.y[: last - first]
+            np.multiply(stored, self.weights, out=long)
+            np.matmul(d, work.short, out=y)
+            np.matmul(d.T, long, out=work.product)
+            state["product"] += work.product
+            state["gram"] += long.T @ long
+            long *= self.values
+            y -= long
+            state["left"] += np.einsum("ij,ij->j", y, y)
+
+    def merge(self, total: State, other: State) -> None:
+        """Add the sums."""
+        for name in ("left", "product", "gram", "squares"):
+            total[name] += other[name]
+        total["bad"] = join_bad(total["bad"], other["bad"])
+
+    @property
+    def _by_rows(self) -> bool:
+        return self.panels.view.orientation is Orientation.ROWS
+
+
+# Verification -----------------------------------------------------------------------------------------------
+
+
+_NOWHERE = Path("-")
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """A result and the matrix that it is of, as ``execution`` takes them."""
+
+    fitted: Fitted
+    left: Source
+    source: Source
+    digest: str
+    reach: float
+    """See ``Fitted.reach``."""
+
+    @classmethod
+    def of(cls, fitted: Fitted, source: Source) -> Verification:
+        """Check that they can belong together."""
+        left = fitted.left()
+        left.check()
+        if tuple(source.shape) != fitted.shape:
+            raise InputError(
+                f"{fitted.name} is not a result of {source.name}, which is {source.shape[0]} x "
+                f"{source.shape[1]}. Give the matrix that it was made from."
+            )
+        return cls(fitted, left, source, fitted.digest(), fitted.reach())
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        return {
+            "kind": "check",
+            "of": self.fitted.kind,
+            "rank": self.fitted.rank,
+            "result": self.digest,
+            "left": self.left.fingerprint(),
+        }
+
+    def plan(self, budget: Budget) -> Plan:
+        """See the protocol."""
+        (rows, columns), rank = self.source.shape, self.fitted.rank
+        fold = self.fold(_NOWHERE, 1)
+        accumulator = 8 * rank * (fold.panels.view.short + rank)
+        task = SingleSweep(
+            kind="check",
+            method="residuals",
+            source=self.source,
+            dtype=np.dtype(np.float64),
+            orientation=fold.panels.view.orientation,
+            rank=rank,
+            flops=4.0 * rows * columns * rank,
+            writes_bytes=0,
+            result_bytes=16 * rank,
+            scratch_bytes=fold.short.nbytes + fold.columns.nbytes,
+            accumulator_bytes=accumulator,
+            driver_bytes=4 * accumulator + self.fitted.block_columns * (rank * 24 + 64),
+            remedy=", or cut the store anew with `rankfold import`, if its chunks are tall",
+        )
+        return plan_single_sweep(task, lambda slots: self.fold(_NOWHERE, slots), budget)
+
+    def fold(self, folder: Path, slots: int) -> Verify:
+        """The fold of the one pass."""
+        (_, columns), rank = self.source.shape, self.fitted.rank
+        view = View(self.source, choose_orientation(self.source, rank))
+        by_rows = view.orientation is Orientation.ROWS
+        item = np.dtype(np.float64).itemsize
+        pieces = cut(view.grid, view.short * item, item * view.short * rank)
+        per_element = self.source.dtype.itemsize / NOMINAL_READ + 4 * rank / NOMINAL_FLOPS[item]
+        return Verify(
+            panels=Panels(view, pieces, slots, np.dtype(np.float64)),
+            long=View(self.left if by_rows else self.fitted.right, view.orientation),
+            short=Narrow(folder / "short.bin", view.short, rank, np.dtype(np.float64)),
+            columns=Narrow(folder / "columns.bin", columns, 2, np.dtype(np.float64)),
+            values=self.fitted.s * self.fitted.unit(np.dtype(np.float64)),
+            weights=self._left_weights() if by_rows else np.ones(rank),
+            reach=self.reach,
+            row_seconds=view.short * per_element,
+        )
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See the protocol."""
+        with one_blas_thread():
+            fold = self.fold(run.scratch, run.slots)
+            self._prepare(fold)
+            state = run.pass_over_data("check", fold)
+            refuse_bad(state, self.source)
+            short, s = fold.short.load(), fold.values
+            across = state["product"] - short * s
+            largest = s[0] if s[0] > 0 else 1.0
+            long_residuals = np.sqrt(state["left"]) / largest
+            short_residuals = np.sqrt(np.einsum("ij,ij->j", across, across)) / largest
+            by_rows = fold.panels.view.orientation is Orientation.ROWS
+            sides = (long_residuals, short_residuals)
+            left, right = sides if by_rows else sides[::-1]
+            write_small(run.result, {"left_residuals": left, "right_residuals": right})
+            grams = (state["gram"], short.T @ short)
+            facts = self._facts(run, fingerprint, left, right, grams if by_rows else grams[::-1])
+            run.describe(facts)
+        return facts
+
+    def _prepare(self, fold: Verify) -> None:
+        """The short factor and what columns are centred and scaled by, on scratch."""
+        unit = self.fitted.unit(np.dtype(np.float64))
+        for start, stop in self.fitted.blocks():
+            mean, scale = self.fitted.columns(start, stop)
+            fold.columns.write(start, np.column_stack([mean, unit / scale]))
+            if fold.panels.view.orientation is Orientation.ROWS:
+                fold.short.write(start, self.fitted.vectors(start, stop).astype(np.float64))
+        if fold.panels.view.orientation is Orientation.COLUMNS:
+            rows, rank = self.left.shape
+            left = np.empty((rows, rank), self.left.dtype)
+            self.left.read_into(left, (0, rows), (0, rank))
+            fold.short.write(0, left * self._left_weights())
+
+    def _left_weights(self) -> Float64:
+        """What the stored left factor is multiplied by to be orthonormal."""
+        s, weights = self.fitted.s, self.fitted.row_weights()
+        if self.fitted.kind == "svd":
+            return np.ones(self.fitted.rank)
+        return np.divide(weights, s, out=np.zeros(len(s)), where=self.fitted.held())
+
+    def _facts(
+        self, run: Run, fingerprint: str, left: Float64, right: Float64, grams: tuple[Float64, Float64]
+    ) -> dict[str, Any]:
+        """Reproducible facts only."""
+        if fingerprint != self.fitted.result.attrs["input"]["fingerprint"]:
+            run.warnings.append(
+                f"{self.source.name} has changed since {self.fitted.result.path.name} was made from it, or "
+                "is another matrix of that shape"
+            )
+        held = self.fitted.held() | (self.fitted.kind == "svd")
+        names, identity = ("left", "right"), np.eye(self.fitted.rank)
+        orthogonality = {
+            f"{name}_orthogonality": float(np.abs((gram - identity)[np.ix_(held, held)]).max(initial=0.0))
+            for name, gram in zip(names, grams, strict=True)
+        }
+        return {
+            **run.facts(self.request(), "residuals", self.source, fingerprint),
+            "largest_residual": float(max(left.max(), right.max())),
+            **orthogonality,
+        }

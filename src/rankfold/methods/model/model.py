@@ -1,0 +1,197 @@
+"""A stored svd, pca or nmf as a model: what brings new rows into its components, and rows back out of them.
+
+Right vectors are handed out in blocks of columns, since for a wide matrix they may exceed memory as well.
+The trap: rows fitted without ``scale`` have none stored, and an ``svd`` has neither mean nor scale.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.errors import InputError, OutputError
+from rankfold.pipeline.formats.zarr import ZarrSource
+from rankfold.pipeline.formats.zarr_layout import source_at
+from rankfold.pipeline.storage.result import Result
+from rankfold.pipeline.storage.run_directory import lies_in
+
+Float64 = npt.NDArray[np.float64]
+
+BLOCK_BYTES = 4 * 2**20
+"""Right vectors are read in blocks of about this size; part of the digest, so it never changes."""
+
+LARGEST_EXPONENT = {4: 100, 8: 900}
+"""Of units, by item size: what they multiply stays in range with room to spare."""
+
+FACTORS = {"svd": ("U", "Vt"), "pca": ("scores", "components"), "nmf": ("W", "H")}
+"""Names of the left and right factor in a result of each kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A result and what follows from its facts."""
+
+    result: Result
+    """Held, since a temporary store lives as long as its result."""
+
+    kind: str
+    shape: tuple[int, int]
+    """Of the matrix that was fitted."""
+
+    s: Float64
+    """(k,) singular values; ones for nmf."""
+
+    size: float
+    """Spectral norm of the matrix, or of nmf's product the Frobenius norm."""
+
+    whiten: bool
+    right: ZarrSource
+    """(k, n) right singular vectors, or H."""
+
+    @property
+    def rank(self) -> int:
+        """Components."""
+        return self.right.shape[0]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of both factors."""
+        return self.right.dtype
+
+    @property
+    def left_name(self) -> str:
+        """``"U"``, ``"scores"`` or ``"W"``."""
+        return FACTORS[self.kind][0]
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        rows, columns = self.shape
+        return f"{self.result.path} ({self.kind} of {rows} x {columns})"
+
+    def left(self) -> ZarrSource:
+        """(m, k) left factor; raises for a result without rows."""
+        if self.left_name not in set(self.result):
+            raise InputError(
+                f"{self.name} has no {self.left_name}: it was fitted without rows (rows=False, --no-rows) "
+                "or updated, so no row can be rebuilt from it. Fit again with rows, to all samples"
+            )
+        return source_at(str(self.result.path), self.left_name, missing="error")
+
+    def vectors(self, start: int, stop: int) -> npt.NDArray[Any]:
+        """Right vectors of columns ``start:stop``, (columns, k) in C order."""
+        block = np.empty((self.rank, stop - start), self.dtype)
+        self.right.read_into(block, (0, self.rank), (start, stop))
+        return np.ascontiguousarray(block.T)
+
+    def columns(self, start: int, stop: int) -> tuple[Float64, Float64]:
+        """What columns ``start:stop`` were centred by and divided by."""
+        mean, scale = np.zeros(stop - start), np.ones(stop - start)
+        if self.kind == "pca":
+            mean = np.asarray(self.result.mean[start:stop], np.float64)
+        if "scale" in set(self.result):
+            scale = np.asarray(self.result.scale[start:stop], np.float64)
+        return mean, scale
+
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """Columns, a block at a time."""
+        columns = self.right.shape[1]
+        step = max(1, BLOCK_BYTES // (self.rank * self.dtype.itemsize))
+        for start in range(0, columns, step):
+            yield start, min(start + step, columns)
+
+    @property
+    def block_columns(self) -> int:
+        """Columns of the longest block."""
+        return next(iter(self.blocks()))[1]
+
+    def unit(self, dtype: np.dtype[Any]) -> float:
+        """Power of two that brings a typical element of the matrix, centred and scaled, near 1."""
+        return 1.0 if self.kind == "nmf" else _reciprocal(self._typical, dtype)
+
+    def reach(self) -> float:
+        """Power of two for raw numbers, whose squares are summed in float64 whatever their type."""
+        scale = max(float(self.columns(start, stop)[1].max()) for start, stop in self.blocks())
+        return _reciprocal(self._typical * scale, np.dtype(np.float64))
+
+    @property
+    def _typical(self) -> float:
+        return self.size / float(np.sqrt(self.shape[0]))
+
+    def held(self) -> npt.NDArray[np.bool_]:
+        """Components whose singular value is more than rounding, by the rule that whitening goes by."""
+        noise = float(np.finfo(self.dtype).eps) * np.sqrt(max(self.shape)) * self.s[0]
+        return np.asarray(self.s > noise)
+
+    def score_weights(self) -> Float64:
+        """What products with the right vectors are multiplied by: 1, 1 / s, or sqrt(m - 1) / s to whiten."""
+        if self.kind == "nmf" or (self.kind == "pca" and not self.whiten):
+            return np.ones(self.rank)
+        top = 1.0 if self.kind == "svd" else np.sqrt(max(self.shape[0] - 1, 1))
+        return np.divide(top, self.s, out=np.zeros(self.rank), where=self.held())
+
+    def row_weights(self) -> Float64:
+        """What columns of the left factor are multiplied by before they meet the right vectors."""
+        if self.kind == "svd":
+            return self.s
+        return self.s / np.sqrt(max(self.shape[0] - 1, 1)) if self.whiten else np.ones(self.rank)
+
+    def digest(self) -> str:
+        """Hash of everything that ``transform`` takes from the result; its name and place do not count."""
+        said = [self.kind, self.whiten, *self.shape, self.rank, self.dtype.name]
+        mark = hashlib.blake2b(json.dumps(said).encode(), digest_size=16)
+        mark.update(np.ascontiguousarray(self.s).data)
+        for start, stop in self.blocks():
+            mark.update(self.vectors(start, stop).data)
+            for numbers in self.columns(start, stop):
+                mark.update(np.ascontiguousarray(numbers).data)
+        return mark.hexdigest()
+
+
+def _reciprocal(size: float, dtype: np.dtype[Any]) -> float:
+    """Power of two near ``1 / size``, which products in that type can bear."""
+    most = LARGEST_EXPONENT[dtype.itemsize]
+    return float(np.ldexp(1.0, int(np.clip(-np.frexp(size)[1], -most, most)))) if size > 0 else 1.0
+
+
+def fitted(result: Result | str | Path, *, among: tuple[str, ...] = ("svd", "pca")) -> Fitted:
+    """The model in a result of one of some kinds, or in the store of one."""
+    result = result if isinstance(result, Result) else Result(result)
+    result.require_whole()
+    kind = str(result.attrs.get("kind"))
+    if kind not in among:
+        known = " and ".join([", ".join(among[:-1]), among[-1]])
+        raise InputError(
+            f"{result.path} is the result of {kind}; only results of {known} have components to "
+            "transform by, to reconstruct from or to check"
+        )
+    rows, columns = result.attrs["input"]["shape"]
+    if kind == "nmf":
+        values, size = np.ones(int(result.attrs["request"]["rank"])), float(result.attrs["product_norm"])
+    else:
+        values = np.asarray((result.s if kind == "svd" else result.singular_values)[...], np.float64)
+        size = float(values[0])
+    return Fitted(
+        result=result,
+        kind=kind,
+        shape=(int(rows), int(columns)),
+        s=values,
+        size=size,
+        whiten=bool(result.attrs["request"].get("whiten", False)),
+        right=source_at(str(result.path), FACTORS[kind][1], missing="error"),
+    )
+
+
+def require_apart(out: str | Path | None, result: Result) -> None:
+    """Refuse an output on, in or around the result that it is made from."""
+    if out is None:
+        return
+    if lies_in(out, result.path) or lies_in(result.path, out):
+        raise OutputError(f"{out} would lie in, on or around the result {result.path}. Choose another --out.")

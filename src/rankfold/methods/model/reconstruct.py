@@ -1,0 +1,341 @@
+"""The rank-K approximation of a matrix from its result, written chunk by chunk as a plain array.
+
+Rows of a low-rank approximation out of its factors, written as whole chunks of a plain array.
+
+The sweep runs along the longer side of what is written: over the left factor by rows, or over the right
+one by columns. Sums are float64 and rounded once, so a mean of 1e4 costs float32 nothing but its own digits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold._version import __version__
+from rankfold.methods.model.model import Fitted
+from rankfold.methods.parts.panels import Buffers, OverPanels, Panels
+from rankfold.pipeline.blas import one_blas_thread
+from rankfold.pipeline.chunks.geometry import Span
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.view import Orientation, View, aligned_empty
+from rankfold.pipeline.engine.blocks import Cut, cut, grain_rows, grains
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.importing.chunking import FULL_ROWS, FULL_ROWS_BYTES
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
+from rankfold.pipeline.planning.single_sweep import SingleSweep, plan_single_sweep
+from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
+from rankfold.pipeline.storage.result import create_matrix, write_matrix_facts
+from rankfold.pipeline.storage.scratch import Narrow
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class Work:
+    """Buffers of one segment."""
+
+    panels: Buffers
+    other: Float64
+    columns: Float64
+    factor: Float64
+    product: Float64
+    out: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuild(OverPanels):
+    """Fold over the long factor that writes ``(left * weights) @ right * scale + mean``."""
+
+    panels: Panels
+    first: int
+    """Of the long factor: where what is written begins."""
+
+    other: Source
+    """The factor of the short side."""
+
+    short: Span
+    """What is written of it."""
+
+    columns: Narrow
+    """(columns, 2): mean and scale of each column."""
+
+    weights: Float64
+    """(rank,); components beyond are left out."""
+
+    array: Path
+    width: int
+    """Of a chunk, along the short side."""
+
+    row_seconds: float
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of what is written."""
+        return self.panels.dtype
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of a workspace, with what reading the other factor and writing chunks takes."""
+        rank, short, rows = len(self.weights), self.short[1] - self.short[0], self.panels.grain_rows
+        resident = short * rank * (8 + self.dtype.itemsize) + self.other.read_bytes(*self._other_shape)
+        products = 8 * rows * (rank + self.width) + 2 * 16 * self._held_columns
+        return self.panels.memory_bytes + resident + products + 3 * self._tile_bytes
+
+    @property
+    def _by_rows(self) -> bool:
+        return self.panels.view.orientation is Orientation.ROWS
+
+    @property
+    def _other_shape(self) -> tuple[int, int]:
+        shape = len(self.weights), self.short[1] - self.short[0]
+        return shape if self._by_rows else shape[::-1]
+
+    @property
+    def _held_columns(self) -> int:
+        return self.columns.rows if self._by_rows else self.cut.panel_rows
+
+    @property
+    def _tile_bytes(self) -> int:
+        return self.cut.panel_rows * self.width * self.dtype.itemsize
+
+    def start(self) -> State:
+        """No rows written."""
+        return {"rows": np.zeros(1, dtype=np.int64)}
+
+    def workspace(self) -> Work:
+        """Allocate the buffers and load the other factor."""
+        rank, short, rows = len(self.weights), self.short[1] - self.short[0], self.panels.grain_rows
+        raw = np.empty(self._other_shape, self.other.dtype)
+        spans = [(0, rank), self.short]
+        self.other.read_into(raw, *(spans if self._by_rows else spans[::-1]))
+        other = aligned_empty((rank, short), np.float64)
+        np.multiply(raw if self._by_rows else raw.T, self.weights[:, None], out=other)
+        columns = aligned_empty((self._held_columns, 2), np.float64)
+        if self._by_rows:
+            self.columns.read_into(columns, 0)
+        return Work(
+            panels=self.panels.buffers(),
+            other=other,
+            columns=columns,
+            factor=aligned_empty((rows, rank), np.float64),
+            product=aligned_empty((rows * self.width,), np.float64),
+            out=aligned_empty((self.cut.panel_rows * self.width,), self.dtype),
+        )
+
+    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
+        """Fetch a panel of the long factor."""
+        self.panels.read(work.panels, self.first + start, self.first + stop, slot)
+
+    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+        """Form a panel of the matrix, one chunk across at a time, and write it."""
+        view = self.panels.view
+        held = view.as_rows(view.part(work.panels.slots[slot], 0, stop - start))
+        if not self._by_rows:
+            self.columns.read_into(work.columns[: stop - start], start)
+        short = self.short[1] - self.short[0]
+        for left in range(0, short, self.width):
+            right = min(left + self.width, short)
+            out = work.out[: (stop - start) * (right - left)].reshape(stop - start, right - left)
+            for first, last in grains(0, stop - start, self.cut.grain_rows):
+                self._form(work, held[first:last], (first, last), (left, right), out[first:last])
+            if self._by_rows:
+                write_whole_chunks(self.array, out, (start, stop), (left, right))
+            else:
+                write_whole_chunks(self.array, out.T, (left, right), (start, stop))
+        state["rows"] += stop - start
+
+    def merge(self, total: State, other: State) -> None:
+        """Add the counts."""
+        total["rows"] += other["rows"]
+
+    def _form(self, work: Work, held: Array, rows: Span, across: Span, out: Array) -> None:
+        """One grain of a chunk, from rows of the long factor."""
+        factor = work.factor[: len(held)]
+        np.copyto(factor, held[:, : len(self.weights)])
+        product = work.product[: out.size].reshape(out.shape)
+        np.matmul(factor, work.other[:, slice(*across)], out=product)
+        columns = work.columns[slice(*across)] if self._by_rows else work.columns[slice(*rows), None]
+        product *= columns[..., 1]
+        product += columns[..., 0]
+        np.copyto(out, product, casting="same_kind")
+
+
+# Reconstruction ---------------------------------------------------------------------------------------------
+
+
+CHUNK_BYTES = 16 * 2**20
+"""Of a chunk that is written, as ``rankfold import`` writes them."""
+
+_NOWHERE = Path("-")
+
+
+@dataclass(frozen=True, slots=True)
+class Reconstruction:
+    """A model, its left factor, and what is wanted of them, as ``execution`` takes them."""
+
+    fitted: Fitted
+    left: Source
+    rank: int
+    rows: Span
+    digest: str
+
+    @classmethod
+    def of(cls, fitted: Fitted, *, rank: int | None, rows: slice | None) -> Reconstruction:
+        """Check what is asked for."""
+        left = fitted.left()
+        left.check()
+        rank = fitted.rank if rank is None else rank
+        if fitted.kind == "nmf" and rank != fitted.rank:
+            raise InputError(f"components of {fitted.name} are in no order: leave out the rank, to take all")
+        if not 1 <= rank <= fitted.rank:
+            raise InputError(
+                f"rank {rank} was asked for, but {fitted.name} holds {fitted.rank} components: ask for 1 to "
+                f"{fitted.rank}, or fit again with --rank {rank}"
+            )
+        return cls(fitted, left, rank, _span(rows, fitted.shape[0]), fitted.digest())
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of what is written."""
+        return self.rows[1] - self.rows[0], self.fitted.shape[1]
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether the sweep runs along the rows: the longer side of what is written."""
+        return self.shape[0] >= self.shape[1]
+
+    @property
+    def source(self) -> Source:
+        """The factor that is swept."""
+        return self.left if self.by_rows else self.fitted.right
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        return {
+            "kind": "reconstruct",
+            "of": self.fitted.kind,
+            "rank": self.rank,
+            "rows": list(self.rows),
+            "result": self.digest,
+            "left": self.left.fingerprint(),
+        }
+
+    def plan(self, budget: Budget) -> Plan:
+        """See the protocol."""
+        rows, columns = self.shape
+        data = rows * columns * self.fitted.dtype.itemsize
+        task = SingleSweep(
+            kind="reconstruct",
+            method="product",
+            source=self.source,
+            dtype=self.fitted.dtype,
+            orientation=self._orientation,
+            rank=self.rank,
+            flops=2.0 * rows * columns * self.rank,
+            writes_bytes=data,
+            result_bytes=data,
+            scratch_bytes=16 * columns,
+            accumulator_bytes=8,
+            driver_bytes=6 * 8 * self.fitted.block_columns,
+            remedy=", or fewer components with --rank",
+        )
+        return plan_single_sweep(task, lambda slots: self.fold(_NOWHERE, _NOWHERE, slots), budget)
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See the protocol."""
+        with one_blas_thread():
+            fold = self.fold(run.scratch, run.result, run.slots)
+            for start, stop in self.fitted.blocks():
+                fold.columns.write(start, np.column_stack(self.fitted.columns(start, stop)))
+            create_matrix(run.result, self.shape, self.fitted.dtype, self.chunks())
+            run.pass_over_data("reconstruct", fold)
+        facts = self._facts(fingerprint)
+        write_matrix_facts(run.result, facts)
+        return facts
+
+    def fold(self, folder: Path, array: Path, slots: int) -> Rebuild:
+        """The fold of the one sweep."""
+        columns = Narrow(folder / "columns.bin", self.shape[1], 2, np.dtype(np.float64))
+        height, width = self.chunks() if self.by_rows else self.chunks()[::-1]
+        short, item = min(self.shape), self.fitted.dtype.itemsize
+        return Rebuild(
+            panels=Panels(View(self.source, self._orientation), self._cut(height), slots, self.source.dtype),
+            first=self.rows[0] if self.by_rows else 0,
+            other=self.fitted.right if self.by_rows else self.left,
+            short=(0, short) if self.by_rows else self.rows,
+            columns=columns,
+            weights=self.fitted.row_weights()[: self.rank],
+            array=array,
+            width=width,
+            row_seconds=short * (item / NOMINAL_READ + 2 * self.rank / NOMINAL_FLOPS[8]),
+        )
+
+    def chunks(self) -> tuple[int, int]:
+        """Of what is written: full lines across the short side if they are short enough, in whole grains."""
+        (long, short), item = self._sides(), self.fitted.dtype.itemsize
+        if FULL_ROWS * short * item <= FULL_ROWS_BYTES:
+            grain = grain_rows(short * item)
+            height, width = max(FULL_ROWS, CHUNK_BYTES // (short * item)), short
+            height -= height % grain if height > grain else 0
+        else:
+            height, width = FULL_ROWS, -(-short // -(-short * FULL_ROWS * item // CHUNK_BYTES))
+        height = min(height, long)
+        return (height, width) if self.by_rows else (width, height)
+
+    @property
+    def _orientation(self) -> Orientation:
+        return Orientation.ROWS if self.by_rows else Orientation.COLUMNS
+
+    def _sides(self) -> tuple[int, int]:
+        return max(self.shape), min(self.shape)
+
+    def _cut(self, height: int) -> Cut:
+        """Panels are whole chunks of what is written; a stream counts rows, and no more."""
+        long, short = self._sides()
+        return cut(Grid.regular(long, height, splittable=False), 8 * short, 8)
+
+    def _facts(self, fingerprint: str) -> dict[str, Any]:
+        """Reproducible facts only."""
+        attrs, floor = self.fitted.result.attrs, float(np.sqrt(np.finfo(self.fitted.dtype).eps))
+        total = float(attrs.get("squared_norm") or 0.0)
+        left = total - float((self.fitted.s[: self.rank] ** 2).sum())
+        if self.fitted.kind == "nmf":
+            left = total * float(attrs["relative_error"]) ** 2
+        return {
+            "kind": "reconstruct",
+            "method": "product",
+            "request": self.request(),
+            "input": {
+                "name": self.fitted.result.path.name,
+                "shape": list(self.fitted.shape),
+                "dtype": self.fitted.dtype.name,
+                "fingerprint": fingerprint,
+            },
+            "version": __version__,
+            "passes": 1,
+            "relative_error": float(np.sqrt(max(left / total, floor**2))) if total > 0 else 0.0,
+            "relative_error_floor": floor,
+            "warnings": [],
+        }
+
+
+def _span(rows: slice | None, length: int) -> Span:
+    """First and one past the last row of a slice without steps."""
+    if rows is None:
+        return 0, length
+    if rows.step not in (None, 1):
+        raise InputError(f"rows={rows} takes steps of {rows.step}; ask for consecutive rows")
+    start, stop, _ = rows.indices(length)
+    if stop <= start:
+        raise InputError(f"rows {rows.start}:{rows.stop} holds none of the {length} rows, counted from 0")
+    return start, stop

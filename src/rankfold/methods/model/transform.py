@@ -1,0 +1,267 @@
+"""Coordinates of new rows in the components of a result: one pass over them, whichever way they lie.
+
+Rows are swept where a panel of whole rows is small enough, and each panel of scores goes straight into
+whole chunks of the output. Rows too long for that (a wide matrix in chunks of columns) are swept by
+columns, and their products with the right vectors add up in float64.
+
+The trap is the error of what lies within the components: its square is the difference of two sums of
+squares, which rounding of the products leaves good to ``eps`` of the whole, so that the error itself is
+told down to ``sqrt(eps)`` and not further. Right vectors that rounding to the stored type has left short of
+orthonormal are allowed for by their Gram matrix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.model.model import Fitted
+from rankfold.methods.model.transform_pass import ProjectColumns, ProjectRows
+from rankfold.methods.model.transform_pass import products as inner_products
+from rankfold.methods.nmf.penalty import Penalty
+from rankfold.methods.nmf.row_solvers import NormalRows, Pivoting, RowSolver, Splitting
+from rankfold.methods.parts.finite import refuse_bad
+from rankfold.methods.parts.panels import Panels
+from rankfold.methods.svd.strategy import matching_chunk
+from rankfold.pipeline.blas import one_blas_thread
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.view import Orientation, View, working_dtype
+from rankfold.pipeline.engine.blocks import Cut, cut
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
+from rankfold.pipeline.planning.single_sweep import SingleSweep, plan_single_sweep
+from rankfold.pipeline.storage.checkpoint import State, kept
+from rankfold.pipeline.storage.result import create_array, write_small
+from rankfold.pipeline.storage.scratch import Narrow
+
+ROWS_BYTES = 128 * 2**20
+"""Rows are swept while a segment of them takes less than this, or less than one of columns."""
+
+SPLITTING = 500
+"""Sweeps of ADMM for rows with constraints."""
+
+_NOWHERE = Path("-")
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """A model and new rows, as ``execution`` takes them."""
+
+    fitted: Fitted
+    source: Source
+    digest: str
+    reach: float
+    """Power of two for raw numbers, whose squares are summed in float64 whatever their type."""
+
+    @classmethod
+    def of(cls, fitted: Fitted, source: Source) -> Projection:
+        """Check that they belong together."""
+        columns, given = fitted.right.shape[1], source.shape[1]
+        if fitted.kind == "nmf" and fitted.result.attrs["request"]["loss"] != "frobenius":
+            raise InputError(
+                f"{fitted.name} was fitted under the Kullback-Leibler divergence, but transform solves least "
+                "squares"
+            )
+        if given != columns:
+            raise InputError(
+                f"{fitted.name} was fitted to {columns} columns, but {source.name} is {source.shape[0]} x "
+                f"{given}. Give samples of the same {columns} columns, in the same order."
+            )
+        if min(source.shape) < 1:
+            raise InputError(f"{source.name} is {source.shape[0]} x {given}: there is nothing to transform")
+        return cls(fitted, source, fitted.digest(), fitted.reach())
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of products and scores: the wider of what was fitted and what is given."""
+        return np.promote_types(self.fitted.dtype, working_dtype(self.source.dtype))
+
+    @property
+    def unit(self) -> float:
+        """Power of two that brings a typical row, centred and scaled, near 1."""
+        return self.fitted.unit(self.dtype)
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        kind = self.fitted.kind
+        return {"kind": "transform", "of": kind, "rank": self.fitted.rank, "result": self.digest}
+
+    def plan(self, budget: Budget) -> Plan:
+        """See the protocol."""
+        rank, item = self.fitted.rank, self.dtype.itemsize
+        fold = self.fold(_NOWHERE, _NOWHERE, 1)
+        by_rows = isinstance(fold, ProjectRows)
+        (rows, columns), scores = self.source.shape, self.source.shape[0] * rank * item
+        accumulator = 8 * rank * (rank if by_rows else rows)
+        block = self.fitted.block_columns * (rank * (self.fitted.dtype.itemsize + item + 8) + 8 * 8)
+        task = SingleSweep(
+            kind="transform",
+            method="projection",
+            source=self.source,
+            dtype=self.dtype,
+            orientation=fold.panels.view.orientation,
+            rank=rank,
+            flops=2.0 * rows * columns * rank,
+            writes_bytes=scores if by_rows else 0,
+            result_bytes=scores,
+            scratch_bytes=fold.basis.nbytes + fold.columns.nbytes,
+            accumulator_bytes=accumulator,
+            driver_bytes=max(block, 3 * accumulator + (0 if by_rows else 3 * scores + 3 * accumulator)),
+            remedy=_remedy(fold.panels),
+        )
+        return plan_single_sweep(task, lambda slots: self.fold(_NOWHERE, _NOWHERE, slots), budget)
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See the protocol."""
+        with one_blas_thread():
+            gram = self._prepare(run)
+            fold = self.fold(run.scratch, run.result / self.fitted.left_name, run.slots)
+            if isinstance(fold, ProjectRows):
+                shape, chunks = (self.source.shape[0], fold.rank), (self.row_chunk(), fold.rank)
+                create_array(run.result, self.fitted.left_name, shape, self.dtype, chunks)
+            state = run.pass_over_data("transform", fold)
+            refuse_bad(state, self.source)
+            if isinstance(fold, ProjectColumns):
+                state |= self._coordinates(run, state["product"])
+            facts = self._facts(run, fingerprint, state, gram)
+            run.describe(facts)
+        return facts
+
+    def _normal(self, folder: Path) -> NormalRows | None:
+        """How coordinates follow from products, where they are not these."""
+        solver = row_solver(self.fitted)
+        return None if solver is None else NormalRows(folder / "normal.part", solver)
+
+    def _coordinates(self, run: Run, products: npt.NDArray[np.float64]) -> State:
+        """Write those of all rows; their Gram matrix and inner product with ``products``."""
+        normal, z = self._normal(run.scratch), products
+        if normal is not None:
+            z = np.empty_like(products)
+            normal.solve(products, out=z)
+        write_small(run.result, {self.fitted.left_name: (z * self._weights()).astype(self.dtype)})
+        return inner_products(z, products)
+
+    def fold(self, folder: Path, array: Path, slots: int) -> ProjectRows | ProjectColumns:
+        """The fold of the one pass: by rows, unless those take much memory and columns take less."""
+        columns, rank = self.source.shape[1], self.fitted.rank
+        basis = Narrow(folder / "basis.bin", columns, rank, self.dtype)
+        numbers = Narrow(folder / "columns.bin", columns, 2, np.dtype(np.float64))
+
+        def by_rows(slots: int) -> ProjectRows:
+            panels = Panels(View(self.source, Orientation.ROWS), self._rows_cut(), slots, self.dtype)
+            seconds = self._seconds(columns)
+            weights, normal = self._weights(), self._normal(folder)
+            return ProjectRows(panels, basis, numbers, weights, self.reach, array, seconds, normal)
+
+        def by_columns(slots: int) -> ProjectColumns:
+            panels = Panels(View(self.source, Orientation.COLUMNS), self._columns_cut(), slots, self.dtype)
+            return ProjectColumns(panels, basis, numbers, self.reach, self._seconds(self.source.shape[0]))
+
+        most = by_rows(1).memory_bytes
+        rows = most <= ROWS_BYTES or most <= by_columns(1).memory_bytes
+        return by_rows(slots) if rows else by_columns(slots)
+
+    def row_chunk(self) -> int:
+        """Rows in a chunk of the output."""
+        read = self.source.shape[1] * self.source.dtype.itemsize
+        return matching_chunk(self.source.row_grid, read, self.fitted.rank * self.dtype.itemsize)
+
+    def _rows_cut(self) -> Cut:
+        """Panels are whole chunks of the output."""
+        (rows, columns), rank = self.source.shape, self.fitted.rank
+        grid = Grid.regular(rows, self.row_chunk(), splittable=False)
+        return cut(grid, columns * self.dtype.itemsize, 8 * rank * rank)
+
+    def _columns_cut(self) -> Cut:
+        rows = self.source.shape[0]
+        return cut(self.source.column_grid, rows * self.dtype.itemsize, 8 * rows * self.fitted.rank)
+
+    def _seconds(self, length: int) -> float:
+        """Nominal time of one row, or column, of that length."""
+        flops = 2 * self.fitted.rank / NOMINAL_FLOPS[self.dtype.itemsize]
+        return length * (self.source.dtype.itemsize / NOMINAL_READ + flops)
+
+    def _weights(self) -> npt.NDArray[np.float64]:
+        return self.fitted.score_weights() / self.unit
+
+    def _prepare(self, run: Run) -> npt.NDArray[np.float64]:
+        """Right vectors and column factors on scratch, by columns; the Gram matrix of the vectors."""
+
+        def prepare() -> State:
+            fold = self.fold(run.scratch, _NOWHERE, 1)
+            gram = np.zeros((self.fitted.rank, self.fitted.rank))
+            for start, stop in self.fitted.blocks():
+                vectors = self.fitted.vectors(start, stop)
+                mean, scale = self.fitted.columns(start, stop)
+                fold.basis.write(start, vectors.astype(self.dtype))
+                fold.columns.write(start, np.column_stack([mean, self.unit / scale]))
+                wide = vectors.astype(np.float64)
+                gram += wide.T @ wide
+            linear, diagonal = row_penalty(self.fitted)
+            return {"gram": gram, "normal": gram + np.diag(diagonal), "linear": linear}
+
+        state = run.prepared(run.part("prepared.part"), prepare)
+        kept(run.scratch / "normal.part", {name: state[name] for name in ("normal", "linear")})
+        return state["gram"]
+
+    def _facts(
+        self,
+        run: Run,
+        fingerprint: str,
+        state: State,
+        gram: npt.NDArray[np.float64],
+    ) -> dict[str, Any]:
+        """Reproducible facts only."""
+        drowned = int((self.fitted.score_weights() == 0).sum())
+        if drowned:
+            run.warnings.append(
+                f"{drowned} components were fitted with no variance beyond rounding; their columns of "
+                f"{self.fitted.left_name} are zero"
+            )
+        floor = float(np.sqrt(np.finfo(self.dtype).eps))
+        # ||X - T V'||^2 = ||X||^2 - 2 <X V, T> + <T'T, V'V>
+        squares = float(state["squares"][0])
+        left = squares - 2 * float(state["inner"][0]) + float((state["gram"] * gram).sum())
+        error = float(np.sqrt(max(left / squares, floor**2))) if squares > 0 else 0.0
+        return {
+            **run.facts(self.request(), "projection", self.source, fingerprint),
+            "relative_error": error,
+            "relative_error_floor": floor,
+        }
+
+
+def row_solver(fitted: Fitted) -> RowSolver | None:
+    """What solves rows of nmf exactly, or as exactly as constraints allow; nothing for svd and pca."""
+    if fitted.kind != "nmf":
+        return None
+    bound = fitted.result.attrs["request"]["constraint_w"]
+    if bound == "nonnegative":
+        return Pivoting()
+    return Splitting(SPLITTING, np.inf if isinstance(bound, str) else float(bound), bound == "simplex")
+
+
+def row_penalty(fitted: Fitted) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Of rows of W: linear and quadratic, (k,)."""
+    asked, own = fitted.result.attrs["request"], Penalty()
+    if fitted.kind == "nmf":
+        own = Penalty.of(asked["alpha_w"], asked["l1_ratio"], fitted.shape[1])
+    return np.full(fitted.rank, own.l1), np.full(fitted.rank, own.l2)
+
+
+def _remedy(panels: Panels) -> str:
+    """What to do about chunks that are decoded whole and make panels taller than they need be."""
+    grid = panels.view.grid
+    if grid.splittable or grid.longest <= 2 * panels.cut.grain_rows:
+        return ""
+    return (
+        f", or cut the store: its chunks of {grid.longest} {panels.view.orientation.value} must be held "
+        "whole, and `rankfold import STORE NEW.zarr` writes one with small chunks"
+    )

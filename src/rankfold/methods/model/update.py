@@ -1,0 +1,314 @@
+"""Principal components of more samples: a result, and rows that it has not seen, in one pass over those.
+
+A result with all of its components is a summary of its samples, and what comes out is what a fit to all
+rows gives, to rounding. Of one that was cut, what is missing is bounded, and the estimates say so.
+
+Of fewer rows than columns, the rows are held as they are: they are smaller than any sum over them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.linear.dense import fix_signs
+from rankfold.methods.model.model import Fitted
+from rankfold.methods.model.summary import Summary, merged
+from rankfold.methods.parts.finite import count_bad, join_bad, no_bad, refuse_bad
+from rankfold.methods.parts.panels import Buffers, OverPanels, Panels
+from rankfold.methods.svd.error_estimates import errors_of_missed
+from rankfold.methods.svd.plan import make_plan
+from rankfold.methods.svd.request import DEFAULT_PASSES, DEFAULT_TOL, Request
+from rankfold.methods.svd.solvers.gram import divisors
+from rankfold.methods.svd.solvers.tsqr import tsqr, zero
+from rankfold.methods.svd.start import CONSTANT, begin
+from rankfold.methods.svd.strategy import lay_out
+from rankfold.methods.svd.write import warn_of_unscaled
+from rankfold.pipeline.blas import one_blas_thread
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.view import Orientation, View
+from rankfold.pipeline.engine.blocks import cut
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import DataError, InputError, MemoryBudgetError
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.single_sweep import SingleSweep, plan_single_sweep
+from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.result import write_small
+
+
+@dataclass(frozen=True, slots=True)
+class KeepRows(OverPanels):
+    """Fold of a matrix into itself, in float64."""
+
+    panels: Panels
+    """By rows."""
+
+    row_seconds: float
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of a workspace and of two accumulators."""
+        rows, columns = self.panels.view.source.shape
+        return self.panels.memory_bytes + 2 * 8 * rows * columns
+
+    @property
+    def accumulator_bytes(self) -> int:
+        """Bytes of the sums of a stream."""
+        return 8 * self.panels.view.source.shape[0] * self.panels.view.source.shape[1]
+
+    def start(self) -> State:
+        """No rows yet."""
+        return {"rows": np.zeros(self.panels.view.source.shape), "bad": no_bad()}
+
+    def workspace(self) -> Buffers:
+        """Allocate the buffers."""
+        return self.panels.buffers()
+
+    def read(self, work: Buffers, start: int, stop: int, slot: int) -> None:
+        """Fetch a panel."""
+        self.panels.read(work, start, stop, slot)
+
+    def step(self, state: State, work: Buffers, start: int, stop: int, slot: int) -> None:
+        """Put a panel in its place; NaN and Inf are counted and left out."""
+        for first, last, raw in self.panels.grains(work, start, stop, slot):
+            if np.isfinite(raw).all():
+                state["rows"][first:last] = raw
+            else:
+                count_bad(state, raw, *self.panels.corner(first))
+
+    def merge(self, total: State, other: State) -> None:
+        """Join rows that either has."""
+        total["rows"] += other["rows"]
+        total["bad"] = join_bad(total["bad"], other["bad"])
+
+
+# Update -----------------------------------------------------------------------------------------------------
+
+
+Float64 = npt.NDArray[np.float64]
+
+WORKING_COPIES = (8, 5)
+"""Of the stacked factors, and of their shorter side squared, while they are merged and decomposed."""
+
+CRUDE = 1e-2
+"""Estimated error of a result's values above which the last does not bound what was cut off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A result of ``pca`` and new rows, as ``execution`` takes them."""
+
+    fitted: Fitted
+    source: Source
+    rank: int
+    digest: str
+
+    @classmethod
+    def of(cls, fitted: Fitted, source: Source, rank: int | None) -> Update:
+        """Check that they belong together."""
+        if fitted.kind != "pca":
+            raise InputError(f"{fitted.name} is not a pca: only principal components can be updated")
+        columns, (rows, given) = fitted.right.shape[1], source.shape
+        if given != columns:
+            raise InputError(
+                f"{fitted.name} was fitted to {columns} columns, but {source.name} is {rows} x {given}. Give "
+                f"samples of the same {columns} columns, in the same order."
+            )
+        if rows < 1:
+            raise InputError(f"{source.name} is {rows} x {given}: there is nothing to add")
+        wanted, most = fitted.rank if rank is None else rank, min(fitted.rank + rows + 1, columns)
+        if not 1 <= wanted <= most:
+            raise InputError(
+                f"rank {wanted} was asked for, but {fitted.rank} components and {rows} new rows give 1 to "
+                f"{most}"
+            )
+        return cls(fitted, source, wanted, fitted.digest())
+
+    @property
+    def _asked(self) -> dict[str, Any]:
+        """What the result itself was asked."""
+        return dict(self.fitted.result.attrs["request"])
+
+    @property
+    def _tall(self) -> bool:
+        """Whether new rows are summed up by a pass; else they are smaller than what they would become."""
+        return self.source.shape[0] >= self.source.shape[1]
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        kept = ("tol", "center", "scale", "whiten")
+        asked = {name: self._asked[name] for name in kept}
+        return {"kind": "pca", "rank": self.rank, **asked, "rows": False, "update_of": self.digest}
+
+    def plan(self, budget: Budget) -> Plan:
+        """See the protocol."""
+        if not self._tall:
+            return self._small_plan(budget)
+        try:
+            made = make_plan(self._factorisation(), self.source, budget)
+        except MemoryBudgetError as error:
+            raise MemoryBudgetError(
+                f"{error} Or add fewer rows at a time than there are columns: they are held as they are."
+            ) from None
+        return dataclasses.replace(made, kind="update", rank=self.rank)
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See the protocol."""
+        with one_blas_thread():
+            units = self.fitted.columns(0, self.source.shape[1])[1]
+            new = self._factorised(run, units) if self._tall else self._held(run, units)
+            summary = merged(self._summary(units), new)
+            if not (np.isfinite(summary.total) and np.isfinite(summary.factor).all()):
+                raise DataError(f"squares of {self.source.name} leave the range of float64. Rescale it")
+            facts = self._write(run, summary, units, fingerprint)
+            run.describe(facts)
+        return facts
+
+    def _factorisation(self) -> Request:
+        """R of the new rows, about their mean: scaling waits until all rows are known."""
+        columns = self.source.shape[1]
+        return Request("qr", columns, method="tsqr", center=self._asked["center"], rows=False)
+
+    def _factorised(self, run: Run, units: Float64) -> Summary:
+        """By one pass into the R factor."""
+        request = self._factorisation()
+        layout = lay_out(request, self.source)
+        centring, start = begin(run, layout, request)
+        found = tsqr(run, layout, centring, start, form=False, passes=DEFAULT_PASSES, seed=request.seed)
+        factor = found.r / centring.unit / units
+        squares = np.einsum("ij,ij->j", factor, factor)
+        return Summary(self.source.shape[0], found.known.mean / units, factor, self._counted(squares))
+
+    def _held(self, run: Run, units: Float64) -> Summary:
+        """By reading them whole."""
+        state = run.pass_over_data("rows", self._fold(run.slots))
+        refuse_bad(state, self.source)
+        held = Summary.of_rows(state["rows"] / units, centre=self._asked["center"])
+        return dataclasses.replace(held, squares=self._counted(held.squares))
+
+    def _counted(self, squares: Float64) -> Float64:
+        """By column where columns are scaled, else all together, as the result knows them."""
+        return squares if self._asked["scale"] else squares.sum(keepdims=True)
+
+    def _fold(self, slots: int) -> KeepRows:
+        rows, columns = self.source.shape
+        whole = cut(Grid.regular(rows, rows, splittable=False), 8 * columns, 8 * rows * columns)
+        view = View(self.source, Orientation.ROWS)
+        return KeepRows(Panels(view, whole, slots, np.dtype(np.float64)), 1e-9 * 8 * columns)
+
+    def _small_plan(self, budget: Budget) -> Plan:
+        (rows, columns), rank = self.source.shape, self.fitted.rank
+        stacked, (wide, square) = rows + rank + 1, WORKING_COPIES
+        task = SingleSweep(
+            kind="update",
+            method="summary",
+            source=self.source,
+            dtype=np.dtype(np.float64),
+            orientation=Orientation.ROWS,
+            rank=self.rank,
+            flops=6.0 * stacked * columns * min(stacked, columns),
+            writes_bytes=0,
+            result_bytes=8 * columns * (self.rank + 2),
+            scratch_bytes=0,
+            accumulator_bytes=8 * rows * columns,
+            driver_bytes=8 * (wide * stacked * columns + square * min(stacked, columns) ** 2),
+            remedy=", or add fewer rows at a time",
+        )
+        return plan_single_sweep(task, self._fold, budget)
+
+    def _summary(self, units: Float64) -> Summary:
+        """Of the samples that the result was made from, in the units that it scaled columns to."""
+        fitted, columns = self.fitted, self.fitted.right.shape[1]
+        mean, _ = fitted.columns(0, columns)
+        factor = fitted.s[:, None] * fitted.vectors(0, columns).T.astype(np.float64)
+        count, total = fitted.shape[0], float(fitted.result.attrs["squared_norm"])
+        squares = np.array([total])
+        if self._asked["scale"]:
+            squares = np.full(columns, count - 1.0)
+            squares[fitted.result.attrs["unscaled"]] = 0.0
+        lost = 0.0
+        if fitted.rank < min(count, columns):
+            cut_off = max(total - float((fitted.s**2).sum()), 4 * float(np.finfo(np.float64).eps) * total)
+            known = float(np.max(fitted.result.error_estimates[...]))
+            lost = min(cut_off, float(fitted.s[-1] ** 2)) if known <= CRUDE else cut_off
+        return Summary(count, mean / units, factor, squares, lost)
+
+    def _write(self, run: Run, summary: Summary, units: Float64, fingerprint: str) -> dict[str, Any]:
+        """Decompose, write, and say what it is."""
+        scale, small, unscaled = np.ones(1), {"mean": summary.mean * units}, list[int]()
+        if self._asked["scale"]:
+            deviation = np.sqrt(summary.squares / max(summary.count - 1, 1))
+            deviation[deviation <= CONSTANT * np.abs(summary.mean)] = 0.0
+            scale, unscaled = divisors(deviation), warn_of_unscaled(run, deviation)
+            small["scale"] = scale * units
+        _, s, vt = np.linalg.svd(summary.factor / scale, full_matrices=False)
+        s, vt = s[: self.rank], vt[: self.rank]
+        s[s <= zero(max(summary.factor.shape)) * s[0]] = 0.0
+        lost, total = summary.lost / float(scale.min()) ** 2, float((summary.squares / scale**2).sum())
+        variance = s**2 / max(summary.count - 1, 1)
+        errors = self._errors(s, lost, summary)
+        small |= {
+            "components": (vt * fix_signs(vt.T)[:, None]).astype(self.fitted.dtype),
+            "singular_values": s,
+            "explained_variance": variance,
+            "explained_variance_ratio": s**2 / total if total > 0 else np.zeros_like(s),
+            "error_estimates": errors,
+            "residuals": self._residuals(s, lost),
+        }
+        write_small(run.result, small)
+        facts = self._facts(run, summary, s, total, float(errors.max()), fingerprint)
+        return {**facts, "unscaled": unscaled}
+
+    @property
+    def _rounding(self) -> float:
+        return float(np.finfo(self.fitted.dtype).eps)
+
+    def _errors(self, s: Float64, lost: float, summary: Summary) -> Float64:
+        """Estimated relative errors: what was not known of the old values, what was cut off, and rounding.
+
+        A mean is known to eps of itself, and how far it moves by the new samples is a row of the factor.
+        """
+        known = float((np.asarray(self.fitted.result.error_estimates[...]) * self.fitted.s).max())
+        rows, new = summary.count, self.source.shape[0]
+        size = np.where(s > 0, s, np.inf)
+        moved = 2 * np.sqrt(new * (rows - new) / rows) * np.linalg.norm(summary.mean)
+        rounding = (self._rounding * s[0] + float(np.finfo(np.float64).eps) * moved) / size
+        errors = np.minimum(errors_of_missed(s, lost) + known / size + rounding, 1.0)
+        errors[s <= 0] = float(np.sqrt(lost) + known > 1e-10 * s[0])
+        return np.asarray(errors)
+
+    def _residuals(self, s: Float64, lost: float) -> Float64:
+        """Of what was cut off, and of the old components."""
+        old = self.fitted.s
+        left = lost + float((np.asarray(self.fitted.result.residuals[...]) * old * old[0]).max())
+        size = np.where(s > 0, s * s[0], np.inf)
+        return np.minimum(left / size, 1.0) + self._rounding
+
+    def _facts(
+        self, run: Run, summary: Summary, s: Float64, total: float, worst: float, fingerprint: str
+    ) -> dict[str, Any]:
+        """Reproducible facts only."""
+        tol = DEFAULT_TOL if self._asked.get("adaptive") else self._asked["tol"]
+        if worst > tol:
+            run.warnings.append(
+                f"the largest estimated error of a singular value is {worst:.1e}, above tol = {tol:.1e}: the "
+                f"{self.fitted.rank} components of {self.fitted.result.path.name} leave out variance of its "
+                "samples that these values may need. Fit with more components, or all, before updating"
+            )
+        facts = run.facts(self.request(), "update", self.source, fingerprint)
+        facts["input"]["shape"] = [summary.count, self.source.shape[1]]
+        captured = float((s**2).sum() / total) if total > 0 else 1.0
+        return {
+            **facts,
+            "added_rows": self.source.shape[0],
+            "largest_error_estimate": worst,
+            "converged": worst <= tol,
+            "squared_norm": total,
+            "captured": min(captured, 1.0),
+        }

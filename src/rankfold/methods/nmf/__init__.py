@@ -1,0 +1,11 @@
+"""Nonnegative matrix factorization.
+
+request          what is asked, checked; starts of the caller
+nmf              on a compressed copy, then on the matrix
+start            where the short factor starts
+alternation      passes until the error falls no more
+frobenius_pass   an iteration of least squares, fused
+kl_pass          an iteration of the Kullback-Leibler divergence, fused
+row_solvers      rows of one factor, given the other
+penalty          penalties, weighed as scikit-learn weighs them
+"""

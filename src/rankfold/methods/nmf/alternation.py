@@ -1,0 +1,340 @@
+"""Iterations of a nonnegative factorisation over the matrix: each reads it once.
+
+The long factor is improved row by row while a panel is in memory, the short one when the read ends, from
+sums of no more than its own size. The error that is left follows from the same sums.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.nonnegative.projected_gradient import gradient_rows
+from rankfold.methods.nmf.frobenius_pass import Iteration, NonnegativePass
+from rankfold.methods.nmf.kl_pass import DivergencePass, below, left_by_independence
+from rankfold.methods.nmf.penalty import Penalty, Sizes, penalty, weights
+from rankfold.methods.nmf.request import FactorRequest
+from rankfold.methods.nmf.row_solvers import FILL, Descent, Multiplicative, Pivoting, RowSolver, Splitting
+from rankfold.methods.parts.finite import refuse_bad, refuse_negative
+from rankfold.methods.svd.fused import refuse_overflow
+from rankfold.methods.svd.strategy import Layout
+from rankfold.pipeline.data.view import Orientation, View
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.storage.checkpoint import State, kept
+from rankfold.pipeline.storage.scratch import Narrow
+
+Float64 = npt.NDArray[np.float64]
+
+SWEEPS = 10
+"""Of descent, or updates, of a factor in each iteration: little beside the products with the data."""
+
+DIFFERENCE = 30_000
+"""Squares are formed where their difference would be less than so many units of the working type: products
+of that type put it off by up to five units, so that errors are right to 1e-4."""
+
+
+@dataclass(slots=True)
+class Factors:
+    """Of a matrix seen as long by short."""
+
+    short: Float64
+    """(k, short), of numbers that the working type holds."""
+
+    long: Narrow | None = None
+    """(long, k) on scratch; nothing while it is what follows from the short one."""
+
+    sizes: Sizes | None = None
+    """Of the long one."""
+
+    def standing(self) -> tuple[Narrow, Sizes]:
+        """The long factor, once there is one."""
+        if self.long is None or self.sizes is None:
+            raise LookupError("no step has been made")
+        return self.long, self.sizes
+
+    def remove_long(self, run: Run) -> None:
+        """Free what the long factor takes on scratch, if there is one."""
+        if self.long is not None:
+            run.release(self.long)
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left after a step."""
+
+    error: float
+    """Relative: of the Frobenius norm, or of the divergence from independence."""
+
+    cost: float
+    """The same with penalties: what falls."""
+
+    stationarity: float
+    """Of the factors before the step, or NaN."""
+
+
+class Alternation(Protocol):
+    """A factorisation under way."""
+
+    factors: Factors
+    total: float
+    """``|X|^2``, once a pass has taken it."""
+
+    def step(self, run: Run) -> Left:
+        """Improve both factors by one read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What is asked, of the two sides of a matrix in place of its rows and columns."""
+
+    asked: FactorRequest
+    view: View
+    unit: float
+    """Power of two that brings the largest numbers of the matrix near 1."""
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether W is the long factor."""
+        return self.view.orientation is Orientation.ROWS
+
+    @property
+    def balance(self) -> float:
+        """Power of two near the size of numbers in both factors where they are alike, which keeps squares in
+        range."""
+        return float(np.exp2(np.round(-np.log2(self.unit) / 2)))
+
+    def starting(self) -> Model:
+        """What factors start by: descent stands for what is slow, or knows no other loss."""
+        model = self if self.asked.loss == "frobenius" else self.unpenalised()
+        solver = "admm" if self.asked.solver == "admm" else "hals"
+        return dataclasses.replace(model, asked=dataclasses.replace(model.asked, solver=solver))
+
+    def unpenalised(self) -> Model:
+        """Where components are found before penalties may end some."""
+        return dataclasses.replace(self, asked=dataclasses.replace(self.asked, alpha_w=0.0, alpha_h=0.0))
+
+    def penalties(self, share: float = 1.0) -> tuple[Penalty, Penalty]:
+        """Of the long and the short factor, where the long one has a share of its rows.
+
+        A penalty on the short one alone counts the norms of the long one, which have shrunk already.
+        """
+        asked, (rows, columns) = self.asked, self.view.source.shape
+        both = (
+            Penalty.of(asked.alpha_w, asked.l1_ratio, columns),
+            Penalty.of(asked.alpha_h, asked.l1_ratio, rows),
+        )
+        long, short = both if self.by_rows else both[::-1]
+        return long, short.scaled(share) if long else Penalty(short.l1 * share**0.5, short.l2)
+
+    def solvers(self, *, sweeps: int = SWEEPS, scales: tuple[float, float] = (0.0, 0.0)) -> Solvers:
+        """Of the long and the short factor."""
+        bounds = (self.asked.constraint_w, self.asked.constraint_h)
+        long, short = bounds if self.by_rows else bounds[::-1]
+        return self._solver(long, sweeps, scales[0]), self._solver(short, SWEEPS, scales[1])
+
+    def _solver(self, bound: str | float, sweeps: int, scale: float) -> RowSolver:
+        if self.asked.solver == "bpp":
+            return Pivoting()
+        if self.asked.solver == "admm":
+            upper = bound if isinstance(bound, float) else np.inf
+            return Splitting(sweeps, upper, bound == "simplex")
+        return Multiplicative(sweeps, scale) if self.asked.solver == "mu" else Descent(sweeps)
+
+    def rounded(self, short: Float64) -> Float64:
+        """As the working type holds it."""
+        return np.ascontiguousarray(short.astype(self.view.dtype), np.float64)
+
+    def scales(self, short: Float64) -> tuple[float, float]:
+        """Typical numbers of the long factor beside a short one, and of that."""
+        size = float(short.mean())
+        return (1 / self.unit / len(short) / size if size > 0 else 1.0), size
+
+    def filled(self, short: Float64) -> Float64:
+        """Without the zeros that multiplicative updates would leave as they are."""
+        return self.rounded(np.maximum(short, FILL * short.mean(axis=1)[:, None]))
+
+    def without_floor(self, short: Float64) -> Float64:
+        """With zeros where multiplicative updates would have reached them."""
+        if self.asked.solver != "mu":
+            return short
+        floor = 2 * float(np.finfo(self.view.dtype).eps) * self.scales(short)[1]
+        return np.where(short > floor, short, 0.0)
+
+    def factor(self, folder: Any, index: int) -> Narrow:
+        """The long factor after so many iterations."""
+        return self._scratch(folder / f"factor-{index:03d}.bin")
+
+    def compressed_factor(self, folder: Any, index: int) -> Narrow:
+        """The long factor after so many sweeps over a compressed matrix."""
+        return self._scratch(folder / f"compressed-{index:03d}.bin")
+
+    def _scratch(self, path: Any) -> Narrow:
+        return Narrow(path, self.view.long, self.asked.rank, self.view.dtype)
+
+
+Solvers = tuple[RowSolver, RowSolver]
+
+
+def linear_model(model: Model, factors: Factors, *, share: float = 1.0) -> dict[str, Float64]:
+    """What the long factor is solved by besides its products with the data."""
+    long, short = model.penalties(share)
+    gram, k = factors.short @ factors.short.T, len(factors.short)
+    mine = factors.sizes or Sizes(np.zeros(k), np.zeros(k))
+    linear, diagonal = weights(long, short, mine, Sizes.of(factors.short.T))
+    return {"right": factors.short.T, "gram": gram, "linear": linear, "diagonal": diagonal}
+
+
+@dataclass(slots=True)
+class Improved:
+    """The short factor solved, and what follows."""
+
+    short: Float64
+    squares: float
+    """By which ``|X - L S|^2`` with the new factor differs from ``|X|^2``."""
+
+    change: float
+    """By which it differs from that with the old one."""
+
+    slope: Float64
+    """(k,) squares of the projected gradient."""
+
+
+def improve_short(
+    model: Model, factors: Factors, state: State, product: Float64, solver: RowSolver, *, share: float = 1.0
+) -> Improved:
+    """Solve the short factor from ``product`` (k, short), that of the long one with the data."""
+    long, short = model.penalties(share)
+    sizes = sizes_of(state)
+    linear, diagonal = weights(short, long, Sizes.of(factors.short.T), sizes)
+    gram, turned = state["gram"] + np.diag(diagonal), np.ascontiguousarray(factors.short.T)
+    right = np.ascontiguousarray(product.T)
+    solver.improve(gram, right.copy(), linear, turned, fresh=False)
+    new = model.rounded(turned.T)
+    moved, slope = new - factors.short, state["gram"] @ factors.short - product
+    change = 2 * float((slope * moved).sum()) + float(((state["gram"] @ moved) * moved).sum())
+    squares = float((state["gram"] * (new @ new.T)).sum() - 2 * (new * product).sum())
+    gradient = gradient_rows(gram, right - linear, solver.standing(np.ascontiguousarray(new.T)))
+    return Improved(new, squares, change, gradient)
+
+
+@dataclass(slots=True)
+class Frobenius:
+    """``|X - L S|^2 / 2`` plus penalties falls."""
+
+    model: Model
+    layout: Layout
+    factors: Factors
+    total: float = 0.0
+    """``|X|^2``; 0 until a pass has taken it."""
+
+    error: float = np.inf
+    slope: Float64 | None = None
+    index: int = 0
+
+    def step(self, run: Run) -> Left:
+        """See the protocol."""
+        model, factors, measured = self.model, self.factors, self.index == 0
+        name = f"iteration-{run.passes + 1:02d}"
+        solve_long, solve_short = model.solvers(scales=model.scales(factors.short))
+        constants = kept(run.part(name, "constants.part"), linear_model(model, factors))
+        after = model.factor(run.scratch, self.index + 1)
+        close = self.error**2 < DIFFERENCE * float(np.finfo(model.view.dtype).eps)
+        iteration = Iteration(constants, factors.long, after, solve_long, residual=close)
+        seconds = self.layout.row_seconds((6 if close else 4) * model.asked.rank)
+        panels = dataclasses.replace(self.layout.panels(run.slots), borrows=True)
+        fold = NonnegativePass(panels, iteration, measured, seconds)
+        state = run.pass_over_data(name, fold)
+        refuse_overflow(state, model.view, "product")
+        refuse_negative(state, model.view.source)
+        self.total = self.total or float(state["squares"][0])
+        made = improve_short(model, factors, state, state["product"], solve_short)
+        stationarity = self._stationarity(state["gradient"])
+        self._take(run, Factors(made.short, after, sizes_of(state)), made.slope)
+        if close:
+            return self._left(float(state["residual"][0]) + made.change, stationarity)
+        # What is below rounding of the difference is not known to be nothing: the next pass forms it.
+        least = float(np.finfo(model.view.dtype).eps) * self.total
+        return self._left(max(self.total + made.squares, least), stationarity)
+
+    def _stationarity(self, gradient: Float64) -> float:
+        """Norm of the projected gradient where each component of the other factor has unit norm, over |X|."""
+        sizes = self.factors.sizes
+        if self.slope is None or sizes is None or not self.total > 0:
+            return float("nan")
+        own = _over(gradient, (self.factors.short**2).sum(axis=1)) + _over(self.slope, sizes.squares)
+        return float(np.sqrt(own / self.total))
+
+    def _take(self, run: Run, factors: Factors, slope: Float64) -> None:
+        self.factors.remove_long(run)
+        self.factors, self.slope, self.index = factors, slope, self.index + 1
+
+    def _left(self, squares: float, stationarity: float) -> Left:
+        if not self.total > 0:
+            return Left(0.0, 0.0, stationarity)
+        self.error = float(np.sqrt(max(squares, 0.0) / self.total))
+        more = 2 * _penalty(self.model, self.factors)
+        return Left(self.error, float(np.sqrt(max(squares + more, 0.0) / self.total)), stationarity)
+
+
+@dataclass(slots=True)
+class KullbackLeibler:
+    """``sum x log(x / y) - x + y``, y = L S, plus penalties falls."""
+
+    model: Model
+    layout: Layout
+    factors: Factors
+    total: float = 0.0
+    whole: float = 0.0
+    """The divergence from independence."""
+
+    index: int = 0
+
+    def step(self, run: Run) -> Left:
+        """See the protocol."""
+        model, factors, name = self.model, self.factors, f"iteration-{run.passes + 1:02d}"
+        view, scale = model.view, np.full(1, model.scales(factors.short)[0])
+        known = {**linear_model(model, factors), "scale": scale}
+        constants = kept(run.part(name, "constants.part"), known)
+        after = model.factor(run.scratch, self.index + 1)
+        seconds = self.layout.row_seconds(14 * model.asked.rank)
+        panels = dataclasses.replace(self.layout.panels(run.slots), borrows=True)
+        fold = DivergencePass(panels, constants, factors.long, after, self.index == 0, seconds)
+        state = run.pass_over_data(name, fold)
+        refuse_bad(state, view.source)
+        refuse_negative(state, view.source)
+        if not self.index:
+            self.whole, self.total = left_by_independence(state), float(state["squares"][0])
+        divergence = float(state["divergence"][0])
+        cost = divergence + _penalty(model, Factors(factors.short, after, sizes_of(state)))
+        self._take(run, state, after)
+        if not self.whole > 0:
+            return Left(0.0, 0.0, float("nan"))
+        return Left(max(divergence, 0.0) / self.whole, cost / self.whole, float("nan"))
+
+    def _take(self, run: Run, state: State, after: Narrow) -> None:
+        factors, (long, short) = self.factors, self.model.penalties()
+        sizes = sizes_of(state)
+        linear, diagonal = weights(short, long, Sizes.of(factors.short.T), sizes)
+        above = factors.short * state["product"]
+        new = above / below(above, (state["sums"] + linear)[:, None], diagonal[:, None])
+        factors.remove_long(run)
+        floor = float(np.finfo(self.model.view.dtype).eps) * self.model.scales(factors.short)[1]
+        short_factor = self.model.rounded(np.maximum(new, floor))
+        self.factors, self.index = Factors(short_factor, after, sizes), self.index + 1
+
+
+def sizes_of(state: State) -> Sizes:
+    """Of a long factor, from what a sweep added up."""
+    return Sizes(state["sums"], np.diag(state["gram"]))
+
+
+def _over(squares: Float64, norms: Float64) -> float:
+    return float(np.divide(squares, norms, out=np.zeros_like(squares), where=norms > 0).sum())
+
+
+def _penalty(model: Model, factors: Factors) -> float:
+    return penalty(*model.penalties(), factors.standing()[1], Sizes.of(factors.short.T))

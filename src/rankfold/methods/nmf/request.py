@@ -1,0 +1,217 @@
+"""What is asked of nonnegative factors, checked before anything is read.
+
+Factors that a caller gives to start from: arrays, or an earlier result.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.svd.request import integer, number
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.storage.result import Result
+
+SOLVERS = ("auto", "hals", "bpp", "mu", "admm")
+LOSSES = ("frobenius", "kullback-leibler")
+INITS = ("auto", "compressed", "nndsvd", "rows", "random", "custom")
+
+DEFAULT_PASSES = {"hals": 8, "bpp": 8, "admm": 8, "mu": 50}
+"""Most reads by solver: multiplicative updates are slow."""
+
+DEFAULT_FALL = 1e-3
+"""Relative fall of the error in a pass below which passes end."""
+
+COMPRESSING = {"compressed": 1, "nndsvd": 1}
+"""Passes that a start takes before the first iteration."""
+
+Constraint = str | float
+"""``"nonnegative"``, ``"simplex"``, or the largest number allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class FactorRequest:
+    """Parameters of ``nmf`` that a result depends on."""
+
+    rank: int
+    loss: str = "frobenius"
+    solver: str = "auto"
+    init: str = "auto"
+    alpha_w: float = 0.0
+    alpha_h: float = 0.0
+    l1_ratio: float = 0.0
+    constraint_w: Constraint = "nonnegative"
+    constraint_h: Constraint = "nonnegative"
+    tol: float = DEFAULT_FALL
+    gradient: float = 0.0
+    """Stationarity below which passes end."""
+
+    seconds: float = 0.0
+    """After which no pass begins; 0 for no limit."""
+
+    passes: int = 0
+    """Most reads; 0 for what is usual for the solver."""
+
+    seed: int = 0
+
+    @classmethod
+    def of(cls, **given: Any) -> FactorRequest:
+        """From what a caller says, with numbers as numbers."""
+        unknown = set(given) - {each.name for each in dataclasses.fields(cls)}
+        if unknown:
+            raise InputError(f"nmf has no parameter {', '.join(sorted(unknown))}")
+        if given.get("alpha_h") == "same":
+            given["alpha_h"] = given["alpha_w"]
+        for name in ("rank", "passes", "seed"):
+            if given.get(name) is not None or name == "rank":
+                given[name] = integer(name, given.get(name))
+        if given.get("passes") is not None and given["passes"] < 1:
+            raise InputError(f"passes must be at least 1, not {given['passes']}")
+        for name in ("alpha_w", "alpha_h", "l1_ratio", "tol", "gradient", "seconds"):
+            if name in given:
+                given[name] = number(name, given[name])
+        for name in ("constraint_w", "constraint_h"):
+            if not isinstance(given.get(name, ""), str):
+                given[name] = number(name, given[name])
+        return cls(**{name: value for name, value in given.items() if value is not None})
+
+    @property
+    def constrained(self) -> bool:
+        """Whether more than signs is asked of a factor."""
+        return (self.constraint_w, self.constraint_h) != ("nonnegative", "nonnegative")
+
+    @property
+    def compressing(self) -> int:
+        """Passes before the first iteration."""
+        return COMPRESSING.get(self.init, 0)
+
+    def settled(self) -> FactorRequest:
+        """With every choice that was left open made, by the other choices alone."""
+        solver, init = self.solver, self.init
+        if solver == "auto":
+            solver = "mu" if self.loss != "frobenius" else "admm" if self.constrained else "hals"
+        passes = self.passes or DEFAULT_PASSES.get(solver, 8)
+        return dataclasses.replace(
+            self, solver=solver, init="compressed" if init == "auto" else init, passes=passes
+        )
+
+    def check(self, shape: tuple[int, int], name: str) -> None:
+        """Raise ``InputError`` for what cannot be done."""
+        rows, columns = shape
+        if not 1 <= self.rank <= min(rows, columns):
+            raise InputError(
+                f"rank {self.rank} was asked for, but {name} is {rows} x {columns}: ask for 1 to "
+                f"{min(rows, columns)}"
+            )
+        for option, value, known in (
+            ("solver", self.solver, SOLVERS),
+            ("loss", self.loss, LOSSES),
+            ("init", self.init, INITS),
+        ):
+            if value not in known:
+                raise InputError(f"{option} {value!r} is not known: take one of {', '.join(known)}")
+        self._check_numbers()
+        self._check_together()
+
+    def _check_numbers(self) -> None:
+        if not 0 <= self.tol < 1:
+            raise InputError(
+                f"tol must be at least 0 and below 1, not {self.tol}: a relative fall of the error"
+            )
+        for option in ("gradient", "seconds", "alpha_w", "alpha_h"):
+            value = getattr(self, option)
+            if not 0 <= value < float("inf"):
+                raise InputError(f"{option} must be a finite number of at least 0, not {value}")
+        if not 0 <= self.l1_ratio <= 1:
+            raise InputError(f"l1_ratio must lie in 0 .. 1, not {self.l1_ratio}")
+        if not 0 <= self.seed < 2**64:
+            raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {self.seed}")
+        for option in ("constraint_w", "constraint_h"):
+            value = getattr(self, option)
+            if value not in ("nonnegative", "simplex") and not (isinstance(value, float) and value > 0):
+                raise InputError(
+                    f"{option} must be 'nonnegative', 'simplex', or the largest number allowed, not {value!r}"
+                )
+
+    def _check_together(self) -> None:
+        asked = self.settled()
+        if asked.passes <= asked.compressing:
+            raise InputError(
+                f"nmf from {asked.init} factors takes {asked.compressing + 1} passes at least, but "
+                f"passes={asked.passes}"
+            )
+        if self.loss != "frobenius":
+            if asked.solver != "mu":
+                raise InputError(f"solver {asked.solver} is for the Frobenius loss: take mu for {self.loss}")
+            if self.gradient:
+                raise InputError("gradient is for the Frobenius loss: say tol for the other")
+        if self.constrained and asked.solver != "admm":
+            raise InputError(
+                f"constraints are for solver admm: {asked.solver} takes factors that are >= 0 alone"
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the facts of a result, and what tells one request from another."""
+        return {"kind": "nmf", **dataclasses.asdict(self)}
+
+
+# Custom start -----------------------------------------------------------------------------------------------
+
+
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class CustomStart:
+    """W (m, k) and H (k, n), as they lie; only the one of the short side is ever read."""
+
+    w: Any
+    h: Any
+
+    @classmethod
+    def of(cls, given: object) -> CustomStart:
+        """From a pair of arrays, a result of nmf, or the path of one."""
+        if isinstance(given, (str, Path)):
+            given = Result(given)
+        if isinstance(given, Result):
+            if given.attrs.get("kind") != "nmf":
+                raise InputError(
+                    f"{given.path} is the result of {given.attrs.get('kind')}: nmf starts from one of nmf"
+                )
+            return cls(given.W, given.H)
+        if not (isinstance(given, (tuple, list)) and len(given) == 2):
+            raise InputError("init must be a name, a pair of arrays (W, H), or a result of nmf")
+        return cls(*(factor if hasattr(factor, "shape") else _array(factor) for factor in given))
+
+    def short(self, shape: tuple[int, int], rank: int, *, by_rows: bool) -> Float64:
+        """(k, short) what the first pass solves the long factor from."""
+        rows, columns = shape
+        for name, factor, wanted in (("W", self.w, (rows, rank)), ("H", self.h, (rank, columns))):
+            if tuple(factor.shape) != wanted:
+                raise InputError(f"{name} to start from has shape {tuple(factor.shape)}, not {wanted}")
+        short = np.array(self.h[...] if by_rows else self.w[...].T, np.float64)
+        if not (np.isfinite(short).all() and short.min() >= 0):
+            raise InputError("factors to start from must be finite and at least 0")
+        if not short.any():
+            raise InputError("factors to start from are all zero: from there nothing moves")
+        return short
+
+
+def _array(given: object) -> Any:
+    try:
+        return np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        raise InputError("factors to start from must be arrays of numbers") from None
+
+
+def digest(short: Float64 | None) -> str:
+    """What tells one start from another."""
+    if short is None:
+        return ""
+    return hashlib.blake2b(np.ascontiguousarray(short).data, digest_size=16).hexdigest()

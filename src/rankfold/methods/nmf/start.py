@@ -1,0 +1,339 @@
+"""Where nonnegative factors begin: solved on a compressed matrix, from singular vectors, rows, or at random.
+
+One fused pass with q (short, w) from a sample leaves P = X q on scratch, and X'P. The projection of X onto
+the columns of P is P M with M = (P'P)^+ P'X, and P'P = q'X'P. Iterations on it read P and not X. They begin
+on some of its rows, where they cost next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.linear.gaussian import gaussian_rows
+from rankfold.methods.nmf.alternation import Factors, Model, improve_short, linear_model, sizes_of
+from rankfold.methods.nmf.frobenius_pass import CompressedPass, Iteration
+from rankfold.methods.nmf.penalty import Sizes, cheapest, penalty
+from rankfold.methods.parts.conditioned import Centring
+from rankfold.methods.parts.panels import numbers
+from rankfold.methods.parts.start import Start
+from rankfold.methods.svd.fused import multiply
+from rankfold.methods.svd.strategy import Layout
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.view import aligned_empty
+from rankfold.pipeline.engine.blocks import Cut, cut, grains
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.storage.checkpoint import State, kept, load_arrays
+from rankfold.pipeline.storage.scratch import Narrow
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(slots=True)
+class Work:
+    """Buffers of one segment."""
+
+    coefficients: Array
+    rows: Array
+
+
+@dataclass(frozen=True, slots=True)
+class SignedSquares:
+    """Fold of ``y @ coefficients``: (2, k) squares above and below zero."""
+
+    y: Narrow
+    cut: Cut
+    constants: Path
+    """A part with ``coefficients`` (columns, k)."""
+
+    rank: int
+    row_seconds: float
+    slots: int = 1
+
+    @property
+    def _grain_rows(self) -> int:
+        return min(self.cut.grain_rows, self.cut.panel_rows)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of a workspace and of two accumulators."""
+        row_bytes = self.y.row_bytes + 8 * self.y.columns + 3 * 8 * self.rank
+        return self._grain_rows * row_bytes + 8 * self.rank * self.y.columns
+
+    def start(self) -> State:
+        """Sums of no rows."""
+        return {"squares": np.zeros((2, self.rank))}
+
+    def workspace(self) -> Work:
+        """Allocate the buffers."""
+        rows = aligned_empty((self._grain_rows, self.y.columns), self.y.dtype)
+        return Work(load_arrays(self.constants)["coefficients"], rows)
+
+    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
+        """Nothing to read ahead: rows come from scratch, grain by grain."""
+
+    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+        """Take in rows, grain by grain."""
+        for first, last in grains(start, stop, self.cut.grain_rows):
+            rows = work.rows[: last - first]
+            self.y.read_into(rows, first)
+            u = rows @ work.coefficients
+            above = np.square(np.maximum(u, 0)).sum(axis=0)
+            state["squares"] += above, np.square(u).sum(axis=0) - above
+
+    def merge(self, total: State, other: State) -> None:
+        """Add the sums."""
+        total["squares"] += other["squares"]
+
+
+# Nonnegative start ------------------------------------------------------------------------------------------
+
+
+Float64 = npt.NDArray[np.float64]
+
+RANDOM, PLACES = 7, 8
+"""Purpose keys of random factors and of sampled rows."""
+
+SWEEPS = 5
+"""Of descent in each iteration on a compressed matrix."""
+
+ITERATIONS = {"sample": 300, "all": 100}
+"""Most, on some rows of a compressed matrix, and on all if these are more."""
+
+WINDOW = 3
+"""Iterations over which falls are compared: see ``still_to_fall``."""
+
+SAMPLED = (32, 1024)
+"""Rows that iterations begin on: so many for each component, at least."""
+
+AVERAGED = 5
+"""Rows whose mean a component starts from."""
+
+SMALL_BYTES = 32 * 2**20
+"""Of a compressed matrix in float64 up to which it is iterated on in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compressed:
+    """``(p @ rotation) @ right``, nearly the matrix: its projection onto the columns of ``p``."""
+
+    p: Narrow
+    rotation: Float64
+    """(w, r), after which columns are orthonormal."""
+
+    right: Float64
+    """(r, short)."""
+
+    total: float
+    """``|X|^2``."""
+
+    captured: float
+    """Of that, what the projection holds."""
+
+    @property
+    def m(self) -> Float64:
+        """(w, short) both in one."""
+        return np.asarray(self.rotation @ self.right)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Factors to start from, the error they leave if that is known, and iterations they took."""
+
+    factors: Factors
+    total: float = 0.0
+    error: float = np.inf
+    iterations: int = 0
+
+
+def compress(run: Run, layout: Layout, model: Model, centring: Centring, start: Start) -> Compressed:
+    """The one fused pass."""
+    q = start.block(layout.view, layout.width, model.asked.seed)
+    block, known = multiply(run, layout, centring, start, q, index=1, known=None)
+    z = block.load("z")
+    products = q.T @ z
+    theta, vectors = np.linalg.eigh((products + products.T) / 2)
+    held = theta > 4 * float(np.finfo(layout.view.dtype).eps) * max(theta[-1], 0.0)
+    rotation, unit = vectors[:, held] / np.sqrt(theta[held]), centring.unit
+    right = rotation.T @ z.T / unit
+    squared_norm = known.total / unit**2
+    return Compressed(block.y, rotation, right, squared_norm, float((right**2).sum()))
+
+
+def random_short(model: Model) -> Float64:
+    """(k, short) absolute values of normal numbers, of a size that leaves the long factor the same."""
+    numbers = gaussian_rows(model.asked.seed, RANDOM, (0, model.view.short), model.asked.rank)
+    return np.ascontiguousarray(np.abs(numbers).T) * model.balance
+
+
+def solved_on(compressed: Compressed, run: Run, model: Model) -> Begun:
+    """Factors of the compressed matrix, first of a sample of its rows, without penalties."""
+    run.require(compressed.p.path)
+    model, sample = model.starting(), _sampled_rows(compressed.p, model)
+    factors, total, count = Factors(random_short(model)), compressed.total, 0
+    share = len(sample) / compressed.p.rows
+    if share < 1 or any(model.penalties()):
+        outside = (compressed.total - compressed.captured) * share
+        near = float(((sample @ compressed.m) ** 2).sum()) + max(outside, 0.0)
+        free = model.unpenalised()
+        short, long, count, _ = _in_memory(compressed, sample, factors.short, free, near, share)
+        factors.short = short * cheapest(*model.penalties(share), Sizes.of(long), Sizes.of(short.T))[:, None]
+    if compressed.p.rows * compressed.p.columns * 8 > SMALL_BYTES:
+        return _on_scratch(compressed, run, model, factors.short, count)
+    whole = compressed.p.load().astype(np.float64)
+    short, long, more, error = _in_memory(compressed, whole, factors.short, model, total, 1.0)
+    after = model.factor(run.scratch, 0)
+    after.write(0, np.ascontiguousarray(long, after.dtype))
+    return Begun(Factors(model.rounded(short), after, Sizes.of(long)), total, error, count + more)
+
+
+def most_sampled(rank: int) -> int:
+    """Rows that iterations begin on, of a matrix that has more."""
+    return max(SAMPLED[0] * rank, SAMPLED[1])
+
+
+def _sampled_rows(p: Narrow, model: Model) -> Float64:
+    """Rows at random places of equal stretches."""
+    count = min(p.rows, most_sampled(model.asked.rank))
+    within = gaussian_rows(model.asked.seed, PLACES, (0, count), 1)[:, 0] % 1.0
+    out = np.empty((count, p.columns), p.dtype)
+    for i in range(count):
+        p.read_into(out[i : i + 1], min(int((i + within[i]) * p.rows / count), p.rows - 1))
+    return out.astype(np.float64)
+
+
+def _in_memory(
+    compressed: Compressed, p: Float64, short: Float64, model: Model, total: float, share: float
+) -> tuple[Float64, Float64, int, float]:
+    """Both factors, iterations, and the error that is left."""
+    m, long = compressed.m, np.zeros((len(p), model.asked.rank))
+    factors = Factors(short)
+
+    def step(index: int) -> State:
+        known = linear_model(model, factors, share=share)
+        gram = known["gram"] + np.diag(known["diagonal"])
+        solver, _ = model.solvers(sweeps=SWEEPS)
+        solver.improve(gram, p @ (m @ known["right"]), known["linear"], long, fresh=not index)
+        return {"product": long.T @ p, "gram": long.T @ long, "sums": long.sum(axis=0)}
+
+    most = ITERATIONS["sample" if len(p) <= most_sampled(model.asked.rank) else "all"]
+    count, error = _iterate(step, factors, m, model, total, share, most)
+    return factors.short, long, count, error
+
+
+def _on_scratch(compressed: Compressed, run: Run, model: Model, short: Float64, before: int) -> Begun:
+    """The same, in sweeps over scratch."""
+    factors, m = Factors(short), compressed.m
+
+    def step(index: int) -> State:
+        name = f"compressed-{index:03d}"
+        known = linear_model(model, factors)
+        known["right"] = m @ known["right"]
+        constants = kept(run.part(name, "constants.part"), known)
+        fold = compressed_pass(compressed.p, model, constants, run.scratch, index)
+        state = run.sweep(name, fold)
+        factors.remove_long(run)
+        factors.long = fold.iteration.after
+        return state
+
+    count, error = _iterate(step, factors, m, model, compressed.total, 1.0, ITERATIONS["all"])
+    return Begun(factors, compressed.total, error, before + count)
+
+
+def singular_short(compressed: Compressed, run: Run, layout: Layout, model: Model) -> Float64:
+    """(k, short) from leading singular vectors (NNDSVD).
+
+    Of each triplet the part of one sign that has more of it. Only the short factor is taken.
+
+    References
+    ----------
+    Boutsidis, Gallopoulos, SVD based initialization, Pattern Recognition 41(4), 2008.
+    """
+    k, p = model.asked.rank, compressed.p
+    u, s, v = np.linalg.svd(compressed.right, full_matrices=False)
+    constants = kept(run.part("signs.part"), {"coefficients": compressed.rotation @ u[:, :k]})
+    fold = signs_pass(p, min(k, len(s)), constants)
+    sides = np.sqrt(np.maximum(run.sweep("signs", fold)["squares"], 0.0))
+    short = np.zeros((k, model.view.short))
+    for j in range(min(k, len(s))):
+        parts = np.maximum(v[j], 0), np.maximum(-v[j], 0)
+        sizes = [float(sides[i, j] * np.linalg.norm(part)) for i, part in enumerate(parts)]
+        part = parts[int(sizes[1] > sizes[0])]
+        short[j] = part * np.sqrt(s[j] * max(sizes)) / max(float(np.linalg.norm(part)), 1e-300)
+    return short
+
+
+def signs_pass(p: Narrow, rank: int, constants: Path) -> SignedSquares:
+    """The sweep that tells parts of one sign from the other."""
+    grid = Grid.regular(p.rows, p.rows, splittable=True)
+    return SignedSquares(
+        p, cut(grid, p.row_bytes + 3 * 8 * rank, 16 * max(rank, 1)), constants, rank, p.row_bytes * 1e-9
+    )
+
+
+def sampled_short(layout: Layout, model: Model) -> Float64:
+    """(k, short) each the mean of some rows of a sample."""
+    rows = layout.view.as_rows(numbers(layout.sample.read())).astype(np.float64)
+    picks = gaussian_rows(model.asked.seed, PLACES, (0, model.asked.rank), AVERAGED) % 1.0
+    means = np.maximum(rows[(picks * len(rows)).astype(int)], 0).mean(axis=1)
+    return np.asarray(means * (model.unit * model.balance))
+
+
+def revived(short: Float64, model: Model) -> Float64:
+    """With random components for those that are zero: from there they would not move."""
+    dead = short.max(axis=1) == 0
+    if not dead.any():
+        return short
+    return np.where(dead[:, None], random_short(model), short)
+
+
+def compressed_pass(p: Narrow, model: Model, constants: Path, folder: Path, index: int) -> CompressedPass:
+    """One sweep of iterations on scratch."""
+    rank = model.asked.rank
+    grid = Grid.regular(p.rows, p.rows, splittable=True)
+    pieces = cut(grid, p.row_bytes + 4 * 8 * rank, 8 * rank * (p.columns + rank))
+    solver, _ = model.solvers(sweeps=SWEEPS)
+    before = model.compressed_factor(folder, index - 1) if index else None
+    iteration = Iteration(constants, before, model.compressed_factor(folder, index), solver)
+    return CompressedPass(p, pieces, iteration, p.row_bytes * 2e-9)
+
+
+def _iterate(
+    step: Callable[[int], State],
+    factors: Factors,
+    m: Float64,
+    model: Model,
+    total: float,
+    share: float,
+    most: int,
+) -> tuple[int, float]:
+    costs: list[float] = []
+    error = np.inf
+    _, solver = model.solvers()
+    while len(costs) < most:
+        state = step(len(costs))
+        made = improve_short(model, factors, state, state["product"] @ m, solver, share=share)
+        factors.short = made.short
+        factors.sizes = sizes_of(state)
+        squares = max(total + made.squares, 0.0)
+        error = float(np.sqrt(squares / total)) if total > 0 else 0.0
+        more = penalty(*model.penalties(share), factors.sizes, Sizes.of(factors.short.T))
+        costs.append(float(np.sqrt((squares + 2 * more) / total)) if total > 0 else 0.0)
+        if still_to_fall(costs) <= model.asked.tol * costs[-1]:
+            break
+    return len(costs), error
+
+
+def still_to_fall(costs: list[float]) -> float:
+    """What costs would fall yet if falls went on to shrink as they did over the last two windows."""
+    if len(costs) <= 2 * WINDOW:
+        return np.inf if len(costs) < 2 or costs[-1] > 0 else 0.0
+    before, now = costs[-1 - 2 * WINDOW] - costs[-1 - WINDOW], costs[-1 - WINDOW] - costs[-1]
+    if now <= 0:
+        return 0.0
+    return now**2 / (before - now) if before > now else np.inf

@@ -1,0 +1,11 @@
+"""What several methods share. Every fold states the memory that it allocates.
+
+panels              panels of a matrix in buffers, as grains
+conditioned         panels that are centered and scaled
+column_statistics   sums and squares of columns: the pass that scaling needs first
+finite              NaN, Inf and negative numbers: counted, then refused
+start               provisional mean and unit, and the first block, from a few rows
+combination         combinations of blocks on scratch
+narrow              Gram matrix and R factor of such combinations
+write_rows          combinations, into the chunks of the result
+"""

@@ -1,0 +1,57 @@
+"""Sums and squares of the columns of a tall matrix: the pass that scaling needs before others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.linear.center_scale import measure
+from rankfold.methods.parts.finite import count_bad, join_bad, no_bad
+from rankfold.methods.parts.panels import Buffers, OverPanels, Panels, numbers
+from rankfold.pipeline.storage.checkpoint import State
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStatistics(OverPanels):
+    """Fold of ``x - shift`` into column sums and sums of squares."""
+
+    panels: Panels
+    shift: npt.NDArray[np.float64]
+    unit: float
+    row_seconds: float
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes that one segment allocates."""
+        return self.panels.memory_bytes + 6 * 8 * self.panels.view.short
+
+    def start(self) -> State:
+        """Accumulator of no rows."""
+        short = self.panels.view.short
+        return {"sums": np.zeros(short), "squares": np.zeros(short), "bad": no_bad()}
+
+    def workspace(self) -> Buffers:
+        """Allocate the buffers."""
+        return self.panels.buffers()
+
+    def read(self, work: Buffers, start: int, stop: int, slot: int) -> None:
+        """Fetch a panel."""
+        self.panels.read(work, start, stop, slot)
+
+    def step(self, state: State, work: Buffers, start: int, stop: int, slot: int) -> None:
+        """Add a panel."""
+        for first, _, raw in self.panels.grains(work, start, stop, slot):
+            sums, squares = measure(numbers(raw), self.shift, self.unit)
+            if np.isfinite(squares).all():
+                state["sums"] += sums
+                state["squares"] += squares
+            else:
+                count_bad(state, raw, *self.panels.corner(first))
+
+    def merge(self, total: State, other: State) -> None:
+        """Add the sums."""
+        total["sums"] += other["sums"]
+        total["squares"] += other["squares"]
+        total["bad"] = join_bad(total["bad"], other["bad"])

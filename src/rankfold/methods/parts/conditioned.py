@@ -1,0 +1,168 @@
+"""Panels whose columns are centred and scaled on the way, and measured while they are in cache.
+
+A tall matrix is shifted by a vector fixed before the pass; what the true mean differs from it is put
+right afterwards by whoever reads the accumulator. A wide matrix has whole columns in each panel and is
+centred exactly here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.linear.center_scale import measure
+from rankfold.methods.parts.finite import count_bad, no_bad
+from rankfold.methods.parts.panels import Buffers, OverPanels, Panels, numbers
+from rankfold.pipeline.data.view import Orientation
+from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.scratch import Narrow
+
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Centring:
+    """What is done to columns before they are multiplied."""
+
+    centre: bool
+    scale: bool
+    unit: float
+    """Power of two near the reciprocal of the largest element: squares of ``A`` stay in range."""
+
+    constant_below: float
+    """Standard deviation, relative to the mean, under which a column counts as constant."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalColumns:
+    """Mean, deviation, scale and sum of squares of some whole columns."""
+
+    mean: Float64
+    deviation: Float64
+    """Standard deviation, 0 for constant columns; 1 where nothing is scaled."""
+
+    scale: Float64
+    """What centred columns are multiplied by: 1, or 1 / standard deviation (1 where that is 0)."""
+
+    squares: Float64
+    """Sum of squares of each column once centred and scaled, times unit squared."""
+
+
+def kept_columns(
+    x: npt.NDArray[Any], centring: Centring, first: int, kept: Narrow | None
+) -> LocalColumns | None:
+    """Statistics of whole columns from ``first`` on, also written to ``kept``; None if not finite."""
+    columns = local_columns(x, centring)
+    if not np.isfinite(columns.squares).all():
+        return None
+    if kept is not None:
+        kept.write(first, np.column_stack([columns.mean, columns.deviation]))
+    return columns
+
+
+def local_columns(x: npt.NDArray[Any], centring: Centring) -> LocalColumns:
+    """Statistics of whole columns (m, c); not finite where a column is not.
+
+    The mean is taken twice, the second time of what the first left: for float64 data of mean 1e8 and
+    standard deviation 1 a single sum leaves a residual mean of 1e-8.
+    """
+    rows, columns = x.shape
+    x = numbers(x)
+    mean = np.zeros(columns)
+    if centring.centre:
+        mean = measure(x, mean, 1.0)[0] / rows
+    sums, squares = measure(x, mean, centring.unit)
+    if centring.centre:
+        correction = sums / rows
+        mean = mean + correction / centring.unit
+        squares = squares - rows * correction**2
+    factor, deviation = np.ones(columns), np.ones(columns)
+    if centring.scale:
+        deviation = np.sqrt(np.maximum(squares, 0.0) / max(rows - 1, 1)) / centring.unit
+        varies = deviation > centring.constant_below * np.abs(mean)
+        deviation[~varies] = 0.0
+        factor[varies] = 1.0 / deviation[varies]
+        squares = squares * factor**2
+    return LocalColumns(mean, deviation, factor, squares)
+
+
+# Conditioned ------------------------------------------------------------------------------------------------
+
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(slots=True)
+class Grains:
+    """Buffers for panels, and what their columns are shifted by."""
+
+    panels: Buffers
+    shift: Float64
+    ones: Float64
+
+
+class OverConditioned(OverPanels):
+    """What folds over centred and scaled panels share."""
+
+    __slots__ = ()
+    panels: Panels
+    centring: Centring
+    columns: Narrow | None
+    """Where mean and scale of each column go when the sweep runs along the columns."""
+
+    measured: bool
+    """Whether sums and squares are taken: the first pass over the data."""
+
+    @property
+    def grains_bytes(self) -> int:
+        """Bytes of the buffers, and of vectors along either side of a grain."""
+        return self.panels.memory_bytes + 8 * 8 * max(self.panels.view.short, self.panels.grain_rows)
+
+    def measures(self) -> State:
+        """Sums and squares of no rows."""
+        short = self.panels.view.short
+        return {"sums": np.zeros(short), "squares": np.zeros(short), "bad": no_bad()}
+
+    def buffers(self, shift: Float64) -> Grains:
+        """Allocate the buffers."""
+        ones = np.ones(max(self.panels.view.short, self.panels.grain_rows))
+        return Grains(self.panels.buffers(), shift, ones)
+
+    def conditioned(
+        self, state: State, grains: Grains, start: int, stop: int, slot: int
+    ) -> Iterator[tuple[int, int, Array]]:
+        """Grains of the panel in a slot, ready to multiply: first and last long row, (rows, short).
+
+        Those with NaN or Inf are counted and left out.
+        """
+        condition = self._shifted if self.panels.view.orientation is Orientation.ROWS else self._centred
+        for first, last, raw in self.panels.grains(grains.panels, start, stop, slot):
+            d = condition(state, grains, first, raw)
+            if d is None:
+                count_bad(state, raw, *self.panels.corner(first))
+            else:
+                yield first, last, self.panels.view.as_rows(d)
+
+    def _shifted(self, state: State, grains: Grains, first: int, raw: Array) -> Array | None:
+        if self.measured:
+            sums, squares = measure(numbers(raw), grains.shift, self.centring.unit)
+            if not np.isfinite(squares).all():
+                return None
+            state["sums"] += sums
+            state["squares"] += squares
+        if not self.centring.centre and raw.dtype == self.panels.dtype:
+            return raw
+        return self.panels.conditioned(grains.panels, raw, grains.shift, grains.ones[: raw.shape[1]])
+
+    def _centred(self, state: State, grains: Grains, first: int, raw: Array) -> Array | None:
+        columns = kept_columns(raw, self.centring, first, self.columns)
+        if columns is None:
+            return None
+        state["squares"][0] += columns.squares.sum()
+        if not (self.centring.centre or self.centring.scale) and raw.dtype == self.panels.dtype:
+            return raw
+        return self.panels.conditioned(grains.panels, raw, columns.mean, columns.scale)

@@ -1,0 +1,93 @@
+"""NaN, Inf, and negative numbers where they have no place: counted over the whole matrix, then refused.
+
+The count is complete because a sweep goes on past them: a user who mends one cell at a time would
+read the matrix once per cell.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.data.places import leaves_out_missing, place_of
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.errors import DataError, NonFiniteError
+from rankfold.pipeline.storage.checkpoint import State
+
+NOWHERE = np.iinfo(np.int64).max
+
+
+def no_bad() -> npt.NDArray[np.int64]:
+    """Count, and row and column of the first, of no bad elements."""
+    return np.array([0, NOWHERE, NOWHERE], dtype=np.int64)
+
+
+def count_bad(state: State, x: npt.NDArray[Any], row: int, column: int) -> None:
+    """Add the bad elements of a part of the matrix whose corner is ``(row, column)``.
+
+    The part has squares that are not finite: with no bad element they overflow, and the matrix is refused.
+    """
+    bad = ~np.isfinite(x)
+    if not bad.any():
+        first = np.unravel_index(int(np.abs(x).argmax()), x.shape)
+        raise DataError(
+            f"numbers as that in row {row + first[0]}, column {column + first[1]} (from 0) are so much "
+            "larger than others of the matrix that squares leave the range of float64. Are they marks for "
+            "what is missing? Replace or drop them, and run again."
+        )
+    _count(state, "bad", bad, row, column)
+
+
+def count_negative(state: State, x: npt.NDArray[Any], row: int, column: int) -> None:
+    """Add the negative elements of a part of the matrix whose corner is ``(row, column)``."""
+    _count(state, "negative", x < 0, row, column)
+
+
+def _count(state: State, name: str, marked: npt.NDArray[np.bool_], row: int, column: int) -> None:
+    """Add marked elements, and where the first is."""
+    first = np.unravel_index(int(marked.argmax()), marked.shape)
+    here = np.array([marked.sum(), row + first[0], column + first[1]], dtype=np.int64)
+    state[name] = join_bad(state[name], here)
+
+
+def join_bad(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Sum of the counts, and the earlier place in row order."""
+    first = min((int(a[1]), int(a[2])), (int(b[1]), int(b[2])))
+    return np.array([a[0] + b[0], *first], dtype=np.int64)
+
+
+def refuse_bad(state: State, source: Source) -> None:
+    """Raise for bad elements of a matrix that a sweep counted."""
+    count, row, column = (int(v) for v in state["bad"])
+    if count:
+        raise NonFiniteError(
+            f"{source.name} holds {count} NaN or Inf, the first at {place_of(source, row, column)}. Nothing "
+            f"was computed. {remedy(source)}"
+        )
+
+
+def remedy(source: Source) -> str:
+    """What to do about NaN and Inf in a matrix."""
+    if leaves_out_missing(source):
+        return (
+            "Columns are left out if they are missing in the first row; these are missing later. Start at "
+            "another row, or select columns (--select-rows, --select-columns), or fill what is missing, for "
+            "instance with numpy.nan_to_num, and run again."
+        )
+    return (
+        "Leave out columns that never hold a number, as places on land, with --drop-missing-columns "
+        "(rankfold.open(x, drop_missing_columns=True)); replace or drop others, for instance with "
+        "numpy.nan_to_num, and run again."
+    )
+
+
+def refuse_negative(state: State, source: Source) -> None:
+    """Raise for negative elements of a matrix that a sweep counted."""
+    count, row, column = (int(v) for v in state["negative"])
+    if count:
+        raise DataError(
+            f"{source.name} holds {count} negative numbers, the first at {place_of(source, row, column)}. A "
+            "nonnegative factorisation has no use for them: replace them, or take svd or pca."
+        )

@@ -1,0 +1,140 @@
+"""What a first pass must know before it starts: a shift near the mean, the size of the numbers, a block.
+
+All come from a few rows at places spread along the matrix, so that a matrix sorted by time or batch is
+centred about its middle and not about its beginning. They need not be accurate: the shift only has to
+be close enough that what is left does not drown the variance, and passes correct for it exactly; the
+block only decides how many passes there are, and the first of them tells what it has missed.
+
+The block that passes begin with: random, or what some rows of the matrix tell of its directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.linear.center_scale import measure, subtract
+from rankfold.kernels.linear.gaussian import gaussian_rows
+from rankfold.kernels.linear.orthonormal import orthonormalise
+from rankfold.kernels.linear.panel import panel_product
+from rankfold.methods.parts.panels import numbers
+from rankfold.methods.svd.error_estimates import ritz_vectors
+from rankfold.pipeline.data.sample import Sample
+from rankfold.pipeline.data.view import Orientation, View
+from rankfold.pipeline.storage.checkpoint import State, load_arrays, load_if_whole, save_arrays
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+OMEGA = 1
+"""Purpose key of the random block."""
+
+ROUNDS = 3
+GRAIN_ROWS = 1024
+
+
+def random_block(short: int, width: int, seed: int) -> Float64:
+    """Orthonormal (short, width) block without preference."""
+    return orthonormalise(gaussian_rows(seed, OMEGA, (0, short), width))
+
+
+def leading_block(rows: Array, width: int, seed: int) -> State:
+    """``q``: leading right singular vectors of some rows of a matrix, roughly.
+
+    Parameters
+    ----------
+    rows : (l, n) float32 or float64
+        Centred and scaled like the matrix.
+    width : int, < n
+    seed : int
+
+    Returns
+    -------
+    q : (n, width) float64, orthonormal
+
+    Notes
+    -----
+    Subspace iteration in memory with half as many columns again, 6 l n width flops a round. What is wrong
+    with the vectors does not matter to the result, which passes find from whatever they begin with.
+    """
+    short = rows.shape[1]
+    q = random_block(short, min(short, width + width // 2), seed)
+    for _ in range(ROUNDS - 1):
+        q = orthonormalise(_image(rows, q))
+    z = _image(rows, q)
+    _, w = ritz_vectors(q.T @ z, width)
+    return {"q": orthonormalise(z @ w)}
+
+
+def _image(rows: Array, q: Float64) -> Float64:
+    """``rows.T @ rows @ q``."""
+    z, work, narrow = np.zeros_like(q), np.empty(q.shape, rows.dtype), q.astype(rows.dtype)
+    y = np.empty((min(GRAIN_ROWS, len(rows)), q.shape[1]), rows.dtype)
+    for start in range(0, len(rows), GRAIN_ROWS):
+        d = rows[start : start + GRAIN_ROWS]
+        panel_product(d, narrow, y=y[: len(d)], z=z, work=work)
+    return z
+
+
+# Start ------------------------------------------------------------------------------------------------------
+
+
+_EXPONENTS = {4: (-100, 100), 8: (-900, 900)}
+"""Units that the working type holds, with room for the basis that they multiply, by item size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Provisional centring, and where the first block is."""
+
+    shift: Float64
+    """(short,) provisional column means of a tall matrix; zeros where nothing is centred this way."""
+
+    unit: float
+    """Power of two that brings the largest sampled element near 1."""
+
+    sampled: Path
+    """A part with ``q``: (short, width) from the sample, or nothing if it gives no block."""
+
+    def block(self, view: View, width: int, seed: int) -> Float64:
+        """The block of the first pass."""
+        q: Float64 = load_arrays(self.sampled)["q"]
+        return q if q.size else random_block(view.short, width, seed)
+
+
+def sample_start(
+    sample: Sample, block: Callable[[Array], State], *, centre: bool, scale: bool, folder: Path
+) -> Start:
+    """Read the sample, or take what an earlier attempt found; ``block`` of its rows, if they are enough."""
+    path, sampled = folder / "start.part", folder / "start-block.part"
+    stored = load_if_whole(path)
+    if stored is None or load_if_whole(sampled) is None:
+        shift, unit, d = _conditioned(sample, centre=centre, scale=scale)
+        save_arrays(sampled, block(d) if sample.gives_block else {"q": np.zeros((0, 0))})
+        stored = {"shift": shift, "unit": np.asarray(unit)}
+        save_arrays(path, stored)
+    return Start(stored["shift"], float(stored["unit"]), sampled)
+
+
+def _conditioned(sample: Sample, *, centre: bool, scale: bool) -> tuple[Float64, float, Array]:
+    """Shift and unit, and the sample much as passes will see it, (rows, short)."""
+    view = sample.view
+    x = numbers(sample.read())
+    columns = x.shape[1]
+    mean = x.mean(axis=0, dtype=np.float64) if centre else np.zeros(columns)
+    d = x if x.dtype == view.dtype else np.empty(x.shape, view.dtype)
+    subtract(x, mean, np.ones(columns), out=d)
+    largest = max(float(d.max()), -float(d.min()))
+    exponent = -int(np.frexp(largest)[1]) if largest > 0 else 0
+    unit = float(np.ldexp(1.0, int(np.clip(exponent, *_EXPONENTS[view.dtype.itemsize]))))
+    d *= d.dtype.type(unit)
+    if scale:
+        _, squares = measure(d, np.zeros(columns), 1.0)
+        d /= np.where(squares > 0, np.sqrt(squares / len(d)), 1.0).astype(d.dtype)
+    by_rows = view.orientation is Orientation.ROWS
+    return mean if by_rows else np.zeros(view.short), unit, view.as_rows(d)

@@ -1,0 +1,213 @@
+"""The fused pass with a block, and the loop of passes that Krylov and subspace iteration share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.parts.column_statistics import ColumnStatistics
+from rankfold.methods.parts.conditioned import Centring
+from rankfold.methods.parts.finite import refuse_bad
+from rankfold.methods.parts.start import Start, random_block
+from rankfold.methods.svd.error_estimates import ritz_vectors
+from rankfold.methods.svd.missing import Missing, load_missing, save_missing
+from rankfold.methods.svd.panel_pass import PanelPass
+from rankfold.methods.svd.ritz import Block
+from rankfold.methods.svd.solvers.gram import divisors, standard_deviations
+from rankfold.methods.svd.strategy import Layout
+from rankfold.pipeline.data.view import Orientation, View
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.storage.checkpoint import State, kept, load_arrays, save_arrays
+
+Float64 = npt.NDArray[np.float64]
+
+FAR_FROM_MEAN = 1e4
+"""Ratio of the shift's error to the variance past which the first product has lost digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What is known of the columns of a tall matrix once all rows were seen."""
+
+    mean: Float64
+    deviation: Float64
+    total: float
+    """Sum of squares of the centred, scaled matrix, times unit squared; of any matrix."""
+
+
+class Iteration(Protocol):
+    """What a method does between passes."""
+
+    def take(self, block: Block, known: Statistics, missing: Missing | None) -> bool:
+        """Take in the block of a pass; whether another pass would bring no more."""
+
+    def following(self, block: Block, missing: Missing | None) -> Float64:
+        """The orthonormal block of the next pass. Called when there is one: ``block.y`` may then go."""
+
+
+def iterate(
+    run: Run, layout: Layout, centring: Centring, start: Start, seed: int, iteration: Iteration
+) -> Statistics:
+    """Make passes until the iteration has enough, or as many as are allowed."""
+    known = statistics_pass(run, layout, centring, start) if layout.statistics_passes else None
+    q, sketch_rows = start.block(layout.view, layout.width, seed), layout.sketch_rows
+    while True:
+        index, had_statistics = run.passes + 1, known is not None
+        q = load_arrays(kept(run.part(f"pass-{index:02d}", "basis.part"), {"q": q}))["q"]
+        block, known = multiply(
+            run, layout, centring, start, q, index=index, known=known, sketch_rows=sketch_rows, seed=seed
+        )
+        missing = load_missing(_missing(run, index)) if sketch_rows else None
+        last, sketch_rows = run.passes >= layout.passes, 0
+        far = not had_statistics and _far(known, layout, centring, start)
+        if not last and (far or (missing is not None and _hides(missing, block))):
+            q = random_block(layout.view.short, layout.width, seed)
+        elif iteration.take(block, known, missing) or last:
+            return known
+        else:
+            q = iteration.following(block, missing)
+
+
+def multiply(
+    run: Run,
+    layout: Layout,
+    centring: Centring,
+    start: Start,
+    q: Float64,
+    *,
+    index: int,
+    known: Statistics | None,
+    sketch_rows: int = 0,
+    seed: int = 0,
+) -> tuple[Block, Statistics]:
+    """One fused pass with the basis block ``q`` (short, width); what a sketch of rows tells beside it.
+
+    ``known`` statistics serve as the shift, and weigh columns; without them the pass takes sums about
+    the provisional shift as it goes, and what it accumulated is centred afterwards:
+
+        d = mean - shift,  o = (w q)'d,   Z = w (D'Y - m d o'),   A q = Y - 1 o'
+
+    with D the shifted matrix, w the weights of columns, Y = D (w q); S A = (S D - (S 1) d') w for a sketch.
+    """
+    view, name = layout.view, f"pass-{index:02d}"
+    shift, weights = conditions(layout, centring, start, known)
+    weighted = q * weights[:, None]
+    y = layout.y(run.scratch, index, q.shape[1])
+    fold = PanelPass(
+        panels=layout.panels(run.slots),
+        centring=centring,
+        constants=kept(run.part(name, "constants.part"), {"q": weighted, "shift": shift}),
+        y=y,
+        columns=layout.column_file(run.scratch, centring),
+        measured=known is None,
+        row_seconds=layout.row_seconds(4 * q.shape[1]),
+        sketch_rows=sketch_rows,
+        seed=seed,
+    )
+    state = run.pass_over_data(name, fold)
+    refuse_overflow(state, view)
+    offset = np.zeros(q.shape[1])
+    if known is None:
+        known = statistics(state, layout, start, centring)
+        offset = _move_to_mean(state, layout, centring, weighted)
+    z = state["z"] * weights[:, None]
+    if sketch_rows:
+        rows, left_over = state["rows"] * (weights / centring.unit), known.total - float((q * z).sum())
+        save_missing(_missing(run, index), rows, q, left_over, known.total)
+    path = run.part(name, "block.part")
+    save_arrays(path, {"q": q, "z": z, "offset": offset})
+    return Block(path, q.shape[1], y), known
+
+
+def _move_to_mean(state: State, layout: Layout, centring: Centring, weighted: Float64) -> Float64:
+    """Centre what a pass accumulated about the provisional shift; the offset of its products."""
+    d = mean_about_shift(state, layout, centring)
+    offset = weighted.T @ d
+    state["z"] -= np.outer(layout.view.long * d, offset)
+    if "rows" in state:
+        state["rows"] -= np.outer(state["signs"], centring.unit * d)
+    return np.asarray(offset)
+
+
+def statistics_pass(run: Run, layout: Layout, centring: Centring, start: Start) -> Statistics:
+    """Means and standard deviations of the columns of a tall matrix, for scaling."""
+    fold = ColumnStatistics(layout.panels(run.slots), start.shift, centring.unit, layout.row_seconds(4))
+    state = run.pass_over_data("statistics", fold)
+    refuse_bad(state, layout.view.source)
+    return scaled_statistics(state, layout, start, centring)
+
+
+def scaled_statistics(state: State, layout: Layout, start: Start, centring: Centring) -> Statistics:
+    """What sums about the provisional shift tell of columns that are to be scaled."""
+    count = layout.view.long
+    d = state["sums"] / count if centring.centre else np.zeros(layout.view.short)
+    squares = state["squares"] - count * d**2
+    mean = start.shift + d / centring.unit
+    deviation = standard_deviations(squares / centring.unit**2, count, mean, centring)
+    return Statistics(mean, deviation, float((squares / divisors(deviation) ** 2).sum()))
+
+
+def _missing(run: Run, index: int) -> Path:
+    return run.part(f"pass-{index:02d}", "missing.part")
+
+
+def _far(known: Statistics, layout: Layout, centring: Centring, start: Start) -> bool:
+    """Whether the provisional shift was so far off that the first block is better left out.
+
+    Its product then carries rounding errors of the size of the shift's error, and a sample whose mean is
+    wrong tells no directions. Passes start again from a random block, about the true mean.
+    """
+    if not (centring.centre and layout.view.orientation is Orientation.ROWS):
+        return False
+    d = (known.mean - start.shift) * centring.unit
+    return layout.view.long * float(d @ d) > FAR_FROM_MEAN * known.total
+
+
+def _hides(missing: Missing, block: Block) -> bool:
+    """Whether squares that neither block nor sketch accounts for could matter: a random block sees them."""
+    if not missing.hidden > 0:
+        return False
+    theta, _ = ritz_vectors(block.load("q").T @ block.load("z"), block.width)
+    return bool(missing.hidden > theta[-1])
+
+
+def mean_about_shift(state: State, layout: Layout, centring: Centring) -> Float64:
+    """What the true mean differs from the provisional shift: the difference of both would lose digits."""
+    if not (centring.centre and layout.view.orientation is Orientation.ROWS):
+        return np.zeros(layout.view.short)
+    return np.asarray(state["sums"] / layout.view.long / centring.unit)
+
+
+def conditions(
+    layout: Layout, centring: Centring, start: Start, known: Statistics | None
+) -> tuple[Float64, Float64]:
+    """What a pass shifts columns by, and what it multiplies test vectors or a basis by: unit and weights."""
+    view = layout.view
+    shift = start.shift if known is None or not centring.centre else known.mean
+    by_rows = view.orientation is Orientation.ROWS
+    weights = np.ones(view.short) if known is None or not by_rows else 1.0 / divisors(known.deviation)
+    return shift, weights * centring.unit
+
+
+def refuse_overflow(state: State, view: View, products: str = "z") -> None:
+    """Raise for products that are not finite, or for a matrix that is not."""
+    refuse_bad(state, view.source)
+    if not np.isfinite(state[products]).all():
+        raise DataError(
+            f"products of {view.source.name} leave the range of {view.dtype}: its elements differ too "
+            "much in size. Rescale it, or store it as float64."
+        )
+
+
+def statistics(state: State, layout: Layout, start: Start, centring: Centring) -> Statistics:
+    """What a pass that measured its columns tells of them."""
+    total, count = float(state["squares"].sum()), layout.view.long
+    if not (layout.view.orientation is Orientation.ROWS and centring.centre):
+        return Statistics(np.zeros(len(state["sums"])), np.ones(len(state["sums"])), total)
+    d = state["sums"] / count
+    return Statistics(start.shift + d / centring.unit, np.ones(len(d)), total - count * float(d @ d))

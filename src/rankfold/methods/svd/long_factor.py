@@ -1,0 +1,167 @@
+"""The long factor of a decomposition: never in memory, but as a recipe for forming it from scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.linear.qr import r_of_gram
+from rankfold.methods.parts.combination import Combination
+from rankfold.methods.parts.conditioned import Centring
+from rankfold.methods.parts.finite import refuse_bad
+from rankfold.methods.parts.narrow import NarrowGram, NarrowR
+from rankfold.methods.parts.write_rows import WriteRows
+from rankfold.methods.svd.solvers.preconditioned import Whitening, WriteWhitened
+from rankfold.methods.svd.strategy import Layout
+from rankfold.pipeline.data.view import Orientation
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.storage.checkpoint import kept, save_arrays
+from rankfold.pipeline.storage.result import create_array
+from rankfold.pipeline.storage.scratch import Narrow
+
+Float64 = npt.NDArray[np.float64]
+
+ZERO = 32 * np.finfo(np.float64).eps
+"""Singular values below this, relative to the largest, are zero and their left vectors arbitrary."""
+
+
+class LongFactor(Protocol):
+    """Orthonormal columns along the long side, that can be written."""
+
+    def write(self, run: Run, layout: Layout, array: Path, weights: Float64) -> Float64:
+        """Write them times ``weights``, (rows, k) or transposed; their Gram matrix before weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class FromMatrix:
+    """``Y @ coefficients`` with the Y of a whitening: formed by one more pass over the matrix."""
+
+    whitening: Whitening
+    coefficients: Float64
+    """(whitening.width, k)."""
+
+    centring: Centring
+
+    def write(self, run: Run, layout: Layout, array: Path, weights: Float64) -> Float64:
+        """See the protocol."""
+        constants, rank = run.part("rows.part"), self.coefficients.shape[1]
+        save_arrays(constants, {"coefficients": self.coefficients, "weights": weights})
+        transposed = layout.view.orientation is Orientation.COLUMNS
+        fold = WriteWhitened(
+            layout.wide_panels(run.slots),
+            self.centring,
+            self.whitening,
+            layout.column_file(run.scratch, self.centring),
+            constants,
+            array,
+            transposed,
+            layout.view.dtype,
+            rank,
+            layout.row_seconds(2 * (self.whitening.width + rank)),
+        )
+        state = run.pass_over_data("rows", fold)
+        refuse_bad(state, layout.view.source)
+        return np.asarray(state["gram"])
+
+
+@dataclass(frozen=True, slots=True)
+class Triplets:
+    """Leading singular triplets of A (times unit); the long factor as a recipe."""
+
+    s: Float64
+    short: Float64
+    """(short, k) singular vectors of the short side, signs fixed."""
+
+    combination: Combination
+    rotation: Float64
+    """(combination.width, k): the long factor is ``combination @ rotation``."""
+
+    residuals: Float64
+    """(k,) norm of A'u - s v of each pair, relative to the largest s: see who made them."""
+
+    errors: Float64
+    """(k,) estimated relative error of each s."""
+
+    def write(self, run: Run, layout: Layout, array: Path, weights: Float64) -> Float64:
+        """See ``LongFactor``."""
+        return write_combination(run, layout, self.combination, self.rotation, weights, array)
+
+
+def write_combination(
+    run: Run, layout: Layout, combination: Combination, rotation: Float64, weights: Float64, array: Path
+) -> Float64:
+    """Write ``(combination @ rotation) * weights`` along the long side; the Gram matrix before weights."""
+    constants, rank = run.part("rows.part"), rotation.shape[1]
+    save_arrays(constants, {"rotation": rotation, "weights": weights})
+    fold = WriteRows(
+        combination,
+        layout.narrow_cut(combination, rank),
+        constants,
+        array,
+        layout.view.orientation is Orientation.COLUMNS,
+        layout.view.dtype,
+        rank,
+        layout.row_seconds(4),
+    )
+    return np.asarray(run.sweep("rows", fold)["gram"])
+
+
+def create_long_array(run: Run, layout: Layout, name: str, columns: int) -> Path:
+    """An array of the result that lies along the long side of the matrix, as the matrix does."""
+    view, chunk = layout.view, min(layout.out_chunk, layout.view.long)
+    turn = -1 if view.orientation is Orientation.COLUMNS else 1
+    return create_array(run.result, name, (view.long, columns)[::turn], view.dtype, (chunk, columns)[::turn])
+
+
+@dataclass(frozen=True, slots=True)
+class OnScratch:
+    """``[Y_1 ... Y_t] - 1 offset'`` on scratch, and the run that it belongs to."""
+
+    run: Run
+    layout: Layout
+    parts: Sequence[Narrow]
+    offset: Float64
+    rank: int
+    seed: int
+
+    def combination(self, coefficients: Float64, name: str, *, random: int = 0) -> Combination:
+        """Its product with ``coefficients``, and random columns beside; kept under a name."""
+        known = {"coefficients": coefficients, "offset": self.offset @ coefficients}
+        constants = kept(self.run.part(f"{name}.part"), known)
+        return Combination(tuple(self.parts), constants, coefficients.shape[1], random, self.seed)
+
+    def r_factor(self, combination: Combination, name: str) -> Float64:
+        """R of a combination, by one sweep over scratch, or two.
+
+        Columns that are nearly orthogonal, as products with Ritz vectors are but for rounding, have their R
+        from their Gram matrix as accurately as by reflections, and several times as fast.
+        """
+        seconds = combination.row_bytes * (1e-9 + 4 * combination.width / 8 * 1e-10)
+        cut = self.layout.narrow_cut(combination, self.rank)
+        r = r_of_gram(self.run.sweep(name, NarrowGram(combination, cut, seconds))["gram"])
+        if r is None:
+            r = self.run.sweep(f"{name}-qr", NarrowR(combination, cut, seconds))["r"]
+        return np.asarray(r)
+
+    def completed(self, kept: Float64) -> tuple[Combination, Float64]:
+        """``rank`` orthonormal columns of which the first span the product with ``kept``, as a recipe.
+
+        For a matrix of lower rank than asked for. A second narrow sweep orthonormalises random columns
+        against those that the matrix does determine.
+        """
+        rank, positive = self.rank, kept.shape[1]
+        combination = self.combination(kept, "completed", random=rank - positive)
+        r = self.r_factor(combination, "completed")
+        inverse = np.zeros((rank, rank))
+        inverse[:positive, :positive] = np.linalg.inv(r[:positive, :positive])
+        inverse[:, positive:] = np.linalg.inv(r)[:, positive:]
+        self.run.warnings.append(
+            f"{rank - positive} of the {rank} singular values are below {ZERO:.0e} of the largest: they are "
+            "written as 0, and their vectors are arbitrary"
+        )
+        return combination, inverse

@@ -1,0 +1,81 @@
+"""What a first block has missed: the leading directions of a row sketch that lie outside it.
+
+A block from sampled rows knows nothing of directions in which only other rows extend; their products
+with it vanish, and so do residuals. The sketch, made in the same pass, has every row in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.linear.dense import leading_eigenpairs
+from rankfold.pipeline.storage.checkpoint import load_arrays, load_if_whole, save_arrays
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+ROUNDING = 32
+"""Units in which sums of squares of a whole matrix may differ by rounding."""
+
+DEVIATIONS = 3
+"""Standard deviations that the sketch is allowed to err by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Leading eigenpairs of P S'S P, where S A sketches the rows and P projects on what a block leaves."""
+
+    bound: Float64
+    """(): the largest squared singular value of A P is hardly above this."""
+
+    hidden: Float64
+    """(): squares of A P that the sketch lacks beyond chance: rows that cancelled each other."""
+
+    sketched: Float64
+    """(k,) decreasing: squared singular values of S A P, which are rather above those of A P."""
+
+    squares: Float64
+    """(k,) the same, less what the sketch adds to each on average."""
+
+    directions: Float64
+    """(short, k) orthonormal, orthogonal to the block."""
+
+
+def save_missing(path: Path, rows: Array, q: Float64, left_over: float, total: float) -> None:
+    """Find what a sketch (l, short) tells beyond a block (short, width), as much as a block can hold.
+
+    ``left_over`` is the sum of squares of A P and ``total`` that of A, as the pass found them.
+
+    Notes
+    -----
+    Work 2 l^2 short + 4 l short width + 4/3 l^3 flops; scratch one sketch in float64. A sketch in l buckets
+    adds to every eigenvalue about trace(P A'A P) / l. It keeps the square of one singular value with a
+    relative standard deviation of at most sqrt(2 / l): the bound allows for three of them. Two rows alike
+    that meet in one bucket with opposite signs are lost to it altogether, but not to the sum of squares.
+    """
+    if load_if_whole(path) is None:
+        left = rows.astype(np.float64)
+        left -= (left @ q) @ q.T
+        keep = min(q.shape[1], left.shape[1] - q.shape[1], len(left))
+        product = left @ left.T
+        held = np.trace(product)
+        deviation = np.sqrt(2 / len(left)) * np.linalg.norm(product)
+        rounding = ROUNDING * np.finfo(rows.dtype).eps * total
+        hidden = max(left_over - held - DEVIATIONS * deviation - rounding, 0.0)
+        sketched, vectors = leading_eigenpairs(product, keep)
+        sketched = np.maximum(sketched, 0.0)
+        bound = hidden + sketched[0] / max(1 - DEVIATIONS * np.sqrt(2 / len(left)), 0.1)
+        squares = np.maximum(sketched - (held - np.cumsum(sketched)) / len(left), 0.0)
+        directions = (left.T @ vectors) / np.sqrt(np.where(sketched > 0, sketched, 1.0))
+        told = {"bound": bound, "hidden": hidden, "sketched": sketched, "squares": squares}
+        save_arrays(path, {**told, "directions": directions})
+
+
+def load_missing(path: Path) -> Missing:
+    """What was found."""
+    return Missing(**load_arrays(path))

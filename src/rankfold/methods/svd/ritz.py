@@ -1,0 +1,286 @@
+"""Singular triplets from a subspace: Rayleigh-Ritz on a QR factorisation, and half a step more.
+
+The small matrix Q'A'A Q squares the condition of A, so it only chooses directions. The values come from
+the R factor of ``A Q`` itself, which one narrow sweep over scratch finds by Householder reflections; what
+they are wrong by is of order eps times the largest, however small they are.
+
+Blocks Q, Y = A Q and Z = A'Y of a growing orthonormal basis, kept on disk and read one at a time.
+
+What each pass told of the errors that are left, and whether that is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.linear.dense import fix_signs, leading_singular_triplets
+from rankfold.methods.parts.combination import Combination
+from rankfold.methods.svd.error_estimates import SAFETY, Ritz, ritz_values, ritz_vectors, rounding
+from rankfold.methods.svd.long_factor import ZERO, OnScratch, Triplets
+from rankfold.methods.svd.missing import Missing
+from rankfold.methods.svd.strategy import Layout
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.storage.checkpoint import load_arrays
+from rankfold.pipeline.storage.scratch import Narrow
+
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block of the basis and its images."""
+
+    path: Path
+    """A part with ``q`` and ``z`` (short, width) and ``offset`` (width,)."""
+
+    width: int
+    y: Narrow
+    """``A Q`` before the true mean was known: ``A Q = Y - 1 offset'``."""
+
+    def load(self, name: str) -> Float64:
+        """One array of the block."""
+        return load_arrays(self.path, name)[name]
+
+
+@dataclass(slots=True)
+class Basis:
+    """The basis ``[Q_1 ... Q_t]``, orthonormal, with the small matrix that describes A on it."""
+
+    blocks: list[Block] = field(default_factory=list)
+    products: Float64 = field(default_factory=lambda: np.zeros((0, 0)))
+    """Q'Z = Q'A'A Q as computed: what it lacks of symmetry is the rounding error of the passes."""
+
+    @property
+    def width(self) -> int:
+        """Columns of all blocks."""
+        return sum(block.width for block in self.blocks)
+
+    def each(self, name: str) -> Iterator[Float64]:
+        """One array of every block, one at a time."""
+        for block in self.blocks:
+            yield block.load(name)
+
+    def add(self, block: Block) -> None:
+        """Take in a block: its products with all others, 4 short width (width of all) flops."""
+        q, z = block.load("q"), block.load("z")
+        below = [q.T @ other for other in self.each("z")]
+        self.blocks.append(block)
+        column = np.vstack([other.T @ z for other in self.each("q")])
+        row = np.hstack([*below, column[-block.width :]])
+        self.products = _bordered(self.products, column, row)
+
+    def combine(self, name: str, coefficients: Float64) -> Float64:
+        """``[Q_1 ...] @ coefficients`` or ``[Z_1 ...] @ coefficients``."""
+        total, row = np.zeros((len(self.blocks[0].load(name)), coefficients.shape[1])), 0
+        for block in self.blocks:
+            total += block.load(name) @ coefficients[row : row + block.width]
+            row += block.width
+        return total
+
+    def with_missing(self, missing: Missing, rank: int) -> Float64 | None:
+        """Images of leading Ritz vectors of the one block, and directions outside it that may rank with them.
+
+        Those that do, as far as the sketch can tell; and of those that it does not rule out as many
+        as leave room for images of the wanted vectors. None where nothing compares with them.
+        """
+        theta, w = ritz_vectors(self.products, self.width)
+        possible = int((missing.sketched > theta[rank - 1]).sum())
+        if not possible:
+            return None
+        order = np.argsort(-np.append(theta, missing.squares), kind="stable")
+        ranked = int((order[: self.width] >= self.width).sum())
+        new = max(min(ranked, possible), min(possible, self.width - rank))
+        return np.hstack([missing.directions[:, :new], self.combine("z", w[:, : self.width - new])])
+
+    def residuals(self, keep: int) -> Float64:
+        """Where leading Ritz vectors are not yet invariant, (short, keep), each of length 1."""
+        theta, w = ritz_vectors(self.products, keep)
+        rest = self.combine("z", w) - self.combine("q", w) * theta
+        length = np.linalg.norm(rest, axis=0)
+        return rest / np.where(length > 0, length, 1.0)
+
+    def ritz(self, rank: int, keep: int, *, outside: float = 0.0, settling: bool = False) -> Ritz:
+        """What the basis tells of the leading singular values: 4 short keep (width of all) flops.
+
+        ``outside`` is what is known of the largest squared singular value that it does not hold. A basis
+        that is ``settling`` has some directions for the first time, whose values may yet rise.
+        """
+        theta, w = ritz_vectors(self.products, keep)
+        image = self.combine("z", w)
+        rest = self.combine("q", w)
+        rest *= -theta
+        rest += image
+        residual = np.einsum("ij,ij->j", rest, rest)
+        if settling:
+            outside = float((theta + np.sqrt(residual))[rank:].max(initial=0.0))
+        return ritz_values(self.products, theta, w, image, residual, rank, outside)
+
+
+def _bordered(matrix: Float64, column: Float64, row: Float64) -> Float64:
+    """A matrix with a new block column and block row, which share their last square."""
+    old = len(matrix)
+    return np.block([[matrix, column[:old]], [row[:, :old], column[old:]]])
+
+
+# Rayleigh ritz ----------------------------------------------------------------------------------------------
+
+
+DROWNED = 0.1
+"""Noise at which a value is not known to a digit, nor then how much of it is noise."""
+
+TINY = float(np.finfo(np.float64).tiny)
+
+HALF_STEP_NOISE = {4: 1e-5, 8: 1e-10}
+"""Largest relative rounding error, by item size, at which a direction takes part in the half step."""
+
+
+def rayleigh_ritz(
+    run: Run, layout: Layout, basis: Basis, rank: int, seed: int, *, estimate: Float64 | None = None
+) -> Triplets:
+    """Extract ``rank`` triplets from a subspace.
+
+    ``estimate`` (rank,) is what passes told of the relative errors that are left, where there were several.
+
+    Notes
+    -----
+    One sweep over scratch: reads m p elements, 2 m l (p + l) flops for l directions kept out of p.
+    All p are kept when the working type cannot tell the smallest wanted value from rounding in the
+    squared matrix.
+
+    References
+    ----------
+    Halko, Martinsson, Tropp, SIAM Review 53(2), 2011, section 5 for the extraction with A' of an
+    orthonormal left basis; ours starts from Ritz vectors, so that it stays stable on a Krylov basis.
+    """
+    directions = _directions(layout, basis, rank)
+    offset = np.concatenate(list(basis.each("offset")))
+    y = OnScratch(run, layout, [block.y for block in basis.blocks], offset, rank, seed)
+    combination = y.combination(directions, "ritz")
+    r = y.r_factor(combination, "ritz")
+    _, s, h = leading_singular_triplets(r, r.shape[1])
+    if s[min(rank, len(s)) - 1] <= ZERO * s[0]:
+        return _with_zeros(y, basis, directions @ h, s, estimate)
+    return _half_step(layout, basis, combination, directions, h, s, rank, estimate)
+
+
+def _directions(layout: Layout, basis: Basis, rank: int) -> Float64:
+    """Eigenvectors of Q'A'A Q: a block of them, or all where rounding has mixed those that matter."""
+    theta, w = ritz_vectors(basis.products, basis.width)
+    eps = float(np.finfo(layout.view.dtype).eps)
+    keep = min(max(layout.width, rank), basis.width)
+    # Of all of the space nothing may be lost to the squares that order its directions.
+    mixed = basis.width == layout.view.short or theta[rank - 1] <= 100 * eps * theta[0]
+    return w if mixed else w[:, :keep]
+
+
+def _half_step(
+    layout: Layout,
+    basis: Basis,
+    combination: Combination,
+    directions: Float64,
+    h: Float64,
+    s: Float64,
+    rank: int,
+    estimate: Float64 | None,
+) -> Triplets:
+    """Left vectors U = Y h / s are orthonormal; the triplets of U'A are those of A on their span.
+
+    Directions whose products with A' drown in rounding do not take part; when a wanted one is among
+    them nobody does, and the Ritz values stand as they are.
+    """
+    wide = max(layout.width, rank)
+    all_kept = basis.ritz(wide, wide)
+    # What a direction beyond the wanted ones brings in is its own size times its own noise.
+    last = max(all_kept.values[rank - 1], TINY)
+    heard = all_kept.noise * (np.minimum(all_kept.values, last) / last)
+    drowned = (heard > _bearable_noise(layout, estimate)) | (all_kept.noise > DROWNED)
+    accurate = int(drowned.argmax()) if drowned.any() else len(drowned)
+    if basis.width == layout.view.short:
+        accurate = 0  # there is nowhere to step: Ritz pairs on all of the space are as exact as they get
+    kept = min(max(rank, accurate), len(s))
+    image = basis.combine("z", directions @ (h[:, :kept] / s[:kept]))
+    ritz = basis.combine("q", directions @ h[:, :rank])
+    residuals = np.linalg.norm(image[:, :rank] - ritz * s[:rank], axis=0) / s[0]
+    values, short, rotation = s[:rank], ritz, h[:, :rank] / s[:rank]
+    noise, gain = all_kept.noise[:rank], all_kept.gain[:rank]
+    if estimate is None:
+        estimate = SAFETY * all_kept.second_order[:rank]
+    if accurate >= rank:
+        short, values, turn = leading_singular_triplets(image, rank)
+        rotation = (h[:, :kept] / s[:kept]) @ turn
+        errors = estimate + np.maximum(noise, heard[rank:kept].max(initial=0.0))
+    else:
+        errors = np.maximum(estimate, noise) + gain
+        known = estimate < 1  # where passes could not tell, the gap to what lies outside is not known
+        errors[known] = np.minimum(errors, SAFETY * _second_order(residuals, s, rank, kept))[known]
+    errors = (0.0 if basis.width == layout.view.short else errors) + rounding(s[:rank], layout.view.dtype)
+    signs = fix_signs(short)
+    return Triplets(values, short * signs, combination, rotation * signs, residuals, np.minimum(errors, 1.0))
+
+
+def _bearable_noise(layout: Layout, estimate: Float64 | None) -> float:
+    """Noise that a direction may bring: well below the error that is left without the half step."""
+    least = HALF_STEP_NOISE[layout.view.dtype.itemsize]
+    return least if estimate is None else float(np.clip(0.1 * estimate.max(), least, 100 * least))
+
+
+def _second_order(residuals: Float64, s: Float64, rank: int, kept: int) -> Float64:
+    """As in ``ritz_values``, for values and vectors that come from the R factor."""
+    last = s[min(max(kept, rank + 1), len(s)) - 1]
+    gap = s[:rank] ** 2 - last**2
+    return np.where(gap > 0, (residuals * s[0]) ** 2 / (2 * np.where(gap > 0, gap, 1.0)), np.inf)
+
+
+def _with_zeros(
+    y: OnScratch, basis: Basis, directions: Float64, s: Float64, estimate: Float64 | None
+) -> Triplets:
+    """A matrix of lower rank than asked for: its long factor is completed."""
+    positive, rank = int((s > ZERO * s[0]).sum()), y.rank
+    kept = directions[:, :positive]
+    combination, inverse = y.completed(kept)
+    values = np.concatenate([s[:positive], np.zeros(rank - positive)])
+    short = basis.combine("q", directions[:, :rank])
+    image = basis.combine("z", kept) @ inverse[:positive]
+    residuals = np.linalg.norm(image - short * values, axis=0) / (s[0] if s[0] > 0 else 1.0)
+    signs = fix_signs(short)
+    errors = rounding(values, y.layout.view.dtype)
+    if estimate is None and basis.width < y.layout.view.short:
+        told = basis.ritz(rank, max(y.layout.width, rank))
+        estimate = SAFETY * told.second_order + told.noise
+    if estimate is not None:
+        errors[:positive] += estimate[:positive]
+    return Triplets(values, short * signs, combination, inverse * signs, residuals, np.minimum(errors, 1.0))
+
+
+# Convergence ------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Convergence:
+    """Errors of the ``rank`` leading singular values after each pass, against ``tol``."""
+
+    rank: int
+    tol: float
+    dtype: np.dtype[Any]
+    estimate: Float64 | None = None
+    """(rank,) estimated relative errors after the last pass, rounding left out."""
+
+    errors: list[float] = field(default_factory=list)
+    """Largest of them after each pass, rounding included."""
+
+    def observe(self, ritz: Ritz, estimate: Float64, *, exact: bool) -> bool:
+        """Take in the state after a pass; whether another one would bring no more.
+
+        ``exact`` says that the basis is the whole space.
+        """
+        self.estimate = np.zeros(self.rank) if exact else estimate
+        rounded = ritz.noise + rounding(ritz.values, self.dtype)
+        self.errors.append(float(np.minimum(self.estimate + rounded, 1.0).max()))
+        enough = (self.estimate + rounded <= self.tol) | (self.estimate <= 2 * rounded)
+        return exact or bool(enough.all())

@@ -1,0 +1,151 @@
+"""Fused block Krylov: the fewest reads of a matrix for its leading singular triplets.
+
+Each pass multiplies a block by A and by A' while a panel is in cache, and the block joins an
+orthonormal basis of span{W, A'A W, (A'A)^2 W, ...}. Small matrices tell after each pass how far the
+singular values have come, so passes end when the answer is good enough.
+
+Fused block Krylov that goes on until the basis holds all but a given share of the matrix.
+
+How many components that takes is not known before. What a basis leaves out is: |A - A Q Q'|^2 is
+|A|^2 - |A Q|^2, and a pass knows both. Nothing about it is an estimate but rounding, which the small
+matrix Q'A'A Q tells by what it lacks of symmetry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.linear.orthonormal import orthonormalise
+from rankfold.methods.parts.conditioned import Centring
+from rankfold.methods.parts.start import Start
+from rankfold.methods.svd.error_estimates import Ritz, Truncation, estimated_errors, ritz_vectors
+from rankfold.methods.svd.fused import Statistics, iterate
+from rankfold.methods.svd.missing import Missing
+from rankfold.methods.svd.ritz import Basis, Block, Convergence
+from rankfold.methods.svd.strategy import Layout
+from rankfold.pipeline.engine.run import Run
+
+Float64 = npt.NDArray[np.float64]
+
+
+def krylov(
+    run: Run, layout: Layout, centring: Centring, start: Start, *, rank: int, tol: float, seed: int
+) -> tuple[Basis, Statistics, Convergence]:
+    """Grow the basis until the ``rank`` leading singular values are known to ``tol``.
+
+    Notes
+    -----
+    Passes t, typically 3 to 6; work 4 m n b flops each with b = ``layout.width``; scratch m b t
+    elements; resident about six (short, b) blocks of float64, whatever t.
+
+    References
+    ----------
+    Musco, Musco, Randomized block Krylov methods for stronger and faster approximate singular value
+    decomposition, NeurIPS 2015, algorithm 2. We form the basis of A'A on the short side, reorthogonalise
+    each block against all others, and get both products from one read.
+    """
+    growth = _Growth(layout, Convergence(rank, tol, layout.view.dtype))
+    known = iterate(run, layout, centring, start, seed, growth)
+    return growth.basis, known, growth.seen
+
+
+@dataclass(slots=True)
+class _Growth:
+    layout: Layout
+    seen: Convergence
+    basis: Basis = field(default_factory=Basis)
+    history: list[Ritz] = field(default_factory=list)
+    mixed: bool = False
+    """Whether blocks are not images of those before alone, so that the next is made from residuals."""
+
+    def take(self, block: Block, known: Statistics, missing: Missing | None) -> bool:
+        self.basis.add(block)
+        outside = float(missing.bound) if missing is not None else 0.0
+        settling = self.mixed and not self.history
+        self.history.append(
+            self.basis.ritz(self.seen.rank, self.layout.width, outside=outside, settling=settling)
+        )
+        exact = self.basis.width == self.layout.view.short
+        return self.seen.observe(self.history[-1], estimated_errors(self.history), exact=exact)
+
+    def following(self, block: Block, missing: Missing | None) -> Float64:
+        left = self.layout.view.short - self.basis.width
+        z = self.basis.residuals(self.layout.width) if self.mixed else block.load("z")
+        if missing is not None and (both := self.basis.with_missing(missing, self.seen.rank)) is not None:
+            z, self.mixed = both, True
+            self.history.clear()  # rates of convergence begin anew
+        return orthonormalise(z[:, : min(self.layout.width, left)], lambda: self.basis.each("q"))
+
+
+# Capture ----------------------------------------------------------------------------------------------------
+
+
+LEAST_GAIN = 0.1
+"""Share of the room for new components that images of known ones leave to what a sketch has found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A basis that holds a matrix but for a share of it."""
+
+    basis: Basis
+    known: Statistics
+    cut: Truncation
+    errors: list[float]
+    """Approximation error after each pass."""
+
+    missed: float
+    """Sum of squares outside the basis: no squared singular value is larger by more than that."""
+
+
+def capture(run: Run, layout: Layout, centring: Centring, start: Start, *, tol: float, seed: int) -> Captured:
+    """Grow the basis until what it leaves out is ``tol`` of the norm.
+
+    Notes
+    -----
+    Passes and memory as ``krylov``, with blocks of ``layout.width`` columns.
+
+    References
+    ----------
+    Yu, Gu, Li, Efficient randomized algorithms for the fixed-precision low-rank matrix approximation, SIAM J.
+    Matrix Anal. Appl. 39(3), 2018, for the error indicator |A|^2 - |B|^2, where B = Q'A; ours is that of A Q
+    on a Krylov basis, and rounding, which limits theirs to 2e-7 in float64, is measured.
+    """
+    growth = _Capture(layout, tol)
+    known = iterate(run, layout, centring, start, seed, growth)
+    errors = [each.error for each in growth.told]
+    return Captured(growth.basis, known, growth.told[-1], errors, growth.missed)
+
+
+@dataclass(slots=True)
+class _Capture:
+    layout: Layout
+    tol: float
+    basis: Basis = field(default_factory=Basis)
+    told: list[Truncation] = field(default_factory=list)
+    missed: float = 0.0
+    mixed: bool = False
+    """Whether blocks are not images of those before alone, so that the next is made from residuals."""
+
+    def take(self, block: Block, known: Statistics, missing: Missing | None) -> bool:
+        self.basis.add(block)
+        products = self.basis.products
+        theta, _ = ritz_vectors(products, len(products))
+        rounding = float(np.linalg.norm(products - products.T))
+        self.told.append(Truncation.of(theta, known.total, self.tol, rounding=rounding))
+        left = known.total - float(theta.sum())
+        self.missed, drowned = max(left, 0.0) + rounding, left <= rounding
+        return self.told[-1].error <= self.tol or drowned or len(products) == self.layout.view.short
+
+    def following(self, block: Block, missing: Missing | None) -> Float64:
+        width = min(self.layout.width, self.layout.view.short - self.basis.width)
+        z = self.basis.residuals(self.layout.width) if self.mixed else block.load("z")
+        if missing is not None:
+            wanted = self.layout.width - int(LEAST_GAIN * self.layout.width)
+            both = self.basis.with_missing(missing, wanted)
+            if both is not None:
+                z, self.mixed = both, True
+        return orthonormalise(z[:, :width], lambda: self.basis.each("q"))

@@ -1,0 +1,197 @@
+"""A true single pass: linear sketches of the matrix, and the best that can be made of them.
+
+For data that can be read once only. It is far less accurate than a second look at the data: what it is
+off by is of the size of the part of the matrix beyond the rank, and is estimated by a sketch of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.linear.dense import fix_signs, leading_singular_triplets
+from rankfold.kernels.linear.gaussian import gaussian_rows
+from rankfold.kernels.linear.orthonormal import orthonormalise
+from rankfold.methods.parts.combination import COMPLETION
+from rankfold.methods.parts.conditioned import Centring
+from rankfold.methods.parts.start import Start
+from rankfold.methods.svd.error_estimates import rounding
+from rankfold.methods.svd.fused import Statistics, conditions, refuse_overflow, statistics, statistics_pass
+from rankfold.methods.svd.long_factor import ZERO, OnScratch, Triplets
+from rankfold.methods.svd.solvers.sketch_pass import SHORT_SIDE, Sizes, SketchPass
+from rankfold.methods.svd.strategy import Layout
+from rankfold.pipeline.data.view import Orientation
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.storage.checkpoint import load_arrays, load_if_whole, save_arrays
+from rankfold.pipeline.storage.scratch import Narrow
+
+Float64 = npt.NDArray[np.float64]
+
+SAFETY = 3.0
+"""What the estimated Frobenius error is multiplied by where it bounds others.
+
+The estimate squared is |E|^2 times a mean of ``q`` chi-square variables with one degree of freedom for
+each singular value of E, weighted by their squares w. Its Laplace transform at l, the product of
+(1 + 2 l w / q)^(-q/2), is at most that of a single value, (1 + 2 l / q)^(-q/2), so by Markov's inequality
+the estimate squared is below |E|^2 / f^2 with a probability of at most (e^(1 - t) t)^(q/2), t = 1 / f^2.
+For q = 10 and f = 3 that is 0.0015, whatever the matrix.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sketches:
+    """Sketches of A (times unit), centred and scaled."""
+
+    y: Narrow
+    """Range sketch before the true mean was known: A Omega = Y - 1 offset'."""
+
+    offset: Float64
+    corange: Float64
+    """(short, range): A'Upsilon'."""
+
+    error: Float64
+    """(short, error): A'Theta'."""
+
+    across: Float64
+    """(error + core, range + core): [Theta; Phi] A [Omega, Psi']."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reconstruction:
+    """What sketches tell."""
+
+    triplets: Triplets
+    approximation_error: float
+    """Estimated Frobenius norm of A less its approximation of the rank asked for, over that of A.
+
+    Its square is unbiased. Above 1 where the spectrum decays too slowly for sketches to tell anything.
+    """
+
+
+def sketch(
+    run: Run, layout: Layout, centring: Centring, start: Start, *, rank: int, seed: int
+) -> tuple[Reconstruction, Statistics]:
+    """Make the pass and reconstruct ``rank`` triplets.
+
+    Notes
+    -----
+    One pass, and one for statistics where a tall matrix is scaled. Work about 32 m n rank flops and
+    12 rank random numbers for each long row; scratch m (4 rank + 1) elements.
+
+    References
+    ----------
+    Tropp, Yurtsever, Udell, Cevher, Streaming low-rank matrix approximation with an application to
+    scientific simulation, SIAM J. Sci. Comput. 41(4), 2019: sketches of section 2, reconstruction by
+    algorithm 4.1 and truncation, a posteriori error of section 6. The range sketch stays on disk, so its
+    orthonormal basis is never formed: R comes from a sweep over scratch, and the products of test
+    matrices with the basis from those with the sketch, which the pass accumulates as well. Test
+    matrices are Gaussian by rows, keyed by the index of the row.
+    """
+    sizes = Sizes.of(rank, layout.view.short)
+    known = statistics_pass(run, layout, centring, start) if layout.statistics_passes else None
+    sketches, known = _pass(run, layout, centring, start, sizes, seed, known)
+    return _reconstruct(run, layout, sketches, sizes, known.total, rank, seed), known
+
+
+def _pass(
+    run: Run,
+    layout: Layout,
+    centring: Centring,
+    start: Start,
+    sizes: Sizes,
+    seed: int,
+    known: Statistics | None,
+) -> tuple[Sketches, Statistics]:
+    """Sketches about the provisional shift, and what the true mean makes of them.
+
+    With D the shifted matrix and d = unit (mean - shift), A = unit D - 1 d', so each sketch loses the
+    product of its sums of test vectors with d.
+    """
+    view = layout.view
+    shift, weights = conditions(layout, centring, start, known)
+    constants = run.part("sketch", "constants.part")
+    if load_if_whole(constants) is None:
+        right = gaussian_rows(seed, SHORT_SIDE, (0, view.short), sizes.right)
+        right *= weights[:, None]
+        save_arrays(constants, {"right": right, "shift": shift})
+    fold = SketchPass(
+        panels=layout.panels(run.slots),
+        centring=centring,
+        constants=constants,
+        sizes=sizes,
+        y=layout.y(run.scratch, 1, sizes.range),
+        columns=layout.column_file(run.scratch, centring),
+        measured=known is None,
+        seed=seed,
+        row_seconds=layout.row_seconds(2 * (sizes.right + sizes.down)),
+    )
+    state = run.pass_over_data("sketch", fold)
+    refuse_overflow(state, view)
+    z, core, offset = state["z"], state["core"], np.zeros(sizes.right)
+    if known is not None:
+        z *= (weights / centring.unit)[:, None]
+    else:
+        known = statistics(state, layout, start, centring)
+        if centring.centre and view.orientation is Orientation.ROWS:
+            d = known.mean - start.shift
+            offset = load_arrays(constants)["right"].T @ d
+            z -= np.outer(d * centring.unit, state["ones"][: sizes.down])
+            core -= np.outer(state["ones"][sizes.range :], offset)
+    found = Sketches(fold.y, offset[: sizes.range], z[:, : sizes.range], z[:, sizes.range :], core)
+    return found, known
+
+
+def _reconstruct(
+    run: Run, layout: Layout, sketches: Sketches, sizes: Sizes, total: float, rank: int, seed: int
+) -> Reconstruction:
+    """A as Q C P' with Q, P orthonormal bases of the sketches of range and co-range, truncated."""
+    scratch = OnScratch(run, layout, [sketches.y], sketches.offset, rank, seed)
+    r = scratch.r_factor(scratch.combination(np.eye(sizes.range), "range"), "range")
+    _, length, turn = leading_singular_triplets(r, sizes.range)
+    lasting = length > ZERO * length[0]
+    basis = turn[:, lasting] / length[lasting]
+    p = leading_singular_triplets(sketches.corange, sizes.range)[0]
+    core = _core(sketches, sizes, basis, p, seed)
+    left, s, right = leading_singular_triplets(core, min(core.shape))
+    positive = int((s[:rank] > ZERO * s[:1]).sum())
+    theta = sketches.across[: sizes.error, : sizes.range] @ basis @ left
+    whole = _squared_error(sketches.error.T, theta * s, right, p)
+    kept = _squared_error(sketches.error.T, theta[:, :positive] * s[:positive], right[:, :positive], p)
+    short = p @ right[:, :positive]
+    coefficients = basis @ left[:, :positive]
+    if positive < rank:
+        combination, rotation = scratch.completed(coefficients)
+        missing = gaussian_rows(seed, COMPLETION, (0, len(p)), rank - positive)
+        short = np.hstack([short, orthonormalise(missing, lambda: [short])])
+    else:
+        combination, rotation = scratch.combination(coefficients, "sketched"), np.eye(rank)
+    values = np.concatenate([s[:positive], np.zeros(rank - positive)])
+    bound, signs = SAFETY * np.sqrt(whole), fix_signs(short)
+    residuals = np.full(rank, bound / values[0] if values[0] > 0 else 0.0)
+    errors = np.minimum(_relative(bound, values) + rounding(values, layout.view.dtype), 1.0)
+    triplets = Triplets(values, short * signs, combination, rotation * signs, residuals, errors)
+    return Reconstruction(triplets, float(np.sqrt(kept / total)) if total > 0 else 0.0)
+
+
+def _core(sketches: Sketches, sizes: Sizes, basis: Float64, p: Float64, seed: int) -> Float64:
+    """C that solves (Phi Q) C (Psi P)' = Z in the least-squares sense."""
+    phi = sketches.across[sizes.error :]
+    half = np.linalg.lstsq(phi[:, : sizes.range] @ basis, phi[:, sizes.range :])[0]
+    psi = gaussian_rows(seed, SHORT_SIDE, (0, len(p)), sizes.right)[:, sizes.range :]
+    return np.asarray(np.linalg.lstsq(psi.T @ p, half.T)[0].T)
+
+
+def _squared_error(theta_a: Float64, theta_u: Float64, right: Float64, p: Float64) -> float:
+    """Unbiased estimate of the squared Frobenius norm of A - U V', from Theta A, Theta U and V = P right."""
+    rest = theta_a - theta_u @ (p @ right).T
+    return float((rest**2).sum() / len(rest))
+
+
+def _relative(bound: float, s: Float64) -> Float64:
+    """Relative errors of values that differ from the true ones by ``bound`` at most (Weyl)."""
+    errors = np.where(s > 0, 1.0, 0.0)
+    known = s > bound
+    errors[known] = bound / (s[known] - bound)
+    return np.minimum(errors, 1.0)

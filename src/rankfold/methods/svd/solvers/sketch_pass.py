@@ -1,0 +1,182 @@
+"""One pass into three sketches and an error sketch: all that a reconstruction takes.
+
+Every row of the test matrices is a function of the seed and of its index in the matrix, so sketches do
+not depend on how rows were cut. All sketches are linear: what the mean differs from the provisional shift
+is put right afterwards, from the sums of the test matrices' rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.linear.gaussian import TILE_ROWS, gaussian_rows
+from rankfold.kernels.linear.sketch import sketch_product
+from rankfold.methods.parts.conditioned import Centring, Grains, OverConditioned
+from rankfold.methods.parts.finite import join_bad
+from rankfold.methods.parts.panels import Panels
+from rankfold.pipeline.data.view import aligned_empty
+from rankfold.pipeline.storage.checkpoint import State, load_arrays
+from rankfold.pipeline.storage.scratch import Narrow
+
+Array = npt.NDArray[Any]
+
+LONG_SIDE = 4
+"""Purpose key of the test matrices of the long side: columns [co-range, error, core]."""
+
+SHORT_SIDE = 5
+"""Purpose key of the test matrices of the short side: columns [range, core]."""
+
+ERROR_ROWS = 10
+"""Rows of the error sketch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Numbers of test vectors."""
+
+    range: int
+    """Of the range, and of the co-range."""
+
+    core: int
+    error: int = ERROR_ROWS
+
+    @classmethod
+    def of(cls, rank: int, short: int) -> Sizes:
+        """Tropp et al. 2019 choose 4 rank + 1 and twice as many and one more for the core.
+
+        >>> Sizes.of(10, 1000)
+        Sizes(range=41, core=83, error=10)
+        """
+        width = min(4 * rank + 1, short)
+        return cls(width, 2 * width + 1)
+
+    @property
+    def right(self) -> int:
+        """Test vectors of the short side."""
+        return self.range + self.core
+
+    @property
+    def down(self) -> int:
+        """Those of the long side whose sketches are as long as the short side."""
+        return self.range + self.error
+
+    @property
+    def across(self) -> int:
+        """Those of the long side that are applied to the range sketch."""
+        return self.error + self.core
+
+    @property
+    def left(self) -> int:
+        """Test vectors of the long side."""
+        return self.range + self.error + self.core
+
+    def row_bytes(self, item: int) -> int:
+        """Bytes of buffers behind one row of a grain."""
+        return 8 * self.left + item * self.down + (item + 8) * self.right + item * self.range
+
+    def accumulator_bytes(self, short: int) -> int:
+        """Bytes of the sketches of a stream."""
+        return 8 * (short * self.down + self.across * self.right)
+
+
+@dataclass(slots=True)
+class Work:
+    """Buffers of one segment."""
+
+    grains: Grains
+    right: Array
+    down: Array
+    y: Array
+    range: Array
+    z: Array
+
+
+@dataclass(frozen=True, slots=True)
+class SketchPass(OverConditioned):
+    """Fold of a matrix into its sketches."""
+
+    panels: Panels
+    centring: Centring
+    constants: Path
+    """A part with ``right`` (short, range + core), times ``unit`` and column weights, and ``shift``."""
+
+    sizes: Sizes
+    y: Narrow
+    """The range sketch, (long, range)."""
+
+    columns: Narrow | None
+    measured: bool
+    seed: int
+    row_seconds: float
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of a workspace, and of two accumulators, which a merge holds beside it.
+
+        Test vectors of the short side are in the working type. As they are loaded they are gone before
+        there are test vectors of a grain and sums, but may be the larger.
+        """
+        short, rows, item = self.panels.view.short, self.panels.grain_rows, self.panels.view.dtype.itemsize
+        sizes, sums = self.sizes, self.accumulator_bytes
+        grain = 8 * sizes.left * (rows + TILE_ROWS) + 8 * sizes.across * sizes.right
+        once = max(grain, 8 * short * sizes.right - sums)
+        buffers = short * (sizes.right + sizes.down) + rows * (sizes.right + sizes.down + sizes.range)
+        return self.grains_bytes + item * buffers + 8 * rows * sizes.right + once + 2 * sums
+
+    @property
+    def accumulator_bytes(self) -> int:
+        """Bytes of the sums of a stream."""
+        return self.sizes.accumulator_bytes(self.panels.view.short)
+
+    def start(self) -> State:
+        """Sketches of no rows."""
+        sizes = self.sizes
+        return {
+            "z": np.zeros((self.panels.view.short, sizes.down)),
+            "core": np.zeros((sizes.across, sizes.right)),
+            "ones": np.zeros(sizes.left),
+            **self.measures(),
+        }
+
+    def workspace(self) -> Work:
+        """Allocate the buffers and load the constants."""
+        view, sizes, rows = self.panels.view, self.sizes, self.panels.grain_rows
+        constants = load_arrays(self.constants)
+        return Work(
+            grains=self.buffers(constants["shift"]),
+            right=constants["right"].astype(view.dtype),
+            down=aligned_empty((rows, sizes.down), view.dtype),
+            y=aligned_empty((rows, sizes.right), view.dtype),
+            range=aligned_empty((rows, sizes.range), view.dtype),
+            z=aligned_empty((view.short, sizes.down), view.dtype),
+        )
+
+    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
+        """Fetch a panel."""
+        self.panels.read(work.grains.panels, start, stop, slot)
+
+    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+        """Sketch a panel, grain by grain."""
+        sizes, unit = self.sizes, self.centring.unit
+        for first, last, d in self.conditioned(state, work.grains, start, stop, slot):
+            left = gaussian_rows(self.seed, LONG_SIDE, (first, last), sizes.left)
+            state["ones"] += left.sum(axis=0)
+            rows = last - first
+            down, y, range_ = work.down[:rows], work.y[:rows], work.range[:rows]
+            # The unit is a power of two, and keeps products of a grain in range.
+            np.multiply(left[:, : sizes.down], unit, out=down, casting="same_kind")
+            across = left[:, sizes.range :]
+            sketch_product(d, work.right, down, across, y=y, z=state["z"], core=state["core"], work=work.z)
+            np.copyto(range_, y[:, : sizes.range])
+            self.y.write(first, range_)
+
+    def merge(self, total: State, other: State) -> None:
+        """Add the sketches."""
+        for name in ("z", "core", "ones", "sums", "squares"):
+            total[name] += other[name]
+        total["bad"] = join_bad(total["bad"], other["bad"])

@@ -1,0 +1,105 @@
+"""Fused subspace iteration: one orthonormal block, multiplied by A and A' again and again.
+
+It needs more passes than Krylov for the same accuracy, and room for one block only: scratch of one
+``Y`` and one block in memory, however many passes it takes.
+
+The trap: the long factor is formed from the ``Y`` of the last pass. Every pass writes a file of its own
+name, and the one before is removed when the decision to go on has been made, so that neither a killed
+run nor a task of an earlier pass that some worker still runs can mix two of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.linear.dense import leading_singular_triplets
+from rankfold.kernels.linear.orthonormal import orthonormalise
+from rankfold.methods.parts.conditioned import Centring
+from rankfold.methods.parts.start import Start
+from rankfold.methods.svd.error_estimates import errors_of_iteration
+from rankfold.methods.svd.fused import Statistics, iterate
+from rankfold.methods.svd.missing import Missing
+from rankfold.methods.svd.ritz import Basis, Block, Convergence
+from rankfold.methods.svd.strategy import Layout
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.storage.checkpoint import save_arrays
+
+Float64 = npt.NDArray[np.float64]
+
+
+def subspace(
+    run: Run, layout: Layout, centring: Centring, start: Start, *, rank: int, tol: float, seed: int
+) -> tuple[Basis, Statistics, Convergence]:
+    """Iterate until the ``rank`` leading singular values are known to ``tol``.
+
+    Notes
+    -----
+    Work 4 m n b flops a pass with b = ``layout.width``; scratch m b elements; resident about twelve
+    (short, b) blocks of float64 between passes. The error of singular value i falls by about
+    (s[b + 1] / s[i])^4 with each pass.
+
+    References
+    ----------
+    Halko, Martinsson, Tropp, SIAM Review 53(2), 2011, algorithm 4.4. We iterate with A'A on the short
+    side, so that both products come from one read, and stop on an estimate of the error: see
+    ``errors_of_iteration``.
+    """
+    iteration = _Power(run, layout, Convergence(rank, tol, layout.view.dtype))
+    known = iterate(run, layout, centring, start, seed, iteration)
+    return iteration.basis, known, iteration.seen
+
+
+@dataclass(slots=True)
+class _Power:
+    run: Run
+    layout: Layout
+    seen: Convergence
+    basis: Basis = field(default_factory=Basis)
+    """The block of the last pass."""
+
+    mixed: bool = False
+    """Whether the block has directions that the one before had not."""
+
+    def take(self, block: Block, known: Statistics, missing: Missing | None) -> bool:
+        before = self.basis.blocks
+        self.basis = Basis()
+        self.basis.add(block)
+        rank, width = self.seen.rank, self.layout.width
+        outside = float(missing.bound) if missing is not None else 0.0
+        ritz = self.basis.ritz(rank, width, outside=outside)
+        pair = self._pair(before[0], block).ritz(rank, width, settling=self.mixed) if before else None
+        exact = block.width == self.layout.view.short
+        return self.seen.observe(ritz, errors_of_iteration(ritz, pair), exact=exact)
+
+    def following(self, block: Block, missing: Missing | None) -> Float64:
+        self.run.drop(block.y)
+        both = self.basis.with_missing(missing, self.seen.rank) if missing is not None else None
+        self.mixed = both is not None
+        return orthonormalise(block.load("z") if both is None else both)
+
+    def _pair(self, before: Block, block: Block) -> Basis:
+        """The block with what the one before adds to it: a basis to measure by, whose ``Y`` are gone.
+
+        The images of the part that is added follow from those of both blocks. Directions that are
+        nearly in the block already are left out, since dividing by their length would bring up the
+        rounding of the pass: below the fourth root of eps, 2 % for float32.
+        """
+        pair = Basis()
+        pair.add(block)
+        q, z = block.load("q"), block.load("z")
+        rest = before.load("q")
+        overlap = q.T @ rest
+        rest -= q @ overlap
+        _, length, turn = leading_singular_triplets(rest, min(rest.shape))
+        added = int((length > np.finfo(self.layout.view.dtype).eps ** 0.25).sum())
+        if not added:
+            return pair
+        turn = turn[:, :added] / length[:added]
+        image = (before.load("z") - z @ overlap) @ turn
+        path = block.path.with_name("added.part")
+        save_arrays(path, {"q": rest @ turn, "z": image, "offset": np.zeros(added)})
+        pair.add(Block(path, added, before.y))
+        return pair

@@ -1,0 +1,353 @@
+"""What decides the numbers: orientation, method, block width, cuts. Pure functions of the request and
+of the shape, type and native chunks of the matrix; memory and speed of the machine never enter.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rankfold.methods.parts.combination import Combination
+from rankfold.methods.parts.conditioned import Centring
+from rankfold.methods.parts.panels import Panels
+from rankfold.methods.svd.request import Request
+from rankfold.methods.svd.solvers.sketch_pass import Sizes
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.sample import Sample
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.view import Orientation, View, working_dtype
+from rankfold.pipeline.engine.blocks import Cut, cut, grain_rows
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
+from rankfold.pipeline.storage.scratch import Narrow
+
+ADAPTIVE_WIDTH = 256
+"""Columns of a block at most where the rank is to be found."""
+
+DIFFERENCE = {4: 1e-3, 8: 1e-7}
+"""Least approximation error, by item size, that a difference of sums of squares is trusted with."""
+
+LARGEST_SQUARE = 2**14
+"""Shorter side up to which a tolerance alone may choose a method that keeps a matrix of its square."""
+
+CHUNK_BYTES = (2 * 2**20, 64 * 2**20)
+"""Smallest and largest chunk of a row output."""
+
+PANEL_BYTES = 32 * 2**20
+"""A panel that becomes a chunk of an output is read in about this size, whatever that chunk would like."""
+
+CHUNKS_WANTED = 10_000
+"""Row outputs grow their chunks, within bounds, to stay near this many files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The static half of a plan."""
+
+    view: View
+    method: str
+    """``"gram"``, ``"krylov"``, ``"subspace"``, ``"sketch"`` or ``"tsqr"``."""
+
+    width: int
+    """Columns of one block, of the range sketch, or of R."""
+
+    passes: int
+    """Most passes over the matrix."""
+
+    cut: Cut
+    """Of fused passes and statistics."""
+
+    gram_cut: Cut
+    out_chunk: int
+    """Long rows in one chunk of the long factor."""
+
+    statistics_passes: int
+    """1 where scaling needs the columns' statistics first."""
+
+    sample: Sample
+    """What is looked at before the first pass."""
+
+    sketch_rows: int
+    """Rows of the sketch that tells what a block from the sample misses; 0 where blocks start at random."""
+
+    @property
+    def basis_columns(self) -> int:
+        """Most columns that blocks kept on scratch together can have."""
+        kept = {"krylov": self.block_passes, "tsqr": 0}.get(self.method, 1)
+        return min(self.view.short, self.width * kept)
+
+    @property
+    def block_passes(self) -> int:
+        """Most fused passes."""
+        if self.method in ("sketch", "tsqr"):
+            return 0
+        if self.method == "gram" or self.width == self.view.short:
+            return 1
+        most = self.passes - self.statistics_passes
+        return most if self.method == "subspace" else min(most, -(-self.view.short // self.width))
+
+    def panels(self, slots: int) -> Panels:
+        """Buffers of a fused pass or statistics pass."""
+        return Panels(self.view, self.cut, slots, self.view.dtype)
+
+    def gram_panels(self, slots: int) -> Panels:
+        """Buffers of a Gram pass, whose products are float64 whatever the data: see ``solvers/gram.py``.
+
+        By rows, grains leave their panel and have one row more.
+        """
+        rows = self.view.orientation is Orientation.ROWS
+        wide = np.dtype(np.float64)
+        return Panels(self.view, self.gram_cut, slots, wide, extra_rows=int(rows), copy_grains=rows)
+
+    def wide_panels(self, slots: int) -> Panels:
+        """Buffers of the passes of ``solvers/tsqr.py``, in float64 whatever the data."""
+        return Panels(self.view, self.cut, slots, np.dtype(np.float64))
+
+    def row_seconds(self, flops_per_element: float) -> float:
+        """Nominal time of one long row."""
+        item = self.view.dtype.itemsize
+        per_element = self.view.source.dtype.itemsize / NOMINAL_READ + flops_per_element / NOMINAL_FLOPS[item]
+        return self.view.short * per_element
+
+    def y(self, folder: Path, index: int, width: int) -> Narrow:
+        """Scratch file of one block."""
+        return Narrow(folder / f"Y-{index:02d}.bin", self.view.long, width, self.view.dtype)
+
+    def columns(self, folder: Path) -> Narrow:
+        """Scratch file of mean and scale of each column, when the sweep runs along the columns."""
+        return Narrow(folder / "columns.bin", self.view.long, 2, np.dtype(np.float64))
+
+    def column_file(self, folder: Path, centring: Centring) -> Narrow | None:
+        """That file, where a sweep needs it."""
+        local = centring.centre or centring.scale
+        return self.columns(folder) if local and self.view.orientation is Orientation.COLUMNS else None
+
+    def for_rank(self, rank: int) -> Layout:
+        """With chunks of the output for so many components, where sweeps of the matrix do not write them."""
+        if self.method == "tsqr":
+            return self
+        row_bytes = rank * self.view.dtype.itemsize
+        return dataclasses.replace(self, out_chunk=_out_chunk(self.view.long, row_bytes))
+
+    def narrow_cut(self, combination: Combination, rank: int) -> Cut:
+        """Cut of sweeps over scratch, whose panels are whole chunks of the result."""
+        grid = Grid.regular(self.view.long, self.out_chunk, splittable=False)
+        return cut(grid, combination.working_row_bytes, 8 * rank * rank)
+
+
+def lay_out(request: Request, source: Source) -> Layout:
+    """Decide orientation, method, width and cuts."""
+    view = View(source, choose_orientation(source, request.rank, request.kind))
+    width = block_width(request.rank, view.short, request.oversampling, passes=request.passes)
+    if request.adaptive:
+        width = adaptive_width(view.short)
+    method = request.method if request.method != "auto" else choose_method(request, view, width)
+    least = least_passes(request, view, method)
+    if least > request.passes:
+        way_out = view.orientation is Orientation.ROWS and method in ("gram", "tsqr") and request.rows
+        raise InputError(
+            f"{request.kind} by {method} takes {least} passes here, but passes={request.passes}. Allow "
+            f"--passes {least}" + (", or leave out its rows with --no-rows" if way_out else "")
+        )
+    if method == "tsqr" and view.long < view.short:
+        raise InputError(
+            f"{source.name} can only be swept along its {view.orientation.value}, its shorter side, and tsqr "
+            "is for the longer one. Take --method krylov, or store the transpose"
+        )
+    row_bytes = view.short * view.dtype.itemsize
+    sizes = Sizes.of(request.rank, view.short)
+    block = width if method in ("krylov", "subspace") and 2 * width <= view.short else 0
+    if method == "tsqr" and not leads_qr(request, view):
+        block = view.short
+    sample = Sample.of(view, block)
+    out_chunk = _out_chunk(view.long, request.rank * view.dtype.itemsize)
+    if method == "gram":
+        width = min(request.rank + 1, view.short)  # one more tells the gap below the last one wanted
+    data_cut = cut(view.grid, row_bytes, 8 * view.short * width)
+    if method == "sketch":
+        width, data_cut = sizes.range, _sketch_cut(view, row_bytes, sizes)
+    elif method == "tsqr":
+        width = view.short
+        read = view.short * view.source.dtype.itemsize
+        out_chunk = matching_chunk(view.grid, read, request.rank * view.dtype.itemsize)
+        data_cut = _tsqr_cut(view, out_chunk)
+    return Layout(
+        view=view,
+        method=method,
+        width=width,
+        passes=request.passes,
+        cut=data_cut,
+        gram_cut=_gram_cut(view, row_bytes),
+        out_chunk=out_chunk,
+        sample=sample,
+        sketch_rows=4 * block * sample.gives_block,
+        statistics_passes=int(
+            method not in ("gram", "tsqr") and request.scale and view.orientation is Orientation.ROWS
+        ),
+    )
+
+
+def settled(request: Request, source: Source) -> Request:
+    """A request that leaves the rank to its tolerance, with the method and the most components there can be.
+
+    Gram, if it is the cheaper and the tolerance more than rounding of squares; TSQR below that.
+    """
+    if not request.adaptive:
+        return request
+    view = View(source, choose_orientation(source, ADAPTIVE_WIDTH))
+    width, method = adaptive_width(view.short), request.method
+    if method == "auto":
+        method = choose_method(dataclasses.replace(request, rank=width), view, width)
+        if view.short > LARGEST_SQUARE:
+            method = "krylov"
+        elif request.tol < DIFFERENCE[8] and view.long >= view.short:
+            method = "tsqr"
+        elif request.tol < DIFFERENCE[view.dtype.itemsize]:
+            method = "gram"
+    statistics = request.scale and view.orientation is Orientation.ROWS
+    most = view.short if method != "krylov" else width * max(request.passes - statistics, 1)
+    return dataclasses.replace(request, method=method, rank=min(most, *source.shape))
+
+
+def adaptive_width(short: int) -> int:
+    """Columns of a block where the rank is to be found: an eighth of all, in whole sixteens.
+
+    >>> adaptive_width(40), adaptive_width(1000), adaptive_width(10**6)
+    (16, 128, 256)
+    """
+    return min(short, ADAPTIVE_WIDTH, -(-short // 128) * 16)
+
+
+def least_passes(request: Request, view: View, method: str) -> int:
+    """Passes without which there is no result."""
+    by_rows = view.orientation is Orientation.ROWS
+    if leads_qr(request, view):
+        return 1
+    if method in ("gram", "tsqr"):
+        return 2 if request.rows or not by_rows else 1
+    return 2 if request.scale and by_rows else 1
+
+
+def leads_qr(request: Request, view: View) -> bool:
+    """Whether the leading square of a wide matrix is what has a QR factorisation to find."""
+    return request.kind == "qr" and view.orientation is Orientation.COLUMNS
+
+
+def block_width(rank: int, short: int, oversampling: int | None = None, *, passes: int = 8) -> int:
+    """Columns of a block in whole sixteens: a quarter more than the rank, at least 8 more.
+
+    A single pass has no other to mend what it misses, and is given four times the rank.
+
+    >>> block_width(50, 2000), block_width(10, 2000), block_width(50, 55)
+    (64, 32, 55)
+    >>> block_width(50, 2000, 200), block_width(50, 2000, passes=1)
+    (256, 208)
+    """
+    if oversampling is None:
+        oversampling = 3 * rank if passes == 1 else max(8, -(-rank // 4))
+    return min(short, -(-(rank + oversampling) // 16) * 16)
+
+
+def choose_orientation(source: Source, rank: int, kind: str = "svd") -> Orientation:
+    """Along the long axis, unless a panel that way takes over 1 GiB and the other way takes less.
+
+    Always along the long one for ``"qr"``. Never along an axis whose pieces are scattered over the store,
+    as the columns of CSR are.
+    """
+    if kind == "qr":
+        return Orientation.ROWS if source.shape[0] >= source.shape[1] else Orientation.COLUMNS
+    if source.row_grid.scattered or source.column_grid.scattered:
+        return Orientation.COLUMNS if source.row_grid.scattered else Orientation.ROWS
+    rows, columns = source.shape
+    item = working_dtype(source.dtype).itemsize
+    width = block_width(rank, min(rows, columns))
+
+    def working_set(grid: Grid, short: int) -> int:
+        panel = grain_rows(short * item) if grid.splittable else max(grid.longest, 1)
+        return panel * short * item + 16 * short * width
+
+    by_rows, by_columns = working_set(source.row_grid, columns), working_set(source.column_grid, rows)
+    long_is_rows = rows >= columns
+    along, across = (by_rows, by_columns) if long_is_rows else (by_columns, by_rows)
+    if along > 2**30 and across < along:
+        long_is_rows = not long_is_rows
+    return Orientation.ROWS if long_is_rows else Orientation.COLUMNS
+
+
+def expected_passes(tol: float, method: str = "krylov", *, sampled: bool = False) -> int:
+    """Fused passes that a method typically needs for a relative error of ``tol``.
+
+    ``sampled`` where the first block is one that a sample gives.
+
+    >>> [expected_passes(t) for t in (1e-2, 1e-4, 1e-8)]
+    [4, 4, 5]
+    >>> [expected_passes(t, "subspace", sampled=True) for t in (1e-2, 1e-4, 1e-8)]
+    [4, 7, 13]
+    """
+    digits = -math.log10(tol) - 1e-9
+    passes = 2 + math.ceil(1.5 * digits) if method == "subspace" else 3 + max(1, math.ceil(digits / 4))
+    return passes - sampled
+
+
+def choose_method(request: Request, view: View, width: int) -> str:
+    """One Gram pass or several narrow ones: whichever a nominal core finishes first.
+
+    A Gram pass costs ``short`` float64 flops per element, a fused pass ``4 width`` of the working type;
+    the Gram method adds one fused pass of width ``rank`` where the long factor is wanted. What a fair
+    sample would save is not counted on.
+    """
+    element = view.source.dtype.itemsize / NOMINAL_READ
+    flop = 1 / NOMINAL_FLOPS[view.dtype.itemsize]
+    long_factor = request.rows or view.orientation is Orientation.COLUMNS
+    gram = element + view.short / NOMINAL_FLOPS[8] + long_factor * (element + 4 * request.rank * flop)
+    passes = min(expected_passes(request.tol), request.passes, -(-view.short // width))
+    if request.passes < least_passes(request, view, "gram"):
+        return "krylov"
+    statistics = request.scale and view.orientation is Orientation.ROWS
+    krylov = passes * (element + 4 * width * flop) + statistics * element
+    return "gram" if gram <= krylov else "krylov"
+
+
+def _gram_cut(view: View, row_bytes: int) -> Cut:
+    # The (short, short) product is added in float64 once a grain, 24 short^2 bytes of traffic: grains
+    # at least as long as short keep that under a tenth of the product's own time.
+    least = max(1, min(view.short, (32 * 2**20) // row_bytes))
+    # A byte takes ten times as long as in a fused pass, so streams may be that much shorter.
+    return cut(view.grid, row_bytes, 8 * view.short**2, least_rows=least, reads_per_byte=8)
+
+
+def _tsqr_cut(view: View, out_chunk: int) -> Cut:
+    # Panels are whole chunks of the output, and the same in every pass: see
+    # ``solvers/preconditioned.py``. A grain in float64 and its product with the basis stay in second-level
+    # cache together, which takes grains an eighth as long as in a fused pass. A stream reads 32 MiB at least:
+    # less takes less time than its start.
+    grid, row_bytes = Grid.regular(view.long, out_chunk, splittable=False), 8 * view.short
+    least = max(1, min(4 * view.short, (32 * 2**20) // row_bytes))
+    return cut(grid, 8 * row_bytes, max(8 * view.short**2, 4 * 2**20), least_rows=least, reads_per_byte=64)
+
+
+def _sketch_cut(view: View, row_bytes: int, sizes: Sizes) -> Cut:
+    # Test vectors and products of a grain stay in cache beside it. A byte takes about four times as long
+    # as in a fused pass, so streams may be that much shorter.
+    beside = sizes.row_bytes(view.dtype.itemsize)
+    return cut(view.grid, row_bytes + beside, sizes.accumulator_bytes(view.short), reads_per_byte=16)
+
+
+def matching_chunk(native: Grid, read_bytes: int, written_bytes: int) -> int:
+    """Rows in a chunk of an output that is written panel by panel as the matrix is read.
+
+    Whole chunks of the matrix, where those cannot be split. Rows have ``read_bytes`` and ``written_bytes``.
+    """
+    height = max(1, min(_out_chunk(native.length, written_bytes), PANEL_BYTES // read_bytes, native.length))
+    if native.longest <= height:
+        return height - height % native.longest
+    return height if native.splittable else native.longest
+
+
+def _out_chunk(length: int, row_bytes: int) -> int:
+    wanted = min(max(length * row_bytes // CHUNKS_WANTED, CHUNK_BYTES[0]), CHUNK_BYTES[1])
+    return max(1, wanted // row_bytes)

@@ -1,0 +1,192 @@
+"""What a method found, and the arrays and facts that a result has of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.svd.fused import Statistics
+from rankfold.methods.svd.long_factor import LongFactor, create_long_array
+from rankfold.methods.svd.request import Request
+from rankfold.methods.svd.solvers.gram import divisors
+from rankfold.methods.svd.strategy import Layout
+from rankfold.pipeline.data.view import Orientation
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.storage.result import write_small
+
+Float64 = npt.NDArray[np.float64]
+
+UNKNOWN = 1.0
+"""Estimated relative error of a singular value from which on its size is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a method found, in the units of the data."""
+
+    s: Float64
+    short: Float64
+    """(short, k) vectors of the short side."""
+
+    long: LongFactor | None
+    """The long factor as a recipe, where one was asked for."""
+
+    statistics: Statistics
+    residuals: Float64
+    errors: Float64
+    convergence: list[float]
+    total: float
+    """Sum of squares of the centred, scaled matrix."""
+
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What this method alone knows."""
+
+
+def refuse_constant(request: Request, found: Found, layout: Layout) -> None:
+    """Raise for centred columns that have nothing left."""
+    if request.center and not found.total > 0:
+        raise DataError(
+            f"every column of {layout.view.source.name} is constant: there is no variance to explain. "
+            "Use svd, or pca with center=False, if that is what you meant."
+        )
+
+
+def write_found(run: Run, layout: Layout, request: Request, found: Found, fingerprint: str) -> dict[str, Any]:
+    """Write arrays, then say what they are."""
+    rows, _ = layout.view.source.shape
+    variance = found.s**2 / max(rows - 1, 1)
+    weights = _score_weights(run, request, found, rows, layout)
+    orthogonality = _write_factors(run, layout, request, found, weights)
+    small = {"residuals": found.residuals, "error_estimates": found.errors}
+    if request.kind == "svd":
+        small["s"] = found.s
+    else:
+        total = found.total / max(rows - 1, 1)
+        small |= {
+            "singular_values": found.s,
+            "explained_variance": variance,
+            "explained_variance_ratio": variance / total if total > 0 else np.zeros_like(variance),
+        }
+        small |= _columns(run, layout, request, found)
+    write_small(run.result, small)
+    return _facts(run, layout, request, found, fingerprint, orthogonality)
+
+
+def _score_weights(run: Run, request: Request, found: Found, rows: int, layout: Layout) -> Float64:
+    """What the left singular vectors are multiplied by: 1, s, or for whitening sqrt(m - 1)."""
+    if request.kind == "svd":
+        return np.ones(len(found.s))
+    if not request.whiten:
+        return found.s
+    noise = float(np.finfo(layout.view.dtype).eps) * np.sqrt(max(layout.view.source.shape)) * found.s[0]
+    drowned = found.s <= noise
+    if drowned.any():
+        run.warnings.append(
+            f"{int(drowned.sum())} components have no variance beyond rounding; their scores are zero, "
+            "not whitened"
+        )
+    return np.where(drowned, 0.0, np.sqrt(max(rows - 1, 1)))
+
+
+def _write_factors(
+    run: Run, layout: Layout, request: Request, found: Found, weights: Float64
+) -> float | None:
+    """Write left and right factors; the loss of orthogonality of the one that was formed by a sweep."""
+    view, dtype = layout.view, layout.view.dtype
+    left, right = ("U", "Vt") if request.kind == "svd" else ("scores", "components")
+    if view.orientation is Orientation.ROWS:
+        write_small(run.result, {right: np.ascontiguousarray(found.short.T, dtype=dtype)})
+        return _sweep_rows(run, layout, request, found, left, weights) if request.rows else None
+    if request.rows:
+        write_small(run.result, {left: np.ascontiguousarray(found.short * weights, dtype=dtype)})
+    return _sweep_rows(run, layout, request, found, right, np.ones(len(found.s)))
+
+
+def _sweep_rows(
+    run: Run, layout: Layout, request: Request, found: Found, name: str, weights: Float64
+) -> float:
+    if found.long is None:
+        raise TypeError("the long factor was not prepared")
+    rank = len(found.s)
+    array = create_long_array(run, layout, name, rank)
+    product = found.long.write(run, layout, array, weights)
+    return float(np.abs(product - np.eye(rank)).max())
+
+
+def _columns(run: Run, layout: Layout, request: Request, found: Found) -> dict[str, npt.NDArray[Any]]:
+    """Mean and scale of the columns, and a warning about those that could not be scaled."""
+    columns = layout.view.source.shape[1]
+    mean, deviation = np.zeros(columns), np.ones(columns)
+    if layout.view.orientation is Orientation.ROWS:
+        mean, deviation = found.statistics.mean, found.statistics.deviation
+    elif request.center or request.scale:
+        stored = run.loaded(layout.columns(run.scratch))
+        mean, deviation = stored[:, 0], stored[:, 1]
+    if not request.scale:
+        return {"mean": mean}
+    found.facts["unscaled"] = warn_of_unscaled(run, deviation)
+    return {"mean": mean, "scale": divisors(deviation)}
+
+
+def warn_of_unscaled(run: Run, deviation: Float64) -> list[int]:
+    """Which columns are constant, and are said to be."""
+    unscaled = np.flatnonzero(deviation == 0)
+    if len(unscaled):
+        run.warnings.append(
+            f"{len(unscaled)} columns are constant (first: {unscaled[0]}) and were left unscaled"
+        )
+    return [int(column) for column in unscaled]
+
+
+def _facts(
+    run: Run, layout: Layout, request: Request, found: Found, fingerprint: str, orthogonality: float | None
+) -> dict[str, Any]:
+    """Reproducible facts only: the same request on the same data gives the same bytes."""
+    worst = float(found.errors.max())
+    reached = float(found.facts["approximation_error"]) if request.adaptive else worst
+    if request.adaptive and reached > request.tol:
+        run.warnings.append(
+            f"the approximation of rank {len(found.s)} may leave out {reached:.1e} of the norm, above tol = "
+            f"{request.tol:.1e}: " + _remedy(layout, request, run)
+        )
+    elif reached > request.tol:
+        run.warnings.append(
+            f"the largest estimated error of a singular value is {worst:.1e}, above tol = {request.tol:.1e}, "
+            f"after {run.passes} passes: " + _remedy(layout, request, run)
+        )
+    if request.adaptive and (unknown := int((found.errors >= UNKNOWN).sum())):
+        run.warnings.append(
+            f"tol = {request.tol:g} bounds what is left out of the norm, not the error of single values: the "
+            f"last {unknown} of {len(found.s)} have estimated errors of 1 or more (largest {worst:.1f}), so "
+            "that their sizes are not known. Where they matter ask for a rank= (--rank)"
+        )
+    captured = float((found.s**2).sum() / found.total) if found.total > 0 else 1.0
+    return {
+        **run.facts(request.as_dict(), layout.method, layout.view.source, fingerprint),
+        "block_width": layout.width,
+        "largest_error_estimate": worst,
+        "converged": reached <= request.tol,
+        "rank": len(found.s),
+        "convergence": [e if np.isfinite(e) else None for e in found.convergence],
+        "squared_norm": found.total,
+        "captured": min(captured, 1.0),
+        "orthogonality": orthogonality,
+        **found.facts,
+    }
+
+
+def _remedy(layout: Layout, request: Request, run: Run) -> str:
+    if layout.method in ("krylov", "subspace") and run.passes >= request.passes:
+        method = ", take --method gram or tsqr" * request.adaptive
+        return f"allow more with passes= (--passes){method}, or raise tol"
+    if request.adaptive and layout.method != "tsqr":
+        return "squares in this precision tell no more; take --method tsqr, or raise tol"
+    if layout.method == "tsqr":
+        return f"{layout.view.dtype.name} does not hold so small a value beside the largest"
+    if layout.method == "sketch":
+        return "a single pass does no better; --method krylov takes several, or raise tol"
+    return f"rounding errors of {layout.view.dtype.name} products, as measured, hide whether they are smaller"

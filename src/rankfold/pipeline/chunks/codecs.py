@@ -1,0 +1,113 @@
+"""From the codecs in the metadata of a Zarr array to an ``Encoding``.
+
+The trap is in the small print of what counts as plain numbers: version 2 in Fortran order, a filter, a
+transpose or a checksum each make the bytes of a chunk something else.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from typing import TYPE_CHECKING, Any, cast
+
+from rankfold.pipeline.chunks.decoders import STREAMS
+from rankfold.pipeline.chunks.encoding import OWN, Encoding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
+
+SETTINGS = ("cname", "clevel", "level", "shuffle", "order")
+"""Settings that a person wants to see."""
+
+Chain = list[tuple[str, dict[str, Any]]]
+"""Names and settings of codecs, in the order of encoding."""
+
+
+def encoding_of(metadata: ArrayV2Metadata | ArrayV3Metadata) -> Encoding:
+    """How the chunks, inside shards the inner chunks, of an array are encoded."""
+    return _version_2(metadata) if metadata.zarr_format == 2 else _version_3(metadata)
+
+
+def _version_2(metadata: ArrayV2Metadata) -> Encoding:
+    filters = [codec.get_config() for codec in metadata.filters or ()]
+    compressor = [metadata.compressor.get_config()] if metadata.compressor else []
+    chain = [(str(config["id"]), dict(config)) for config in (*filters, *compressor)]
+    if metadata.order != "C":
+        chain.insert(0, ("fortran", {}))
+    swapped = not metadata.dtype.to_native_dtype().isnative
+    return _encoding(chain, own=not filters and metadata.order == "C", swapped=swapped)
+
+
+def _version_3(metadata: ArrayV3Metadata) -> Encoding:
+    outer, inner = _chain(metadata.codecs), _chain(metadata.inner_codecs)
+    swapped = any(_endian(settings) != sys.byteorder for name, settings in inner if name == "bytes")
+    own = inner[0][0] == "bytes"
+    index_at, index_checked = "", False
+    if outer[0][0] == "sharding_indexed":
+        index = _chain(outer[0][1]["index_codecs"])
+        own = own and [name for name, _ in index] in (["bytes"], ["bytes", "crc32c"])
+        own = own and _endian(index[0][1]) == "little"
+        index_at, index_checked = str(outer[0][1]["index_location"]), len(index) == 2
+    rest = [codec for codec in inner if codec[0] != "bytes"]
+    return _encoding(rest, own=own, swapped=swapped, index_at=index_at, index_checked=index_checked)
+
+
+def _encoding(
+    chain: Chain, *, own: bool, swapped: bool, index_at: str = "", index_checked: bool = False
+) -> Encoding:
+    """``own`` says that nothing but a chain of ``OWN`` codecs stands around plain numbers in C order."""
+    names = [name for name, _ in chain]
+    words, reader = " + ".join(_words(*codec) for codec in chain) or "none", "zarr"
+    if own and not chain:
+        reader = "plain"
+    elif own and len(chain) == 1 and names[0] in OWN and is_told(*chain[0]):
+        reader = "codec"
+    # Decoders of streams copy their input and join pieces of output: two more copies of a chunk.
+    # Compressed, decoded, one more for a second codec, one more where Zarr puts a shard together.
+    stages = 2 + (len(chain) > 1) + 2 * any(_plain_name(name) in STREAMS for name in names) + bool(index_at)
+    codec = names[-1] if names and (reader == "codec" or not index_at) else ""
+    return Encoding(words, reader, codec, swapped, index_at, index_checked, stages)
+
+
+def is_told(name: str, settings: dict[str, Any]) -> bool:
+    """Whether the encoded bytes themselves say how they are decoded, as those of lzma need not."""
+    return name != "lzma" or (settings.get("format", 1) in (0, 1, 2) and not settings.get("filters"))
+
+
+def byte_codecs(metadata: ArrayV2Metadata | ArrayV3Metadata) -> tuple[str, ...]:
+    """Codecs from bytes to bytes as they are decoded, by their names in numcodecs, up to the first other."""
+    if metadata.zarr_format == 2:
+        codecs = [codec.get_config() for codec in (*(metadata.filters or ()), metadata.compressor) if codec]
+        chain = [(str(config["id"]), dict(config)) for config in codecs]
+    else:
+        chain = [(_plain_name(name), settings) for name, settings in _chain(metadata.inner_codecs)]
+    known = itertools.takewhile(
+        lambda codec: codec[0] in (*OWN, "crc32c") and is_told(*codec), reversed(chain)
+    )
+    return tuple(name for name, _ in known)
+
+
+def _chain(codecs: Iterable[Any]) -> Chain:
+    """Codecs of version 3, as objects or as in the metadata document."""
+    documents = [codec if isinstance(codec, dict) else codec.to_dict() for codec in codecs]
+    return [
+        (str(each["name"]), cast("dict[str, Any]", each.get("configuration") or {})) for each in documents
+    ]
+
+
+def _endian(settings: dict[str, Any]) -> str:
+    """Byte order that a bytes codec states; types of one byte state none."""
+    return str(settings.get("endian", sys.byteorder))
+
+
+def _words(name: str, settings: dict[str, Any]) -> str:
+    """A codec for people, as ``blosc(zstd, 3, shuffle)``."""
+    shown = [str(settings[key]) for key in SETTINGS if key in settings]
+    return f"{_plain_name(name)}({', '.join(shown)})" if shown else _plain_name(name)
+
+
+def _plain_name(name: str) -> str:
+    """Name without the namespace that Zarr gives codecs outside the specification."""
+    return name.removeprefix("numcodecs.")

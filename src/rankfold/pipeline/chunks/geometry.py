@@ -1,0 +1,104 @@
+"""Spans, boxes and pieces: which part of which array is read from where."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy.typing as npt
+
+Span = tuple[int, int]
+"""First and one past the last index along an axis."""
+
+
+# Volume -----------------------------------------------------------------------------------------------------
+
+
+Box = tuple[Span, ...]
+"""A span for every axis."""
+
+
+class Piece(NamedTuple):
+    """A box of a volume and where its numbers go."""
+
+    box: Box
+    out: npt.NDArray[Any]
+    """View of the destination with the axes of the volume in its order, of any strides."""
+
+
+def runs(start: int, stop: int, lengths: tuple[int, ...]) -> Iterator[tuple[Box, Span]]:
+    """The fewest boxes that make up positions ``start:stop`` of axes stacked in C order.
+
+    Every box comes with the positions that it covers, which are consecutive.
+
+    >>> list(runs(2, 9, (3, 4)))
+    [(((0, 1), (2, 4)), (2, 4)), (((1, 2), (0, 4)), (4, 8)), (((2, 3), (0, 1)), (8, 9))]
+    """
+    if start >= stop:
+        return
+    if len(lengths) < 2:
+        yield (((start, stop),) if lengths else ()), (start, stop)
+        return
+    inner = math.prod(lengths[1:])
+    first, last = -(-start // inner), stop // inner
+    if first > last:
+        yield from _within(last, start - last * inner, stop - last * inner, lengths)
+        return
+    if start < first * inner:
+        yield from _within(first - 1, start - (first - 1) * inner, inner, lengths)
+    if first < last:
+        yield ((first, last), *((0, length) for length in lengths[1:])), (first * inner, last * inner)
+    if last * inner < stop:
+        yield from _within(last, 0, stop - last * inner, lengths)
+
+
+def _within(index: int, start: int, stop: int, lengths: tuple[int, ...]) -> Iterator[tuple[Box, Span]]:
+    """Boxes at one index of the first axis."""
+    shift = index * math.prod(lengths[1:])
+    for box, (first, last) in runs(start, stop, lengths[1:]):
+        yield ((index, index + 1), *box), (first + shift, last + shift)
+
+
+def cells(pieces: Sequence[Piece], extent: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], list[Piece]]]:
+    """Cells of a regular grid that the pieces meet, each with what lies in it, in grid order."""
+    ranges = [
+        range(min(start for start, _ in spans) // step, -(-max(stop for _, stop in spans) // step))
+        for spans, step in zip(zip(*(piece.box for piece in pieces), strict=True), extent, strict=True)
+    ]
+    for index in itertools.product(*ranges):
+        cell = tuple((i * step, (i + 1) * step) for i, step in zip(index, extent, strict=True))
+        parts = [part for piece in pieces if (part := meet(piece, cell)) is not None]
+        if parts:
+            yield index, parts
+
+
+def meet(piece: Piece, box: Box) -> Piece | None:
+    """The part of a piece that lies in a box."""
+    both = tuple(
+        (max(mine[0], other[0]), min(mine[1], other[1])) for mine, other in zip(piece.box, box, strict=True)
+    )
+    if any(start >= stop for start, stop in both):
+        return None
+    return Piece(both, piece.out[local(both, piece.box)])
+
+
+def local(box: Box, within: Box) -> tuple[slice, ...]:
+    """A box as slices of an array that holds the box ``within``."""
+    return tuple(slice(a - at, b - at) for (a, b), (at, _) in zip(box, within, strict=True))
+
+
+def requests(piece: Piece, chunks: tuple[int, ...], most: int) -> Iterator[Piece]:
+    """Cut a piece at edges of chunks into parts whose chunks hold at most ``most`` elements, or one chunk."""
+    steps, size = list(chunks), math.prod(chunks)
+    for axis in reversed(range(len(chunks))):
+        start, stop = piece.box[axis]
+        touched = -(-stop // chunks[axis]) - start // chunks[axis]
+        several = max(1, min(touched, most // max(1, size)))
+        steps[axis] *= several
+        size *= several
+        if several < touched:
+            break
+    for _, (part,) in cells([piece], tuple(steps)):
+        yield part

@@ -1,0 +1,165 @@
+"""Rectangles of an array and of files: cut along a grid, read straight into the caller's memory.
+
+Nothing is copied on the way: the kernel scatters into the rows of ``out``. A call moves at most
+``RUN_BYTES``, since Linux cuts every read at 2 GiB and the rest would silently be missing.
+
+Boxes of numbers that lie plainly in a file, in C order, read straight to where they belong.
+
+Axes that are read whole and stay together are one run to the system. Where the last axis of the file
+does not end up as neighbours in memory (a file of (lat, lon, time), rows = time), numbers pass through
+a small buffer and are turned there.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.chunks.encoding import scratch
+from rankfold.pipeline.chunks.geometry import Piece, Span, local, requests
+
+IOV_MAX = 1024
+"""Buffers that one ``preadv`` takes on Linux and macOS."""
+
+RUN_BYTES = 2**30
+"""Most bytes of one system call."""
+
+SKIP_BYTES = 4096
+"""Up to this gap between rows, reading over it costs less than a system call for every row."""
+
+SCRATCH_BYTES = 256 * 1024
+"""Most memory that ``read_rectangle`` takes: a batch of row views and the bytes skipped over."""
+
+
+class Tile(NamedTuple):
+    """What a selection and one cell of a grid have in common."""
+
+    i: int
+    """Row of the cell in the grid."""
+
+    j: int
+    """Column of the cell in the grid."""
+
+    rows: Span
+    columns: Span
+    out: npt.NDArray[Any]
+    """View of the destination."""
+
+
+def tiles(out: npt.NDArray[Any], rows: Span, columns: Span, extent: tuple[int, int]) -> Iterator[Tile]:
+    """Cut ``out``, which is for ``rows`` and ``columns``, at multiples of ``extent``.
+
+    >>> [tile[:4] for tile in tiles(np.empty((2, 3)), (3, 5), (0, 3), (4, 4))]
+    [(0, 0, (3, 4), (0, 3)), (1, 0, (4, 5), (0, 3))]
+    """
+    for i, top, bottom in _pieces(rows, extent[0]):
+        band = out[top - rows[0] : bottom - rows[0]]
+        for j, left, right in _pieces(columns, extent[1]):
+            part = band[:, left - columns[0] : right - columns[0]]
+            yield Tile(i, j, (top, bottom), (left, right), part)
+
+
+def _pieces(span: Span, step: int) -> Iterator[tuple[int, int, int]]:
+    """Index, first and one past the last of the pieces of a span."""
+    for index in range(span[0] // step, -(-span[1] // step)):
+        yield index, max(span[0], index * step), min(span[1], (index + 1) * step)
+
+
+def read_rectangle(fd: int, out: npt.NDArray[Any], *, offset: int, pitch: int) -> None:
+    """Fill ``out`` from a file in which its row ``i`` starts at ``offset + i * pitch`` bytes.
+
+    The rows of ``out`` are contiguous but may lie apart. Raises ``EOFError`` when the file ends first.
+    """
+    width = out.shape[1] * out.itemsize
+    if pitch == width and out.flags.c_contiguous:
+        read_run(fd, out.reshape(-1), offset)
+    elif pitch - width <= SKIP_BYTES and pitch <= RUN_BYTES:
+        _read_scattered(fd, out, offset, pitch)
+    else:
+        for i, row in enumerate(out):
+            read_run(fd, row, offset + i * pitch)
+
+
+def read_run(fd: int, run: npt.NDArray[Any], offset: int) -> None:
+    """Fill a contiguous vector from the file, from byte ``offset`` on; ``EOFError`` if it ends first."""
+    step = RUN_BYTES // run.itemsize
+    for start in range(0, len(run), step):
+        _fill(fd, [run[start : start + step]], offset + start * run.itemsize)
+
+
+def _read_scattered(fd: int, out: npt.NDArray[Any], offset: int, pitch: int) -> None:
+    """A stretch of the file into rows that lie apart, the bytes between them thrown away."""
+    gap = np.empty(pitch - out.shape[1] * out.itemsize, dtype=np.uint8)
+    step = max(1, min(IOV_MAX // (2 if len(gap) else 1), RUN_BYTES // pitch))
+    for start in range(0, len(out), step):
+        buffers = list(out[start : start + step])
+        if len(gap):
+            # No gap after the last row: the file may end there.
+            buffers = [buffer for row in buffers for buffer in (row, gap)][:-1]
+        _fill(fd, buffers, offset + start * pitch)
+
+
+def _fill(fd: int, buffers: list[Any], offset: int) -> None:
+    """``preadv`` until every array is full: a signal or a network file system may cut a read short."""
+    # Any: NumPy's stubs know the buffer protocol from Python 3.12 on only.
+    if os.preadv(fd, buffers, offset) == sum(buffer.nbytes for buffer in buffers):
+        return
+    for buffer in buffers:
+        rest = memoryview(buffer.view(np.uint8))
+        while len(rest):
+            got = os.preadv(fd, [rest], offset)
+            if got == 0:
+                raise EOFError(f"the file ends at byte {offset}")
+            rest, offset = rest[got:], offset + got
+
+
+# Plain box --------------------------------------------------------------------------------------------------
+
+
+TURN_BYTES = 4 * 2**20
+"""Buffer in which numbers are collected before they are turned."""
+
+
+def read_plain_box(
+    fd: int, out: npt.NDArray[Any], *, offset: int, shape: tuple[int, ...], at: tuple[slice, ...]
+) -> None:
+    """Fill ``out`` with box ``at`` of an array of ``shape`` that starts ``offset`` bytes into a file.
+
+    Raises ``EOFError`` when the file ends first.
+    """
+    if out.shape[-1] == 1 or out.strides[-1] == out.itemsize:
+        _read(fd, out, offset, shape, at)
+        return
+    whole = Piece(tuple((span.start, span.stop) for span in at), out)
+    for box, part in requests(whole, (1,) * out.ndim, TURN_BYTES // out.itemsize):
+        turned = scratch.get("turned", part.nbytes)[: part.nbytes].view(out.dtype).reshape(part.shape)
+        _read(fd, turned, offset, shape, local(box, ((0, 0),) * out.ndim))
+        part[...] = turned
+
+
+def _read(fd: int, out: npt.NDArray[Any], offset: int, shape: tuple[int, ...], at: tuple[slice, ...]) -> None:
+    """As above; the rows of ``out`` are contiguous."""
+    while len(shape) > 1 and out.shape[-1] == shape[-1] and _together(out):
+        wide, span = shape[-1], at[-2]
+        out = out.reshape(*out.shape[:-2], out.shape[-2] * wide, copy=False)
+        at = (*at[:-2], slice(span.start * wide, span.stop * wide))
+        shape = (*shape[:-2], shape[-2] * wide)
+    if len(shape) > 2:
+        inner = math.prod(shape[1:]) * out.itemsize
+        for i, part in enumerate(out):
+            _read(fd, part, offset + (at[0].start + i) * inner, shape[1:], at[1:])
+        return
+    rows = out if out.ndim == 2 else out[None]
+    pitch = shape[-1] * out.itemsize
+    top = at[0].start if out.ndim == 2 else 0
+    read_rectangle(fd, rows, offset=offset + top * pitch + at[-1].start * out.itemsize, pitch=pitch)
+
+
+def _together(out: npt.NDArray[Any]) -> bool:
+    """Whether the last two axes of ``out`` are one run of memory."""
+    return bool(out.shape[-2] == 1 or out.strides[-2] == out.shape[-1] * out.itemsize)

@@ -1,0 +1,15 @@
+"""What a matrix is, wherever it lies.
+
+source            the protocol of a matrix, and that of an array of more axes
+grid              the cut of an axis into native chunks
+dtypes            what counts as a matrix; another type, without silent loss
+view              the matrix as long by short
+stacked           an array of more axes as a matrix
+selection         rows and columns of a matrix
+picks             which ones: slices, masks, lists
+missing_columns   without columns that are missing throughout
+decoded           packed numbers, by their attributes
+sample            rows that are looked at before any pass
+places            where an element lies in what a matrix was made of
+describe          what a store is, for people
+"""

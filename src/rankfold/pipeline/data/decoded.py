@@ -1,0 +1,153 @@
+"""Numbers that a Zarr store holds packed, as xarray writes them: value = stored x scale + offset.
+
+The conventions are those of climate and forecast metadata (CF), chapter 8.1 and 2.5.1. Without this a store
+written from packed netCDF would be reduced as the integers that it holds, gaps and all.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rankfold.pipeline.chunks.geometry import Piece, requests
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.selection import unit
+from rankfold.pipeline.data.source import Volume
+from rankfold.pipeline.errors import InputError
+
+REQUEST_BYTES = 4 * 2**20
+"""Stored numbers that are decoded at once, unless one chunk holds more."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedVolume:
+    """A volume whose numbers are scaled and whose missing values are NaN."""
+
+    inner: Volume
+    dtype: np.dtype[Any]
+    scale: float
+    offset: float
+    missing: tuple[float, ...]
+    """Stored numbers that stand for nothing."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self.inner.name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length of every axis."""
+        return self.inner.shape
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Name of every axis."""
+        return self.inner.axes
+
+    @property
+    def grids(self) -> tuple[Grid, ...]:
+        """Native chunks along every axis."""
+        return self.inner.grids
+
+    @property
+    def path(self) -> str | None:
+        """Local file or folder, if it lies in one."""
+        return self.inner.path
+
+    @property
+    def format(self) -> str:
+        """Kind of store."""
+        return f"{self.inner.format}, packed as {self.inner.dtype}"
+
+    @property
+    def codec(self) -> str:
+        """How chunks are compressed."""
+        return self.inner.codec
+
+    def read_boxes(self, pieces: Sequence[Piece]) -> None:
+        """Copy every box to its place, decoded; see ``Volume``."""
+        whole = tuple(unit(grid) for grid in self.grids)
+        for piece in pieces:
+            for box, out in requests(piece, whole, REQUEST_BYTES // self.inner.dtype.itemsize):
+                stored = np.empty(out.shape, self.inner.dtype)
+                self.inner.read_boxes([Piece(box, stored)])
+                out[...] = stored
+                out *= self.scale
+                out += self.offset
+                for value in self.missing:
+                    out[stored == value] = np.nan
+
+    def read_bytes(self, elements: int) -> int:
+        """That of the store, the stored numbers, and which of them are missing; twice, as heaps keep them."""
+        item = self.inner.dtype.itemsize
+        held = max(REQUEST_BYTES // item, math.prod(unit(grid) for grid in self.grids))
+        return self.inner.read_bytes(elements) + 2 * held * (item + 1)
+
+    def check(self) -> None:
+        """Raise ``ChunkError`` for what can be found wrong without reading the data."""
+        self.inner.check()
+
+    def fingerprint(self) -> str:
+        """Digest of the store and of how it is decoded."""
+        text = f"{self.inner.fingerprint()} {self.dtype.str} {self.scale} {self.offset} {self.missing}"
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def stored_bytes(self) -> int:
+        """Bytes on disk."""
+        return self.inner.stored_bytes()
+
+
+def is_packed(dtype: np.dtype[Any], attributes: Mapping[str, Any]) -> bool:
+    """Whether numbers of a type with these attributes mean something else than they say."""
+    return _scaled(attributes) or any(not np.isnan(value) for value in _missing(dtype, attributes))
+
+
+def decoded(volume: Volume, attributes: Mapping[str, Any], *, fill: float | int | None = None) -> Volume:
+    """The volume as its attributes say it is meant; itself if they say nothing.
+
+    ``fill`` is the fill value of a store of version 2, which is where xarray then keeps that of packed data.
+    """
+    if not is_packed(volume.dtype, attributes):
+        return volume
+    missing = set(_missing(volume.dtype, attributes))
+    if fill is not None and _scaled(attributes):
+        missing.add(float(fill))
+    try:
+        scale, offset = float(attributes.get("scale_factor", 1)), float(attributes.get("add_offset", 0))
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{volume.name} has a scale_factor or add_offset that is no number: {error}"
+        ) from error
+    dtype = volume.dtype
+    if dtype.kind != "f":
+        exact = dtype.itemsize <= 2 and not _scaled(attributes)
+        dtype = np.dtype(np.float32 if exact else np.float64)
+    return DecodedVolume(volume, dtype, scale, offset, tuple(sorted(v for v in missing if not np.isnan(v))))
+
+
+def _scaled(attributes: Mapping[str, Any]) -> bool:
+    return "scale_factor" in attributes or "add_offset" in attributes
+
+
+def _missing(dtype: np.dtype[Any], attributes: Mapping[str, Any]) -> list[float]:
+    """Numbers that stand for nothing; xarray writes those of floats in version 3 as base64 of a double."""
+    found: list[float] = []
+    for name in ("_FillValue", "missing_value"):
+        value = attributes.get(name)
+        values = value if isinstance(value, list) else [] if value is None else [value]
+        for each in values:
+            try:
+                number = struct.unpack("<d", base64.b64decode(each))[0] if isinstance(each, str) else each
+                found.append(float(np.asarray(number).astype(dtype)))
+            except (struct.error, binascii.Error, TypeError, ValueError, OverflowError):
+                continue
+    return found

@@ -1,0 +1,121 @@
+"""What a matrix is, in numbers a person or a program can use: ``rankfold info STORE [--json]``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from rankfold.pipeline.data.grid import GRAIN_BYTES_CEILING
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.units import format_bytes
+
+
+@runtime_checkable
+class Stored(Protocol):
+    """What the sources of this package can tell beyond ``Source``."""
+
+    @property
+    def format(self) -> str:
+        """Kind of store."""
+
+    @property
+    def codec(self) -> str:
+        """How chunks are compressed."""
+
+    def stored_bytes(self) -> int:
+        """Bytes on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceInfo:
+    """A matrix described."""
+
+    name: str
+    format: str
+    shape: tuple[int, int]
+    dtype: str
+    chunks: tuple[int, int]
+    """Rows and columns of the largest native chunk."""
+
+    chunk_count: int
+    codec: str
+    splittable: bool
+    """Whether parts of a chunk can be read without the rest."""
+
+    memory_bytes: int
+    """Bytes of all elements."""
+
+    stored_bytes: int
+    """Bytes on disk; 0 where there are none."""
+
+    remarks: tuple[str, ...]
+    """What will make reading slow or take memory, and what helps."""
+
+    def __str__(self) -> str:
+        """For people."""
+        rows, columns = self.shape
+        sizes = format_bytes(self.memory_bytes)
+        if self.stored_bytes:
+            sizes += f", {format_bytes(self.stored_bytes)} on disk"
+        lines = [
+            f"{self.name}: {rows} x {columns} {self.dtype}, {self.format}",
+            f"size      {sizes}",
+            f"chunks    {self.chunk_count} of {self.chunks[0]} x {self.chunks[1]}, {self.codec}",
+            *(f"note      {remark}" for remark in self.remarks),
+        ]
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it for ``json.dumps``."""
+        return asdict(self)
+
+
+def describe(source: Source) -> SourceInfo:
+    """Describe a matrix; reads no more of it than the sizes of its files."""
+    rows, columns = source.row_grid, source.column_grid
+    stored = source if isinstance(source, Stored) else None
+    return SourceInfo(
+        name=source.name,
+        format=stored.format if stored else type(source).__name__,
+        shape=source.shape,
+        dtype=source.dtype.name,
+        chunks=(rows.longest, columns.longest),
+        chunk_count=(len(rows.edges) - 1) * (len(columns.edges) - 1),
+        codec=stored.codec if stored else "unknown",
+        splittable=rows.splittable and columns.splittable,
+        memory_bytes=source.shape[0] * source.shape[1] * source.dtype.itemsize,
+        stored_bytes=stored.stored_bytes() if stored else 0,
+        remarks=tuple(_remarks(source)),
+    )
+
+
+def _remarks(source: Source) -> list[str]:
+    rows, columns = source.shape
+    itemsize, remarks = source.dtype.itemsize, []
+    scattered = source.row_grid.scattered or source.column_grid.scattered
+    if scattered:
+        long, short = ("columns", "rows") if source.row_grid.scattered else ("rows", "columns")
+        lengths = {"rows": rows, "columns": columns}
+        remarks.append(
+            f"Sparse: sweeps run along the {lengths[long]} {long}, made dense panel by panel, and keep "
+            f"vectors of {lengths[short]} in memory."
+        )
+    elif rows >= columns:
+        remarks.append(f"Tall: sweeps run along the {rows} rows and keep vectors of {columns} in memory.")
+    else:
+        remarks.append(f"Wide: sweeps run along the {columns} columns and keep vectors of {rows} in memory.")
+    along, across = (source.row_grid, columns) if rows >= columns else (source.column_grid, rows)
+    panel = along.longest * across * itemsize
+    if not scattered and not along.splittable and panel > GRAIN_BYTES_CEILING:
+        remarks.append(
+            f"A sweep must hold {format_bytes(panel)} at a time, since chunks are decoded whole; "
+            "rankfold import SRC STORE.zarr cuts it smaller."
+        )
+    if "Fortran" in getattr(source, "format", ""):
+        remarks.append(
+            "Rows lie apart in the file, so reading them takes many small reads; "
+            "rankfold import SRC STORE.zarr makes every pass faster."
+        )
+    if source.dtype.kind in "iub":
+        remarks.append("Whole numbers are converted to floating point panel by panel.")
+    return remarks

@@ -1,0 +1,203 @@
+"""What counts as a matrix, and numbers in another type, without loss that nobody asked for.
+
+Rounding to fewer digits is what asking for float32 means. A number that overflows, or a fraction where
+whole numbers were asked for, is an error: NumPy would wrap around or cut off without a word.
+
+A matrix has two axes, neither of them empty, and numbers of a type that is read. One in another type is
+converted as it is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.chunks.geometry import Span
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.errors import DataError, InputError
+
+SUPPORTED = "float16, float32, float64, integers of 8 to 64 bits with or without sign, and bool"
+
+
+MOST_BYTES = 2**60
+"""Of a matrix, or of a chunk: more is no size but a damaged header."""
+
+MOST_CHUNKS = 2**26
+"""Along one axis: their edges alone take 512 MiB."""
+
+
+def require_matrix(name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
+    """Raise ``InputError`` unless an array of this shape and type is a matrix that can be read."""
+    if len(shape) != 2:
+        raise InputError(
+            f"{name} has {len(shape)} axes, shape {tuple(shape)}; a matrix has two, samples in rows and "
+            "features in columns. Reshape it, or name another array"
+        )
+    require_lengths(name, shape, dtype)
+    if 0 in shape:
+        empty = "rows" if shape[0] == 0 else "columns"
+        raise InputError(f"{name} has shape {tuple(shape)}: a matrix without {empty} cannot be reduced")
+    require_numbers(name, dtype)
+
+
+def require_lengths(name: str, shape: Sequence[int], dtype: np.dtype[Any], *, what: str = "shape") -> None:
+    """Raise ``InputError`` for a shape, of an array or a chunk, that is none, as damaged headers say."""
+    if not all(isinstance(length, int | np.integer) and not isinstance(length, bool) for length in shape):
+        raise InputError(f"{name} has {what} {cut(shape)}, which are not whole numbers. Restore it")
+    if min(shape, default=0) < 0 or math.prod(map(int, shape)) * max(1, dtype.itemsize) > MOST_BYTES:
+        raise InputError(f"{name} has {what} {cut(shape)}, which no array has. Is it damaged? Restore it")
+
+
+def require_chunks(name: str, shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype[Any]) -> None:
+    """Raise ``InputError`` for shapes of an array and its chunks that cannot be, or cannot be handled."""
+    require_lengths(name, shape, dtype)
+    require_lengths(name, chunks, dtype, what="chunks of shape")
+    if min(chunks, default=1) < 1:
+        raise InputError(f"{name} has chunks of shape {cut(chunks)}; none can be empty. Restore it")
+    most = max((-(-length // chunk) for length, chunk in zip(shape, chunks, strict=True)), default=1)
+    if most > MOST_CHUNKS:
+        raise InputError(
+            f"{name} has {most} chunks of shape {cut(chunks)} along one axis; at most {MOST_CHUNKS} "
+            "are read. Is it damaged? Restore it, or write it in larger chunks"
+        )
+
+
+def whole_lengths(name: str, shape: Any) -> tuple[int, int]:
+    """Rows and columns that the attributes of a sparse matrix say, checked."""
+    values = np.asarray(shape, object).tolist() if isinstance(shape, list | tuple | np.ndarray) else None
+    if not isinstance(values, list) or len(values) != 2 or not all(map(_is_length, values)):
+        raise InputError(f"{name} is sparse, but says that its shape is {cut(shape)}. Restore it")
+    rows, columns = values
+    return int(rows), int(columns)
+
+
+def cut(value: object, most: int = 80) -> str:
+    """Something from a file for a message, which may be of any length."""
+    text = str(tuple(value)) if isinstance(value, list) else str(value)
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def _is_length(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 and value % 1 == 0
+
+
+def require_numbers(name: str, dtype: np.dtype[Any]) -> None:
+    """Raise ``InputError`` for a type that is not read."""
+    if not (dtype.kind in "iub" or (dtype.kind == "f" and dtype.itemsize <= 8)):
+        raise InputError(f"{name} holds {dtype}; supported are {SUPPORTED}. Convert it first")
+
+
+def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The same type in the byte order of this machine."""
+    return dtype.newbyteorder("=")
+
+
+# Convert ----------------------------------------------------------------------------------------------------
+
+
+def parse_dtype(text: str) -> np.dtype[Any]:
+    """The type of that name, if a matrix may have it."""
+    try:
+        dtype = np.dtype(text)
+    except TypeError:
+        raise InputError(
+            f"dtype={text!r} is not a type; say for instance float32, float64 or uint8"
+        ) from None
+    require_matrix("the new store", (1, 1), dtype)
+    return dtype.newbyteorder("=")
+
+
+def convert_into(out: npt.NDArray[Any], x: npt.NDArray[Any], where: str) -> None:
+    """Copy ``x`` into ``out``, which has its shape, or raise ``DataError`` for what does not fit."""
+    if x.dtype == out.dtype or np.can_cast(x.dtype, out.dtype):
+        out[...] = x
+        return
+    with np.errstate(invalid="ignore", over="ignore"):
+        out[...] = x
+        bad = np.isinf(out) & np.isfinite(x) if out.dtype.kind == "f" else _changed(out, x)
+    if bad.any():
+        first = x[tuple(index[0] for index in np.nonzero(bad))]
+        raise DataError(f"{where}: {first} cannot be written as {out.dtype}. Choose a type that holds it")
+
+
+def _changed(out: npt.NDArray[Any], x: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Where a whole number, or a truth value, is not what it was made of."""
+    changed: npt.NDArray[np.bool_]
+    if out.dtype.kind == "b":
+        changed = (x != 0) & (x != 1)
+    elif x.dtype.kind == "f":
+        low, high = np.iinfo(out.dtype).min, np.iinfo(out.dtype).max
+        # 2^63 - 1 rounds up to 2^63 as a float: compare with the power of two, strictly.
+        changed = ~((x >= float(low)) & (x < float(high) + 1) & (x == np.trunc(x)))
+    else:
+        changed = (out != x) | ((out < 0) != (x < 0))
+    return changed
+
+
+# Converted --------------------------------------------------------------------------------------------------
+
+
+STRIP_BYTES = 4 * 2**20
+"""Numbers of the source that are held at a time, unless its chunks are taller."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedSource:
+    """Another source, and the type that its numbers are given out in."""
+
+    source: Source
+    dtype: np.dtype[Any]
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self.source.name
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.source.shape
+
+    @property
+    def row_grid(self) -> Grid:
+        """Native chunks along the rows."""
+        return self.source.row_grid
+
+    @property
+    def column_grid(self) -> Grid:
+        """Native chunks along the columns."""
+        return self.source.column_grid
+
+    def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
+        """Copy ``self[rows, columns]`` into ``out``; see ``Source``."""
+        height, width = rows[1] - rows[0], columns[1] - columns[0]
+        step = self._strip(height, width)
+        strip = np.empty((min(step, height), width), self.source.dtype)
+        for top in range(0, height, step):
+            part = strip[: min(step, height - top)]
+            span = rows[0] + top, rows[0] + top + len(part)
+            self.source.read_into(part, span, columns)
+            convert_into(out[top : top + len(part)], part, f"{self.name}, rows {span[0]}:{span[1]}")
+
+    def read_bytes(self, rows: int, columns: int) -> int:
+        """A strip in the old type, what tells whether it fits, and what reading it takes."""
+        strip = self._strip(rows, columns)
+        return strip * columns * (self.source.dtype.itemsize + 16) + self.source.read_bytes(strip, columns)
+
+    def check(self) -> None:
+        """See the source."""
+        self.source.check()
+
+    def fingerprint(self) -> str:
+        """That of the source, and the type."""
+        return f"{self.source.fingerprint()} {self.dtype.str}"
+
+    def _strip(self, rows: int, columns: int) -> int:
+        least = 1 if self.row_grid.splittable else self.row_grid.longest
+        return min(rows, max(least, STRIP_BYTES // (columns * self.source.dtype.itemsize)))

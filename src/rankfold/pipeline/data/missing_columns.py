@@ -1,0 +1,227 @@
+"""A matrix without the columns that hold nothing, as places on land do in data of the ocean.
+
+Which columns these are is taken from the first row alone, and held as one bit each. So every read also
+looks at the columns left out: a number in one of them is an error, never silently lost. Columns that are
+kept may hold NaN; what is to be done about that, the reductions say.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.chunks.encoding import scratch
+from rankfold.pipeline.chunks.geometry import Span
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.selection import steps, unit
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.errors import DataError
+
+FETCH_BYTES = 8 * 2**20
+"""Buffer of a read, with the columns that are left out, unless one chunk takes more."""
+
+COPY_BYTES = 2**20
+"""Rows of the buffer are looked at and copied so many bytes at a time."""
+
+BLOCK = 4096
+"""Columns between two counts of how many were kept so far."""
+
+FIRST_ROW = 2**20
+"""Numbers of the first row that are read at once."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept:
+    """Which columns are kept, one bit each, and how many before every ``BLOCK`` of them."""
+
+    bits: npt.NDArray[np.uint8]
+    before: npt.NDArray[np.int64]
+    length: int
+
+    @property
+    def count(self) -> int:
+        """Number of columns kept."""
+        return int(self.before[-1])
+
+    @classmethod
+    def of(cls, mask: npt.NDArray[np.bool_]) -> Kept:
+        """From a mask that is true for what is kept."""
+        counts = np.add.reduceat(mask, np.arange(0, len(mask), BLOCK), dtype=np.int64)
+        return cls(np.packbits(mask), np.concatenate([[0], np.cumsum(counts)]), len(mask))
+
+    def mask(self, start: int, stop: int) -> npt.NDArray[np.bool_]:
+        """True for what is kept of columns ``start:stop``."""
+        first = start // 8
+        bits = np.unpackbits(self.bits[first : -(-stop // 8)])
+        return bits[start - first * 8 : stop - first * 8].view(bool)
+
+    def place(self, index: int) -> int:
+        """Column that is kept as number ``index``."""
+        block = int(np.searchsorted(self.before, index, side="right")) - 1
+        mask = self.mask(block * BLOCK, min(self.length, (block + 1) * BLOCK))
+        return block * BLOCK + int(np.flatnonzero(mask)[index - int(self.before[block])])
+
+    def rank(self, column: int) -> int:
+        """How many columns before ``column`` are kept."""
+        block = column // BLOCK
+        return int(self.before[block]) + int(np.count_nonzero(self.mask(block * BLOCK, column)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WithoutMissing:
+    """The columns of another matrix that its first row has numbers in."""
+
+    inner: Source
+    kept: Kept
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"{self.inner.name} [{self.kept.count} of {self.kept.length} columns not missing]"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows, and columns kept."""
+        return self.inner.shape[0], self.kept.count
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        return self.inner.dtype
+
+    @property
+    def path(self) -> str | None:
+        """Local file or folder, if it lies in one."""
+        return getattr(self.inner, "path", None)
+
+    @property
+    def format(self) -> str:
+        """Kind of store, and how many columns are left out."""
+        inner = getattr(self.inner, "format", type(self.inner).__name__)
+        return f"{inner}, without {self.kept.length - self.kept.count} missing columns"
+
+    @property
+    def codec(self) -> str:
+        """How chunks are compressed."""
+        return str(getattr(self.inner, "codec", "unknown"))
+
+    @property
+    def row_grid(self) -> Grid:
+        """Chunks along the rows."""
+        return self.inner.row_grid
+
+    @property
+    def column_grid(self) -> Grid:
+        """Chunks along the columns kept; a chunk of which nothing is kept is no chunk."""
+        grid = self.inner.column_grid
+        edges = {self.kept.rank(edge) for edge in grid.edges[:-1].tolist()}
+        return Grid(np.asarray(sorted(edges | {0, self.kept.count}), np.int64), grid.splittable)
+
+    def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
+        """Copy ``self[rows, columns]`` into ``out``; ``DataError`` for a number in a column left out."""
+        if rows[0] >= rows[1] or columns[0] >= columns[1]:
+            return
+        span = self._edge(columns[0]), self._edge(columns[1])
+        at = 0
+        for left, right in steps(span, self.inner.column_grid, FETCH_BYTES // self._item_column()):
+            mask = self.kept.mask(left, right)
+            count = int(np.count_nonzero(mask))
+            most = FETCH_BYTES // (self.dtype.itemsize * (right - left))
+            for top, bottom in steps(rows, self.inner.row_grid, most):
+                size = (bottom - top) * (right - left) * self.dtype.itemsize
+                held = scratch.get("sifted", size).view(self.dtype).reshape(bottom - top, right - left)
+                self.inner.read_into(held, (top, bottom), (left, right))
+                target = out[top - rows[0] : bottom - rows[0], at : at + count]
+                self._sift(held, mask, target, (top, left))
+            at += count
+
+    def read_bytes(self, rows: int, columns: int) -> int:
+        """Most memory of one ``read_into``: the matrix's own, the buffer, and copies of a few rows."""
+        tall, wide = (unit(grid) for grid in (self.inner.row_grid, self.inner.column_grid))
+        item = self.dtype.itemsize
+        wide = max(wide, min(self.kept.length, FETCH_BYTES // self._item_column()))
+        # What is kept, what is not, whether it is NaN; and numbers of columns that NumPy makes of masks.
+        copies = 4 * max(COPY_BYTES, wide * item) + 32 * wide
+        # Buffers of a thread are an eighth larger than what was asked for.
+        buffer = max(FETCH_BYTES, tall * wide * item) * 9 // 8
+        return self.inner.read_bytes(max(rows, tall) + 1, wide) + buffer + copies
+
+    def check(self) -> None:
+        """Raise ``ChunkError`` for what can be found wrong without reading the data."""
+        self.inner.check()
+
+    def fingerprint(self) -> str:
+        """Digest of the matrix and of which columns are kept."""
+        digest = hashlib.blake2b(self.inner.fingerprint().encode(), digest_size=16)
+        digest.update(self.kept.bits.data)
+        return digest.hexdigest()
+
+    def stored_bytes(self) -> int:
+        """Bytes on disk of the whole matrix."""
+        count = getattr(self.inner, "stored_bytes", None)
+        return int(count()) if count else 0
+
+    def _item_column(self) -> int:
+        """Bytes of one column of what is read at once at the least."""
+        return self.dtype.itemsize * unit(self.inner.row_grid)
+
+    def _edge(self, index: int) -> int:
+        """First column that belongs to kept number ``index``: those left out go with the one before them.
+
+        Except at edges of chunks, so that reading along the grid never meets a chunk twice.
+        """
+        if index == 0:
+            return 0
+        if index == self.kept.count:
+            return self.kept.length
+        place, before = self.kept.place(index), self.kept.place(index - 1)
+        edges = self.inner.column_grid.edges
+        edge = int(edges[np.searchsorted(edges, place, side="right") - 1])
+        return edge if edge > before else place
+
+    def _sift(
+        self, held: npt.NDArray[Any], mask: npt.NDArray[np.bool_], out: npt.NDArray[Any], corner: Span
+    ) -> None:
+        """Copy what is kept, a few rows at a time, and look at what is not."""
+        if mask.all():
+            out[...] = held
+            return
+        step = max(1, COPY_BYTES // (held.shape[1] * held.itemsize))
+        for top in range(0, len(held), step):
+            part = held[top : top + step]
+            filled = ~np.isnan(part[:, ~mask])
+            if filled.any():
+                row, number = np.argwhere(filled)[0].tolist()
+                column = int(np.flatnonzero(~mask)[number])
+                raise DataError(self._lost(corner[0] + top + row, corner[1] + column, part[row, column]))
+            out[top : top + step] = part[:, mask]
+
+    def _lost(self, row: int, column: int, value: Any) -> str:
+        return (
+            f"{self.inner.name}: column {column} is NaN in row 0, so drop_missing_columns leaves it out, but "
+            f"row {row} holds {value} in it. Fill or remove its gaps, select columns yourself "
+            "(select_columns, --select-columns), or start at a row where it is not missing (select_rows)"
+        )
+
+
+def without_missing_columns(source: Source) -> Source:
+    """The matrix without columns that are NaN in its first row; itself if there are none. Reads that row."""
+    if source.dtype.kind != "f":
+        return source
+    mask = np.empty(source.shape[1], bool)
+    for left, right in steps((0, len(mask)), source.column_grid, FIRST_ROW):
+        row = np.empty((1, right - left), source.dtype)
+        source.read_into(row, (0, 1), (left, right))
+        mask[left:right] = ~np.isnan(row[0])
+    if mask.all():
+        return source
+    if not mask.any():
+        raise DataError(
+            f"{source.name}: all {len(mask)} columns are NaN in row 0, so drop_missing_columns would leave "
+            "nothing. Start at a row that holds numbers (select_rows, --select-rows)"
+        )
+    return WithoutMissing(source, Kept.of(mask))

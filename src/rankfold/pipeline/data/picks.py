@@ -1,0 +1,259 @@
+"""Some of the places along an axis, in any order: runs with a step, and how to fetch them.
+
+A million single places are still arithmetic on runs. Where an axis is stored in chunks that are decoded
+whole, places of one chunk are fetched together; elsewhere they are unless what lies between is long.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.chunks.geometry import Span
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.errors import InputError
+
+Selection = str | int | slice | Sequence[str | int | slice] | npt.NDArray[Any] | None
+"""What a caller may give: ``"0:1000"``, ``"0:50,60,70:80:2"``, a slice, numbers, a mask, or nothing."""
+
+SHOWN = 40
+"""Most characters of a selection in the name of a matrix."""
+
+
+class Part(NamedTuple):
+    """``size`` places from ``first`` on, ``step`` apart, and where the first of them goes."""
+
+    first: int
+    size: int
+    step: int
+    at: int
+
+    @property
+    def stop(self) -> int:
+        """One past the last place."""
+        return self.first + (self.size - 1) * self.step + 1
+
+
+class Fetch(NamedTuple):
+    """Parts that are read in one piece."""
+
+    inner: Span
+    parts: list[Part]
+
+    @property
+    def direct(self) -> bool:
+        """Whether it can be read straight to where it goes."""
+        return len(self.parts) == 1 and (self.parts[0].step == 1 or self.parts[0].size == 1)
+
+    @property
+    def length(self) -> int:
+        """Extent of what is read."""
+        return self.inner[1] - self.inner[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picks:
+    """Runs of places along an axis."""
+
+    runs: npt.NDArray[np.int64]
+    """First place, number of places and step of every run, (n, 3)."""
+
+    ends: npt.NDArray[np.int64]
+    """Number of places of all runs up to and including each."""
+
+    words: str
+
+    @property
+    def count(self) -> int:
+        """Number of places."""
+        return int(self.ends[-1])
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether it is one slice without gaps."""
+        return len(self.runs) == 1 and int(self.runs[0, 2]) == 1
+
+    def parts(self, span: Span) -> Iterator[Part]:
+        """The runs, or parts of them, that make up a span of the selection."""
+        first = int(np.searchsorted(self.ends, span[0], side="right"))
+        for run in range(first, len(self.runs)):
+            start, count, step = self.runs[run].tolist()
+            begin = int(self.ends[run]) - count
+            a, b = max(span[0], begin), min(span[1], begin + count)
+            if a >= b:
+                return
+            yield Part(start + (a - begin) * step, b - a, step, a - span[0])
+
+    def grid(self, inner: Grid) -> Grid:
+        """Chunks of the selection: an edge wherever the next place lies in another chunk."""
+        edges, at, last = [0], 0, -1
+        for part in self.parts((0, self.count)):
+            low = int(np.searchsorted(inner.edges, part.first, side="right")) - 1
+            high = int(np.searchsorted(inner.edges, part.stop - 1, side="right")) - 1
+            if at and low != last:
+                edges.append(at)
+            crossed = at - (part.first - inner.edges[low + 1 : high + 1]) // part.step
+            edges.extend(np.unique(crossed).tolist())
+            at, last = at + part.size, high
+        return Grid(np.unique(np.asarray([*edges, self.count], np.int64)), inner.splittable)
+
+    def fetches(self, span: Span, grid: Grid, *, gap: int, most: int) -> Iterator[Fetch]:
+        """Pieces to read for a span of the selection from an axis that is cut as ``grid``.
+
+        Where the grid can be split, places at most ``gap`` apart are read with what lies between them, at
+        most ``most`` places at a time.
+        """
+        held: Fetch | None = None
+        cell = -1
+        for part, home in self._split(span, grid, gap, most):
+            joined = held and _joined(held, part, same=home == cell, gap=gap, most=most, grid=grid)
+            if held and not joined:
+                yield held
+            held, cell = joined or Fetch((part.first, part.stop), [part]), home
+        if held:
+            yield held
+
+    def _split(self, span: Span, grid: Grid, gap: int, most: int) -> Iterator[tuple[Part, int]]:
+        """Parts that are read as one, each with its chunk."""
+        for part in self.parts(span):
+            if grid.splittable and part.step == 1:
+                yield part, 0
+                continue
+            first, size, step, at = part
+            while size:
+                cell = int(np.searchsorted(grid.edges, first, side="right")) - 1
+                if not grid.splittable:
+                    here = -(-(int(grid.edges[cell + 1]) - first) // step)
+                else:
+                    here = max(1, most // step) if step <= gap else 1
+                here = min(size, here)
+                yield Part(first, here, step, at), cell
+                first, size, at = first + here * step, size - here, at + here
+
+
+def _joined(held: Fetch, part: Part, *, same: bool, gap: int, most: int, grid: Grid) -> Fetch | None:
+    """Both in one piece, if that reads less or the same."""
+    stop = held.inner[1]
+    if held.direct and part.step == 1 and held.parts[0].step == 1 and part.first == stop:
+        before = held.parts[0]
+        return Fetch((held.inner[0], part.stop), [Part(before.first, before.size + part.size, 1, before.at)])
+    near = same if not grid.splittable else part.first - stop <= gap and part.stop - held.inner[0] <= most
+    if part.first < stop or not near:
+        return None
+    return Fetch((held.inner[0], part.stop), [*held.parts, part])
+
+
+def pick(selection: Selection, length: int, *, what: str, name: str) -> Picks | None:
+    """A selection understood and checked against the length of its axis; nothing for all of it."""
+    if selection is None:
+        return None
+    words = _words(selection)
+    runs = _runs(selection, length, f"{name} has {length} {what}s: select_{what}s={words}")
+    ends = np.cumsum(runs[:, 1])
+    if not len(ends) or not ends[-1]:
+        raise InputError(f"{name} has {length} {what}s: select_{what}s={words} keeps none of them")
+    runs, ends = runs[runs[:, 1] > 0], ends[runs[:, 1] > 0]
+    _require_distinct(runs, what, words)
+    return Picks(runs, ends, words)
+
+
+def _words(selection: Selection) -> str:
+    """A selection for people."""
+    items = selection if isinstance(selection, Sequence) and not isinstance(selection, str) else [selection]
+    if isinstance(selection, np.ndarray):
+        items = selection.ravel()[:SHOWN].tolist()
+    text = ",".join(_word(item) for item in itertools.islice(items, SHOWN))
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+
+
+def _word(item: Any) -> str:
+    if not isinstance(item, slice):
+        return str(item)
+    ends = ["" if end is None else str(end) for end in (item.start, item.stop, item.step)]
+    return ":".join(ends if ends[2] else ends[:2])
+
+
+def _runs(selection: Any, length: int, asked: str) -> npt.NDArray[np.int64]:
+    """First place, count and step of every item."""
+    if isinstance(selection, np.ndarray):
+        if selection.dtype == bool and selection.shape != (length,):
+            raise InputError(f"{asked} is a mask of shape {selection.shape}; it must have shape ({length},)")
+        selection = np.flatnonzero(selection) if selection.dtype == bool else selection.ravel()
+        if selection.dtype.kind not in "iu":
+            raise InputError(f"{asked} holds {selection.dtype}; give whole numbers or a mask")
+        return _of_numbers(selection.astype(np.int64), length, asked)
+    if isinstance(selection, str):
+        selection = [item.strip() for item in selection.split(",")]
+    elif isinstance(selection, int | slice):
+        selection = [selection]
+    if selection and all(type(item) is int for item in selection):
+        return _of_numbers(np.asarray(selection, np.int64), length, asked)
+    runs = [_run(item, length, asked) for item in selection]
+    return np.asarray(runs, np.int64).reshape(len(runs), 3)
+
+
+def _of_numbers(places: npt.NDArray[np.int64], length: int, asked: str) -> npt.NDArray[np.int64]:
+    """Runs of single places, neighbours together."""
+    for place in (places.min(initial=0), places.max(initial=0)):
+        _inside(int(place), length - 1, length, asked)
+    places = np.where(places < 0, places + length, places)
+    firsts = np.flatnonzero(np.diff(places, prepend=-2) != 1)
+    counts = np.diff(np.append(firsts, len(places)))
+    return np.stack([places[firsts], counts, np.ones_like(counts)], axis=1)
+
+
+def _run(item: Any, length: int, asked: str) -> tuple[int, int, int]:
+    """First place, count and step of a slice or a number."""
+    if isinstance(item, str):
+        item = _parsed(item, asked)
+    if isinstance(item, slice):
+        for end in (item.start, item.stop):
+            if end is not None:
+                _inside(int(end), length, length, asked)
+        if item.step is not None and item.step < 1:
+            raise InputError(f"{asked} steps by {item.step}; a step is at least 1")
+        places = range(length)[item]
+        return places.start, len(places), places.step
+    if not isinstance(item, int | np.integer):
+        raise InputError(f"{asked} holds {item!r}; give numbers and START:STOP[:STEP]")
+    place = _inside(int(item), length - 1, length, asked)
+    return place, 1, 1
+
+
+def _parsed(text: str, asked: str) -> int | slice:
+    try:
+        ends = [int(end) if end.strip() else None for end in text.split(":")]
+    except ValueError:
+        ends = []
+    if len(ends) == 1 and ends[0] is not None:
+        return ends[0]
+    if not 2 <= len(ends) <= 3:
+        raise InputError(
+            f"{asked} holds {text!r}, which is neither a number nor START:STOP[:STEP]; "
+            "separate several by commas, as 0:50,60,70:80"
+        )
+    return slice(*ends)
+
+
+def _inside(place: int, most: int, length: int, asked: str) -> int:
+    """The place counted from the front; ``InputError`` for one beyond the end."""
+    if not -length <= place <= most:
+        raise InputError(f"{asked} goes beyond them: {place}. Give numbers from 0 to {most}")
+    return place + length if place < 0 else place
+
+
+def _require_distinct(runs: npt.NDArray[np.int64], what: str, words: str) -> None:
+    """Raise if a place is selected twice: a matrix with a line repeated is hardly ever meant."""
+    ordered = runs[np.argsort(runs[:, 0], kind="stable")]
+    lasts = ordered[:, 0] + (ordered[:, 1] - 1) * ordered[:, 2]
+    if (ordered[1:, 0] > lasts[:-1]).all() and (np.maximum.accumulate(lasts) == lasts).all():
+        return
+    places = np.sort(np.concatenate([start + np.arange(count) * step for start, count, step in runs]))
+    twice = places[1:][places[1:] == places[:-1]]
+    if len(twice):
+        raise InputError(f"select_{what}s={words} takes {what} {twice[0]} twice; take each once")

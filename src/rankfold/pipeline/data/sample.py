@@ -1,0 +1,100 @@
+"""Which rows are looked at before the first pass: runs of rows, spread evenly along the matrix.
+
+Where they lie depends on the shape alone and not on chunks, so that however a matrix is cut its passes
+start alike.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.data.view import View
+
+Array = npt.NDArray[Any]
+
+PLACES = (8, 64)
+"""Fewest and most places, one for each GiB in between: compressed chunks are decoded whole for each."""
+
+ROWS_PER_PLACE = 64
+"""Enough for a mean."""
+
+PLACE_BYTES = 2**20
+
+MANY_ROWS = 64
+"""For each column of a block: more tell little more."""
+
+BLOCK_BYTES = 32 * 2**20
+"""Of a sample that a block is taken from, unless the fewest rows take more."""
+
+LARGEST_SHARE = 16
+"""At most one row in so many is looked at for a block, which then costs little beside a pass."""
+
+FEWEST_ROWS = 4
+"""For each column of a block: from fewer rows it is no better than a random one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Places along a matrix, and how many rows are read at each."""
+
+    view: View
+    places: int
+    rows_per_place: int
+    gives_block: bool
+    """Whether there are rows enough for a block to start from."""
+
+    @classmethod
+    def of(cls, view: View, width: int) -> Sample:
+        """The sample for blocks of ``width`` columns, or for none."""
+        row_bytes = view.short * view.source.dtype.itemsize
+        places = min(max(PLACES[0], view.long * row_bytes // 2**30), PLACES[1], view.long)
+        working = view.short * view.dtype.itemsize
+        wanted = max(FEWEST_ROWS * width, min(MANY_ROWS * width, BLOCK_BYTES // working))
+        wanted = min(wanted, view.long // LARGEST_SHARE)
+        if width and wanted >= FEWEST_ROWS * width:
+            places = min(places, wanted)
+            return cls(view, places, wanted // places, gives_block=True)
+        few = min(ROWS_PER_PLACE, PLACE_BYTES // row_bytes, view.long // places)
+        return cls(view, places, max(1, few), gives_block=False)
+
+    @property
+    def rows(self) -> int:
+        """Long rows in all."""
+        return self.places * self.rows_per_place
+
+    @property
+    def read_bytes(self) -> int:
+        """What reading a place takes besides its rows, which begin anywhere in a chunk."""
+        return max(self.view.read_bytes(self.rows_per_place), self.view.read_bytes(1))
+
+    @property
+    def memory_bytes(self) -> int:
+        """As read, also in the working type if that differs, and which of the rows of a place are finite."""
+        stored, working = self.view.source.dtype, self.view.dtype
+        item = stored.itemsize + (stored != working) * working.itemsize
+        place = self.rows_per_place * self.view.short + self.read_bytes
+        return self.rows * self.view.short * item + place + 4 * 8 * (self.view.short + self.rows)
+
+    def read(self) -> Array:
+        """The rows as they lie in the source, (rows, columns) of the matrix, with 0 for NaN and Inf.
+
+        In a thread of its own, with which the buffers go that chunks are decoded in.
+        """
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(self._read).result()
+
+    def _read(self) -> Array:
+        view, each = self.view, self.rows_per_place
+        out = view.panel_buffer(self.rows, view.source.dtype)
+        for i in range(self.places):
+            start = view.long * i // self.places
+            there = view.part(out, i * each, (i + 1) * each)
+            view.read(there, start, start + each)
+            if out.dtype.kind == "f":
+                there[~np.isfinite(there)] = 0
+        return out

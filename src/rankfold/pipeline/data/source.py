@@ -1,0 +1,137 @@
+"""A matrix on disk or in memory, behind one small protocol.
+
+Whoever sweeps over a matrix sees only this: its shape and type, how it is chunked, and
+``read_into`` a buffer that the caller owns and uses again. A source is a description that pickles
+(a path, never an open store), so a task may carry it to another process.
+
+What stands behind ``stacked.py`` is an array of any number of axes, read box by box: a store of (time,
+latitude, longitude) is a ``Volume``, and the matrix of time by places is a way of asking it for boxes. All
+boxes of one read are handed over together, since several of them may lie in the same chunk, which is to be
+decoded once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.chunks.geometry import Piece, Span
+from rankfold.pipeline.data.grid import Grid
+
+
+@runtime_checkable
+class Source(Protocol):
+    """What a sweep needs to know of a matrix."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows (samples) and columns (features)."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements as stored, in native byte order."""
+
+    @property
+    def row_grid(self) -> Grid:
+        """Native chunks along the rows."""
+
+    @property
+    def column_grid(self) -> Grid:
+        """Native chunks along the columns."""
+
+    def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
+        """Copy ``self[rows, columns]`` into ``out``.
+
+        ``out`` has the shape of the selection and the type ``dtype``; its rows are contiguous but
+        may lie apart. Raises ``ChunkError`` for a chunk that is missing, truncated or damaged. Safe
+        to call from several threads at once.
+        """
+
+    def read_bytes(self, rows: int, columns: int) -> int:
+        """Most memory one ``read_into`` of that many rows and columns takes besides ``out``."""
+
+    def check(self) -> None:
+        """Raise ``ChunkError`` for what can be found wrong without reading the data."""
+
+    def fingerprint(self) -> str:
+        """Digest that changes when the data may have changed: metadata, chunk sizes and times."""
+
+
+# Volume -----------------------------------------------------------------------------------------------------
+
+
+class Volume(Protocol):
+    """What a stacked matrix needs to know of an array; see ``Source`` for what is alike. Pickles."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length of every axis."""
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Name of every axis, or its number where it has none."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements in native byte order."""
+
+    @property
+    def grids(self) -> tuple[Grid, ...]:
+        """Native chunks along every axis."""
+
+    @property
+    def path(self) -> str | None:
+        """Local file or folder, if it lies in one."""
+
+    @property
+    def format(self) -> str:
+        """Kind of store."""
+
+    @property
+    def codec(self) -> str:
+        """How chunks are compressed."""
+
+    def read_boxes(self, pieces: Sequence[Piece]) -> None:
+        """Copy every box to its place; ``ChunkError`` for what is missing or damaged. Thread-safe."""
+
+    def read_bytes(self, elements: int) -> int:
+        """Most memory of one ``read_boxes`` of so many elements besides their places."""
+
+    def check(self) -> None:
+        """Raise ``ChunkError`` for what can be found wrong without reading the data."""
+
+    def fingerprint(self) -> str:
+        """Digest that changes when the data may have changed."""
+
+    def stored_bytes(self) -> int:
+        """Bytes on disk, 0 where there are none."""
+
+
+def stack_grids(grids: Sequence[Grid]) -> Grid:
+    """Chunks of axes stacked in C order: an edge where what lies before and after shares no chunk.
+
+    >>> day, lat = (Grid.regular(3, chunk, splittable=False) for chunk in (1, 2))
+    >>> stack_grids([lat, day]).edges.tolist(), stack_grids([day, lat]).edges.tolist()
+    ([0, 6, 9], [0, 2, 3, 5, 6, 8, 9])
+    """
+    if not grids:
+        return Grid.regular(1, 1, splittable=True)
+    # Axes of single chunks cut everywhere; the first of longer ones cuts, and what follows lies across it.
+    at = next((i for i, grid in enumerate(grids) if grid.longest > 1), len(grids) - 1)
+    before = math.prod(grid.length for grid in grids[:at])
+    inner = math.prod(grid.length for grid in grids[at + 1 :])
+    steps = grids[at].edges[1:] * inner
+    edges = (np.arange(before, dtype=np.int64)[:, None] * (grids[at].length * inner) + steps).ravel()
+    return Grid(np.concatenate([[0], edges]), splittable=all(grid.splittable for grid in grids))

@@ -1,0 +1,199 @@
+"""An array of several axes as a matrix: some axes make the rows, the others the columns.
+
+Nothing is copied or reordered first: a rectangle of the matrix is a few boxes of the array, and each is
+read straight to where it belongs. Where a span of columns cuts through stacked axes there are up to
+``2 n - 1`` boxes for n axes, so whoever reads along the grids reads fewest.
+
+Axes that make the rows are given by name or number, in the order they are named. The others become the
+columns, in their own order. An axis without a name is called by its number.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.chunks.geometry import Box, Piece, Span, runs
+from rankfold.pipeline.data.dtypes import require_matrix
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.source import Volume, stack_grids
+from rankfold.pipeline.errors import InputError
+
+Rows = str | int | Sequence[str | int] | None
+"""What a caller may give: ``"time"``, ``"time,level"``, ``0``, ``["time", "level"]``, or nothing."""
+
+
+def axis_names(shape: Sequence[int], names: Any) -> tuple[str, ...]:
+    """Names from a store, which may have none, or not for every axis.
+
+    >>> axis_names((4, 5, 6), ["time", None, "lon"])
+    ('time', '1', 'lon')
+    """
+    if isinstance(names, str) or not isinstance(names, Sequence) or len(names) != len(shape):
+        names = [None] * len(shape)
+    return tuple(str(name) if name else str(number) for number, name in enumerate(names))
+
+
+def row_axes(name: str, axes: tuple[str, ...], shape: Sequence[int], rows: Rows) -> tuple[int, ...]:
+    """Numbers of the axes that are the rows; the first of two if none is asked for."""
+    if rows is None:
+        if len(shape) == 2:
+            return (0,)
+        raise InputError(_ask(name, axes, shape))
+    wanted = _split(rows)
+    found = [_axis(name, axes, shape, each) for each in wanted]
+    if len(set(found)) < len(found):
+        raise InputError(f"rows={rows!r} names an axis of {name} twice: name each once")
+    if not found:
+        raise InputError(_ask(name, axes, shape))
+    if len(found) == len(axes):
+        raise InputError(
+            f"rows={rows!r} takes every axis of {name} ({_listed(axes, shape)}), which leaves none for the "
+            "columns; leave one out"
+        )
+    return tuple(found)
+
+
+def _split(rows: str | int | Sequence[str | int]) -> list[str | int]:
+    if isinstance(rows, str):
+        return [part.strip() for part in rows.split(",") if part.strip()]
+    return [rows] if isinstance(rows, int) else list(rows)
+
+
+def _axis(name: str, axes: tuple[str, ...], shape: Sequence[int], wanted: str | int) -> int:
+    """Number of one axis."""
+    if isinstance(wanted, str) and wanted in axes:
+        return axes.index(wanted)
+    number = int(wanted) if isinstance(wanted, int) or wanted.lstrip("-").isdecimal() else None
+    if number is not None and -len(axes) <= number < len(axes):
+        return number % len(axes)
+    near = difflib.get_close_matches(str(wanted), axes, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise InputError(f"{name} has no axis {wanted!r}.{hint} Its axes are {_listed(axes, shape)}")
+
+
+def _ask(name: str, axes: tuple[str, ...], shape: Sequence[int]) -> str:
+    if len(shape) < 2:
+        return (
+            f"{name} has {len(shape)} axes, shape {tuple(shape)}; a matrix has two, samples in rows and "
+            "features in columns. Reshape it, or name another array"
+        )
+    return (
+        f"{name} has {len(shape)} axes, {_listed(axes, shape)}; a matrix has two. Say which become the rows, "
+        f"the others are stacked into columns: --rows {axes[0]} (rows={axes[0]!r}), in Python "
+        f"rankfold.open(x, rows={axes[0]!r})"
+    )
+
+
+def _listed(axes: tuple[str, ...], shape: Sequence[int]) -> str:
+    return ", ".join(f"{axis} ({length})" for axis, length in zip(axes, shape, strict=True))
+
+
+# Stacked ----------------------------------------------------------------------------------------------------
+
+
+PIECE_BYTES = 1024
+"""Most memory of the views and spans of one box."""
+
+
+@dataclass(frozen=True, slots=True)
+class StackedSource:
+    """A volume whose ``row_axes`` and ``column_axes`` are stacked in C order, in the order they are named."""
+
+    volume: Volume
+    row_axes: tuple[int, ...]
+    column_axes: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """What messages call it: the array, and its rows where they are not the first of two axes."""
+        if self.row_axes == (0,) and self.column_axes == (1,):
+            return self.volume.name
+        return f"{self.volume.name} by {','.join(self.volume.axes[axis] for axis in self.row_axes)}"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return math.prod(self._lengths(self.row_axes)), math.prod(self._lengths(self.column_axes))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements in native byte order."""
+        return self.volume.dtype
+
+    @property
+    def path(self) -> str | None:
+        """Local file or folder, if it lies in one."""
+        return self.volume.path
+
+    @property
+    def format(self) -> str:
+        """Kind of store, and its axes."""
+        axes = zip(self.volume.axes, self.volume.shape, strict=True)
+        return f"{self.volume.format}, {' x '.join(f'{axis} {length}' for axis, length in axes)}"
+
+    @property
+    def codec(self) -> str:
+        """How chunks are compressed."""
+        return self.volume.codec
+
+    @property
+    def row_grid(self) -> Grid:
+        """Chunks along the stacked rows."""
+        return stack_grids([self.volume.grids[axis] for axis in self.row_axes])
+
+    @property
+    def column_grid(self) -> Grid:
+        """Chunks along the stacked columns."""
+        return stack_grids([self.volume.grids[axis] for axis in self.column_axes])
+
+    def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
+        """Copy ``self[rows, columns]`` into ``out``; see ``Source``."""
+        order = np.argsort((*self.row_axes, *self.column_axes)).tolist()
+        pieces = []
+        for down, (top, bottom) in runs(*rows, self._lengths(self.row_axes)):
+            for across, (left, right) in runs(*columns, self._lengths(self.column_axes)):
+                spans: Box = (*down, *across)
+                part = out[top - rows[0] : bottom - rows[0], left - columns[0] : right - columns[0]]
+                # Splitting an axis never copies, whatever the strides.
+                view = part.reshape([stop - start for start, stop in spans], copy=False)
+                pieces.append(Piece(tuple(spans[axis] for axis in order), view.transpose(order)))
+        if pieces:
+            self.volume.read_boxes(pieces)
+
+    def read_bytes(self, rows: int, columns: int) -> int:
+        """Most memory of one ``read_into`` besides ``out``: that of the volume, and a few views."""
+        boxes = (2 * len(self.row_axes) - 1) * max(1, 2 * len(self.column_axes) - 1)
+        return self.volume.read_bytes(rows * columns) + boxes * PIECE_BYTES
+
+    def check(self) -> None:
+        """Raise ``ChunkError`` for what can be found wrong without reading the data."""
+        self.volume.check()
+
+    def fingerprint(self) -> str:
+        """Digest of the array and of how its axes are stacked."""
+        text = f"{self.volume.fingerprint()} {self.row_axes} {self.column_axes}"
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def stored_bytes(self) -> int:
+        """Bytes on disk."""
+        return self.volume.stored_bytes()
+
+    def _lengths(self, axes: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(self.volume.shape[axis] for axis in axes)
+
+
+def stacked(volume: Volume, rows: Rows) -> StackedSource:
+    """A volume as a matrix whose rows are the axes that ``rows`` names, checked."""
+    down = row_axes(volume.name, volume.axes, volume.shape, rows)
+    across = tuple(axis for axis in range(len(volume.shape)) if axis not in down)
+    source = StackedSource(volume, down, across)
+    require_matrix(source.name, source.shape, volume.dtype)
+    return source

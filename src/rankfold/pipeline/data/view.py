@@ -1,0 +1,115 @@
+"""A matrix seen as long by short: sweeps run along the long axis whichever way it lies.
+
+A tall matrix is swept by rows, a wide one by columns, which is a sweep over the rows of its
+transpose. Nothing is transposed in memory: a panel of columns is read as it lies, (samples, some
+features), and BLAS is told that it is the transpose of what the method sees.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.errors import InputError
+
+Array = npt.NDArray[Any]
+
+
+class Orientation(enum.Enum):
+    """The axis along which a sweep runs."""
+
+    ROWS = "rows"
+    COLUMNS = "columns"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A source and the direction in which it is swept."""
+
+    source: Source
+    orientation: Orientation
+
+    @property
+    def long(self) -> int:
+        """Length of the axis that is swept."""
+        return self.source.shape[0 if self.orientation is Orientation.ROWS else 1]
+
+    @property
+    def short(self) -> int:
+        """Length of the other axis, that of the resident basis."""
+        return self.source.shape[1 if self.orientation is Orientation.ROWS else 0]
+
+    @property
+    def grid(self) -> Grid:
+        """Native chunks along the long axis."""
+        rows = self.orientation is Orientation.ROWS
+        return self.source.row_grid if rows else self.source.column_grid
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Working type: float32 or float64."""
+        return working_dtype(self.source.dtype)
+
+    def panel_buffer(self, long_rows: int, dtype: np.dtype[Any]) -> Array:
+        """Room for a panel as it lies in the source."""
+        rows = self.orientation is Orientation.ROWS
+        return aligned_empty((long_rows, self.short) if rows else (self.short, long_rows), dtype)
+
+    def part(self, panel: Array, start: int, stop: int) -> Array:
+        """Long rows ``start:stop`` of a panel buffer, as they lie in the source."""
+        return panel[start:stop] if self.orientation is Orientation.ROWS else panel[:, start:stop]
+
+    def as_rows(self, part: Array) -> Array:
+        """A part seen as (long rows, short)."""
+        return part if self.orientation is Orientation.ROWS else part.T
+
+    def read(self, panel: Array, start: int, stop: int) -> None:
+        """Read long rows ``start:stop`` into the front of a panel buffer."""
+        part = self.part(panel, 0, stop - start)
+        whole = (0, self.short)
+        if self.orientation is Orientation.ROWS:
+            self.source.read_into(part, (start, stop), whole)
+        else:
+            self.source.read_into(part, whole, (start, stop))
+
+    def lend(self, start: int, stop: int) -> Array | None:
+        """Long rows ``start:stop`` where they lie, if that is in memory: not for folds that write to them."""
+        lend = getattr(self.source, "lend", None)
+        if lend is None:
+            return None
+        spans = ((start, stop), (0, self.short))
+        found: Array | None = lend(*(spans if self.orientation is Orientation.ROWS else spans[::-1]))
+        return found
+
+    def read_bytes(self, long_rows: int) -> int:
+        """Memory one read takes besides the panel buffer."""
+        if self.orientation is Orientation.ROWS:
+            return self.source.read_bytes(long_rows, self.short)
+        return self.source.read_bytes(self.short, long_rows)
+
+
+def working_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """float32 for what float32 holds exactly or halves were stored in, float64 for wider types.
+
+    >>> [working_dtype(np.dtype(t)).name for t in ("f2", "f4", "f8", "u1", "i2", "i4")]
+    ['float32', 'float32', 'float64', 'float32', 'float32', 'float64']
+    """
+    if dtype.kind not in "fiub" or dtype.itemsize > 8:
+        raise InputError(f"elements are {dtype}: rankfold reduces real floats, integers and booleans")
+    narrow = dtype.itemsize <= 4 if dtype.kind == "f" else dtype.itemsize <= 2
+    return np.dtype(np.float32 if narrow else np.float64)
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: npt.DTypeLike, alignment: int = 64) -> Array:
+    """Uninitialised C-order array that starts on a cache line: equal speed on every run."""
+    dtype = np.dtype(dtype)
+    size = int(np.prod(shape)) * dtype.itemsize
+    memory = np.empty(size + alignment, dtype=np.uint8)
+    offset = -memory.ctypes.data % alignment
+    return memory[offset : offset + size].view(dtype).reshape(shape)

@@ -1,0 +1,14 @@
+"""What runs: sweeps, and what a process holds for them.
+
+blocks         grains, panels, streams
+fold           what a sweep over rows does with a panel
+sweep          a sweep over rows
+pairs          blocks that are compared, and in what order
+pair_sweep     a sweep over pairs of blocks
+attempt        what a process holds for a sweep
+by_reference   what tasks share, read once by a process
+run            the sweeps of one request, and their tallies
+keeping        how durable a run is
+scheduler      what a sweep needs of where it runs
+memory         what a process really holds
+"""

@@ -1,0 +1,155 @@
+"""Pure arithmetic of how a long axis is cut: grids, grains, panels, streams.
+
+A *grid* is what the store gives: edges between native chunks. A *grain* is the rows of one GEMM. A
+*panel* is what is read at once: whole native chunks, or a single grain where the store can be read
+at any row. A *stream* is a run of panels folded in order into one accumulator. Every number here is
+a function of shape, item size and native chunks alone; memory, workers and measured speed never
+enter, since the cut decides the last bits of the answer.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.data.grid import GRAIN_BYTES_CEILING, Grid
+
+GRAIN_BYTES = 8 * 2**20
+"""A grain and its basis stay in the last-level cache between the two products of a fused pass."""
+
+GRAIN_ROWS_FLOOR = 256
+"""Fewer rows make the update Z += D'Y wait for memory: it moves 16 bytes of Z per 2 rows flops."""
+
+
+READS_PER_BYTE = 64
+"""Bytes that a stream reads for each byte of its accumulator, where a pass is bound by reading: writing
+and merging an accumulator takes some 4 ns a byte, reading and multiplying the data about 1.5."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A long axis cut into panels, the panels into grains, runs of panels into streams."""
+
+    panels: npt.NDArray[np.int64]
+    """Edges of the panels."""
+
+    streams: npt.NDArray[np.int64]
+    """Edges of the streams, as indices of panels."""
+
+    grain_rows: int
+    """Largest number of rows in one grain."""
+
+    @property
+    def length(self) -> int:
+        """Extent of the axis."""
+        return int(self.panels[-1])
+
+    @property
+    def panel_rows(self) -> int:
+        """Rows of the tallest panel."""
+        return int(np.diff(self.panels).max())
+
+    @property
+    def stream_count(self) -> int:
+        """Number of streams."""
+        return len(self.streams) - 1
+
+    @property
+    def grain_count(self) -> int:
+        """Number of grains in all panels."""
+        return int((-(-np.diff(self.panels) // self.grain_rows)).sum())
+
+    def panel(self, index: int) -> tuple[int, int]:
+        """First and one past the last row of a panel."""
+        return int(self.panels[index]), int(self.panels[index + 1])
+
+
+def grain_rows(row_bytes: int) -> int:
+    """Rows of one GEMM for rows of ``row_bytes`` bytes.
+
+    >>> grain_rows(8000), grain_rows(768), grain_rows(4_000_000)
+    (1048, 10922, 67)
+    """
+    floor = min(GRAIN_ROWS_FLOOR, max(1, GRAIN_BYTES_CEILING // row_bytes))
+    return max(floor, GRAIN_BYTES // row_bytes)
+
+
+def grains(start: int, stop: int, rows: int) -> Iterator[tuple[int, int]]:
+    """Cut ``start:stop`` into the fewest nearly equal pieces of at most ``rows``.
+
+    >>> list(grains(0, 10, 4))
+    [(0, 3), (3, 6), (6, 10)]
+    """
+    pieces = -(-(stop - start) // rows)
+    for i in range(pieces):
+        yield start + (stop - start) * i // pieces, start + (stop - start) * (i + 1) // pieces
+
+
+def panel_edges(grid: Grid, rows: int) -> npt.NDArray[np.int64]:
+    """Edges of the panels: chunks shorter than ``rows`` are joined, taller ones split if they can be.
+
+    >>> panel_edges(Grid.regular(20, 3, splittable=False), 8).tolist()
+    [0, 6, 12, 20]
+    >>> panel_edges(Grid.regular(20, 10, splittable=True), 4).tolist()
+    [0, 3, 6, 10, 13, 16, 20]
+    >>> panel_edges(Grid.regular(20, 10, splittable=False), 4).tolist()
+    [0, 10, 20]
+    """
+    edges = [0]
+    chunk_edges = grid.edges.tolist()
+    for start, stop in itertools.pairwise(chunk_edges):
+        if start > edges[-1] and stop - edges[-1] > rows:
+            edges.append(start)
+        if stop - start > rows and grid.splittable:
+            edges.extend(piece_stop for _, piece_stop in grains(start, stop, rows))
+    if edges[-1] != grid.length:
+        edges.append(grid.length)
+    return np.asarray(edges, dtype=np.int64)
+
+
+def stream_count(
+    panels: int,
+    grain_total: int,
+    data_bytes: int,
+    accumulator_bytes: int,
+    *,
+    reads_per_byte: int = READS_PER_BYTE,
+) -> int:
+    """Number of streams: a power of two, so that the merge tree and common worker counts fill up.
+
+    Each stream has at least 8 grains and reads at least ``reads_per_byte`` times the bytes of its
+    accumulator, so that writing and merging accumulators stays a few per cent of a sweep; 8192 bounds
+    the files.
+
+    >>> stream_count(400, 400, 3_200_000_000, 1_040_000)
+    32
+    """
+    most = min(panels, grain_total // 8, data_bytes // (reads_per_byte * accumulator_bytes), 8192)
+    return 1 << (max(1, most).bit_length() - 1)
+
+
+def cut(
+    grid: Grid,
+    row_bytes: int,
+    accumulator_bytes: int,
+    *,
+    least_rows: int = 1,
+    reads_per_byte: int = READS_PER_BYTE,
+) -> Cut:
+    """Cut an axis whose rows hold ``row_bytes`` bytes, for accumulators of the given size.
+
+    ``least_rows`` asks for taller grains than the cache would choose, ``reads_per_byte`` for more or
+    fewer streams: see ``stream_count``.
+    """
+    rows = max(grain_rows(row_bytes), least_rows)
+    edges = panel_edges(grid, rows)
+    total = int((-(-np.diff(edges) // rows)).sum())
+    count = stream_count(
+        len(edges) - 1, total, grid.length * row_bytes, accumulator_bytes, reads_per_byte=reads_per_byte
+    )
+    streams = np.arange(count + 1, dtype=np.int64) * (len(edges) - 1) // count
+    return Cut(edges, streams, rows)

@@ -1,0 +1,78 @@
+"""What tasks have in common: itself in this process, a file that each other process reads once.
+
+Tables of grains and arrays in memory may be large, tasks are many, and what a scheduler holds for each of
+them must be small. Large arrays get files of their own, which other processes map: mapped pages are the
+kernel's to take back.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.storage.checkpoint import atomic_file
+
+LARGE_BYTES = 8 * 2**20
+BLOCK_BYTES = 4 * 2**20
+
+_WRITTEN: set[Path] = set()
+"""Files of large arrays that this process has written."""
+
+T = TypeVar("T")
+
+
+class Carried(Generic[T]):
+    """A value that pickles as the path of a file, written when it is pickled first."""
+
+    def __init__(self, value: T, path: Path) -> None:
+        self.value, self.path = value, path
+
+    def __reduce__(self) -> tuple[Callable[[Path], Carried[T]], tuple[Path]]:
+        if not self.path.exists():
+            with atomic_file(self.path, durable=False) as file:
+                _Pickler(file, self.path.parent.parent).dump(self.value)
+        return _carried, (self.path,)
+
+    def __dask_tokenize__(self) -> str:
+        # Dask would pickle it to name it: a hash, and a copy on disk, of every matrix in memory.
+        return str(self.path)
+
+
+@functools.lru_cache(maxsize=1)
+def _carried(path: Path) -> Carried[Any]:
+    return Carried(pickle.loads(path.read_bytes()), path)
+
+
+class _Pickler(pickle.Pickler):
+    """Writes large arrays beside, under the name of their content: once for all sweeps of a run."""
+
+    def __init__(self, file: Any, folder: Path) -> None:
+        super().__init__(file)
+        self._folder = folder
+
+    def reducer_override(self, value: Any) -> Any:
+        """See ``pickle``."""
+        if not isinstance(value, np.ndarray) or value.nbytes < LARGE_BYTES or value.dtype.hasobject:
+            return NotImplemented
+        path = self._folder / f"array-{_digest(value)}.npy"
+        if path not in _WRITTEN or not path.exists():
+            # One that an earlier attempt left may not be whole any more.
+            with atomic_file(path, durable=False) as file:
+                np.save(file, value)
+            _WRITTEN.add(path)
+        return functools.partial(np.load, mmap_mode="r"), (path,)
+
+
+def _digest(array: npt.NDArray[Any]) -> str:
+    found = hashlib.blake2b(f"{array.dtype.str} {array.shape}".encode(), digest_size=12)
+    step = max(1, BLOCK_BYTES * len(array) // array.nbytes)
+    for first in range(0, len(array), step):
+        found.update(np.ascontiguousarray(array[first : first + step]).data)
+    return found.hexdigest()

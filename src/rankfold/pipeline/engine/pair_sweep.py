@@ -1,0 +1,387 @@
+"""One sweep over pairs of rows: the only maker of Dask tasks besides ``sweep``.
+
+A task is a meeting of ``pairs``: it holds one group of blocks in memory and lets others pass, pair of
+blocks by pair of blocks. Accumulators are files, one for each block, in which a bit for every other block
+says whether the two have met. A task reads those it needs, goes on with the pairs that are missing, and
+leaves the files behind; nothing passes through Dask but the order of tasks. What a fold does with a pair
+must be idempotent: after a kill one of the two files of a pair may know of it and the other not, and then
+it is done again.
+
+The trap: a bit is only true of the file that it stands in. A pair is done when both have it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from dask.delayed import Delayed
+
+from rankfold.pipeline.blas import one_blas_thread
+from rankfold.pipeline.engine.attempt import Attempt, attempt, end_attempt, new_ticket, stop_attempt
+from rankfold.pipeline.engine.by_reference import Carried
+from rankfold.pipeline.engine.memory import bytes_above_baseline, return_freed_memory
+from rankfold.pipeline.engine.pairs import Meeting, Pairs, in_order, meetings
+from rankfold.pipeline.engine.scheduler import Scheduler
+from rankfold.pipeline.engine.sweep import SEGMENT_SECONDS, TICKET, TURNS, SetBack, require_ours, short
+from rankfold.pipeline.errors import DamagedStateError
+from rankfold.pipeline.storage.checkpoint import State, load_if_whole, make_folder, save_arrays, save_json
+from rankfold.pipeline.storage.journal import Journal
+
+Bools = npt.NDArray[np.bool_]
+
+GRAPH_TASKS = 4096
+"""Tasks of one graph: what a driver holds does not grow with the rows."""
+
+_DONE = "done"
+
+
+class PairFold(Protocol):
+    """What a sweep over pairs does with two blocks. Pickles; holds paths and small arrays."""
+
+    @property
+    def pairs(self) -> Pairs:
+        """The blocks that meet."""
+
+    def start(self, block: int) -> State:
+        """Accumulator of a block that has met none."""
+
+    def workspace(self, rows: int) -> Any:
+        """Everything a task needs to allocate that holds so many rows."""
+
+    def hold(self, work: Any, held: tuple[int, int]) -> int:
+        """Have the blocks of a group in memory; bytes that were read for it."""
+
+    def holds(self, work: Any, held: tuple[int, int]) -> bool:
+        """Whether that takes no reading."""
+
+    def let_pass(self, work: Any, block: int, held: tuple[int, int]) -> int:
+        """Have a block beside the group in memory, unless it is of it; bytes that were read for it."""
+
+    def meet(self, work: Any, block: int, state: State, other: int, other_state: State | None) -> None:
+        """Fold the pairs of a block of the group with the one that passes, in place.
+
+        ``other_state`` is None where those that pass have no accumulators, or where both are the same block.
+        """
+
+
+@dataclass(slots=True)
+class PairReport:
+    """What tasks say of what they did."""
+
+    peak_bytes: int = 0
+    read_bytes: int = 0
+
+    def __or__(self, other: PairReport) -> PairReport:
+        return PairReport(max(self.peak_bytes, other.peak_bytes), self.read_bytes + other.read_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class PairSweep:
+    """A fold over pairs, a folder for its accumulators, groups, and how many tasks a process runs at once."""
+
+    name: str
+    fold: PairFold
+    folder: Path
+    groups: npt.NDArray[np.int64]
+    concurrency: int
+    at_once: int = 1
+    """Tasks in all processes."""
+
+    journal: Journal = field(default_factory=Journal)
+
+    def run(
+        self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None = None
+    ) -> PairReport:
+        """Let all pairs meet that have not yet, in this or in an earlier run."""
+        make_folder(self.folder)
+        report, rows = PairReport(), int(self.fold.pairs.rows[-1])
+        tell = _Told(self.name, self.fold.pairs.row_pairs, rows, progress)
+        for turn in range(TURNS):
+            # Nobody writes here now: a worker that was thought dead must not set back what is complete.
+            save_json(self.folder / TICKET, None, durable=False)
+            missing = self._missing()
+            if not missing:
+                break
+            if turn == TURNS - 1:
+                raise SetBack(f"accumulators in {self.folder} were set back; the same command goes on")
+            left = self._row_pairs(missing)
+            for first in range(0, len(missing), GRAPH_TASKS):
+                part = missing[first : first + GRAPH_TASKS]
+                report |= self._carry_out(part, scheduler, functools.partial(tell, left))
+                left -= self._row_pairs(part)
+        if progress:
+            progress(self.name, rows, rows)
+        return report
+
+    def _missing(self) -> list[tuple[Meeting, tuple[Any, ...]]]:
+        """Meetings with pairs that are not done."""
+        pairs, starts = self.fold.pairs, self.groups[:-1]
+        own = pairs.others is None
+        met = np.ones((len(starts), len(starts) if own else pairs.lanes), np.bool_)
+        for group, (first, last) in enumerate(itertools.pairwise(self.groups.tolist())):
+            for block, lane in itertools.product(range(first, last), range(pairs.lanes)):
+                found = load_if_whole(_part(self.folder, block, lane), _DONE)
+                bits = _bits(None if found is None else found[_DONE], pairs)
+                if own:
+                    met[group] &= np.logical_and.reduceat(bits, starts)
+                else:
+                    met[group, lane] &= bits[slice(*pairs.lane(lane))].all()
+        if own:
+            met = met & met.T
+        return [
+            (meeting, alone)
+            for meeting, alone in meetings(pairs, self.groups, self.at_once)
+            if not (met[alone[0], alone[-1]] if own else met[alone[0]])
+        ]
+
+    def _carry_out(
+        self,
+        missing: Sequence[tuple[Meeting, tuple[Any, ...]]],
+        scheduler: Scheduler,
+        tell: Callable[[int], None],
+    ) -> PairReport:
+        ticket = new_ticket(self.folder)
+        save_json(self.folder / TICKET, ticket, durable=False)
+        here = attempt(ticket, self.concurrency)
+        try:
+            report: PairReport = scheduler.compute(
+                self.graph(missing, ticket),
+                concurrency=self.concurrency,
+                watch=lambda: tell(here.rows_done),
+                stop=functools.partial(stop_attempt, ticket),
+            )
+        finally:
+            end_attempt(ticket)
+            return_freed_memory()
+        return report
+
+    def _row_pairs(self, missing: Sequence[tuple[Meeting, tuple[Any, ...]]]) -> int:
+        rows, met = self.fold.pairs.rows, self.fold.pairs.met
+        total = 0
+        for meeting, _ in missing:
+            held, passing = (
+                int(edges[last] - edges[first])
+                for edges, (first, last) in ((rows, meeting.held), (met, meeting.passing))
+            )
+            own = meeting.held == meeting.passing and self.fold.pairs.others is None
+            total += held * (held - 1) // 2 if own else held * passing
+        return total
+
+    def graph(self, missing: Sequence[tuple[Meeting, tuple[Any, ...]]], ticket: str) -> Delayed:
+        """Tasks of the meetings, each after the ones before it that had the same groups.
+
+        One dictionary: made of ``delayed`` calls each task would hold a table of all that come before it.
+        """
+        fold = Carried[PairFold](self.fold, self.folder / f"fold-{short(ticket)}.pickle")
+        held = int(np.diff(self.fold.pairs.rows[self.groups]).max())
+        last: dict[object, tuple[str, int]] = {}
+        name, behind = f"{self.name}-meeting-{short(ticket)}", in_order(len(self.groups) - 1, self.at_once)
+        tasks: dict[Any, Any] = {}
+        for index, (meeting, alone) in enumerate(missing):
+            before = [last[group] for group in alone if group in last]
+            if behind and index >= behind:
+                before.append((name, index - behind))
+            work = functools.partial(
+                _meet,
+                fold,
+                self.folder,
+                meeting,
+                held,
+                ticket=ticket,
+                limit=self.concurrency,
+                journal=self.journal,
+            )
+            key = (name, index)
+            tasks[key] = (work, before)
+            last |= dict.fromkeys(alone, key)
+        everything = f"{self.name}-all-{short(ticket)}"
+        tasks[everything] = (_gather, list(tasks))
+        return Delayed(everything, tasks)  # type: ignore[no-untyped-call]  # as Dask has it
+
+
+class _Told:
+    """Progress in rows, which never goes back."""
+
+    def __init__(
+        self, name: str, row_pairs: int, rows: int, progress: Callable[[str, int, int], None] | None
+    ) -> None:
+        self.name, self.row_pairs, self.rows, self.progress = name, max(1, row_pairs), rows, progress
+        self.most = 0
+
+    def __call__(self, left: int, done: int) -> None:
+        """Of so many pairs of rows that were left, so many are done."""
+        if self.progress:
+            self.most = max(
+                self.most, int((self.row_pairs - max(0, left - done)) * self.rows // self.row_pairs)
+            )
+            self.progress(self.name, self.most, self.rows)
+
+
+def load_lists(folder: Path, block: int, lane: int = 0) -> State | None:
+    """The accumulator of a block, or None if it has met none."""
+    return load_if_whole(_part(folder, block, lane))
+
+
+def finished_lists(folder: Path, pairs: Pairs, block: int, lane: int = 0) -> State:
+    """The accumulator of a block that has met all others; a damaged one is removed, to be made anew."""
+    state, path = load_lists(folder, block, lane), _part(folder, block, lane)
+    first, last = (0, pairs.count) if pairs.others is None else pairs.lane(lane)
+    if state is None or not _bits(state.pop(_DONE), pairs)[first:last].all():
+        raise DamagedStateError(path, "was damaged or set back")
+    return state
+
+
+def has_lists(folder: Path, block: int, lane: int = 0) -> bool:
+    """Whether a block has an accumulator on disk that is whole."""
+    return load_if_whole(_part(folder, block, lane), _DONE) is not None
+
+
+def save_lists(folder: Path, block: int, state: State, met: Bools, lane: int = 0) -> None:
+    """Leave the accumulator of a block that has met some others."""
+    save_arrays(_part(folder, block, lane), {**state, _DONE: np.packbits(met)})
+
+
+def _part(folder: Path, block: int, lane: int) -> Path:
+    return folder / f"block-{block:05d}-{lane:03d}.part"
+
+
+def _bits(packed: npt.NDArray[np.uint8] | None, pairs: Pairs) -> Bools:
+    """Which blocks a block has met, as its accumulator has it; none without one."""
+    count = len(pairs.met) - 1
+    return np.zeros(count, np.bool_) if packed is None else np.unpackbits(packed, count=count) > 0
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Accumulators of a task: loaded when first needed, saved when they have changed."""
+
+    fold: PairFold
+    folder: Path
+    ticket: str
+    lane: int
+    states: dict[int, State] = field(default_factory=dict)
+    met: dict[int, Bools] = field(default_factory=dict)
+    changed: set[int] = field(default_factory=set)
+
+    def of(self, block: int) -> State:
+        """The accumulator of a block."""
+        if block not in self.states:
+            state = load_lists(self.folder, block, self.lane)
+            packed = None if state is None else state.pop(_DONE, None)
+            if state is None or packed is None:
+                state = self.fold.start(block)
+            self.states[block] = state
+            self.met[block] = _bits(packed, self.fold.pairs)
+        return self.states[block]
+
+    def have_met(self, block: int, other: int, *, both: bool) -> bool:
+        """Whether a pair is done, as far as loaded accumulators know."""
+        return bool(self.met[block][other] and (not both or self.met[other][block]))
+
+    def note(self, block: int, other: int) -> None:
+        """A pair is done, for its first block."""
+        self.met[block][other] = True
+        self.changed.add(block)
+
+    def save(self, *blocks: int) -> None:
+        """Write accumulators that have changed."""
+        for block in set(blocks) & self.changed:
+            require_ours(self.folder, self.ticket)
+            save_lists(self.folder, block, self.states[block], self.met[block], self.lane)
+            self.changed.discard(block)
+
+    def drop(self, block: int) -> None:
+        """Save the accumulator of a block, and let go of it."""
+        self.save(block)
+        self.states.pop(block)
+        self.met.pop(block)
+
+
+def _meet(
+    carried: Carried[PairFold],
+    folder: Path,
+    meeting: Meeting,
+    rows: int,
+    before: list[PairReport],
+    *,
+    ticket: str,
+    limit: int,
+    journal: Journal,
+) -> PairReport:
+    """Let the blocks of a meeting meet that have not yet; ``before`` only says after what."""
+    held, fold = attempt(ticket, limit), carried.value
+    own = fold.pairs.others is None
+    either = [meeting]
+    if own and meeting.held != meeting.passing:
+        either.append(Meeting(meeting.passing, meeting.held))
+    with (
+        held.workspace(
+            functools.partial(fold.workspace, rows),
+            lambda work: any(fold.holds(work, m.held) for m in either),
+        ) as work,
+        one_blas_thread(),
+        journal.segment(meeting.held) as noted,
+    ):
+        meeting = next((m for m in either if fold.holds(work, m.held)), meeting)
+        kept = _Kept(fold, folder, ticket, meeting.lane)
+        try:
+            read = fold.hold(work, meeting.held)
+            for each in _passing(fold, work, kept, meeting, held, ticket):
+                read += each
+                noted["read_bytes"] = read
+        finally:
+            kept.save(*kept.states)
+        return PairReport(bytes_above_baseline(), read)
+
+
+def _passing(
+    fold: PairFold, work: Any, kept: _Kept, meeting: Meeting, held: Attempt, ticket: str
+) -> Iterator[int]:
+    """Let blocks pass one by one; bytes that each was read by."""
+    own, saved = fold.pairs.others is None, time.monotonic()
+    together = own and meeting.held == meeting.passing
+    blocks = range(*meeting.held)
+    pairs_done, place = 0, (meeting.held[0], meeting.passing[0])
+    first, second = sorted(place) if own else place
+    for block in blocks:
+        kept.of(block)
+    for other in range(*meeting.passing):
+        if own:
+            kept.of(other)
+        due = [block for block in blocks if block <= other or not together]
+        missing = [block for block in due if not kept.have_met(block, other, both=own)]
+        pairs_done += sum(_pairs_between(fold.pairs, block, other) for block in {*due} - {*missing})
+        yield fold.let_pass(work, other, meeting.held) if missing else 0
+        for block in missing:
+            other_state = kept.of(other) if own and block != other else None
+            fold.meet(work, block, kept.of(block), other, other_state)
+            kept.note(block, other)
+            if own:
+                kept.note(other, block)
+            pairs_done += _pairs_between(fold.pairs, block, other)
+            held.reach(int(first * fold.pairs.met[-1] + second), pairs_done)
+            held.end_if_stopped()
+            if time.monotonic() - saved > SEGMENT_SECONDS:
+                kept.save(*kept.states)
+                saved = time.monotonic()
+        if own and not together:
+            kept.drop(other)
+
+
+def _pairs_between(pairs: Pairs, block: int, other: int) -> int:
+    rows = int(pairs.rows[block + 1] - pairs.rows[block])
+    met = int(pairs.met[other + 1] - pairs.met[other])
+    return rows * (rows - 1) // 2 if pairs.others is None and block == other else rows * met
+
+
+def _gather(reports: list[PairReport]) -> PairReport:
+    return functools.reduce(operator.or_, reports, PairReport())

@@ -1,0 +1,188 @@
+"""Pure arithmetic of a sweep over pairs of rows: blocks, groups of them, and the order in which groups meet.
+
+A *block* of rows has one accumulator and is the unit of what is done: a bit for every pair of blocks. A
+*group* is a run of blocks that a task holds in memory while the blocks of another pass by. Blocks follow
+from shape and chunks, groups from memory and workers: a run that was killed goes on under any other memory.
+
+Within one set of rows every pair of groups meets once. No two tasks may have a group at the same time,
+since both would write its accumulators: few groups meet in the rounds of a tournament, of many some are held
+while all others pass them, each at another distance. Between two sets (queries and rows) accumulators belong
+to queries alone; a *lane* is a run of row blocks with accumulators of its own, so that few queries give work
+to many workers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.engine.blocks import panel_edges
+
+Int64 = npt.NDArray[np.int64]
+
+BLOCK_BYTES = 16 * 2**20
+"""Of a block in float32: large enough for products at full speed, small enough to be redone."""
+
+BLOCK_ROWS = (512, 8192)
+"""Fewest and most rows of a block, wherever chunks allow."""
+
+BLOCKS_WANTED = 16
+"""Of a matrix that has rows enough: two of them leave a second thread with nothing to do."""
+
+MOST_BLOCKS = 8192
+"""Files of accumulators."""
+
+TASKS_WANTED = 64
+"""Lanes are made until there are so many, if there are blocks for them."""
+
+FEW = 8
+"""Groups for each task at once, up to which they meet in a tournament."""
+
+GROUPS_PER_THREAD = 4
+"""With twice as many groups as threads all are busy; with more of them the last round is short."""
+
+
+def block_edges(grid: Grid, columns: int) -> Int64:
+    """Edges of the blocks of an axis, between native chunks where those cannot be split."""
+    rows = int(np.clip(min(BLOCK_BYTES // (4 * columns), grid.length // BLOCKS_WANTED), *BLOCK_ROWS))
+    return panel_edges(grid, max(rows, -(-grid.length // MOST_BLOCKS)))
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The blocks that are to meet."""
+
+    rows: Int64
+    """Edges of the blocks that have accumulators."""
+
+    others: Int64 | None = None
+    """Edges of the blocks that they meet, if these are of another set."""
+
+    @property
+    def count(self) -> int:
+        """Blocks with accumulators."""
+        return len(self.rows) - 1
+
+    @property
+    def met(self) -> Int64:
+        """Edges of the blocks that each of them meets."""
+        return self.rows if self.others is None else self.others
+
+    @property
+    def lanes(self) -> int:
+        """Accumulators of each block."""
+        return 1 if self.others is None else min(len(self.met) - 1, -(-TASKS_WANTED // self.count))
+
+    def lane(self, index: int) -> tuple[int, int]:
+        """First and one past the last block that a lane meets."""
+        blocks = len(self.met) - 1
+        return blocks * index // self.lanes, blocks * (index + 1) // self.lanes
+
+    @property
+    def row_pairs(self) -> int:
+        """Pairs of rows in all."""
+        rows, others = int(self.rows[-1]), int(self.met[-1])
+        return rows * (rows - 1) // 2 if self.others is None else rows * others
+
+    def groups(self, count: int) -> Int64:
+        """Edges of so many groups, as indices of blocks."""
+        return np.arange(count + 1, dtype=np.int64) * self.count // count
+
+    def groups_wanted(self, threads: int) -> int:
+        """Groups that keep so many threads busy."""
+        if self.others is None:
+            return GROUPS_PER_THREAD * threads
+        return -(-GROUPS_PER_THREAD * threads // self.lanes)
+
+    @property
+    def most_at_once(self) -> int:
+        """Tasks that could run at once if every block were a group."""
+        return -(-self.count // 2) if self.others is None else self.count * self.lanes
+
+    def tallest(self) -> int:
+        """Rows of the tallest block that is held or met."""
+        return max(int(np.diff(self.rows).max()), int(np.diff(self.met).max()))
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """What one task does: hold a group, and let blocks of a lane or of another group pass."""
+
+    held: tuple[int, int]
+    """Blocks with accumulators, first and one past the last."""
+
+    passing: tuple[int, int]
+    lane: int = 0
+
+
+def meetings(pairs: Pairs, groups: Int64, at_once: int = 1) -> Iterator[tuple[Meeting, tuple[Any, ...]]]:
+    """All meetings in an order that keeps so many tasks busy; with each, what it must have for itself."""
+    spans = [(int(a), int(b)) for a, b in itertools.pairwise(groups)]
+    if pairs.others is not None:
+        for group, span in enumerate(spans):
+            for lane in range(pairs.lanes):
+                yield Meeting(span, pairs.lane(lane), lane), ((group, lane),)
+        return
+    for a, b in order(len(spans), at_once):
+        yield Meeting(spans[a], spans[b]), (a, b)
+
+
+def order(count: int, at_once: int) -> Iterator[tuple[int, int]]:
+    """Every pair of ``count`` groups, and every group with itself, for so many tasks at once.
+
+    As many groups are held as there are tasks, until all that come after have passed each of them: so a
+    group is read once to be held, and once for each that is held before it. Tasks wait for each other when
+    those that are held change; where there are few groups a tournament is sooner done.
+
+    >>> list(order(4, 1))
+    [(0, 0), (0, 1), (0, 2), (0, 3), (1, 1), (1, 2), (1, 3), (2, 2), (2, 3), (3, 3)]
+    >>> list(order(3, 2))
+    [(0, 0), (1, 1), (2, 2), (1, 2), (0, 1), (2, 0)]
+    """
+    if count <= FEW * at_once and at_once > 1:
+        yield from ((a, a) for a in range(count))
+        yield from rounds(count)
+        return
+    for first in range(0, count, at_once):
+        held = range(first, min(count, first + at_once))
+        rest = range(held.stop, count)
+        yield from ((a, a) for a in held)
+        yield from ((held[a], held[b]) for a, b in rounds(len(held)))
+        steps = max(len(held), len(rest))
+        for step, index in itertools.product(range(steps), range(len(held))):
+            passing = (step + index * steps // len(held)) % steps
+            if passing < len(rest):
+                yield held[index], rest[passing]
+
+
+def in_order(count: int, at_once: int) -> int:
+    """How far behind the first unfinished meeting one may begin, for groups to stay held; 0 for any."""
+    if at_once == 1:
+        return 1
+    return 0 if count <= FEW * at_once else 2 * at_once
+
+
+def rounds(count: int) -> Iterator[tuple[int, int]]:
+    """Every pair of ``count`` players once, round after round, by the circle method.
+
+    In round ``r`` those meet whose sum is ``r`` modulo an odd number of players; the one who would meet
+    himself meets the last player, if their number is even. The first of a pair is the same for many rounds,
+    so that what he holds in memory stays there.
+
+    >>> list(rounds(4))
+    [(0, 3), (1, 2), (0, 1), (2, 3), (1, 3), (2, 0)]
+    """
+    odd = count - 1 + count % 2
+    for r in range(odd):
+        for a in range(odd):
+            b = (r - a) % odd
+            if a == b and odd < count:
+                yield a, count - 1
+            elif 0 < (b - a) % odd <= odd // 2:
+                yield a, b

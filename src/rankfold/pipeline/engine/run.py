@@ -1,0 +1,250 @@
+"""One run of one request: where its files are, where its tasks go, and what it has read so far."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from rankfold._version import __version__
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.fold import Fold
+from rankfold.pipeline.engine.keeping import Keeping
+from rankfold.pipeline.engine.pair_sweep import PairFold, PairSweep
+from rankfold.pipeline.engine.scheduler import Scheduler
+from rankfold.pipeline.engine.sweep import TOTAL, Sweep
+from rankfold.pipeline.errors import DamagedStateError
+from rankfold.pipeline.storage.checkpoint import (
+    State,
+    load_if_whole,
+    make_folder,
+    name_in_run,
+    save_arrays,
+    set_aside,
+)
+from rankfold.pipeline.storage.journal import FOLDER, Journal
+from rankfold.pipeline.storage.ledger import Ledger, recorded
+from rankfold.pipeline.storage.result import LAZY_BYTES, write_group
+from rankfold.pipeline.storage.run_directory import bytes_under
+from rankfold.pipeline.storage.scratch import Narrow
+from rankfold.pipeline.storage.versions import edition_of
+
+Progress = Callable[[str, int, int], None]
+"""Called with the name of a sweep, the rows done, and the rows in all."""
+
+
+@dataclass(slots=True)
+class Run:
+    """Files, scheduler and tallies of a run."""
+
+    folder: Path
+    """State of finished and unfinished sweeps."""
+
+    scratch: Path
+    """Narrow intermediates; on a file system that all workers see."""
+
+    result: Path
+    """The growing result."""
+
+    scheduler: Scheduler
+    concurrency: int
+    slots: int
+    progress: Progress | None = None
+    groups: int = 0
+    """Runs of blocks that tasks of a sweep over pairs hold."""
+
+    at_once: int = 1
+    """Tasks that run at once, in all processes."""
+
+    keeping: Keeping = field(default_factory=Keeping)
+    passes: int = 0
+    """Sweeps over the matrix so far, those of earlier attempts included."""
+
+    warnings: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Wall time of each sweep of this attempt."""
+
+    notes: dict[str, Any] = field(default_factory=dict)
+    """What is worth knowing of this attempt besides."""
+
+    worker_bytes: int = 0
+    """Most memory that a worker process held above its baseline, in this attempt."""
+
+    written: Ledger = field(default_factory=Ledger)
+    """What sweeps wrote to scratch and into the result."""
+
+    makers: dict[str, Path] = field(default_factory=dict)
+    """The total of the sweep that wrote each file of the ledger."""
+
+    earlier: set[str] = field(default_factory=set)
+    """Files of the ledger that an earlier attempt wrote, and nobody has read since."""
+
+    def describe(self, facts: Mapping[str, Any]) -> None:
+        """Make the result a group with facts about it, when all arrays are written.
+
+        A small one that is temporary goes to the caller as it is, with no need to be opened.
+        """
+        small = not self.keeping.resumable and bytes_under(self.result) <= LAZY_BYTES
+        if not small or (self.result / "graph").exists():
+            write_group(self.result, facts)
+
+    def part(self, *names: str) -> Path:
+        """Path of a part of the state; its folder exists."""
+        path = self.folder.joinpath(*names)
+        make_folder(path.parent)
+        return path
+
+    def journal(self, sweep: str) -> Journal:
+        """Where segments of a sweep note when they ran."""
+        return Journal(self.folder / FOLDER, sweep)
+
+    def sweep(self, name: str, fold: Fold) -> State:
+        """Run a sweep, or take its accumulator from disk."""
+        sweep = Sweep(name, fold, self.folder / name, self.concurrency, self.journal(name), self.keeping)
+        began = time.perf_counter()
+        total = sweep.finished(self.progress)
+        if total is None:
+            for narrow in narrows_of(fold):
+                self.require(narrow.path)
+            total = sweep.run(self.scheduler, self.progress)
+        self._note(total.ledger, self.folder / name / TOTAL, earlier=total.earlier)
+        self.worker_bytes = max(self.worker_bytes, total.peak_bytes)
+        self.seconds[name] = time.perf_counter() - began
+        return total.state
+
+    def _note(self, ledger: Ledger, maker: Path, *, earlier: bool) -> None:
+        self.written.add(ledger)
+        for name in ledger.blocks:
+            self.makers[name] = maker
+            (self.earlier.add if earlier else self.earlier.discard)(name)
+
+    def require(self, path: Path) -> None:
+        """Have what an earlier attempt wrote to a file, or into a folder, compared before it is used.
+
+        Raises
+        ------
+        DamagedStateError
+            It is not what was written.
+        """
+        wanted = name_in_run(path) or str(path)
+        names = [name for name in self.earlier if name == wanted or name.startswith(wanted + "/")]
+        for name in sorted(names):
+            damage = self.keeping.damage(Ledger({name: self.written.blocks[name]}))
+            if damage is not None:
+                raise damage
+            self.earlier.discard(name)
+
+    def make_again(self, error: DamagedStateError) -> bool:
+        """Set aside what has to be made again because a file is damaged; whether there was anything."""
+        if self.keeping.background is not None:
+            self.keeping.background.finish()
+        maker = self.makers.get(name_in_run(error.path) or str(error.path), error.path)
+        if not maker.exists():
+            return False
+        set_aside(
+            maker, error.reason if maker == error.path else f"led to {error.path}, which {error.reason}"
+        )
+        return True
+
+    def prepared(self, path: Path, make: Callable[[], State]) -> State:
+        """Arrays that ``make`` gives, or as an earlier attempt kept them, with what it wrote to scratch."""
+        state = load_if_whole(path)
+        if state is not None:
+            damage = self.keeping.damage(Ledger.taken_from(state))
+            if damage is None:
+                return state
+            set_aside(path, f"was written with {damage.path}, which {damage.reason}")
+        ledger = Ledger()
+        with recorded(ledger if self.keeping.resumable else None):
+            made = make()
+        save_arrays(path, {**made, **ledger.as_arrays()})
+        self._note(ledger, path, earlier=False)
+        return made
+
+    def loaded(self, narrow: Narrow) -> npt.NDArray[Any]:
+        """The whole of an intermediate."""
+        self.require(narrow.path)
+        return narrow.load()
+
+    def changed(self, array: Path) -> None:
+        """Forget what is known of an array of the result, which the driver has written to since."""
+        start = (name_in_run(array) or str(array)) + "/"
+        for name in [name for name in self.written.blocks if name.startswith(start)]:
+            del self.written.blocks[name], self.makers[name]
+            self.earlier.discard(name)
+
+    def result_sums(self) -> dict[str, tuple[int, int]]:
+        """Bytes and checksums of files of the result that sweeps wrote, by their path in it.
+
+        Those that an earlier attempt wrote are compared with the disk.
+        """
+        self.require(self.result)
+        start = f"{name_in_run(self.result) or self.result}/"
+        return {
+            name.removeprefix(start): next(iter(blocks.values()))
+            for name, blocks in self.written.blocks.items()
+            if name.startswith(start)
+        }
+
+    def drop(self, narrow: Narrow) -> None:
+        """Free what an intermediate takes on scratch, from which nothing is made."""
+        self.earlier.discard(name_in_run(narrow.path) or str(narrow.path))
+        narrow.remove()
+
+    def release(self, narrow: Narrow) -> None:
+        """Free what an intermediate takes on scratch, once what was made from it is on the disk."""
+        self.earlier.discard(name_in_run(narrow.path) or str(narrow.path))
+        self.keeping.after_settling(narrow.remove)
+
+    def pair_sweep(self, name: str, fold: PairFold, folder: Path) -> None:
+        """Let all pairs of rows meet; accumulators are in ``folder``."""
+        self.passes += 1
+        groups, journal = fold.pairs.groups(self.groups), self.journal(name)
+        sweep = PairSweep(name, fold, folder, groups, self.concurrency, self.at_once, journal)
+        began = time.perf_counter()
+        report = sweep.run(self.scheduler, self.progress)
+        self.worker_bytes = max(self.worker_bytes, report.peak_bytes)
+        self.seconds[name] = time.perf_counter() - began
+        self.notes["read_bytes"] = report.read_bytes
+
+    def pass_over_data(self, name: str, fold: Fold) -> State:
+        """A sweep that reads the matrix."""
+        self.passes += 1
+        return self.sweep(name, fold)
+
+    def facts(
+        self, request: Mapping[str, Any], method: str, source: Source, fingerprint: str
+    ) -> dict[str, Any]:
+        """What was asked and of what, whoever answered: facts that a result of any kind has."""
+        return {
+            "kind": request["kind"],
+            "method": method,
+            "edition": edition_of(request["kind"]),
+            "request": dict(request),
+            "input": {
+                "name": source.name.rpartition("/")[2],
+                "shape": list(source.shape),
+                "dtype": source.dtype.name,
+                "fingerprint": fingerprint,
+            },
+            "version": __version__,
+            "passes": self.passes,
+            "warnings": list(self.warnings),
+        }
+
+
+def narrows_of(value: object) -> Iterator[Narrow]:
+    """The intermediates on scratch that a fold reads or writes."""
+    if isinstance(value, Narrow):
+        yield value
+    elif isinstance(value, tuple | list):
+        for each in value:
+            yield from narrows_of(each)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for each in dataclasses.fields(value):
+            yield from narrows_of(getattr(value, each.name))

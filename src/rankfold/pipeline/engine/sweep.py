@@ -1,0 +1,382 @@
+"""One sweep over the long axis: the only maker of Dask tasks.
+
+A *stream* folds its panels in order into one accumulator; streams merge in a fixed tree. A stream is
+cut into *segments*, one Dask task each: the task finds the stream's last checkpoint, folds on from
+there and leaves a new one. A segment therefore never passes arrays to the next through Dask, may be
+run again or cut elsewhere without changing a bit, and a killed run goes on where its files end. What a
+segment writes besides, to scratch or into the result, is recorded in the same checkpoint (see ``ledger``).
+
+The trap: nothing here may depend on how many tasks run at once, or on which ended first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import operator
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dask.delayed import Delayed, delayed
+
+from rankfold.pipeline.blas import core_type, one_blas_thread
+from rankfold.pipeline.engine.attempt import attempt, end_attempt, new_ticket, stop_attempt
+from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.by_reference import Carried
+from rankfold.pipeline.engine.fold import Fold, panels_of
+from rankfold.pipeline.engine.keeping import Keeping
+from rankfold.pipeline.engine.memory import bytes_above_baseline, return_freed_memory
+from rankfold.pipeline.engine.scheduler import Scheduler
+from rankfold.pipeline.errors import DamagedStateError, Interrupted, PlanError
+from rankfold.pipeline.storage.checkpoint import (
+    State,
+    load_if_whole,
+    load_json,
+    make_folder,
+    save_arrays,
+    save_json,
+    set_aside,
+)
+from rankfold.pipeline.storage.durable import flush, flush_all
+from rankfold.pipeline.storage.journal import Journal
+from rankfold.pipeline.storage.ledger import Ledger, recorded
+
+SEGMENT_SECONDS = 20.0
+"""Length of a segment on a nominal core; also the longest time between two checkpoints."""
+
+FAN_IN = 8
+"""Streams merged by one task, one after the other: two accumulators in memory, whatever the fan-in."""
+
+TURNS = 5
+"""Graphs that are tried before a sweep is given up: one more for every time a stream was set back."""
+
+TOTAL = "total.part"
+
+_NEXT = "next_panel"
+_CORE = "core_type"
+TICKET = "attempt.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What tasks say of the processes they ran in."""
+
+    cores: frozenset[str]
+    peak_bytes: int
+
+    def __or__(self, other: Report) -> Report:
+        return Report(self.cores | other.cores, max(self.peak_bytes, other.peak_bytes))
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """What a sweep over all rows leaves."""
+
+    state: State
+    ledger: Ledger
+    """Of all that it wrote besides."""
+
+    earlier: bool
+    """Whether an earlier attempt made it."""
+
+    peak_bytes: int = 0
+    """Most memory that a worker process held above its baseline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A fold with a name, a folder for its checkpoints, and how many segments run at once."""
+
+    name: str
+    fold: Fold
+    folder: Path
+    concurrency: int
+    journal: Journal = field(default_factory=Journal)
+    keeping: Keeping = field(default_factory=Keeping)
+
+    def run(self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None = None) -> Total:
+        """The accumulator of all rows, from disk if a former run got that far."""
+        total = self.finished(progress)
+        if total is None:
+            state, peak = self._all_turns(scheduler, progress)
+            total = Total(state, Ledger.taken_from(state), earlier=False, peak_bytes=peak)
+            self._settle(total)
+            self._tell_end(progress)
+        return total
+
+    def finished(self, progress: Callable[[str, int, int], None] | None = None) -> Total | None:
+        """What an earlier attempt left, if it got to the end."""
+        state = load_if_whole(self.folder / TOTAL)
+        if state is None:
+            return None
+        self._tell_end(progress)
+        return Total(state, Ledger.taken_from(state), earlier=True)
+
+    def _tell_end(self, progress: Callable[[str, int, int], None] | None) -> None:
+        if progress:
+            progress(self.name, self.fold.cut.length, self.fold.cut.length)
+
+    def _all_turns(
+        self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None
+    ) -> tuple[State, int]:
+        """Graphs until every stream has come to its end."""
+        make_folder(self.folder)
+        self._set_aside_damage()
+        peak = 0
+        for turn in range(TURNS):
+            try:
+                peak = max(peak, self._carry_out(scheduler, progress))
+                return self._root_state(), peak
+            except (SetBack, DamagedStateError) as error:
+                # What another sweep left is not made again here.
+                own = isinstance(error, SetBack) or self.folder in error.path.parents
+                if turn + 1 == TURNS or not own:
+                    raise
+        raise AssertionError("the last turn returns or raises")
+
+    def _settle(self, total: Total) -> None:
+        """Have the total on disk, then let go of what led to it."""
+        if not self.keeping.resumable:
+            self._drop_parts()
+            return
+        # The caller may change the state while the rest is under way.
+        path, unsettled = self.folder / TOTAL, self.folder / f".{TOTAL}"
+        save_arrays(unsettled, {**total.state, **total.ledger.as_arrays()}, name=path)
+        written = self.keeping.paths(total.ledger)
+
+        def trust() -> None:
+            if self.keeping.durable:
+                flush_all(written)
+                flush(unsettled)
+            os.replace(unsettled, path)
+            if self.keeping.durable:
+                flush(path.parent)
+            self._drop_parts()
+
+        self.keeping.after_settling(trust)
+
+    def _drop_parts(self) -> None:
+        for part in (*self.folder.glob("*-*.part"), *self.folder.glob("fold-*.pickle")):
+            part.unlink(missing_ok=True)
+
+    def _set_aside_damage(self) -> None:
+        """Let streams start over of which what an earlier attempt wrote is not whole."""
+        for stream in range(self.fold.cut.stream_count):
+            part = self._part(0, stream)
+            state = load_if_whole(part) if part.exists() else None
+            if state is not None:
+                damage = self.keeping.damage(Ledger.taken_from(state))
+                if damage is not None:
+                    set_aside(part, f"led to {damage.path}, which {damage.reason}")
+
+    def _carry_out(self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None) -> int:
+        """One graph, from where the streams stand to the root."""
+        ticket = new_ticket(self.folder)
+        # Segments of an attempt whose driver is gone see that it is not theirs any more, and end.
+        save_json(self.folder / TICKET, ticket, durable=False)
+        held = attempt(ticket, self.concurrency)
+        for stream in range(self.fold.cut.stream_count):
+            held.reach(stream, _stream_rows(self.fold.cut, stream, self._reached(stream)))
+        try:
+            report = scheduler.compute(
+                self.graph(ticket),
+                concurrency=self.concurrency,
+                watch=self._watch(ticket, progress),
+                stop=functools.partial(stop_attempt, ticket),
+            )
+        finally:
+            end_attempt(ticket)
+            del held  # and the buffers that lie idle in it
+            return_freed_memory()
+        _refuse_mixed(report)
+        return report.peak_bytes  # type: ignore[no-any-return]
+
+    def _root_state(self) -> State:
+        """What the graph leaves: the last merge, or the one stream there is."""
+        if self.fold.cut.stream_count == 1:
+            return _finished(self._part(0, 0), int(self.fold.cut.streams[1]))
+        return _finished(self._root(), None)
+
+    def graph(self, ticket: str = "") -> Delayed:
+        """Chains of segments from where their streams stand, joined by the merge tree."""
+        fold = Carried[Fold](self.fold, self.folder / f"fold-{short(ticket)}.pickle")
+        layer = [self._chain(fold, stream, ticket) for stream in range(self.fold.cut.stream_count)]
+        level = 0
+        while len(layer) > 1:
+            level += 1
+            below = [self._part(level - 1, i) for i in range(len(layer))]
+            ends = [int(end) for end in self.fold.cut.streams[1:]] if level == 1 else [None] * len(layer)
+            layer = [
+                delayed(functools.partial(_merge, fold), pure=True)(
+                    list(zip(below[i : i + FAN_IN], ends[i : i + FAN_IN], strict=True)),
+                    self._part(level, i // FAN_IN),
+                    layer[i : i + FAN_IN],
+                    ticket=ticket,
+                    limit=self.concurrency,
+                    dask_key_name=(self._key("merge", level, ticket), level, i // FAN_IN),
+                )
+                for i in range(0, len(layer), FAN_IN)
+            ]
+        return layer[0]
+
+    def _chain(self, fold: Carried[Fold], stream: int, ticket: str) -> Delayed:
+        cut = self.fold.cut
+        last = int(cut.streams[stream + 1])
+        reached = self._reached(stream)
+        rows = max(1.0, SEGMENT_SECONDS / self.fold.row_seconds)
+        step = max(1, int(rows // cut.panel_rows))
+        token: Any = None
+        for link, until in enumerate([*range(reached + step, last, step), last]):
+            token = delayed(functools.partial(_advance, fold), pure=True)(
+                stream,
+                self._part(0, stream),
+                until,
+                token,
+                ticket=ticket,
+                limit=self.concurrency,
+                journal=self.journal,
+                keeping=self.keeping,
+                dask_key_name=(self._key("segment", link, ticket), stream, until),
+            )
+        return token  # type: ignore[no-any-return]
+
+    def _reached(self, stream: int) -> int:
+        """The next panel of a stream."""
+        done = load_if_whole(self._part(0, stream), _NEXT)
+        return int(done[_NEXT]) if done else int(self.fold.cut.streams[stream])
+
+    def _key(self, kind: str, level: int, ticket: str) -> str:
+        # Keys of different attempts must differ, or a scheduler that still remembers one of them answers the
+        # other with its result. Every link of the chains has a name of its own: Dask holds tasks back until a
+        # worker is free only where their like depends on few.
+        return f"{self.name}-{kind}-{level}-{short(ticket)}"
+
+    def _part(self, level: int, index: int) -> Path:
+        return self.folder / (f"stream-{index:05d}.part" if level == 0 else f"merge-{level}-{index:05d}.part")
+
+    def _root(self) -> Path:
+        level, count = 0, self.fold.cut.stream_count
+        while count > 1:
+            level, count = level + 1, -(-count // FAN_IN)
+        return self._part(level, 0)
+
+    def _watch(self, ticket: str, progress: Callable[[str, int, int], None] | None) -> Callable[[], None]:
+        held, rows = attempt(ticket, self.concurrency), self.fold.cut.length
+        return lambda: progress(self.name, held.rows_done, rows) if progress else None
+
+
+class SetBack(Interrupted):
+    """A stream stands short of its end: a writer that was thought dead has put an older part in place."""
+
+
+def _advance(
+    carried: Carried[Fold],
+    stream: int,
+    path: Path,
+    until: int,
+    before: Report | None,
+    *,
+    ticket: str,
+    limit: int,
+    journal: Journal,
+    keeping: Keeping,
+) -> Report:
+    """Fold a stream on to panel ``until``, from wherever its last checkpoint stands."""
+    held, fold, saved = attempt(ticket, limit), carried.value, time.monotonic()
+    with held.workspace(fold.workspace) as work, one_blas_thread(), journal.segment(stream) as noted:
+        state, panel = _resume(fold, path, int(fold.cut.streams[stream]))
+        ledger, written = Ledger.taken_from(state), Ledger()
+        with (
+            recorded(written if keeping.resumable else None),
+            contextlib.closing(panels_of(fold, work, panel, until)) as panels,
+        ):
+            for panel, start, stop, slot in panels:
+                fold.step(state, work, start, stop, slot)
+                held.reach(stream, _stream_rows(fold.cut, stream, panel + 1))
+                noted["rows"] = noted.get("rows", 0) + stop - start
+                if panel + 1 == until or held.stopped or time.monotonic() - saved > SEGMENT_SECONDS:
+                    require_ours(path.parent, ticket)
+                    if keeping.elsewhere:
+                        flush_all(keeping.paths(written))
+                    ledger.add(written)
+                    written.blocks.clear()
+                    reached: dict[str, Any] = {_NEXT: panel + 1, _CORE: core_type()}
+                    save_arrays(path, {**state, **ledger.as_arrays(), **reached}, durable=keeping.elsewhere)
+                    saved = time.monotonic()
+                held.end_if_stopped()
+        # Workspace and accumulator are still held: this is as much as the segment ever had.
+        peak = bytes_above_baseline()
+    report = Report(frozenset({core_type()}), peak)
+    return report if before is None else before | report
+
+
+def short(ticket: str) -> str:
+    return hashlib.blake2b(ticket.encode(), digest_size=6).hexdigest()
+
+
+def require_ours(folder: Path, ticket: str) -> None:
+    """Raise unless the attempt is still the one that the folder belongs to."""
+    if ticket and load_json(folder / TICKET, str) != ticket:
+        raise Interrupted(f"another run has taken over {folder}, or its result is complete")
+
+
+def _stream_rows(cut: Cut, stream: int, panel: int) -> int:
+    return int(cut.panels[panel] - cut.panels[cut.streams[stream]])
+
+
+def _resume(fold: Fold, path: Path, first: int) -> tuple[State, int]:
+    state = load_if_whole(path)
+    if state is None or _NEXT not in state:
+        return fold.start(), first
+    _refuse_mixed(Report(frozenset({core_type(), str(state.pop(_CORE))}), 0))
+    return state, int(state.pop(_NEXT))
+
+
+def _finished(path: Path, end: int | None) -> State:
+    """A part that is to be merged, and its ledger; ``end`` is the last panel of its stream, if it is one."""
+    state = load_if_whole(path)
+    if state is None:
+        raise SetBack(f"{path} is not whole any more; the same command makes it again")
+    if end is None:
+        return state
+    state.pop(_CORE)
+    if int(state.pop(_NEXT)) != end:
+        raise SetBack(f"{path} was set back to a panel before {end}; the same command goes on from there")
+    return state
+
+
+def _merge(
+    carried: Carried[Fold],
+    parts: list[tuple[Path, int | None]],
+    into: Path,
+    reports: list[Report],
+    *,
+    ticket: str,
+    limit: int,
+) -> Report:
+    """Merge finished parts in order, one in memory at a time beside the sum."""
+    with attempt(ticket, limit).merging(), one_blas_thread():
+        if load_if_whole(into) is None:
+            total = _finished(*parts[0])
+            ledger = Ledger.taken_from(total)
+            for part in parts[1:]:
+                other = _finished(*part)
+                ledger.add(Ledger.taken_from(other))
+                carried.value.merge(total, other)
+            require_ours(into.parent, ticket)
+            save_arrays(into, {**total, **ledger.as_arrays()})
+    mine = Report(frozenset({core_type()}), bytes_above_baseline())
+    return functools.reduce(operator.or_, reports, mine)
+
+
+def _refuse_mixed(report: Report) -> None:
+    if len(report.cores) > 1:
+        raise PlanError(
+            "workers ran different BLAS kernels (" + "; ".join(sorted(report.cores)) + "), which differ in "
+            "the last bits. Use nodes of one type, or pin the kernels: export OPENBLAS_CORETYPE=Haswell"
+        )

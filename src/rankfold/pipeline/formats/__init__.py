@@ -1,0 +1,256 @@
+"""Whatever a user may point at, as a ``Source``.
+
+    locate        STORE::array, or what is there
+    arrays        NumPy and SciPy arrays, lists, data frames
+    zarr          matrices in a Zarr folder
+    zarr_volume   Zarr arrays of more axes
+    zarr_layout   how chunks of a Zarr array lie
+    csr           sparse groups in Zarr
+    remote        Zarr in object stores
+    npy           .npy, .fbin, .u8bin and .i8bin files
+    npz           .npz files that are not compressed
+    hdf5          HDF5 files, through h5py
+    netcdf        netCDF files and xarray objects
+    dask          Dask arrays
+    handles       which dataset of a file is meant, optional libraries
+
+No optional library, nor Zarr nor Dask, is imported before it is needed: objects are known by the module
+of their type.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+
+from rankfold.pipeline.data.missing_columns import without_missing_columns
+from rankfold.pipeline.data.picks import Selection
+from rankfold.pipeline.data.selection import select
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.stacked import Rows, axis_names, row_axes, stacked
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.formats.arrays import (
+    array_of_frame,
+    array_of_lists,
+    array_source,
+    array_volume,
+    dask_volume,
+    is_cells,
+    is_kept_sparse,
+    matrix_of_cells,
+    sparse_source,
+)
+from rankfold.pipeline.formats.csr import compressed_kind, csr_source
+from rankfold.pipeline.formats.dask import dask_source
+from rankfold.pipeline.formats.hdf5 import hdf5_matrix
+from rankfold.pipeline.formats.locate import is_address, require_path, split_location
+from rankfold.pipeline.formats.netcdf import netcdf_matrix, xarray_matrix
+from rankfold.pipeline.formats.npy import TYPES, big_ann_source, npy_matrix
+from rankfold.pipeline.formats.npz import npz_source
+from rankfold.pipeline.formats.remote import remote_matrix
+from rankfold.pipeline.formats.zarr_layout import matrix_at, matrix_of
+
+__all__ = ["ViewOptions", "open_source"]
+
+MISSING = ("error", "fill")
+
+IMPORTED = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".mtx", ".mtx.gz", ".h5ad")
+"""Ends of names of what an import reads, but only from the beginning."""
+
+
+class ViewOptions(TypedDict, total=False):
+    """What ``open_source`` takes besides the matrix."""
+
+    missing: str
+    rows: Rows
+    select_rows: Selection
+    select_columns: Selection
+    drop_missing_columns: bool
+
+
+def open_source(
+    x: object,
+    *,
+    missing: str = "error",
+    rows: Rows = None,
+    select_rows: Selection = None,
+    select_columns: Selection = None,
+    drop_missing_columns: bool = False,
+) -> Source:
+    """Open a matrix.
+
+    Parameters
+    ----------
+    x : str, path, array or Source
+        ``STORE`` or ``STORE::path/in/group`` for a Zarr store in a folder or an object store
+        (``s3://bucket/store.zarr``), a sparse group in AnnData's layout, a ``.npy``, ``.npz``, ``.fbin``,
+        HDF5 or netCDF file (``FILE.nc::variable``), a list of rows, a NumPy, SciPy, Zarr, Dask or xarray
+        array, an h5py dataset, a pandas DataFrame of numbers, an AnnData object (its X), a ``Source``.
+    missing : {"error", "fill"}
+        What a Zarr or HDF5 chunk is that was never written: an error, or its fill value.
+    rows : str, int or list of them, optional
+        Axes that become the rows, by name or number, as ``"time"`` or ``"time,level"``; the others are
+        stacked into columns in their order. Needed for arrays of more than two axes.
+    select_rows, select_columns : str, slice or list, optional
+        What is kept of the rows and columns, in this order, as ``"0:1000"`` or ``"0:50,60,70:80"``.
+    drop_missing_columns : bool
+        Leave out columns that are NaN in the first row kept, as places on land are; a number in one of
+        them later on is an error when it is read.
+
+    Raises
+    ------
+    InputError
+        ``x`` is not a matrix of a supported type; ``SourceNotFoundError`` if it is not there.
+    """
+    if missing not in MISSING:
+        raise InputError(f"missing={missing!r} is not known; say one of {', '.join(map(repr, MISSING))}")
+    source = select(_matrix(x, missing, rows), rows=select_rows, columns=select_columns)
+    return without_missing_columns(source) if drop_missing_columns else source
+
+
+def _matrix(x: object, missing: str, rows: Rows) -> Source:
+    """All of ``x`` as a matrix."""
+    if isinstance(x, str | os.PathLike):
+        return _at(os.fsdecode(x), missing, rows)
+    if isinstance(x, np.ndarray):
+        return _of_numpy(x, rows)
+    module = type(x).__module__.partition(".")[0]
+    if module == "dask" and hasattr(x, "blocks"):
+        return _of_dask(x, rows)
+    if module == "zarr":
+        return _of_zarr(x, missing, rows)
+    if module == "xarray":
+        return xarray_matrix(x, rows=rows)
+    if scipy.sparse.issparse(x):
+        return sparse_source(x)
+    if isinstance(x, list | tuple):
+        return _of_numpy(array_of_lists(x), rows)
+    if module == "pandas":
+        return _of_numpy(array_of_frame(x), rows)
+    if is_cells(x):
+        return _matrix(matrix_of_cells(x), missing, rows)
+    if is_kept_sparse(x):
+        return _of_kept_sparse(x, missing)
+    if module == "h5py" and hasattr(x, "shape"):
+        return _of_hdf5(x, missing, rows)
+    if isinstance(x, Source):
+        if rows is not None:
+            raise InputError(f"{x.name} is a matrix already: rows= is for arrays and places of arrays")
+        return x
+    raise InputError(
+        f"cannot read a {module}.{type(x).__qualname__}; give the path of a Zarr store or .npy file, "
+        "or a list of rows, a NumPy, SciPy, Zarr, Dask or xarray array, a pandas DataFrame, an AnnData object"
+    )
+
+
+def _at(location: str, missing: str, rows: Rows) -> Source:
+    """What lies at a path."""
+    store, array = split_location(location)
+    if is_address(store):
+        return remote_matrix(store, array, missing=missing, rows=rows)
+    require_path(store)
+    if compressed_kind(os.path.join(store, array)):
+        _refuse_axes(store, rows)
+        return csr_source(store, array, missing)
+    if os.path.isdir(store):
+        return matrix_at(store, array, missing=missing, rows=rows)
+    suffix = os.path.splitext(store)[1].lower()
+    if suffix not in OPENERS:
+        hint = f"; import it first: rankfold import {store} STORE.zarr" if store.endswith(IMPORTED) else ""
+        raise InputError(
+            f"{store} is neither a Zarr store (a folder) nor a file that is read in place, "
+            f"{', '.join(OPENERS)}{hint}"
+        )
+    return OPENERS[suffix](store, array, missing, rows)
+
+
+def _refuse_axes(name: str, rows: Rows) -> None:
+    if rows is not None:
+        raise InputError(f"{name} is a matrix already: leave out --rows (rows={rows!r})")
+
+
+def _npz(path: str, array: str, missing: str, rows: Rows) -> Source:
+    _refuse_axes(path, rows)
+    return npz_source(path, array)
+
+
+def _big_ann(path: str, array: str, missing: str, rows: Rows) -> Source:
+    _refuse_axes(path, rows)
+    if array:
+        raise InputError(f"{path} is a file, not a Zarr store, so it holds no array {array}")
+    return big_ann_source(path)
+
+
+def _npy(path: str, array: str, missing: str, rows: Rows) -> Source:
+    if array:
+        raise InputError(f"{path} is a file, not a Zarr store, so it holds no array {array}")
+    return npy_matrix(path, rows)
+
+
+def _hdf5(path: str, array: str, missing: str, rows: Rows) -> Source:
+    return hdf5_matrix(path, array, missing=missing, rows=rows)
+
+
+def _netcdf(path: str, array: str, missing: str, rows: Rows) -> Source:
+    return netcdf_matrix(path, array, rows=rows)
+
+
+OPENERS: dict[str, Callable[[str, str, str, Rows], Source]] = {
+    ".npy": _npy,
+    ".npz": _npz,
+    **dict.fromkeys(TYPES, _big_ann),
+    ".h5": _hdf5,
+    ".hdf5": _hdf5,
+    ".nc": _netcdf,
+    ".nc4": _netcdf,
+}
+"""What opens a file, by its suffix: called with path, path within the file, ``missing`` and ``rows``."""
+
+
+def _of_numpy(x: npt.NDArray[Any], rows: Rows) -> Source:
+    """A NumPy array; no volume where the axes are those of a matrix already."""
+    axes = axis_names(x.shape, None)
+    if row_axes("array", axes, x.shape, rows) == (0,) and x.ndim == 2:
+        return array_source(x)
+    return stacked(array_volume(x, axes), rows)
+
+
+def _of_dask(x: Any, rows: Rows) -> Source:
+    """A Dask array."""
+    axes = axis_names(x.shape, None)
+    if row_axes("dask array", axes, x.shape, rows) == (0,) and x.ndim == 2:
+        return dask_source(x)
+    return stacked(dask_volume(x, axes), rows)
+
+
+def _of_hdf5(dataset: Any, missing: str, rows: Rows) -> Source:
+    """A dataset of an HDF5 file that someone has opened, by its place."""
+    dataset.file.flush()
+    return hdf5_matrix(dataset.file.filename, dataset.name.strip("/"), missing=missing, rows=rows)
+
+
+def _of_kept_sparse(x: Any, missing: str) -> Source:
+    """A sparse matrix that AnnData has left on disk: by its place in a Zarr folder, or in memory."""
+    group = x.group
+    root = getattr(getattr(group, "store", None), "root", None)
+    if type(group).__module__.partition(".")[0] == "zarr" and root is not None:
+        return csr_source(os.path.abspath(root), group.path, missing)
+    return sparse_source(x.to_memory())
+
+
+def _of_zarr(x: object, missing: str, rows: Rows) -> Source:
+    """A Zarr object that someone has opened."""
+    import zarr
+
+    if isinstance(x, zarr.Group):
+        raise InputError(
+            f"{x} is a Zarr group, not an array; pass one of its arrays: {', '.join(x.array_keys())}"
+        )
+    if not isinstance(x, zarr.Array):
+        raise InputError(f"cannot read a {type(x).__qualname__}; pass a zarr.Array or the path of its store")
+    return matrix_of(x, missing=missing, rows=rows)

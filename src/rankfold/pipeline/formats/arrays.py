@@ -1,0 +1,369 @@
+"""What people have in their hands: NumPy and SciPy arrays, lists, pandas frames, AnnData objects.
+
+Pickling a NumPy array ships the numbers: tasks should carry paths instead. Of a sparse array, what is read is
+filled in with zeros. Arrays of more axes are read box by box, Dask arrays too (see ``dask.py``): a Dask block
+is computed once for all boxes of a read that meet it, and never two at a time.
+
+Objects are known by the module and the name of their type, so neither pandas nor AnnData is ever imported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+
+from rankfold.kernels.hashing.digest import LANES, mix_words
+from rankfold.pipeline.chunks.geometry import Box, Piece, Span, local, meet, requests
+from rankfold.pipeline.data.dtypes import SUPPORTED, cut, native, require_matrix
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.formats.dask import block_edges, computed_block, require_known_chunks, touched
+
+DIGEST_BYTES = 4 * 2**20
+"""Rows are hashed in blocks of this size, so that no second copy of the matrix is ever made."""
+
+
+class InMemory:
+    """What matrices in memory share, dense or sparse."""
+
+    __slots__ = ()
+    array: Any
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        rows, columns = self.array.shape
+        return rows, columns
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements in native byte order."""
+        return native(self.array.dtype)
+
+    @property
+    def codec(self) -> str:
+        """Never compressed."""
+        return "none"
+
+    @property
+    def row_grid(self) -> Grid:
+        """One piece that can be cut anywhere."""
+        return Grid.regular(self.shape[0], self.shape[0], splittable=True)
+
+    @property
+    def column_grid(self) -> Grid:
+        """One piece that can be cut anywhere."""
+        return Grid.regular(self.shape[1], self.shape[1], splittable=True)
+
+    def check(self) -> None:
+        """Nothing can be wrong with it."""
+
+    def stored_bytes(self) -> int:
+        """Bytes on disk: none."""
+        return 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArraySource(InMemory):
+    """A matrix in memory, in any order and byte order."""
+
+    array: npt.NDArray[Any]
+
+    @property
+    def name(self) -> str:
+        """What messages call it: type and shape."""
+        return f"array {self.dtype} {self.shape}"
+
+    @property
+    def format(self) -> str:
+        """Where it lies."""
+        return "NumPy array"
+
+    def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
+        """Copy ``self[rows, columns]`` into ``out``; see ``Source``."""
+        np.copyto(out, self.array[slice(*rows), slice(*columns)])
+
+    def read_bytes(self, rows: int, columns: int) -> int:
+        """Nothing: the copy goes from one array to the other."""
+        return 0
+
+    def fingerprint(self) -> str:
+        """Digest of type, shape and content; order in memory does not matter."""
+        digest = hashlib.blake2b(f"{self.dtype.str} {self.shape}".encode(), digest_size=16)
+        step = max(1, DIGEST_BYTES // (self.shape[1] * self.dtype.itemsize))
+        lanes = np.arange(LANES, dtype=np.uint64)
+        for top in range(0, self.shape[0], step):
+            part = np.ascontiguousarray(self.array[top : top + step], self.dtype).reshape(-1).view(np.uint8)
+            whole = len(part) - len(part) % 8
+            mix_words(part[:whole].view(np.uint64), lanes=lanes)
+            digest.update(part[whole:].data)
+        digest.update(lanes.data)
+        return digest.hexdigest()
+
+    def lend(self, rows: Span, columns: Span) -> npt.NDArray[Any] | None:
+        """``self[rows, columns]`` where it lies, if row by row, native, and open to compiled loops."""
+        if self.array.flags.c_contiguous and self.array.flags.writeable and self.array.dtype.isnative:
+            return self.array[slice(*rows), slice(*columns)]
+        return None
+
+
+def array_source(array: npt.NDArray[Any]) -> ArraySource:
+    """A matrix in memory, checked."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise InputError("a masked array has gaps, which would be taken for numbers; pass x.filled(value)")
+    require_matrix("array", array.shape, array.dtype)
+    return ArraySource(np.asarray(array))
+
+
+# Array volumes ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrayVolume:
+    """A NumPy array with names for its axes."""
+
+    array: npt.NDArray[Any]
+    axes: tuple[str, ...]
+    format: str = "NumPy array"
+
+    codec = "none"
+    path = None
+
+    @property
+    def name(self) -> str:
+        """What messages call it: type and shape."""
+        return f"array {self.dtype} {self.shape}"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length of every axis."""
+        return self.array.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements in native byte order."""
+        return native(self.array.dtype)
+
+    @property
+    def grids(self) -> tuple[Grid, ...]:
+        """Pieces that can be cut anywhere."""
+        return tuple(Grid.regular(length, length, splittable=True) for length in self.shape)
+
+    def read_boxes(self, pieces: Sequence[Piece]) -> None:
+        """Copy every box to its place."""
+        for box, out in pieces:
+            np.copyto(out, self.array[tuple(slice(*span) for span in box)])
+
+    def read_bytes(self, elements: int) -> int:
+        """Nothing: the copy goes from one array to the other."""
+        return 0
+
+    def check(self) -> None:
+        """Nothing can be wrong with it."""
+
+    def fingerprint(self) -> str:
+        """Digest of type, shape and content; order in memory does not matter."""
+        digest = hashlib.blake2b(f"{self.dtype.str} {self.shape}".encode(), digest_size=16)
+        whole = Piece(tuple((0, length) for length in self.shape), self.array)
+        step = max(1, DIGEST_BYTES // self.dtype.itemsize)
+        for _, part in requests(whole, (1,) * self.array.ndim, step):
+            digest.update(np.ascontiguousarray(part, self.dtype).data)
+        return digest.hexdigest()
+
+    def stored_bytes(self) -> int:
+        """Bytes on disk: none."""
+        return 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DaskVolume:
+    """A Dask array with chunks of known sizes and names for its axes."""
+
+    array: Any
+    axes: tuple[str, ...]
+    format: str = "Dask array"
+
+    codec = "computed"
+    path = None
+
+    @property
+    def name(self) -> str:
+        """What messages call it: Dask's name."""
+        return f"dask array {self.array.name}"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length of every axis."""
+        return tuple(int(length) for length in self.array.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements in native byte order."""
+        return native(self.array.dtype)
+
+    @property
+    def grids(self) -> tuple[Grid, ...]:
+        """Blocks along every axis."""
+        return tuple(Grid(np.unique(block_edges(sizes)), splittable=False) for sizes in self.array.chunks)
+
+    def read_boxes(self, pieces: Sequence[Piece]) -> None:
+        """Copy every box to its place, block by block."""
+        edges = [block_edges(sizes) for sizes in self.array.chunks]
+        met: dict[tuple[int, ...], Box] = {}
+        for piece in pieces:
+            hits = (touched(along, span) for along, span in zip(edges, piece.box, strict=True))
+            for index in itertools.product(*([i for i, _, _ in each] for each in hits)):
+                met[index] = tuple((int(e[i]), int(e[i + 1])) for e, i in zip(edges, index, strict=True))
+        for index, box in sorted(met.items()):
+            block = computed_block(self.array, index)
+            for piece in pieces:
+                if part := meet(piece, box):
+                    np.copyto(part.out, block[local(part.box, box)])
+
+    def read_bytes(self, elements: int) -> int:
+        """Largest block twice: the block itself, and what the last step of its graph started from."""
+        return 2 * math.prod(grid.longest for grid in self.grids) * self.dtype.itemsize
+
+    def check(self) -> None:
+        """Nothing can be seen without computing."""
+
+    def fingerprint(self) -> str:
+        """Digest of Dask's name, which is a token of how the array is made, and of its chunks."""
+        text = f"{self.array.name} {self.dtype.str} {self.array.chunks}"
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def stored_bytes(self) -> int:
+        """Bytes on disk: not known of a graph."""
+        return 0
+
+
+def array_volume(
+    array: npt.NDArray[Any], axes: tuple[str, ...], *, format: str = "NumPy array"
+) -> ArrayVolume:
+    """An array in memory, checked."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise InputError("a masked array has gaps, which would be taken for numbers; pass x.filled(value)")
+    return ArrayVolume(np.asarray(array), axes, format)
+
+
+def dask_volume(array: Any, axes: tuple[str, ...], *, format: str = "Dask array") -> DaskVolume:
+    """A Dask array, checked."""
+    require_known_chunks(array)
+    return DaskVolume(array, axes, format)
+
+
+# Sparse -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseSource(InMemory):
+    """A compressed matrix in memory."""
+
+    array: Any
+    """Compressed by rows, without duplicates."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it: type and shape."""
+        return f"sparse {self.dtype} {self.shape}"
+
+    @property
+    def format(self) -> str:
+        """Where it lies."""
+        return "SciPy sparse array"
+
+    def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
+        """Fill ``out`` with ``self[rows, columns]``; see ``Source``."""
+        part = self.array[slice(*rows), slice(*columns)]
+        if out.flags.c_contiguous or out.flags.f_contiguous:
+            part.toarray(out=out)
+        else:
+            np.copyto(out, part.toarray())
+
+    def read_bytes(self, rows: int, columns: int) -> int:
+        """The part that is cut out, and its dense copy where the buffer has gaps."""
+        return rows * columns * self.dtype.itemsize + min(rows * columns, int(self.array.nnz)) * 16
+
+    def fingerprint(self) -> str:
+        """Digest of type, shape and content."""
+        digest = hashlib.blake2b(f"csr {self.dtype.str} {self.shape}".encode(), digest_size=16)
+        for part in (self.array.indptr, self.array.indices, self.array.data):
+            digest.update(np.ascontiguousarray(part).data)
+        return digest.hexdigest()
+
+
+def sparse_source(x: Any) -> SparseSource:
+    """A sparse matrix, checked, compressed by rows, and without duplicates."""
+    require_matrix(f"sparse {x.format}", x.shape, x.dtype)
+    compressed = scipy.sparse.csr_array(x)
+    if not compressed.has_canonical_format:
+        compressed = compressed.copy()
+        compressed.sum_duplicates()
+    return SparseSource(compressed)
+
+
+# Everyday ---------------------------------------------------------------------------------------------------
+
+
+def array_of_lists(x: list[Any] | tuple[Any, ...]) -> npt.NDArray[Any]:
+    """A list of rows as an array."""
+    try:
+        made = np.asarray(x)
+    except (ValueError, OverflowError) as error:
+        raise InputError(
+            f"a {type(x).__name__} is read as a list of rows, all of the same length; this one is "
+            f"not: {cut(error)}"
+        ) from error
+    if made.dtype.kind not in "iufb":
+        raise InputError(f"a {type(x).__name__} of rows must hold numbers; this one holds {made.dtype}")
+    return made
+
+
+def array_of_frame(frame: Any) -> npt.NDArray[Any]:
+    """The numbers of a pandas frame in a type that holds all its columns; missing ones are NaN."""
+    if type(frame).__name__ != "DataFrame":
+        raise InputError(f"cannot read a pandas {type(frame).__name__}; pass a DataFrame, as x.to_frame()")
+    types = []
+    for name, dtype in frame.dtypes.items():
+        plain = getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", dtype))
+        if getattr(plain, "kind", "O") not in "iufb" or plain.itemsize > 8:
+            raise InputError(
+                f"column {name!r} of the DataFrame holds {dtype}; supported are {SUPPORTED}. Leave it out, "
+                f"as x.drop(columns=[{name!r}]), or convert it"
+            )
+        types.append(plain)
+    if not types:
+        raise InputError(f"the DataFrame has shape {frame.shape}: a matrix without columns cannot be reduced")
+    wanted = np.result_type(*types)
+    if not frame.isna().to_numpy().any():
+        made: npt.NDArray[Any] = frame.to_numpy(dtype=wanted)
+        return made
+    made = frame.to_numpy(dtype=wanted if wanted.kind == "f" else np.dtype(np.float64), na_value=np.nan)
+    return made
+
+
+def matrix_of_cells(cells: Any) -> Any:
+    """The matrix ``X`` of an AnnData object, of whatever kind it is."""
+    if cells.X is None:
+        raise InputError("the AnnData object has no X; pass one of its layers, as x.layers['counts']")
+    return cells.X
+
+
+def is_cells(x: object) -> bool:
+    """Whether something is an AnnData object, or a view of one."""
+    return type(x).__module__.partition(".")[0] == "anndata" and type(x).__name__ in ("AnnData", "Raw")
+
+
+def is_kept_sparse(x: object) -> bool:
+    """Whether something is a sparse matrix that AnnData has left on disk."""
+    return (
+        type(x).__module__.partition(".")[0] == "anndata" and hasattr(x, "group") and hasattr(x, "to_memory")
+    )

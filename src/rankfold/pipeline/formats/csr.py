@@ -1,0 +1,326 @@
+"""A sparse matrix in AnnData's layout: a Zarr group of ``data``, ``indices`` and ``indptr``.
+
+https://anndata.readthedocs.io/en/stable/fileformat-prose.html: attributes ``encoding-type`` (``csr_matrix``
+or ``csc_matrix``), ``encoding-version`` and ``shape``. Panels of rows (CSR) or of columns (CSC) are made
+dense in the caller's buffer; a panel the other way costs reading everything, so the grid says not to.
+
+The trap: ``indptr`` has a number for every row. It is read by the slice, never kept.
+
+Each of the three is read as a matrix of one row: all that is true of reading chunks of a matrix is true of
+these, only their names have one number instead of two.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.chunks.codecs import encoding_of
+from rankfold.pipeline.chunks.files import ChunkFiles
+from rankfold.pipeline.chunks.geometry import Span
+from rankfold.pipeline.chunks.reads import Tile
+from rankfold.pipeline.data.dtypes import cut, native, require_chunks, require_matrix, whole_lengths
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError
+from rankfold.pipeline.formats.locate import node_kind
+from rankfold.pipeline.formats.zarr import ZarrSource
+from rankfold.pipeline.formats.zarr_layout import key_style
+
+if TYPE_CHECKING:
+    import zarr
+
+
+@dataclass(frozen=True, slots=True)
+class VectorFiles(ChunkFiles):
+    """Chunk files with one number in their names."""
+
+    def key(self, *index: int) -> str:
+        """Key of the file in the only row of the grid."""
+        return f"{self.prefix}{index[-1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class VectorSource(ZarrSource):
+    """A Zarr array of shape ``(n,)`` as a matrix of shape ``(1, n)``, which may be empty."""
+
+    @property
+    def length(self) -> int:
+        """Number of elements."""
+        return self.shape[1]
+
+    def take(self, start: int, stop: int) -> npt.NDArray[Any]:
+        """Elements ``start:stop``, in new memory."""
+        out: npt.NDArray[Any] = np.empty(stop - start, self.dtype)
+        if stop > start:
+            self.read_into(out[np.newaxis], (0, 1), (start, stop))
+        return out
+
+    def stored_bytes(self) -> int:
+        """Bytes of the chunk files on disk."""
+        return self.files.stored_bytes() if self.length else 0
+
+    def _decode(self, array: zarr.Array[Any], request: Tile) -> None:
+        """Chunks that Zarr decodes; whatever it raises names the first of them."""
+        from zarr.buffer.cpu import NDBuffer, buffer_prototype
+
+        target = NDBuffer(cast("Any", request.out[0]))  # Zarr's protocol is narrower than NumPy's stubs
+        try:
+            array.get_basic_selection((slice(*request.columns),), out=target, prototype=buffer_prototype)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise self._broken(self.files.key(0, request.j), request, error) from error
+
+
+def vector_at(path: str, array: str, *, missing: str = "error") -> VectorSource:
+    """The vector ``array`` of the store in the folder ``path``."""
+    import zarr
+    from zarr.storage import LocalStore
+
+    name = f"{path}::{array}"
+    if node_kind(os.path.join(path, array)) != "array":
+        raise InputError(f"{name} is not there, so the sparse matrix is not whole. Restore the store")
+    try:
+        found = zarr.open_array(LocalStore(path, read_only=True), path=array, mode="r")
+    except (RankfoldError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise InputError(f"Zarr cannot open {name}: {type(error).__name__}: {error}") from error
+    if found.ndim != 1 or found.dtype.kind not in "fiub":
+        raise InputError(f"{name} is {found.dtype} {found.shape}, but should be a vector of numbers")
+    require_chunks(name, found.shape, found.shards or found.chunks, found.dtype)
+    require_chunks(name, found.shape, found.chunks, found.dtype)
+    dtype, extent = native(found.dtype), (found.shards or found.chunks)[0]
+    folder = os.path.join(os.path.abspath(path), array)
+    files, version = _files(found, folder, extent)
+    return VectorSource(
+        name=name,
+        shape=(1, found.shape[0]),
+        dtype=dtype,
+        path=os.path.abspath(path),
+        array=array,
+        chunks=(1, found.chunks[0]),
+        files=files,
+        encoding=encoding_of(found.metadata),
+        format=f"Zarr v{found.metadata.zarr_format}",
+        fill=dtype.type(0 if found.fill_value is None else found.fill_value).item(),
+        missing=missing,
+        version=version,
+    )
+
+
+def _files(array: zarr.Array[Any], folder: str, extent: int) -> tuple[VectorFiles, str]:
+    """Names of the chunk files, and a digest of the metadata."""
+    prefix, separator = key_style(array.metadata, folder)
+    document = ".zarray" if array.metadata.zarr_format == 2 else "zarr.json"
+    with open(os.path.join(folder, document), "rb") as file:
+        version = hashlib.blake2b(file.read(), digest_size=16).hexdigest()
+    counts = (1, -(-array.shape[0] // extent))
+    return VectorFiles(folder, document, (1, extent), counts, prefix, separator), version
+
+
+# Csr --------------------------------------------------------------------------------------------------------
+
+
+ENCODINGS = {"csr_matrix": "rows", "csc_matrix": "columns"}
+"""The axis whose lines lie together, by AnnData's name."""
+
+PIECE = 2**17
+"""Stored numbers that are spread at a time."""
+
+SPREAD_BYTES = 64
+"""Memory that spreading one stored number takes: its value and index, its line, what checks them."""
+
+POINTERS = 2**16
+"""Lines whose pointers are read at a time."""
+
+
+def spread_bytes(lines: int) -> int:
+    """Memory that reading so many lines takes besides that of the vectors: their pointers, and a piece."""
+    return SPREAD_BYTES * PIECE + 32 * min(lines, POINTERS)
+
+
+@dataclass(frozen=True, slots=True)
+class CsrSource:
+    """A sparse matrix as the description of three vectors."""
+
+    name: str
+    shape: tuple[int, int]
+    data: VectorSource
+    indices: VectorSource
+    indptr: VectorSource
+    by: str
+    """``rows`` for CSR, ``columns`` for CSC: the lines that lie together."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the stored numbers in native byte order."""
+        return self.data.dtype
+
+    @property
+    def path(self) -> str:
+        """Folder of the store."""
+        return self.data.path
+
+    @property
+    def nnz(self) -> int:
+        """Stored numbers."""
+        return self.data.length
+
+    @property
+    def format(self) -> str:
+        """Layout, and how full it is."""
+        share = self.nnz / (self.shape[0] * self.shape[1])
+        layout = "CSR" if self.by == "rows" else "CSC"
+        return f"{layout} in {self.data.format}, {self.nnz} stored numbers ({share:.2%})"
+
+    @property
+    def codec(self) -> str:
+        """How chunks are compressed."""
+        return self.data.codec
+
+    @property
+    def row_grid(self) -> Grid:
+        """One piece: cut anywhere in CSR, scattered in CSC."""
+        return self._grid(0)
+
+    @property
+    def column_grid(self) -> Grid:
+        """One piece: scattered in CSR, cut anywhere in CSC."""
+        return self._grid(1)
+
+    def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
+        """Copy ``self[rows, columns]`` into ``out``, zeros included; see ``Source``."""
+        out[...] = 0
+        lines, across, view = (rows, columns, out) if self.by == "rows" else (columns, rows, out.T)
+        for top in range(*lines, POINTERS):
+            bottom = min(lines[1], top + POINTERS)
+            ends = self.pointers(top, bottom)
+            for start in range(int(ends[0]), int(ends[-1]), PIECE):
+                stop = min(int(ends[-1]), start + PIECE)
+                self._spread(view, ends, (start, stop), top - lines[0], across)
+
+    def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
+        """Where lines ``top:bottom`` begin, and where the last one ends; checked."""
+        ends = self.indptr.take(top, bottom + 1).astype(np.int64, copy=False)
+        if ends[0] < 0 or ends[-1] > self.nnz or (np.diff(ends) < 0).any():
+            raise ChunkError(
+                f"{self.name}: indptr[{top}:{bottom + 1}] is not increasing from 0 to {self.nnz}, the length "
+                "of data. Restore the store"
+            )
+        return ends
+
+    def entries(self, start: int, stop: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+        """Indices and values of stored numbers ``start:stop``; checked."""
+        indices = self.indices.take(start, stop).astype(np.int64, copy=False)
+        short = self.shape[1 if self.by == "rows" else 0]
+        if len(indices) and (indices.min() < 0 or indices.max() >= short):
+            wrong = int(np.argmax((indices < 0) | (indices >= short)))
+            raise ChunkError(
+                f"{self.name}: indices[{start + wrong}] is {indices[wrong]}, but the matrix has {short} "
+                f"{'columns' if self.by == 'rows' else 'rows'}. Restore the store"
+            )
+        return indices, self.data.take(start, stop)
+
+    def read_bytes(self, rows: int, columns: int) -> int:
+        """Pointers of some lines, a piece being spread, and what decoding a chunk of a vector takes."""
+        vectors = max(v.read_bytes(1, PIECE) for v in (self.data, self.indices, self.indptr))
+        return vectors + spread_bytes(rows if self.by == "rows" else columns)
+
+    def check(self) -> None:
+        """Raise ``ChunkError`` for lengths that do not agree, or chunk files that are missing."""
+        lines = self.shape[0 if self.by == "rows" else 1]
+        if self.indices.length != self.nnz or self.indptr.length != lines + 1:
+            raise ChunkError(
+                f"{self.name}: data has {self.nnz} numbers, indices {self.indices.length}, indptr "
+                f"{self.indptr.length} for {lines} {self.by}: the first two must agree, the last be one "
+                "more. Restore the store"
+            )
+        for vector in (self.data, self.indices, self.indptr):
+            if vector.length:
+                vector.check()
+        first, last = int(self.indptr.take(0, 1)[0]), int(self.indptr.take(lines, lines + 1)[0])
+        if (first, last) != (0, self.nnz):
+            raise ChunkError(
+                f"{self.name}: indptr goes from {first} to {last} instead of 0 to {self.nnz}. "
+                "Restore the store"
+            )
+
+    def fingerprint(self) -> str:
+        """Digest of shape, layout, and the fingerprints of the vectors."""
+        parts = [str(self.shape), self.by]
+        parts += [vector.fingerprint() for vector in (self.data, self.indices, self.indptr)]
+        return hashlib.blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
+
+    def stored_bytes(self) -> int:
+        """Bytes of the chunk files on disk."""
+        return sum(vector.stored_bytes() for vector in (self.data, self.indices, self.indptr))
+
+    def _grid(self, axis: int) -> Grid:
+        length, together = self.shape[axis], (axis == 0) == (self.by == "rows")
+        edges = np.asarray([0, length], dtype=np.int64)
+        return Grid(edges, splittable=together, scattered=not together)
+
+    def _spread(
+        self, view: npt.NDArray[Any], ends: npt.NDArray[np.int64], piece: Span, top: int, across: Span
+    ) -> None:
+        """Put a piece of the stored numbers, of lines that begin at ``ends``, where it belongs."""
+        indices, values = self.entries(*piece)
+        bounds = np.clip(ends, *piece)
+        lines = np.repeat(np.arange(top, top + len(ends) - 1), np.diff(bounds))
+        if across != (0, self.shape[1 if self.by == "rows" else 0]):
+            inside = (indices >= across[0]) & (indices < across[1])
+            lines, indices, values = lines[inside], indices[inside] - across[0], values[inside]
+        if len(lines) > 1 and not bool(((np.diff(indices) > 0) | (np.diff(lines) > 0)).all()):
+            # Not in order: an element may be there twice, and means the sum.
+            np.add.at(view, (lines, indices), values)
+        else:
+            # A line that the pieces cut has its numbers in order, but perhaps one of them again: add.
+            view[lines, indices] += values
+
+
+def compressed_kind(folder: str) -> str | None:
+    """``rows`` or ``columns`` for a group in AnnData's sparse layout, by its attributes alone."""
+    if not os.path.isdir(folder) or node_kind(folder) != "group":
+        return None
+    return ENCODINGS.get(str(_attributes(folder).get("encoding-type")))
+
+
+def csr_source(path: str, group: str, missing: str = "error") -> CsrSource:
+    """The sparse matrix in a group of the store in the folder ``path``."""
+    folder = os.path.join(path, group)
+    name = f"{path}::{group}" if group else path
+    by, shape = compressed_kind(folder), _attributes(folder).get("shape")
+    if by is None:
+        raise InputError(f"{name} is not a sparse matrix: its attributes say {cut(_attributes(folder))}")
+    rows, columns = whole_lengths(name, shape)
+    names = ("data", "indices", "indptr")
+    parts = [vector_at(path, f"{group}/{part}" if group else part, missing=missing) for part in names]
+    require_matrix(name, (rows, columns), parts[0].dtype)
+    for vector in parts[1:]:
+        if vector.dtype.kind not in "iu":
+            raise ChunkError(
+                f"{vector.name} holds {vector.dtype}, but numbers of places are whole. Restore the store"
+            )
+    return CsrSource(name, (rows, columns), parts[0], parts[1], parts[2], by)
+
+
+def _attributes(folder: str) -> dict[str, Any]:
+    """Attributes of a group, version 2 or 3, read without Zarr."""
+    for document in ("zarr.json", ".zattrs"):
+        try:
+            with open(os.path.join(folder, document), encoding="utf-8") as file:
+                found = json.load(file)
+        except (OSError, ValueError, RecursionError):
+            continue
+        if not isinstance(found, dict):
+            continue
+        attributes = found.get("attributes", {}) if document == "zarr.json" else found
+        return attributes if isinstance(attributes, dict) else {}
+    return {}

@@ -1,0 +1,99 @@
+"""What HDF5 and netCDF files have in common: the dataset that is meant, and how long a file stays open.
+
+A file is open as long as the description of a dataset lives that has been read: not for every read anew,
+which takes milliseconds, and not longer, or nobody in this process could write the file again.
+
+Optional libraries are imported when a source needs one; if one is not there, how to get it is said.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import importlib
+import os
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rankfold.pipeline.errors import InputError, SourceNotFoundError
+
+LISTED = 8
+"""Most datasets that a message names."""
+
+Shapes = Mapping[str, tuple[int, ...]]
+"""Shape of every dataset by its path in the file."""
+
+
+def choose(path: str, asked: str, shapes: Shapes) -> str:
+    """Path of the dataset that is meant; an error that names those there are if it is not clear."""
+    if asked in shapes:
+        return asked
+    if asked:
+        near = difflib.get_close_matches(asked, shapes, n=1)
+        hint = f" Did you mean {path}::{near[0]}?" if near else ""
+        raise SourceNotFoundError(f"{path} has no dataset {asked}.{hint} {_listed(path, shapes)}")
+    wide = [name for name, shape in shapes.items() if len(shape) >= 2]
+    if len(wide) == 1:
+        return wide[0]
+    raise InputError(f"{path} holds several datasets or none. {_listed(path, shapes)}")
+
+
+def _listed(path: str, shapes: Shapes) -> str:
+    """Sentence that names datasets, those of most axes first."""
+    if not shapes:
+        return "It holds no datasets"
+    ordered = sorted(shapes, key=lambda name: (-len(shapes[name]), name))
+    more = f" and {len(ordered) - LISTED} more" if len(ordered) > LISTED else ""
+    shown = ", ".join(f"{name} {shapes[name]}" for name in ordered[:LISTED])
+    return f"It holds {shown}{more}. Name one: {path}::{ordered[0]}"
+
+
+class Handles:
+    """What is open for whom, in this process."""
+
+    def __init__(self, opener: Callable[[str], Any]) -> None:
+        self.opener = opener
+        self.lock = threading.Lock()
+        self.held: weakref.WeakKeyDictionary[Any, tuple[object, Any]] = weakref.WeakKeyDictionary()
+
+    def get(self, owner: Any, path: str) -> Any:
+        """What ``opener`` makes of a path, opened anew if the file has changed since."""
+        version = os.getpid(), file_version(path)
+        with self.lock:
+            held = self.held.get(owner)
+            if held is None or held[0] != version:
+                held = self.held[owner] = version, self.opener(path)
+        return held[1]
+
+
+def file_version(path: str) -> str:
+    """Size and time of a file: a file written anew is opened anew."""
+    state = os.stat(path)
+    return f"{state.st_size} {state.st_mtime_ns}"
+
+
+def file_fingerprint(path: str, *facts: object) -> str:
+    """Digest of size and time of a file and of what is said of a dataset in it."""
+    text = " ".join(map(str, (file_version(path), *facts)))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+# Libraries --------------------------------------------------------------------------------------------------
+
+
+PACKAGES = {"xarray": "xarray netCDF4"}
+"""Libraries that are of use with others alone, as they are installed."""
+
+
+def library(module: str, *, extra: str, what: str) -> Any:
+    """A module that is installed with an extra of rankfold; ``what`` needs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise InputError(
+            f"{what} needs {package}, which cannot be imported ({error}): pip install "
+            f"{PACKAGES.get(package, package)} (part of the extra {extra!r})"
+        ) from error

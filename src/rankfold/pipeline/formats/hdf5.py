@@ -1,0 +1,240 @@
+"""Datasets in HDF5 files, of any number of axes, through h5py.
+
+A description holds the path; the file is open while it lives. HDF5 keeps one lock, so threads take turns.
+Its cache of chunks is kept small: reads are cut along the chunks.
+
+HDF5 reads what was never written as fill value, without a word: ``check`` counts the chunks there are.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rankfold.pipeline.chunks.geometry import Piece, requests
+from rankfold.pipeline.data.dtypes import native, require_numbers
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, stacked
+from rankfold.pipeline.errors import ChunkError, InputError
+from rankfold.pipeline.formats.handles import Handles, choose, file_fingerprint, library
+
+REQUEST_BYTES = 8 * 2**20
+"""Chunks smaller than this are read together."""
+
+CACHE_BYTES = 2**20
+"""Cache of decoded chunks, for each file that is open."""
+
+OVERHEAD_BYTES = 4 * 2**20
+"""What HDF5 holds of its own: index of chunks, metadata, selections."""
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Hdf5Volume:
+    """A dataset as strings and numbers."""
+
+    name: str
+    path: str
+    dataset: str
+    """Path of the dataset in the file."""
+
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]
+    dtype: np.dtype[Any]
+    chunks: tuple[int, ...]
+    """Shape of what is stored together; the whole dataset where it is contiguous."""
+
+    chunked: bool
+    filters: bool
+    """Whether chunks are compressed or otherwise encoded, and so read whole."""
+
+    codec: str
+    missing: str
+
+    @property
+    def format(self) -> str:
+        """Kind of store."""
+        return "HDF5" if self.chunked else "HDF5, contiguous"
+
+    @property
+    def grids(self) -> tuple[Grid, ...]:
+        """Native chunks along every axis."""
+        return tuple(
+            Grid.regular(length, chunk, splittable=not self.filters)
+            for length, chunk in zip(self.shape, self.chunks, strict=True)
+        )
+
+    def read_boxes(self, pieces: Sequence[Piece]) -> None:
+        """Copy every box to its place; see ``Volume``."""
+        dataset = self._open()
+        # A chunk that is not encoded, or no chunk at all, can be read in part.
+        unit = self.chunks if self.filters else (1,) * len(self.shape)
+        for piece in pieces:
+            for box, out in requests(piece, unit, REQUEST_BYTES // self.dtype.itemsize):
+                selection = tuple(slice(*span) for span in box)
+                try:
+                    if out.flags.c_contiguous:
+                        dataset.read_direct(out, selection)
+                    else:
+                        out[...] = dataset[selection]
+                except MemoryError:
+                    raise
+                except Exception as error:
+                    where = ", ".join(f"{axis} {a}:{b}" for axis, (a, b) in zip(self.axes, box, strict=True))
+                    raise ChunkError(
+                        f"{self.name} cannot be read ({where}): {error}. Restore the file"
+                    ) from error
+
+    def read_bytes(self, elements: int) -> int:
+        """What is read at once, and a chunk as it is stored and decoded."""
+        item = self.dtype.itemsize
+        chunk = math.prod(self.chunks) * item if self.filters else 0
+        request = max(chunk, min(REQUEST_BYTES, elements * item))
+        return OVERHEAD_BYTES + CACHE_BYTES + request + 2 * chunk
+
+    def check(self) -> None:
+        """Raise ``ChunkError`` for a file that cannot be opened or in which chunks were never written."""
+        try:
+            require_hdf5(self.path)
+        except (OSError, InputError) as error:
+            raise ChunkError(f"{self.name} cannot be read: {error}. Restore the file") from error
+        dataset = self._open()
+        if self.missing == "fill":
+            return
+        if not self.chunked:
+            # Small datasets lie in the header and have no offset of their own.
+            written = dataset.id.get_offset() is not None or dataset.id.get_storage_size() > 0
+            if not written:
+                raise ChunkError(f"{self.name} was never written; {_FILL}")
+            return
+        total = math.prod(-(-length // chunk) for length, chunk in zip(self.shape, self.chunks, strict=True))
+        found = dataset.id.get_num_chunks()
+        if found < total:
+            raise ChunkError(f"{self.name}: {total - found} of {total} chunks were never written; {_FILL}")
+
+    def fingerprint(self) -> str:
+        """Digest of the dataset's shape and type and of size and time of the file."""
+        return file_fingerprint(self.path, self.dataset, self.shape, self.dtype.str)
+
+    def stored_bytes(self) -> int:
+        """Bytes that the dataset takes in the file."""
+        return int(self._open().id.get_storage_size())
+
+    def _open(self) -> Any:
+        """The dataset in the file that this process has open."""
+        try:
+            return _handles.get(self, self.path)[self.dataset]
+        except (OSError, KeyError) as error:
+            raise ChunkError(f"{self.name} cannot be read: {error}. Restore the file") from error
+
+
+_FILL = (
+    "HDF5 would read them as fill value. If that is meant, say missing='fill' (--missing-chunks fill); else "
+    "restore the file"
+)
+
+
+def hdf5_matrix(path: str, asked: str, *, missing: str, rows: Rows = None) -> StackedSource:
+    """A dataset of an HDF5 file as a matrix whose rows are the axes that ``rows`` names."""
+    h5py = library("h5py", extra="formats", what=f"reading {path}")
+    try:
+        require_hdf5(path)
+        with h5py.File(path, "r") as file:
+            name = choose(path, asked, _datasets(h5py, file))
+            volume = _described(file[name], f"{path}::{name}", os.path.abspath(path), missing)
+    except InputError:
+        raise
+    except (OSError, RuntimeError) as error:
+        raise ChunkError(f"{path} cannot be opened: {error}. Is it complete?") from error
+    return stacked(volume, rows)
+
+
+def _described(dataset: Any, name: str, path: str, missing: str) -> Hdf5Volume:
+    """A dataset that is open, as strings and numbers."""
+    if dataset.is_virtual and missing != "fill":
+        raise InputError(
+            f"{name} is a virtual dataset: HDF5 reads parts whose files are not there as fill value. Say "
+            "missing='fill' (--missing-chunks fill) to read it nevertheless"
+        )
+    require_numbers(name, dataset.dtype)
+    return Hdf5Volume(
+        name=name,
+        path=path,
+        dataset=dataset.name,
+        shape=dataset.shape,
+        axes=axis_names(dataset.shape, [_axis_name(dataset, axis) for axis in range(dataset.ndim)]),
+        dtype=native(dataset.dtype),
+        chunks=dataset.chunks or dataset.shape,
+        chunked=dataset.chunks is not None,
+        filters=dataset.id.get_create_plist().get_nfilters() > 0,
+        codec=_codec(dataset),
+        missing=missing,
+    )
+
+
+def require_hdf5(path: str) -> None:
+    """Raise unless a file begins as HDF5 files do and is as long as it says.
+
+    HDF5 itself does not look again at a file that it has open. The superblock, which may lie behind a block
+    of the user: https://support.hdfgroup.org/documentation/hdf5/latest/_f_m_t3.html
+    """
+    size = os.path.getsize(path)
+    with open(path, "rb") as file:
+        for at in itertools.chain([0], (512 << i for i in range(40))):
+            file.seek(at)
+            block = file.read(64)
+            if block.startswith(SIGNATURE):
+                break
+            if at >= size:
+                what = "does not begin as an HDF5 file does" if size else "is empty"
+                raise InputError(f"{path} {what}; is its name right, and is the copy complete?")
+    version = block[8]
+    width, first = (block[9], 12) if version >= 2 else (block[13], 24 + 4 * version)
+    end = int.from_bytes(block[first + 2 * width : first + 3 * width], "little")
+    if size < end or len(block) < first + 3 * width:
+        raise OSError(f"it is truncated: it holds {size} bytes, its superblock promises {end}")
+
+
+def _datasets(h5py: Any, file: Any) -> dict[str, tuple[int, ...]]:
+    """Shapes of the datasets of numbers, other than scales of axes."""
+    found: dict[str, tuple[int, ...]] = {}
+
+    def visit(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset) and item.attrs.get("CLASS") != b"DIMENSION_SCALE":
+            found[name] = item.shape or ()
+
+    file.visititems(visit)
+    return found
+
+
+def _axis_name(dataset: Any, axis: int) -> str:
+    """The label of an axis, or the name of the scale that is attached to it."""
+    dimension = dataset.dims[axis]
+    if dimension.label:
+        return str(dimension.label)
+    return str(dimension[0].name).rpartition("/")[2] if len(dimension) else ""
+
+
+def _codec(dataset: Any) -> str:
+    """Filters of the chunks, in words."""
+    plist = dataset.id.get_create_plist()
+    names = [
+        plist.get_filter(i)[3].decode() or str(plist.get_filter(i)[0]) for i in range(plist.get_nfilters())
+    ]
+    return " + ".join(names) or "none"
+
+
+def _opened(path: str) -> Any:
+    import h5py  # type: ignore[import-untyped,import-not-found,unused-ignore]  # optional
+
+    return h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES)
+
+
+_handles = Handles(_opened)

@@ -1,0 +1,384 @@
+"""xarray objects, and netCDF files through xarray, which decodes scale, offset and missing values.
+
+Data in memory and in Dask arrays are taken as what they are. Data that xarray has only opened are read
+box by box: indexing such a variable reads no more, and leaves the object as it was. Its ``values`` must
+never be asked for, they would be loaded whole and kept.
+
+The length of a classic netCDF file is compared with its header first: the library reads what lies beyond
+the end of a file that was cut short as zeros, without a word. The format:
+https://docs.unidata.ucar.edu/netcdf-c/current/file_format_specifications.html
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import math
+import os
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from rankfold.pipeline.chunks.geometry import Piece, requests
+from rankfold.pipeline.data.dtypes import native, require_numbers
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.source import Source, Volume
+from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stacked
+from rankfold.pipeline.errors import ChunkError, InputError
+from rankfold.pipeline.formats.arrays import array_source, array_volume, dask_volume
+from rankfold.pipeline.formats.dask import dask_source
+from rankfold.pipeline.formats.handles import Handles, choose, file_fingerprint, file_version, library
+from rankfold.pipeline.formats.hdf5 import require_hdf5
+
+TYPE_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 11: 8}
+"""Bytes of one value by the number of its type: byte, char, short, int, float, double, and those of CDF-5."""
+
+
+class _Variable(NamedTuple):
+    begin: int
+    size: int
+    record: bool
+
+
+def expected_bytes(path: str) -> int:
+    """Least bytes of a complete file; ``EOFError`` or ``ValueError`` for a header that is none."""
+    with open(path, "rb") as file:
+        return _Header(file).expected()
+
+
+class _Header:
+    """A header read from front to back; numbers are big-endian, names and values padded to 4 bytes."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        version = self._bytes(4)[3]
+        self.count, self.offset = {1: (4, 4), 2: (4, 8), 5: (8, 8)}[version]
+        self.records = self._number(self.count)
+        self.streaming = self.records == 2 ** (8 * self.count) - 1
+        self.dimensions = [self._dimension() for _ in range(self._list())]
+        self._attributes()
+        self.variables = [self._variable() for _ in range(self._list())]
+
+    def expected(self) -> int:
+        """One past the last byte of the last variable."""
+        records = [variable for variable in self.variables if variable.record]
+        # Records of a single variable are not padded.
+        step = (
+            sum(_padded(each.size) for each in records) if len(records) > 1 else sum(r.size for r in records)
+        )
+        ends = [v.begin + v.size for v in self.variables if not v.record]
+        if self.records and not self.streaming:
+            ends += [v.begin + (self.records - 1) * step + v.size for v in records]
+        return max(ends, default=0)
+
+    def _variable(self) -> _Variable:
+        self._name()
+        lengths = [self.dimensions[self._number(self.count)] for _ in range(self._number(self.count))]
+        self._attributes()
+        kind = TYPE_BYTES[self._number(4)]
+        self._number(self.count)  # the size as stored, which overflows for large variables
+        record = bool(lengths) and lengths[0] == 0
+        return _Variable(self._number(self.offset), math.prod(lengths[record:]) * kind, record)
+
+    def _dimension(self) -> int:
+        self._name()
+        return self._number(self.count)
+
+    def _attributes(self) -> None:
+        for _ in range(self._list()):
+            self._name()
+            kind = TYPE_BYTES[self._number(4)]
+            self._bytes(_padded(self._number(self.count) * kind))
+
+    def _list(self) -> int:
+        """Elements of the list that begins here."""
+        self._number(4)  # what they are
+        return self._number(self.count)
+
+    def _name(self) -> None:
+        self._bytes(_padded(self._number(self.count)))
+
+    def _number(self, size: int) -> int:
+        return int.from_bytes(self._bytes(size), "big")
+
+    def _bytes(self, size: int) -> bytes:
+        read = self.file.read(size)
+        if len(read) < size:
+            raise EOFError("the header itself is cut short")
+        return read
+
+
+def _padded(size: int) -> int:
+    return -(-size // 4) * 4
+
+
+# Xarray -----------------------------------------------------------------------------------------------------
+
+
+REQUEST_BYTES = 8 * 2**20
+"""Chunks smaller than this are read together."""
+
+DECODING = 4
+"""Times what is read that xarray takes, measured: as stored, with NaN, scaled, and what heaps keep."""
+
+CACHE_BYTES = 64 * 2**20
+"""Most that the netCDF library gives to a cache of chunks by itself."""
+
+OVERHEAD_BYTES = 4 * 2**20
+"""What the library and xarray hold besides."""
+
+COMPRESSORS = ("zlib", "szip", "zstd", "bzip2", "blosc", "shuffle", "fletcher32")
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class FileVariable:
+    """A variable of a netCDF file, opened when it is indexed."""
+
+    path: str
+    group: str
+    name: str
+
+    def __getitem__(self, key: Any) -> Any:
+        return _handles(self.group).get(self, self.path)[self.name].variable[key]
+
+    def require_whole(self, name: str) -> None:
+        """Raise ``ChunkError`` if the file is gone, cut short or cannot be opened."""
+        try:
+            _require_complete(self.path)
+            self[...]
+        except Exception as error:
+            raise ChunkError(f"{name} cannot be read: {error}. Restore the file") from error
+
+    def digest(self) -> str:
+        """Digest of size and time of the file."""
+        return file_fingerprint(self.path, self.group, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class LazyVariable:
+    """A variable that someone has opened with xarray."""
+
+    variable: Any
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.variable[key]
+
+    def require_whole(self, name: str) -> None:
+        """Nothing can be seen without reading."""
+
+    def digest(self) -> str:
+        """Digest of how the values come about, and of size and time of the files that they come from.
+
+        A slice of an array and another slice have the same file, so the file is not enough.
+        """
+        digest = hashlib.blake2b(_recipe(self.variable), digest_size=16)
+        source = str(self.variable.encoding.get("source", ""))
+        for path in _files_below(source):
+            digest.update(file_version(path).encode())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class XarrayVolume:
+    """A variable that is read when it is indexed."""
+
+    name: str
+    variable: FileVariable | LazyVariable
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]
+    dtype: np.dtype[Any]
+    chunks: tuple[int, ...]
+    whole: bool
+    """Whether chunks are decoded whole."""
+
+    format: str
+    codec: str
+
+    @property
+    def path(self) -> str | None:
+        """The file, if there is one."""
+        return self.variable.path if isinstance(self.variable, FileVariable) else None
+
+    @property
+    def grids(self) -> tuple[Grid, ...]:
+        """Native chunks along every axis."""
+        return tuple(
+            Grid.regular(length, chunk, splittable=not self.whole)
+            for length, chunk in zip(self.shape, self.chunks, strict=True)
+        )
+
+    def read_boxes(self, pieces: Sequence[Piece]) -> None:
+        """Copy every box to its place; see ``Volume``."""
+        unit = self.chunks if self.whole else (1,) * len(self.shape)
+        for piece in pieces:
+            for box, out in requests(piece, unit, REQUEST_BYTES // self.dtype.itemsize):
+                try:
+                    out[...] = self.variable[tuple(slice(*span) for span in box)].values
+                except MemoryError:
+                    raise
+                except Exception as error:
+                    where = ", ".join(f"{axis} {a}:{b}" for axis, (a, b) in zip(self.axes, box, strict=True))
+                    raise ChunkError(
+                        f"{self.name} cannot be read ({where}): {type(error).__name__}: {error}. "
+                        "Restore the file"
+                    ) from error
+
+    def read_bytes(self, elements: int) -> int:
+        """What is read at once in every state of decoding, and the cache of the library."""
+        item = self.dtype.itemsize
+        chunk = math.prod(self.chunks) * item if self.whole else 0
+        cache = min(CACHE_BYTES, math.prod(self.shape) * item) if self.whole else 0
+        return OVERHEAD_BYTES + cache + DECODING * max(chunk, min(REQUEST_BYTES, elements * item))
+
+    def check(self) -> None:
+        """Raise ``ChunkError`` for a file that is gone, cut short or cannot be opened."""
+        self.variable.require_whole(self.name)
+
+    def fingerprint(self) -> str:
+        """Digest of shape and type and of where the values come from."""
+        text = f"{self.variable.digest()} {self.shape} {self.dtype.str}"
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def stored_bytes(self) -> int:
+        """Bytes of the file, of which the variable may be a part."""
+        return os.path.getsize(self.path) if self.path else 0
+
+
+def netcdf_matrix(path: str, asked: str, *, rows: Rows = None) -> StackedSource:
+    """A variable of a netCDF file as a matrix whose rows are the axes that ``rows`` names."""
+    library("xarray", extra="xarray", what=f"reading {path}")
+    group, _, wanted = asked.rpartition("/")
+    try:
+        _require_complete(path)
+        with _opened(path, group) as dataset:
+            name = choose(path, wanted, {str(key): value.shape for key, value in dataset.data_vars.items()})
+            variable = FileVariable(os.path.abspath(path), group, name)
+            volume = _volume(f"{path}::{asked or name}", dataset[name].variable, variable)
+    except InputError:
+        raise
+    except ValueError as error:
+        if "engine" not in str(error) and "backend" not in str(error):
+            raise ChunkError(f"{path} cannot be opened: {error}. Is it complete?") from error
+        raise InputError(
+            f"reading {path} needs netCDF4 or h5netcdf beside xarray: pip install netCDF4"
+        ) from error
+    except (OSError, EOFError, RuntimeError, LookupError) as error:
+        raise ChunkError(f"{path} cannot be opened: {error}. Is it complete?") from error
+    return stacked(volume, rows)
+
+
+def xarray_matrix(x: Any, *, rows: Rows = None) -> Source:
+    """An xarray object as a matrix."""
+    if hasattr(x, "data_vars"):
+        shown = ", ".join(f"{name} {dict(value.sizes)}" for name, value in list(x.data_vars.items())[:8])
+        first = next(iter(x.data_vars), "NAME")
+        raise InputError(
+            f"an xarray Dataset holds several arrays; pass one of its variables, as x[{str(first)!r}]: "
+            f"{shown or 'it has none'}"
+        )
+    if not hasattr(x, "dims") or not hasattr(x, "variable"):
+        raise InputError(f"cannot read an xarray {type(x).__name__}; pass a DataArray")
+    name = f"xarray {x.name}" if x.name is not None else "xarray DataArray"
+    axes = axis_names(x.shape, [str(axis) for axis in x.dims])
+    first_of_two = row_axes(name, axes, x.shape, rows) == (0,) and x.ndim == 2
+    if x.chunks is not None:
+        return dask_source(x.data) if first_of_two else stacked(dask_volume(x.data, axes), rows)
+    # Not public, but the only way to ask whether values are here without fetching them.
+    if x.variable._in_memory:
+        return array_source(x.values) if first_of_two else stacked(array_volume(x.values, axes), rows)
+    return stacked(_volume(name, x.variable, LazyVariable(x.variable)), rows)
+
+
+def _volume(name: str, found: Any, variable: FileVariable | LazyVariable) -> Volume:
+    """A variable that xarray has opened, as a description."""
+    require_numbers(name, found.dtype)
+    encoding = found.encoding
+    sizes = encoding.get("chunksizes") or encoding.get("chunks")
+    # A slice of an array keeps the encoding of all of it, with chunks that lie elsewhere.
+    if sizes and (len(sizes) != found.ndim or encoding.get("original_shape", found.shape) != found.shape):
+        sizes = None
+    chunks = tuple(min(size, length) for size, length in zip(sizes or found.shape, found.shape, strict=True))
+    names = [each for each in COMPRESSORS if encoding.get(each)]
+    return XarrayVolume(
+        name=name,
+        variable=variable,
+        shape=found.shape,
+        axes=axis_names(found.shape, [str(axis) for axis in found.dims]),
+        dtype=native(found.dtype),
+        chunks=chunks,
+        whole=sizes is not None,
+        format="netCDF" if isinstance(variable, FileVariable) else "xarray, opened",
+        codec=" + ".join(names) or "none",
+    )
+
+
+def _require_complete(path: str) -> None:
+    """Raise unless a file is netCDF and as long as it says, as far as that can be seen."""
+    with open(path, "rb") as file:
+        head = file.read(3)
+    if head != b"CDF":
+        require_hdf5(path)
+        return
+    expected, size = expected_bytes(path), os.path.getsize(path)
+    if size < expected:
+        raise OSError(f"it is truncated: it holds {size} bytes, its header promises {expected}")
+
+
+def _opened(path: str, group: str) -> Any:
+    """The data set. Nothing but the values is decoded: times need not be known."""
+    import xarray
+
+    return xarray.open_dataset(
+        path,
+        group=group or None,
+        cache=False,
+        decode_times=False,
+        decode_timedelta=False,
+        decode_coords=False,
+    )
+
+
+@functools.cache
+def _handles(group: str) -> Handles:
+    """Open files, by the group that is read in them."""
+    return Handles(functools.partial(_opened, group=group))
+
+
+class _Recipe(pickle.Pickler):
+    """Pickles how values come about: files by name, without locks and what every opening draws anew."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """What stands for an object, or ``NotImplemented`` for what it would be anyway."""
+        from xarray.backends import FileManager
+
+        if isinstance(obj, FileManager):
+            return str, (repr(getattr(obj, "_args", "")),)
+        if type(obj).__name__.endswith("Lock"):
+            return str, ("lock",)
+        return NotImplemented
+
+
+def _recipe(variable: Any) -> bytes:
+    written = io.BytesIO()
+    recipe = _Recipe(written, protocol=5)
+    # Without references to what was written before: whether equal things are one thing must not count.
+    recipe.fast = True
+    try:
+        recipe.dump(variable._data)
+    except (pickle.PicklingError, TypeError, AttributeError, ValueError) as error:
+        raise InputError(
+            f"this xarray object cannot be carried to workers ({error}); open it with chunks={{}}, which "
+            "makes it a Dask array, or load() it"
+        ) from error
+    return written.getvalue()
+
+
+def _files_below(source: str) -> list[str]:
+    """A file, or all files of a folder."""
+    if os.path.isfile(source):
+        return [source]
+    return sorted(os.path.join(folder, name) for folder, _, names in os.walk(source) for name in names)

@@ -1,0 +1,345 @@
+"""A ``.npy`` file, read and never mapped: mapped pages count as memory, and nobody plans them.
+
+``NpySource`` is any header followed by plain numbers: ``npz.py`` and files of vectors use it too.
+
+In Fortran order a row is spread over the whole file: every column of a panel is a piece of its own,
+read into a small buffer and turned. That is correct and bounded, but slower than ``rankfold import``.
+
+In a file of any number of axes, Fortran order is C order of the axes turned round, and is read as that.
+
+Files of vectors as in the big-ann benchmarks: ``.fbin``, ``.u8bin``, ``.i8bin``, ``.ibin``.
+
+https://big-ann-benchmarks.com: number of rows and of columns as 32-bit integers, least significant byte
+first, then the rows. Nothing in the file says what its numbers are, only the name does: so the size must
+be just right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import sys
+import tokenize
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.chunks.geometry import Piece, Span
+from rankfold.pipeline.chunks.reads import SCRATCH_BYTES, TURN_BYTES, read_plain_box, read_rectangle
+from rankfold.pipeline.data.dtypes import cut, native, require_lengths, require_matrix, require_numbers
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stacked
+from rankfold.pipeline.errors import ChunkError, InputError
+
+COLUMN_BYTES = 4 * 2**20
+"""Buffer in which columns of a Fortran file are collected before they are turned."""
+
+
+NO_HEADER = (
+    ValueError,
+    EOFError,
+    OverflowError,
+    RecursionError,
+    MemoryError,
+    SyntaxError,
+    tokenize.TokenError,
+)
+"""What NumPy raises while it reads a header, which it takes for an expression of Python."""
+
+
+@dataclass(frozen=True, slots=True)
+class NpySource:
+    """A matrix in a ``.npy`` file."""
+
+    name: str
+    path: str
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    offset: int
+    """Bytes of the header."""
+
+    fortran: bool
+    """Whether columns, not rows, are contiguous in the file."""
+
+    swapped: bool
+    """Whether the bytes of a number are stored the other way round."""
+
+    kind: str = "npy"
+    """What the file is, for people: other formats too are a header and numbers."""
+
+    @property
+    def format(self) -> str:
+        """Kind of file and its order."""
+        return f"{self.kind}, Fortran order" if self.fortran else self.kind
+
+    @property
+    def codec(self) -> str:
+        """Never compressed."""
+        return "none"
+
+    @property
+    def row_grid(self) -> Grid:
+        """One piece that can be cut anywhere."""
+        return Grid.regular(self.shape[0], self.shape[0], splittable=True)
+
+    @property
+    def column_grid(self) -> Grid:
+        """One piece that can be cut anywhere."""
+        return Grid.regular(self.shape[1], self.shape[1], splittable=True)
+
+    def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
+        """Copy ``self[rows, columns]`` into ``out``; see ``Source``."""
+        try:
+            fd = os.open(self.path, os.O_RDONLY)
+            try:
+                if self.fortran:
+                    self._read_turned(fd, out, rows, columns)
+                else:
+                    self._read_piece(fd, out, rows, columns, length=self.shape[1])
+            finally:
+                os.close(fd)
+        except EOFError:
+            raise ChunkError(self._truncated(os.path.getsize(self.path))) from None
+        except OSError as error:
+            raise ChunkError(f"{self.name} cannot be read: {error}") from error
+
+    def read_bytes(self, rows: int, columns: int) -> int:
+        """Next to nothing in C order; in Fortran order the buffer of columns to be turned."""
+        turned = min(COLUMN_BYTES, rows * columns * self.dtype.itemsize)
+        return SCRATCH_BYTES + (turned if self.fortran else 0)
+
+    def check(self) -> None:
+        """Raise ``ChunkError`` if the file is gone or shorter than its header says."""
+        try:
+            size = os.path.getsize(self.path)
+        except OSError as error:
+            raise ChunkError(f"{self.name} cannot be read: {error}") from error
+        if size < self._expected_bytes():
+            raise ChunkError(self._truncated(size))
+
+    def fingerprint(self) -> str:
+        """Digest of what the header says and of size and time of the file."""
+        state = os.stat(self.path)
+        said = f"{self.shape} {self.dtype.str} {self.offset} {self.fortran} {self.swapped}"
+        text = f"{said} {state.st_size} {state.st_mtime_ns}"
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def stored_bytes(self) -> int:
+        """Bytes of the file."""
+        return os.path.getsize(self.path)
+
+    def _read_turned(self, fd: int, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
+        """Pieces of columns, a few at a time, which are rows of the file."""
+        most = COLUMN_BYTES // self.dtype.itemsize
+        tall = min(rows[1] - rows[0], most)
+        wide = max(1, most // max(1, tall))
+        for top in range(*rows, max(1, tall)):
+            bottom = min(rows[1], top + tall)
+            for left in range(*columns, wide):
+                right = min(columns[1], left + wide)
+                turned = np.empty((right - left, bottom - top), self.dtype)
+                self._read_piece(fd, turned, (left, right), (top, bottom), length=self.shape[0])
+                out[top - rows[0] : bottom - rows[0], left - columns[0] : right - columns[0]] = turned.T
+
+    def _read_piece(self, fd: int, out: npt.NDArray[Any], rows: Span, columns: Span, *, length: int) -> None:
+        """A rectangle of the file, which is rows of ``length`` numbers."""
+        pitch = length * self.dtype.itemsize
+        offset = self.offset + rows[0] * pitch + columns[0] * self.dtype.itemsize
+        read_rectangle(fd, out, offset=offset, pitch=pitch)
+        if self.swapped:
+            out.byteswap(inplace=True)
+
+    def _expected_bytes(self) -> int:
+        return self.offset + self.shape[0] * self.shape[1] * self.dtype.itemsize
+
+    def _truncated(self, size: int) -> str:
+        return (
+            f"{self.name} is truncated: it holds {size} bytes, its header promises {self._expected_bytes()} "
+            f"for {self.dtype} {self.shape}. Restore the file"
+        )
+
+
+def npy_source(path: str) -> NpySource:
+    """The matrix in a ``.npy`` file, by its header."""
+    with open(path, "rb") as file:
+        return matrix_in(file, path, path)
+
+
+class Header(NamedTuple):
+    """What a ``.npy`` file says of itself."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    offset: int
+    fortran: bool
+
+
+def read_header(path: str) -> Header:
+    """The header of a file; ``InputError`` if it is none."""
+    with open(path, "rb") as file:
+        return _valid_header(file, path)
+
+
+def matrix_in(file: Any, path: str, name: str, *, kind: str = "npy") -> NpySource:
+    """The matrix whose header in NumPy's format begins where ``file``, open on ``path``, stands."""
+    header = _valid_header(file, name)
+    require_matrix(name, header.shape, header.dtype)
+    rows, columns = header.shape
+    place, swapped = os.path.abspath(path), not header.dtype.isnative
+    return NpySource(
+        name, place, (rows, columns), native(header.dtype), header.offset, header.fortran, swapped, kind
+    )
+
+
+def _valid_header(file: Any, name: str) -> Header:
+    try:
+        shape, fortran, dtype = header_in(file)
+    except NO_HEADER as error:
+        raise InputError(f"{name} is not a valid .npy file: {cut(error)}") from error
+    require_lengths(name, shape, dtype)
+    return Header(shape, dtype, file.tell(), fortran)
+
+
+def header_in(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether in Fortran order, and type; the file is left at its first number."""
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(file)
+    # Version 3 is version 2 with UTF-8 in the names of fields, which a matrix has none of.
+    if version in ((2, 0), (3, 0)):
+        return np.lib.format.read_array_header_2_0(file)
+    raise ValueError(f"version {version[0]}.{version[1]} is not known")
+
+
+# Npy volume -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NpyVolume:
+    """The array in a ``.npy`` file. The file as one column of numbers does the rest."""
+
+    file: NpySource
+    shape: tuple[int, ...]
+    fortran: bool
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self.file.name
+
+    @property
+    def path(self) -> str | None:
+        """The file."""
+        return self.file.path
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Numbers: the format has no names."""
+        return axis_names(self.shape, None)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements in native byte order."""
+        return self.file.dtype
+
+    @property
+    def format(self) -> str:
+        """NumPy's format and its order."""
+        return "npy, Fortran order" if self.fortran else "npy"
+
+    @property
+    def codec(self) -> str:
+        """Never compressed."""
+        return "none"
+
+    @property
+    def grids(self) -> tuple[Grid, ...]:
+        """Pieces that can be cut anywhere."""
+        return tuple(Grid.regular(length, length, splittable=True) for length in self.shape)
+
+    def read_boxes(self, pieces: Sequence[Piece]) -> None:
+        """Copy every box to its place; see ``Volume``."""
+        turn = slice(None, None, -1) if self.fortran else slice(None)
+        self.check()
+        try:
+            fd = os.open(self.file.path, os.O_RDONLY)
+            try:
+                for box, out in pieces:
+                    at = tuple(slice(*span) for span in box)[turn]
+                    part = out.T if self.fortran else out
+                    read_plain_box(fd, part, offset=self.file.offset, shape=self.shape[turn], at=at)
+                    if self.file.swapped:
+                        out.byteswap(inplace=True)
+            finally:
+                os.close(fd)
+        except (EOFError, OSError) as error:
+            raise ChunkError(f"{self.name} cannot be read: {error}") from error
+
+    def read_bytes(self, elements: int) -> int:
+        """A buffer to turn numbers in."""
+        return SCRATCH_BYTES + min(TURN_BYTES, elements * self.dtype.itemsize)
+
+    def check(self) -> None:
+        """Raise ``ChunkError`` if the file is gone or shorter than its header says."""
+        self.file.check()
+
+    def fingerprint(self) -> str:
+        """Digest of the header and of size and time of the file."""
+        return self.file.fingerprint()
+
+    def stored_bytes(self) -> int:
+        """Bytes of the file."""
+        return self.file.stored_bytes()
+
+
+def npy_matrix(path: str, rows: Rows = None) -> NpySource | StackedSource:
+    """The array in a ``.npy`` file as a matrix whose rows are the axes that ``rows`` names."""
+    header = read_header(path)
+    axes = axis_names(header.shape, None)
+    if row_axes(path, axes, header.shape, rows) == (0,) and len(header.shape) == 2:
+        return npy_source(path)
+    require_numbers(path, header.dtype)
+    place, swapped = os.path.abspath(path), not header.dtype.isnative
+    size = (math.prod(header.shape), 1)
+    file = NpySource(path, place, size, native(header.dtype), header.offset, False, swapped)
+    return stacked(NpyVolume(file, header.shape, header.fortran), rows)
+
+
+# Big ann ----------------------------------------------------------------------------------------------------
+
+
+TYPES = {".fbin": "float32", ".u8bin": "uint8", ".i8bin": "int8", ".ibin": "int32"}
+"""Type of the numbers by the end of the file's name."""
+
+HEADER_BYTES = 8
+
+
+def big_ann_source(path: str) -> NpySource:
+    """The matrix in such a file, by its header and its name."""
+    ending = os.path.splitext(path)[1]
+    dtype = np.dtype(TYPES[ending])
+    with open(path, "rb") as file:
+        head, size = file.read(HEADER_BYTES), os.fstat(file.fileno()).st_size
+    if len(head) < HEADER_BYTES:
+        raise InputError(f"{path} holds {size} bytes, less than the {HEADER_BYTES} of its header")
+    rows, columns = (int(n) for n in np.frombuffer(head, "<u4"))
+    require_matrix(path, (rows, columns), dtype)
+    expected = HEADER_BYTES + rows * columns * dtype.itemsize
+    if size < expected:
+        raise ChunkError(
+            f"{path} is truncated: it holds {size} bytes, its header promises {expected} for {rows} x "
+            f"{columns} {dtype}. Restore the file"
+        )
+    if size > expected:
+        raise InputError(
+            f"{path} holds {size} bytes, but its header says {rows} x {columns}, which is {expected} bytes "
+            f"of {dtype}. Is it really a {ending} file?"
+        )
+    swapped = sys.byteorder == "big" and dtype.itemsize > 1
+    return NpySource(
+        path, os.path.abspath(path), (rows, columns), dtype, HEADER_BYTES, False, swapped, ending[1:]
+    )

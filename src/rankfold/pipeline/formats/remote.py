@@ -1,0 +1,371 @@
+"""Zarr arrays in object stores (``s3://bucket/store.zarr::array``), through zarr and obstore.
+
+Address, credentials and region are obstore's business: it takes them from the environment of each
+process, so workers need it too. Zarr decodes whole chunks, several at once, into the caller's memory.
+
+A store that does not answer is no damage to the data: ``UnreachableError``, after obstore's own attempts
+to reach it, keeps what a reduction has done so far.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+
+from rankfold.pipeline.chunks.codecs import encoding_of
+from rankfold.pipeline.chunks.encoding import Encoding
+from rankfold.pipeline.chunks.files import ChunkFiles, missing_message
+from rankfold.pipeline.chunks.geometry import Piece, requests
+from rankfold.pipeline.data.decoded import decoded
+from rankfold.pipeline.data.dtypes import native, require_chunks, require_numbers
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, stacked
+from rankfold.pipeline.errors import (
+    ChunkError,
+    InputError,
+    RankfoldError,
+    SourceNotFoundError,
+    UnreachableError,
+)
+from rankfold.pipeline.formats.handles import library
+from rankfold.pipeline.formats.zarr_layout import dimension_names, key_style, store_fill
+
+if TYPE_CHECKING:
+    import zarr
+
+REQUEST_BYTES = 32 * 2**20
+"""Chunks smaller than this are fetched together, at the same time."""
+
+OVERHEAD_BYTES = 8 * 2**20
+"""Connections, tasks and futures of requests."""
+
+HINT = (
+    "Address, region and credentials are taken from the environment, as AWS_ENDPOINT_URL, AWS_REGION, "
+    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or GOOGLE_APPLICATION_CREDENTIALS"
+)
+
+
+class RemoteState(NamedTuple):
+    """What a store says of one object of an array."""
+
+    key: str
+    size: int
+    modified: str
+    """Time and tag."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteVolume:
+    """An array in an object store as strings and numbers; connections are made once in a process."""
+
+    name: str
+    url: str
+    """Address of the store."""
+
+    array: str
+    """Path of the array in the store, empty for the store itself."""
+
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]
+    dtype: np.dtype[Any]
+    chunks: tuple[int, ...]
+    """Shape of what is decoded at once: inner chunks where there are shards."""
+
+    files: ChunkFiles
+    """Names of the objects."""
+
+    encoding: Encoding
+    format: str
+    fill: float | int | bool
+    missing: str
+    version: str = field(repr=False)
+    """Digest of the metadata, so that a store written anew is also opened anew."""
+
+    path = None
+
+    @property
+    def codec(self) -> str:
+        """How chunks are compressed, in words."""
+        return self.encoding.words
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of one decoded chunk."""
+        return math.prod(self.chunks) * self.dtype.itemsize
+
+    @property
+    def grids(self) -> tuple[Grid, ...]:
+        """Chunks along every axis, which are fetched whole."""
+        return tuple(
+            Grid.regular(length, chunk, splittable=False)
+            for length, chunk in zip(self.shape, self.chunks, strict=True)
+        )
+
+    @property
+    def _all_bytes(self) -> int:
+        """Bytes of all decoded chunks."""
+        counts = (-(-length // chunk) for length, chunk in zip(self.shape, self.chunks, strict=True))
+        return math.prod(counts) * self.chunk_bytes
+
+    def read_boxes(self, pieces: Sequence[Piece]) -> None:
+        """Copy every box to its place; see ``Volume``."""
+        for piece in pieces:
+            for request in requests(piece, self.chunks, REQUEST_BYTES // self.dtype.itemsize):
+                self._fetch(request)
+
+    def read_bytes(self, elements: int) -> int:
+        """Chunks of one request as they come, decoded, and in between; see ``ZarrSource.read_bytes``."""
+        request = max(self.chunk_bytes, min(REQUEST_BYTES, self._all_bytes))
+        again = 3 if self.chunk_bytes < 32 * 2**20 else 1
+        return OVERHEAD_BYTES + request * (self.encoding.stages + 1) * again
+
+    def check(self) -> None:
+        """Raise ``ChunkError`` for objects that are missing or of a size that cannot be right."""
+        plain = self.encoding.reader == "plain" and not self.encoding.index_at
+        there = np.zeros(self.files.counts, bool)
+        for state in self._objects():
+            place = self._place(state.key)
+            if place is None:
+                continue
+            there[place] = True
+            if not state.size or (plain and state.size != self.chunk_bytes):
+                expected = self.chunk_bytes if plain else "at least 1"
+                raise ChunkError(
+                    f"{self.name}: chunk {state.key} holds {state.size} bytes instead of {expected}. "
+                    "Restore the store"
+                )
+        if self.missing != "fill" and not there.all():
+            keys = [self.files.key(*index.tolist()) for index in np.argwhere(~there)]
+            raise ChunkError(missing_message(self.name, keys, self.files.total, self.fill))
+
+    def fingerprint(self) -> str:
+        """Digest of the metadata and of size, time and tag of every object, in whatever order they come."""
+        total = 0
+        for state in self._objects():
+            text = f"{state.key} {state.size} {state.modified}"
+            total += int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest(), "little")
+        text = f"{self.version} {total % 2**128}"
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def stored_bytes(self) -> int:
+        """Bytes of all objects of the array."""
+        return sum(state.size for state in self._objects())
+
+    def _fetch(self, request: Piece) -> None:
+        """One request, straight to its place."""
+        from zarr.buffer.cpu import NDBuffer, buffer_prototype
+
+        from rankfold.pipeline.chunks.bounded_store import MissingChunk
+
+        selection = tuple(slice(*span) for span in request.box)
+        target = NDBuffer(cast("Any", request.out))  # Zarr's protocol is narrower than NumPy's stubs
+        try:
+            array = opened(self.url, self.array, self.missing, self.version, os.getpid())
+            array.get_basic_selection(selection, out=target, prototype=buffer_prototype)
+        except (MemoryError, RankfoldError):
+            raise
+        except MissingChunk as error:
+            key = error.key.removeprefix(f"{self.array}/")
+            raise ChunkError(missing_message(self.name, [key], self.files.total, self.fill)) from None
+        except Exception as error:
+            if from_obstore(error):
+                raise unreachable(self.name, error) from error
+            where = ", ".join(f"{axis} {a}:{b}" for axis, (a, b) in zip(self.axes, request.box, strict=True))
+            raise ChunkError(
+                f"{self.name} cannot be read ({where}): {type(error).__name__}: {error}. Restore the store"
+            ) from error
+
+    def _objects(self) -> Iterator[RemoteState]:
+        """Every object of the array, as the store lists them."""
+        import obstore
+
+        prefix = f"{self.array}/" if self.array else ""
+        try:
+            for batch in obstore.list(connect(self.url), prefix=self.array or None, chunk_size=1000):
+                for each in batch:
+                    modified = f"{each['last_modified'].isoformat()} {each['e_tag']}"
+                    yield RemoteState(each["path"].removeprefix(prefix), each["size"], modified)
+        except Exception as error:
+            raise unreachable(self.name, error) from error
+
+    def _place(self, key: str) -> tuple[int, ...] | None:
+        """Where in the grid a chunk belongs; nothing for what is not a chunk."""
+        numbers = key.removeprefix(self.files.prefix).split(self.files.separator)
+        if not key.startswith(self.files.prefix) or not all(number.isdecimal() for number in numbers):
+            return None
+        place = tuple(map(int, numbers))
+        if len(place) != len(self.shape):
+            return None
+        inside = all(i < count for i, count in zip(place, self.files.counts, strict=True))
+        return place if inside else None
+
+
+def connect(url: str) -> Any:
+    """The store at an address, made once in a process."""
+    return _connected(url, os.getpid())
+
+
+@functools.lru_cache(maxsize=16)
+def _connected(url: str, process: int) -> Any:
+    from obstore.store import from_url
+
+    return from_url(url)
+
+
+@functools.lru_cache(maxsize=16)
+def opened(url: str, array: str, missing: str, version: str, process: int) -> zarr.Array[Any]:
+    """The array, opened once in a process for every state of its metadata."""
+    from zarr.storage import ObjectStore
+
+    from rankfold.pipeline.chunks.bounded_store import StrictStore, open_bounded
+
+    store: Any = ObjectStore(connect(url), read_only=True)
+    return open_bounded(store if missing == "fill" else StrictStore(store), array)
+
+
+def from_obstore(error: Exception) -> bool:
+    """Whether an error is one of the store, not of what lies in it."""
+    return type(error).__module__.startswith("obstore")
+
+
+def unreachable(name: str, error: Exception) -> UnreachableError:
+    """The error for a store that does not answer, or not to us."""
+    return UnreachableError(f"{name} cannot be reached: {str(error).partition(chr(10))[0]}. {HINT}")
+
+
+# Remote layout ----------------------------------------------------------------------------------------------
+
+
+SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
+"""Object stores that can list what they hold, by the beginning of their addresses."""
+
+DOCUMENTS = ("zarr.json", ".zarray")
+"""Where the metadata of an array stand, in version 3 and 2."""
+
+LISTED = 8
+"""Most arrays that a message names."""
+
+LOOKED_AT = 2000
+"""Most objects that are looked at to find arrays for a message."""
+
+
+def remote_matrix(url: str, array: str, *, missing: str, rows: Rows = None) -> StackedSource:
+    """The array ``array`` of the store at an address as a matrix."""
+    scheme = url.partition("://")[0]
+    if scheme not in SCHEMES:
+        raise InputError(f"{url} begins with {scheme}://; read are {', '.join(f'{s}://' for s in SCHEMES)}")
+    library("obstore", extra="object-stores", what=f"reading {url}")
+    name = f"{url}::{array}" if array else url
+    document, version = _metadata(url, array, name)
+    try:
+        found = opened(url, array, missing, version, os.getpid())
+        prefix, separator = key_style(found.metadata, name)
+        encoding = encoding_of(found.metadata)
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:
+        if from_obstore(error):
+            raise _refused(name, error) from error
+        raise InputError(f"Zarr cannot open {name}: {type(error).__name__}: {error}") from error
+    require_numbers(name, found.dtype)
+    require_chunks(name, found.shape, found.chunks, found.dtype)
+    extent = found.shards or found.chunks
+    counts = tuple(-(-length // size) for length, size in zip(found.shape, extent, strict=True))
+    dtype = native(found.dtype)
+    volume = RemoteVolume(
+        name=name,
+        url=url,
+        array=array,
+        shape=found.shape,
+        axes=axis_names(found.shape, dimension_names(found)),
+        dtype=dtype,
+        chunks=found.chunks,
+        files=ChunkFiles(url, document, extent, counts, prefix, separator),
+        encoding=encoding,
+        format=f"Zarr v{found.metadata.zarr_format} in an object store"
+        + (f", shards of {found.shards}" if found.shards else ""),
+        fill=dtype.type(0 if found.fill_value is None else found.fill_value).item(),
+        missing=missing,
+        version=version,
+    )
+    return stacked(decoded(volume, found.attrs, fill=store_fill(found)), rows)
+
+
+def _metadata(url: str, array: str, name: str) -> tuple[str, str]:
+    """Which document describes the array, and its digest; an error that says what there is if none does."""
+    for document in DOCUMENTS:
+        key = f"{array}/{document}" if array else document
+        try:
+            text = _read(url, key)
+        except FileNotFoundError:
+            continue
+        except Exception as error:
+            raise _refused(name, error) from error
+        if document == "zarr.json" and _node_type(text) == "group":
+            raise InputError(f"{name} is a Zarr group, not an array. {_listed(url, _arrays(url))}")
+        return document, hashlib.blake2b(text, digest_size=16).hexdigest()
+    arrays = _arrays(url)
+    near = difflib.get_close_matches(array, arrays, n=1) if array else []
+    hint = f" Did you mean {url}::{near[0]}?" if near else ""
+    raise SourceNotFoundError(f"there is no Zarr array at {name}.{hint} {_listed(url, arrays)}")
+
+
+def _read(url: str, key: str) -> bytes:
+    import obstore
+
+    return bytes(obstore.get(connect(url), key).bytes())
+
+
+def _node_type(text: bytes) -> str:
+    try:
+        return str(json.loads(text).get("node_type"))
+    except (ValueError, AttributeError, RecursionError):
+        return "array"  # Zarr then says what is wrong with it
+
+
+def _arrays(url: str) -> list[str]:
+    """Paths of arrays in a store, as far as they are soon found."""
+    try:
+        return sorted(_found(url))
+    except Exception as error:
+        raise _refused(url, error) from error
+
+
+def _found(url: str) -> Iterator[str]:
+    import obstore
+
+    looked, named = 0, 0
+    for batch in obstore.list(connect(url), chunk_size=1000):
+        for each in batch:
+            folder, _, document = str(each["path"]).rpartition("/")
+            if document not in DOCUMENTS or named > LISTED:
+                continue
+            if document == ".zarray" or _node_type(_read(url, each["path"])) == "array":
+                named += 1
+                yield folder
+        looked += len(batch)
+        if looked >= LOOKED_AT:
+            return
+
+
+def _listed(url: str, arrays: list[str]) -> str:
+    if not arrays:
+        return "No arrays were found in the store: is the address right?"
+    return f"The store holds {', '.join(arrays[:LISTED])}. Name one: {url}::{arrays[0]}"
+
+
+def _refused(name: str, error: Any) -> InputError:
+    """The error for a store that cannot be opened."""
+    said = str(error).partition("\n")[0]
+    if "NoSuchBucket" in str(error):
+        return SourceNotFoundError(f"{name}: there is no such bucket. {HINT}")
+    return InputError(f"{name} cannot be opened: {said}. {HINT}")

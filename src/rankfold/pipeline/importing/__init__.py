@@ -1,0 +1,315 @@
+"""Write any matrix as a Zarr store that sweeps read well: ``rankfold import``.
+
+Also the way out when the chunks of a store are too tall for the memory. What can be read at any place is
+copied tile by tile; a file that goes forward only gives rows, the numbers of a sparse matrix, or is first
+unpacked. The store appears under its name only when it is complete.
+
+    readers      files that are read from beginning to end
+
+    chunking     how a store is cut
+    tiles        copies of what can be read at any place
+    rows         copies of what gives rows
+    csr_writer   copies of what gives the numbers of a sparse matrix
+    coo_sort     entries in any order, sorted within the memory
+    identity     what a store is a copy of
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Unpack, cast
+
+import numpy as np
+
+from rankfold.pipeline.data.dtypes import ConvertedSource, parse_dtype
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.formats import ViewOptions, open_source
+from rankfold.pipeline.formats.csr import CsrSource
+from rankfold.pipeline.formats.locate import is_address, split_location
+from rankfold.pipeline.formats.zarr import ZarrSource
+from rankfold.pipeline.importing.csr_writer import copy_entries
+from rankfold.pipeline.importing.identity import file_mark, identity_of, made_of, seal, source_mark
+from rankfold.pipeline.importing.readers import Reader, open_reader, sparse_reader
+from rankfold.pipeline.importing.readers.reader import EntryReader, Packed, Wanted
+from rankfold.pipeline.importing.rows import copy_rows
+from rankfold.pipeline.importing.tiles import (
+    Copied,
+    Progress,
+    Ticker,
+    copy_tiles,
+    plan_tiles,
+    publish,
+    require_apart,
+    require_place,
+    require_room,
+    working_folder,
+)
+from rankfold.pipeline.storage.manifest import damage_in_words, damage_of, require_whole_input
+
+LOG = logging.getLogger("rankfold")
+
+LAYOUTS = ("auto", "dense")
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """What an import made."""
+
+    shape: tuple[int, int]
+    dtype: str
+    chunks: tuple[int, int]
+    """Rows and columns; of a sparse matrix 1 and the stored numbers of a chunk."""
+
+    codec: str
+    bytes_read: int
+    """Decoded bytes of the matrix that were asked of the source, and of the copy between if there was one."""
+
+    bytes_written: int
+    """Bytes of the chunk files of the new store, and of the copy between."""
+
+    seconds: float
+    layout: str = "dense"
+    """``dense``, or ``csr`` for a sparse group in AnnData's layout."""
+
+    nnz: int | None = None
+    """Stored numbers of a sparse matrix."""
+
+    notes: tuple[str, ...] = ()
+    """What was decided about the file that its owner should know."""
+
+    done_before: bool = False
+    """Whether the store was there, made by the same arguments of the same source: then nothing is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What holds for the whole of an import."""
+
+    target: Path
+    memory_bytes: int
+    chunk_bytes: int
+    dtype: np.dtype[Any] | None
+    dense: bool
+    progress: Progress | None
+    overwrite: bool
+    request: dict[str, Any]
+    """What decides the store besides the matrix."""
+
+    identity: str | None = None
+    """Of the store that is made; nothing for a source that cannot be told from others."""
+
+    def publish(self, made: Path) -> None:
+        """Give a store that is complete its name."""
+        seal(made, self.identity)
+        publish(made, self.target, self.overwrite)
+
+
+def import_array(
+    matrix: object,
+    destination: str | os.PathLike[str],
+    *,
+    memory_bytes: int = 256 * 2**20,
+    chunk_bytes: int = 16 * 2**20,
+    dtype: str | None = None,
+    columns: Sequence[str] | None = None,
+    without: Sequence[str] | None = None,
+    header: str = "auto",
+    layout: str = "auto",
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    **view: Unpack[ViewOptions],
+) -> ImportReport:
+    """Copy a matrix to a new Zarr v3 array, or a sparse one to a CSR group in AnnData's layout.
+
+    Parameters
+    ----------
+    matrix : path, array or Source
+        Checked first. Besides what ``open_source`` takes: .csv, .tsv, .parquet or a folder of them, .npz,
+        .mtx, .h5ad.
+    destination : path
+        Folder of the new store. What is there is replaced, at the very end, if ``overwrite``.
+    memory_bytes, chunk_bytes : int
+        Most memory of the buffers, the source and the encoders together; size of a chunk: full rows, unless
+        256 of them take more than 64 MiB.
+    dtype : str, optional
+        Type of the new store. Numbers that it cannot hold are an error; rounding is not.
+    columns, without : names, optional
+        Columns of a table to take, in this order, and to leave out.
+    header : {"auto", "yes", "no"}
+        Whether the first line of a .csv or .tsv holds names.
+    layout : {"auto", "dense"}
+        ``dense`` writes the zeros of a sparse matrix too.
+    progress : callable, optional
+        Called now and then with bytes done and bytes in all.
+    view : optional
+        What ``open`` takes, of what can be read at any place.
+
+    Raises ``OutputError`` for a destination that is there or cannot be written, ``MemoryBudgetError`` when
+    not even a chunk fits, ``DiskSpaceError``, and ``DataError`` for a source that is damaged or no numbers.
+    """
+    if layout not in LAYOUTS:
+        raise InputError(f"layout={layout!r} is not known; say one of {', '.join(LAYOUTS)}")
+    kind, target = parse_dtype(dtype) if dtype else None, Path(os.path.abspath(destination))
+    wanted = Wanted(columns, without, header, kind, memory_bytes)
+    request = {**_request(wanted), "layout": layout, "chunk_bytes": chunk_bytes}
+    job = _Job(target, memory_bytes, chunk_bytes, kind, layout == "dense", progress, overwrite, request)
+    return _import(matrix, wanted, view, job)
+
+
+def _request(wanted: Wanted) -> dict[str, Any]:
+    """What was said of a file, for JSON."""
+    return {
+        "dtype": None if wanted.dtype is None else wanted.dtype.str,
+        "columns": None if wanted.columns is None else list(wanted.columns),
+        "without": None if wanted.without is None else list(wanted.without),
+        "header": wanted.header,
+    }
+
+
+def _import(matrix: object, wanted: Wanted, view: ViewOptions, job: _Job) -> ImportReport:
+    """Find out how the matrix is read, and have it copied that way."""
+    started = time.perf_counter()
+    reader: Reader | None = None
+    place: str | None = None
+    if isinstance(matrix, str | os.PathLike):
+        location = os.fsdecode(matrix)
+        place = None if is_address(location) else split_location(location)[0]
+        reader = open_reader(location, wanted)
+    elif wanted.selects:
+        raise InputError("columns are chosen by name in .csv, .tsv and .parquet files; cut the array instead")
+    if reader is None:
+        source = open_source(matrix, **view)
+        require_apart(job.target, place or getattr(source, "path", None))
+        job = _identified(job, view, source_mark(source))
+        job, before = _before(job, started)
+        if before is not None:
+            return before
+        source.check()
+        require_whole_input(getattr(source, "path", None))
+        if not isinstance(source, CsrSource) or job.dense:
+            return _import_tiles(source, job, started)
+        reader = sparse_reader(source)
+    elif any(value not in (None, False) for name, value in view.items() if name != "missing"):
+        raise InputError(
+            f"{reader.name} is read from its beginning, so --rows, --select-rows, --select-columns and "
+            "--drop-missing-columns do not apply: import it, and select when the store is read"
+        )
+    else:
+        require_apart(job.target, place)
+        job = _identified(job, view, file_mark(os.fsdecode(cast("str", matrix))))
+        job, before = _before(job, started)
+        if before is not None:
+            return before
+    return _import_file(reader, job, started)
+
+
+def _identified(job: _Job, view: ViewOptions, mark: str | None) -> _Job:
+    """With the identity of what is made of a source by its mark."""
+    request = {**job.request, "missing": view.get("missing", "error")}
+    return dataclasses.replace(job, identity=None if mark is None else identity_of(request, mark))
+
+
+def _import_tiles(source: Source, job: _Job, started: float) -> ImportReport:
+    """What can be read at any place."""
+    plan = plan_tiles(_converted(source, job), job.target.parent, job.memory_bytes, job.chunk_bytes)
+    ticker = Ticker(job.progress, plan.ticks)
+    with working_folder(job.target, plan.need) as folder:
+        copied = copy_tiles(plan, folder, ticker)
+        job.publish(folder / "array")
+    return _dense_report(copied, started, ())
+
+
+def _import_file(reader: Reader, job: _Job, started: float) -> ImportReport:
+    """What goes forward only."""
+    ticker, dtype = Ticker(job.progress, reader.total_bytes), None
+    with working_folder(job.target, reader.total_bytes) as folder:
+        if isinstance(reader, Packed):
+            require_room(reader.total_bytes, folder, reader.name)
+            copied = _dense(reader.unpack(folder, ticker.at), job, folder, ticker)
+        elif isinstance(reader, EntryReader):
+            dtype = job.dtype or reader.dtype
+            made = copy_entries(
+                reader, folder / "sparse", dtype, memory_bytes=job.memory_bytes, ticker=ticker
+            )
+            if not job.dense:
+                report = _sparse_report(made, started, reader.notes)
+                job.publish(folder / "sparse")
+                return report
+            copied = _dense(made, job, folder, ticker)
+        else:
+            dtype = job.dtype or reader.dtype
+            sizes = {"memory_bytes": job.memory_bytes, "chunk_bytes": job.chunk_bytes}
+            copied = copy_rows(reader, folder, dtype, **sizes, ticker=ticker)
+        job.publish(folder / "array")
+    return _dense_report(copied, started, reader.notes)
+
+
+def _dense(source: Source, job: _Job, folder: Path, ticker: Ticker) -> Copied:
+    """A matrix in the working folder, copied into its chunks."""
+    plan = plan_tiles(_converted(source, job), folder, job.memory_bytes, job.chunk_bytes)
+    ticker.total += plan.ticks
+    return copy_tiles(plan, folder, ticker)
+
+
+def _converted(source: Source, job: _Job) -> Source:
+    return source if job.dtype in (None, source.dtype) else ConvertedSource(source, job.dtype)
+
+
+def _dense_report(copied: Copied, started: float, notes: tuple[str, ...]) -> ImportReport:
+    made = copied.made
+    return ImportReport(
+        made.shape,
+        made.dtype.name,
+        made.chunks,
+        copied.codec.words,
+        copied.bytes_read,
+        copied.bytes_written,
+        time.perf_counter() - started,
+        notes=notes,
+    )
+
+
+def _before(job: _Job, started: float) -> tuple[_Job, ImportReport | None]:
+    """A report if the store is there already and whole; what is damaged of the same request is replaced."""
+    if made_of(job.target, job.identity):
+        damage = damage_of(job.target, sums=job.overwrite)
+        if not damage:
+            return job, _report_before(job.target, started)
+        LOG.warning("%s. It is made again", damage_in_words(job.target, damage))
+        job = dataclasses.replace(job, overwrite=True)
+    require_place(job.target, job.overwrite)
+    return job, None
+
+
+def _report_before(target: Path, started: float) -> ImportReport:
+    """Of a store that was there already, in which nothing was changed."""
+    made, seconds = open_source(target), time.perf_counter() - started
+    if isinstance(made, CsrSource):
+        report = dataclasses.replace(_sparse_report(made, started, ()), bytes_read=0)
+    else:
+        whole = cast("ZarrSource", made)
+        name, stored = whole.dtype.name, whole.stored_bytes()
+        report = ImportReport(whole.shape, name, whole.chunks, whole.codec, 0, stored, seconds)
+    return dataclasses.replace(report, done_before=True)
+
+
+def _sparse_report(made: CsrSource, started: float, notes: tuple[str, ...]) -> ImportReport:
+    return ImportReport(
+        made.shape,
+        made.dtype.name,
+        made.data.chunks,
+        made.codec,
+        made.nnz * (made.dtype.itemsize + made.indices.dtype.itemsize),
+        made.stored_bytes(),
+        time.perf_counter() - started,
+        "csr",
+        made.nnz,
+        notes,
+    )

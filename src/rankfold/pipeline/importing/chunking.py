@@ -1,0 +1,190 @@
+"""How an import cuts: chunks of the new store, codec, and the tiles that are held in memory.
+
+A tile is whole chunks of the new store. A source that cannot be split decodes a chunk again for every
+tile that meets it, so tiles are laid along its chunks as far as the memory goes.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.view import working_dtype
+from rankfold.pipeline.engine.blocks import grain_rows
+from rankfold.pipeline.errors import MemoryBudgetError
+from rankfold.pipeline.units import format_bytes
+
+FULL_ROWS = 256
+"""Chunks hold full rows while at least so many of them fit into ``FULL_ROWS_BYTES``."""
+
+FULL_ROWS_BYTES = 64 * 2**20
+
+SAMPLE_BYTES = 4 * 2**20
+"""Block from the middle of the matrix that is compressed to choose the codec."""
+
+WORTH_IT = 0.15
+"""Share of the bytes that compression must save: else every read pays and the disk hardly gains."""
+
+DENSE_RATIO = 3.0
+"""Above this ratio bytes are few, and the time goes into decoding less of them: zstd instead of lz4."""
+
+STAGING_PAYS = 2.0
+"""A copy in between decodes all once and reads it plainly once more: less than decoding it three times."""
+
+WRITE_COPIES = 3
+"""Times a chunk that Zarr takes while it writes one: cut out, encoded, and the room to encode into."""
+
+WRITE_OVERHEAD = 8 * 2**20
+
+MOST_THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """How chunks of the new store are compressed."""
+
+    name: str
+    """``none``, ``lz4`` or ``zstd``, the last two within Blosc and after a shuffle."""
+
+    level: int
+    ratio: float
+    """Decoded bytes of the sample for each encoded one."""
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        return self.name if self.name == "none" else f"blosc({self.name}, {self.level}, shuffle)"
+
+
+PLAIN = Codec("none", 0, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How one copy of a matrix is made."""
+
+    chunks: tuple[int, int]
+    tile: tuple[int, int]
+    codec: Codec
+    threads: int
+
+
+def chunk_shape(source: Source, chunk_bytes: int) -> tuple[int, int]:
+    """Chunks of the new store of a matrix; see ``chunks_of``."""
+    return chunks_of(source.shape, source.dtype, chunk_bytes)
+
+
+def chunks_of(shape: tuple[int, int], dtype: np.dtype[Any], chunk_bytes: int) -> tuple[int, int]:
+    """Chunks of a store: whole lines across the short side if they are short enough, else tiles.
+
+    Sweeps run along the long side, so a line of chunks is then no more than a sweep holds at once,
+    compressed or not, and holds whole grains.
+    """
+    (rows, columns), itemsize = shape, dtype.itemsize
+    long, short = max(rows, columns), min(rows, columns)
+    grain = grain_rows(short * working_dtype(dtype).itemsize)
+    if FULL_ROWS * short * itemsize <= FULL_ROWS_BYTES:
+        height = max(FULL_ROWS, chunk_bytes // (short * itemsize))
+        height = min(long, height - height % grain if height > grain else height)
+        width = short
+    else:
+        height = min(long, FULL_ROWS, grain)
+        width = -(-short // max(1, -(-short * height * itemsize // chunk_bytes)))
+    return (height, width) if rows >= columns else (width, height)
+
+
+def choose_codec(source: Source, chunks: tuple[int, int]) -> Codec:
+    """Codec by what it does to a block from the middle of the matrix."""
+    width = min(chunks[1], max(1, SAMPLE_BYTES // source.dtype.itemsize))
+    height = min(chunks[0], max(1, SAMPLE_BYTES // (width * source.dtype.itemsize)))
+    top, left = (source.shape[0] - height) // 2, (source.shape[1] - width) // 2
+    sample = np.empty((height, width), source.dtype)
+    source.read_into(sample, (top, top + height), (left, left + width))
+    return codec_for(sample)
+
+
+def codec_for(sample: npt.NDArray[Any]) -> Codec:
+    """The codec that pays for numbers like these, which are contiguous."""
+    import numcodecs  # type: ignore[import-untyped]  # comes with Zarr, has no types
+
+    def ratio(name: str, level: int) -> float:
+        codec: Any = numcodecs.Blosc(name, level, numcodecs.Blosc.SHUFFLE)
+        return sample.nbytes / len(codec.encode(sample))
+
+    if not sample.nbytes:
+        return PLAIN
+    fast = ratio("lz4", 5)
+    if 1 - 1 / fast < WORTH_IT:
+        return PLAIN
+    return Codec("zstd", 3, ratio("zstd", 3)) if fast > DENSE_RATIO else Codec("lz4", 5, fast)
+
+
+def fit_tile(source: Source, chunks: tuple[int, int], codec: Codec, memory_bytes: int) -> Layout:
+    """Tile for chunks of this shape, and how many threads may hold one each."""
+    rows, columns = source.shape
+    least = memory_need(source, chunks, chunks)
+    if least > memory_bytes:
+        raise MemoryBudgetError(
+            f"import needs {format_bytes(least)} for a chunk of {chunks[0]} x {chunks[1]} {source.dtype} and "
+            f"what reading {source.name} takes, but is given {format_bytes(memory_bytes)}. "
+            f"Give it --memory {-(-least // 2**20)}MiB"
+        )
+    width = chunks[1]
+    while width < columns and memory_need(source, (chunks[0], width + chunks[1]), chunks) <= memory_bytes:
+        width += chunks[1]
+    height = chunks[0]
+    if not source.row_grid.splittable:
+        height = _along(source, width, chunks, memory_bytes)
+    tile = (min(height, -(-rows // chunks[0]) * chunks[0]), width)
+    count = -(-rows // tile[0]) * -(-columns // tile[1])
+    threads = min(memory_bytes // memory_need(source, tile, chunks), MOST_THREADS, os.cpu_count() or 1, count)
+    return Layout(chunks, tile, codec, max(1, threads))
+
+
+def _along(source: Source, width: int, chunks: tuple[int, int], memory_bytes: int) -> int:
+    """Height of a tile that ends where chunks of the source end, or the tallest that fits."""
+    even = math.lcm(chunks[0], source.row_grid.longest)
+    if memory_need(source, (even, width), chunks) <= memory_bytes:
+        return even
+    height = chunks[0]
+    while height < source.shape[0] and memory_need(source, (2 * height, width), chunks) <= memory_bytes:
+        height *= 2
+    return height
+
+
+def staging(source: Source, memory_bytes: int) -> Layout | None:
+    """Layout of a plain copy with the chunks of the source, or nothing if one does not fit."""
+    chunks = (source.row_grid.longest, source.column_grid.longest)
+    if memory_need(source, chunks, chunks) > memory_bytes:
+        return None
+    return fit_tile(source, chunks, PLAIN, memory_bytes)
+
+
+def memory_need(source: Source, tile: tuple[int, int], chunks: tuple[int, int]) -> int:
+    """Memory of one thread that copies a tile: the tile, what reading takes, what writing takes."""
+    height, width = min(tile[0], source.shape[0]), min(tile[1], source.shape[1])
+    itemsize = source.dtype.itemsize
+    writing = WRITE_COPIES * chunks[0] * chunks[1] * itemsize + WRITE_OVERHEAD
+    return height * width * itemsize + source.read_bytes(height, width) + writing
+
+
+def decoded_again(source: Source, tile: tuple[int, int]) -> float:
+    """How often an element of the source is decoded, on average, when it is read tile by tile."""
+    return _axis(source.row_grid, tile[0]) * _axis(source.column_grid, tile[1])
+
+
+def _axis(grid: Grid, step: int) -> float:
+    if grid.splittable:
+        return 1.0
+    starts = np.arange(0, grid.length, step)
+    stops = np.minimum(starts + step, grid.length)
+    first = grid.edges[np.searchsorted(grid.edges, starts, side="right") - 1]
+    last = grid.edges[np.searchsorted(grid.edges, stops, side="left")]
+    return float((last - first).sum() / grid.length)

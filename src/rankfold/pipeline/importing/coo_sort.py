@@ -1,0 +1,145 @@
+"""Stored numbers of a sparse matrix, in any order and more than memory holds, by rows and columns.
+
+A distribution sort: every number goes to one of some files by its place ``row * columns + column``, each
+of which is a range of places. A file that fits into memory is sorted there; one that does not is cut the
+same way once more. Duplicates share a place, so they meet and are summed, in the order in which they came.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.importing.readers.reader import Entries
+
+SORT_BYTES = 96
+"""Memory that sorting one number takes: as read, its place, the order, what it is sorted into."""
+
+FAN_OUT = 256
+"""Files that are written at a time."""
+
+Records = npt.NDArray[Any]
+"""Fields ``place`` and ``value``."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bucket:
+    """A file of numbers whose places are in a range."""
+
+    path: Path
+    first: int
+    last: int
+    """One past the largest place."""
+
+
+def sorted_entries(
+    blocks: Iterable[Entries], shape: tuple[int, int], dtype: np.dtype[Any], folder: Path, memory_bytes: int
+) -> Iterator[Entries]:
+    """The same numbers in order of rows and then columns, none twice; ``folder`` takes them in between."""
+    places = shape[0] * shape[1]
+    if places >= 2**63:
+        raise InputError(
+            f"a sparse matrix of {shape[0]} x {shape[1]} has more than 2^63 places, too many to sort"
+        )
+    record = np.dtype([("place", np.int64), ("value", dtype)])
+    most = max(1, memory_bytes // SORT_BYTES)
+    records = (_records(block, shape[1], record) for block in blocks)
+    for block in _sorted(records, 0, places, folder, record, most):
+        rows, columns = np.divmod(block["place"], shape[1])
+        yield Entries(rows, columns, block["value"])
+
+
+def merged(entries: Entries, columns: int) -> Entries:
+    """Numbers of whole rows in order, duplicates summed; as they are where they are so already."""
+    rows = entries.rows.astype(np.int64, copy=False)
+    ahead = np.diff(rows), np.diff(entries.columns.astype(np.int64, copy=False))
+    if bool(((ahead[0] > 0) | ((ahead[0] == 0) & (ahead[1] > 0))).all()):
+        return entries
+    record = np.dtype([("place", np.int64), ("value", entries.values.dtype)])
+    block = _in_order(_records(Entries(rows - rows[0], *entries[1:]), columns, record))
+    above, across = np.divmod(block["place"], columns)
+    return Entries(above + rows[0], across, block["value"])
+
+
+def _records(entries: Entries, columns: int, record: np.dtype[Any]) -> Records:
+    made = np.empty(len(entries.values), record)
+    made["place"] = entries.rows
+    made["place"] *= columns
+    made["place"] += entries.columns
+    made["value"] = entries.values
+    return made
+
+
+def _sorted(
+    blocks: Iterable[Records], first: int, last: int, folder: Path, record: np.dtype[Any], most: int
+) -> Iterator[Records]:
+    """Distribute, then sort each file or go on with it the same way."""
+    for bucket in _distribute(blocks, first, last, folder, record):
+        count = os.path.getsize(bucket.path) // record.itemsize
+        if bucket.last - bucket.first == 1:
+            yield _one_place(_pieces(bucket.path, record, most))
+        elif count <= most:
+            yield _in_order(np.fromfile(bucket.path, record))
+        else:
+            pieces = _pieces(bucket.path, record, most)
+            yield from _sorted(pieces, bucket.first, bucket.last, folder, record, most)
+        bucket.path.unlink()
+
+
+def _distribute(
+    blocks: Iterable[Records], first: int, last: int, folder: Path, record: np.dtype[Any]
+) -> list[_Bucket]:
+    """Files of equal ranges between ``first`` and ``last``, without those that stay empty."""
+    width = -(-(last - first) // FAN_OUT)
+    starts = range(first, last, width)
+    files: dict[int, Any] = {}
+    buckets = [
+        _Bucket(folder / f"{start}-{min(last, start + width)}", start, min(last, start + width))
+        for start in starts
+    ]
+    try:
+        for block in blocks:
+            # Numbers this small are sorted digit by digit, which is several times as fast.
+            where = ((block["place"] - first) // width).astype(np.uint16)
+            order = np.argsort(where, kind="stable")
+            edges = np.searchsorted(where[order], np.arange(len(starts) + 1))
+            for index, (start, stop) in enumerate(itertools.pairwise(edges.tolist())):
+                if stop > start:
+                    if index not in files:
+                        files[index] = open(buckets[index].path, "wb", buffering=0)  # noqa: SIM115
+                    files[index].write(block[order[start:stop]].data)
+    finally:
+        for file in files.values():
+            file.close()
+    return [buckets[index] for index in sorted(files)]
+
+
+def _pieces(path: Path, record: np.dtype[Any], most: int) -> Iterator[Records]:
+    for offset in range(0, os.path.getsize(path), most * record.itemsize):
+        yield np.fromfile(path, record, most, offset=offset)
+
+
+def _in_order(block: Records) -> Records:
+    """Sorted by place, with the values of equal places added."""
+    block = block[np.argsort(block["place"], kind="stable")]
+    new = np.concatenate([[True], np.diff(block["place"]) != 0])
+    if new.all():
+        return block
+    starts = np.flatnonzero(new)
+    summed = block[starts]
+    summed["value"] = np.add.reduceat(block["value"], starts)
+    return summed
+
+
+def _one_place(pieces: Iterable[Records]) -> Records:
+    """The sum of a place that is there more often than memory holds."""
+    parts = np.concatenate([_in_order(piece) for piece in pieces])
+    return _in_order(parts)

@@ -1,0 +1,108 @@
+"""Write the numbers of an ``EntryReader`` as a CSR group in AnnData's layout.
+
+https://anndata.readthedocs.io/en/stable/fileformat-prose.html#sparse-arrays. Columns of a row are in
+order and none is there twice, whatever the file said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankfold.pipeline.formats.csr import CsrSource, csr_source
+from rankfold.pipeline.importing.coo_sort import merged, sorted_entries
+from rankfold.pipeline.importing.readers.reader import Entries, EntryReader
+from rankfold.pipeline.importing.rows import GrowingArray
+from rankfold.pipeline.importing.tiles import Ticker, require_room
+
+CHUNKS_WANTED = 8192
+"""Chunks of the stored numbers grow, within bounds, to stay near this many files."""
+
+CHUNK_LENGTHS = (2**17, 2**22)
+
+POINTERS_CHUNK = 2**17
+
+BLOCK_SHARE, SORT_SHARE = 4, 2
+"""Parts of the memory that a block of entries takes, and a file that is being sorted."""
+
+
+def copy_entries(
+    reader: EntryReader, folder: Path, dtype: np.dtype[Any], *, memory_bytes: int, ticker: Ticker
+) -> CsrSource:
+    """Make the group ``folder`` of all stored numbers; what is not in order is sorted beside it."""
+    # Numbers in order are compressed as they come; others are first written plainly, with their place.
+    entry = (4 + dtype.itemsize) / 2 if reader.in_row_order else 8 + reader.dtype.itemsize
+    # Where rows are far more than numbers, their ends count; these hardly differ, and compress to an eighth.
+    need = max(int(entry * reader.entry_count), reader.shape[0])
+    require_room(need, folder.parent, reader.name)
+    writer = CsrWriter(folder, reader.shape, dtype, reader.entry_count, reader.name)
+    for entries in _in_order(reader, folder.parent, memory_bytes, ticker):
+        writer.append(entries)
+    writer.finish()
+    ticker.at(reader.total_bytes)
+    return csr_source(str(folder), "")
+
+
+def _in_order(reader: EntryReader, folder: Path, memory_bytes: int, ticker: Ticker) -> Iterator[Entries]:
+    def told() -> Iterator[Entries]:
+        for entries, done in reader.blocks(memory_bytes // BLOCK_SHARE):
+            ticker.at(done)
+            if len(entries.values):
+                yield entries
+
+    if reader.in_row_order:
+        for entries in told():
+            yield merged(entries, reader.shape[1])
+        return
+    (folder / "buckets").mkdir()
+    share = memory_bytes // SORT_SHARE
+    yield from sorted_entries(told(), reader.shape, reader.dtype, folder / "buckets", share)
+
+
+class CsrWriter:
+    """Appends numbers in order of rows and columns to a new group."""
+
+    def __init__(
+        self, folder: Path, shape: tuple[int, int], dtype: np.dtype[Any], expected: int, name: str
+    ) -> None:
+        import zarr
+        from zarr.storage import LocalStore
+
+        self.shape, self.name = shape, name
+        group = zarr.create_group(LocalStore(folder))
+        group.attrs.update(
+            {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [int(n) for n in shape]}
+        )
+        length = min(max(expected // CHUNKS_WANTED, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1])
+        index = np.dtype(np.int32 if shape[1] < 2**31 else np.int64)
+        self.data = GrowingArray(folder / "data", dtype, (length,), (), _at_most(length))
+        self.indices = GrowingArray(folder / "indices", index, (length,), (), _at_most(length))
+        self.indptr = GrowingArray(
+            folder / "indptr", np.dtype(np.int64), (POINTERS_CHUNK,), (), _at_most(POINTERS_CHUNK)
+        )
+        self.indptr.append(np.zeros(1, np.int64), name)
+
+    def append(self, entries: Entries) -> None:
+        """Add numbers; a row may go on in the next call, so its end is written when another begins."""
+        self._close_rows(int(entries.rows[-1]), entries.rows)
+        self.data.append(entries.values, self.name)
+        self.indices.append(entries.columns, self.name)
+
+    def finish(self) -> None:
+        """Write the ends of the rows that are left, and what is held."""
+        self._close_rows(self.shape[0], np.empty(0, np.int64))
+        for vector in (self.data, self.indices, self.indptr):
+            vector.finish()
+
+    def _close_rows(self, last: int, rows: Any) -> None:
+        """Ends of all rows before ``last``, where ``rows`` are those of the numbers to be added next."""
+        for start in range(self.indptr.length - 1, last, POINTERS_CHUNK):
+            ended = np.arange(start, min(last, start + POINTERS_CHUNK))
+            self.indptr.append(self.data.length + np.searchsorted(rows, ended, side="right"), self.name)
+
+
+def _at_most(length: int) -> Callable[[int], tuple[int, ...]]:
+    return lambda found: (min(length, max(1, found)),)

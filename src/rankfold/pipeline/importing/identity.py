@@ -1,0 +1,80 @@
+"""What an imported store was made of: kept in it, so that the same import is found done, or damaged.
+
+Its attributes say it, and its manifest with the lengths and checksums of its files. Both are written before
+the store has its name, so a store that was stopped right after that has them too.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.errors import DataError, InputError
+from rankfold.pipeline.formats.locate import is_address, split_location
+from rankfold.pipeline.storage.checkpoint import load_json
+from rankfold.pipeline.storage.manifest import read_manifest, write_manifest
+from rankfold.pipeline.storage.run_directory import digest
+
+ATTRIBUTE = "rankfold_import"
+
+EDITION = 1
+"""Of what an import makes of the same source and request."""
+
+
+def identity_of(request: dict[str, Any], mark: str) -> str:
+    """Digest of what was asked for, and of the mark of the source."""
+    return digest({"request": request, "input": mark, "edition": EDITION})
+
+
+def source_mark(source: Source) -> str | None:
+    """Fingerprint of a source; nothing for one that cannot be told from another."""
+    try:
+        return source.fingerprint()
+    except InputError:
+        return None
+
+
+def file_mark(location: str) -> str:
+    """Sizes and times of a file, or of the files of a folder; of an address itself alone."""
+    if is_address(location):
+        return location
+    path, part = split_location(location)
+    files = [path]
+    if os.path.isdir(path):
+        files = sorted(os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
+    marks = [part] if part else []
+    for file in files:
+        stat = os.stat(file)
+        marks.append(f"{os.path.relpath(file, path)} {stat.st_size} {stat.st_mtime_ns}")
+    return digest(marks)
+
+
+def seal(folder: Path, identity: str | None) -> None:
+    """Write into a finished store of what it is made, and its manifest."""
+    import zarr
+    from zarr.storage import LocalStore
+
+    if identity is not None:
+        zarr.open(LocalStore(folder), mode="r+").update_attributes({ATTRIBUTE: identity})
+    write_manifest(folder, identity or "", {})
+
+
+def made_of(target: Path, identity: str | None) -> bool:
+    """Whether the store at ``target`` was made of the same source in the same way, whole or damaged."""
+    return identity is not None and identity in (_attribute(target), _request(target))
+
+
+def _attribute(target: Path) -> object:
+    facts = load_json(target / "zarr.json", dict) or {}
+    attributes = facts.get("attributes")
+    return attributes.get(ATTRIBUTE) if isinstance(attributes, dict) else None
+
+
+def _request(target: Path) -> str | None:
+    try:
+        manifest = read_manifest(target)
+    except DataError:
+        return None
+    return None if manifest is None else manifest.request

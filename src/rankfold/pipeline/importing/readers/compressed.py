@@ -1,0 +1,153 @@
+"""Sparse matrices kept line by line, CSR or CSC, or as triplets, in vectors that are read once.
+
+The vectors may be slices of an open file or streams that only go forward, so every one of them is asked
+for its numbers in order. CSC gives its numbers in the order of columns: they are sorted on the way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.errors import ChunkError
+from rankfold.pipeline.importing.readers.reader import Entries
+
+ENTRY_BYTES = 64
+"""Memory that one entry of a block takes: index, value, line, and copies while it is checked and joined."""
+
+
+class Vector(Protocol):
+    """Numbers that are asked for in order."""
+
+    def take(self, start: int, stop: int) -> npt.NDArray[Any]:
+        """Numbers ``start:stop``, where ``start`` is the last ``stop``."""
+
+
+Opener = Callable[[], contextlib.AbstractContextManager[dict[str, Vector]]]
+"""Opens the vectors by their names: data and indices and indptr, or data and row and col."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompressedReader:
+    """CSR or CSC."""
+
+    name: str
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    entry_count: int
+    by: str
+    """``rows`` for CSR, ``columns`` for CSC."""
+
+    vectors: Opener
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def in_row_order(self) -> bool:
+        """As CSR is by its nature."""
+        return self.by == "rows"
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the stored numbers, decoded."""
+        return max(1, self.entry_count * self.dtype.itemsize)
+
+    def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
+        """Whole lines, as many as fit but at least one; see ``EntryReader``."""
+        lines, short = self.shape if self.by == "rows" else self.shape[::-1]
+        with self.vectors() as vectors:
+            for top, ends in self._groups(vectors["indptr"], lines, memory_bytes):
+                start, stop = int(ends[0]), int(ends[-1])
+                if start == stop:
+                    continue
+                indices, values = vectors["indices"].take(start, stop), vectors["data"].take(start, stop)
+                require_inside(self.name, "indices", indices, start, short)
+                numbered = np.repeat(np.arange(top, top + len(ends) - 1), np.diff(ends))
+                rows, columns = (numbered, indices) if self.by == "rows" else (indices, numbered)
+                yield Entries(rows, columns, values), stop * self.dtype.itemsize
+
+    def _groups(
+        self, indptr: Vector, lines: int, memory_bytes: int
+    ) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+        """First line and the ends of lines that hold together no more numbers than fit."""
+        most, step = max(1, memory_bytes // ENTRY_BYTES), max(1, memory_bytes // ENTRY_BYTES)
+        last = indptr.take(0, 1).astype(np.int64)
+        if last[0] != 0:
+            raise ChunkError(f"{self.name}: indptr begins with {last[0]} instead of 0. Restore the file")
+        for top in range(0, lines, step):
+            bottom = min(lines, top + step)
+            ends = np.concatenate([last, indptr.take(top + 1, bottom + 1).astype(np.int64)])
+            if (np.diff(ends) < 0).any() or ends[-1] > self.entry_count:
+                raise ChunkError(
+                    f"{self.name}: indptr[{top}:{bottom + 1}] is not increasing up to {self.entry_count}, "
+                    "the length of data. Restore the file"
+                )
+            first = 0
+            while first < bottom - top:
+                after = int(np.searchsorted(ends, ends[first] + most, side="right")) - 1
+                after = min(max(after, first + 1), bottom - top)
+                yield top + first, ends[first : after + 1]
+                first = after
+            last = ends[-1:]
+        if last[0] != self.entry_count:
+            raise ChunkError(
+                f"{self.name}: indptr ends with {last[0]} instead of {self.entry_count}, the length of data. "
+                "Restore the file"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TripletReader:
+    """Rows, columns and values in vectors of the same length, in any order."""
+
+    name: str
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    entry_count: int
+    vectors: Opener
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def in_row_order(self) -> bool:
+        """Nobody knows before reading."""
+        return False
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the stored numbers, decoded."""
+        return max(1, self.entry_count * self.dtype.itemsize)
+
+    def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
+        """Pieces of the vectors; see ``EntryReader``."""
+        step = max(1, memory_bytes // ENTRY_BYTES)
+        with self.vectors() as vectors:
+            for start in range(0, self.entry_count, step):
+                stop = min(self.entry_count, start + step)
+                rows, columns, values = (vectors[name].take(start, stop) for name in ("row", "col", "data"))
+                require_inside(self.name, "row", rows, start, self.shape[0])
+                require_inside(self.name, "col", columns, start, self.shape[1])
+                yield Entries(rows, columns, values), stop * self.dtype.itemsize
+
+
+def require_vectors(name: str, vectors: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> None:
+    """Raise ``ChunkError`` unless shapes and types, by name, are those of vectors of a sparse matrix."""
+    for vector, (shape, dtype) in vectors.items():
+        if len(shape) != 1 or (vector != "data" and dtype.kind not in "iu"):
+            needed = "numbers" if vector == "data" else "whole numbers"
+            raise ChunkError(
+                f"{name}: {vector} is {dtype} {shape}, but should be a vector of {needed}. Restore the file"
+            )
+
+
+def require_inside(name: str, vector: str, indices: npt.NDArray[Any], start: int, length: int) -> None:
+    """Raise ``ChunkError`` unless all indices are of ``length`` lines; they begin at number ``start``."""
+    if len(indices) and (indices.min() < 0 or indices.max() >= length):
+        wrong = int(np.argmax((indices < 0) | (indices >= length)))
+        raise ChunkError(
+            f"{name}: {vector}[{start + wrong}] is {indices[wrong]}, but the matrix has only {length}. "
+            "Restore the file"
+        )

@@ -1,0 +1,167 @@
+"""AnnData's HDF5 files: ``X``, or the matrix named after ``::`` as ``layers/counts`` or ``obsm/X_pca``.
+
+https://anndata.readthedocs.io/en/stable/fileformat-prose.html. A dataset is dense, a group is CSR or CSC
+by its attribute ``encoding-type``, before version 0.7 ``h5sparse_format``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.data.dtypes import native, require_matrix, whole_lengths
+from rankfold.pipeline.errors import ChunkError, InputError, MemoryBudgetError, SourceNotFoundError
+from rankfold.pipeline.formats.handles import library
+from rankfold.pipeline.importing.readers.compressed import CompressedReader, Vector, require_vectors
+from rankfold.pipeline.units import format_bytes
+
+LAYOUTS = {"csr_matrix": "rows", "csc_matrix": "columns", "csr": "rows", "csc": "columns"}
+
+DECODED = 3
+"""Times its own size that reading a block takes: the block, and chunks being decoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetReader:
+    """A dense dataset, some rows at a time."""
+
+    name: str
+    path: str
+    key: str
+    rows: int
+    columns: int
+    dtype: np.dtype[Any]
+    chunk: tuple[int, int]
+    """Rows and columns that are decoded together."""
+
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all numbers."""
+        return self.rows * self.columns * self.dtype.itemsize
+
+    def blocks(self, memory_bytes: int) -> Iterator[tuple[npt.NDArray[Any], int]]:
+        """Whole chunks of rows where they fit; see ``RowReader``."""
+        row = self.columns * self.dtype.itemsize
+        chunk_bytes = 2 * self.chunk[0] * self.chunk[1] * self.dtype.itemsize
+        if chunk_bytes + row > memory_bytes:
+            raise MemoryBudgetError(
+                f"{self.name} has chunks of {self.chunk[0]} x {self.chunk[1]}, and decoding one takes "
+                f"{format_bytes(chunk_bytes)}, but reading is given {format_bytes(memory_bytes)}. Give "
+                f"four times as much: --memory {-(-4 * (chunk_bytes + row) // 2**20)}MiB"
+            )
+        step = max(1, (memory_bytes - chunk_bytes) // (DECODED * row))
+        step = step - step % self.chunk[0] if step > self.chunk[0] else step
+        with _file(self.path) as file:
+            for top in range(0, self.rows, step):
+                bottom = min(self.rows, top + step)
+                yield _read(file[self.key], top, bottom, self.name), bottom * row
+
+
+class DatasetVector:
+    """A one-dimensional dataset."""
+
+    def __init__(self, dataset: Any, name: str) -> None:
+        self.dataset, self.name = dataset, name
+
+    def take(self, start: int, stop: int) -> npt.NDArray[Any]:
+        """Numbers ``start:stop``."""
+        return _read(self.dataset, start, stop, self.name)
+
+
+def h5ad_reader(path: str, key: str) -> DatasetReader | CompressedReader:
+    """The matrix ``key`` of the file, ``X`` if none is named."""
+    key = key or "X"
+    name = f"{path}::{key}"
+    h5py = library("h5py", extra="formats", what=f"reading {path}")
+    with _file(path) as file:
+        if key not in file:
+            raise SourceNotFoundError(
+                f"{path} has no matrix {key}. It holds {', '.join(_matrices(file, h5py))}"
+            )
+        node = file[key]
+        if isinstance(node, h5py.Dataset):
+            require_matrix(name, node.shape, node.dtype)
+            rows, columns = node.shape
+            chunk = node.chunks or (1, 1)
+            return DatasetReader(name, path, key, rows, columns, native(node.dtype), chunk)
+        return _sparse(path, key, node)
+
+
+def _sparse(path: str, key: str, group: Any) -> CompressedReader:
+    name = f"{path}::{key}"
+    layout = str(group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", "")))
+    shape = group.attrs.get("shape", group.attrs.get("h5sparse_shape"))
+    if layout not in LAYOUTS or shape is None or not {"data", "indices", "indptr"} <= set(group):
+        raise InputError(
+            f"{name} is a group ({layout or 'of no known layout'}), not a matrix; name one with ::"
+        )
+    rows, columns = whole_lengths(name, shape)
+    vectors = {part: group[part] for part in ("data", "indices", "indptr")}
+    if any(isinstance(vector, Mapping) for vector in vectors.values()):
+        raise ChunkError(f"{name} has groups for vectors, so it is no sparse matrix. Restore the file")
+    require_vectors(name, {part: (vector.shape or (), vector.dtype) for part, vector in vectors.items()})
+    data, indices, pointers = (group[part].shape[0] for part in ("data", "indices", "indptr"))
+    require_matrix(name, (rows, columns), group["data"].dtype)
+    by = LAYOUTS[layout]
+    lines = rows if by == "rows" else columns
+    if indices != data or pointers != lines + 1:
+        raise ChunkError(
+            f"{name}: data has {data} numbers, indices {indices}, indptr {pointers} for {lines} {by}: the "
+            "first two must agree, the last be one more. Restore the file"
+        )
+    dtype = native(group["data"].dtype)
+    return CompressedReader(name, (rows, columns), dtype, data, by, lambda: _vectors(path, key))
+
+
+@contextlib.contextmanager
+def _vectors(path: str, key: str) -> Iterator[dict[str, Vector]]:
+    with _file(path) as file:
+        parts = ("data", "indices", "indptr")
+        yield {part: DatasetVector(file[key][part], f"{path}::{key}/{part}") for part in parts}
+
+
+@contextlib.contextmanager
+def _file(path: str) -> Iterator[Any]:
+    h5py = library("h5py", extra="formats", what=f"reading {path}")
+    try:
+        file = h5py.File(path, "r")
+    except OSError as error:
+        raise ChunkError(f"{path} cannot be opened as HDF5: {error}. Restore the file") from error
+    with file:
+        yield file
+
+
+def _read(dataset: Any, start: int, stop: int, name: str) -> npt.NDArray[Any]:
+    try:
+        found = dataset[start:stop]
+    except (OSError, RuntimeError) as error:
+        raise ChunkError(
+            f"{name}, lines {start}:{stop}, cannot be read: {error}. Restore the file"
+        ) from error
+    numbers: npt.NDArray[Any] = found.astype(native(found.dtype), copy=False)
+    return numbers
+
+
+def _matrices(file: Any, h5py: Any) -> list[str]:
+    """Names that a message may offer: of what has two axes, or is sparse."""
+    found = []
+    for key in (
+        "X",
+        "raw/X",
+        *(f"layers/{k}" for k in file.get("layers", ())),
+        *(f"obsm/{k}" for k in file.get("obsm", ())),
+    ):
+        node = file.get(key)
+        if isinstance(node, h5py.Dataset) and node.ndim == 2:
+            found.append(f"{key} {node.shape} {node.dtype}")
+        elif isinstance(node, h5py.Group) and "indptr" in node:
+            found.append(f"{key} {tuple(node.attrs.get('shape', ()))} sparse")
+    return found or [f"no matrix ({os.path.getsize(file.filename)} bytes)"]

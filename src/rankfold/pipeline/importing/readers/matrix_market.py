@@ -1,0 +1,269 @@
+"""MatrixMarket: a size, then one entry to a line in any order, or all numbers column by column.
+
+https://math.nist.gov/MatrixMarket/formats.html. Blocks of lines get a header of their own and go through
+the parser of ``scipy.io.mmread``, which is compiled; it also gives entries of symmetric matrices twice.
+
+The trap: in a matrix of integers that parser takes 5.5 for 5 without a word.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from rankfold.pipeline.data.dtypes import require_matrix
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.errors import ChunkError, DataError, InputError
+from rankfold.pipeline.formats.npy import npy_source
+from rankfold.pipeline.importing.readers.gzipped import open_unpacked, unpacked
+from rankfold.pipeline.importing.readers.reader import Entries, Packed, Wanted
+
+ENDINGS = (".mtx", ".mtx.gz")
+
+TYPES = {
+    "real": "float64",
+    "double": "float64",
+    "integer": "int64",
+    "unsigned-integer": "uint64",
+    "pattern": "float32",
+}
+"""Type of the numbers by the field of the header; a pattern is ones."""
+
+SYMMETRIES = ("general", "symmetric", "skew-symmetric")
+
+PARSED = 24
+"""Memory that parsing takes in times of the text: a line of 6 bytes is two places and a number, twice."""
+
+TEXT_BYTES = (2**16, 8 * 2**20)
+
+HEAD_LINE = 2**20
+"""Longest line before the numbers."""
+
+HEAD_LINES = 2**16
+"""Most lines before the numbers."""
+
+DAMAGED = (OSError, EOFError, zlib.error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The first lines of a file."""
+
+    layout: str
+    field: str
+    symmetry: str
+    sizes: tuple[int, ...]
+    """Rows, columns and, in coordinate layout, entries."""
+
+    lines: int
+    """How many they are."""
+
+    text: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinateReader:
+    """A sparse matrix, one entry to a line."""
+
+    name: str
+    path: str
+    head: _Head
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.head.sizes[0], self.head.sizes[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """By the field of the header."""
+        return np.dtype(TYPES[self.head.field])
+
+    @property
+    def entry_count(self) -> int:
+        """Entries of the file, twice where it holds one half of the matrix."""
+        return self.head.sizes[2] * (1 if self.head.symmetry == "general" else 2)
+
+    @property
+    def in_row_order(self) -> bool:
+        """The format promises no order."""
+        return False
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the file, compressed ones if it is."""
+        return os.path.getsize(self.path)
+
+    def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
+        """Entries of some lines; see ``EntryReader``."""
+        promised, seen = self.head.sizes[2], 0
+        for text, line, done in _texts(self.path, self.head, memory_bytes):
+            count = text.count(b"\n") + (not text.endswith(b"\n"))
+            seen += count
+            if seen > promised:
+                break
+            yield self._parsed(text, count, line), done
+        if seen != promised:
+            more = " or more" if seen > promised else ""
+            raise ChunkError(
+                f"{self.name} promises {promised} entries but has {seen}{more}. "
+                + ("It is cut short: restore the file" if seen < promised else "Correct its third number")
+            )
+
+    def _parsed(self, text: bytes, count: int, line: int) -> Entries:
+        import scipy.io
+
+        kind, (rows, columns) = self.head.field, self.shape
+        header = f"%%MatrixMarket matrix coordinate {kind} {self.head.symmetry}\n{rows} {columns} {count}\n"
+        try:
+            if "integer" in kind:
+                _require_whole_numbers(text)
+            found = scipy.io.mmread(io.BytesIO(header.encode() + text), spmatrix=False)
+        except (ValueError, OverflowError) as error:
+            raise _bad_line(self.name, str(error), line) from error
+        return Entries(found.row, found.col, found.data.astype(self.dtype, copy=False))
+
+
+@dataclass(frozen=True, slots=True)
+class PackedColumns:
+    """A dense matrix, column by column: unpacked to a file in Fortran order."""
+
+    name: str
+    path: str
+    head: _Head
+    memory_bytes: int = 32 * 2**20
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the numbers."""
+        return self.head.sizes[0] * self.head.sizes[1] * 8
+
+    def unpack(self, folder: Path, progress: Any) -> Source:
+        """Write the numbers as they come."""
+        dtype, target, seen = np.dtype(TYPES[self.head.field]), folder / "columns.npy", 0
+        rows, columns = self.head.sizes
+        with open(target, "wb") as out:
+            header = {"descr": dtype.str, "fortran_order": True, "shape": (rows, columns)}
+            np.lib.format.write_array_header_2_0(out, header)
+            for text, line, _ in _texts(self.path, self.head, self.memory_bytes):
+                count = text.count(b"\n") + (not text.endswith(b"\n"))
+                if seen + count > rows * columns:
+                    seen += count
+                    break
+                numbers = self._parsed(text, count, line)
+                numbers.astype(dtype, copy=False).tofile(out)
+                seen += count
+                progress(seen * dtype.itemsize)
+        if seen != rows * columns:
+            raise ChunkError(
+                f"{self.name} promises {rows} x {columns} numbers but has {seen}"
+                f"{' or more' if seen > rows * columns else ''}. Restore the file"
+            )
+        return npy_source(str(target))
+
+    def _parsed(self, text: bytes, count: int, line: int) -> Any:
+        import scipy.io
+
+        header = f"%%MatrixMarket matrix array {self.head.field} general\n{count} 1\n"
+        try:
+            if "integer" in self.head.field:
+                _require_whole_numbers(text)
+            return scipy.io.mmread(io.BytesIO(header.encode() + text)).ravel()
+        except (ValueError, OverflowError) as error:
+            raise _bad_line(self.name, str(error), line) from error
+
+
+def matrix_market_reader(path: str, wanted: Wanted) -> CoordinateReader | Packed:
+    """A file by its header."""
+    try:
+        with open_unpacked(path) as file:
+            head = _head(file, path)
+    except DAMAGED as error:
+        raise ChunkError(f"{path} cannot be read: {error}. Restore the file") from error
+    require_matrix(path, head.sizes[:2], np.dtype(TYPES[head.field]))
+    if head.layout == "coordinate":
+        return CoordinateReader(path, path, head)
+    if head.symmetry != "general" or head.field == "pattern":
+        raise InputError(
+            f"{path} is a dense {head.symmetry} {head.field} matrix; dense ones are read if general"
+        )
+    return PackedColumns(path, path, head)
+
+
+def _head(file: IO[bytes], path: str) -> _Head:
+    banner = file.readline(1024).decode("latin-1").lower().split()
+    if len(banner) != 5 or banner[:2] != ["%%matrixmarket", "matrix"]:
+        raise InputError(f"{path} does not begin with '%%MatrixMarket matrix', so it is no MatrixMarket file")
+    layout, kind, symmetry = banner[2:]
+    if layout not in ("coordinate", "array") or kind not in TYPES or symmetry not in SYMMETRIES:
+        raise InputError(
+            f"{path} is a MatrixMarket file of {layout} {kind} {symmetry}; read are coordinate and array, of "
+            f"{', '.join(TYPES)}, {', '.join(SYMMETRIES)}"
+        )
+    lines = 1
+    while line := file.readline(HEAD_LINE):
+        lines += 1
+        if line.strip() and not line.startswith(b"%"):
+            break
+        if lines > HEAD_LINES or len(line) == HEAD_LINE:
+            raise ChunkError(
+                f"{path}: no size of the matrix stands in its first {lines} lines. Restore the file"
+            )
+    words = line.split()
+    if len(words) != (3 if layout == "coordinate" else 2) or not all(
+        word.isdigit() and len(word) < 19 for word in words
+    ):
+        raise ChunkError(
+            f"{path}, line {lines}: {line[:60]!r} should be the size of the matrix. Restore the file"
+        )
+    return _Head(layout, kind, symmetry, tuple(map(int, words)), lines)
+
+
+def _texts(path: str, head: _Head, memory_bytes: int) -> Iterator[tuple[bytes, int, int]]:
+    """Whole lines without empty ones, the number of the first of them, and bytes of the file done."""
+    size = min(max(memory_bytes // PARSED, TEXT_BYTES[0]), TEXT_BYTES[1])
+    line = head.lines + 1
+    try:
+        with open(path, "rb") as raw:
+            file: Any = unpacked(raw)
+            for _ in range(head.lines):
+                file.readline(HEAD_LINE)
+            while block := file.read(size):
+                block += file.readline(size)
+                count = block.count(b"\n")
+                if text := _without_empty_lines(block):
+                    yield text, line, raw.tell()
+                line += count
+    except DAMAGED as error:
+        raise ChunkError(f"{path} cannot be read after line {line}: {error}. Restore the file") from error
+
+
+def _without_empty_lines(block: bytes) -> bytes:
+    """The same lines; most blocks have no empty ones, which takes less to see than to do."""
+    block = block.replace(b"\r", b"").strip()
+    if any(begin in block for begin in (b"\n\n", b"\n ", b"\n\t")):
+        block = re.sub(rb"\s*\n\s*", b"\n", block)
+    return block
+
+
+def _require_whole_numbers(text: bytes) -> None:
+    """Raise ``ValueError`` for a fraction, an exponent, or what is no number."""
+    if any(sign in text for sign in (b".", b"e", b"E", b"n", b"N")):
+        raise ValueError("it holds a number that is not whole, but its header says integer")
+
+
+def _bad_line(name: str, message: str, first: int) -> DataError:
+    """What the parser said of a line of a block, counted in the file; its header took two lines."""
+    found = re.match(r"Line (\d+): (.*)", message, re.DOTALL)
+    where = f", line {first + int(found[1]) - 3}" if found else f", after line {first - 1}"
+    return ChunkError(f"{name}{where}: {found[2] if found else message} Repair or restore the file")

@@ -1,0 +1,176 @@
+"""What an import needs to know of a file that can only be read from its beginning.
+
+A ``RowReader`` gives rows, an ``EntryReader`` the stored numbers of a sparse matrix. Both are read once,
+in blocks whose memory the caller sets, and say how far they are.
+
+Matrices that are first unpacked to a plain file, which can then be read at any place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.errors import InputError
+
+HEADERS = ("auto", "yes", "no")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the caller said about a file beyond its name."""
+
+    columns: Sequence[str] | None = None
+    """Names of the columns to take, in this order."""
+
+    without: Sequence[str] | None = None
+    """Names of the columns to leave out."""
+
+    header: str = "auto"
+    """Whether the first line of a text file names its columns."""
+
+    dtype: np.dtype[Any] | None = None
+    memory_bytes: int = 256 * 2**20
+
+    @property
+    def selects(self) -> bool:
+        """Whether columns are chosen by name."""
+        return self.columns is not None or self.without is not None
+
+
+class Entries(NamedTuple):
+    """Stored numbers of a sparse matrix."""
+
+    rows: npt.NDArray[Any]
+    columns: npt.NDArray[Any]
+    values: npt.NDArray[Any]
+
+
+class Sized(Protocol):
+    """What both kinds of readers tell."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the numbers in the blocks."""
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes to be consumed, of which each block says how many are done."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was decided about the file that its owner should know."""
+
+
+class RowReader(Sized, Protocol):
+    """A dense matrix that comes row by row."""
+
+    @property
+    def columns(self) -> int:
+        """Numbers in a row."""
+
+    def blocks(self, memory_bytes: int) -> Iterator[tuple[npt.NDArray[Any], int]]:
+        """Rows from first to last, and bytes done; a block is valid until the next is asked for.
+
+        Raises ``ChunkError`` for a file that is damaged and ``DataError`` for what is no number.
+        """
+
+
+@runtime_checkable
+class EntryReader(Sized, Protocol):
+    """A sparse matrix whose stored numbers come in some order."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+
+    @property
+    def entry_count(self) -> int:
+        """About how many numbers will come."""
+
+    @property
+    def in_row_order(self) -> bool:
+        """Whether rows never decrease, and a block holds whole rows."""
+
+    def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
+        """Stored numbers, with indices that are checked, and bytes done."""
+
+
+def choose_columns(names: Sequence[str], wanted: Wanted, where: str) -> list[int]:
+    """Positions of the columns that are taken, in the order asked for."""
+    for asked in (wanted.columns or (), wanted.without or ()):
+        for name in asked:
+            if names.count(name) != 1:
+                raise InputError(_not_one(names, name, where))
+    taken = (
+        [names.index(name) for name in wanted.columns] if wanted.columns is not None else range(len(names))
+    )
+    left_out = set(wanted.without or ())
+    chosen = [position for position in taken if names[position] not in left_out]
+    if not chosen:
+        raise InputError(f"{where}: no column is left of {len(names)}; take at least one")
+    return chosen
+
+
+def _not_one(names: Sequence[str], name: str, where: str) -> str:
+    if name in names:
+        return f"{where} has {names.count(name)} columns named {name!r}; rename them to choose between them"
+    import difflib
+
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return f"{where} has no column {name!r}.{hint} It has {shown(names)}"
+
+
+def shown(names: Sequence[str], most: int = 8) -> str:
+    """Some names for a message."""
+    text = ", ".join(map(repr, names[:most]))
+    return text + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+# Unpack -----------------------------------------------------------------------------------------------------
+
+
+COPY_BYTES = 2**20
+
+
+@runtime_checkable
+class Packed(Protocol):
+    """A matrix that goes forward only, and not by rows."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the plain file."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was decided about the file that its owner should know."""
+
+    def unpack(self, folder: Path, progress: Callable[[int], None]) -> Source:
+        """Write the plain file into ``folder``; ``progress`` is told the bytes of it that are done."""
+
+
+def copy_stream(file: IO[bytes], target: Path, progress: Callable[[int], None], *, most: int) -> None:
+    """Everything that is left of ``file``; ``ValueError`` for more than ``most`` bytes."""
+    done = 0
+    with open(target, "wb") as out:
+        while piece := file.read(COPY_BYTES):
+            done += len(piece)
+            if done > most:
+                raise ValueError(f"it holds more than the {most} bytes that its header promises")
+            out.write(piece)
+            progress(done)

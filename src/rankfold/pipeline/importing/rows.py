@@ -1,0 +1,203 @@
+"""Write the rows of a ``RowReader`` as they come.
+
+How many there will be is often known at the end only, so chunks are as for a tall matrix. One that turns
+out to be wide is then copied once more into chunks that suit it.
+
+A Zarr array whose length is known only when its last row is written.
+
+Rows are collected until a line of chunks is full, so every chunk is written once and whole. The array is
+made longer than anything, and in the end its chunk files are moved under the metadata of the right
+length: Zarr's own ``resize`` lists every chunk that might be there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.data.dtypes import convert_into
+from rankfold.pipeline.errors import DataError, MemoryBudgetError
+from rankfold.pipeline.formats.zarr_layout import source_at
+from rankfold.pipeline.importing.chunking import (
+    PLAIN,
+    SAMPLE_BYTES,
+    WRITE_COPIES,
+    WRITE_OVERHEAD,
+    Codec,
+    chunks_of,
+    codec_for,
+)
+from rankfold.pipeline.importing.readers.reader import RowReader
+from rankfold.pipeline.importing.tiles import (
+    Copied,
+    Ticker,
+    copy_tiles,
+    create,
+    data_bytes,
+    plan_tiles,
+    require_room,
+)
+from rankfold.pipeline.units import format_bytes
+
+ENDLESS = 2**40
+"""Length of an array that is still growing."""
+
+Settle = Callable[[int], tuple[int, ...]]
+"""Chunks of an array that ended before its first line of chunks was full, by its length."""
+
+
+class GrowingArray:
+    """Appends to a new array in ``folder``; the codec follows the first numbers that are written."""
+
+    def __init__(
+        self,
+        folder: Path,
+        dtype: np.dtype[Any],
+        chunks: tuple[int, ...],
+        tail: tuple[int, ...],
+        settle: Settle,
+    ) -> None:
+        self.folder, self.dtype, self.chunks, self.tail = folder, dtype, chunks, tail
+        self.settle = settle
+        self.buffer = np.empty((chunks[0], *tail), dtype)
+        self.held = self.length = 0
+        self.codec = PLAIN
+        self.array: Any = None
+
+    def append(self, block: npt.NDArray[Any], where: str) -> None:
+        """Add rows, converted to the type of the array; ``where`` is what errors call them."""
+        start = 0
+        while start < len(block):
+            take = min(len(self.buffer) - self.held, len(block) - start)
+            convert_into(self.buffer[self.held : self.held + take], block[start : start + take], where)
+            self.held, self.length, start = self.held + take, self.length + take, start + take
+            if self.held == len(self.buffer):
+                self._flush()
+
+    def finish(self) -> None:
+        """Write what is held, and give the array its length."""
+        if self.array is None:
+            self.chunks = self.settle(self.length)
+            self.codec = self._choose_codec()
+            self.array = create(self.folder, self._shape(self.length), self.dtype, self.chunks, self.codec)
+            self._write(0)
+            return
+        self._write(self.length - self.held)
+        growing = self.folder.with_name(f"{self.folder.name}.growing")
+        create(self.folder, self._shape(self.length), self.dtype, self.chunks, self.codec)
+        os.rename(growing / "c", self.folder / "c")
+        shutil.rmtree(growing)
+
+    def _flush(self) -> None:
+        if self.array is None:
+            self.codec = self._choose_codec()
+            growing = self.folder.with_name(f"{self.folder.name}.growing")
+            self.array = create(growing, self._shape(ENDLESS), self.dtype, self.chunks, self.codec)
+        self._write(self.length - self.held)
+        self.held = 0
+
+    def _write(self, top: int) -> None:
+        """What is held, chunk by chunk: Zarr would encode a whole line of them at once."""
+        for start in range(0, self.held, self.chunks[0]):
+            rows = slice(start, min(self.held, start + self.chunks[0]))
+            there = slice(top + rows.start, top + rows.stop)
+            if not self.tail:
+                self.array[there] = self.buffer[rows]
+                continue
+            for left in range(0, self.tail[0], self.chunks[1]):
+                columns = slice(left, min(self.tail[0], left + self.chunks[1]))
+                self.array[there, columns] = self.buffer[rows, columns]
+
+    def _choose_codec(self) -> Codec:
+        row = max(1, self.buffer[:1].nbytes)
+        middle = max(0, self.held // 2 - SAMPLE_BYTES // row // 2)
+        return codec_for(np.ascontiguousarray(self.buffer[middle : self.held][: max(1, SAMPLE_BYTES // row)]))
+
+    def _shape(self, length: int) -> tuple[int, ...]:
+        return (length, *self.tail)
+
+
+# Ingest rows ------------------------------------------------------------------------------------------------
+
+
+BAND_SHARE = 4
+"""The rows being collected take at most this part of the memory, and so does what reads them."""
+
+
+def copy_rows(
+    reader: RowReader,
+    folder: Path,
+    dtype: np.dtype[Any],
+    *,
+    memory_bytes: int,
+    chunk_bytes: int,
+    ticker: Ticker,
+) -> Copied:
+    """Make ``folder / "array"`` of all the rows."""
+    chunks = _band_chunks(reader.name, reader.columns, dtype, memory_bytes, chunk_bytes)
+    growing = GrowingArray(
+        folder / "array",
+        dtype,
+        chunks,
+        (reader.columns,),
+        lambda rows: chunks_of((max(rows, 1), reader.columns), dtype, chunk_bytes),
+    )
+    for block, done in reader.blocks(memory_bytes // BAND_SHARE):
+        first = growing.array is None
+        growing.append(block, f"{reader.name}, rows {growing.length}:{growing.length + len(block)}")
+        if first and growing.array is not None:
+            _require_space(growing, folder, min(1.0, done / max(1, reader.total_bytes)), reader.name)
+        ticker.at(done)
+    if not growing.length:
+        raise DataError(f"{reader.name} holds no rows of numbers, so there is nothing to import")
+    growing.finish()
+    made = source_at(str(folder / "array"), "", missing="error")
+    whole = Copied(made, growing.codec, data_bytes(made), made.stored_bytes())
+    if made.shape[0] >= made.shape[1] or growing.chunks == chunks_of(made.shape, dtype, chunk_bytes):
+        ticker.at(reader.total_bytes)
+        return whole
+    return _turned(whole, folder, memory_bytes, chunk_bytes, ticker)
+
+
+def _turned(tall: Copied, folder: Path, memory_bytes: int, chunk_bytes: int, ticker: Ticker) -> Copied:
+    """The same matrix in chunks for one that is wide."""
+    (folder / "array").rename(folder / "rows")
+    source = source_at(str(folder / "rows"), "", missing="error")
+    plan = plan_tiles(source, folder, memory_bytes, chunk_bytes)
+    ticker.total += plan.ticks
+    copied = copy_tiles(plan, folder, ticker)
+    return Copied(
+        copied.made,
+        copied.codec,
+        tall.bytes_read + copied.bytes_read,
+        tall.bytes_written + copied.bytes_written,
+    )
+
+
+def _band_chunks(
+    name: str, columns: int, dtype: np.dtype[Any], memory_bytes: int, chunk_bytes: int
+) -> tuple[int, int]:
+    """Chunks of a matrix of many rows, a line of which fits into its share of the memory."""
+    row = columns * dtype.itemsize
+    room = memory_bytes - WRITE_OVERHEAD
+    height, width = chunks_of((ENDLESS, columns), dtype, min(chunk_bytes, room // (4 * WRITE_COPIES)))
+    height = min(height, room // BAND_SHARE // row)
+    if height < 1:
+        need = BAND_SHARE * row + WRITE_OVERHEAD
+        raise MemoryBudgetError(
+            f"a row of {name} takes {format_bytes(row)}, and import holds about {BAND_SHARE} of them, but is "
+            f"given {format_bytes(memory_bytes)}. Give it --memory {-(-need // 2**20)}MiB"
+        )
+    return height, min(width, columns)
+
+
+def _require_space(growing: GrowingArray, folder: Path, share: float, name: str) -> None:
+    """Raise if the rest will not fit, going by how much of the file made what is written so far."""
+    written = growing.length * growing.buffer[:1].nbytes / growing.codec.ratio
+    require_room(int(written / max(share, 1e-9) - written), folder, name)

@@ -1,0 +1,310 @@
+"""Copy a matrix that can be read anywhere, tile by tile, in threads.
+
+Codecs decode whole chunks. Where the chunks of the source run across those wanted (columns into rows),
+every tile would decode all of them again; then the source is first written out plainly, chunk by chunk.
+
+Where an import works: a folder beside the destination, which appears under its name when complete.
+
+Until then the store lies in ``DESTINATION.partial-HOST-PID``. The host is part of the name because on a
+shared file system a process that lives elsewhere looks dead.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import errno
+import os
+import shutil
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.chunks.reads import tiles
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.errors import DiskSpaceError, OutputError
+from rankfold.pipeline.formats.locate import node_kind
+from rankfold.pipeline.formats.zarr import ZarrSource
+from rankfold.pipeline.formats.zarr_layout import source_at
+from rankfold.pipeline.importing.chunking import (
+    STAGING_PAYS,
+    Codec,
+    Layout,
+    choose_codec,
+    chunk_shape,
+    decoded_again,
+    fit_tile,
+    staging,
+)
+from rankfold.pipeline.storage.durable import flush, flush_tree
+from rankfold.pipeline.storage.manifest import NAME as MANIFEST
+from rankfold.pipeline.storage.run_directory import lies_in
+from rankfold.pipeline.units import format_bytes
+
+if TYPE_CHECKING:
+    import zarr
+
+Progress = Callable[[int, int], None]
+"""Called with bytes done and bytes in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class TilePlan:
+    """How a matrix will be copied, decided before anything is written."""
+
+    source: Source
+    layout: Layout
+    stage: Layout | None
+    """Of the plain copy in between, where one pays."""
+
+    memory_bytes: int
+    need: int
+    """Bytes on the disk."""
+
+    @property
+    def ticks(self) -> int:
+        """Bytes that the progress counts."""
+        return data_bytes(self.source) * (2 if self.stage else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A store made, and the bytes it took."""
+
+    made: ZarrSource
+    codec: Codec
+    bytes_read: int
+    bytes_written: int
+
+
+def plan_tiles(source: Source, folder: Path, memory_bytes: int, chunk_bytes: int) -> TilePlan:
+    """Decide chunks, codec and tiles; raises for memory or disk that do not suffice."""
+    chunks = chunk_shape(source, chunk_bytes)
+    layout = fit_tile(source, chunks, choose_codec(source, chunks), memory_bytes)
+    stage = staging(source, memory_bytes) if decoded_again(source, layout.tile) > STAGING_PAYS else None
+    need = _require_space(source, folder, layout, staged=stage is not None)
+    return TilePlan(source, layout, stage, memory_bytes, need)
+
+
+def copy_tiles(plan: TilePlan, folder: Path, ticker: Ticker) -> Copied:
+    """Make ``folder / "array"``."""
+    origin, layout, read, written = plan.source, plan.layout, 0.0, 0
+    data = data_bytes(origin)
+    if plan.stage:
+        origin = _copy(plan.source, folder / "stage", plan.stage, ticker)
+        read, written = data * decoded_again(plan.source, plan.stage.tile), origin.stored_bytes()
+        layout = fit_tile(origin, layout.chunks, layout.codec, plan.memory_bytes)
+    made = _copy(origin, folder / "array", layout, ticker)
+    read += data * decoded_again(origin, layout.tile)
+    return Copied(made, layout.codec, int(read), written + made.stored_bytes())
+
+
+def _copy(source: Source, folder: Path, layout: Layout, ticker: Ticker) -> ZarrSource:
+    """Copy tile by tile; every thread has a buffer of its own and takes the next tile that is left."""
+    array = create(folder, source.shape, source.dtype, layout.chunks, layout.codec)
+    (rows, columns), (height, width) = source.shape, layout.tile
+    corners = iter([(top, left) for top in range(0, rows, height) for left in range(0, columns, width)])
+    lock, stop = threading.Lock(), threading.Event()
+
+    def work() -> None:
+        buffer = np.empty(min(height, rows) * min(width, columns), source.dtype)
+        while not stop.is_set():
+            with lock:
+                corner = next(corners, None)
+            if corner is None:
+                return
+            _copy_tile(source, array, buffer, corner, layout)
+            ticker.add(
+                min(height, rows - corner[0]) * min(width, columns - corner[1]) * source.dtype.itemsize
+            )
+
+    with concurrent.futures.ThreadPoolExecutor(layout.threads) as pool:
+        try:
+            for future in concurrent.futures.as_completed([pool.submit(work) for _ in range(layout.threads)]):
+                future.result()
+        finally:
+            stop.set()
+    return source_at(str(folder), "", missing="error")
+
+
+def _copy_tile(
+    source: Source, array: zarr.Array[Any], buffer: npt.NDArray[Any], corner: tuple[int, int], layout: Layout
+) -> None:
+    """One tile through ``buffer``, written in whole chunks: parts of chunks would race with each other."""
+    rows = corner[0], min(corner[0] + layout.tile[0], source.shape[0])
+    columns = corner[1], min(corner[1] + layout.tile[1], source.shape[1])
+    shape = rows[1] - rows[0], columns[1] - columns[0]
+    held = buffer[: shape[0] * shape[1]].reshape(shape)
+    source.read_into(held, rows, columns)
+    for chunk in tiles(held, rows, columns, layout.chunks):
+        array[slice(*chunk.rows), slice(*chunk.columns)] = chunk.out
+
+
+def create(
+    folder: Path, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: tuple[int, ...], codec: Codec
+) -> zarr.Array[Any]:
+    """An empty array. Chunks of nothing but fill value are written too: a missing one is an error here."""
+    import zarr
+    from zarr.codecs import BloscCodec
+    from zarr.storage import LocalStore
+
+    blosc = BloscCodec(
+        cname=cast("Any", codec.name if codec.level else "lz4"),
+        clevel=codec.level,
+        shuffle="shuffle",
+        typesize=dtype.itemsize,
+    )
+    return zarr.create_array(
+        LocalStore(folder),
+        shape=shape,
+        chunks=chunks,
+        dtype=dtype,
+        compressors=blosc if codec.level else None,
+        fill_value=0,
+        config={"write_empty_chunks": True},
+    )
+
+
+class Ticker:
+    """Counts bytes of all threads and tells whoever wants to know."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self.progress, self.total, self.done = progress, total, 0
+        self.lock = threading.Lock()
+
+    def at(self, done: int) -> None:
+        """Bytes of a file that is read once from end to end; the end of it may be the last to be known."""
+        with self.lock:
+            self.done = max(self.done, min(done, self.total))
+            if self.progress:
+                self.progress(self.done, self.total)
+
+    def add(self, count: int) -> None:
+        """Count a tile. The callback runs in the thread that copied it, one at a time."""
+        with self.lock:
+            self.done += count
+            if self.progress:
+                self.progress(self.done, self.total)
+
+
+def data_bytes(source: Source) -> int:
+    return source.shape[0] * source.shape[1] * source.dtype.itemsize
+
+
+def _require_space(source: Source, folder: Path, layout: Layout, *, staged: bool) -> int:
+    """Bytes that the import will take on the disk; raises ``DiskSpaceError`` when fewer are free."""
+    data, padded = data_bytes(source), source.dtype.itemsize
+    for length, chunk in zip(source.shape, layout.chunks, strict=True):
+        padded *= -(-length // chunk) * chunk
+    need = int(padded / layout.codec.ratio) + (data if staged else 0)
+    free = shutil.disk_usage(folder).free
+    if need > free:
+        between = f", {format_bytes(data)} of it for a copy in between" if staged else ""
+        raise DiskSpaceError(
+            f"importing {source.name} as {layout.codec.words} needs about {format_bytes(need)} in "
+            f"{folder}{between}, but {format_bytes(free)} are free. "
+            f"Free {format_bytes(need - free)}, or write elsewhere"
+        )
+    return need
+
+
+# Ingest place -----------------------------------------------------------------------------------------------
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def require_place(target: Path, overwrite: bool) -> None:
+    """Raise unless a store may be made, or replaced, at ``target``."""
+    if not target.parent.is_dir():
+        raise OutputError(f"{target} cannot be written: the folder {target.parent} does not exist. Create it")
+    if not os.path.lexists(target):
+        return
+    if not overwrite:
+        raise OutputError(f"{target} exists. Say --overwrite to replace it, or give another name")
+    if node_kind(str(target)) is None and not (target / MANIFEST).is_file():
+        raise OutputError(
+            f"{target} exists and is not a Zarr store, so it is not replaced. Remove it yourself"
+        )
+
+
+def require_apart(target: Path, source: str | None) -> None:
+    """Raise if a store at ``target`` would replace the file or folder ``source``, or lie in or around it."""
+    if source is None:
+        return
+    if lies_in(target, source) or lies_in(source, target):
+        raise OutputError(f"{target} would lie in, on or around its own input {source}. Give another name")
+
+
+def require_room(need: int, folder: Path, name: str) -> None:
+    """Raise ``DiskSpaceError`` unless so many bytes are free where ``folder`` lies, or will lie."""
+    free = shutil.disk_usage(folder).free
+    if need > free:
+        raise DiskSpaceError(
+            f"importing {name} needs about {format_bytes(need)} more in {folder.parent}, but "
+            f"{format_bytes(free)} are free. Free {format_bytes(need - free)}, or write elsewhere"
+        )
+
+
+@contextlib.contextmanager
+def working_folder(target: Path, need: int) -> Iterator[Path]:
+    """A folder beside ``target`` that is gone afterwards, whatever happens in between."""
+    _remove_leftovers(target)
+    free = shutil.disk_usage(target.parent).free
+    folder = target.with_name(f"{target.name}.partial-{socket.gethostname()}-{os.getpid()}")
+    try:
+        folder.mkdir()
+    except OSError as error:
+        raise OutputError(f"{target} cannot be written: {error}") from error
+    try:
+        yield folder
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise DiskSpaceError(
+            f"the disk of {target} is full ({error}): the import takes about {format_bytes(need)}, and "
+            f"{format_bytes(free)} were free when it began. Nothing is left of it; free some space"
+        ) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove what imports to the same name left on this host when they were killed."""
+    start = f"{target.name}.partial-{socket.gethostname()}-"
+    for entry in target.parent.iterdir():
+        pid = entry.name.removeprefix(start)
+        if entry.name.startswith(start) and pid.isdigit() and not _alive(int(pid)):
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    """Whether there is such a process on this host."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def publish(made: Path, target: Path, overwrite: bool) -> None:
+    """Give a complete store its name once it is on the disk; what had it goes with the working folder."""
+    flush_tree(made)
+    replaced = made.with_name("replaced")
+    if overwrite and os.path.lexists(target):
+        os.rename(target, replaced)
+    try:
+        os.rename(made, target)
+    except OSError as error:
+        if os.path.lexists(replaced):
+            os.rename(replaced, target)
+        raise OutputError(f"{target} cannot be written: {error}") from error
+    flush(target.parent)

@@ -1,0 +1,13 @@
+"""Numbers before tasks.
+
+plan           passes, bytes, memory, tasks of a request
+passes         a sweep in numbers, from the fold that it runs
+fit            how many segments fit at once
+single_sweep   plans of tasks that make one sweep
+shape_only     a matrix that is only planned with
+traffic        bytes between workers
+seconds        predicted times
+table          a plan, for people
+progress       how far a run is, by its plan
+sweep_words    what sweeps are called
+"""

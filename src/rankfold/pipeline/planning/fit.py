@@ -1,0 +1,72 @@
+"""Most memory of a process in a sweep, and how many segments fit at once.
+
+Memory of different phases is not added up: segments hold their workspaces and one accumulator each, merges
+two accumulators beside the workspaces that lie idle, and the process that leads does its algebra when
+neither is there. A sweep of two streams never has more than two segments, however many threads there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.engine.sweep import FAN_IN
+from rankfold.pipeline.planning.passes import BLAS_BYTES, Pass
+
+RESERVE_BYTES = 24 * 2**20
+"""Graphs, tables, small vectors, and what the allocator keeps."""
+
+SAVED_BYTES = 16 * 2**20
+"""Of an accumulator that are copied at a time where a checkpoint is written."""
+
+
+def sweep_bytes(sweep: Pass, concurrency: int) -> int:
+    """Most memory that a sweep takes in a process which runs so many segments at once, but for BLAS.
+
+    No more segments than streams. Of up to ``FAN_IN`` streams there is one merge, when all of them have
+    ended; of more, merges of some take the places of segments of others. One stream is not merged.
+    """
+    segments, each = min(concurrency, sweep.streams), sweep.accumulator_bytes
+    growing = each + min(each, SAVED_BYTES)
+    if sweep.streams == 1:
+        accumulators = growing
+    elif sweep.streams <= FAN_IN:
+        accumulators = max(segments * growing, 2 * each + sweep.merge_bytes)
+    else:
+        merges = min(segments, -(-sweep.streams // FAN_IN))
+        accumulators = (segments - merges) * growing + merges * (2 * each + sweep.merge_bytes)
+    beside = sweep.segment_bytes - 2 * each
+    return sweep.held_bytes + segments * beside + accumulators
+
+
+def peak_bytes(sweeps: Sequence[Pass], concurrency: int, driver_bytes: int) -> int:
+    """Most memory of a process: in one of its sweeps, or in the algebra between them.
+
+    What BLAS has packed once it keeps, for as many threads as ever called it at once.
+    """
+    concurrency = max(concurrency, 1)
+    most = max(sweep_bytes(sweep, concurrency) for sweep in sweeps)
+    packed = sum(
+        max((sweep.blas_bytes for sweep in sweeps if sweep.streams > thread), default=0)
+        for thread in range(concurrency)
+    )
+    return RESERVE_BYTES + max(most + packed, driver_bytes + BLAS_BYTES)
+
+
+def fit(
+    sweeps_of: Callable[[int], Sequence[Pass]], driver_bytes: int, budget: Budget
+) -> tuple[int, int, int]:
+    """Segments at once (0 if not even one fits), buffers for panels of each, and the peak they come to.
+
+    ``sweeps_of`` a number of buffers. As many threads as fit come first: reading ahead gains less than a
+    second thread does.
+    """
+    options = []
+    for slots in (2, 1):
+        sweeps = sweeps_of(slots)
+        most = min(budget.threads, max(sweep.streams for sweep in sweeps))
+        fits = (c for c in range(most, 0, -1) if peak_bytes(sweeps, c, 0) <= budget.memory_bytes)
+        concurrency = next(fits, 0)
+        options.append((concurrency, slots, peak_bytes(sweeps, concurrency, driver_bytes)))
+    best = max(options, key=lambda option: option[0])
+    return best if best[0] else options[-1]

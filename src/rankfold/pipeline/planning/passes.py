@@ -1,0 +1,78 @@
+"""A sweep in numbers, from the fold that it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.sweep import FAN_IN, SEGMENT_SECONDS
+
+BLAS_BYTES = 24 * 2**20
+"""Packing buffers that a thread of OpenBLAS touches at most in our products."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One sweep in numbers."""
+
+    name: str
+    over: str
+    """``"matrix"`` or ``"scratch"``."""
+
+    reads_bytes: int
+    writes_bytes: int
+    flops: float
+    segment_bytes: int
+    """Most memory of one segment: a workspace and two accumulators, which a merge takes in its place."""
+
+    tasks: int
+    streams: int
+    accumulator_bytes: int = 0
+    """Of the sums of a stream, where they are worth counting."""
+
+    merge_bytes: int = 0
+    """What a merge takes beyond a segment, besides its two accumulators."""
+
+    blas_bytes: int = BLAS_BYTES
+    """What a thread of BLAS packs in a segment, and keeps."""
+
+    item: int = 0
+    """Bytes of a number in its products, where they are not of the working type."""
+
+    held_bytes: int = 0
+    """What the process that leads keeps in memory meanwhile."""
+
+
+def numbers_of(name: str, fold: Any, reads: int, writes: int, flops: float, *, over: str = "matrix") -> Pass:
+    """A sweep of a fold."""
+    cut: Cut = fold.cut
+    segment_rows = max(1, int(SEGMENT_SECONDS / fold.row_seconds))
+    segments = max(cut.stream_count, -(-cut.length // segment_rows))
+    merges, layer = 0, cut.stream_count
+    while layer > 1:
+        layer = -(-layer // FAN_IN)
+        merges += layer
+    tasks, sums = segments + merges, getattr(fold, "accumulator_bytes", 0)
+    more = getattr(fold, "merge_bytes", 0)
+    sizes = (
+        fold.memory_bytes,
+        tasks,
+        cut.stream_count,
+        sums,
+        more,
+        blas_bytes(getattr(fold, "longest_side", BLAS_BYTES)),
+    )
+    return Pass(name, over, reads, writes, flops, *sizes)
+
+
+def blas_bytes(longest_side: int) -> int:
+    """What a thread of OpenBLAS packs at most of operands whose sides are no longer.
+
+    Of one operand a block of at most 2 MiB, of the other at most 512 rows of 8 bytes, as long as it is up
+    to some thousand columns (parameters P, Q and R of its products; Q is 256 to 384 on common processors).
+
+    >>> blas_bytes(1000) / 2**20, blas_bytes(10**6) / 2**20
+    (5.90625, 24.0)
+    """
+    return min(BLAS_BYTES, 2 * 2**20 + 512 * 8 * longest_side)

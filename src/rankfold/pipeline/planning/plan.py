@@ -1,0 +1,123 @@
+"""Numbers before tasks: passes, bytes, flops, memory, scratch, tasks, and whether they fit.
+
+A plan is computed from shapes alone, by the same formulas that the folds allocate by. It refuses what
+does not fit with the number that is missing and the change that would do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.errors import DiskSpaceError
+from rankfold.pipeline.planning.passes import Pass
+from rankfold.pipeline.planning.seconds import Rates, Seconds, predicted_seconds
+from rankfold.pipeline.planning.table import passes_note, table
+from rankfold.pipeline.planning.traffic import Traffic
+from rankfold.pipeline.units import format_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that is known before the first byte is read."""
+
+    kind: str
+    method: str
+    shape: tuple[int, int]
+    dtype: str
+    working_dtype: str
+    orientation: str
+    rank: int
+    adaptive: bool
+    """Whether that is the most that the tolerance may take."""
+
+    width: int
+    grain_rows: int
+    panel_rows: int
+    passes: tuple[Pass, ...]
+    most_passes: int
+    """Most sweeps over the matrix; a method that stops on its tolerance may make fewer."""
+
+    likely_passes: int
+    concurrency: int
+    """Segments that one worker runs at once within its memory."""
+
+    slots: int
+    """2 when panels are read ahead, 1 when memory does not allow it or the matrix is in memory."""
+
+    driver_bytes: int
+    peak_bytes: int
+    """Most memory of one worker process above its baseline."""
+
+    budget_bytes: int
+    scratch_bytes: int
+    result_bytes: int
+    checkpoint_bytes: int
+    useful_workers: int
+    seconds: float | None
+    groups: int = 0
+    """Runs of blocks that tasks hold, in a sweep over pairs."""
+
+    traffic: Traffic | None = None
+    """Between workers, where a matrix product decides it."""
+
+    shares: Seconds | None = None
+    """Where those seconds go."""
+
+    @property
+    def tasks(self) -> int:
+        """Dask tasks in all."""
+        return sum(p.tasks for p in self.passes)
+
+    @property
+    def reads_bytes(self) -> int:
+        """Bytes of the matrix read, all passes."""
+        return sum(p.reads_bytes for p in self.passes if p.over == "matrix")
+
+    @property
+    def likely_sweeps(self) -> list[Pass]:
+        """Sweeps without those over the matrix that a method is likely to be spared."""
+        matrix = [p for p in self.passes if p.over == "matrix"]
+        if self.likely_passes < self.most_passes:
+            matrix = matrix[: self.likely_passes]
+        return [*matrix, *(p for p in self.passes if p.over == "scratch")]
+
+    def timed(self, rates: Rates, source: Source, workers: int) -> Plan:
+        """With predicted seconds; one panel of the matrix is read to learn how fast that is."""
+        shares = predicted_seconds(self, rates, source, workers)
+        return dataclasses.replace(self, seconds=shares.total, shares=shares)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        sums = {"tasks": self.tasks, "reads_bytes": self.reads_bytes}
+        return {**dataclasses.asdict(self), **sums, "passes_note": passes_note(self)}
+
+    def __str__(self) -> str:
+        return table(self)
+
+
+def check_disk(plan: Plan, free_bytes: int, folder: Path, held: Callable[[], int] = lambda: 0) -> None:
+    """Raise ``DiskSpaceError`` when scratch, checkpoints and result exceed what is free, and what an earlier
+    attempt has left of them.
+    """
+    need = plan.scratch_bytes + plan.result_bytes + plan.checkpoint_bytes
+    if need > free_bytes and need > free_bytes + held():  # a look at every file, only where it matters
+        raise DiskSpaceError(
+            f"scratch and result take {format_bytes(need)}, but {folder} has {format_bytes(free_bytes)} "
+            f"free. Free some space, or move scratch with --scratch DIR{_narrower(plan, need - free_bytes)}."
+        )
+
+
+def _narrower(plan: Plan, missing: int) -> str:
+    """The method that would do with the disk there is, as a way out."""
+    long = plan.shape[0 if plan.orientation == "rows" else 1]
+    scratch = long * (plan.width * np.dtype(plan.working_dtype).itemsize + 16)
+    if plan.method != "krylov" or plan.scratch_bytes - scratch < missing:
+        return ""
+    return f", or take --method subspace, whose scratch is {format_bytes(scratch)} however many its passes"

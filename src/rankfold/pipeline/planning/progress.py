@@ -1,0 +1,292 @@
+"""Progress of sweeps on stderr: a live bar with rate and time left, or plain lines where nobody watches.
+
+A sweep is told in plain words, and where the plan is known, as one of about so many passes, counted in what
+is swept (rows, or columns), with the time that is left over all. What happens to workers (waiting, lost,
+replaced), where to watch them, and that kernels are compiled, is said in lines of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from rankfold.pipeline.engine.run import Progress
+from rankfold.pipeline.errors import ArgumentError
+from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
+from rankfold.pipeline.planning.sweep_words import over_matrix, words_of
+from rankfold.pipeline.planning.table import stops_early
+from rankfold.pipeline.units import about, format_bytes
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rankfold.pipeline.planning.passes import Pass
+    from rankfold.pipeline.planning.plan import Plan
+
+LINE_SECONDS = 30.0
+"""Between two plain lines of one sweep."""
+
+QUIET_SECONDS = 1.0
+"""Of a call in Python that shows nothing."""
+
+AT_ONCE_SECONDS = 0.05
+"""A sweep that is complete so soon after the one before was done by an earlier attempt."""
+
+LOG = logging.getLogger("rankfold")
+
+
+COUNTED = ("svd", "pca", "qr", "nmf")
+"""Requests whose sweeps over the matrix are told by number."""
+
+
+class _News(logging.Handler):
+    """Lines above the bar; whoever has listened before is told as before."""
+
+    def __init__(self, progress: SweepProgress) -> None:
+        super().__init__(logging.INFO)
+        self._progress, self._before, self._heard = progress, logging.NOTSET, logging.WARNING
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line; nobody may be listening any more."""
+        with contextlib.suppress(OSError, ValueError):
+            self._progress.console.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
+        if LOG.parent is not None and LOG.parent.handlers and record.levelno >= self._heard:
+            LOG.parent.callHandlers(record)
+
+    def begin(self) -> None:
+        """Listen, down to what is not a warning."""
+        self._before, self._heard = LOG.level, LOG.getEffectiveLevel()
+        LOG.addHandler(self)
+        LOG.setLevel(logging.INFO)
+        LOG.propagate = False
+
+    def end(self) -> None:
+        """Leave everything as it was."""
+        LOG.removeHandler(self)
+        LOG.setLevel(self._before)
+        LOG.propagate = True
+
+
+@dataclass(slots=True)
+class Forecast:
+    """Where a run stands among all sweeps of its plan."""
+
+    plan: Plan | None = None
+    began: float = field(default_factory=time.monotonic)
+    heard: float = field(default_factory=time.monotonic)
+    shares: dict[str, float] = field(default_factory=dict)
+    """What is done of each sweep."""
+
+    before: dict[str, float] = field(default_factory=dict)
+    """What an earlier attempt had done of each."""
+
+    def hear(self, name: str, done: int, total: int) -> None:
+        """A sweep stands there."""
+        now, share = time.monotonic(), done / total if total else 1.0
+        if not self.shares:  # what came before, such as compiling, tells nothing of sweeps
+            self.began, self.before[name] = now, share
+        elif name not in self.shares:
+            at_once = done < total or now - self.heard < AT_ONCE_SECONDS
+            self.before[name] = share if at_once else 0.0
+        self.shares[name], self.heard = share, now
+
+    def title(self, name: str) -> str:
+        """A sweep in words: which pass of about how many, if it is one."""
+        if self.plan is not None and (self.plan.kind, name) == ("update", "rows"):
+            return "adding rows"
+        if self.plan is None or self.plan.kind not in COUNTED or not self._reads(name):
+            return words_of(name)
+        likely, most = self.plan.likely_passes, self.plan.most_passes
+        number = [each for each in self.shares if self._reads(each)].index(name) + 1
+        if number <= likely < most:
+            return f"pass {number} of about {likely}"
+        return f"pass {number} of{' at most' * stops_early(self.plan)} {most}"
+
+    def seconds_left(self) -> float | None:
+        """Of the whole run, if the plan is right about its passes; None where that is not known."""
+        if self.plan is None:
+            return None
+        order = [each.name for each in self.plan.passes]
+        last = max((order.index(name) for name in self.shares if name in order), default=-1)
+        to_come = {*self.shares, *order[last + 1 :]}  # a method may be done before it has made all
+        likely = {p.name: _nominal_seconds(p) for p in self.plan.likely_sweeps if p.name in to_come}
+        known = likely | {p.name: _nominal_seconds(p) for p in self.plan.passes if p.name in self.shares}
+        now = sum(known.get(name, 0.0) * share for name, share in self.shares.items())
+        own = now - sum(known.get(name, 0.0) * share for name, share in self.before.items())
+        elapsed = self.heard - self.began
+        return (sum(known.values()) - now) * elapsed / own if own > 0 and elapsed > 0 else None
+
+    def _reads(self, name: str) -> bool:
+        """Whether a sweep reads the matrix."""
+        if self.plan is not None:
+            for each in self.plan.passes:
+                if each.name == name:
+                    return each.over == "matrix"
+        return over_matrix(name)
+
+
+def _nominal_seconds(sweep: Pass) -> float:
+    """On a nominal core: only the shares of sweeps among each other matter."""
+    speed = NOMINAL_FLOPS[4] if sweep.over == "matrix" else NOMINAL_FLOPS[8] / 2
+    return sweep.flops / speed + (sweep.reads_bytes + sweep.writes_bytes) / NOMINAL_READ
+
+
+class SweepProgress:
+    """Called with the name of a sweep, what is done, and what there is in all."""
+
+    def __init__(self, unit: str = "rows", *, quiet_seconds: float = 0.0) -> None:
+        self._unit, self._quiet = unit, quiet_seconds
+        self._bar: Any = None
+        self._tasks: dict[str, Any] = {}
+        self._said: dict[str, float] = {}
+        self._began: dict[str, tuple[float, int]] = {}
+        """When each sweep was first heard of, and what an earlier attempt had done of it by then."""
+
+        self._plan: Callable[[], Plan] | None = None
+        self._forecast = Forecast()
+        self._news = _News(self)
+        self._entered = time.monotonic()
+
+    @cached_property
+    def console(self) -> Console:
+        """Where it is shown. Loaded when first needed: a call in Python may never show anything."""
+        from rich.console import Console
+
+        return Console(stderr=True)
+
+    def expect(self, plan: Callable[[], Plan]) -> None:
+        """Sweeps from now on are those of a plan, which is asked for when one is shown."""
+        self._plan, self._forecast = plan, Forecast()
+        self._tasks.clear()
+        self._began.clear()
+
+    def __enter__(self) -> Self:
+        self._entered = time.monotonic()
+        self._news.begin()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        self._news.end()
+
+    def __call__(self, name: str, done: int, total: int) -> None:
+        """Show where a sweep stands; ``name`` may have that of a stage before it."""
+        stage, _, sweep = name.rpartition(": ")
+        now = time.monotonic()
+        began, before = self._began.setdefault(name, (now, done if done < total else 0))
+        self._forecast.hear(sweep, done, total)
+        if now - self._entered < self._quiet:
+            return
+        if self._plan is not None and self._forecast.plan is None:
+            self._forecast.plan = self._plan()
+            self._unit = _unit_of(self._forecast.plan)
+        title = f"{stage}: " * bool(stage) + self._forecast.title(sweep)
+        speed = (done - before) / (now - began) if now > began else 0.0
+        rate = f"{self._amount(speed)}/s" if speed > 0 else ""
+        left = self._left(done, total, speed)
+        if self._live:
+            self._draw(name, title, done, total, rate, left)
+        elif done == total or now - self._said.get(name, began) >= LINE_SECONDS:
+            self._said[name] = now
+            told = [f"{title}: {self._count(done)} of {self._amount(total)}", rate, left]
+            # Nobody may be listening any more: no reason to stop working.
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                sys.stderr.write(", ".join(filter(None, told)) + "\n")
+                sys.stderr.flush()
+
+    @cached_property
+    def _live(self) -> bool:
+        """Whether a bar can be drawn: on a terminal, or in a notebook that has what it takes."""
+        return self.console.is_terminal or (self.console.is_jupyter and _has_widgets())
+
+    def _draw(self, name: str, title: str, done: int, total: int, rate: str, left: str) -> None:
+        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bar
+
+        if self._bar is None:
+            texts = ("{task.percentage:>3.0f}%", "{task.fields[rate]}")
+            self._bar = Bar(
+                TextColumn("{task.description:<20}"),
+                BarColumn(),
+                *map(TextColumn, texts),
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[left]}"),
+                console=self.console,
+            )
+            self._bar.start()
+        if name not in self._tasks:
+            for other in self._tasks.values():
+                self._bar.update(other, left="")
+            self._tasks[name] = self._bar.add_task(title, total=total, rate="", left="")
+        self._bar.update(self._tasks[name], completed=done, rate=rate, left=left)
+
+    def _left(self, done: int, total: int, speed: float) -> str:
+        """The time that is left, over all sweeps if the plan is known."""
+        seconds = self._forecast.seconds_left()
+        if seconds is not None:
+            return f"about {about(seconds)} left in all" if seconds >= 1 else ""
+        return f"{about((total - done) / speed)} left" if speed > 0 and done < total else ""
+
+    def _amount(self, count: float) -> str:
+        """A number of what is counted, with its unit."""
+        return self._count(count) if self._unit == "bytes" else f"{count:,.0f} {self._unit}"
+
+    def _count(self, count: float) -> str:
+        return format_bytes(count) if self._unit == "bytes" else f"{count:,.0f}"
+
+
+@contextlib.contextmanager
+def listener(progress: Progress | bool | None, plan: Callable[[], Plan]) -> Iterator[Progress | None]:
+    """What sweeps of a call in Python are told to.
+
+    Parameters
+    ----------
+    progress
+        A function; True to show progress, False not to; None to show it where somebody watches: on a
+        terminal or in a notebook, once the call has taken a second.
+    plan
+        Of the sweeps to come; asked for when it is needed.
+    """
+    if isinstance(progress, SweepProgress):
+        progress.expect(plan)
+        yield progress
+    elif progress is True or (progress is None and somebody_watches()):
+        with SweepProgress(quiet_seconds=0.0 if progress else QUIET_SECONDS) as bar:
+            bar.expect(plan)
+            yield bar
+    elif progress is None or progress is False or callable(progress):
+        yield progress or None
+    else:
+        raise ArgumentError(
+            "progress must be True, False, None, or a function of the name of a sweep, what is done and what "
+            f"there is in all, not {progress!r}"
+        )
+
+
+def somebody_watches() -> bool:
+    """Whether stderr is a terminal, or this is a notebook."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return bool(sys.stderr is not None and sys.stderr.isatty()) or hasattr(shell, "kernel")
+
+
+def _has_widgets() -> bool:
+    try:
+        import ipywidgets  # type: ignore[import-not-found, unused-ignore]  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _unit_of(plan: Plan) -> str:
+    """What the sweeps of a plan count."""
+    return plan.orientation if plan.orientation in ("rows", "columns") else "rows"

@@ -1,0 +1,191 @@
+"""Predicted seconds of a plan: what starts, what reads, what decodes or spreads, what multiplies.
+
+Rates of the machine are measured once and kept. How fast a store is read depends on its codec, its chunks
+and how sparse it is, so one panel of it is read, as a sweep would read it, when somebody asks for a time.
+Nothing that decides numbers ever sees any of this.
+
+The trap: reading a sparse matrix holds the interpreter's lock, so threads do not share that work.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.view import Orientation, View
+from rankfold.pipeline.errors import RankfoldError
+from rankfold.pipeline.planning.shape_only import ShapeOnly
+
+if TYPE_CHECKING:
+    from rankfold.pipeline.planning.passes import Pass
+    from rankfold.pipeline.planning.plan import Plan
+
+PROBE_BYTES = 32 * 2**20
+"""Most bytes of a panel that is read to learn how fast that is; native chunks are read whole up to twice
+that, and nothing is read of stores with larger ones."""
+
+PROBE_SECONDS = 0.1
+"""A panel that took longer is not read again; one that did not is, since the first time its pages are new."""
+
+ELEMENT_SECONDS = 0.5e-9
+"""To measure, center and convert one number of a panel on the way."""
+
+SWEEP_SECONDS = 0.03
+"""Graph, constants, checkpoints and algebra of a sweep, whatever the matrix."""
+
+TASK_SECONDS = 0.003
+"""A task of it."""
+
+DRIVER_PRODUCTS = 30
+"""Products of blocks of the short side with themselves between two passes: bases, Ritz vectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Measured speed of one core; feeds predicted seconds and nothing else."""
+
+    flops_float32: float
+    flops_float64: float
+    read_bytes: float
+    start_seconds: float = 0.0
+    """Of a run of next to no numbers, from its start to its end: interpreter, imports, compiled kernels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """Where the time of a plan goes."""
+
+    start: float
+    read: float
+    decode: float
+    """Beyond what reading as many plain bytes takes: decompression, or putting stored numbers in place."""
+
+    compute: float
+
+    @property
+    def total(self) -> float:
+        """One after the other."""
+        return self.start + self.read + self.decode + self.compute
+
+    def __str__(self) -> str:
+        parts = ("start", "read", "decode", "compute")
+        return ", ".join(f"{name} {getattr(self, name):.2g}" for name in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How long it takes to read a matrix."""
+
+    byte_seconds: float
+    """For each byte of the dense matrix."""
+
+    alone: bool
+    """Whether threads of a process wait for one another meanwhile."""
+
+
+def measured_reading(source: Source, orientation: Orientation, panel_rows: int) -> Reading | None:
+    """Read one panel from the middle of a matrix, twice if that is quick.
+
+    Takes at most about 0.2 s and ``2 * PROBE_BYTES``; None where chunks are larger, or cannot be read:
+    whoever runs the plan is told why.
+    """
+    if isinstance(source, ShapeOnly):
+        return None  # what an earlier stage will leave
+    view, sparse = View(source, orientation), source.row_grid.scattered or source.column_grid.scattered
+    rows = _probed_rows(view, panel_rows)
+    if not rows:
+        return None
+    edges = view.grid.edges
+    start = min(view.long // 2, view.long - rows)
+    if not view.grid.splittable:
+        start = int(edges[np.searchsorted(edges, start, side="right") - 1])
+    stop = min(view.long, start + rows)
+    seconds = 0.0
+    try:
+        panel = view.panel_buffer(stop - start, source.dtype)
+        for _ in range(2):
+            began = time.perf_counter(), time.process_time()
+            view.read(panel, start, stop)
+            # Without what it waited for others: predictions are of data in page cache.
+            seconds = min(time.perf_counter() - began[0], time.process_time() - began[1])
+            if seconds > PROBE_SECONDS:
+                break
+    except (RankfoldError, OSError):
+        return None
+    return Reading(seconds / panel.nbytes, alone=sparse)
+
+
+_READINGS: dict[tuple[object, ...], Reading | None] = {}
+
+
+def _known_reading(source: Source, orientation: Orientation, panel_rows: int) -> Reading | None:
+    """Read once in a process: a table names the time of a stage more than once, and adds it up."""
+    version = getattr(source, "version", "")
+    key = (source.name, version, source.shape, source.dtype.str, orientation, panel_rows)
+    if key not in _READINGS:
+        _READINGS[key] = measured_reading(source, orientation, panel_rows)
+    return _READINGS[key]
+
+
+def _probed_rows(view: View, panel_rows: int) -> int:
+    """Long rows of a panel that is worth reading for its time; 0 where that would take too much."""
+    row_bytes = max(1, view.short * view.source.dtype.itemsize)
+    rows = min(panel_rows, view.long, max(1, PROBE_BYTES // row_bytes))
+    if not view.grid.splittable:
+        tall = view.grid.longest
+        rows = min(max(tall, rows - rows % tall), view.long)
+    return rows if rows * row_bytes <= 2 * PROBE_BYTES else 0
+
+
+def predicted_seconds(plan: Plan, rates: Rates, source: Source, workers: int) -> Seconds:
+    """Time of the passes that are likely, with the data in page cache."""
+    # Pairs of blocks are read by rows.
+    orientation = Orientation.COLUMNS if plan.orientation == "columns" else Orientation.ROWS
+    reading = _known_reading(source, orientation, plan.panel_rows)
+    if reading is None:
+        reading = Reading(1 / rates.read_bytes, alone=False)
+    read = decode = compute = 0.0
+    for sweep in plan.likely_sweeps:
+        lanes = max(1, min(plan.concurrency * workers, sweep.streams))
+        plain = (sweep.reads_bytes + sweep.writes_bytes) / rates.read_bytes
+        beyond = 0.0
+        if sweep.over == "matrix":
+            beyond = max(0.0, sweep.reads_bytes * (reading.byte_seconds - 1 / rates.read_bytes))
+        working = sweep.flops / _speed(plan, sweep, rates)
+        if sweep.over == "matrix":
+            working += plan.shape[0] * plan.shape[1] * ELEMENT_SECONDS * (not plan.groups)
+        read += plain / lanes
+        decode += beyond / (min(workers, lanes) if reading.alone else lanes)
+        compute += working / lanes + sweep.tasks * TASK_SECONDS / lanes + SWEEP_SECONDS
+    return Seconds(rates.start_seconds, read, decode, compute + _driver_seconds(plan, rates))
+
+
+def _speed(plan: Plan, sweep: Pass, rates: Rates) -> float:
+    if sweep.over != "matrix":
+        return rates.flops_float64 / 2
+    narrow = (sweep.item or np.dtype(plan.working_dtype).itemsize) == 4
+    return rates.flops_float32 if narrow else rates.flops_float64
+
+
+def _driver_seconds(plan: Plan, rates: Rates) -> float:
+    """Algebra on blocks of the short side, which one thread does."""
+    if plan.groups:
+        return 0.0
+    short = plan.shape[1 if plan.orientation == "rows" else 0]
+    width = min(plan.width, short)
+    sweeps = sum(sweep.over == "matrix" for sweep in plan.likely_sweeps)
+    return DRIVER_PRODUCTS * float(short) * width**2 * sweeps / rates.flops_float64
+
+
+# Layout -----------------------------------------------------------------------------------------------------
+
+
+NOMINAL_FLOPS = {4: 80e9, 8: 35e9}
+"""Sustained GEMM rate of one core by item size, to weigh methods and cut segments; not measured here."""
+
+NOMINAL_READ = 1.5e9
+"""Bytes per second that one core reads and touches."""

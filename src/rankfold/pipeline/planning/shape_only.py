@@ -1,0 +1,76 @@
+"""A matrix that is not there, or not yet: enough of it to plan with."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rankfold.pipeline.chunks.encoding import CODEC_BYTES
+from rankfold.pipeline.chunks.reads import SCRATCH_BYTES
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.formats.csr import spread_bytes
+from rankfold.pipeline.formats.zarr import OVERHEAD_BYTES
+
+VECTOR_BYTES = OVERHEAD_BYTES + SCRATCH_BYTES
+"""What reading a vector of plain numbers takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeOnly:
+    """A ``Source`` of shape and type; reading it is an error."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    row_grid: Grid
+    column_grid: Grid
+    name: str = ""
+    decoded: bool = True
+    """Whether reading takes memory besides the buffer that is read into."""
+
+    @classmethod
+    def plain(
+        cls, shape: tuple[int, int], dtype: np.dtype[Any], name: str = "", *, decoded: bool = True
+    ) -> ShapeOnly:
+        """As it would be without compression, or with small chunks: readable at any place."""
+        rows, columns = (Grid.regular(length, length, splittable=True) for length in shape)
+        return cls(shape, dtype, rows, columns, name, decoded)
+
+    @classmethod
+    def chunked(
+        cls, shape: tuple[int, int], dtype: np.dtype[Any], chunks: tuple[int, int], name: str = ""
+    ) -> ShapeOnly:
+        """As it would be in chunks that are decoded whole."""
+        rows, columns = (
+            Grid.regular(length, chunk, splittable=False) for length, chunk in zip(shape, chunks, strict=True)
+        )
+        return cls(shape, dtype, rows, columns, name)
+
+    @classmethod
+    def sparse(
+        cls, shape: tuple[int, int], dtype: np.dtype[Any], name: str = "", *, decoded: bool = True
+    ) -> ShapeOnly:
+        """As it would be stored by rows (CSR)."""
+        rows, columns = (
+            Grid.regular(length, length, splittable=axis == 0) for axis, length in enumerate(shape)
+        )
+        return cls(shape, dtype, rows, dataclasses.replace(columns, scattered=True), name, decoded)
+
+    def read_bytes(self, rows: int, columns: int) -> int:
+        """See ``Source``."""
+        if self.column_grid.scattered:
+            return VECTOR_BYTES + CODEC_BYTES * self.decoded + spread_bytes(rows)
+        return 2 * rows * columns * self.dtype.itemsize if self.decoded else 0
+
+    def read_into(self, out: Any, rows: Any, columns: Any) -> None:
+        """See ``Source``."""
+        raise TypeError("a plan reads nothing")
+
+    def check(self) -> None:
+        """Nothing to check."""
+
+    def fingerprint(self) -> str:
+        """None: it has no contents."""
+        return ""

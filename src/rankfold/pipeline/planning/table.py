@@ -1,0 +1,102 @@
+"""A plan as text, for people."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from rankfold.pipeline.planning.passes import Pass
+from rankfold.pipeline.planning.sweep_words import words_of
+from rankfold.pipeline.units import format_bytes
+
+if TYPE_CHECKING:
+    from rankfold.pipeline.planning.plan import Plan
+
+
+def table(plan: Plan) -> str:
+    """The numbers of a plan, one sweep a line."""
+    rows = [("sweep", "reads", "writes", "flops", "memory of a segment", "tasks")]
+    for name, p in _grouped(plan.passes):
+        rows.append(
+            (
+                f"{name} over {p.over}",
+                format_bytes(p.reads_bytes),
+                format_bytes(p.writes_bytes),
+                f"{p.flops:.1e}",
+                format_bytes(p.segment_bytes),
+                str(p.tasks),
+            )
+        )
+    widths = [max(len(row[i]) for row in rows) for i in range(6)]
+    lines = [
+        f"{plan.kind} by {plan.method}: {plan.shape[0]} x {plan.shape[1]} {plan.dtype}, {_asked(plan)}",
+        *(_pairs(plan) if plan.groups else _passes(plan)),
+        f"memory of a worker       {format_bytes(plan.peak_bytes)} of {format_bytes(plan.budget_bytes)}, "
+        f"{plan.concurrency} segments at once, {'reading ahead' if plan.slots == 2 else 'not reading ahead'}",
+        f"scratch, result          {format_bytes(plan.scratch_bytes)} at most, "
+        f"{format_bytes(plan.result_bytes)}",
+        f"tasks, useful workers    {plan.tasks} at most, {plan.useful_workers}",
+    ]
+    if plan.traffic is not None:
+        lines.append(f"matrix products          {plan.traffic}")
+    if plan.seconds is not None:
+        lines.append(f"time                     about {plan.seconds:.3g} s with the data in page cache")
+    if plan.shares is not None:
+        lines.append(f"seconds                  {plan.shares}")
+    lines.append("")
+    for row in rows:
+        cells = [row[0].ljust(widths[0]), *(row[i].rjust(widths[i]) for i in range(1, 6))]
+        lines.append("  ".join(cells))
+    return "\n".join(lines)
+
+
+def _asked(plan: Plan) -> str:
+    if plan.groups:
+        return f"k {plan.rank}, every pair of rows once"
+    return f"rank {plan.rank}{' at most' * plan.adaptive}, swept by {plan.orientation}"
+
+
+def stops_early(plan: Plan) -> bool:
+    """Whether passes end when the answer is good enough, which depends on the data."""
+    return plan.kind == "nmf" or (plan.kind in ("svd", "pca") and plan.method in ("krylov", "subspace"))
+
+
+def passes_note(plan: Plan) -> str:
+    """How many passes there will be, and what that depends on."""
+    likely, most = plan.likely_passes, plan.most_passes
+    if stops_early(plan):
+        typical = f", typically {likely}" * (likely < most)
+        what = "how fast the error falls" if plan.kind == "nmf" else "the spectrum"
+        return f"up to {most}{typical}; depends on {what}, which no plan knows"
+    return f"{likely} likely, at most {most}" if likely < most else f"{most}"
+
+
+def _passes(plan: Plan) -> tuple[str, ...]:
+    return (
+        f"passes over the matrix   {passes_note(plan)}",
+        f"block width, grain       {plan.width} columns, {plan.grain_rows} rows "
+        f"({plan.panel_rows} read at once)",
+    )
+
+
+def _pairs(plan: Plan) -> tuple[str, ...]:
+    return (
+        f"candidates               {plan.width} of a row and a pair of blocks",
+        f"blocks, groups           at most {plan.grain_rows} rows, {plan.groups} of at most "
+        f"{plan.panel_rows} rows",
+    )
+
+
+def _grouped(passes: tuple[Pass, ...]) -> list[tuple[str, Pass]]:
+    """Sweeps that follow each other and cost the same, under one name and with the cost of each."""
+    groups: list[list[Pass]] = []
+    for p in passes:
+        if groups and dataclasses.replace(groups[-1][0], name=p.name) == p:
+            groups[-1].append(p)
+        else:
+            groups.append([p])
+    names = [[words_of(p.name) for p in group] for group in groups]
+    return [
+        (first[0] if len(first) == 1 else f"{first[0]} to {first[-1].rpartition(' ')[2]}, each", group[0])
+        for first, group in zip(names, groups, strict=True)
+    ]

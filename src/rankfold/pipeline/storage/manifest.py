@@ -1,0 +1,221 @@
+"""What a result consists of: every file with its length and checksum, in ``manifest.json`` in its folder.
+
+It is written last, and makes damage known: files that have gone, have lost their end, or hold other bytes
+than were written. Lengths are compared whenever a result is used, checksums where that is asked for, and
+those of the small files that say what arrays are always.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rankfold.pipeline.errors import DamagedStateError, DataError, InputError, SourceNotFoundError
+from rankfold.pipeline.storage.checkpoint import atomic_file, remove
+from rankfold.pipeline.storage.checksum import checksum, file_checksum
+from rankfold.pipeline.storage.ledger import damaged_block
+
+if TYPE_CHECKING:
+    from rankfold.pipeline.storage.result import Result
+
+NAME = "manifest.json"
+
+COMPARED = ContextVar("COMPARED", default=False)
+"""Whether checksums of results of any size are compared whenever one is looked at."""
+
+SMALL_BYTES = 2**26
+"""Of results that are read whenever they are looked at: it takes 20 ms."""
+
+SHOWN = 3
+"""Files that a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Files of a result by their path in it: (bytes, checksum)."""
+
+    request: str
+    """Digest of what it is the answer to."""
+
+    files: dict[str, tuple[int, int]]
+
+
+def write_manifest(result: Path, request: str, known: Mapping[str, tuple[int, int]]) -> None:
+    """Take stock of a finished result; ``known`` are checksums that need not be computed again.
+
+    What killed writers left under hidden names is removed.
+
+    Raises
+    ------
+    DamagedStateError
+        A file that is known is missing, or has another length.
+    """
+    remove(result / NAME)
+    files: dict[str, list[int]] = {}
+    for name, path in _files(result):
+        if path.name.startswith("."):
+            path.unlink()
+            continue
+        size = path.stat().st_size
+        if name in known and known[name][0] != size:
+            raise DamagedStateError(path, "has lost its end")
+        files[name] = [size, known[name][1] if name in known else _sum_of(path, size)]
+    for name in known:
+        if name not in files:
+            raise DamagedStateError(result / name, "is missing")
+    with atomic_file(result / NAME, durable=False) as file:
+        file.write(json.dumps({"request": request, "checksum": _own_sum(request, files), "files": files},
+                              sort_keys=True, indent=0).encode() + b"\n")  # fmt: skip
+
+
+def read_manifest(result: Path) -> Manifest | None:
+    """The manifest of a result; None where there is none.
+
+    Raises
+    ------
+    DataError
+        There is one that is not whole.
+    """
+    path = result / NAME
+    try:
+        stored = json.loads(path.read_bytes())
+        files = {str(name): (int(size), int(told)) for name, (size, told) in stored["files"].items()}
+        if stored["checksum"] == _own_sum(stored["request"], stored["files"]):
+            return Manifest(str(stored["request"]), files)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        pass
+    raise DataError(f"{path} is not whole, so nothing can be said of the result")
+
+
+def damage_of(result: Path, *, sums: bool = False, below: str = "") -> list[str]:
+    """What is wrong with the files of a result, or of one array of it; nothing if all is well.
+
+    ``sums``: read them and compare checksums, as is done for small results in any case; else lengths are
+    compared. Results of versions that wrote no manifest are looked through for chunks that have gone.
+    """
+    try:
+        manifest = read_manifest(result)
+    except DataError:
+        return [f"{NAME} is not whole"]
+    if manifest is None:
+        return list(_gone(result))
+    sums = sums or COMPARED.get() or sum(size for size, _ in manifest.files.values()) <= SMALL_BYTES
+    found = []
+    for name, (size, told) in sorted(manifest.files.items()):
+        if below and not name.startswith(f"{below}/"):
+            continue
+        path = result / name
+        try:
+            length = path.stat().st_size
+        except OSError:
+            found.append(f"{name} is missing")
+            continue
+        if length != size:
+            found.append(f"{name} has {length} bytes of {size}")
+        elif sums or path.name == "zarr.json":
+            reason = damaged_block(path, [(0, (size, told))])
+            if reason is not None:
+                found.append(f"{name} {reason}")
+    return found
+
+
+def verify(result: Result | str | Path) -> list[str]:
+    """What is damaged of a result: every file is read and compared with what was written.
+
+    Parameters
+    ----------
+    result : Result or path
+        What any function or command of rankfold wrote.
+
+    Returns
+    -------
+    list of str
+        A line for each file that is missing, has another length, or holds other bytes; empty if all is well.
+
+    Raises
+    ------
+    SourceNotFoundError
+        There is no such folder.
+
+    Notes
+    -----
+    Reads the result once. The same call, or command, that made a damaged result makes it again.
+    """
+    path = Path(result if isinstance(result, str | Path) else result.path)
+    if not path.exists():
+        raise SourceNotFoundError(f"there is no result at {path}")
+    if not path.is_dir() or not ((path / NAME).exists() or (path / "zarr.json").exists()):
+        raise InputError(f"{path} is not a result of rankfold")
+    return damage_of(path, sums=True)
+
+
+def require_whole(result: Path, *, sums: bool = False, below: str = "") -> None:
+    """Raise ``DataError`` for a result, or an array of it, that is damaged; it says where and what to do."""
+    damage = damage_of(result, sums=sums, below=below)
+    if damage:
+        raise DataError(
+            f"{damage_in_words(result, damage)}. Give the command that made it once more: it makes it again"
+        )
+
+
+def require_whole_input(path: str | None) -> None:
+    """Raise ``DataError`` where a matrix lies in a store that tells of its files, and these are others."""
+    if path is None or not os.path.isfile(os.path.join(path, NAME)):
+        return
+    store = Path(path)
+    try:
+        read_manifest(store)
+    except DataError:  # of somebody else, perhaps: it tells nothing of these files
+        return
+    if damage := damage_of(store):
+        raise DataError(
+            f"{damage_in_words(store, damage)}. Restore it, or make it again. If it was changed on purpose, "
+            f"remove its {NAME}, which says what was written"
+        )
+
+
+def damage_in_words(result: Path, damage: list[str]) -> str:
+    """One line of what is wrong."""
+    more = f", and {len(damage) - SHOWN} more" if len(damage) > SHOWN else ""
+    return f"{result} is damaged: {'; '.join(damage[:SHOWN])}{more}"
+
+
+def _gone(result: Path) -> Iterator[str]:
+    """Chunks that results without a manifest lack: Zarr would read them as zeros."""
+    import zarr
+
+    try:
+        found = zarr.open(result, mode="r")
+        arrays = [("", found)] if isinstance(found, zarr.Array) else list(found.members(max_depth=None))
+        for name, array in arrays:
+            if isinstance(array, zarr.Array) and array.nchunks_initialized < array.nchunks:
+                gone = array.nchunks - array.nchunks_initialized
+                yield f"{gone} of {array.nchunks} chunks of {name or 'the matrix'} have gone"
+    except (KeyError, ValueError, OSError, TypeError) as error:
+        yield f"it cannot be read ({type(error).__name__})"
+
+
+def _files(result: Path) -> Iterator[tuple[str, Path]]:
+    for parent, _, names in os.walk(result):
+        for name in names:
+            path = Path(parent, name)
+            yield path.relative_to(result).as_posix(), path
+
+
+def _sum_of(path: Path, size: int) -> int:
+    with open(path, "rb", 0) as file:
+        value = file_checksum(file.fileno(), 0, size)
+    if value is None:
+        raise DamagedStateError(path, "has lost its end")
+    return value
+
+
+def _own_sum(request: Any, files: Any) -> int:
+    return checksum(json.dumps([request, files], sort_keys=True).encode())

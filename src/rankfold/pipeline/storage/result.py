@@ -1,0 +1,289 @@
+"""Results: Zarr groups that xarray opens, with what it takes to trust and repeat them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import warnings
+import weakref
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.errors import InputError, SourceNotFoundError
+from rankfold.pipeline.storage.checkpoint import atomic_file, make_folder, remove
+from rankfold.pipeline.storage.chunk_writer import read_array, write_whole_chunks
+from rankfold.pipeline.storage.manifest import NAME as MANIFEST
+from rankfold.pipeline.storage.manifest import require_whole
+from rankfold.pipeline.storage.run_directory import load_record
+from rankfold.pipeline.storage.temporary import TemporaryFolder
+
+if TYPE_CHECKING:
+    import zarr
+
+SCHEMA = 1
+LAZY_BYTES = 64 * 2**20
+"""Arrays above this stay on disk until sliced."""
+
+ROW_OUTPUTS = ("U", "scores", "Q", "W", "X", "indices", "distances")
+
+DIMENSIONS = {
+    "U": ("row", "component"),
+    "s": ("component",),
+    "Vt": ("component", "column"),
+    "Q": ("row", "component"),
+    "R": ("component", "column"),
+    "W": ("row", "component"),
+    "H": ("component", "column"),
+    "scores": ("row", "component"),
+    "components": ("component", "column"),
+    "mean": ("column",),
+    "scale": ("column",),
+    "explained_variance": ("component",),
+    "explained_variance_ratio": ("component",),
+    "singular_values": ("component",),
+    "residuals": ("component",),
+    "left_residuals": ("component",),
+    "right_residuals": ("component",),
+    "error_estimates": ("component",),
+    "convergence": ("pass",),
+    "indices": ("row", "neighbour"),
+    "distances": ("row", "neighbour"),
+}
+
+
+def create_array(
+    group: Path, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike, chunks: tuple[int, ...]
+) -> Path:
+    """An empty, uncompressed array with named dimensions; chunks that an earlier attempt wrote are kept."""
+    return _describe(group / name, shape, dtype, chunks, DIMENSIONS[name])
+
+
+def create_vector(path: Path, length: int, dtype: npt.DTypeLike, chunk: int) -> None:
+    """An empty, uncompressed vector; chunks of an earlier attempt are kept."""
+    _describe(path, (length,), dtype, (min(chunk, length),), None)
+
+
+def create_matrix(path: Path, shape: tuple[int, int], dtype: npt.DTypeLike, chunks: tuple[int, int]) -> None:
+    """An empty, uncompressed array that is a store of its own; chunks of an earlier attempt are kept."""
+    _describe(path, shape, dtype, chunks, ("row", "column"))
+
+
+def _describe(
+    path: Path,
+    shape: tuple[int, ...],
+    dtype: npt.DTypeLike,
+    chunks: tuple[int, ...],
+    names: tuple[str, ...] | None,
+) -> Path:
+    """Say what an array is, in its folder, unless that is there as it has to be."""
+    text, file = _description(shape, np.dtype(dtype).str, chunks, names), path / "zarr.json"
+    with contextlib.suppress(OSError):
+        if file.read_bytes() == text:
+            return path
+    make_folder(path)
+    with atomic_file(file, durable=False) as out:
+        out.write(text)
+    return path
+
+
+@functools.lru_cache(maxsize=256)
+def _description(
+    shape: tuple[int, ...], dtype: str, chunks: tuple[int, ...], names: tuple[str, ...] | None
+) -> bytes:
+    """The metadata of an array as Zarr writes it; to a file, it would also look for what is there."""
+    import zarr
+
+    held: dict[str, Any] = {}
+    zarr.create_array(
+        zarr.storage.MemoryStore(held),
+        shape=shape,
+        dtype=dtype,
+        chunks=chunks,
+        compressors=None,
+        fill_value=0,
+        dimension_names=names,
+        zarr_format=3,
+        config={"write_empty_chunks": True},
+    )
+    return bytes(held["zarr.json"].to_bytes())
+
+
+def open_to_write(path: Path) -> zarr.Array[Any]:
+    """An array of a result, every chunk of which is written: one that is missing tells of damage.
+
+    The trap: what an array is created with is forgotten when it is opened again.
+    """
+    import zarr
+
+    return zarr.open_array(path, mode="r+").with_config({"write_empty_chunks": True})
+
+
+def write_small(group: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Write arrays that are in memory, each as one chunk."""
+    for name, values in arrays.items():
+        remove(group / name)
+        path = create_array(group, name, values.shape, values.dtype, tuple(max(1, n) for n in values.shape))
+        if values.size:
+            write_whole_chunks(path, values, *((0, n) for n in values.shape))
+
+
+def write_group(group: Path, facts: Mapping[str, Any]) -> None:
+    """Make the folder a group that carries the reproducible facts of the result."""
+    import zarr
+
+    # What an earlier attempt left may be damaged, and a manifest is no part of a group yet.
+    for name in ("zarr.json", MANIFEST):
+        remove(group / name)
+    zarr.open_group(group, mode="a", zarr_format=3).attrs["rankfold"] = {"schema": SCHEMA, **facts}
+    with warnings.catch_warnings():
+        # Not in the specification of Zarr 3 yet, but what xarray looks for first.
+        warnings.simplefilter("ignore")
+        zarr.consolidate_metadata(group, zarr_format=3)
+
+
+def write_matrix_facts(path: Path, facts: Mapping[str, Any]) -> None:
+    """Let an array carry the reproducible facts of how it was made."""
+    import zarr
+
+    zarr.open_array(path, mode="r+").attrs["rankfold"] = {"schema": SCHEMA, **facts}
+
+
+_NO_RESULT = (KeyError, ValueError, OSError, TypeError, AttributeError, RecursionError)
+"""What opening something else, or a result that is damaged, can raise."""
+
+
+class Result:
+    """Arrays of a reduction and the facts about it.
+
+    Arrays are attributes: ``r.s``, ``r.components``. Row outputs of a stored result, and whatever exceeds
+    64 MiB, are Zarr arrays, read when sliced; the rest are NumPy arrays. A result without ``out=`` lives
+    in a temporary store, which goes when the result and every array taken from it are gone. A reconstructed
+    matrix is a plain Zarr array, and here the result whose one array is ``X``.
+    """
+
+    attrs: dict[str, Any]
+    _arrays: dict[str, Any]
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        temporary: TemporaryFolder | None = None,
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._path = Path(path)
+        self._temporary = temporary
+        self._loaded: dict[str, npt.NDArray[Any]] = {}
+        self._whole: set[str] = set()
+        self._in_memory = False
+        if facts is not None and not (self._path / "zarr.json").exists():
+            self._in_memory = True
+            self.attrs = json.loads(json.dumps({"schema": SCHEMA, **facts}))
+            self._arrays = {
+                file.parent.name: read_array(file.parent) for file in self._path.glob("*/zarr.json")
+            }
+        else:
+            self._open()
+
+    def _open(self) -> None:
+        import zarr
+
+        if not self._path.exists():
+            raise SourceNotFoundError(f"there is no result at {self._path}")
+        try:
+            found = zarr.open(self._path, mode="r")
+            self.attrs = dict(found.attrs["rankfold"])  # type: ignore[arg-type]
+            self.attrs["kind"], self.attrs["request"], self.attrs["input"]
+        except _NO_RESULT as error:
+            raise InputError(f"{self._path} is not a result of rankfold") from error
+        self._arrays = {"X": found} if isinstance(found, zarr.Array) else dict(found.arrays())
+
+    def __getattr__(self, name: str) -> npt.NDArray[Any] | zarr.Array[Any]:
+        arrays = self.__dict__.get("_arrays", {})
+        if name not in arrays:
+            held = ", ".join(sorted(arrays))
+            raise AttributeError(f"this result has no {name!r}; it has {held}")
+        array = arrays[name]
+        if isinstance(array, np.ndarray):
+            return array
+        if array.nbytes > LAZY_BYTES or (name in ROW_OUTPUTS and self._temporary is None):
+            self._require_whole(name)
+            if self._temporary is not None:
+                # Without its store an array would read as zeros, and say nothing.
+                weakref.finalize(array, _let_go, self._temporary).atexit = False
+            return array  # type: ignore[no-any-return]
+        if name not in self._loaded:
+            self._require_whole(name, sums=True)
+            self._loaded[name] = np.asarray(array[...])
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._arrays))
+
+    def __dir__(self) -> list[str]:
+        return [*(name for name in super().__dir__() if not name.startswith("require")), *self._arrays]
+
+    def __repr__(self) -> str:
+        facts = self.attrs
+        arrays = ", ".join(f"{name} {self._arrays[name].shape}" for name in self)
+        quality = ""
+        if "largest_error_estimate" in facts:
+            quality = f"; largest error estimate {facts['largest_error_estimate']:.1e}"
+        elif "relative_error" in facts:
+            quality = f"; relative error {facts['relative_error']:.1e}"
+        return (
+            f"<{facts['kind']} of {facts['input']['name']} by {facts['method']} in {facts['passes']} "
+            f"pass{'es' if facts['passes'] != 1 else ''}: {arrays}{quality}>"
+        )
+
+    def require_whole(self, *, sums: bool = False) -> None:
+        """Raise ``DataError`` if files have gone, have another length, or with ``sums`` hold other bytes."""
+        if self._temporary is None:
+            require_whole(self._path, sums=sums)
+
+    def _require_whole(self, name: str, *, sums: bool = False) -> None:
+        """Look once at the files of an array: loops slice it again and again."""
+        if self._temporary is None and name not in self._whole:
+            require_whole(self._path, sums=sums, below="" if name == "X" else name)
+            self._whole.add(name)
+
+    @property
+    def path(self) -> Path:
+        """Where it lies; one that is in memory is put there when it is first asked for."""
+        if self._in_memory and not (self._path / "zarr.json").exists():
+            write_group(self._path, {name: fact for name, fact in self.attrs.items() if name != "schema"})
+        return self._path
+
+    @property
+    def graph(self) -> Any:
+        """Neighbours of a knn as a SciPy CSR array of distances, in memory; on disk it is ``PATH::graph``."""
+        import scipy.sparse
+        import zarr
+
+        if not (self._path / "graph").exists():
+            raise InputError(
+                f"{self._path} has no graph: it is the result of {self.attrs['kind']}, not of knn"
+            )
+        group = zarr.open_group(self._path / "graph", mode="r")
+        parts = [np.asarray(group[name][...]) for name in ("data", "indices", "indptr")]  # type: ignore[index]
+        return scipy.sparse.csr_array(tuple(parts), shape=tuple(group.attrs["shape"]))  # type: ignore[arg-type]
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """What the attempts that made it took: time, memory, machine. Empty if that was not kept."""
+        record = load_record(self._path.with_name(self._path.name + ".run") / "run.json")
+        return record if record["attempts"] else {}
+
+
+def _let_go(temporary: object) -> None:
+    """Called when an array goes: the reference to its store goes with it."""
+
+
+def open_result(path: Path | str) -> Result:
+    """Open a result that ``--out`` or ``out=`` wrote."""
+    return Result(path)

@@ -1,0 +1,334 @@
+"""The folder beside an output in which a run lives until the output is complete.
+
+``R.zarr`` appears by one rename when everything in it is written, so an output that exists is
+complete. Until then ``R.zarr.run/`` holds the request, the checkpoints, scratch and the growing result;
+afterwards it keeps ``run.json``, the journal and logs. Whoever works in it holds a lock that the
+kernel takes back when the process dies, however it dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import platform
+import re
+import shlex
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rankfold._version import __version__
+from rankfold.pipeline.blas import core_type
+from rankfold.pipeline.errors import OutputError
+from rankfold.pipeline.storage.checkpoint import (
+    disk_errors,
+    load_json,
+    load_sealed,
+    remove,
+    save_json,
+    save_sealed,
+    set_aside,
+)
+from rankfold.pipeline.storage.durable import flush, flush_tree, rename_durably
+from rankfold.pipeline.storage.journal import FOLDER, Journal, gather
+
+LOG = logging.getLogger("rankfold")
+
+MARK = "mark.json"
+"""In state and scratch: the same where they belong together."""
+
+REPLACED = "replaced.zarr"
+"""A result that another takes the place of, until that is there."""
+
+UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}")
+"""What ``atomic_file`` calls a file until it is whole."""
+
+STATE_VERSION = 4
+"""Of everything under a run folder; another version cannot go on from it."""
+
+
+def digest(value: object) -> str:
+    """Hash of anything that JSON writes."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class RunDirectory:
+    """Paths of one run."""
+
+    output: Path
+    folder: Path
+    scratch: Path
+    request: str = ""
+    resumable: bool = True
+    """Whether anybody can come back to it: else nothing has to survive this process."""
+
+    @classmethod
+    def beside(
+        cls, output: Path, scratch: Path | None, request_hash: str, *, resumable: bool = True
+    ) -> RunDirectory:
+        """The run of an output; scratch within it, or in a folder of its own under ``scratch``."""
+        folder = output.with_name(output.name + ".run")
+        narrow = (
+            folder / f"scratch-{request_hash}" if scratch is None else scratch / f"rankfold-{request_hash}"
+        )
+        return cls(output, folder, narrow, request_hash, resumable)
+
+    @property
+    def state(self) -> Path:
+        """Checkpoints and constants."""
+        return self.folder / f"state-{self.request}"
+
+    @property
+    def result(self) -> Path:
+        """The growing result."""
+        return self.folder / f"result-{self.request}.zarr"
+
+    @property
+    def record(self) -> Path:
+        """What each attempt did and took."""
+        return self.folder / "run.json"
+
+    @property
+    def journal(self) -> Journal:
+        """Where the driver and its workers note what happens to them."""
+        return Journal(self.state / FOLDER)
+
+    @contextlib.contextmanager
+    def claimed(self, identity: dict[str, Any], *, overwrite: bool) -> Iterator[None]:
+        """Hold the run for this process, ready to start or to go on."""
+        with disk_errors(self.folder):
+            if os.path.lexists(self.folder) and not self.folder.is_dir():
+                self._make_way(overwrite=overwrite)
+            self.folder.mkdir(parents=True, exist_ok=True)
+        with locked(self.folder / "lock", self.output):
+            self._accept(identity, overwrite=overwrite)
+            self._join_scratch()
+            if not (self.state / FOLDER).is_dir():
+                remove(self.state / FOLDER)
+                (self.state / FOLDER).mkdir()
+            yield
+
+    def _make_way(self, *, overwrite: bool) -> None:
+        """Rename what is no folder where that of the run has to be: it is not ours, so it is kept."""
+        if not overwrite:
+            raise OutputError(
+                f"{self.folder} is a file where the run has to be. Choose another --out, or rename it with "
+                "--overwrite."
+            )
+        kept = self.folder.with_name(f"{self.folder.name}.{uuid.uuid4().hex[:8]}")
+        os.rename(self.folder, kept)
+        LOG.warning("%s is a file where the run has to be: it is renamed to %s", self.folder, kept.name)
+
+    def _join_scratch(self) -> None:
+        """State says what is in scratch and in the result: where one is missing, all start over."""
+        folders = (self.state, self.scratch, self.result)
+        marks = [load_json(folder / MARK, str) for folder in folders[:2]]
+        if marks[0] is not None and marks[0] == marks[1] and self.result.is_dir():
+            for path in self.scratch.iterdir():
+                if path.is_symlink():
+                    set_aside(path, "is a link where a file belongs")
+            return
+        if any(os.path.lexists(folder) for folder in folders):
+            set_aside(self.state, "does not belong to what is in scratch and in the result")
+        mark = uuid.uuid4().hex
+        with disk_errors(self.scratch):
+            for folder in folders:
+                remove(folder)
+                folder.mkdir(parents=True)
+            for folder in folders[:2]:
+                save_json(folder / MARK, mark, durable=self.resumable)
+            if self.resumable:
+                for folder in {folder.parent for folder in folders}:
+                    flush(folder)
+
+    def marks(self) -> dict[str, str]:
+        """Folders that workers must see, and what must stand in them."""
+        return {str(folder): load_json(folder / MARK, str) or "" for folder in (self.state, self.scratch)}
+
+    def _accept(self, identity: dict[str, Any], *, overwrite: bool) -> None:
+        path = self.folder / "request.json"
+        stored = load_sealed(path)
+        if stored is None and (os.path.lexists(path) or any(self.folder.glob("state-*"))):
+            # Nothing says any more what the state belongs to.
+            set_aside(path, "is missing or not whole, and with it what the run has done so far")
+            self.clear()
+        mine = {**identity, "state_version": STATE_VERSION, "version": __version__, "blas": core_type()}
+        if stored is not None and stored != mine:
+            if not overwrite:
+                raise OutputError(
+                    f"{self.folder} holds an unfinished run that differs in {_difference(stored, mine)}. "
+                    "Give the command that started it to go on, choose another --out, or discard it with "
+                    "--overwrite."
+                )
+            self.clear()
+            stored = None
+        if stored is None:
+            save_sealed(path, mine, durable=self.resumable)
+
+    def clear(self) -> None:
+        """Remove what only an unfinished run needs."""
+        held = (path for kind in ("state-*", "scratch-*", "result-*") for path in self.folder.glob(kind))
+        for path in (*held, self.scratch, *self._strays()):
+            remove(path)
+        remove(self.folder / "request.json")
+
+    def tidy(self, identity: dict[str, Any]) -> None:
+        """Remove what a process has left that was killed as it had just published this result."""
+        stored = load_sealed(self.folder / "request.json") or {}
+        mine = all(stored.get(name) == value for name, value in identity.items())
+        left = [*self._strays(), self.state, self.scratch, self.result]
+        left += [self.folder / "request.json"] if mine else []
+        if not any(map(os.path.lexists, left)):
+            return
+        with contextlib.suppress(OSError, OutputError), locked(self.folder / "lock", self.output):
+            for path in left:
+                remove(path)
+
+    def _strays(self) -> list[Path]:
+        """What nobody needs who has the lock: files that were being written, and a result being replaced."""
+        hidden = (path for path in self.folder.glob(".*") if UNFINISHED.fullmatch(path.name))
+        return [*hidden, *self.folder.glob(REPLACED)]
+
+    def publish(self) -> None:
+        """Give the finished result its name and drop state and scratch.
+
+        All that it consists of is on the disk before it has that name, and the name before anything goes that
+        could make it again.
+        """
+        gather(self.folder, self.request)
+        self._forget_others()
+        if not self.resumable:
+            os.rename(self.result, self.output)
+            return
+        flush_tree(self.result)
+        if os.path.lexists(self.output):
+            old = self.folder / REPLACED
+            remove(old)
+            os.rename(self.output, old)
+        rename_durably(self.result, self.output)
+        self.clear()
+
+    def _forget_others(self) -> None:
+        """Keep of the record what is of this request: the result of another is no more."""
+        record = load_record(self.record)
+        own = [facts for facts in record["attempts"] if facts.get("run") == self.request]
+        save_json(self.record, {**record, "attempts": own}, durable=self.resumable)
+
+    def held_bytes(self) -> int:
+        """What an unfinished run has on the disk."""
+        return bytes_under(self.folder) + (
+            0 if self.folder in self.scratch.parents else bytes_under(self.scratch)
+        )
+
+    def discard(self) -> None:
+        """Remove the run altogether: it cannot lead to a result."""
+        remove(self.scratch)
+        remove(self.folder)
+
+    def log_attempt(self, facts: dict[str, Any]) -> None:
+        """Add an attempt, or complete the last one, in ``run.json``."""
+        record = load_record(self.record)
+        attempts, facts = record["attempts"], {**facts, "run": self.request}
+        if attempts and attempts[-1].get("started") == facts["started"]:
+            attempts[-1] = facts
+        else:
+            attempts.append(facts)
+        save_json(self.record, record, durable=False)
+
+
+def load_record(path: Path) -> dict[str, Any]:
+    """The attempts of a run, ``{"attempts": [...]}``; what is damaged of it is left out."""
+    record = load_json(path, dict) or {}
+    attempts = record.get("attempts")
+    told = [facts for facts in attempts if _is_attempt(facts)] if isinstance(attempts, list) else []
+    return {**record, "attempts": told}
+
+
+def _is_attempt(facts: object) -> bool:
+    kinds = {"started": str, "place": dict, "run": str}
+    return isinstance(facts, dict) and all(isinstance(facts.get(k, kinds[k]()), kinds[k]) for k in kinds)
+
+
+def lies_in(path: str | Path, folder: str | Path) -> bool:
+    """Whether a path is a folder or lies in it; links are followed, also those that lead round."""
+    inner, outer = (Path(os.path.realpath(each)) for each in (path, folder))
+    return inner == outer or outer in inner.parents
+
+
+def bytes_under(folder: Path) -> int:
+    """Sizes of all files in a folder; 0 if there is none."""
+    return sum(
+        os.lstat(os.path.join(parent, name)).st_size for parent, _, names in os.walk(folder) for name in names
+    )
+
+
+def command_line() -> str:
+    """What was typed, as it can be typed again."""
+    program = Path(sys.argv[0] if sys.argv else "")
+    if program.name == "rankfold" or program.parts[-2:] == ("rankfold", "__main__.py"):
+        return shlex.join(["rankfold", *sys.argv[1:]])
+    return shlex.join(sys.orig_argv)
+
+
+def machine_facts() -> dict[str, Any]:
+    """Where an attempt ran."""
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime()) + f".{time.time_ns() % 10**9:09d}Z",
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "command": command_line(),
+        "folder": os.getcwd(),
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "blas": core_type(),
+    }
+
+
+def _difference(stored: dict[str, Any], mine: dict[str, Any]) -> str:
+    names = [name for name in sorted({*stored, *mine}) if stored.get(name) != mine.get(name)]
+    return ", ".join(f"{name} ({stored.get(name)} there, {mine.get(name)} now)" for name in names)
+
+
+@contextlib.contextmanager
+def locked(path: Path, output: Path) -> Iterator[None]:
+    """Hold a file that says who writes an output; raises if another process does."""
+    with disk_errors(path):
+        if path.is_dir() or path.is_symlink():
+            remove(path)
+        path.touch()
+    with open(path, "r+", errors="replace") as file:
+        # Whoever looks who holds it holds it for a moment: one refusal tells nothing.
+        until = time.monotonic() + 2.0
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                    raise OutputError(
+                        f"the file system of {output} keeps no locks ({error.strerror}), so a second run "
+                        "could not be told from the first. Choose --out on another file system."
+                    ) from error
+                if time.monotonic() > until:
+                    raise OutputError(
+                        f"another run is writing {output} ({file.read().strip() or 'holder unknown'}). Wait "
+                        "for it, or choose another --out."
+                    ) from error
+            time.sleep(0.02)
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+        file.flush()
+        yield
+    # The file stays: unlinking it would let a third process lock a name that no longer exists.

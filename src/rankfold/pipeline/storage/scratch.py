@@ -1,0 +1,90 @@
+"""Narrow intermediates on scratch: a matrix of few columns that is written once and read twice.
+
+A flat file addressed by row, so that sweeps may be cut differently when it is read than when it was
+written, and a repeated segment writes the same bytes to the same place.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.errors import DamagedStateError
+from rankfold.pipeline.storage.checkpoint import disk_errors, remove
+from rankfold.pipeline.storage.ledger import note_written
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Narrow:
+    """A (rows, columns) matrix in one flat file."""
+
+    path: Path
+    rows: int
+    columns: int
+    dtype: np.dtype[Any]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return self.columns * self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the file."""
+        return self.rows * self.row_bytes
+
+    def write(self, start: int, values: Array) -> None:
+        """Write rows from ``start`` on. ``values`` is C-contiguous and of type ``dtype``."""
+        with disk_errors(self.path):
+            if self.path.is_dir():
+                remove(self.path)
+            file = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o644)
+            try:
+                _write_all(file, memoryview(values.data).cast("B"), start * self.row_bytes)
+            finally:
+                os.close(file)
+        note_written(self.path, start * self.row_bytes, values)
+
+    def read_into(self, out: Array, start: int) -> None:
+        """Fill C-contiguous ``out`` with the rows from ``start`` on."""
+        try:
+            file = os.open(self.path, os.O_RDONLY)
+            try:
+                _read_all(file, memoryview(out.data).cast("B"), start * self.row_bytes, self.path)
+            finally:
+                os.close(file)
+        except FileNotFoundError as error:
+            raise DamagedStateError(self.path, "is missing") from error
+        except OSError as error:  # ESTALE: somebody has replaced it, on a file system of the network
+            raise DamagedStateError(self.path, f"cannot be read ({error.strerror})") from error
+
+    def remove(self) -> None:
+        """Free the space on disk."""
+        self.path.unlink(missing_ok=True)
+
+    def load(self) -> Array:
+        """The whole matrix."""
+        out = np.empty((self.rows, self.columns), self.dtype)
+        self.read_into(out, 0)
+        return out
+
+
+def _write_all(file: int, data: memoryview, offset: int) -> None:
+    while len(data):
+        written = os.pwrite(file, data, offset)
+        data, offset = data[written:], offset + written
+
+
+def _read_all(file: int, data: memoryview, offset: int, path: Path) -> None:
+    while len(data):
+        read = os.preadv(file, [data], offset)
+        if not read:
+            raise DamagedStateError(path, "has lost its end")
+        data, offset = data[read:], offset + read

@@ -1,0 +1,395 @@
+"""Settings that people write in YAML, read so that every mistake is one line: ``file:line: key: what``.
+
+A key that is not known is told with the key that was probably meant, a missing one with the place it is
+missing from, at any depth. Numbers stay text until a model tells them by key: YAML would read 02:00:00 as
+one of base sixty. No anchors, no tags: what a file says is what stands there.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ValidationError, WithJsonSchema
+from pydantic_core import PydanticKnownError
+
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.units import SIZES, parse_bytes
+from rankfold.settings.yaml_words import cut, in_plain_words, oddity
+
+Keys = tuple[str | int, ...]
+"""The way to a value: names of keys, and numbers in lists."""
+
+Model = TypeVar("Model", bound=BaseModel)
+
+UNITS = ("KiB", "MiB", "GiB", "TiB", "kB", "MB", "GB", "TB")
+
+
+MOST_BYTES = 2**18
+"""Of a file: the parser takes some ten seconds for a MiB."""
+
+LISTED = 8
+"""Most files that a message names."""
+
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+"""Text that messages repeat without quotes."""
+
+
+class SettingsError(InputError):
+    """A file of settings that is not there or has a mistake: its message names the file itself."""
+
+
+def _bytes(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError("takes a size, such as 256MiB or 2GiB")
+    text = str(value).strip()
+    number = text.rstrip("BKMGTPbkmgtpi ")
+    if NUMBER.fullmatch(number) and float(number) <= 0:
+        raise ValueError("takes a size above 0, such as 256MiB or 2GiB")
+    if isinstance(value, str) and text == number and number.replace(".", "", 1).isdigit():
+        raise ValueError(f"{text!r} has no unit: write {text}GiB or {text}MiB")
+    try:
+        return parse_bytes(value)  # type: ignore[arg-type]
+    except InputError as error:
+        unit = text[len(number) :].strip()
+        likely = [u for u in UNITS if u.lower() == unit.lower()]
+        likely += [u for u in UNITS if u.lower().startswith(unit.lower())]
+        hint = f" (did you mean {number}{likely[0]}?)" if likely and unit not in ("", likely[0]) else ""
+        raise ValueError(f"{error}{hint}") from None
+    except OverflowError:
+        raise ValueError("takes a size, such as 256MiB or 2GiB") from None
+
+
+def _no_truth(value: object) -> object:
+    """Anything but true and false, which Python counts as 1 and 0."""
+    if isinstance(value, bool):
+        raise PydanticKnownError("int_type")
+    return value
+
+
+def _no_truth_as_number(value: object) -> object:
+    if isinstance(value, bool):
+        raise PydanticKnownError("float_type")
+    return value
+
+
+WHOLE = BeforeValidator(_no_truth)
+"""Marks a key of whole numbers; it stands after limits, or they would not be in the schema."""
+
+NUMERIC = BeforeValidator(_no_truth_as_number)
+"""Marks a key of any numbers, likewise."""
+
+Bytes = Annotated[
+    int,
+    BeforeValidator(_bytes),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": rf"^\s*[0-9]*\.?[0-9]+\s*({'|'.join(SIZES)})\s*$",
+            "title": "Bytes",
+        }
+    ),
+]
+"""A size with its unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a file says, and where."""
+
+    path: Path
+    values: Any
+    """Mappings, lists, text, true, false and null."""
+
+    lines: Mapping[Keys, int]
+
+    def at(self, *keys: str | int) -> str:
+        """``file:line`` of a value, or of what it would stand in."""
+        while keys not in self.lines and keys:
+            keys = keys[:-1]
+        return f"{self.path}:{self.lines.get(keys, 1)}"
+
+    def told(self, keys: Keys, message: str) -> str:
+        """A message about a value."""
+        name = ".".join(map(str, keys))
+        return f"{self.at(*keys)}: {name}: {message}" if name else f"{self.at()}: {message}"
+
+
+def read_document(path: Path, what: str) -> Document:
+    """Read a file that is to hold ``key: value`` lines; ``what`` is what messages call it."""
+    text = _text_of(path, what)
+    try:
+        if found := oddity(text, _Plain, what):
+            raise SettingsError(f"{path}:{found[0]}: {found[1]}")
+        root = yaml.compose(text, Loader=_Plain)
+    except yaml.YAMLError as error:
+        line, said = in_plain_words(error, text, what)
+        raise SettingsError(f"{path}:{line}: {said}") from error
+    if root is None:
+        return Document(path, {}, {})
+    if not isinstance(root, yaml.MappingNode):
+        raise SettingsError(f"{path}:1: a {what} is a list of `key: value` lines")
+    for event in yaml.parse(text, Loader=_Plain) if "*" in text else ():
+        if isinstance(event, yaml.AliasEvent):
+            line = event.start_mark.line + 1
+            raise SettingsError(f"{path}:{line}: *{event.anchor} repeats what stands elsewhere: write it out")
+    lines: dict[Keys, int] = {}
+    return Document(path, _value(root, path, (), lines), lines)
+
+
+def require_file(path: Path, what: str) -> Path:
+    """The path, unless nothing is there; then the name that was probably meant, or those that there are."""
+    if path.exists():
+        return path
+    if not path.absolute().parent.is_dir():
+        raise SettingsError(f"there is no file {path}, nor a folder {path.absolute().parent}")
+    beside = sorted(one for ending in ("*.yaml", "*.yml") for one in path.parent.glob(ending))
+    # By what tells them apart: all names are alike in their endings.
+    near = difflib.get_close_matches(path.stem, [one.stem for one in beside], n=1)
+    if near:
+        hint = f". Did you mean {next(one for one in beside if one.stem == near[0])}?"
+    elif 0 < len(beside) <= LISTED:
+        hint = f". YAML files there: {', '.join(one.name for one in beside)}"
+    else:
+        hint = f": give the path of a {what}"
+    raise SettingsError(f"there is no file {path}{hint}")
+
+
+def _text_of(path: Path, what: str) -> str:
+    try:
+        size = path.stat().st_size
+        if size > MOST_BYTES:
+            raise SettingsError(
+                f"{path}: holds {size} bytes, and a {what} at most {MOST_BYTES}. Is it the right file?"
+            )
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        byte = f"here is the byte 0x{error.object[error.start]:02x}"
+        message = f"{path}:{line}: is not text: {byte}. A {what} is a text file, saved as UTF-8"
+        raise SettingsError(message) from error
+    except IsADirectoryError as error:
+        raise SettingsError(f"{path}: a {what} is a YAML file, and here is a folder. Name a file") from error
+    except PermissionError as error:
+        raise SettingsError(
+            f"{path}: may not be read by you. Allow it with chmod u+r, or ask its owner"
+        ) from error
+
+
+class _Plain(yaml.SafeLoader):
+    """YAML whose only plain words with a meaning are those for true, false and null."""
+
+
+_Plain.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag.rpartition(":")[2] in ("bool", "null")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _value(node: Any, path: Path, keys: Keys, lines: dict[Keys, int]) -> Any:
+    """A node as Python has it, the lines of all keys in it noted."""
+    if isinstance(node, yaml.SequenceNode):
+        for number, item in enumerate(node.value):
+            lines[*keys, number] = item.start_mark.line + 1
+        return [_value(item, path, (*keys, number), lines) for number, item in enumerate(node.value)]
+    if isinstance(node, yaml.MappingNode):
+        found = {}
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                raise SettingsError(f"{path}:{line}: a key is one word")
+            here = (*keys, key.value)
+            if here in lines:
+                name = ".".join(map(str, here))
+                raise SettingsError(
+                    f"{path}:{line}: {name}: already in line {lines[here]}. Keep one, rename the other"
+                )
+            lines[here] = line
+            found[key.value] = _value(value, path, here, lines)
+        return found
+    tag = node.tag.rpartition(":")[2]
+    if tag == "null":
+        return None
+    return node.value.lower() in ("yes", "true", "on") if tag == "bool" else node.value
+
+
+# What a model refuses -------------------------------------------------------------------------------
+
+
+def filled(document: Document, model: type[Model], **known: Any) -> Model:
+    """What a document says, as a model has it; ``known`` stands where the document says nothing."""
+    try:
+        return model(**{**known, **document.values})
+    except ValidationError as error:
+        found = {_place(each): told(document, model, each) for each in reversed(_gathered(error))}
+        raise SettingsError("\n".join(reversed(found.values()))) from None
+
+
+def _gathered(error: ValidationError) -> list[dict[str, Any]]:
+    """Mistakes, those of one place as one: keys that are missing, and one that is there but misspelt."""
+    found, missing = list[dict[str, Any]](), dict[Keys, list[str]]()
+    errors: list[dict[str, Any]] = [{**each} for each in error.errors()]
+    unknown = [tuple(each["loc"]) for each in errors if each["type"] == "extra_forbidden"]
+    for each in errors:
+        if each["type"] != "missing":
+            found.append(each)
+            continue
+        holder, key = tuple(each["loc"][:-1]), str(each["loc"][-1])
+        if difflib.get_close_matches(key, [str(way[-1]) for way in unknown if way[:-1] == holder], n=1):
+            continue
+        if holder not in missing:
+            found.append({**each, "keys": missing.setdefault(holder, [])})
+        missing[holder].append(key)
+    return found
+
+
+def _place(error: Mapping[str, Any]) -> tuple[str | int, ...]:
+    """Where a mistake is; the same for all that alternatives for one value say of it."""
+    way = error["loc"]
+    return tuple(way[:-1]) if way and way[-1] in ("int", "float", "str") else tuple(way)
+
+
+def told(document: Document, model: type[BaseModel], error: Mapping[str, Any], within: Keys = ()) -> str:
+    """One mistake that a model has found, as a line; ``within`` is where the model begins."""
+    found, kinds, holders = within, [model], [model]
+    last: str | int = ""
+    for last in error["loc"]:
+        if (*found, last) in document.lines:
+            found, holders, kinds = (*found, last), kinds, [k for kind in kinds for k in _inside(kind, last)]
+        else:
+            kinds = [kind for kind in kinds if _is_called(kind, last)] or kinds
+    kind, context = error["type"], error.get("ctx", {})
+    if kind == "extra_forbidden":
+        return document.told(found, _unknown(last, error["input"], keys_of(holders)))
+    if kind == "missing":
+        *others, final = [repr(key) for key in error.get("keys", [last])]
+        keys = f"keys {', '.join(others)} and {final} are" if others else f"key {final} is"
+        return document.told(found, f"the {keys} missing")
+    if kind == "union_tag_not_found":
+        return document.told(found, f"the key {_bare(context['discriminator'])!r} is missing")
+    if kind == "union_tag_invalid":
+        tag = _bare(context["discriminator"])
+        return document.told((*found, tag), no_such(tag, context["tag"], _quoted(context["expected_tags"])))
+    if kind == "literal_error":
+        return document.told(found, no_such("value", error["input"], _quoted(context["expected"])))
+    if kind == "too_short":
+        what, least = str(found[-1]).removesuffix("s"), context["min_length"]
+        return document.told(found, f"needs at least {'one' if least == 1 else least} {what}")
+    message = WORDS[kind](context) if kind in WORDS else error["msg"].removeprefix("Value error, ")
+    if repr(error["input"]) in message:
+        return document.told(found, message)
+    given = _shown(error["input"])
+    if kind in HOLDERS and document.lines.get((*found, 0), 0) > document.lines.get(found, 0):
+        given = "not a list that begins with -"
+    return document.told(found, f"{message}, {given}")
+
+
+def _limited(by: str, limit: float) -> str:
+    return (
+        f"takes a whole number {by} {limit}" if isinstance(limit, int) else f"takes a number {by} {limit:g}"
+    )
+
+
+WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), lambda _: "takes a whole number"),
+    "int_parsing_size": lambda _: "takes a smaller whole number",
+    **dict.fromkeys(("float_type", "float_parsing"), lambda _: "takes a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), lambda _: "takes true or false"),
+    "string_type": lambda _: "takes a name",
+    **dict.fromkeys(("tuple_type", "list_type"), lambda _: "takes a list, such as [first, second]"),
+    "dict_type": lambda _: "takes `name: ...` lines",
+    **dict.fromkeys(("model_type", "model_attributes_type"), lambda _: "takes `key: value` lines"),
+    "greater_than_equal": lambda context: _limited("of at least", context["ge"]),
+    "greater_than": lambda context: _limited("above", context["gt"]),
+    "less_than_equal": lambda context: _limited("of at most", context["le"]),
+    "less_than": lambda context: _limited("below", context["lt"]),
+}
+"""What pydantic means by the types of its errors, given their context."""
+
+HOLDERS = ("dict_type", "model_type", "model_attributes_type")
+"""Errors of what is to hold keys."""
+
+
+def _unknown(key: str | int, value: object, keys: list[str]) -> str:
+    """A message about a key that is not among those known."""
+    first, _, rest = str(key).partition(" ")
+    if value is None and first in keys and rest:
+        return f"has no colon: write {first}: {rest}"
+    return f"no such key{meant(key, keys)}. Keys are {', '.join(keys)}"
+
+
+def no_such(what: str, given: object, known: Iterable[str]) -> str:
+    """A message about a name that is not among those known."""
+    names = list(known)
+    return f"no such {what} {given!r}{meant(given, names)}. There are {', '.join(names)}"
+
+
+def meant(given: object, known: Iterable[str]) -> str:
+    """The name that was probably meant, in brackets; nothing if none is near."""
+    near = difflib.get_close_matches(str(given), list(known), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def keys_of(kinds: Iterable[Any]) -> list[str]:
+    """Keys that a file may give to models."""
+    fields = {
+        name: field
+        for kind in kinds
+        if isinstance(kind, type) and issubclass(kind, BaseModel)
+        for name, field in kind.model_fields.items()
+    }
+    return [name for name, field in fields.items() if not field.exclude]
+
+
+def _inside(kind: Any, step: str | int) -> list[Any]:
+    """What may stand under a key of a value of some kind."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        field = kind.model_fields.get(str(step))
+        return [] if field is None else _alternatives(field.annotation)
+    arguments = typing.get_args(kind)
+    if typing.get_origin(kind) is dict:
+        return _alternatives(arguments[1])
+    return _alternatives(arguments[0]) if arguments else []
+
+
+def _alternatives(annotation: Any) -> list[Any]:
+    if typing.get_origin(annotation) is Annotated:
+        return _alternatives(typing.get_args(annotation)[0])
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return [kind for each in typing.get_args(annotation) for kind in _alternatives(each)]
+    return [annotation]
+
+
+def _is_called(kind: Any, tag: object) -> bool:
+    """Whether pydantic means this one of several models by a tag."""
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return False
+    return any(typing.get_args(field.annotation) == (tag,) for field in kind.model_fields.values())
+
+
+def _bare(text: str) -> str:
+    return text.strip("'")
+
+
+def _quoted(text: str) -> list[str]:
+    """Names from pydantic's list of them in quotes."""
+    return [_bare(part) for part in text.replace(" or ", ", ").split(", ")]
+
+
+def _shown(value: object) -> str:
+    """What was found, as the end of a sentence."""
+    if value is None:
+        return "here is nothing"
+    if isinstance(value, bool):
+        return f"not {str(value).lower()}"
+    if isinstance(value, list | dict):
+        return "not a list" if isinstance(value, list) else "not `key: value` lines"
+    text = str(value) if NUMBER.fullmatch(str(value)) else repr(value)
+    return f"not {cut(text)}"

@@ -1,0 +1,64 @@
+"""What differs between a finished result and a request is told by name, with both values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rankfold as rf
+from rankfold.api.execute import identity_of
+from rankfold.api.identity import difference_of
+from rankfold.api.reductions import factors_of, reduction_of
+
+X = np.random.default_rng(0).standard_normal((60, 8))
+
+
+def asked(rank: int | None = 3, x: Any = X, **options: Any) -> dict[str, Any]:
+    flags = {"center": False, "scale": False, "whiten": False, "rows": True} | options
+    task = reduction_of(
+        x, "svd", rank, flags.pop("tol", None), "gram", None, None, flags.pop("seed", 0), **flags
+    )
+    return identity_of(task.request(), task.source.fingerprint())
+
+
+@pytest.fixture(scope="module")
+def attrs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return rf.svd(X, 3, method="gram", out=tmp_path_factory.mktemp("r") / "r.zarr").attrs
+
+
+def test_the_same_request_differs_in_nothing(attrs: dict[str, Any]) -> None:
+    assert difference_of(attrs, asked()) == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"rank": 4}, "rank (3 there, 4 now)"),
+        ({"rank": 4, "seed": 7}, "rank (3 there, 4 now); seed (0 there, 7 now)"),
+        ({"rank": None, "tol": 0.5}, "rank (3 there, found from tol now); tol (0.0001 there, 0.5 now)"),
+        ({"x": X + 1}, "data that has changed since, or another matrix (array float64 (60, 8) there)"),
+        ({"rows": False}, "rows (True there, False now)"),
+    ],
+)
+def test_what_differs_is_told(attrs: dict[str, Any], options: dict[str, Any], told: str) -> None:
+    assert difference_of(attrs, asked(**options)) == told
+
+
+def test_another_method_and_another_edition_are_told(attrs: dict[str, Any]) -> None:
+    request = factors_of(np.abs(X), "auto", rank=3).request()
+    assert difference_of(attrs, {**asked(), "request": request}) == "method (svd there, nmf now)"
+    later = {**asked(), "edition": 2}
+    assert difference_of(attrs, later) == "edition of svd (1 there, 2 now)"
+
+
+def test_what_a_request_holds_is_named_and_not_shown() -> None:
+    old = {"request": {"kind": "knn", "base": "0" * 32, "metric": "mine-0123456789abcdef"}, "input": {}}
+    new = {"request": {"kind": "knn", "base": "1" * 32, "metric": "euclidean"}, "input": None, "edition": 1}
+    assert difference_of(old, new) == "contents of base; metric (mine there, euclidean now)"
+
+
+def test_facts_that_are_damaged_are_told_too() -> None:
+    told = difference_of({"request": None, "input": None}, asked())
+    assert told == "method (None there, svd now)"

@@ -1,0 +1,97 @@
+"""Nonnegative least squares: exact where it says so, never worse where it does not."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import scipy.optimize
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankfold.kernels.nonnegative.nnls import descend_rows, solve_rows
+
+Array = npt.NDArray[Any]
+
+
+def problem(rows: int, rank: int, seed: int, dtype: Any = np.float64) -> tuple[Array, Array, Array, Array]:
+    """Gram matrix, right side, start, and the factor and data that they come from."""
+    rng = np.random.default_rng(seed)
+    h, x = rng.gamma(0.5, size=(rank, 3 * rank + 2)), rng.standard_normal((rows, 3 * rank + 2))
+    return (h @ h.T).astype(dtype), (x @ h.T).astype(dtype), h, x
+
+
+def objective(gram: Array, b: Array, w: Array) -> float:
+    return float(0.5 * ((w @ gram) * w).sum() - (b * w).sum())
+
+
+@examples(60)
+@given(rows=st.integers(1, 140), rank=st.integers(1, 40), seed=st.integers(0, 99), warm=st.booleans())
+def test_solutions_are_those_of_scipy(rows: int, rank: int, seed: int, warm: bool) -> None:
+    gram, b, h, x = problem(rows, rank, seed)
+    w = np.random.default_rng(seed).gamma(0.2, size=(rows, rank)) * warm
+    assert solve_rows(gram, b, w=w) == 0
+    for row in range(0, rows, 10):
+        exact, _ = scipy.optimize.nnls(h.T, x[row])
+        np.testing.assert_allclose(w[row], exact, atol=1e-9 * (1 + np.abs(exact).max()))
+    slope = w @ gram - b
+    assert np.abs(np.minimum(w, slope)).max() <= 1e-9 * np.abs(b).max()
+
+
+def test_well_posed_rows_are_solved_to_rounding() -> None:
+    gram, b, _, _ = problem(200, 32, 1)
+    gram += 5 * np.eye(32)
+    w = np.zeros((200, 32))
+    assert solve_rows(gram, b, w=w) == 0
+    factor = np.linalg.cholesky(gram)
+    for row in range(200):
+        exact, _ = scipy.optimize.nnls(factor.T, np.linalg.solve(factor, b[row]))
+        assert np.abs(w[row] - exact).max() <= 1e-12
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("rank", [1, 3, 32, 65])
+def test_every_sweep_goes_down_and_all_of_them_to_the_solution(rank: int, dtype: Any) -> None:
+    gram, b, _, _ = problem(130, rank, 2, dtype)
+    w = np.zeros((130, rank), dtype)
+    values = [0.0]
+    for _ in range(20):
+        _, inner = descend_rows(gram, b, w=w, sweeps=1)
+        values.append(objective(gram.astype(float), b.astype(float), w.astype(float)))
+        assert (w >= 0).all()
+        assert inner == pytest.approx(float((w.astype(float) * b).sum()), rel=1e-6)
+    slack = 20 * np.finfo(dtype).eps * abs(values[-1])
+    assert all(after <= before + slack for before, after in itertools.pairwise(values))
+    exact = np.zeros((130, rank))
+    solve_rows(gram.astype(float), b.astype(float), w=exact)
+    descend_rows(gram, b, w=w, sweeps=3000)
+    best = objective(gram.astype(float), b.astype(float), exact)
+    assert values[-1] >= best - slack
+    np.testing.assert_allclose(w, exact, atol=1e-3 * max(1.0, exact.max()))
+
+
+def test_rows_do_not_know_each_other() -> None:
+    gram, b, _, _ = problem(200, 12, 3)
+    whole, parts = np.full((200, 12), 0.5), np.full((200, 12), 0.5)
+    descend_rows(gram, b, w=whole, sweeps=4)
+    for start, stop in ((0, 1), (1, 64), (64, 150), (150, 200)):
+        descend_rows(gram, b[start:stop], w=parts[start:stop], sweeps=4)
+    np.testing.assert_array_equal(whole, parts)
+
+
+def test_dead_and_dependent_components_are_defined() -> None:
+    gram, b, _, _ = problem(50, 6, 4)
+    gram[2], gram[:, 2], b[:, 2] = 0, 0, 0
+    gram[4], gram[:, 4], b[:, 4] = gram[3], gram[:, 3], b[:, 3]
+    gram[4, 4] = gram[3, 3]
+    w = np.full((50, 6), 0.25)
+    descend_rows(gram, b, w=w, sweeps=5)
+    assert (w[:, 2] == 0.25).all() and np.isfinite(w).all()
+    w = np.zeros((50, 6))
+    solve_rows(gram, b, w=w)
+    assert np.isfinite(w).all() and (w >= 0).all()
+    assert np.abs(np.minimum(w, w @ gram - b)).max() <= 1e-6 * np.abs(b).max()

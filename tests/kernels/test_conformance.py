@@ -1,0 +1,789 @@
+"""Every body of every kernel gives what its reference gives, on every device, type and memory layout.
+
+A kernel that is added without a case here fails ``test_every_kernel_has_a_case``.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import itertools
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import rankfold.kernels
+from rankfold.kernels._dispatch import device_of, implementation
+from rankfold.kernels.linear.moments import Moments
+from rankfold.kernels.neighbors import lists as neighbours
+
+Array = npt.NDArray[Any]
+Outputs = dict[str, Any]
+Body = Callable[..., Any]
+
+FOLDER = Path(rankfold.kernels.__file__).parent
+CONTRACTS = {"kernel", "light_kernel"}
+
+
+def functions(path: Path) -> dict[str, ast.FunctionDef]:
+    if not path.exists():
+        return {}
+    tree = ast.parse(path.read_text())
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def tuned_file(module: str, device: str) -> Path:
+    family, _, stem = module.partition(".")
+    return FOLDER / family / device / f"{stem}.py"
+
+
+def contracts(path: Path) -> list[str]:
+    return [
+        name
+        for name, node in functions(path).items()
+        if any(isinstance(d, ast.Name) and d.id in CONTRACTS for d in node.decorator_list)
+    ]
+
+
+MODULES = sorted(f"{p.parent.name}.{p.stem}" for p in FOLDER.glob("*/*.py") if p.stem != "__init__")
+KERNELS = [(m, name) for m in MODULES for name in contracts(FOLDER / f"{m.replace('.', '/')}.py")]
+TUNED = [
+    (module, name, device)
+    for module, name in KERNELS
+    for device in ("cpu", "gpu")
+    if name in functions(tuned_file(module, device))
+]
+EPS = float(np.finfo(np.float64).eps)
+SHAPES = [(1, 1), (1, 7), (9, 1), (8, 5), (13, 6), (67, 33)]
+FLOATS = ("float32", "float64")
+ALL = ("float32", "float64", "uint8")
+
+
+def contract(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(f"rankfold.kernels.{module}"), name)
+
+
+# Layouts -------------------------------------------------------------------------------------------
+
+
+def apart(x: Any, xp: Any) -> Any:
+    wide = xp.zeros((*x.shape[:-1], x.shape[-1] + 3), x.dtype)
+    wide[..., 2 : 2 + x.shape[-1]] = x
+    return wide[..., 2 : 2 + x.shape[-1]]
+
+
+def every_second(x: Any, xp: Any) -> Any:
+    wide = xp.zeros(tuple(2 * n for n in x.shape), x.dtype)
+    view = wide[tuple(slice(None, None, 2) for _ in x.shape)]
+    view[...] = x
+    return view
+
+
+def read_only(x: Any, xp: Any) -> Any:
+    x = xp.ascontiguousarray(x)
+    x.flags.writeable = False
+    return x
+
+
+LAYOUTS: dict[str, Callable[[Any, Any], Any]] = {
+    "C order": lambda x, xp: xp.ascontiguousarray(x),
+    "Fortran order": lambda x, xp: xp.asfortranarray(x),
+    "rows apart": apart,
+    "every second row and column": every_second,
+    "backwards": lambda x, xp: xp.ascontiguousarray(x[::-1])[::-1],
+    "read only": read_only,
+}
+
+
+# Cases ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of a kernel."""
+
+    inputs: dict[str, Array]
+    """Documented as left untouched; handed over in every layout."""
+
+    run: Callable[[Body, dict[str, Any], Any], Outputs]
+    """Calls a body with inputs on the device of a library, and gathers what it returned or wrote."""
+
+    error: dict[str, Any] = field(default_factory=dict)
+    """Largest difference between two right bodies, by output; exactly equal where there is none."""
+
+
+def matrix(shape: tuple[int, ...], dtype: str = "float64", seed: int = 3) -> Array:
+    rng = np.random.default_rng([*shape, seed])
+    if dtype == "uint8":
+        return rng.integers(0, 256, shape).astype(np.uint8)
+    return (10 * rng.standard_normal(shape) + 3).astype(dtype)
+
+
+def working(dtype: str) -> str:
+    return "float64" if dtype == "float64" else "float32"
+
+
+def symmetric(p: int) -> Array:
+    a = matrix((p, p))
+    return a + a.T
+
+
+def measure_case(shape: tuple[int, int], dtype: str) -> Case:
+    x, shift, unit = matrix(shape, dtype), matrix(shape[1:], seed=4), 0.25
+    d = np.abs(x.astype(np.float64) - shift) * unit
+    # Any order of adding r numbers is within r eps of the sum of their magnitudes; two orders, twice that.
+    # A square is rounded once more before it is added.
+    rows = len(x)
+    return Case(
+        {"x": x, "shift": shift},
+        lambda body, a, xp: dict(zip(("sums", "squares"), body(a["x"], a["shift"], unit), strict=True)),
+        {"sums": 2 * rows * EPS * d.sum(axis=0), "squares": 2 * (rows + 1) * EPS * (d * d).sum(axis=0)},
+    )
+
+
+def subtract_case(shape: tuple[int, int], dtype: str) -> Case:
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        out = apart(xp.full(shape, np.nan, working(dtype)), xp)  # as a part of a wider panel is
+        assert body(a["x"], a["shift"], a["scale"], out=out) is None
+        return {"out": out}
+
+    # The contract fixes every rounding, so bodies agree to the last bit.
+    inputs = {"x": matrix(shape, dtype), "shift": matrix(shape[1:]), "scale": matrix(shape[1:], seed=5)}
+    return Case(inputs, run)
+
+
+def panel_case(shape: tuple[int, int], dtype: str) -> Case:
+    (r, s), b = shape, 4
+    d, q, z0 = matrix(shape, dtype), matrix((s, b), dtype, seed=6), matrix((s, b), seed=7)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        y, work, z = xp.full((r, b), np.nan, dtype), xp.full((s, b), np.nan, dtype), xp.array(z0)
+        assert body(a["d"], a["q"], y=y, z=z, work=work) is None
+        return {"y": y, "z": z}
+
+    # Inner products of length s, then r, each within that many eps of the product of magnitudes, in
+    # either body. The update of z in float64 rounds once.
+    eps = float(np.finfo(dtype).eps)
+    size_y = np.abs(d).astype(float) @ np.abs(q)
+    size_z = np.abs(d.T).astype(float) @ size_y
+    error = {"y": 2 * s * eps * size_y, "z": 2 * (r + s) * eps * size_z + 2 * EPS * (size_z + np.abs(z0))}
+    return Case({"d": d, "q": q}, run, error)
+
+
+def sketch_case(shape: tuple[int, int], dtype: str) -> Case:
+    (r, s), a, b, c = shape, 3, 4, 5
+    d, right, down = matrix(shape, dtype), matrix((s, a), dtype, seed=6), matrix((r, b), dtype, seed=7)
+    across, z0, core0 = matrix((r, c), seed=8), matrix((s, b), seed=9), matrix((c, a), seed=10)
+
+    def run(body: Body, inputs: dict[str, Any], xp: Any) -> Outputs:
+        y, work = xp.full((r, a), np.nan, dtype), xp.full((s, b), np.nan, dtype)
+        z, core = xp.array(z0), xp.array(core0)
+        names = ("d", "right", "down", "across")
+        assert body(*(inputs[name] for name in names), y=y, z=z, core=core, work=work) is None
+        return {"y": y, "z": z, "core": core}
+
+    # As for the fused pass: inner products of length s, or r, each in either body.
+    eps = float(np.finfo(dtype).eps)
+    size_y = np.abs(d).astype(float) @ np.abs(right)
+    size_z, size_core = np.abs(d.T).astype(float) @ np.abs(down), np.abs(across.T) @ size_y
+    error = {
+        "y": 2 * s * eps * size_y,
+        "z": 2 * r * eps * size_z + 2 * EPS * (size_z + np.abs(z0)),
+        "core": (2 * s * eps + 2 * (r + 1) * EPS) * size_core + 2 * EPS * np.abs(core0),
+    }
+    return Case({"d": d, "right": right, "down": down, "across": across}, run, error)
+
+
+def buckets_case(shape: tuple[int, int], dtype: str) -> Case:
+    r, c = shape[0], 3
+    d, sums0 = matrix(shape, dtype), matrix((c, shape[1]), dtype, seed=6)
+    buckets = np.arange(r) * 7 % c
+    factors = (2.0 * (np.arange(r) % 2) - 1).astype(dtype) / 4
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        sums = xp.array(sums0)
+        assert body(a["d"], a["buckets"], a["factors"], sums=sums) is None
+        return {"sums": sums}
+
+    # At most r numbers are added to each, in either order.
+    size = np.abs(sums0).astype(float)
+    np.add.at(size, buckets, np.abs(factors)[:, None] * np.abs(d))
+    error = {"sums": 2 * (r + 1) * float(np.finfo(dtype).eps) * size}
+    return Case({"d": d, "buckets": buckets, "factors": factors}, run, error)
+
+
+def drawn_case(shape: tuple[int, int], dtype: str) -> Case:
+    return Case({}, lambda body, a, xp: dict(zip(("buckets", "signs"), body(*shape, 3, 50), strict=True)))
+
+
+def add_rows_case(shape: tuple[int, int], dtype: str) -> Case:
+    x = matrix(shape, dtype)
+    mean = x.mean(axis=0, dtype=np.float64)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        r, d = shape
+        out, work = xp.full((r + 1, d), np.nan, working(dtype)), xp.full((d, d), np.nan, working(dtype))
+        total = Moments(5, xp.full(d, 2.0), xp.eye(d))
+        assert body(total, a["x"], a["mean"], 0.5, out=out, work=work) is None
+        return {"count": total.count, "mean": total.mean, "scatter": total.scatter}
+
+    return Case({"x": x, "mean": mean}, run)
+
+
+def merge_moments_case(shape: tuple[int, int], dtype: str) -> Case:
+    rows, d = shape
+    inputs = {"mean": matrix((d,)), "scatter": symmetric(d)}
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        total = Moments(5, xp.full(d, 2.0), xp.eye(d))
+        assert body(total, Moments(rows, a["mean"], a["scatter"])) is None
+        return {"count": total.count, "mean": total.mean, "scatter": total.scatter}
+
+    return Case(inputs, run)
+
+
+def orthonormalise_case(shape: tuple[int, int], dtype: str) -> Case:
+    n, b = max(shape) + 1, min(shape)
+    basis = np.linalg.qr(matrix((n, n)))[0]
+    w, block = matrix((n, max(1, b // 2)), seed=8), basis[:, : n - max(1, b // 2)]
+    return Case({"w": w}, lambda body, a, xp: {"q": body(a["w"], lambda: [block])})
+
+
+def gaussian_case(shape: tuple[int, int], dtype: str) -> Case:
+    return Case({}, lambda body, a, xp: {"rows": body(7, 1, (1000, 1000 + shape[0]), shape[1])})
+
+
+def gram_of(n: int) -> Array:
+    a = symmetric(n)
+    return np.eye(n) + a / (2 * np.abs(a).sum())  # type: ignore[no-any-return]
+
+
+def eigenpairs_case(shape: tuple[int, int], dtype: str) -> Case:
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        # The matrix is overwritten, by contract, and in C order: it is no input to be laid out.
+        values, vectors = body(xp.array(symmetric(shape[1])), 1)
+        return {"values": values, "vectors": vectors}
+
+    return Case({}, run)
+
+
+def returns(*names: str, **inputs: Array) -> Case:
+    """Case of a kernel that takes these inputs alone; LAPACK gets the same copy from every layout."""
+    keys = list(inputs)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        result = body(*(a[key] for key in keys))
+        return dict(zip(names, result if len(names) > 1 else (result,), strict=True))
+
+    return Case(inputs, run)
+
+
+def triplets_case(shape: tuple[int, int], dtype: str) -> Case:
+    case = returns("u", "s", "v", a=matrix(shape))
+    return Case(case.inputs, lambda body, a, xp: case.run(lambda x: body(x, min(shape)), a, xp))
+
+
+def nonnegative_case(shape: tuple[int, int], dtype: str, solve: bool) -> Case:
+    r, k = shape
+    gram, b, w0 = gram_of(k).astype(dtype), matrix((r, k), dtype), np.abs(matrix((r, k), dtype, seed=8))
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        w = xp.array(w0)
+        if solve:
+            return {"unsolved": body(a["gram"], a["b"], w=w), "w": w}
+        gradient, inner = body(a["gram"], a["b"], w=w, sweeps=2)
+        return {"gradient": gradient, "inner": inner, "w": w}
+
+    # The Gram matrix is so near the identity that what is wrong in one coordinate is halved in all others:
+    # each of k coordinates takes inner products of length k, once a sweep.
+    eps = float(np.finfo(dtype).eps)
+    size = float(np.abs(b).max() + np.abs(w0).max()) * np.abs(gram).sum(axis=0).max()
+    one = 8 * (k + 2) * eps * size
+    sums = {"gradient": 2 * r * k * size * one, "inner": 2 * r * k * size * one}
+    return Case({"gram": gram, "b": b}, run, {"w": one} if solve else {"w": one, **sums})
+
+
+def quotients_case(shape: tuple[int, int], dtype: str) -> Case:
+    x, model = np.maximum(matrix(shape, dtype), 0), np.abs(matrix(shape, dtype, seed=6)) + 1
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        product = apart(xp.array(model), xp)
+        return {"divergence": body(a["x"], product), "product": product}
+
+    # Quotients are rounded once. A logarithm is within two roundings, of a quotient within half of one.
+    size = np.abs(x * np.log(np.maximum(x / model, 0.1)).astype(float)) + x + model
+    return Case({"x": x}, run, {"divergence": 2 * (8 + sum(shape)) * EPS * size.sum(dtype=float)})
+
+
+def multiply_case(shape: tuple[int, int], dtype: str) -> Case:
+    r, k = shape
+    gram, b = np.abs(gram_of(k)).astype(dtype), np.abs(matrix((r, k), dtype))
+    w0, linear = np.abs(matrix((r, k), dtype, seed=8)), np.linspace(0, 1, k).astype(dtype)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        w = xp.array(w0)
+        assert body(a["gram"], a["b"], w=w, linear=a["linear"], floor=0.5, sweeps=2) is None
+        return {"w": w}
+
+    # Sums of k numbers that are not negative: k + 4 roundings a sweep, and twice those of the sweep before.
+    # Diagonals are above 1/2, so that no quotient is above 2 b.
+    error = 6 * (k + 4) * float(np.finfo(dtype).eps) * (2 * float(b.max()) + 0.5)
+    return Case({"gram": gram, "b": b, "linear": linear}, run, {"w": error})
+
+
+def split_case(shape: tuple[int, int], dtype: str) -> Case:
+    r, k = shape
+    gram, b, w0 = gram_of(k).astype(dtype), matrix((r, k), dtype), matrix((r, k), dtype, seed=8)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        box, simplex = xp.array(w0), xp.array(w0)
+        assert body(a["gram"], a["b"], w=box, sweeps=3, upper=7.0, simplex=False) is None
+        assert body(a["gram"], a["b"], w=simplex, sweeps=3, upper=7.0, simplex=True) is None
+        return {"box": box, "simplex": simplex}
+
+    # The Gram matrix is near the identity, the penalty near 1, the inverse near 1/2: no step makes numbers,
+    # or what is wrong with them, more than twice as large. Three sweeps of two sums of k numbers each.
+    size = float(np.abs(b).max() + np.abs(w0).max())
+    error = 2**3 * 2 * (k + 4) * float(np.finfo(dtype).eps) * size
+    return Case({"gram": gram, "b": b}, run, {"box": error, "simplex": error})
+
+
+def gradient_case(shape: tuple[int, int], dtype: str) -> Case:
+    r, k = shape
+    gram, b, w = gram_of(k).astype(dtype), matrix((r, k), dtype), np.maximum(matrix((r, k), dtype, seed=8), 0)
+    # Slopes are k + 1 roundings off in either body; their squares twice that, relative to the parts.
+    size = np.abs(w).astype(float) @ np.abs(gram) + np.abs(b)
+    error = 4 * (k + 2) * float(np.finfo(dtype).eps) * (size * size).sum(axis=0) + 2 * r * EPS * (
+        size**2
+    ).sum(axis=0)
+    case = returns("squares", gram=gram, b=b, w=w)
+    return Case(case.inputs, case.run, {"squares": error})
+
+
+def mixing_case(shape: tuple[int, int], dtype: str) -> Case:
+    words = matrix(shape).reshape(-1).view(np.uint64)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        lanes = xp.arange(64, dtype=np.uint64)
+        body(a["words"], lanes=lanes)
+        return {"lanes": lanes}
+
+    return Case({"words": words}, run)
+
+
+def fill(
+    rows: int, k: int, key: float, name: int, dtype: Any = np.float64, of: Any = np.int64
+) -> list[Array]:
+    """Lists or shortlists where nothing is yet, as a part of wider arrays is."""
+    return [apart(np.full((rows, k), key, dtype), np), apart(np.full((rows, k), name, of), np)]
+
+
+def listed(name: str, keys: Array, ids: Array) -> Outputs:
+    """What lists hold, in order and without infinities, and what they have in front."""
+    order = np.lexsort((ids, keys), axis=-1)
+    held = np.take_along_axis(keys, order, -1), np.take_along_axis(ids, order, -1)
+    finite = np.isfinite(held[0])
+    empty = np.where(finite, 0, held[1] == neighbours.EMPTY) if ids.dtype == np.int64 else held[1] == -1
+    return {
+        f"{name} keys": np.where(finite, held[0], 0),
+        f"{name} ids": np.where(finite, held[1], -1),
+        f"{name} empty": empty,
+        f"{name} front": np.array_equal(keys[:, 0], held[0][:, -1]),
+    }
+
+
+def near(dtype: str, *of: Array) -> list[Array]:
+    return [(np.square(x.astype(float)).sum(axis=1) / 2).astype(dtype) for x in of]
+
+
+def scan_case(shape: tuple[int, int], dtype: str) -> Case:
+    (p, q), d = shape, 5
+    x, y = matrix((p, d), dtype), matrix((q, d), dtype, seed=6)
+    near_i, near_j = near(dtype, x, y)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        outputs = {}
+        for diagonal, limit in ((-p, np.inf), (1, 200.0), (0, -np.inf)):
+            rows, columns = fill(p, 4, 250, -1, dtype, np.int32), fill(q, 3, limit, -1, dtype, np.int32)
+            lists = {"bounds_i": rows[0], "places_i": rows[1], "bounds_j": columns[0], "places_j": columns[1]}
+            assert body(*a.values(), **lists, first_i=7, first_j=9, diagonal=diagonal) is None
+            outputs |= listed(f"{diagonal} rows", *rows) | listed(f"{diagonal} columns", *columns)
+        return outputs
+
+    # Every rounding of a bound is fixed, and equal bounds are told apart by their places.
+    return Case({"products": x @ y.T, "near_i": near_i, "near_j": near_j}, run)
+
+
+def refine_case(shape: tuple[int, int], dtype: str) -> Case:
+    p, d, q, c = shape[0], 3 * shape[1], shape[0] + 2, 5
+    x, y = matrix((p, d), dtype), matrix((q, d), dtype, seed=6)
+    scale_x, scale_y = (1 / (1 + np.sqrt(2 * n)) for n in near("float64", x, y))
+    scale_y[0] = 0
+    places = (np.arange(p)[:, None] + 2 * np.arange(c)) % (q + 1) - 1
+    inputs = {"x": x, "y": y, "scale_x": scale_x, "scale_y": scale_y, "places": places.astype(np.int32)}
+    for metric in neighbours.BY_PRODUCTS:
+        bounds = np.full((p, c), np.inf, working(dtype))
+        for i, slot in np.argwhere(places >= 0):
+            j = places[i, slot]
+            key = neighbours.distance(x[i], y[j], scale_x[i], scale_y[j], metric=metric)
+            bounds[i, slot] = neighbours.half(key, metric) - 0.1 * abs(key)
+        inputs[f"bounds {metric.name}"] = bounds[:, ::-1].copy()
+    inputs["places"] = inputs["places"][:, ::-1].copy()
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        outputs = {}
+        for metric in neighbours.BY_PRODUCTS:
+            keys, ids = fill(p, 2, np.inf, neighbours.EMPTY)
+            rows = (a[name] for name in ("x", "y", "scale_x", "scale_y"))
+            lists = {"bounds": a[f"bounds {metric.name}"], "places": a["places"], "keys": keys, "ids": ids}
+            outputs[f"{metric.name} certain"] = body(*rows, metric=metric, first=2**40, **lists)
+            outputs |= listed(metric.name, keys, ids)
+        return outputs
+
+    return Case(inputs, run)
+
+
+def exhaust_case(shape: tuple[int, int], dtype: str) -> Case:
+    p, d, q = shape[0], 2 * shape[1], shape[0] + 2
+    y = matrix((q, d), dtype)
+    x, own = y[:p].copy(), 2**40 + np.arange(p)
+    near_i, near_j = near("float64", x, y)
+    scale_x, scale_y = 1 / (1 + np.sqrt(2 * near_i)), 1 / (1 + np.sqrt(2 * near_j))
+    products = x.astype(float) @ y.astype(float).T + 1
+    inputs = {"products": products, "near_i": near_i, "near_j": near_j}
+    inputs |= {"x": x, "y": y, "scale_x": scale_x, "scale_y": scale_y, "own": own}
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        outputs, rows = {}, [a[name] for name in inputs if name != "own"]
+        # Bounds of the others are no bounds of their keys: what they rule out is the same all the same.
+        for metric in neighbours.BY_PRODUCTS:
+            keys, ids = fill(p, 3, np.inf, neighbours.EMPTY)
+            assert body(*rows, metric=metric, own=a["own"], first=2**40, keys=keys, ids=ids) is None
+            outputs |= listed(metric.name, keys, ids)
+        return outputs
+
+    return Case(inputs, run)
+
+
+def city(a: Array, b: Array) -> float:
+    total = 0.0
+    for t in range(len(a)):
+        total += abs(a[t] - b[t])
+    return total
+
+
+def pairs_case(shape: tuple[int, int], dtype: str, what: dict[str, dict[str, Any]]) -> Case:
+    p, d, q = shape[0], shape[1], shape[0] + 2
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        outputs = {}
+        for name, diagonal in itertools.product(what, (-p, 1)):
+            rows, columns = fill(p, 3, np.inf, neighbours.EMPTY), fill(q, 2, np.inf, neighbours.EMPTY)
+            columns[0][::3] = -np.inf
+            lists = {"keys_i": rows[0], "ids_i": rows[1], "keys_j": columns[0], "ids_j": columns[1]}
+            where = {"first_i": 2**40, "first_j": 2**33, "diagonal": diagonal}
+            assert body(a["x"], a["y"], **what[name], **lists, **where) is None
+            outputs |= listed(f"{name} {diagonal} rows", *rows) | listed(
+                f"{name} {diagonal} columns", *columns
+            )
+        return outputs
+
+    return Case({"x": matrix((p, d)), "y": matrix((q, d), seed=6)}, run)
+
+
+def merge_lists_case(shape: tuple[int, int], dtype: str) -> Case:
+    rows, k = shape
+    ids = (np.arange(rows)[:, None] + 3 * np.arange(k + 2)) % (k + 5)
+    ids[::2, 1:] = neighbours.EMPTY
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        held = fill(rows, k, np.inf, neighbours.EMPTY)
+        for shift in (0, 2, 0):
+            names = np.where(a["ids"] == neighbours.EMPTY, a["ids"], a["ids"] + shift)
+            assert body(*held, other_keys=a["keys"] + shift // 2, other_ids=names) is None
+        assert body(*held, other_keys=a["keys"], other_ids=a["ids"]) is None
+        return listed("lists", *held)
+
+    return Case({"keys": np.where(ids == neighbours.EMPTY, np.inf, ids // 2), "ids": ids}, run)
+
+
+def sort_case(shape: tuple[int, int], dtype: str) -> Case:
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        keys, ids = fill(*shape, np.inf, neighbours.EMPTY)
+        keys[...], ids[...] = np.round(matrix(shape) / 9), np.abs(matrix(shape, seed=6)).astype(int)
+        assert body(keys, ids) is None
+        return {"keys": keys, "ids": ids}
+
+    return Case({}, run)
+
+
+def thresholds(keys: Array, own: Array, first: int) -> tuple[Array, Array]:
+    """Keys of every third column, half of them with ids that come later: sorted, with some that are equal."""
+    ids = first + np.arange(keys.shape[1]) + np.zeros(len(keys), int)[:, None]
+    ids, keys = np.hstack([ids[:, ::3], ids[:, ::6] + 3]), np.hstack([keys[:, ::3], keys[:, ::6]])
+    order = np.lexsort((ids, keys), axis=1)
+    return np.take_along_axis(keys, order, 1), np.take_along_axis(ids, order, 1)
+
+
+def count_nearer_case(shape: tuple[int, int], dtype: str) -> Case:
+    p, d, q, first = shape[0], 2 * shape[1], shape[0] + 2, 2**40
+    y = matrix((q, d), dtype)
+    y[q // 2] = y[0]
+    x, own = y[:p].copy(), first + np.arange(p)
+    kind = working(dtype)
+    norms = [np.square(z.astype(float)).sum(axis=1) for z in (x, y)]
+    scale_x, scale_y = (1 / np.sqrt(1 + n) for n in norms)
+    inputs = {"products": (x.astype(float) @ y.astype(float).T).astype(kind), "x": x, "y": y, "own": own}
+    inputs |= {"scale_x": scale_x, "scale_y": scale_y}
+    for side, wider in (("near", 0.99), ("far", 1.01)):
+        inputs |= {f"{side}_{a}": (wider * n / 2).astype(kind) for a, n in zip("ij", norms, strict=True)}
+    for metric in neighbours.BY_PRODUCTS:
+        keys = [
+            [neighbours.distance(a, b, s, t, metric=metric) for b, t in zip(y, scale_y, strict=True)]
+            for a, s in zip(x, scale_x, strict=True)
+        ]
+        inputs[f"{metric.name} keys"], inputs[f"{metric.name} ids"] = thresholds(np.array(keys), own, first)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        outputs, rows = {}, [a[name] for name in ("x", "y", "scale_x", "scale_y")]
+        bounds = a["products"], (a["near_i"], a["near_j"]), (a["far_i"], a["far_j"])
+        # Bounds of the others are no bounds of their keys: what they settle is the same all the same.
+        for metric in neighbours.BY_PRODUCTS:
+            keys, ids = a[f"{metric.name} keys"], a[f"{metric.name} ids"]
+            counts = np.arange(keys.size).reshape(keys.shape)
+            limits = {"keys": keys, "ids": ids, "counts": counts}
+            measured = body(*bounds, *rows, metric=metric, own=a["own"], first=first, **limits)
+            outputs |= {f"{metric.name} counts": counts, f"{metric.name} measured": measured}
+        return outputs
+
+    return Case(inputs, run)
+
+
+def count_measured_case(shape: tuple[int, int], dtype: str) -> Case:
+    p, d, q, first = shape[0], shape[1], shape[0] + 2, 2**40
+    y = np.round(matrix((q, d)))
+    x, own = y[:p].copy(), first + np.arange(p)
+    inputs = {"x": x, "y": y, "own": own}
+    for name, metric in PAIRS.items():
+        keys = np.array([[neighbours.in_order(a, b, metric["metric"]) for b in y] for a in x])
+        inputs[f"{name} keys"], inputs[f"{name} ids"] = thresholds(keys, own, first)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        outputs = {}
+        for name, metric in PAIRS.items():
+            keys, ids = a[f"{name} keys"], a[f"{name} ids"]
+            counts = np.arange(keys.size).reshape(keys.shape)
+            limits = {"keys": keys, "ids": ids, "counts": counts}
+            assert body(a["x"], a["y"], **metric, own=a["own"], first=first, **limits) is None
+            outputs[name] = counts
+        return outputs
+
+    return Case(inputs, run)
+
+
+def listed_pairs_case(shape: tuple[int, int], dtype: str) -> Case:
+    x, y = matrix(shape, dtype), matrix((shape[0] + 2, shape[1]), dtype, seed=6)
+    scale_x, scale_y = (1 / np.sqrt(1 + np.square(z.astype(float)).sum(axis=1)) for z in (x, y))
+    rows, others = np.arange(9) % len(x), np.arange(9) * 5 % len(y)
+    inputs = {"x": x, "y": y, "scale_x": scale_x, "scale_y": scale_y, "rows": rows, "others": others}
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        values, pairs = list(a.values())[:4], {"rows": a["rows"], "others": a["others"]}
+        by_lanes = {m.name: body(*values, metric=m, by_lanes=True, **pairs) for m in neighbours.BY_PRODUCTS}
+        in_order = {f"{m} in order": body(*values, **PAIRS[m], by_lanes=False, **pairs) for m in PAIRS}
+        return by_lanes | in_order
+
+    return Case(inputs, run)
+
+
+PAIRS = {
+    m.name: {"metric": m}
+    for m in neighbours.Metric
+    if m not in (neighbours.Metric.COSINE, neighbours.Metric.INNER_PRODUCT)
+}
+
+CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple[str, ...]]] = {
+    ("linear.center_scale", "measure"): (measure_case, ALL),
+    ("linear.center_scale", "subtract"): (subtract_case, ALL),
+    ("linear.count_sketch", "draw_buckets"): (drawn_case, ("float64",)),
+    ("linear.count_sketch", "add_to_buckets"): (buckets_case, FLOATS),
+    ("nonnegative.kl_divergence", "quotients"): (quotients_case, FLOATS),
+    ("hashing.digest", "mix_words"): (mixing_case, ("float64",)),
+    ("linear.moments", "add_rows"): (add_rows_case, ALL),
+    ("linear.moments", "merge_moments"): (merge_moments_case, ("float64",)),
+    ("nonnegative.multiplicative", "multiply_rows"): (multiply_case, FLOATS),
+    ("neighbors.lists", "scan_pairs"): (scan_case, FLOATS),
+    ("neighbors.lists", "refine_rows"): (refine_case, ALL),
+    ("neighbors.lists", "exhaust_rows"): (exhaust_case, ALL),
+    ("neighbors.lists", "measure_pairs"): (lambda *case: pairs_case(*case, PAIRS), ("float64",)),
+    ("neighbors.lists", "compare_pairs"): (
+        lambda *case: pairs_case(*case, {"city": {"function": city}}),
+        ("float64",),
+    ),
+    ("neighbors.lists", "merge_lists"): (merge_lists_case, ("float64",)),
+    ("neighbors.lists", "sort_lists"): (sort_case, ("float64",)),
+    ("nonnegative.nnls", "descend_rows"): (lambda *case: nonnegative_case(*case, solve=False), FLOATS),
+    ("nonnegative.nnls", "solve_rows"): (lambda *case: nonnegative_case(*case, solve=True), ("float64",)),
+    ("linear.gaussian", "gaussian_rows"): (gaussian_case, ("float64",)),
+    ("linear.orthonormal", "orthonormalise"): (orthonormalise_case, ("float64",)),
+    ("linear.panel", "panel_product"): (panel_case, FLOATS),
+    ("linear.qr", "panel_r"): (lambda shape, dtype: returns("r", y=matrix(shape)), ("float64",)),
+    ("linear.qr", "merge_r"): (
+        lambda shape, dtype: returns("r", a=np.triu(matrix((shape[1],) * 2)), b=np.eye(shape[1])),
+        ("float64",),
+    ),
+    ("linear.qr", "r_of_gram"): (
+        lambda shape, dtype: returns("r", product=gram_of(shape[1])),
+        ("float64",),
+    ),
+    ("neighbors.ranks", "count_nearer"): (count_nearer_case, ALL),
+    ("neighbors.ranks", "count_measured"): (count_measured_case, ("float64",)),
+    ("neighbors.ranks", "measure_listed"): (listed_pairs_case, ALL),
+    ("linear.sketch", "sketch_product"): (sketch_case, FLOATS),
+    ("linear.dense", "leading_eigenpairs"): (eigenpairs_case, ("float64",)),
+    ("linear.dense", "leading_singular_triplets"): (triplets_case, ("float64",)),
+    ("linear.dense", "fix_signs"): (lambda shape, dtype: returns("signs", v=matrix(shape)), ("float64",)),
+    ("nonnegative.admm", "split_rows"): (split_case, FLOATS),
+    ("nonnegative.projected_gradient", "gradient_rows"): (gradient_case, FLOATS),
+}
+
+
+# Conformance ---------------------------------------------------------------------------------------
+
+
+def bodies() -> Iterator[Any]:
+    """Every body that can be called, with every type it takes: the reference and each tuned one."""
+    for module, name in KERNELS:
+        for device in ("reference", *(d for m, n, d in TUNED if (m, n) == (module, name))):
+            marks = [pytest.mark.gpu] if device == "gpu" else []
+            for dtype in CASES[module, name][1] if (module, name) in CASES else ():
+                yield pytest.param(
+                    module, name, device, dtype, marks=marks, id=f"{module}.{name}-{device}-{dtype}"
+                )
+
+
+def assert_conforms(case: Case, expected: Outputs, body: Body, layout: str, xp: Any) -> None:
+    inputs = {name: LAYOUTS[layout](xp.asarray(a), xp) for name, a in case.inputs.items()}
+    found = case.run(body, inputs, xp)
+    for name, value in expected.items():
+        host = found[name].get() if hasattr(found[name], "get") else found[name]
+        assert np.shape(host) == np.shape(value), f"shape of {name}, {layout}"
+        worst = np.abs(np.asarray(host, np.float64) - value) - case.error.get(name, 0.0)
+        assert (worst <= 0).all(), f"{name}, {layout}: beyond the bound by {worst.max()}"
+    for name, before in case.inputs.items():
+        after = inputs[name].get() if hasattr(inputs[name], "get") else inputs[name]
+        np.testing.assert_array_equal(after, before, err_msg=f"{name} is left untouched, {layout}")
+
+
+@pytest.mark.parametrize(("module", "name", "device", "dtype"), list(bodies()))
+def test_every_body_gives_what_its_reference_gives(module: str, name: str, device: str, dtype: str) -> None:
+    kernel = contract(module, name)
+    xp = importlib.import_module("cupy") if device == "gpu" else np
+    body = kernel.reference if device == "reference" else kernel
+    assert device == "reference" or implementation(f"rankfold.kernels.{module}", name, device) is not None
+    for shape in SHAPES:
+        case = CASES[module, name][0](shape, dtype)
+        expected = case.run(kernel.reference, case.inputs, np)
+        for layout in LAYOUTS:
+            if not (device == "gpu" and layout == "read only"):  # device arrays cannot be made read-only
+                assert_conforms(case, expected, body, layout, xp)
+
+
+def test_every_kernel_has_a_case() -> None:
+    assert set(CASES) == set(KERNELS)
+
+
+# Files ---------------------------------------------------------------------------------------------
+
+
+def argument_names(node: ast.FunctionDef) -> list[list[str]]:
+    arguments = node.args
+    return [[a.arg for a in kind] for kind in (arguments.posonlyargs, arguments.args, arguments.kwonlyargs)]
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_every_tuned_body_has_a_contract(device: str) -> None:
+    found = {
+        (f"{path.parents[1].name}.{path.stem}", name, device)
+        for path in FOLDER.glob(f"*/{device}/*.py")
+        if not path.stem.startswith("_")
+        for name in functions(path)
+        if not name.startswith("_")
+    }
+    assert found == {each for each in TUNED if each[2] == device}
+
+
+def test_a_body_is_not_loaded_to_find_out_that_there_is_none() -> None:
+    code = (
+        "import sys\nfrom rankfold.kernels._dispatch import implementation\n"
+        "assert implementation('rankfold.kernels.linear.count_sketch', 'draw_buckets', 'cpu') is None\n"
+        "assert implementation('rankfold.kernels.linear.qr', 'panel_r', 'gpu') is None\n"
+        "assert 'numba' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(("module", "name", "device"), TUNED)
+def test_a_tuned_body_has_the_arguments_of_its_contract(module: str, name: str, device: str) -> None:
+    tuned = functions(tuned_file(module, device))[name]
+    reference = functions(FOLDER / f"{module.replace('.', '/')}.py")[name]
+    assert argument_names(tuned) == argument_names(reference)
+    assert (ast.get_docstring(tuned) or "").startswith("See the contract")
+
+
+@pytest.mark.parametrize(("module", "name"), KERNELS)
+def test_a_kernel_pickles_as_its_name(module: str, name: str) -> None:
+    kernel = contract(module, name)
+    message = pickle.dumps(kernel)
+    assert pickle.loads(message) is kernel
+    assert len(message) < 100
+
+
+# Devices -------------------------------------------------------------------------------------------
+
+
+class DeviceArray:
+    """What CuPy's arrays look like to the dispatcher: a class whose module is CuPy's."""
+
+    __module__ = "cupy._core.core"
+
+
+HOST, OTHER = np.ones((2, 2)), DeviceArray()
+MIXED: dict[str, Callable[[], Any]] = {
+    "measure": lambda: contract("linear.center_scale", "measure")(HOST, OTHER, 1.0),
+    "subtract": lambda: contract("linear.center_scale", "subtract")(HOST, HOST[0], HOST[0], out=OTHER),
+    "add_to_buckets": lambda: contract("linear.count_sketch", "add_to_buckets")(
+        OTHER, HOST[0], HOST[0], sums=HOST
+    ),
+    "add_rows": lambda: contract("linear.moments", "add_rows")(
+        None, OTHER, HOST[0], 1.0, out=HOST, work=HOST
+    ),
+    "panel_product": lambda: contract("linear.panel", "panel_product")(
+        OTHER, HOST, y=HOST, z=HOST, work=HOST
+    ),
+    "merge_r": lambda: contract("linear.qr", "merge_r")(HOST, OTHER),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_mixed_devices_are_refused(name: str) -> None:
+    with pytest.raises(TypeError, match="host and device are mixed in one kernel call"):
+        MIXED[name]()
+
+
+def test_arrays_decide_the_device() -> None:
+    assert device_of(HOST, 3, None, "name") == "cpu"
+    assert device_of(3, OTHER) == "gpu"
+    assert device_of(1.0, (1, 2)) == "cpu"
+
+
+def test_a_numpy_number_is_no_host_array() -> None:
+    assert device_of(OTHER, np.float64(0.5), np.int64(3)) == "gpu"

@@ -1,0 +1,163 @@
+"""What is compiled before a run begins: all that it uses, so that no sweep pays for it in time or memory."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import types
+
+import pytest
+
+from rankfold.methods import warm
+
+RUNS = {
+    "pca": "rf.pca(x, rank=3)",
+    "pca of integers": "rf.pca((100 * x).astype(np.int16), rank=3)",
+    "svd by sketch": "rf.svd(x, rank=3, method='sketch')",
+    "qr": "rf.qr(x)",
+    "knn": "rf.knn(x, 5)",
+    "knn of float64": "rf.knn(x.astype(np.float64), 5, metric='cosine')",
+    "knn of bytes": "rf.knn((9 * x).astype(np.uint8), 5, symmetric='union')",
+    "knn of short rows": "rf.knn(x[:, :3], 5)",
+    "knn of queries": "rf.knn(x, 5, queries=x[:50], metric='manhattan')",
+    "nmf": "rf.nmf(x, rank=3)",
+    "nmf by pivoting": "rf.nmf(x.astype(np.float64), rank=3, solver='bpp')",
+    "nmf within bounds": "rf.nmf(x, rank=3, constraint_W=1.0)",
+    "nmf of ratios": "rf.nmf(x, rank=3, loss='kullback-leibler')",
+    "trustworthiness": "rf.trustworthiness(x, x[:, :2], k=5)",
+}
+
+LATE = """\
+import warnings
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+import rankfold as rf
+from rankfold.methods.warm import Kernels
+
+warnings.simplefilter("ignore", rf.RankfoldWarning)
+x = np.random.default_rng(0).random((2000, 40)).astype(np.float32)
+begun, late = [], []
+warm, compiled = Kernels.warm, Dispatcher.compile
+
+def warmed(self):
+    begun.clear()
+    warm(self)
+    begun.append(True)
+
+def noted(self, signature):
+    if begun and tuple(signature) not in self.overloads:
+        late.append(f"{{self.py_func.__qualname__}}{{signature}}")
+    return compiled(self, signature)
+
+Kernels.warm, Dispatcher.compile = warmed, noted
+{run}
+assert begun and not late, late
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("run", RUNS)
+def test_nothing_is_compiled_in_a_sweep(run: str) -> None:
+    """In a process of its own, since a kernel is compiled once in each."""
+    code = LATE.format(run=RUNS[run])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+SIGNATURES = """\
+import sys
+import numpy as np
+from numba.core import types
+from rankfold.methods.warm import Kernels
+
+request = {{"kind": "knn", "k": 5, "metric": {metric!r}}}
+Kernels.of(np.dtype({dtype!r}), request, (10**6, {columns})).warm()
+loops = vars(sys.modules["rankfold.kernels.neighbors.cpu.lists"])
+for name in {names}:
+    for arguments in loops[name].overloads:
+        print(name, *(a.dtype.name for a in arguments if isinstance(a, types.Array)))
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8"])
+def test_rows_of_one_type_are_measured_by_loops_of_that_type_alone(dtype: str) -> None:
+    code = SIGNATURES.format(metric="euclidean", dtype=dtype, columns=40, names=("_refine", "_exhaust"))
+    lines = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300
+    )
+    refine, exhaust = (line.split() for line in lines.stdout.splitlines())
+    assert refine[:3] == ["_refine", dtype, dtype]
+    assert exhaust[0] == "_exhaust" and exhaust[4:6] == [dtype, dtype]
+
+
+@pytest.mark.parametrize(
+    ("metric", "columns", "bounded"),
+    [("euclidean", 40, True), ("euclidean", 3, False), ("manhattan", 40, False)],
+)
+def test_pairs_are_measured_or_bounded_and_one_of_these_is_compiled(
+    metric: str, columns: int, bounded: bool
+) -> None:
+    names = ("_scan", "measure")
+    code = SIGNATURES.format(metric=metric, dtype="float32", columns=columns, names=names)
+    lines = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300
+    )
+    assert {line.split()[0] for line in lines.stdout.splitlines()} == {names[not bounded]}
+
+
+@pytest.mark.parametrize("run", ["rf.svd(x, rank=3)", "rf.pca(x.T, rank=3, scale=True)", "rf.qr(x)"])
+def test_a_small_matrix_does_not_load_numba(run: str) -> None:
+    code = f"""\
+import sys
+import numpy as np
+import rankfold as rf
+x = np.random.default_rng(0).random((100, 20))
+{run}
+assert "numba" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+
+
+# What is said ----------------------------------------------------------------------------------------
+
+
+def test_compiling_is_said_on_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warm.announce(warm.NEWS)
+    assert not capsys.readouterr().err
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    warm.announce(warm.NEWS)
+    assert capsys.readouterr().err == f"rankfold: {warm.NEWS}\n"
+
+
+def test_compiling_is_said_in_a_notebook(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+    warm.announce(warm.NEWS)
+    assert warm.NEWS in capsys.readouterr().err
+
+
+def test_compiling_is_said_in_the_log_where_there_is_one(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with caplog.at_level(logging.INFO, "rankfold"):
+        warm.announce(warm.NEWS)
+    assert caplog.messages == [warm.NEWS] and not capsys.readouterr().err
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_what_is_slow_for_another_reason_is_not_said_to_be_compiling(
+    compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loops, news = types.SimpleNamespace(SIGNATURES=["before"]), list[str]()
+    monkeypatch.setitem(sys.modules, "rankfold.kernels._compiled", loops)
+    monkeypatch.setattr(warm, "announce", news.append)
+    monkeypatch.setattr(warm, "TELL_SECONDS", 0.05)
+    monkeypatch.setattr(warm, "TICK_SECONDS", 0.01)
+    with warm._Announcement() as announcement:
+        loops.SIGNATURES += ["now"] * compiled
+        announcement.join(1.0 if compiled else 0.2)
+    assert news == [warm.NEWS] * compiled

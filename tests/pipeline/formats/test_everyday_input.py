@@ -1,0 +1,120 @@
+"""Lists, pandas frames, AnnData objects and backed matrices are read as what they hold."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+import zarr
+from stores import COLUMNS, ROWS, numbers, read, zarr_store
+
+import rankfold as rf
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.importing import import_array
+
+
+def whole(x: object) -> Any:
+    source = open_source(x)
+    return read(source, (0, source.shape[0]), (0, source.shape[1]))
+
+
+def of_anndata(name: str, **fields: Any) -> Any:
+    """An object whose type is one of AnnData's, by its module and name."""
+    kind = type(name, (SimpleNamespace,), {"__module__": "anndata._core.anndata"})
+    return kind(**fields)
+
+
+def test_lists_of_rows() -> None:
+    np.testing.assert_array_equal(whole([[1, 2], [3, 4.5]]), [[1, 2], [3, 4.5]])
+    np.testing.assert_array_equal(whole((np.arange(3), [4, 5, 6])), [[0, 1, 2], [4, 5, 6]])
+    with pytest.raises(InputError, match="a list is read as a list of rows, all of the same length"):
+        open_source([[1, 2], [3]])
+    for wrong in ([["a", "b"]], [[None, 1]], [[{}, 2]]):
+        with pytest.raises(InputError, match="a list of rows must hold numbers; this one holds"):
+            open_source(wrong)
+    with pytest.raises(InputError, match="has 1 axes"):
+        open_source([1, 2, 3])
+    x = numbers("f8")
+    np.testing.assert_allclose(rf.svd(x.tolist(), 3).s, rf.svd(x, 3).s)
+
+
+def test_frames_of_pandas() -> None:
+    pd = pytest.importorskip("pandas")
+    x = numbers("f8")
+    np.testing.assert_array_equal(whole(pd.DataFrame(x)), x)
+    assert open_source(pd.DataFrame(x.astype("f4"))).dtype == np.float32
+    mixed = pd.DataFrame({"a": [1, 2], "b": [0.5, np.nan], "c": [True, False]})
+    np.testing.assert_array_equal(whole(mixed), [[1, 0.5, 1], [2, np.nan, 0]])
+    nullable = pd.DataFrame({"a": pd.array([1, None], dtype="Int64"), "b": pd.array([1, 2], dtype="Int64")})
+    np.testing.assert_array_equal(whole(nullable), [[1, 1], [np.nan, 2]])
+    np.testing.assert_array_equal(whole(pd.DataFrame(np.eye(3)).astype(pd.SparseDtype("f8", 0))), np.eye(3))
+    for column in (["x", "y"], pd.to_datetime(["2020", "2021"]), pd.Categorical(["u", "v"])):
+        with pytest.raises(
+            InputError, match=r"column 'city' of the DataFrame holds .*drop\(columns=\['city'\]\)"
+        ):
+            open_source(pd.DataFrame({"a": [1.0, 2.0], "city": column}))
+    with pytest.raises(InputError, match="without columns"):
+        open_source(pd.DataFrame(index=[1, 2]))
+    with pytest.raises(InputError, match="pass a DataFrame"):
+        open_source(pd.Series([1.0, 2.0]))
+    np.testing.assert_allclose(rf.svd(pd.DataFrame(x), 3).s, rf.svd(x, 3).s)
+
+
+def test_objects_of_anndata(tmp_path: Path) -> None:
+    x = numbers()
+    for held in (x, scipy.sparse.csr_matrix(x), scipy.sparse.csc_array(x)):
+        np.testing.assert_array_equal(whole(of_anndata("AnnData", X=held)), x)
+    with pytest.raises(InputError, match=r"has no X; pass one of its layers"):
+        open_source(of_anndata("AnnData", X=None))
+    view = type("CSRMatrixView", (scipy.sparse.csr_matrix,), {"__module__": "anndata._core.views"})
+    np.testing.assert_array_equal(whole(of_anndata("AnnData", X=view(x))), x)
+
+
+def test_sparse_matrices_that_anndata_keeps_on_disk(tmp_path: Path) -> None:
+    x = scipy.sparse.random(30, 20, 0.2, "csr", random_state=0)
+    scipy.sparse.save_npz(tmp_path / "x.npz", x)
+    import_array(tmp_path / "x.npz", tmp_path / "x.zarr")
+    group = zarr.open_group(tmp_path / "x.zarr", mode="r")
+    kept = of_anndata("_CSRDataset", group=group, to_memory=lambda: pytest.fail("it need not be loaded"))
+    np.testing.assert_array_equal(whole(of_anndata("AnnData", X=kept)), x.toarray())
+    elsewhere = of_anndata("_CSRDataset", group=None, to_memory=lambda: x)
+    np.testing.assert_array_equal(whole(elsewhere), x.toarray())
+
+
+def test_datasets_of_h5py_are_read_in_their_file(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "x.h5ad", "w") as file:
+        file["layers/X"] = numbers()
+    with h5py.File(tmp_path / "x.h5ad", "r") as file:
+        source = open_source(of_anndata("AnnData", X=file["layers/X"]))
+        assert source.name.endswith("x.h5ad::layers/X")
+        np.testing.assert_array_equal(whole(source), numbers())
+    np.testing.assert_array_equal(whole(source), numbers())
+
+
+def test_nothing_is_imported_for_what_is_not_used() -> None:
+    code = """
+import sys
+from rankfold.pipeline.formats import open_source
+open_source([[1.0, 2.0], [3.0, 4.0]])
+sys.exit(any(name in sys.modules for name in ("pandas", "anndata", "h5py", "zarr", "dask")))
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_axes_given_where_a_flag_is_meant_are_told_what_to_type(tmp_path: Path) -> None:
+    for x in (np.ones((20, 3, 4)), np.ones((20, 5))):
+        for ask in (rf.pca, rf.svd):
+            with pytest.raises(InputError, match=r"open it first: rankfold\.open\(x, rows='time'\)"):
+                ask(x, 2, rows="time")
+    with pytest.raises(InputError, match=r"--rows 0 \(rows='0'\), in Python rankfold\.open\(x, rows='0'\)"):
+        rf.pca(np.ones((20, 3, 4)), 2)
+    store = zarr_store(tmp_path / "x.zarr", numbers())
+    assert open_source(store).shape == (ROWS, COLUMNS)
