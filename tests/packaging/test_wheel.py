@@ -54,7 +54,7 @@ def test_every_file_of_the_tree_is_there() -> None:
 def test_every_module_can_be_imported() -> None:
     names = [module.name for module in pkgutil.walk_packages([str(INSTALLED)], "rankfold.")]
     for name in names:
-        if not name.startswith("rankfold.kernels.gpu."):  # they need CuPy
+        if ".gpu." not in name:  # they need CuPy
             importlib.import_module(name)
     assert len(names) > 200
 
