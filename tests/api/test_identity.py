@@ -10,16 +10,14 @@ import pytest
 import rankfold as rf
 from rankfold.api.execute import identity_of
 from rankfold.api.identity import difference_of
-from rankfold.api.reductions import factors_of, reduction_of
+from rankfold.methods.nmf.arguments import NMF
+from rankfold.methods.svd.arguments import SVD
 
 X = np.random.default_rng(0).standard_normal((60, 8))
 
 
 def asked(rank: int | None = 3, x: Any = X, **options: Any) -> dict[str, Any]:
-    flags = {"center": False, "scale": False, "whiten": False, "rows": True} | options
-    task = reduction_of(
-        x, "svd", rank, flags.pop("tol", None), "gram", None, None, flags.pop("seed", 0), **flags
-    )
+    task = SVD.task(x, rank, method="gram", **options)
     return identity_of(task.request(), task.source.fingerprint())
 
 
@@ -47,7 +45,7 @@ def test_what_differs_is_told(attrs: dict[str, Any], options: dict[str, Any], to
 
 
 def test_another_method_and_another_edition_are_told(attrs: dict[str, Any]) -> None:
-    request = factors_of(np.abs(X), "auto", rank=3).request()
+    request = NMF.task(np.abs(X), rank=3).request()
     assert difference_of(attrs, {**asked(), "request": request}) == "method (svd there, nmf now)"
     later = {**asked(), "edition": 2}
     assert difference_of(attrs, later) == "edition of svd (1 there, 2 now)"

@@ -15,9 +15,9 @@ import pytest
 from flows import FLOW, actions, begun, changed, rankfold, refused
 
 import rankfold as rf
-from rankfold.methods.knn.request import ALIASES, METRICS
-from rankfold.methods.nmf.request import INITS, LOSSES, SOLVERS
-from rankfold.methods.svd.request import METHODS
+from rankfold.methods.knn.arguments import ALIASES, NAMES
+from rankfold.methods.knn.request import METRICS
+from rankfold.methods.nmf.arguments import INITS
 from rankfold.workflows.flows import stage_models as models
 from rankfold.workflows.flows.plan import Workflow
 
@@ -31,19 +31,7 @@ def flow(tmp_path: Path) -> Path:
 # Models --------------------------------------------------------------------------------------------
 
 FUNCTIONS: dict[type[models.BaseStage], Callable[..., Any]] = {
-    models.Svd: rf.svd,
-    models.Pca: rf.pca,
-    models.Qr: rf.qr,
-    models.Nmf: rf.nmf,
-    models.Knn: rf.knn,
-    models.Transform: rf.transform,
-    models.Update: rf.update,
-    models.Check: rf.check,
-    models.Reconstruct: rf.reconstruct,
-    models.Trustworthiness: rf.trustworthiness,
-    models.Continuity: rf.continuity,
-    models.NeighbourhoodPreservation: rf.neighbourhood_preservation,
-    models.Import: rf.import_array,
+    model: getattr(rf, {"import": "import_array"}.get(name, name)) for name, model in models.STAGES.items()
 }
 ELSEWHERE = {
     "x",
@@ -79,13 +67,11 @@ def test_keys_are_the_arguments_of_the_function(model: type[models.BaseStage]) -
 
 
 def test_choices_are_those_of_the_library() -> None:
-    assert get_args(models.Algorithm) == METHODS
-    fields = models.Nmf.model_fields
-    assert get_args(fields["solver"].annotation) == SOLVERS
-    assert get_args(fields["loss"].annotation) == LOSSES
-    for model in (models.Knn, models.Trustworthiness, models.Continuity):
-        assert set(get_args(model.model_fields["metric"].annotation)) == {*METRICS, *ALIASES}
-    assert fields["init"].default in INITS
+    assert set(NAMES) == set(METRICS)
+    for name in ("knn", "trustworthiness", "continuity"):
+        metric = models.STAGES[name].model_fields["metric"]
+        assert set(get_args(metric.annotation)) == {*METRICS, *ALIASES}
+    assert models.STAGES["nmf"].model_fields["init"].default in INITS
 
 
 def test_paths_are_relative_to_the_file_and_variables_are_expanded(

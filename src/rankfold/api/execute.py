@@ -9,16 +9,18 @@ import shutil
 import time
 import warnings
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rankfold.api.identity import difference_of
 from rankfold.cluster.place import Place
+from rankfold.methods.registry import edition_of
+from rankfold.methods.task import Task
 from rankfold.methods.warm import Kernels
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.keeping import Background, Keeping
 from rankfold.pipeline.engine.memory import watched_memory
 from rankfold.pipeline.engine.run import Progress, Run
-from rankfold.pipeline.engine.scheduler import Budget, Scheduler
+from rankfold.pipeline.engine.scheduler import Scheduler
 from rankfold.pipeline.errors import DamagedStateError, DataError, InputError, OutputError
 from rankfold.pipeline.planning.plan import Plan, check_disk
 from rankfold.pipeline.planning.progress import listener
@@ -32,30 +34,12 @@ from rankfold.pipeline.storage.manifest import (
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import RunDirectory, digest, lies_in, load_record, machine_facts
 from rankfold.pipeline.storage.temporary import TemporaryFolder
-from rankfold.pipeline.storage.versions import edition_of
 
 LOG = logging.getLogger("rankfold")
 
 
 class RankfoldWarning(UserWarning):
     """Something was done that the caller should know of; also kept in the result."""
-
-
-class Task(Protocol):
-    """What a command wants done with a matrix."""
-
-    @property
-    def source(self) -> Source:
-        """The matrix that is swept."""
-
-    def request(self) -> dict[str, Any]:
-        """Everything that decides the numbers besides the matrix, for JSON."""
-
-    def plan(self, budget: Budget) -> Plan:
-        """Its numbers; raises ``PlanError`` for what does not fit."""
-
-    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Write the result into ``run.result``; its facts, ``warnings`` among them."""
 
 
 def execute(
@@ -163,12 +147,20 @@ def _worked(
     damaged = set[Path]()
     where = (folder.state, folder.scratch, folder.result)
     at_once = made.concurrency * place.budget.workers
-    background = Background()
+    background, edition = Background(), edition_of(task.request()["kind"])
     keeping = Keeping(folder.resumable, place.elsewhere, where, background)
     try:
         while True:
             run = Run(
-                *where, scheduler, made.concurrency, made.slots, progress, made.groups, at_once, keeping
+                *where,
+                scheduler,
+                made.concurrency,
+                made.slots,
+                progress,
+                made.groups,
+                at_once,
+                keeping,
+                edition,
             )
             try:
                 found = task.work(run, fingerprint)

@@ -9,15 +9,10 @@ from typing import TYPE_CHECKING, Any
 from rankfold.api.arguments import public
 from rankfold.api.execute import execute
 from rankfold.cluster.place import choose_place
-from rankfold.methods.model.check import Verification
-from rankfold.methods.model.model import fitted, require_apart
-from rankfold.methods.model.reconstruct import Reconstruction
-from rankfold.methods.model.transform import Projection
-from rankfold.methods.model.update import Update
-from rankfold.methods.svd.request import integer
+from rankfold.methods.model.arguments import CHECK, RECONSTRUCT, TRANSFORM, UPDATE
+from rankfold.methods.model.model import require_apart
 from rankfold.pipeline.engine.run import Progress
 from rankfold.pipeline.errors import ArgumentError
-from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.storage.result import Result
 
 if TYPE_CHECKING:
@@ -63,8 +58,8 @@ def transform(
         ``attrs["relative_error"]``.
     """
     _require_order("transform", result, x)
-    task = Projection.of(fitted(result, among=("svd", "pca", "nmf")), open_source(x))
-    require_apart(out, task.fitted.result)
+    task = TRANSFORM.task(result, x)
+    require_apart(out, result)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
@@ -110,9 +105,8 @@ def update(
     With fewer new rows than columns, these are held in memory; with more, a matrix of (n, n) is.
     """
     _require_order("update", result, x)
-    wanted = None if rank is None else integer("rank", rank)
-    task = Update.of(fitted(result), open_source(x), wanted)
-    require_apart(out, task.fitted.result)
+    task = UPDATE.task(result, x, rank=rank)
+    require_apart(out, result)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
@@ -156,8 +150,8 @@ def check(
     A residual r says that the matrix has a singular value within r s1 of s.
     """
     _require_order("check", result, x)
-    task = Verification.of(fitted(result), open_source(x))
-    require_apart(out, task.fitted.result)
+    task = CHECK.task(result, x)
+    require_apart(out, result)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
@@ -197,9 +191,8 @@ def reconstruct(
         ``U s Vt``, ``W H``, or ``scores components``, with whitening, scale and mean undone; of the type of
         the fit. ``out`` is a plain Zarr array, which ``rf.open`` and every other reader of Zarr takes.
     """
-    wanted = None if rank is None else integer("rank", rank)
-    task = Reconstruction.of(fitted(result, among=("svd", "pca", "nmf")), rank=wanted, rows=rows)
-    require_apart(out, task.fitted.result)
+    task = RECONSTRUCT.task(result, rank=rank, rows=rows)
+    require_apart(out, result)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress).X
 

@@ -9,13 +9,9 @@ from typing import Any
 from rankfold.api.arguments import public
 from rankfold.api.execute import execute
 from rankfold.cluster.place import choose_place
-from rankfold.methods.knn.knn import Neighbours
-from rankfold.methods.knn.request import NeighbourRequest
+from rankfold.methods.knn.arguments import DEFAULT_K, KNN
 from rankfold.pipeline.engine.run import Progress
-from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.storage.result import Result
-
-DEFAULT_K = 15
 
 
 @public
@@ -65,22 +61,7 @@ def knn(
     -----
     About ``m^2 n`` flops in float32; distances in float64, by a fixed sum. See ``docs/neighbours.md``.
     """
-    task = search_of(x, k, queries, base, metric, symmetric)
+    asked = {"queries": queries, "base": base, "metric": metric, "symmetric": symmetric}
+    task = KNN.task(x, k=k, **asked)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
-
-
-def search_of(
-    x: object,
-    k: object = DEFAULT_K,
-    queries: object = None,
-    base: Result | str | Path | None = None,
-    metric: object = "euclidean",
-    symmetric: object = None,
-) -> Neighbours:
-    """What is to be searched, checked; arguments of ``knn``."""
-    others = None if queries is None else open_source(queries)
-    earlier = base if base is None or isinstance(base, Result) else Result(base)
-    if earlier is not None:
-        earlier.require_whole()
-    return Neighbours.of(open_source(x), others, NeighbourRequest.of(k, metric, symmetric), earlier)

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rankfold.api.arguments import public, refuse_unknown
 from rankfold.api.execute import execute
-from rankfold.api.neighbors import knn, search_of
 from rankfold.cluster.place import choose_place
-from rankfold.methods.nmf.nmf import Nonnegative
-from rankfold.methods.nmf.request import DEFAULT_FALL, INITS, CustomStart, FactorRequest
-from rankfold.methods.svd.plan import make_plan
-from rankfold.methods.svd.request import (
-    DEFAULT_PASSES,
-    DEFAULT_TOL,
-    Request,
-    check_request,
-    component_count,
-    integer,
-    number,
-)
-from rankfold.methods.svd.strategy import LARGEST_SQUARE, settled
-from rankfold.methods.svd.svd import Reduction
-from rankfold.pipeline.data.source import Source
+from rankfold.methods.nmf.arguments import DEFAULT_FALL, NMF
+from rankfold.methods.registry import method as method_of
+from rankfold.methods.registry import method_names
+from rankfold.methods.svd.arguments import PCA, QR, SVD
 from rankfold.pipeline.engine.run import Progress
 from rankfold.pipeline.errors import ArgumentError, InputError
-from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.seconds import Rates
 from rankfold.pipeline.storage.result import Result
@@ -96,7 +81,7 @@ def svd(
 
     Reads the matrix once (Gram or TSQR without ``U``, sketch), twice (Gram), 2 to 5 times (Krylov), or more.
     """
-    task = reduction_of(x, "svd", rank, tol, method, passes, oversampling, seed, rows=rows)
+    task = SVD.task(x, rank, tol, method, passes, oversampling, seed, rows=rows)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
@@ -144,7 +129,7 @@ def pca(
     ``error_estimates``.
     """
     flags = {"center": center, "scale": scale, "whiten": whiten, "rows": rows}
-    task = reduction_of(x, "pca", rank, tol, method, passes, oversampling, seed, **flags)
+    task = PCA.task(x, rank, tol, method, passes, oversampling, seed, **flags)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
@@ -189,7 +174,7 @@ def qr(
     with ``Q`` once more where columns are nearly dependent. A wide matrix is read once, and so is its leading
     square: ``R`` is as large as the matrix.
     """
-    task = reduction_of(x, "qr", None, None, "tsqr", passes, None, seed, rows=rows)
+    task = QR.task(x, passes=passes, seed=seed, rows=rows)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
@@ -261,18 +246,16 @@ def nmf(
     -----
     Reads the matrix typically 3 or 4 times: see ``docs/choosing.md``. The minimum is local: ``seed`` decides.
     """
-    how = {"loss": loss, "solver": solver, "constraint_w": constraint_W, "constraint_h": constraint_H}
-    penalties = {"alpha_w": alpha_W, "alpha_h": alpha_H, "l1_ratio": l1_ratio}
+    how = {"loss": loss, "solver": solver, "constraint_W": constraint_W, "constraint_H": constraint_H}
+    penalties = {"alpha_W": alpha_W, "alpha_H": alpha_H, "l1_ratio": l1_ratio}
     ends = {"tol": tol, "gradient": gradient, "seconds": seconds, "passes": passes}
-    task = factors_of(x, init, rank=rank, seed=seed, **how, **penalties, **ends)
+    task = NMF.task(x, rank, init=init, seed=seed, **how, **penalties, **ends)
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
-REDUCTIONS: tuple[Callable[..., Result], ...] = (svd, pca, qr, nmf, knn)
-NOT_PLANNED = {"out", "scratch", "overwrite", "progress"}
-PLANNED = {each.__name__: {*inspect.signature(each).parameters} - NOT_PLANNED for each in REDUCTIONS}
-"""What there are plans of, and what each may be asked."""
+WHERE = ("memory", "on", "workers", "threads", "client", "rates")
+"""What a plan is told besides the arguments of its method."""
 
 
 @public
@@ -281,15 +264,6 @@ def plan(
     x: object,
     rank: int | None = None,
     *,
-    tol: float | None = None,
-    method: str = "auto",
-    passes: int | None = None,
-    oversampling: int | None = None,
-    seed: int = 0,
-    center: bool | None = None,
-    scale: bool = False,
-    whiten: bool = False,
-    rows: bool = True,
     memory: str | int | None = None,
     on: str | Path | None = None,
     workers: int | None = None,
@@ -298,92 +272,27 @@ def plan(
     rates: Rates | None = None,
     **others: Any,
 ) -> Plan:
-    """The numbers of a reduction before it runs: the same as ``rankfold plan``. Reads no data.
+    """The numbers of a method before it runs: the same as ``rankfold plan``. Reads no data.
 
-    ``others`` are what ``nmf`` takes besides (``loss``, ``solver``, ``init``, penalties, constraints), or
-    what ``knn`` takes: ``k``, ``metric``, ``queries``, ``base``, ``symmetric``.
+    ``kind`` is the name of a method of one matrix, ``others`` what it may be asked: the arguments of its
+    function.
     """
-    if not isinstance(kind, str) or (isinstance(x, str) and x in PLANNED and kind not in PLANNED):
+    names = [name for name in method_names() if method_of(name).inputs == ("x",)]
+    if not isinstance(kind, str) or (isinstance(x, str) and x in names and kind not in names):
         raise ArgumentError("plan takes what is planned first, then the matrix: rankfold.plan('pca', x, ...)")
-    if kind not in PLANNED:
-        raise InputError(f"there is no plan for {kind!r}; plan 'svd', 'pca', 'qr', 'nmf' or 'knn'")
-    if kind != "pca" and (center or scale or whiten):
-        raise InputError(f"{kind} neither centres nor scales nor whitens: plan 'pca' for that")
-    refuse_unknown(f"a plan of {kind}", others, PLANNED[kind])
-    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
-    if kind == "knn":
-        if rank is not None:
-            raise InputError("knn has no rank: say how many neighbours, k= (--k)")
-        search = search_of(x, **others)
-        return _timed(search.plan(place.budget), rates, search.source, place.budget.workers)
-    if kind == "nmf":
-        end = {} if tol is None else {"tol": tol}
-        named = {name.lower(): value for name, value in others.items()}
-        task = factors_of(x, named.pop("init", "auto"), rank=rank, passes=passes, seed=seed, **end, **named)
-        return _timed(task.plan(place.budget), rates, task.source, place.budget.workers)
-    centred = kind == "pca" if center is None else center
-    flags = {"center": centred, "scale": scale, "whiten": whiten, "rows": rows}
-    asked = reduction_of(x, kind, rank, tol, method, passes, oversampling, seed, **flags)
-    made = make_plan(asked.asked, asked.source, place.budget)
-    return _timed(made, rates, asked.source, place.budget.workers)
-
-
-def _timed(made: Plan, rates: Rates | None, source: Source, workers: int) -> Plan:
-    """With predicted seconds, if there are rates to predict them by."""
-    return made if rates is None else made.timed(rates, source, workers)
-
-
-def factors_of(x: object, init: object, **asked: Any) -> Nonnegative:
-    """What is to be factorised without negative numbers, checked; arguments of ``nmf``."""
-    named = isinstance(init, str) and (init in INITS or not Path(init).exists())
-    custom = None if named else CustomStart.of(init)
-    request = FactorRequest.of(init=str(init) if named else "custom", **asked)
-    return Nonnegative.of(open_source(x), request, custom)
-
-
-def reduction_of(
-    x: object,
-    kind: str,
-    rank: int | None,
-    tol: float | None,
-    method: str,
-    passes: int | None,
-    oversampling: int | None,
-    seed: int,
-    **flags: bool,
-) -> Reduction:
-    """What is to be reduced, checked; arguments of ``svd``, ``pca`` and ``qr``."""
-    source = open_source(x)
-    if kind == "qr":
-        rank, method = min(source.shape), "tsqr"
-    elif rank is None and tol is None:
-        rank, method = _all_of(source, method), "tsqr"
-    adaptive = rank is None
-    request = Request(
-        kind,
-        min(source.shape) if rank is None else component_count(rank),
-        DEFAULT_TOL if tol is None else number("tol", tol),
-        method,
-        DEFAULT_PASSES if passes is None else integer("passes", passes),
-        integer("seed", seed),
-        adaptive=adaptive,
-        oversampling=None if oversampling is None else integer("oversampling", oversampling),
-        **flags,
-    )
-    check_request(request, source.shape, source.name)
-    return Reduction(settled(request, source), source)
-
-
-def _all_of(source: Source, method: str) -> int:
-    """The number of all components, where those are to be found: neither a rank nor a tolerance is given."""
-    count = min(source.shape)
-    advice = "say how many components, rank= (--rank), or what share of the norm to leave out, tol= (--tol)"
-    if method not in ("auto", "tsqr"):
-        raise InputError(f"{advice}: without either all are found, by method tsqr and not by {method}")
-    if method == "auto" and count > LARGEST_SQUARE:
+    if kind not in names:
         raise InputError(
-            f"{advice}: without either all are found, and {source.name} has {count}, more than the "
-            f"{LARGEST_SQUARE} up to which that is done unasked. Say method='tsqr' (--method tsqr) if all "
-            "are wanted"
+            f"there is no plan for {kind!r}; plan {', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
         )
-    return count
+    method = method_of(kind)
+    known = [parameter.name for parameter in method.parameters()]
+    asked = others if rank is None else {"rank": rank, **others}
+    if "k" in known and "rank" in asked:
+        raise InputError(f"{kind} has no rank: say how many neighbours, k= (--k)")
+    if any(asked.get(name) for name in ("center", "scale", "whiten") if name not in known):
+        raise InputError(f"{kind} neither centres nor scales nor whitens: plan 'pca' for that")
+    refuse_unknown(f"a plan of {kind}", asked, [*known, *WHERE])
+    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+    task = method.task(x, **asked)
+    made = task.plan(place.budget)
+    return made if rates is None else made.timed(rates, task.source, place.budget.workers)

@@ -7,6 +7,9 @@
     model       what is done with a result: transform, update, check, reconstruct
     parts       what several methods share
 
+    argument    what is known of an argument: type, bounds, choices, help
+    registry    every method by its name, those of other packages too
+    task        what every method gives: what can be planned and carried out
     warm        compile before the baseline of memory is taken
 
 Imports ``kernels`` and ``pipeline``; knows no cluster.

@@ -48,11 +48,8 @@ def _root(
         raise typer.Exit
 
 
-app.command()(reduce.svd)
-app.command()(reduce.pca)
-app.command()(reduce.qr)
-app.command()(reduce.nmf)
-app.command()(reduce.knn)
+for _reduction in reduce.reductions():
+    app.command()(_reduction)
 app.command()(reduce.plan)
 app.command()(project.transform)
 app.command()(project.reconstruct)

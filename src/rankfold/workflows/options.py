@@ -6,14 +6,17 @@ them. So an option has one name, one help text and one default, whatever command
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from rankfold.methods.argument import Parameter
+from rankfold.methods.registry import Method
 from rankfold.workflows.reporting import reported
 
 Debug = Annotated[bool, typer.Option("--debug", help="show the traceback of an error")]
@@ -108,111 +111,71 @@ def view(
     }
 
 
-def request(
-    rank: Annotated[
-        int | None,
-        typer.Option(help="number of components; found from tol if not given; all for tsqr without either"),
-    ] = None,
-    tol: Annotated[
-        float | None,
-        typer.Option(help="estimated relative error to stop at, 1e-4 by default; without rank, of all"),
-    ] = None,
-    method: Annotated[str, typer.Option(help="auto, gram, krylov, subspace, sketch or tsqr")] = "auto",
-    passes: Annotated[int | None, typer.Option(help="most passes over the matrix; 8 by default")] = None,
-    oversampling: Annotated[
-        int | None, typer.Option(help="columns of a block beyond the rank; a quarter of it by default")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="key of the random start")] = 0,
-    no_rows: Annotated[bool, typer.Option("--no-rows", help="leave out U or scores")] = False,
-) -> dict[str, Any]:
-    """What is asked of a reduction."""
-    return {
-        "rank": rank,
-        "tol": tol,
-        "method": method,
-        "passes": passes,
-        "oversampling": oversampling,
-        "seed": seed,
-        "rows": not no_rows,
-    }
+def arguments(method: Method) -> Callable[..., dict[str, Any]]:
+    """The group of options of what a method may be asked."""
+    return _group({each.name: each for each in method.parameters()}, unsaid=False)
 
 
-def factorisation(
-    passes: Annotated[int | None, typer.Option(help="most passes over the matrix; 8 by default")] = None,
-    seed: Annotated[int, typer.Option(help="key of what is random")] = 0,
-    no_rows: Annotated[bool, typer.Option("--no-rows", help="leave out Q")] = False,
-) -> dict[str, Any]:
-    """What is asked of a factorisation."""
-    return {"passes": passes, "seed": seed, "rows": not no_rows}
+def any_arguments(methods: Iterable[Method]) -> Callable[..., dict[str, Any]]:
+    """The options of all methods together; of those that are not given, nothing is handed on."""
+    known: dict[str, Parameter] = {}
+    for each in methods:
+        for parameter in each.parameters():
+            known.setdefault(parameter.name, parameter)
+    return _group(known, unsaid=True)
 
 
-def nonnegative(
-    rank: Annotated[int, typer.Option(help="number of components")],
-    loss: Annotated[str, typer.Option(help="frobenius or kullback-leibler")] = "frobenius",
-    solver: Annotated[str, typer.Option(help="auto, hals, bpp, mu or admm")] = "auto",
-    init: Annotated[
-        str, typer.Option(help="auto, compressed, nndsvd, rows, random, or an earlier result")
-    ] = "auto",
-    alpha_w: Annotated[float, typer.Option(help="penalty of W, as scikit-learn weighs it")] = 0.0,
-    alpha_h: Annotated[float | None, typer.Option(help="penalty of H; that of W by default")] = None,
-    l1_ratio: Annotated[float, typer.Option(help="share of penalties that are sums, not squares")] = 0.0,
-    constraint_w: Annotated[
-        str, typer.Option(help="nonnegative, simplex, or the largest number of W")
-    ] = "nonnegative",
-    constraint_h: Annotated[str, typer.Option(help="the same of H, by columns")] = "nonnegative",
-    tol: Annotated[float, typer.Option(help="relative fall of the error in a pass to stop at")] = 1e-3,
-    gradient: Annotated[float, typer.Option(help="norm of the projected gradient to stop at")] = 0.0,
-    seconds: Annotated[float, typer.Option(help="after which no pass begins; 0 for no limit")] = 0.0,
-    passes: Annotated[
-        int | None, typer.Option(help="most passes over the matrix; 8 by default, 50 for mu")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="key of the random start")] = 0,
-) -> dict[str, Any]:
-    """What is asked of a nonnegative factorisation."""
-    how = {"loss": loss, "solver": solver, "init": init, "l1_ratio": l1_ratio}
-    penalties = {"alpha_W": alpha_w, "alpha_H": "same" if alpha_h is None else alpha_h}
-    constraints = {"constraint_W": _bound(constraint_w), "constraint_H": _bound(constraint_h)}
-    ends = {"tol": tol, "gradient": gradient, "seconds": seconds, "passes": passes}
-    return {"rank": rank, "seed": seed, **how, **penalties, **constraints, **ends}
+def _group(parameters: Mapping[str, Parameter], *, unsaid: bool) -> Callable[..., dict[str, Any]]:
+    options = {_option_name(each): each for each in parameters.values()}
+
+    def group(**given: Any) -> dict[str, Any]:
+        values = {options[name].name: _value(options[name], value) for name, value in given.items()}
+        return {name: value for name, value in values.items() if not (unsaid and value is None)}
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    ordered = sorted(options.items(), key=lambda item: not (item[1].required and not unsaid))
+    group.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [_option(name, each, kind, unsaid=unsaid) for name, each in ordered]
+    )
+    return group
 
 
-def search(
-    k: Annotated[int, typer.Option("--k", help="neighbours of each row")] = 15,
-    queries: Annotated[
-        str | None, typer.Option(metavar="STORE", help="rows whose neighbours are wanted instead")
-    ] = None,
-    metric: Annotated[
-        str,
-        typer.Option(help="euclidean, sqeuclidean, cosine, inner_product, manhattan or chebyshev"),
-    ] = "euclidean",
-    symmetric: Annotated[
-        str | None, typer.Option(help="edges of the graph that either row has, union, or both, mutual")
-    ] = None,
-    base: Annotated[
-        Path | None,
-        typer.Option(metavar="RESULT", help="lists of the first rows, to be gone on with"),
-    ] = None,
-) -> dict[str, Any]:
-    """What is asked of neighbours."""
-    return {"k": k, "queries": queries, "metric": metric, "symmetric": symmetric, "base": base}
+def _option_name(parameter: Parameter) -> str:
+    """As Python passes it: an option such as --no-rows is another than --rows."""
+    return (parameter.argument.option or parameter.name).strip("-").replace("-", "_").lower()
 
 
-def _bound(said: str) -> str | float:
-    try:
-        return float(said)
-    except ValueError:
-        return said
+def _option(name: str, parameter: Parameter, kind: Any, *, unsaid: bool) -> inspect.Parameter:
+    argument, (first, *others) = parameter.argument, parameter.types
+    dashed = parameter.name.lower().replace("_", "-")
+    declared, default = f"--{dashed}", None if unsaid else parameter.default
+    if first is bool and (argument.option or not parameter.default):
+        declared, default = argument.option or declared, None if unsaid else False
+    elif first is bool:
+        declared = f"--{dashed}/--no-{dashed}"
+    option = typer.Option(declared, help=argument.help, metavar=argument.metavar or None)
+    typed: Any = str if others or first is str else first
+    if parameter.default is None or unsaid:
+        typed = typed | None
+    empty = inspect.Parameter.empty
+    return inspect.Parameter(
+        name,
+        kind,
+        default=empty if default is dataclasses.MISSING else default,
+        annotation=Annotated[typed, option],
+    )
 
 
-def centring(
-    center: Annotated[bool, typer.Option("--center/--no-center", help="subtract column means")] = True,
-    scale: Annotated[
-        bool, typer.Option("--scale", help="divide columns by their standard deviation")
-    ] = False,
-    whiten: Annotated[bool, typer.Option("--whiten", help="scores of unit variance")] = False,
-) -> dict[str, Any]:
-    """What principal components are of."""
-    return {"center": center, "scale": scale, "whiten": whiten}
+def _value(parameter: Parameter, said: Any) -> Any:
+    """What a method is handed: flags that turn off are turned round, numbers among words are numbers."""
+    if said is None:
+        return None
+    if parameter.types == (bool,) and parameter.argument.option:
+        return not said
+    if set(parameter.types) == {float, str}:
+        with suppress(ValueError):
+            return float(said)
+    return said
 
 
 def place(

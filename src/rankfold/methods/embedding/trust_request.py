@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.knn.request import ALIASES, METRICS
+from rankfold.methods.knn.arguments import ALIASES
+from rankfold.methods.knn.request import METRICS
 from rankfold.methods.svd.request import integer
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError

@@ -1,5 +1,6 @@
 """Nearest neighbors, exactly.
 
+arguments     what may be asked
 request       what is asked, checked; metrics
 plan          groups of blocks that fit, and what they cost
 knn           from a request to a result

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.neighbors.lists import Metric
+from rankfold.methods.knn.arguments import DEFAULT_K
 from rankfold.methods.knn.extend import EarlierLists
 from rankfold.methods.knn.graph import create_graph, write_symmetric_graph
 from rankfold.methods.knn.pair_fold import NearestPairs, bounded
@@ -32,6 +33,7 @@ from rankfold.pipeline.engine.pairs import Pairs, block_edges
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.storage.checkpoint import make_folder
 from rankfold.pipeline.storage.result import Result, create_array
@@ -176,3 +178,20 @@ def _certain(pairs: Pairs, lists: Path) -> float:
             found = load_lists(lists, block, lane)
             uncertain += int(found["uncertain"][0]) if found else 0
     return 1 - uncertain / (int(pairs.rows[-1]) * (len(pairs.met) - 1))
+
+
+def knn_task(
+    x: object,
+    k: object = DEFAULT_K,
+    *,
+    queries: object = None,
+    base: Result | str | Path | None = None,
+    metric: object = "euclidean",
+    symmetric: object = None,
+) -> Neighbours:
+    """What is to be searched, checked; arguments of ``rankfold.knn``."""
+    others = None if queries is None else open_source(queries)
+    earlier = base if base is None or isinstance(base, Result) else Result(base)
+    if earlier is not None:
+        earlier.require_whole()
+    return Neighbours.of(open_source(x), others, NeighbourRequest.of(k, metric, symmetric), earlier)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankfold.kernels.neighbors.lists import Metric
+from rankfold.methods.knn.arguments import ALIASES, SYMMETRIC
 from rankfold.methods.svd.request import integer
 from rankfold.pipeline.errors import InputError
 
@@ -21,10 +22,6 @@ METRICS = {
     "manhattan": Metric.MANHATTAN,
     "chebyshev": Metric.CHEBYSHEV,
 }
-ALIASES = {"l2": "euclidean", "l1": "manhattan", "cityblock": "manhattan", "linf": "chebyshev"}
-
-SYMMETRIC = ("union", "mutual")
-"""Edges that either of two rows has, or both."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """What is done with a result.
 
+arguments        what may be asked of what is done with a result
 model            a stored result as factors
 summary          samples as what can be merged
 transform        new rows in the components of a result

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.model.model import Fitted
+from rankfold.methods.model.model import Fitted, fitted
 from rankfold.methods.model.transform_pass import measured_squares, refuse_overflow
 from rankfold.methods.parts.finite import join_bad, no_bad, refuse_bad
 from rankfold.methods.parts.panels import Buffers, OverPanels, Panels
@@ -29,11 +29,12 @@ from rankfold.pipeline.engine.blocks import cut
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
 from rankfold.pipeline.planning.single_sweep import SingleSweep, plan_single_sweep
 from rankfold.pipeline.storage.checkpoint import State
-from rankfold.pipeline.storage.result import write_small
+from rankfold.pipeline.storage.result import Result, write_small
 from rankfold.pipeline.storage.scratch import Narrow
 
 Array = npt.NDArray[Any]
@@ -306,3 +307,8 @@ class Verification:
             "largest_residual": float(max(left.max(), right.max())),
             **orthogonality,
         }
+
+
+def check_task(result: Fitted | Result | str | Path, x: object) -> Verification:
+    """A result and its matrix, checked; arguments of ``rankfold.check``."""
+    return Verification.of(fitted(result), open_source(x))

@@ -161,10 +161,15 @@ def _reciprocal(size: float, dtype: np.dtype[Any]) -> float:
     return float(np.ldexp(1.0, int(np.clip(-np.frexp(size)[1], -most, most)))) if size > 0 else 1.0
 
 
-def fitted(result: Result | str | Path, *, among: tuple[str, ...] = ("svd", "pca")) -> Fitted:
+def fitted(result: Fitted | Result | str | Path, *, among: tuple[str, ...] = ("svd", "pca")) -> Fitted:
     """The model in a result of one of some kinds, or in the store of one."""
-    result = result if isinstance(result, Result) else Result(result)
-    result.require_whole()
+    model = result if isinstance(result, Fitted) else None
+    if isinstance(result, Fitted):
+        result = result.result
+    elif not isinstance(result, Result):
+        result = Result(result)
+    if model is None:
+        result.require_whole()
     kind = str(result.attrs.get("kind"))
     if kind not in among:
         known = " and ".join([", ".join(among[:-1]), among[-1]])
@@ -172,6 +177,8 @@ def fitted(result: Result | str | Path, *, among: tuple[str, ...] = ("svd", "pca
             f"{result.path} is the result of {kind}; only results of {known} have components to "
             "transform by, to reconstruct from or to check"
         )
+    if model is not None:
+        return model
     rows, columns = result.attrs["input"]["shape"]
     if kind == "nmf":
         values, size = np.ones(int(result.attrs["request"]["rank"])), float(result.attrs["product_norm"])
@@ -189,9 +196,10 @@ def fitted(result: Result | str | Path, *, among: tuple[str, ...] = ("svd", "pca
     )
 
 
-def require_apart(out: str | Path | None, result: Result) -> None:
+def require_apart(out: str | Path | None, result: Result | str | Path) -> None:
     """Refuse an output on, in or around the result that it is made from."""
     if out is None:
         return
-    if lies_in(out, result.path) or lies_in(result.path, out):
-        raise OutputError(f"{out} would lie in, on or around the result {result.path}. Choose another --out.")
+    path = result.path if isinstance(result, Result) else Path(result)
+    if lies_in(out, path) or lies_in(path, out):
+        raise OutputError(f"{out} would lie in, on or around the result {path}. Choose another --out.")

@@ -16,8 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold._version import __version__
-from rankfold.methods.model.model import Fitted
+from rankfold.methods.model.arguments import RECONSTRUCT
+from rankfold.methods.model.model import Fitted, fitted
 from rankfold.methods.parts.panels import Buffers, OverPanels, Panels
+from rankfold.methods.svd.request import integer
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.data.grid import Grid
@@ -33,7 +35,7 @@ from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
 from rankfold.pipeline.planning.single_sweep import SingleSweep, plan_single_sweep
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
-from rankfold.pipeline.storage.result import create_matrix, write_matrix_facts
+from rankfold.pipeline.storage.result import Result, create_matrix, write_matrix_facts
 from rankfold.pipeline.storage.scratch import Narrow
 
 Array = npt.NDArray[Any]
@@ -339,3 +341,11 @@ def _span(rows: slice | None, length: int) -> Span:
     if stop <= start:
         raise InputError(f"rows {rows.start}:{rows.stop} holds none of the {length} rows, counted from 0")
     return start, stop
+
+
+def reconstruct_task(
+    result: Fitted | Result | str | Path, *, rank: object = None, rows: slice | None = None
+) -> Reconstruction:
+    """A result and what is wanted of it, checked; arguments of ``rankfold.reconstruct``."""
+    wanted = None if rank is None else integer("rank", rank)
+    return Reconstruction.of(fitted(result, among=RECONSTRUCT.of), rank=wanted, rows=rows)

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.model.model import Fitted
+from rankfold.methods.model.arguments import TRANSFORM
+from rankfold.methods.model.model import Fitted, fitted
 from rankfold.methods.model.transform_pass import ProjectColumns, ProjectRows
 from rankfold.methods.model.transform_pass import products as inner_products
 from rankfold.methods.nmf.penalty import Penalty
@@ -35,11 +36,12 @@ from rankfold.pipeline.engine.blocks import Cut, cut
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
 from rankfold.pipeline.planning.single_sweep import SingleSweep, plan_single_sweep
 from rankfold.pipeline.storage.checkpoint import State, kept
-from rankfold.pipeline.storage.result import create_array, write_small
+from rankfold.pipeline.storage.result import Result, create_array, write_small
 from rankfold.pipeline.storage.scratch import Narrow
 
 ROWS_BYTES = 128 * 2**20
@@ -265,3 +267,8 @@ def _remedy(panels: Panels) -> str:
         f", or cut the store: its chunks of {grid.longest} {panels.view.orientation.value} must be held "
         "whole, and `rankfold import STORE NEW.zarr` writes one with small chunks"
     )
+
+
+def transform_task(result: Fitted | Result | str | Path, x: object) -> Projection:
+    """New rows and a result, checked; arguments of ``rankfold.transform``."""
+    return Projection.of(fitted(result, among=TRANSFORM.of), open_source(x))

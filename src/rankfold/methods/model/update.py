@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.dense import fix_signs
-from rankfold.methods.model.model import Fitted
+from rankfold.methods.model.model import Fitted, fitted
 from rankfold.methods.model.summary import Summary, merged
 from rankfold.methods.parts.finite import count_bad, join_bad, no_bad, refuse_bad
 from rankfold.methods.parts.panels import Buffers, OverPanels, Panels
 from rankfold.methods.svd.error_estimates import errors_of_missed
 from rankfold.methods.svd.plan import make_plan
-from rankfold.methods.svd.request import DEFAULT_PASSES, DEFAULT_TOL, Request
+from rankfold.methods.svd.request import DEFAULT_PASSES, DEFAULT_TOL, Request, integer
 from rankfold.methods.svd.solvers.gram import divisors
 from rankfold.methods.svd.solvers.tsqr import tsqr, zero
 from rankfold.methods.svd.start import CONSTANT, begin
@@ -36,10 +37,11 @@ from rankfold.pipeline.engine.blocks import cut
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import DataError, InputError, MemoryBudgetError
+from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.single_sweep import SingleSweep, plan_single_sweep
 from rankfold.pipeline.storage.checkpoint import State
-from rankfold.pipeline.storage.result import write_small
+from rankfold.pipeline.storage.result import Result, write_small
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,3 +314,8 @@ class Update:
             "squared_norm": total,
             "captured": min(captured, 1.0),
         }
+
+
+def update_task(result: Fitted | Result | str | Path, x: object, *, rank: object = None) -> Update:
+    """New rows and a result, checked; arguments of ``rankfold.update``."""
+    return Update.of(fitted(result), open_source(x), None if rank is None else integer("rank", rank))

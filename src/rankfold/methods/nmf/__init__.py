@@ -1,5 +1,6 @@
 """Nonnegative matrix factorization.
 
+arguments        what may be asked
 request          what is asked, checked; starts of the caller
 nmf              on a compressed copy, then on the matrix
 start            where the short factor starts

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.nmf.alternation import Alternation, Factors, Frobenius, KullbackLeibler, Left, Model
+from rankfold.methods.nmf.arguments import INITS
 from rankfold.methods.nmf.frobenius_pass import Iteration, NonnegativePass
 from rankfold.methods.nmf.kl_pass import DivergencePass
 from rankfold.methods.nmf.request import CustomStart, FactorRequest, digest
@@ -47,6 +48,7 @@ from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import DataError, InputError, MemoryBudgetError
+from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.fit import peak_bytes
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
@@ -348,3 +350,12 @@ def _driver_bytes(layout: Layout, model: Model) -> int:
     sample = sample_bytes(layout) + 2 * 8 * layout.sample.rows * view.short * (model.asked.init == "rows")
     solving = 8 * view.short * (8 * rank + 3 * width) + 8 * rows * (2 * layout.width + 4 * rank)
     return max(sample, solving)
+
+
+def nmf_task(x: object, rank: object = None, *, init: object = "auto", **asked: Any) -> Nonnegative:
+    """What is to be factorized without negative numbers, checked; arguments of ``rankfold.nmf``."""
+    named = isinstance(init, str) and (init in INITS or not Path(init).exists())
+    custom = None if named else CustomStart.of(init)
+    given = {name.lower(): value for name, value in asked.items()}
+    request = FactorRequest.of(rank=rank, init=str(init) if named else "custom", **given)
+    return Nonnegative.of(open_source(x), request, custom)

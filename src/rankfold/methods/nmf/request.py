@@ -14,19 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.nmf.arguments import DEFAULT_FALL, INITS, LOSSES, SOLVERS
 from rankfold.methods.svd.request import integer, number
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.result import Result
 
-SOLVERS = ("auto", "hals", "bpp", "mu", "admm")
-LOSSES = ("frobenius", "kullback-leibler")
-INITS = ("auto", "compressed", "nndsvd", "rows", "random", "custom")
-
 DEFAULT_PASSES = {"hals": 8, "bpp": 8, "admm": 8, "mu": 50}
 """Most reads by solver: multiplicative updates are slow."""
-
-DEFAULT_FALL = 1e-3
-"""Relative fall of the error in a pass below which passes end."""
 
 COMPRESSING = {"compressed": 1, "nndsvd": 1}
 """Passes that a start takes before the first iteration."""

@@ -1,12 +1,12 @@
 """Singular value decomposition, principal components and QR.
 
+arguments         what svd, pca and qr may be asked
 request           what is asked, checked
 strategy          orientation, solver, widths, cuts
 plan              every sweep in numbers, and what does not fit
 svd               from a request to a result
 start             centering, and the block that a sample gives
 fused             the pass that iterations share, and their loop
-panel_pass        its fold: Y = A Q to scratch and Z = A'Y
 missing           what a block of a sample does not hold, from a sketch of all rows
 ritz              singular triplets from blocks Q, Y and Z
 long_factor       the long factor as a recipe, formed from scratch

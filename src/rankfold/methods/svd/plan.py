@@ -13,7 +13,7 @@ from rankfold.methods.parts.combination import Combination
 from rankfold.methods.parts.conditioned import Centring
 from rankfold.methods.parts.narrow import NarrowR
 from rankfold.methods.parts.write_rows import WriteRows
-from rankfold.methods.svd.panel_pass import PanelPass
+from rankfold.methods.svd.fused import PanelPass
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.gram import GramPass
 from rankfold.methods.svd.solvers.preconditioned import (

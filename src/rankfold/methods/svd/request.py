@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
+from rankfold.methods.svd.arguments import SOLVERS
 from rankfold.pipeline.errors import InputError
 
 FIND_RANK = ("auto", "gram", "krylov", "tsqr")
 """Methods that find how many components a tolerance takes."""
 
-METHODS = ("auto", "gram", "krylov", "subspace", "sketch", "tsqr")
 DEFAULT_TOL = 1e-4
 DEFAULT_PASSES = 8
 
@@ -73,8 +73,8 @@ def check_request(request: Request, shape: tuple[int, int], name: str) -> None:
         raise InputError(f"oversampling must be at least 0, not {request.oversampling}")
     if request.passes < 1:
         raise InputError(f"passes must be at least 1, not {request.passes}")
-    if request.method not in METHODS:
-        raise InputError(f"method {request.method!r} is not one of {', '.join(METHODS)}")
+    if request.method not in SOLVERS:
+        raise InputError(f"method {request.method!r} is not one of {', '.join(SOLVERS)}")
     if request.adaptive and request.method not in FIND_RANK:
         raise InputError(
             f"{request.method} does not find the rank from tol alone: say --rank, or take "

@@ -16,7 +16,15 @@ from rankfold.methods.svd.error_estimates import Truncation, errors_of_missed, r
 from rankfold.methods.svd.fused import Statistics, multiply
 from rankfold.methods.svd.long_factor import FromMatrix, Triplets
 from rankfold.methods.svd.plan import make_plan
-from rankfold.methods.svd.request import Request
+from rankfold.methods.svd.request import (
+    DEFAULT_PASSES,
+    DEFAULT_TOL,
+    Request,
+    check_request,
+    component_count,
+    integer,
+    number,
+)
 from rankfold.methods.svd.ritz import Basis, rayleigh_ritz
 from rankfold.methods.svd.solvers.gram import gram
 from rankfold.methods.svd.solvers.krylov import capture, krylov
@@ -25,14 +33,15 @@ from rankfold.methods.svd.solvers.sketch import sketch
 from rankfold.methods.svd.solvers.subspace import subspace
 from rankfold.methods.svd.solvers.tsqr import tsqr, warn_of_rank, zero
 from rankfold.methods.svd.start import begin
-from rankfold.methods.svd.strategy import Layout, lay_out
+from rankfold.methods.svd.strategy import LARGEST_SQUARE, Layout, lay_out, settled
 from rankfold.methods.svd.write import Found, refuse_constant, write_found
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.errors import DataError, InputError
+from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 
 Float64 = npt.NDArray[np.float64]
@@ -183,3 +192,66 @@ class Reduction:
         """See the protocol."""
         carry_out = qr if self.asked.kind == "qr" else reduce
         return carry_out(run, lay_out(self.asked, self.source), self.asked, fingerprint)
+
+
+# Tasks ---------------------------------------------------------------------------------------------
+
+
+def svd_task(x: object, *asked: Any, **flags: Any) -> Reduction:
+    """What is to be decomposed, checked; arguments of ``rankfold.svd``."""
+    return _reduction(open_source(x), "svd", *asked, **flags)
+
+
+def pca_task(x: object, *asked: Any, center: bool = True, **flags: Any) -> Reduction:
+    """Whose components are to be found, checked; arguments of ``rankfold.pca``."""
+    return _reduction(open_source(x), "pca", *asked, center=center, **flags)
+
+
+def qr_task(x: object, *, passes: object = None, seed: object = 0, rows: bool = True) -> Reduction:
+    """What is to be factorized, checked; arguments of ``rankfold.qr``."""
+    source = open_source(x)
+    return _reduction(source, "qr", min(source.shape), method="tsqr", passes=passes, seed=seed, rows=rows)
+
+
+def _reduction(
+    source: Source,
+    kind: str,
+    rank: Any = None,
+    tol: object = None,
+    method: str = "auto",
+    passes: object = None,
+    oversampling: object = None,
+    seed: object = 0,
+    **flags: bool,
+) -> Reduction:
+    if rank is None and tol is None:
+        rank, method = _all_of(source, method), "tsqr"
+    adaptive = rank is None
+    request = Request(
+        kind,
+        min(source.shape) if rank is None else component_count(rank),
+        DEFAULT_TOL if tol is None else number("tol", tol),
+        method,
+        DEFAULT_PASSES if passes is None else integer("passes", passes),
+        integer("seed", seed),
+        adaptive=adaptive,
+        oversampling=None if oversampling is None else integer("oversampling", oversampling),
+        **flags,
+    )
+    check_request(request, source.shape, source.name)
+    return Reduction(settled(request, source), source)
+
+
+def _all_of(source: Source, method: str) -> int:
+    """The number of all components, where those are to be found: neither a rank nor a tolerance is given."""
+    count = min(source.shape)
+    advice = "say how many components, rank= (--rank), or what share of the norm to leave out, tol= (--tol)"
+    if method not in ("auto", "tsqr"):
+        raise InputError(f"{advice}: without either all are found, by method tsqr and not by {method}")
+    if method == "auto" and count > LARGEST_SQUARE:
+        raise InputError(
+            f"{advice}: without either all are found, and {source.name} has {count}, more than the "
+            f"{LARGEST_SQUARE} up to which that is done unasked. Say method='tsqr' (--method tsqr) if all "
+            "are wanted"
+        )
+    return count

@@ -32,7 +32,6 @@ from rankfold.pipeline.storage.ledger import Ledger, recorded
 from rankfold.pipeline.storage.result import LAZY_BYTES, write_group
 from rankfold.pipeline.storage.run_directory import bytes_under
 from rankfold.pipeline.storage.scratch import Narrow
-from rankfold.pipeline.storage.versions import edition_of
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of a sweep, the rows done, and the rows in all."""
@@ -62,6 +61,9 @@ class Run:
     """Tasks that run at once, in all processes."""
 
     keeping: Keeping = field(default_factory=Keeping)
+    edition: int = 1
+    """Of the method that runs."""
+
     passes: int = 0
     """Sweeps over the matrix so far, those of earlier attempts included."""
 
@@ -224,7 +226,7 @@ class Run:
         return {
             "kind": request["kind"],
             "method": method,
-            "edition": edition_of(request["kind"]),
+            "edition": self.edition,
             "request": dict(request),
             "input": {
                 "name": source.name.rpartition("/")[2],

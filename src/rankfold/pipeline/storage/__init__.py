@@ -11,5 +11,4 @@ result          Zarr groups with provenance
 run_directory   the folder of a run, its lock, its record
 temporary       folders of results that nobody keeps
 journal         what happened when, and where
-versions        when methods give other bytes
 """

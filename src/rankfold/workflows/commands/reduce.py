@@ -3,48 +3,52 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from rankfold.methods.registry import Method, method_names
+from rankfold.methods.registry import method as method_of
+from rankfold.methods.svd.arguments import PCA
 from rankfold.workflows import options
 from rankfold.workflows.options import (
     Json,
-    centring,
+    any_arguments,
+    arguments,
     command,
-    factorisation,
-    nonnegative,
     output,
     place,
-    request,
-    search,
     store,
     view,
 )
 from rankfold.workflows.results import found_done, last_attempt, summary
 
 
-@command(store, view, output, request, place)
-def svd(
-    store: str,
-    view: dict[str, Any],
-    output: dict[str, Any],
-    request: dict[str, Any],
-    place: dict[str, Any],
-    as_json: Json = False,
-) -> None:
-    """Leading singular triplets: U, s, Vt."""
-    _reduce("svd", store, view, as_json, **output, **request, **place)
+def command_of(method: Method) -> Callable[..., None]:
+    """The command of a method of one matrix."""
+
+    def body(
+        store: str,
+        view: dict[str, Any],
+        output: dict[str, Any],
+        asked: dict[str, Any],
+        place: dict[str, Any],
+        as_json: Json = False,
+    ) -> None:
+        _reduce(method.name, store, view, as_json, **output, **asked, **place)
+
+    body.__name__, body.__doc__ = method.name.replace("_", "-"), method.summary
+    return command(store, view, output, arguments(method), place)(body)
 
 
-@command(store, view, output, request, centring, place)
+@command(store, view, output, arguments(PCA), place)
 def pca(
     store: str,
     view: dict[str, Any],
     output: dict[str, Any],
-    request: dict[str, Any],
-    centring: dict[str, Any],
+    asked: dict[str, Any],
     place: dict[str, Any],
     update: Annotated[
         Path | None,
@@ -54,49 +58,15 @@ def pca(
 ) -> None:
     """Principal components: scores, components, mean."""
     if update is None:
-        _reduce("pca", store, view, as_json, **output, **request, **centring, **place)
+        _reduce("pca", store, view, as_json, **output, **asked, **place)
         return
-    rank = rank_of_update(request, centring)
-    _reduce("update", store, view, as_json, update, rank=rank, **output, **place)
+    _reduce("update", store, view, as_json, update, rank=rank_of_update(asked), **output, **place)
 
 
-@command(store, view, output, factorisation, place)
-def qr(
-    store: str,
-    view: dict[str, Any],
-    output: dict[str, Any],
-    factorisation: dict[str, Any],
-    place: dict[str, Any],
-    as_json: Json = False,
-) -> None:
-    """Orthonormal basis of the columns, and R: Q, R."""
-    _reduce("qr", store, view, as_json, **output, **factorisation, **place)
-
-
-@command(store, view, output, nonnegative, place)
-def nmf(
-    store: str,
-    view: dict[str, Any],
-    output: dict[str, Any],
-    nonnegative: dict[str, Any],
-    place: dict[str, Any],
-    as_json: Json = False,
-) -> None:
-    """Nonnegative factors: W, H."""
-    _reduce("nmf", store, view, as_json, **output, **nonnegative, **place)
-
-
-@command(store, view, output, search, place)
-def knn(
-    store: str,
-    view: dict[str, Any],
-    output: dict[str, Any],
-    search: dict[str, Any],
-    place: dict[str, Any],
-    as_json: Json = False,
-) -> None:
-    """Nearest neighbours of every row, exactly: indices, distances, graph."""
-    _reduce("knn", store, view, as_json, **output, **search, **place)
+def reductions() -> list[Callable[..., None]]:
+    """A command for each method of one matrix, those of other packages too."""
+    methods = [method_of(name) for name in method_names()]
+    return [pca if each is PCA else command_of(each) for each in methods if each.inputs == ("x",)]
 
 
 def kind(
@@ -115,15 +85,16 @@ def planned_store(
     return store
 
 
-@command(kind, planned_store, view, request, centring, place)
+planned = any_arguments(each for each in map(method_of, method_names()) if each.inputs == ("x",))
+
+
+@command(kind, planned_store, view, planned, place)
 def plan(
     kind: str,
     store: str | None,
     view: dict[str, Any],
-    request: dict[str, Any],
-    centring: dict[str, Any],
+    asked: dict[str, Any],
     place: dict[str, Any],
-    k: Annotated[int, typer.Option("--k", help="neighbours of each row, for knn")] = 15,
     as_json: Json = False,
 ) -> None:
     """Passes, memory, time of a reduction, not run; stages of a workflow, and which would run."""
@@ -133,44 +104,42 @@ def plan(
     from rankfold.workflows.flows.model import is_flow
 
     if is_flow(kind):
-        _plan_flow(kind, store, {**view, **request, **centring, **place, "k": k}, as_json=as_json)
+        _plan_flow(kind, store, {**view, **place}, asked, as_json=as_json)
         return
     if store is None:
         raise InputError(f"say which matrix to plan {kind} of: rankfold plan {kind} STORE")
-    centring["center"] &= kind == "pca"
-    others: dict[str, Any] = {"k": k} if kind == "knn" else {}
     source = rankfold.open(store, **view)
-    made = rankfold.plan(kind, source, **request, **centring, **place, **others, rates=cached_rates())
+    made = rankfold.plan(kind, source, **asked, **place, rates=cached_rates())
     typer.echo(json.dumps(made.as_dict(), indent=1) if as_json else str(made))
 
 
-def _plan_flow(path: str, store: str | None, given: dict[str, Any], *, as_json: bool) -> None:
+def _plan_flow(
+    path: str, store: str | None, given: dict[str, Any], asked: dict[str, Any], *, as_json: bool
+) -> None:
     """The plan of a workflow, which says everything itself but where it is to run."""
     from rankfold.pipeline.errors import InputError
     from rankfold.workflows.commands.flow import plan_flow
 
-    usual = {**options.view(), **options.request(), **options.centring(), **options.place(), "k": 15}
-    said = [name for name, value in usual.items() if given[name] != value and name != "on"]
+    usual = {**options.view(), **options.place()}
+    said = [name for name, value in usual.items() if given[name] != value and name != "on"] + list(asked)
     if store is not None or said:
         beside = repr(store) if store is not None else f"--{said[0].replace('_', '-')}"
         raise InputError(f"{path} says itself what is asked: leave out {beside}, or write it into the file")
     plan_flow(Path(path), given["on"], as_json=as_json)
 
 
-def rank_of_update(request: dict[str, Any], centring: dict[str, Any]) -> int | None:
+def rank_of_update(asked: dict[str, Any]) -> int | None:
     """The rank of an update; raises for what follows from the result that is updated."""
     from rankfold.pipeline.errors import InputError
 
-    usual = {"tol": None, "method": "auto", "passes": None, "oversampling": None, "seed": 0}
-    usual |= {"center": True, "scale": False, "whiten": False}
-    given = [name for name, value in usual.items() if {**request, **centring}[name] != value]
-    if given:
-        option = given[0].replace("center", "no-center")
-        raise InputError(
-            f"--{option} has no place beside --update: samples are centred, scaled and summed up as in the "
-            "result. Leave it out"
-        )
-    return request["rank"]  # type: ignore[no-any-return]
+    for parameter in PCA.parameters():
+        if parameter.name not in ("rank", "rows") and asked[parameter.name] != parameter.default:
+            option = parameter.name.replace("center", "no-center")
+            raise InputError(
+                f"--{option} has no place beside --update: samples are centred, scaled and summed up as in "
+                "the result. Leave it out"
+            )
+    return asked["rank"]  # type: ignore[no-any-return]
 
 
 def _reduce(

@@ -14,27 +14,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rankfold.methods.nmf.request import INITS
+from rankfold.methods.nmf.arguments import INITS
+from rankfold.methods.registry import method as method_of
 from rankfold.pipeline.errors import InputError
 from rankfold.settings.yaml_file import Document, keys_of, meant, no_such, told
 from rankfold.workflows.flows.model import Flow
 from rankfold.workflows.flows.stage_models import BaseStage
 
-ARRAYS = {
-    "svd": ("U", "Vt"),
-    "pca": ("scores", "components"),
-    "qr": ("Q", "R"),
-    "nmf": ("W", "H"),
-    "knn": ("distances", "indices", "graph"),
-    "update": ("components",),
-    "check": (),
-    "reconstruct": (),
-    "trustworthiness": (),
-    "continuity": (),
-    "neighbourhood_preservation": (),
-    "import": (),
-}
-"""Matrices in the result of each method."""
+UNREAD = ("check", "reconstruct", "trustworthiness", "continuity", "neighbourhood_preservation", "import")
+"""Methods in whose results no array is read as a matrix."""
 
 WHOLE = ("import", "reconstruct")
 """Methods whose result is a matrix itself."""
@@ -146,12 +134,17 @@ def references(
             yield key, found
 
 
+def matrices_of(name: str) -> tuple[str, ...]:
+    """Matrices in the result of a method, with its rows."""
+    return () if name in UNREAD else method_of(name).matrices
+
+
 def arrays_of(stage: BaseStage, stages: Mapping[str, BaseStage]) -> tuple[str, ...]:
     """Matrices in the result of a stage."""
     if stage.method == "transform":
         source = stages.get(getattr(stage, "result", ""))
         return tuple(COORDINATES.values()) if source is None else (COORDINATES.get(source.method, "U"),)
-    arrays = ARRAYS[stage.method]
+    arrays = matrices_of(stage.method)
     return arrays[1:] if getattr(stage, "rows", True) is False else arrays
 
 
@@ -188,7 +181,7 @@ def _check_matrix(text: str, keys: tuple[str, ...], flow: Flow, document: Docume
         return
     if found is not None and found.stage:
         stage = flow.stages[found.stage]
-        if found.array and found.array in ARRAYS.get(stage.method, ()):
+        if found.array and found.array in matrices_of(stage.method):
             reason = f"{found.stage} has rows: false, so it makes no {found.array}. Leave that out"
             raise InputError(document.told(keys, reason))
         arrays = [one for one in known if one.startswith(f"{found.stage}.")]

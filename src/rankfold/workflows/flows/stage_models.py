@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import os
 import re
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    create_model,
+)
 
+from rankfold.methods.argument import Parameter
+from rankfold.methods.knn.arguments import ALIASES, NAMES
+from rankfold.methods.registry import Method, method_names
+from rankfold.methods.registry import method as method_of
 from rankfold.settings.yaml_file import NUMERIC, WHOLE, Bytes
 
 # Values --------------------------------------------------------------------------------------------
@@ -79,25 +93,9 @@ Looked = Annotated[
 ]
 """How many rows are looked at."""
 
-Whole = Annotated[int, WHOLE]
 Count = Annotated[int, Field(ge=1), WHOLE]
 Seed = Annotated[int, Field(ge=0, lt=2**64), WHOLE]
-Number = Annotated[float, NUMERIC]
-NotNegative = Annotated[float, Field(ge=0), NUMERIC]
 Bound = Annotated[float | str, BeforeValidator(_number_or_text)]
-Algorithm = Literal["auto", "gram", "krylov", "subspace", "sketch", "tsqr"]
-Metric = Literal[
-    "euclidean",
-    "sqeuclidean",
-    "cosine",
-    "inner_product",
-    "manhattan",
-    "chebyshev",
-    "l2",
-    "l1",
-    "cityblock",
-    "linf",
-]
 
 
 class Part(BaseModel):
@@ -131,12 +129,15 @@ class BaseStage(Part):
     needs: Names = ()
     resources: Resources = Resources()
 
+    PARAMETERS: ClassVar[tuple[Parameter, ...]] = ()
+    """What the method may be asked, where it is in the registry."""
+
     def asked(self) -> dict[str, Any]:
         """Arguments of the Python function, but for matrices and results."""
-        apart = {"method", "needs", "resources", "algorithm", *self.MATRICES, *self.RESULTS}
-        found = self.model_dump(exclude=apart)
-        algorithm = getattr(self, "algorithm", None)
-        return found if algorithm is None else {**found, "method": algorithm}
+        if self.PARAMETERS:
+            plain = [each for each in self.PARAMETERS if each.key not in (*self.MATRICES, *self.RESULTS)]
+            return {each.name: getattr(self, each.key) for each in plain}
+        return self.model_dump(exclude={"method", "needs", "resources", *self.MATRICES, *self.RESULTS})
 
 
 class OfMatrix(BaseStage):
@@ -147,117 +148,49 @@ class OfMatrix(BaseStage):
     input: str
 
 
-class Svd(OfMatrix):
-    """``rankfold.svd``; its argument ``method`` is here called ``algorithm``."""
-
-    method: Literal["svd"]
-    rank: Count | None = None
-    tol: Number | None = None
-    algorithm: Algorithm = "auto"
-    passes: Count | None = None
-    oversampling: Whole | None = None
-    seed: Seed = 0
-    rows: bool = True
-
-
-class Pca(OfMatrix):
-    """``rankfold.pca``; its argument ``method`` is here called ``algorithm``."""
-
-    method: Literal["pca"]
-    rank: Count | None = None
-    tol: Number | None = None
-    algorithm: Algorithm = "auto"
-    passes: Count | None = None
-    oversampling: Whole | None = None
-    seed: Seed = 0
-    center: bool = True
-    scale: bool = False
-    whiten: bool = False
-    rows: bool = True
+def model_of(method: Method) -> type[BaseStage]:
+    """The stage of a method: what it is of, then what it may be asked, as keys."""
+    parameters = method.parameters()
+    keys: dict[str, Any] = {"method": (Literal[method.name], ...)}
+    keys |= {INPUTS[name]: (str, ...) for name in method.inputs}
+    keys |= {each.key: (_type_of(each), ... if each.required else each.default) for each in parameters}
+    held = [(each.key, each.argument.holds) for each in parameters if each.argument.holds]
+    results = {key: holds for key, holds in held if isinstance(holds, tuple)}
+    made = create_model(
+        "".join(word.title() for word in method.name.split("_")),
+        __base__=BaseStage,
+        __doc__=f"``rankfold {method.name.replace('_', '-')}``: {method.summary}",
+        **keys,
+    )
+    made.MATRICES = (
+        *("input" for name in method.inputs if name == "x"),
+        *(k for k, h in held if h == "matrix"),
+    )
+    made.RESULTS = {**({"result": method.of} if "result" in method.inputs else {}), **results}
+    made.PARAMETERS = parameters
+    return made
 
 
-class Qr(OfMatrix):
-    """``rankfold.qr``."""
-
-    method: Literal["qr"]
-    passes: Count | None = None
-    seed: Seed = 0
-    rows: bool = True
+INPUTS = {"x": "input", "result": "result"}
+"""Keys of what a method is of."""
 
 
-class Nmf(OfMatrix):
-    """``rankfold.nmf``; ``init`` may name an earlier stage."""
-
-    RESULTS = {"init": ("nmf",)}
-
-    method: Literal["nmf"]
-    rank: Count
-    loss: Literal["frobenius", "kullback-leibler"] = "frobenius"
-    solver: Literal["auto", "hals", "bpp", "mu", "admm"] = "auto"
-    init: str = "auto"
-    alpha_W: NotNegative = 0.0
-    alpha_H: Bound = "same"
-    l1_ratio: NotNegative = 0.0
-    constraint_W: Bound = "nonnegative"
-    constraint_H: Bound = "nonnegative"
-    tol: NotNegative = 1e-3
-    gradient: NotNegative = 0.0
-    seconds: NotNegative = 0.0
-    passes: Count | None = None
-    seed: Seed = 0
-
-
-class Knn(OfMatrix):
-    """``rankfold.knn``."""
-
-    MATRICES = ("input", "queries")
-    RESULTS = {"base": ("knn",)}
-
-    method: Literal["knn"]
-    k: Count = 15
-    queries: str | None = None
-    base: str | None = None
-    metric: Metric = "euclidean"
-    symmetric: Literal["union", "mutual"] | None = None
-
-
-class Transform(OfMatrix):
-    """``rankfold.transform``: ``input`` in the components of ``result``."""
-
-    RESULTS = {"result": ("svd", "pca", "nmf")}
-
-    method: Literal["transform"]
-    result: str
-
-
-class Update(OfMatrix):
-    """``rankfold.update``: the rows of ``input`` added to those of ``result``."""
-
-    RESULTS = {"result": ("pca", "update")}
-
-    method: Literal["update"]
-    result: str
-    rank: Count | None = None
-
-
-class Check(OfMatrix):
-    """``rankfold.check``: how far ``result`` is from ``input``."""
-
-    RESULTS = {"result": ("svd", "pca")}
-
-    method: Literal["check"]
-    result: str
-
-
-class Reconstruct(BaseStage):
-    """``rankfold.reconstruct``: the matrix as the components of ``result`` have it."""
-
-    RESULTS = {"result": ("svd", "pca", "nmf")}
-
-    method: Literal["reconstruct"]
-    result: str
-    rank: Count | None = None
-    rows: Range | None = None
+def _type_of(parameter: Parameter) -> Any:
+    """How a value is read and checked, in YAML and by editors."""
+    argument, types = parameter.argument, parameter.types
+    bounds = Field(ge=argument.least, lt=argument.below)
+    kind: Any = types[0]
+    if types == (int,):
+        kind = Annotated[int, bounds, WHOLE]
+    elif types == (float,):
+        kind = Annotated[float, bounds, NUMERIC]
+    elif set(types) == {float, str}:
+        kind = Bound
+    elif types == (slice,):
+        kind = Range
+    elif argument.choices and not argument.holds:
+        kind = Literal[argument.choices]
+    return kind | None if parameter.default is None else kind
 
 
 class Compared(OfMatrix):
@@ -267,7 +200,7 @@ class Compared(OfMatrix):
 
     embedding: str
     k: Count = 5
-    metric: Metric = "euclidean"
+    metric: Literal[(*NAMES, *ALIASES)] = "euclidean"  # type: ignore[valid-type]
     rows: Looked = None
     seed: Seed = 0
 
@@ -306,19 +239,12 @@ class Import(OfMatrix):
     layout: Literal["auto", "dense"] = "auto"
 
 
-Stage = Annotated[
-    Svd
-    | Pca
-    | Qr
-    | Nmf
-    | Knn
-    | Transform
-    | Update
-    | Check
-    | Reconstruct
-    | Trustworthiness
-    | Continuity
-    | NeighbourhoodPreservation
-    | Import,
-    Field(discriminator="method"),
-]
+OTHERS = (Trustworthiness, Continuity, NeighbourhoodPreservation, Import)
+STAGES: dict[str, type[BaseStage]] = {name: model_of(method_of(name)) for name in method_names()}
+STAGES |= {get_args(each.model_fields["method"].annotation)[0]: each for each in OTHERS}
+"""By method."""
+
+if TYPE_CHECKING:
+    Stage = BaseStage
+else:
+    Stage = Annotated[functools.reduce(operator.or_, STAGES.values()), Field(discriminator="method")]

@@ -9,24 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 
-from rankfold.api.execute import Task
-from rankfold.api.neighbors import search_of
-from rankfold.api.reductions import factors_of, reduction_of
 from rankfold.methods.knn.knn import Neighbours
-from rankfold.methods.knn.request import NeighbourRequest
-from rankfold.methods.model.check import Verification
-from rankfold.methods.model.model import Fitted, fitted
+from rankfold.methods.model.model import Fitted
 from rankfold.methods.model.reconstruct import Reconstruction
 from rankfold.methods.model.transform import Projection
 from rankfold.methods.model.update import Update
+from rankfold.methods.nmf.arguments import INITS
 from rankfold.methods.nmf.nmf import Nonnegative
-from rankfold.methods.nmf.request import INITS, FactorRequest
+from rankfold.methods.nmf.request import FactorRequest
+from rankfold.methods.registry import Method
+from rankfold.methods.registry import method as method_of
 from rankfold.methods.svd.svd import Reduction
+from rankfold.methods.task import Task
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import working_dtype
 from rankfold.pipeline.errors import InputError, RankfoldError
@@ -38,7 +36,7 @@ from rankfold.settings.yaml_file import Document
 from rankfold.workflows.flows.embedding import Comparison, Measuring
 from rankfold.workflows.flows.graph import COORDINATES, Reference, resolve
 from rankfold.workflows.flows.model import Flow
-from rankfold.workflows.flows.stage_models import BaseStage
+from rankfold.workflows.flows.stage_models import INPUTS, BaseStage
 from rankfold.workflows.wording import in_file
 
 Work = Task | Measuring
@@ -113,77 +111,61 @@ class Scene:
             raise NotKnownYet(found.stage)
         return made.path if made.there else made
 
-    def fit(self, text: str, among: tuple[str, ...]) -> Fitted:
-        """A result as a model."""
-        found = self.result(text)
-        return fitted(found, among=among) if isinstance(found, Path) else imagined_fit(found)
-
 
 # Tasks ---------------------------------------------------------------------------------------------
 
 
 def task_of(stage: BaseStage, scene: Scene) -> Work:
     """The task of any stage but an import."""
-    return BUILDERS[stage.method](stage, scene)
+    return BUILDERS.get(stage.method, _task)(stage, scene)
+
+
+def _task(stage: BaseStage, scene: Scene) -> Task:
+    """Of a method in the registry: what it is of, then what it is asked."""
+    method, asked = method_of(stage.method), stage.asked()
+    inputs = [_held(stage, INPUTS[name], scene, model=name == "result") for name in method.inputs]
+    for key in (*stage.MATRICES, *stage.RESULTS):
+        if key not in INPUTS.values():
+            asked[key] = _held(stage, key, scene)
+    if _is_slice(method, "rows"):
+        ends = (asked["rows"] or ":").split(":")
+        asked["rows"] = slice(*(int(end) if end else None for end in ends))
+    return method.task(*inputs, **asked)
+
+
+def _is_slice(method: Method, name: str) -> bool:
+    return any(each.name == name and each.types == (slice,) for each in method.parameters())
+
+
+def _held(stage: BaseStage, key: str, scene: Scene, *, model: bool = False) -> Any:
+    """The matrix, result, or model of a result that a key names; nothing where it names none."""
+    text = getattr(stage, key)
+    if text is None or key in stage.MATRICES:
+        return None if text is None else scene.matrix(text)
+    found = scene.result(text)
+    if isinstance(found, Path):
+        return found
+    return imagined_fit(found) if model else ImaginedResult(found)
 
 
 def _reduction(stage: BaseStage, scene: Scene) -> Task:
     asked = stage.asked()
-    rank, tol, algorithm = asked.pop("rank", None), asked.pop("tol", None), asked.pop("method", "tsqr")
-    passes, oversampling, seed = asked.pop("passes"), asked.pop("oversampling", None), asked.pop("seed")
-    if rank is None and tol is None and algorithm == "auto":  # a file says what it asks for
-        raise InputError(
+    if asked["rank"] is None and asked["tol"] is None and asked["method"] == "auto":
+        raise InputError(  # a file says what it asks for
             "say how many components, rank, or what share of the norm to leave out, tol; all of them are "
             "algorithm: tsqr"
         )
-    x = scene.matrix(_named(stage, "input"))
-    return reduction_of(x, stage.method, rank, tol, algorithm, passes, oversampling, seed, **asked)
+    return _task(stage, scene)
 
 
 def _factors(stage: BaseStage, scene: Scene) -> Task:
-    asked = {name.lower(): value for name, value in stage.asked().items()}
-    init, x = _named(stage, "init"), scene.matrix(_named(stage, "input"))
-    if init in INITS:
-        return factors_of(x, init, **asked)
-    start = scene.result(init)
-    if isinstance(start, Path):
-        return factors_of(x, start, **asked)
-    request = FactorRequest.of(init="custom", **asked)
+    asked, init, x = stage.asked(), _named(stage, "init"), scene.matrix(_named(stage, "input"))
+    start = init if init in INITS else scene.result(init)
+    if not isinstance(start, Outcome):
+        return method_of("nmf").task(x, init=start, **asked)
+    request = FactorRequest.of(init="custom", **{name.lower(): value for name, value in asked.items()})
     request.check(x.shape, x.name)
     return Nonnegative(x, request.settled())
-
-
-def _search(stage: BaseStage, scene: Scene) -> Task:
-    asked, x = stage.asked(), scene.matrix(_named(stage, "input"))
-    queries, base = (getattr(stage, name) for name in ("queries", "base"))
-    rows = None if queries is None else scene.matrix(queries)
-    earlier = None if base is None else scene.result(base)
-    if not isinstance(earlier, Outcome):
-        return search_of(x, asked["k"], rows, earlier, asked["metric"], asked["symmetric"])
-    request = NeighbourRequest.of(asked["k"], asked["metric"], asked["symmetric"])
-    return Neighbours.of(x, rows, request, _imagined_result(earlier))
-
-
-def _projection(stage: BaseStage, scene: Scene) -> Task:
-    fit = scene.fit(_named(stage, "result"), ("svd", "pca", "nmf"))
-    return Projection.of(fit, scene.matrix(_named(stage, "input")))
-
-
-def _update(stage: BaseStage, scene: Scene) -> Task:
-    fit = scene.fit(_named(stage, "result"), ("svd", "pca"))
-    return Update.of(fit, scene.matrix(_named(stage, "input")), stage.asked()["rank"])
-
-
-def _verification(stage: BaseStage, scene: Scene) -> Task:
-    fit = scene.fit(_named(stage, "result"), ("svd", "pca"))
-    return Verification.of(fit, scene.matrix(_named(stage, "input")))
-
-
-def _reconstruction(stage: BaseStage, scene: Scene) -> Task:
-    asked, fit = stage.asked(), scene.fit(_named(stage, "result"), ("svd", "pca", "nmf"))
-    ends = (asked["rows"] or ":").split(":")
-    rows = slice(*(int(end) if end else None for end in ends))
-    return Reconstruction.of(fit, rank=asked["rank"], rows=rows)
 
 
 def _measuring(stage: BaseStage, scene: Scene) -> Measuring:
@@ -216,17 +198,12 @@ def _named(stage: BaseStage, key: str) -> str:
 BUILDERS: dict[str, Callable[[BaseStage, Scene], Work]] = {
     "svd": _reduction,
     "pca": _reduction,
-    "qr": _reduction,
     "nmf": _factors,
-    "knn": _search,
-    "transform": _projection,
-    "update": _update,
-    "check": _verification,
-    "reconstruct": _reconstruction,
     "trustworthiness": _measuring,
     "continuity": _measuring,
     "neighbourhood_preservation": _comparison,
 }
+"""Of stages that say more, or are more than one task."""
 
 
 # What is to come -----------------------------------------------------------------------------------
@@ -293,7 +270,7 @@ def imagined_fit(made: Outcome) -> Fitted:
     right = {"svd": "Vt", "pca": "components", "nmf": "H"}[kind]
     assert made.matrices is not None  # noqa: S101  asked before
     return ImaginedFit(
-        result=_imagined_result(made),
+        result=ImaginedResult(made),
         kind=kind,
         shape=(rows, columns),
         s=np.ones(made.rank),
@@ -304,5 +281,11 @@ def imagined_fit(made: Outcome) -> Fitted:
     )
 
 
-def _imagined_result(made: Outcome) -> Result:
-    return cast(Result, SimpleNamespace(path=made.path, attrs=made.facts))
+class ImaginedResult(Result):
+    """A result that is to come: where it will be, and the facts that are known."""
+
+    def __init__(self, made: Outcome) -> None:
+        self._path, self._in_memory, self.attrs = made.path, False, dict(made.facts)
+
+    def require_whole(self, *, sums: bool = False) -> None:
+        """See ``Result``: there is nothing yet that could be damaged."""

@@ -6,17 +6,12 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rankfold.api.execute import Task
-from rankfold.api.neighbors import search_of
-from rankfold.api.reductions import factors_of, reduction_of
 from rankfold.cluster.place import positive_count
 from rankfold.cluster.slurm.profile import Profile
 from rankfold.cluster.slurm.submission import allocation_of
-from rankfold.methods.model.check import Verification
-from rankfold.methods.model.model import fitted
-from rankfold.methods.model.reconstruct import Reconstruction
-from rankfold.methods.model.transform import Projection
-from rankfold.methods.model.update import Update
+from rankfold.methods.model.arguments import CHECK, RECONSTRUCT, TRANSFORM, UPDATE
+from rankfold.methods.registry import method as method_of
+from rankfold.methods.task import Task
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
@@ -52,68 +47,27 @@ def plan_command(name: str, given: Given, profile: Profile) -> Plan:
 
 def task_of_command(name: str, given: Given) -> Task:
     """What a command would carry out."""
-    return BUILDERS[name](given)
-
-
-def _svd(given: Given) -> Task:
-    return reduction_of(_matrix(given), "svd", *_asked(given), rows=not given["no_rows"])
-
-
-def _pca(given: Given) -> Task:
-    flags = _group(options.centring, given)
-    if given["update"] is not None:
-        rank = rank_of_update(_group(options.request, given), flags)
-        return Update.of(fitted(given["update"]), _matrix(given), rank)
-    return reduction_of(_matrix(given), "pca", *_asked(given), rows=not given["no_rows"], **flags)
-
-
-def _qr(given: Given) -> Task:
-    asked = _group(options.factorisation, given)
-    how = (None, None, "tsqr", asked["passes"], None, asked["seed"])
-    return reduction_of(_matrix(given), "qr", *how, rows=asked["rows"])
-
-
-def _nmf(given: Given) -> Task:
-    asked = {key.lower(): value for key, value in _group(options.nonnegative, given).items()}
-    return factors_of(_matrix(given), asked.pop("init"), **asked)
-
-
-def _knn(given: Given) -> Task:
-    return search_of(_matrix(given), **_group(options.search, given))
-
-
-def _transform(given: Given) -> Task:
-    return Projection.of(fitted(given["result"], among=("svd", "pca", "nmf")), _matrix(given, "new"))
-
-
-def _reconstruct(given: Given) -> Task:
-    fit = fitted(given["result"], among=("svd", "pca", "nmf"))
-    return Reconstruction.of(fit, rank=given["rank"], rows=window(given["select_rows"]))
-
-
-def _check(given: Given) -> Task:
-    return Verification.of(fitted(given["result"]), _matrix(given))
+    method = method_of(name.replace("-", "_"))
+    if method.inputs != ("x",):
+        return BUILDERS[name](given)
+    asked = _group(options.arguments(method), given)
+    if given.get("update") is not None:
+        return UPDATE.task(given["update"], _matrix(given), rank=rank_of_update(asked))
+    return method.task(_matrix(given), **asked)
 
 
 BUILDERS: dict[str, Callable[[Given], Task]] = {
-    "svd": _svd,
-    "pca": _pca,
-    "qr": _qr,
-    "nmf": _nmf,
-    "knn": _knn,
-    "transform": _transform,
-    "reconstruct": _reconstruct,
-    "check": _check,
+    "transform": lambda given: TRANSFORM.task(given["result"], _matrix(given, "new")),
+    "reconstruct": lambda given: RECONSTRUCT.task(
+        given["result"], rank=given["rank"], rows=window(given["select_rows"])
+    ),
+    "check": lambda given: CHECK.task(given["result"], _matrix(given)),
 }
+"""Of commands that use a result."""
 
 
 def _matrix(given: Given, key: str = "store") -> Source:
     return open_source(given[key], **_group(options.view, given))
-
-
-def _asked(given: Given) -> tuple[Any, ...]:
-    asked = _group(options.request, given)
-    return tuple(asked[key] for key in ("rank", "tol", "method", "passes", "oversampling", "seed"))
 
 
 def _group(group: Callable[..., dict[str, Any]], given: Given) -> dict[str, Any]:

@@ -1,0 +1,50 @@
+"""What knn may be asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from rankfold.methods.argument import Argument
+from rankfold.methods.registry import Method
+
+NAMES = ("euclidean", "sqeuclidean", "cosine", "inner_product", "manhattan", "chebyshev")
+ALIASES = {"l2": "euclidean", "l1": "manhattan", "cityblock": "manhattan", "linf": "chebyshev"}
+SYMMETRIC = ("union", "mutual")
+"""Edges that either of two rows has, or both."""
+
+DEFAULT_K = 15
+
+
+@dataclass(frozen=True, slots=True)
+class KnnArguments:
+    """See ``rankfold.knn``."""
+
+    k: Annotated[int, Argument("neighbors of each row", least=1)] = DEFAULT_K
+    queries: Annotated[
+        str | None, Argument("rows whose neighbors are wanted instead", holds="matrix", metavar="STORE")
+    ] = None
+    base: Annotated[
+        str | None,
+        Argument("lists of the first rows, to be gone on with", holds=("knn",), metavar="RESULT"),
+    ] = None
+    metric: Annotated[
+        str,
+        Argument(
+            "euclidean, sqeuclidean, cosine, inner_product, manhattan or chebyshev",
+            choices=(*NAMES, *ALIASES),
+        ),
+    ] = "euclidean"
+    symmetric: Annotated[
+        str | None,
+        Argument("edges of the graph that either row has, union, or both, mutual", choices=SYMMETRIC),
+    ] = None
+
+
+KNN = Method(
+    "knn",
+    "Nearest neighbors of every row, exactly: indices, distances, graph.",
+    KnnArguments,
+    "rankfold.methods.knn.knn:knn_task",
+    matrices=("distances", "indices", "graph"),
+)

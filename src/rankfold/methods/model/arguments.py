@@ -1,0 +1,68 @@
+"""What may be asked of what is done with a result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from rankfold.methods.argument import Argument
+from rankfold.methods.registry import Method
+
+HOME = "rankfold.methods.model"
+
+
+@dataclass(frozen=True, slots=True)
+class NoArguments:
+    """Nothing besides what it is of."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateArguments:
+    """See ``rankfold.update``."""
+
+    rank: Annotated[int | None, Argument("components to keep; as many as there are by default", least=1)] = (
+        None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReconstructArguments:
+    """See ``rankfold.reconstruct``."""
+
+    rank: Annotated[int | None, Argument("leading components to use; all by default", least=1)] = None
+    rows: Annotated[slice | None, Argument("consecutive rows to write, START:STOP; all by default")] = None
+
+
+TRANSFORM = Method(
+    "transform",
+    "Coordinates of new rows in the components of a result.",
+    NoArguments,
+    f"{HOME}.transform:transform_task",
+    inputs=("result", "x"),
+    of=("svd", "pca", "nmf"),
+)
+UPDATE = Method(
+    "update",
+    "Principal components of the samples of a result and of new ones.",
+    UpdateArguments,
+    f"{HOME}.update:update_task",
+    inputs=("result", "x"),
+    of=("pca", "update"),
+    matrices=("components",),
+)
+CHECK = Method(
+    "check",
+    "Residuals and orthogonality of a result, by one more pass over its matrix.",
+    NoArguments,
+    f"{HOME}.check:check_task",
+    inputs=("result", "x"),
+    of=("svd", "pca"),
+)
+RECONSTRUCT = Method(
+    "reconstruct",
+    "The matrix as the components of a result have it.",
+    ReconstructArguments,
+    f"{HOME}.reconstruct:reconstruct_task",
+    inputs=("result",),
+    of=("svd", "pca", "nmf"),
+)

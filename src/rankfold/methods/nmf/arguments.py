@@ -1,0 +1,57 @@
+"""What nmf may be asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from rankfold.methods.argument import Argument
+from rankfold.methods.registry import Method
+
+SOLVERS = ("auto", "hals", "bpp", "mu", "admm")
+LOSSES = ("frobenius", "kullback-leibler")
+INITS = ("auto", "compressed", "nndsvd", "rows", "random", "custom")
+
+DEFAULT_FALL = 1e-3
+"""Relative fall of the error in a pass below which passes end."""
+
+Bound = float | str
+"""``"nonnegative"``, ``"simplex"``, or the largest number allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class NmfArguments:
+    """See ``rankfold.nmf``."""
+
+    rank: Annotated[int, Argument("number of components", least=1)]
+    loss: Annotated[str, Argument("frobenius or kullback-leibler", choices=LOSSES)] = "frobenius"
+    solver: Annotated[str, Argument("auto, hals, bpp, mu or admm", choices=SOLVERS)] = "auto"
+    init: Annotated[
+        str,
+        Argument(
+            "auto, compressed, nndsvd, rows, random, or an earlier result", holds=("nmf",), choices=INITS[:-1]
+        ),
+    ] = "auto"
+    alpha_W: Annotated[float, Argument("penalty of W, as scikit-learn weighs it", least=0)] = 0.0
+    alpha_H: Annotated[Bound, Argument("penalty of H; same for that of W")] = "same"
+    l1_ratio: Annotated[float, Argument("share of penalties that are sums, not squares", least=0)] = 0.0
+    constraint_W: Annotated[Bound, Argument("nonnegative, simplex, or the largest number of W")] = (
+        "nonnegative"
+    )
+    constraint_H: Annotated[Bound, Argument("the same of H, by columns")] = "nonnegative"
+    tol: Annotated[float, Argument("relative fall of the error in a pass to stop at", least=0)] = DEFAULT_FALL
+    gradient: Annotated[float, Argument("norm of the projected gradient to stop at", least=0)] = 0.0
+    seconds: Annotated[float, Argument("after which no pass begins; 0 for no limit", least=0)] = 0.0
+    passes: Annotated[
+        int | None, Argument("most passes over the matrix; 8 by default, 50 for mu", least=1)
+    ] = None
+    seed: Annotated[int, Argument("key of the random start", least=0, below=2**64)] = 0
+
+
+NMF = Method(
+    "nmf",
+    "Nonnegative factors: W, H.",
+    NmfArguments,
+    "rankfold.methods.nmf.nmf:nmf_task",
+    matrices=("W", "H"),
+)

@@ -1,0 +1,91 @@
+"""What svd, pca and qr may be asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from rankfold.methods.argument import Argument
+from rankfold.methods.registry import Method
+
+SOLVERS = ("auto", "gram", "krylov", "subspace", "sketch", "tsqr")
+HOME = "rankfold.methods.svd.svd"
+
+Rank = Annotated[
+    int | None,
+    Argument("number of components; found from tol if not given; all for tsqr without either", least=1),
+]
+Tol = Annotated[
+    float | None,
+    Argument("estimated relative error to stop at, 1e-4 by default; without rank, of all"),
+]
+Solver = Annotated[
+    str, Argument("auto, gram, krylov, subspace, sketch or tsqr", choices=SOLVERS, key="algorithm")
+]
+Passes = Annotated[int | None, Argument("most passes over the matrix; 8 by default", least=1)]
+Oversampling = Annotated[
+    int | None, Argument("columns of a block beyond the rank; a quarter of it by default")
+]
+Seed = Annotated[int, Argument("key of the random start", least=0, below=2**64)]
+Rows = Annotated[bool, Argument("leave out U or scores", option="--no-rows")]
+
+
+@dataclass(frozen=True, slots=True)
+class SvdArguments:
+    """See ``rankfold.svd``."""
+
+    rank: Rank = None
+    tol: Tol = None
+    method: Solver = "auto"
+    passes: Passes = None
+    oversampling: Oversampling = None
+    seed: Seed = 0
+    rows: Rows = True
+
+
+@dataclass(frozen=True, slots=True)
+class PcaArguments:
+    """See ``rankfold.pca``."""
+
+    rank: Rank = None
+    tol: Tol = None
+    method: Solver = "auto"
+    passes: Passes = None
+    oversampling: Oversampling = None
+    seed: Seed = 0
+    center: Annotated[bool, Argument("subtract column means")] = True
+    scale: Annotated[bool, Argument("divide columns by their standard deviation")] = False
+    whiten: Annotated[bool, Argument("scores of unit variance")] = False
+    rows: Rows = True
+
+
+@dataclass(frozen=True, slots=True)
+class QrArguments:
+    """See ``rankfold.qr``."""
+
+    passes: Passes = None
+    seed: Annotated[int, Argument("key of what is random", least=0, below=2**64)] = 0
+    rows: Annotated[bool, Argument("leave out Q", option="--no-rows")] = True
+
+
+SVD = Method(
+    "svd",
+    "Leading singular triplets: U, s, Vt.",
+    SvdArguments,
+    f"{HOME}:svd_task",
+    matrices=("U", "Vt"),
+)
+PCA = Method(
+    "pca",
+    "Principal components: scores, components, mean.",
+    PcaArguments,
+    f"{HOME}:pca_task",
+    matrices=("scores", "components"),
+)
+QR = Method(
+    "qr",
+    "Orthonormal basis of the columns, and R: Q, R.",
+    QrArguments,
+    f"{HOME}:qr_task",
+    matrices=("Q", "R"),
+)
