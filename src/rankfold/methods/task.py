@@ -2,13 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 if TYPE_CHECKING:
     from rankfold.pipeline.data.source import Source
     from rankfold.pipeline.engine.run import Run
     from rankfold.pipeline.engine.scheduler import Budget
     from rankfold.pipeline.planning.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An array of a result."""
+
+    name: str
+    """Empty where the result is the array itself."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    chunks: int = 1
+    sparse: bool = False
+    """Whether it is a group of vectors in compressed rows; ``chunks`` counts those of all three."""
+
+    @property
+    def files(self) -> int:
+        """Chunks and metadata, at most."""
+        return self.chunks + (4 if self.sparse else 1)
+
+
+def vectors(length: int, *names: str) -> tuple[Output, ...]:
+    """Small arrays of float64 numbers, one for each component or column."""
+    return tuple(Output(name, (length,), np.dtype(np.float64)) for name in names)
+
+
+def count(length: int, chunk: int) -> int:
+    """Chunks along an axis."""
+    return -(-length // max(1, chunk))
 
 
 class Task(Protocol):
@@ -20,6 +52,9 @@ class Task(Protocol):
 
     def request(self) -> dict[str, Any]:
         """Everything that decides the numbers besides the matrix, for JSON."""
+
+    def outputs(self) -> tuple[Output, ...]:
+        """Arrays that the result will have; where a rank is to be found, of the most there may be."""
 
     def plan(self, budget: Budget) -> Plan:
         """Its numbers; raises ``PlanError`` for what does not fit."""

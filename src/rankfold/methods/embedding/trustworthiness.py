@@ -30,6 +30,7 @@ from rankfold.methods.knn.knn import Neighbours
 from rankfold.methods.knn.pair_fold import bounded
 from rankfold.methods.knn.request import NeighbourRequest
 from rankfold.methods.knn.row_blocks import RowReader
+from rankfold.methods.task import Output
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.selection import select
 from rankfold.pipeline.data.source import Source
@@ -113,6 +114,10 @@ class Faithfulness:
             return self.asked.as_dict()
         facts = Result(self.lists).attrs
         return {**self.asked.as_dict(), "lists": [facts["input"]["fingerprint"], facts["request"]]}
+
+    def outputs(self) -> tuple[Output, ...]:
+        """See the protocol: there are facts alone."""
+        return ()
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""

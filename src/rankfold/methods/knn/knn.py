@@ -17,12 +17,13 @@ import numpy.typing as npt
 from rankfold.kernels.neighbors.lists import Metric
 from rankfold.methods.knn.arguments import DEFAULT_K
 from rankfold.methods.knn.extend import EarlierLists
-from rankfold.methods.knn.graph import create_graph, write_symmetric_graph
+from rankfold.methods.knn.graph import POINTERS, create_graph, write_symmetric_graph
 from rankfold.methods.knn.pair_fold import NearestPairs, bounded
 from rankfold.methods.knn.plan import plan_neighbours
 from rankfold.methods.knn.request import NeighbourRequest
 from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, RowReader
 from rankfold.methods.knn.write_lists import WriteLists
+from rankfold.methods.task import Output, count
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.sample import Sample
 from rankfold.pipeline.data.source import Source
@@ -34,6 +35,7 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.importing.csr_writer import CHUNK_LENGTHS
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.storage.checkpoint import make_folder
 from rankfold.pipeline.storage.result import Result, create_array
@@ -96,6 +98,20 @@ class Neighbours:
         told = None if self.queries is None else [self.queries.fingerprint(), list(self.queries.shape)]
         base = None if self.earlier is None else self.earlier.digest()
         return {**self.asked.as_dict(), "queries": told, "base": base}
+
+    def outputs(self) -> tuple[Output, ...]:
+        """See the protocol."""
+        (rows, others), k = (self.left.shape[0], self.source.shape[0]), self.asked.k
+        chunks, edges = count(rows, self.lists_cut().panel_rows), 2 * rows * k
+        kept = chunks
+        if self.asked.symmetric is not None:
+            kept = count(edges, min(max(edges // CHUNKS_WANTED, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1]))
+        wide = np.dtype(np.float64)
+        return (
+            Output("distances", (rows, k), wide, chunks),
+            Output("indices", (rows, k), np.dtype(np.int64), chunks),
+            Output("graph", (rows, others), wide, 2 * kept + count(rows + 1, POINTERS), sparse=True),
+        )
 
     def pairs(self) -> Pairs:
         """Which blocks meet."""

@@ -22,6 +22,7 @@ from rankfold.methods.model.transform_pass import measured_squares, refuse_overf
 from rankfold.methods.parts.finite import join_bad, no_bad, refuse_bad
 from rankfold.methods.parts.panels import Buffers, OverPanels, Panels
 from rankfold.methods.svd.strategy import choose_orientation
+from rankfold.methods.task import Output, vectors
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, View, aligned_empty
@@ -203,6 +204,10 @@ class Verification:
             "result": self.digest,
             "left": self.left.fingerprint(),
         }
+
+    def outputs(self) -> tuple[Output, ...]:
+        """See the protocol."""
+        return vectors(self.fitted.rank, "left_residuals", "right_residuals")
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""

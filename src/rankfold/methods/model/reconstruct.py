@@ -8,6 +8,7 @@ one by columns. Sums are float64 and rounded once, so a mean of 1e4 costs float3
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from rankfold.methods.model.arguments import RECONSTRUCT
 from rankfold.methods.model.model import Fitted, fitted
 from rankfold.methods.parts.panels import Buffers, OverPanels, Panels
 from rankfold.methods.svd.request import integer
+from rankfold.methods.task import Output, count
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.data.grid import Grid
@@ -231,6 +233,13 @@ class Reconstruction:
             "result": self.digest,
             "left": self.left.fingerprint(),
         }
+
+    def outputs(self) -> tuple[Output, ...]:
+        """See the protocol."""
+        chunks = math.prod(
+            count(length, chunk) for length, chunk in zip(self.shape, self.chunks(), strict=True)
+        )
+        return (Output("", self.shape, self.fitted.dtype, chunks),)
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""

@@ -28,6 +28,7 @@ from rankfold.methods.nmf.row_solvers import NormalRows, Pivoting, RowSolver, Sp
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.panels import Panels
 from rankfold.methods.svd.strategy import matching_chunk
+from rankfold.methods.task import Output, count
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source
@@ -95,6 +96,12 @@ class Projection:
         """See the protocol."""
         kind = self.fitted.kind
         return {"kind": "transform", "of": kind, "rank": self.fitted.rank, "result": self.digest}
+
+    def outputs(self) -> tuple[Output, ...]:
+        """See the protocol."""
+        rows, by_rows = self.source.shape[0], isinstance(self.fold(_NOWHERE, _NOWHERE, 1), ProjectRows)
+        chunks = count(rows, self.row_chunk()) if by_rows else 1
+        return (Output(self.fitted.left_name, (rows, self.fitted.rank), self.dtype, chunks),)
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""

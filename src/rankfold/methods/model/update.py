@@ -28,7 +28,9 @@ from rankfold.methods.svd.solvers.gram import divisors
 from rankfold.methods.svd.solvers.tsqr import tsqr, zero
 from rankfold.methods.svd.start import CONSTANT, begin
 from rankfold.methods.svd.strategy import lay_out
+from rankfold.methods.svd.svd import VARIANCES
 from rankfold.methods.svd.write import warn_of_unscaled
+from rankfold.methods.task import Output, vectors
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source
@@ -147,6 +149,13 @@ class Update:
         kept = ("tol", "center", "scale", "whiten")
         asked = {name: self._asked[name] for name in kept}
         return {"kind": "pca", "rank": self.rank, **asked, "rows": False, "update_of": self.digest}
+
+    def outputs(self) -> tuple[Output, ...]:
+        """See the protocol."""
+        columns = self.source.shape[1]
+        components = Output("components", (self.rank, columns), self.fitted.dtype)
+        small = vectors(self.rank, "residuals", "error_estimates", *VARIANCES)
+        return (components, *small, *vectors(columns, "mean", *["scale"] * bool(self._asked["scale"])))
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""

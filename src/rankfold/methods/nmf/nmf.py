@@ -42,6 +42,7 @@ from rankfold.methods.svd.plan import make_plan, sample_bytes
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.start import begin
 from rankfold.methods.svd.strategy import Layout, choose_orientation, lay_out
+from rankfold.methods.task import Output, count
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation
@@ -105,6 +106,17 @@ class Nonnegative:
         more = max(rank, LEAST_DIRECTIONS - rank)
         fixed = {"method": "subspace", "passes": 1, "oversampling": more}
         return Request("svd", rank, seed=self.asked.seed, **fixed)  # type: ignore[arg-type]
+
+    def outputs(self) -> tuple[Output, ...]:
+        """See the protocol."""
+        layout, rank, (rows, columns) = self._layout(), self.asked.rank, self.source.shape
+        by_rows, long = layout.view.orientation is Orientation.ROWS, layout.view.long
+        chunks = count(long, min(layout.out_chunk, long))
+        w = Output("W", (rows, rank), layout.view.dtype, chunks if by_rows else 1)
+        return w, Output("H", (rank, columns), layout.view.dtype, 1 if by_rows else chunks)
+
+    def _layout(self) -> Layout:
+        return lay_out(dataclasses.replace(self._layout_request(), rows=False), self.source)
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""

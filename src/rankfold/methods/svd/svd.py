@@ -12,6 +12,7 @@ import numpy.typing as npt
 from rankfold.kernels.linear.dense import fix_signs, leading_singular_triplets
 from rankfold.methods.parts.conditioned import Centring
 from rankfold.methods.parts.start import Start
+from rankfold.methods.svd.arguments import PCA, QR, SVD
 from rankfold.methods.svd.error_estimates import Truncation, errors_of_missed, rounding
 from rankfold.methods.svd.fused import Statistics, multiply
 from rankfold.methods.svd.long_factor import FromMatrix, Triplets
@@ -35,6 +36,7 @@ from rankfold.methods.svd.solvers.tsqr import tsqr, warn_of_rank, zero
 from rankfold.methods.svd.start import begin
 from rankfold.methods.svd.strategy import LARGEST_SQUARE, Layout, lay_out, settled
 from rankfold.methods.svd.write import Found, refuse_constant, write_found
+from rankfold.methods.task import Output, count, vectors
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation
@@ -173,6 +175,10 @@ def _squared_norm(layout: Layout, total: float, unit: float) -> float:
 # Reduction task ---------------------------------------------------------------------------------------------
 
 
+VARIANCES = ("singular_values", "explained_variance", "explained_variance_ratio")
+"""What a result of pca has for each component."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reduction:
     """A request and its matrix, as ``execution`` takes them."""
@@ -183,6 +189,22 @@ class Reduction:
     def request(self) -> dict[str, Any]:
         """See the protocol."""
         return self.asked.as_dict()
+
+    def outputs(self) -> tuple[Output, ...]:
+        """See the protocol."""
+        asked, layout, (rows, columns) = self.asked, lay_out(self.asked, self.source), self.source.shape
+        left, right = {"svd": SVD, "pca": PCA, "qr": QR}[asked.kind].matrices
+        by_rows, long = layout.view.orientation is Orientation.ROWS, layout.view.long
+        chunks = count(long, min(layout.out_chunk, long))
+        factors = [Output(right, (asked.rank, columns), layout.view.dtype, 1 if by_rows else chunks)]
+        if asked.rows:
+            factors += [Output(left, (rows, asked.rank), layout.view.dtype, chunks if by_rows else 1)]
+        if asked.kind == "qr":
+            return tuple(factors)
+        names = ["s"] if asked.kind == "svd" else [*VARIANCES]
+        small = vectors(asked.rank, "residuals", "error_estimates", *names)
+        each = ["mean"] * (asked.kind == "pca") + ["scale"] * asked.scale
+        return (*factors, *small, *vectors(columns, *each))
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""

@@ -29,8 +29,6 @@ SCHEMA = 1
 LAZY_BYTES = 64 * 2**20
 """Arrays above this stay on disk until sliced."""
 
-ROW_OUTPUTS = ("U", "scores", "Q", "W", "X", "indices", "distances")
-
 DIMENSIONS = {
     "U": ("row", "component"),
     "s": ("component",),
@@ -157,6 +155,12 @@ _NO_RESULT = (KeyError, ValueError, OSError, TypeError, AttributeError, Recursio
 """What opening something else, or a result that is damaged, can raise."""
 
 
+def _has_rows(array: zarr.Array[Any]) -> bool:
+    """Whether it grows with the rows of the matrix."""
+    names: tuple[str | None, ...] | None = getattr(array.metadata, "dimension_names", None)
+    return names is not None and names[:1] == ("row",)
+
+
 class Result:
     """Arrays of a reduction and the facts about it.
 
@@ -211,7 +215,7 @@ class Result:
         array = arrays[name]
         if isinstance(array, np.ndarray):
             return array
-        if array.nbytes > LAZY_BYTES or (name in ROW_OUTPUTS and self._temporary is None):
+        if array.nbytes > LAZY_BYTES or (_has_rows(array) and self._temporary is None):
             self._require_whole(name)
             if self._temporary is not None:
                 # Without its store an array would read as zeros, and say nothing.

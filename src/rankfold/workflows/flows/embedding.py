@@ -17,6 +17,7 @@ from rankfold.cluster.place import Place
 from rankfold.methods.embedding.trust_request import FaithfulnessRequest
 from rankfold.methods.embedding.trustworthiness import Faithfulness, with_lists
 from rankfold.methods.knn.knn import CHUNK_BYTES, Neighbours
+from rankfold.methods.task import Output
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Progress, Run
 from rankfold.pipeline.engine.scheduler import Budget
@@ -58,6 +59,10 @@ class Measuring:
         """That of the ranks, as it is once the neighbours are found."""
         found = [self.search.source.fingerprint(), self.search.request()]
         return {**self.ranks.asked.as_dict(), "lists": found}
+
+    def outputs(self) -> tuple[Output, ...]:
+        """See the protocol: there are facts alone."""
+        return ()
 
     def plan(self, budget: Budget) -> Plan:
         """Of both, one after the other."""
@@ -114,6 +119,10 @@ class Comparison:
     def request(self) -> dict[str, Any]:
         """See the protocol."""
         return {"kind": "neighbourhood_preservation", "k": self.k, "second": self.other.fingerprint()}
+
+    def outputs(self) -> tuple[Output, ...]:
+        """See the protocol: there are facts alone."""
+        return ()
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""

@@ -13,20 +13,15 @@ from typing import Any, cast
 
 import numpy as np
 
-from rankfold.methods.knn.knn import Neighbours
 from rankfold.methods.model.model import Fitted
-from rankfold.methods.model.reconstruct import Reconstruction
-from rankfold.methods.model.transform import Projection
 from rankfold.methods.model.update import Update
 from rankfold.methods.nmf.arguments import INITS
 from rankfold.methods.nmf.nmf import Nonnegative
 from rankfold.methods.nmf.request import FactorRequest
 from rankfold.methods.registry import Method
 from rankfold.methods.registry import method as method_of
-from rankfold.methods.svd.svd import Reduction
-from rankfold.methods.task import Task
+from rankfold.methods.task import Output, Task
 from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.data.view import working_dtype
 from rankfold.pipeline.errors import InputError, RankfoldError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.formats.zarr import ZarrSource
@@ -34,7 +29,7 @@ from rankfold.pipeline.planning.shape_only import ShapeOnly
 from rankfold.pipeline.storage.result import Result
 from rankfold.settings.yaml_file import Document
 from rankfold.workflows.flows.embedding import Comparison, Measuring
-from rankfold.workflows.flows.graph import COORDINATES, Reference, resolve
+from rankfold.workflows.flows.graph import Reference, resolve
 from rankfold.workflows.flows.model import Flow
 from rankfold.workflows.flows.stage_models import INPUTS, BaseStage
 from rankfold.workflows.wording import in_file
@@ -64,7 +59,6 @@ class Outcome:
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What attributes of the result will say, as far as tasks ask."""
 
-    rank: int = 0
     to_come: bool = False
     """Whether it will be made before anything is made from it, though its shape may not be known."""
 
@@ -212,36 +206,23 @@ BUILDERS: dict[str, Callable[[BaseStage, Scene], Work]] = {
 def expected(name: str, path: Path, task: Work) -> Outcome:
     """What a task will leave, by shape and type; of an adaptive rank the most that it may be."""
     (rows, columns), asked = task.source.shape, task.request()
-    dtype, rank = working_dtype(task.source.dtype), 0
-    shapes: dict[str, tuple[int, int]] = {}
-    if isinstance(task, Reduction | Nonnegative):
-        rank = task.asked.rank
-        left, right = {"svd": ("U", "Vt"), "pca": ("scores", "components"), "qr": ("Q", "R")}.get(
-            asked["kind"], ("W", "H")
-        )
-        shapes = {left: (rows, rank), right: (rank, columns)}
-    elif isinstance(task, Neighbours):
-        (rows, rank), dtype = (task.left.shape[0], task.asked.k), np.dtype(np.float64)
-        shapes = dict.fromkeys(("distances", "indices"), (rows, rank))
-    elif isinstance(task, Projection):
-        rank, dtype = task.fitted.rank, task.dtype
-        shapes = {COORDINATES[task.fitted.kind]: (rows, rank)}
-    elif isinstance(task, Reconstruction):
-        dtype, shapes = task.fitted.dtype, {"": task.shape}
-    elif isinstance(task, Update):
-        rank, dtype = task.rank, task.fitted.dtype
-        shapes, rows = {"components": (rank, columns)}, rows + task.fitted.shape[0]
+    if isinstance(task, Update):
+        rows += task.fitted.shape[0]
     told = {"kind": asked["kind"], "request": asked, "input": {"shape": [rows, columns], "fingerprint": ""}}
+    arrays = {each.name: each for each in task.outputs() if len(each.shape) == 2}
     matrices = {
-        array: ShapeOnly.plain(shape, dtype, f"{name}.{array}".rstrip("."), decoded=False)
-        for array, shape in shapes.items()
+        array: _shape_of(f"{name}.{array}".rstrip("."), each, asked) for array, each in arrays.items()
     }
-    if isinstance(task, Neighbours):
-        compressed = task.asked.symmetric is not None
-        matrices["graph"] = ShapeOnly.sparse(
-            (rows, task.source.shape[0]), dtype, f"{name}.graph", decoded=compressed
+    return Outcome(path, False, matrices, told, to_come=True)
+
+
+def _shape_of(name: str, array: Output, asked: Mapping[str, Any]) -> ShapeOnly:
+    rows, columns = array.shape
+    if array.sparse:
+        return ShapeOnly.sparse(
+            (rows, columns), array.dtype, name, decoded=asked.get("symmetric") is not None
         )
-    return Outcome(path, False, matrices, told, rank, to_come=True)
+    return ShapeOnly.plain((rows, columns), array.dtype, name, decoded=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +254,7 @@ def imagined_fit(made: Outcome) -> Fitted:
         result=ImaginedResult(made),
         kind=kind,
         shape=(rows, columns),
-        s=np.ones(made.rank),
+        s=np.ones(made.matrices[right].shape[0]),
         size=1.0,
         whiten=bool(request.get("whiten", False)),
         right=cast(ZarrSource, made.matrices[right]),
