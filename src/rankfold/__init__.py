@@ -87,13 +87,26 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module 'rankfold' has no attribute {name!r}")
+        return _theirs(name)
     import importlib
 
     module, _, attribute = _HOMES[name].partition(":")
     value = getattr(importlib.import_module(module), attribute or name)
     globals()[name] = value
     return value
+
+
+def _theirs(name: str) -> Any:
+    """The function of a method that another package adds."""
+    if not name.startswith("_"):
+        from rankfold.methods.registry import method, method_names
+
+        if name in method_names():
+            from rankfold.api.call import function_of
+
+            globals()[name] = function_of(method(name))
+            return globals()[name]
+    raise AttributeError(f"module 'rankfold' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -7,5 +7,6 @@ models              transform, update, check, reconstruct
 matrices            open, import_array
 execute             plan, claim, run, publish: the same for every task
 identity            in what a finished result differs from what is asked
+call                the functions of methods of other packages
 arguments           what callers in Python say, checked before it means anything
 """

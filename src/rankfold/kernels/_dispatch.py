@@ -52,7 +52,7 @@ def implementation(module: str, name: str, device: str) -> Callable[..., Any] | 
     """
     family, _, stem = module.rpartition(".")
     tuned = f"{family}.{device}.{stem}"
-    if importlib.util.find_spec(f"{family}.{device}") is None:
+    if not family or importlib.util.find_spec(f"{family}.{device}") is None:
         return None
     spec = importlib.util.find_spec(tuned)
     if spec is None or f"\ndef {name}(" not in spec.loader.get_source(tuned):  # type: ignore[union-attr]

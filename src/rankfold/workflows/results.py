@@ -29,10 +29,8 @@ def headline(result: Result) -> str:
         error = f" ± {facts['standard_error']:.1g}" if facts["standard_error"] else ""
         told = f"{facts['kind'].replace('_', ' ')} {facts['value']:.6g}{error}, k {facts['request']['k']}"
     else:
-        passes = facts["passes"]
-        told += (
-            f", rank {facts.get('rank', facts['request'].get('rank'))}, {passes} pass{'es' * (passes != 1)}"
-        )
+        passes, rank = facts["passes"], facts.get("rank", facts["request"].get("rank"))
+        told += f", rank {rank}" * (rank is not None) + f", {passes} pass{'es' * (passes != 1)}"
     if facts["request"].get("adaptive"):
         told += (
             f"; leaves out {facts['approximation_error']:.2g} of the norm, tol {facts['request']['tol']:g}"

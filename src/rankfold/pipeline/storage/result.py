@@ -55,10 +55,15 @@ DIMENSIONS = {
 
 
 def create_array(
-    group: Path, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike, chunks: tuple[int, ...]
+    group: Path,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: npt.DTypeLike,
+    chunks: tuple[int, ...],
+    dimensions: tuple[str, ...] = (),
 ) -> Path:
     """An empty, uncompressed array with named dimensions; chunks that an earlier attempt wrote are kept."""
-    return _describe(group / name, shape, dtype, chunks, DIMENSIONS[name])
+    return _describe(group / name, shape, dtype, chunks, dimensions or DIMENSIONS[name])
 
 
 def create_vector(path: Path, length: int, dtype: npt.DTypeLike, chunk: int) -> None:
@@ -121,11 +126,13 @@ def open_to_write(path: Path) -> zarr.Array[Any]:
     return zarr.open_array(path, mode="r+").with_config({"write_empty_chunks": True})
 
 
-def write_small(group: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Write arrays that are in memory, each as one chunk."""
+def write_small(group: Path, arrays: Mapping[str, npt.NDArray[Any]], *dimensions: str) -> None:
+    """Write arrays that are in memory, each as one chunk; ``dimensions`` of those that are not of ours."""
     for name, values in arrays.items():
         remove(group / name)
-        path = create_array(group, name, values.shape, values.dtype, tuple(max(1, n) for n in values.shape))
+        path = create_array(
+            group, name, values.shape, values.dtype, tuple(max(1, n) for n in values.shape), dimensions
+        )
         if values.size:
             write_whole_chunks(path, values, *((0, n) for n in values.shape))
 

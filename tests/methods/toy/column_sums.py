@@ -1,0 +1,157 @@
+"""A method of another package: sums of powers of each column, in one pass. This file is all there is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._dispatch import kernel
+from rankfold.methods.argument import Argument
+from rankfold.methods.parts.finite import count_bad, join_bad, no_bad, refuse_bad
+from rankfold.methods.parts.panels import Buffers, OverPanels, Panels, numbers
+from rankfold.methods.registry import Method
+from rankfold.methods.task import Output
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.view import Orientation, View
+from rankfold.pipeline.engine.blocks import cut
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.single_sweep import SingleSweep, plan_single_sweep
+from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.result import write_small
+
+WIDE = np.dtype(np.float64)
+
+
+@kernel
+def add_powers(x: npt.NDArray[Any], *, sums: npt.NDArray[np.float64]) -> None:
+    """Add sums of ``x**1 .. x**p`` over the rows of ``x`` (m, n) to ``sums`` (p, n): 2 m n p flops."""
+    power = np.ones(x.shape)
+    for each in sums:
+        power *= x
+        each += power.sum(axis=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What it may be asked."""
+
+    powers: Annotated[int, Argument("powers of each number", least=1, below=9)] = 1
+    absolute: Annotated[bool, Argument("sum absolute values")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Powers(OverPanels):
+    """Fold of panels into sums."""
+
+    panels: Panels
+    powers: int
+    absolute: bool
+    row_seconds: float
+
+    @property
+    def memory_bytes(self) -> int:
+        """Panels, the powers of a grain, and sums."""
+        return self.panels.memory_bytes + 8 * self.panels.view.short * (
+            3 * self.cut.grain_rows + 2 * self.powers
+        )
+
+    def start(self) -> State:
+        """No sums."""
+        return {"sums": np.zeros((self.powers, self.panels.view.short)), "bad": no_bad()}
+
+    def workspace(self) -> Buffers:
+        """Panels."""
+        return self.panels.buffers()
+
+    def read(self, work: Buffers, start: int, stop: int, slot: int) -> None:
+        """A panel."""
+        self.panels.read(work, start, stop, slot)
+
+    def step(self, state: State, work: Buffers, start: int, stop: int, slot: int) -> None:
+        """Add a panel."""
+        for first, _, raw in self.panels.grains(work, start, stop, slot):
+            x = numbers(raw).astype(WIDE)
+            if np.isfinite(x).all():
+                add_powers(np.abs(x) if self.absolute else x, sums=state["sums"])
+            else:
+                count_bad(state, raw, *self.panels.corner(first))
+
+    def merge(self, total: State, other: State) -> None:
+        """Add sums."""
+        total["sums"] += other["sums"]
+        total["bad"] = join_bad(total["bad"], other["bad"])
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSums:
+    """A matrix whose columns are summed."""
+
+    source: Source
+    powers: int
+    absolute: bool
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        return {"kind": "column_sums", "powers": self.powers, "absolute": self.absolute}
+
+    def outputs(self) -> tuple[Output, ...]:
+        """See the protocol."""
+        return (Output("sums", (self.powers, self.source.shape[1]), WIDE),)
+
+    def fold(self, slots: int) -> Powers:
+        """The fold of the one pass."""
+        view = View(self.source, Orientation.ROWS)
+        pieces = cut(view.grid, 8 * view.short, 8 * view.short * self.powers)
+        return Powers(Panels(view, pieces, slots, view.dtype), self.powers, self.absolute, 1e-9 * view.short)
+
+    def plan(self, budget: Budget) -> Plan:
+        """See the protocol."""
+        (rows, columns), sums = self.source.shape, 8 * self.source.shape[1] * self.powers
+        task = SingleSweep(
+            kind="column_sums",
+            method="exact",
+            source=self.source,
+            dtype=WIDE,
+            orientation=Orientation.ROWS,
+            rank=self.powers,
+            flops=2.0 * rows * columns * self.powers,
+            writes_bytes=0,
+            result_bytes=sums,
+            scratch_bytes=0,
+            accumulator_bytes=sums,
+            driver_bytes=2 * sums,
+            remedy="",
+        )
+        return plan_single_sweep(task, self.fold, budget)
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See the protocol."""
+        state = run.pass_over_data("column_sums", self.fold(run.slots))
+        refuse_bad(state, self.source)
+        write_small(run.result, {"sums": state["sums"]}, "power", "column")
+        facts = run.facts(self.request(), "exact", self.source, fingerprint)
+        run.describe(facts)
+        return facts
+
+
+def column_sums_task(x: object, powers: int = 1, *, absolute: bool = False) -> ColumnSums:
+    """What is to be summed, checked."""
+    if not 1 <= powers <= 8:
+        raise InputError(f"powers must lie in 1 .. 8, not {powers}")
+    return ColumnSums(open_source(x), powers, absolute)
+
+
+COLUMN_SUMS = Method(
+    "column_sums",
+    "Sums of powers of each column: sums.",
+    Arguments,
+    "column_sums:column_sums_task",
+    matrices=("sums",),
+)
