@@ -1,13 +1,13 @@
-"""Nearest neighbours of every row: seconds and recall, ours beside peers and bare products.
+"""Nearest neighbors of every row: seconds and recall, ours beside peers and bare products.
 
     pip install '.[bench]'
     python benchmarks/knn.py --data fashion_mnist.npz --out benchmarks/results/knn.json
-    python benchmarks/knn.py --page docs/neighbours-benchmark.md
+    python benchmarks/knn.py --page docs/neighbors-benchmark.md
 
-The file has an array ``X`` of 70 000 x 784 bytes (Fashion-MNIST); 15 neighbours, two threads. Each
+The file has an array ``X`` of 70 000 x 784 bytes (Fashion-MNIST); 15 neighbors, two threads. Each
 contender has a process of its own, with threads as it wants them; they take turns, and medians count. The
 limit is the products of every pair of rows, once (half the matrix of products) or twice, as peers make
-them, in float32 by the same BLAS. Recall is the share of neighbours that are as near as the exact ones.
+them, in float32 by the same BLAS. Recall is the share of neighbors that are as near as the exact ones.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def run(data: Path, rounds: int) -> dict[str, Any]:
 
 
 def recalls(x: np.ndarray, folder: Path) -> dict[str, float]:
-    """Share of what each found that is as near as the exact neighbours, measured in float64 on 2000 rows."""
+    """Share of what each found that is as near as the exact neighbors, measured in float64 on 2000 rows."""
     rows = np.linspace(0, len(x) - 1, 2000).astype(int)
     wide = x.astype(np.float64)
     squares = (wide**2).sum(axis=1)
@@ -215,11 +215,11 @@ def page(results: Path) -> str:
     median = {name: statistics.median(run["seconds"] for run in each) for name, each in runs.items()}
     ours = median["rankfold"]
     lines = [
-        "# Neighbours beside their peers",
+        "# Neighbors beside their peers",
         "",
         "Made by `benchmarks/knn.py` from `benchmarks/results/knn.json`.",
         "",
-        f"70 000 x 784 bytes as float32, {K} neighbours, {THREADS} threads; {told['machine']['processor']}.",
+        f"70 000 x 784 bytes as float32, {K} neighbors, {THREADS} threads; {told['machine']['processor']}.",
         "",
         "| | seconds | times ours | recall |",
         "|---|---|---|---|",
@@ -234,7 +234,7 @@ def page(results: Path) -> str:
         f"Memory: {last['measured_bytes'] / 2**20:.0f} of {last['planned_bytes'] / 2**20:.0f} MiB planned, "
         f"beside the matrix; {100 * last['certain']:.4g} % of shortlists were certain at once.",
         "",
-        "Recall is the share of neighbours that are as near as the exact ones, over 2000 rows. The products "
+        "Recall is the share of neighbors that are as near as the exact ones, over 2000 rows. The products "
         "are those of every pair of rows, once or twice, in float32, and nothing else.",
         "",
     ]

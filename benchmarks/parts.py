@@ -19,7 +19,7 @@ PARTS, COLUMNS = 24, 6
 
 
 def main() -> None:
-    """Factorise, and draw."""
+    """Factorize, and draw."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=Path, required=True)
     parser.add_argument("--figure", type=Path, required=True)
@@ -43,13 +43,13 @@ def draw(parts: np.ndarray, components: np.ndarray, path: Path) -> None:
     left, right = figure.subfigures(1, 2, wspace=0.05)
     left.suptitle(f"nmf: {len(parts)} parts, which add up", fontsize=11)
     right.suptitle(f"pca: {len(components)} components, which cancel", fontsize=11)
-    for half, images, colours in ((left, parts, "Greys"), (right, components, "RdBu_r")):
+    for half, images, colors in ((left, parts, "Greys"), (right, components, "RdBu_r")):
         axes: Any = half.subplots(len(images) // COLUMNS, COLUMNS)
         for axis, image in zip(axes.flat, images, strict=True):
             side = int(np.sqrt(image.size))
             most = np.abs(image).max()
             axis.imshow(
-                image.reshape(side, side), cmap=colours, vmin=-most if colours != "Greys" else 0, vmax=most
+                image.reshape(side, side), cmap=colors, vmin=-most if colors != "Greys" else 0, vmax=most
             )
             axis.set_axis_off()
     figure.savefig(path, metadata={"Software": None})

@@ -275,18 +275,18 @@ def draw(results: dict[str, Any], path: Path) -> None:
     import matplotlib.pyplot as plt
     from matplotlib.ticker import NullLocator
 
-    colours = dict(zip((OURS, *DASK, SKLEARN), ("C3", "C0", "C9", "C2", "0.5"), strict=True))
+    colors = dict(zip((OURS, *DASK, SKLEARN), ("C3", "C0", "C9", "C2", "0.5"), strict=True))
     marks = {0: "o", 10: "v", 50: "s", 200: "D"}
     figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), sharey=True)
     for axis, key in zip(axes, ("passes", "seconds"), strict=True):
-        for who in colours:
+        for who in colors:
             for p in (0, *OVERSAMPLING):
                 mine = [r for r in results["points"] if (r["who"], r["oversampling"]) == (who, p)]
                 if not mine:
                     continue
                 x = [r["passes"] if key == "passes" else statistics.median(r["seconds"]) for r in mine]
                 label = f"{who}, +{p}" if p else f"{who}, by itself"
-                axis.plot(x, [r["error"] for r in mine], marks[p] + "-", color=colours[who], ms=4, lw=1,
+                axis.plot(x, [r["error"] for r in mine], marks[p] + "-", color=colors[who], ms=4, lw=1,
                           label=label)  # fmt: skip
         axis.set_yscale("log")
         axis.set_xscale("log")

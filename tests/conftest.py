@@ -76,7 +76,7 @@ def demo_bytes(demo_store: Path) -> str:
 
 @pytest.fixture(scope="session")
 def rows_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Six thousand rows, twenty-four blocks of them where ``neighbour_driver.py`` cuts them."""
+    """Six thousand rows, twenty-four blocks of them where ``neighbor_driver.py`` cuts them."""
     import numpy as np
     from reference import to_zarr
 
@@ -85,8 +85,8 @@ def rows_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def neighbour_bytes(rows_store: Path) -> str:
-    """Digest of their neighbours as the threads of one process find them."""
+def neighbor_bytes(rows_store: Path) -> str:
+    """Digest of their neighbors as the threads of one process find them."""
     from reference import same_bytes
 
     import rankfold as rf

@@ -12,7 +12,7 @@ import rankfold as rf
 from rankfold.methods.model.update import KeepRows
 from rankfold.methods.parts.column_statistics import ColumnStatistics
 from rankfold.methods.parts.combination import Combination
-from rankfold.methods.parts.conditioned import Centring
+from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.narrow import NarrowGram, NarrowR
 from rankfold.methods.svd.fused import PanelPass
 from rankfold.methods.svd.request import Request
@@ -30,30 +30,30 @@ def folds(folder: Path, dtype: str) -> Iterator[tuple[Any, float]]:
     """Folds over a matrix, and what steps may take besides, as a share of what is allocated."""
     x = rf.open(np.zeros((ROWS, COLUMNS), dtype))
     layout = lay_out(Request("svd", RANK, method="krylov"), x)
-    short, width, centring = layout.view.short, layout.width, Centring(True, False, 1.0, 0.0)
+    short, width, centering = layout.view.short, layout.width, Centering(True, False, 1.0, 0.0)
     shift = np.zeros(short)
     constants = folder / "q.npz"
     save_arrays(constants, {"q": np.zeros((short, width)), "shift": shift})
     yield ColumnStatistics(layout.panels(2), shift, 1.0, 1e-6), 0.1
-    yield GramPass(layout.gram_panels(2), centring, shift, None, 1e-6), 0.1
+    yield GramPass(layout.gram_panels(2), centering, shift, None, 1e-6), 0.1
     y = layout.y(folder, 1, width)
     for rows in (0, 4 * width):
-        yield PanelPass(layout.panels(2), centring, constants, y, None, True, 1e-6, rows), 0.1
+        yield PanelPass(layout.panels(2), centering, constants, y, None, True, 1e-6, rows), 0.1
     sizes = Sizes.of(RANK, short)
     right = folder / "right.npz"
     save_arrays(right, {"right": np.zeros((short, sizes.right)), "shift": shift})
     sketched = lay_out(Request("svd", RANK, method="sketch"), x)
     y = layout.y(folder, 2, sizes.range)
     # Test vectors of a grain are drawn in float64, and multiplied once more.
-    yield SketchPass(sketched.panels(2), centring, right, sizes, y, None, True, 0, 1e-6), 1.5
+    yield SketchPass(sketched.panels(2), centering, right, sizes, y, None, True, 0, 1e-6), 1.5
     exact = lay_out(Request("svd", RANK, method="tsqr"), x)
     w = folder / "w.npz"
     save_arrays(w, {"w": np.zeros((short, short)), "offset": shift, "shift": shift})
     whitening = Whitening(w, short, 0, 0)
-    yield WhitenedGram(exact.wide_panels(2), centring, whitening, None, 1e-6), 0.3
+    yield WhitenedGram(exact.wide_panels(2), centering, whitening, None, 1e-6), 0.3
     # LAPACK has its operand twice besides: here three times what a stack of R and a grain takes.
-    yield WhitenedFactor(exact.wide_panels(2), centring, whitening, None, 1e-6), 2.0
-    yield PanelFactor(exact.wide_panels(2), centring, shift, None, 1e-6), 1.2
+    yield WhitenedFactor(exact.wide_panels(2), centering, whitening, None, 1e-6), 2.0
+    yield PanelFactor(exact.wide_panels(2), centering, shift, None, 1e-6), 1.2
     yield KeepRows(layout.panels(2), 1e-6), 0.1
     combined = folder / "c.npz"
     save_arrays(combined, {"coefficients": np.zeros((width, width)), "offset": np.zeros(width)})

@@ -3,9 +3,9 @@
     svd, pca          reductions in planned memory and few reads
     nmf               nonnegative factors
     qr                an orthonormal basis of the columns, and R
-    knn               nearest neighbours of every row, exactly
-    trustworthiness, continuity, neighbourhood_preservation
-                      how well an embedding keeps neighbourhoods
+    knn               nearest neighbors of every row, exactly
+    trustworthiness, continuity, neighborhood_preservation
+                      how well an embedding keeps neighborhoods
     update            components of more samples, from those of some
     transform         coordinates of new samples in a result
     reconstruct       the matrix as its leading components have it
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from rankfold._version import __version__
 
 if TYPE_CHECKING:
-    from rankfold.api.embedding_quality import continuity, neighbourhood_preservation, trustworthiness
+    from rankfold.api.embedding_quality import continuity, neighborhood_preservation, trustworthiness
     from rankfold.api.execute import RankfoldWarning
     from rankfold.api.matrices import import_array
     from rankfold.api.matrices import open_matrix as open
@@ -45,7 +45,7 @@ _HOMES = {
     "continuity": "rankfold.api.embedding_quality",
     "import_array": "rankfold.api.matrices",
     "knn": "rankfold.api.neighbors",
-    "neighbourhood_preservation": "rankfold.api.embedding_quality",
+    "neighborhood_preservation": "rankfold.api.embedding_quality",
     "nmf": "rankfold.api.reductions",
     "open": "rankfold.api.matrices:open_matrix",
     "open_result": "rankfold.pipeline.storage.result",
@@ -69,7 +69,7 @@ __all__ = [
     "continuity",
     "import_array",
     "knn",
-    "neighbourhood_preservation",
+    "neighborhood_preservation",
     "nmf",
     "open",
     "open_result",

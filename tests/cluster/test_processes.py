@@ -74,53 +74,53 @@ def test_a_stopped_driver_leaves_checkpoints_and_no_worker(
     assert same_bytes(rf.pca(demo_store, rank=8, memory="256MiB", out=out)) == demo_bytes
 
 
-NEIGHBOURS = {"script": "neighbour_driver.py", "workers": 2, "threads": 1}
+NEIGHBORS = {"script": "neighbor_driver.py", "workers": 2, "threads": 1}
 
 
 @pytest.mark.process
-def test_a_worker_killed_among_neighbours_is_replaced(
-    tmp_path: Path, rows_store: Path, neighbour_bytes: str
+def test_a_worker_killed_among_neighbors_is_replaced(
+    tmp_path: Path, rows_store: Path, neighbor_bytes: str
 ) -> None:
-    driver = Driver(rows_store, tmp_path / "r.zarr", 0.02, **NEIGHBOURS)
+    driver = Driver(rows_store, tmp_path / "r.zarr", 0.02, **NEIGHBORS)
     driver.until_within("pairs", 0, 5000)
     workers_of(driver.process.pid)[0].kill()
     assert driver.end() == 0, driver.said
     assert "is gone (killed by SIGKILL)" in driver.said
-    assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == neighbour_bytes
+    assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == neighbor_bytes
     done = [int(line.split()[1]) for line in driver.said.splitlines() if line.startswith("pairs ")]
     assert done == sorted(done) and done[-1] == 6000
 
 
 @pytest.mark.process
-def test_neighbours_of_a_killed_driver_are_gone_on_with(
-    tmp_path: Path, rows_store: Path, neighbour_bytes: str
+def test_neighbors_of_a_killed_driver_are_gone_on_with(
+    tmp_path: Path, rows_store: Path, neighbor_bytes: str
 ) -> None:
     """By other workers, while those of the first may still run."""
-    driver = Driver(rows_store, tmp_path / "r.zarr", 0.02, **NEIGHBOURS)
+    driver = Driver(rows_store, tmp_path / "r.zarr", 0.02, **NEIGHBORS)
     driver.until_within("pairs", 1000, 5000)
     driver.process.kill()
     driver.process.wait()
-    again = Driver(rows_store, tmp_path / "r.zarr", 0.0, **{**NEIGHBOURS, "workers": 3})
+    again = Driver(rows_store, tmp_path / "r.zarr", 0.0, **{**NEIGHBORS, "workers": 3})
     assert again.end() == 0, again.said
-    assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == neighbour_bytes
+    assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == neighbor_bytes
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_neighbours_that_are_stopped_are_gone_on_with(
-    tmp_path: Path, rows_store: Path, neighbour_bytes: str, number: signal.Signals
+def test_neighbors_that_are_stopped_are_gone_on_with(
+    tmp_path: Path, rows_store: Path, neighbor_bytes: str, number: signal.Signals
 ) -> None:
-    driver = Driver(rows_store, tmp_path / "r.zarr", 0.02, **NEIGHBOURS)
+    driver = Driver(rows_store, tmp_path / "r.zarr", 0.02, **NEIGHBORS)
     driver.until_within("pairs", 1000, 5000)
     workers = workers_of(driver.process.pid)
     os.kill(driver.process.pid, number)
     assert driver.end() != 0
     assert not psutil.wait_procs(workers, timeout=GONE_SECONDS)[1]
     assert list((tmp_path / "r.zarr.run").glob("scratch-*/lists/block-*.part"))
-    again = Driver(rows_store, tmp_path / "r.zarr", 0.0, script="neighbour_driver.py", threads=2)
+    again = Driver(rows_store, tmp_path / "r.zarr", 0.0, script="neighbor_driver.py", threads=2)
     assert again.end() == 0, again.said
     assert again.rows("pairs") == 6000
-    assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == neighbour_bytes
+    assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == neighbor_bytes
 
 
 @pytest.mark.process

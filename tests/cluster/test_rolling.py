@@ -205,12 +205,12 @@ def test_three_minutes_of_work_on_jobs_of_one_minute(
 
 @pytest.mark.slow
 @pytest.mark.slurm
-def test_neighbours_are_handed_over(
-    tmp_path: Path, rows_store: Path, neighbour_bytes: str, slurm: SlurmCluster
+def test_neighbors_are_handed_over(
+    tmp_path: Path, rows_store: Path, neighbor_bytes: str, slurm: SlurmCluster
 ) -> None:
     """Meetings end between two blocks, and go on elsewhere from the lists that they leave."""
     times = 'walltime: "1:00:00"\ndrain: "0:30:00"'
-    with driver_on_jobs(tmp_path, rows_store, 3.0, times, script="neighbour_driver.py") as driver:
+    with driver_on_jobs(tmp_path, rows_store, 3.0, times, script="neighbor_driver.py") as driver:
         limited = set[str]()
         for handed_over in range(2):
             reached = driver.rows("pairs")
@@ -224,7 +224,7 @@ def test_neighbours_are_handed_over(
                 otherwise=lambda: driver.said,
             )
         (tmp_path / "r.zarr.hurry").touch()
-    assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == neighbour_bytes
+    assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == neighbor_bytes
     done = [int(line.split()[1]) for line in driver.said.splitlines() if line.startswith("pairs ")]
     assert done == sorted(done) and done[-1] == 6000
     wait_for(lambda: not slurm.jobs(), GONE_SECONDS)

@@ -83,29 +83,29 @@ def test_a_driver_that_is_told_to_stop_cancels_its_jobs(
     assert list((tmp_path / "r.zarr.run").glob("state-*/gram/stream-*.part"))
 
 
-def test_neighbours_are_the_same_bytes_as_of_threads(
-    tmp_path: Path, rows_store: Path, neighbour_bytes: str, slurm: SlurmCluster, profile: Path
+def test_neighbors_are_the_same_bytes_as_of_threads(
+    tmp_path: Path, rows_store: Path, neighbor_bytes: str, slurm: SlurmCluster, profile: Path
 ) -> None:
-    where = {"script": "neighbour_driver.py", "on": str(profile), "workers": 2}
+    where = {"script": "neighbor_driver.py", "on": str(profile), "workers": 2}
     driver = Driver(rows_store, tmp_path / "r.zarr", 0.0, **where)
     assert driver.end() == 0, driver.said
     result = rf.open_result(tmp_path / "r.zarr")
-    assert same_bytes(result) == neighbour_bytes
+    assert same_bytes(result) == neighbor_bytes
     attempt = result.run["attempts"][-1]
     assert attempt["place"]["kind"] == "slurm" and attempt["place"]["workers"] == 2
     assert 0 < attempt["measured_bytes"] <= attempt["planned_bytes"]
     wait_for(lambda: not slurm.jobs(), GONE_SECONDS)
 
 
-def test_a_job_cancelled_among_neighbours_is_replaced(
-    tmp_path: Path, rows_store: Path, neighbour_bytes: str, slurm: SlurmCluster, profile: Path
+def test_a_job_cancelled_among_neighbors_is_replaced(
+    tmp_path: Path, rows_store: Path, neighbor_bytes: str, slurm: SlurmCluster, profile: Path
 ) -> None:
-    where = {"script": "neighbour_driver.py", "on": str(profile), "workers": 2}
+    where = {"script": "neighbor_driver.py", "on": str(profile), "workers": 2}
     driver = Driver(rows_store, tmp_path / "r.zarr", 0.1, **where)
     driver.until_within("pairs", 0, 5000)
     slurm.cancel(slurm.jobs("RUNNING")[0])
     assert driver.end() == 0, driver.said
-    assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == neighbour_bytes
+    assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == neighbor_bytes
     wait_for(lambda: not slurm.jobs(), GONE_SECONDS)
 
 

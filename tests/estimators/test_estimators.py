@@ -187,7 +187,7 @@ def test_names_of_features_go_in_and_out(kind: Any) -> None:
     assert list(estimator.feature_names_in_) == list("abcd")
 
 
-def test_sparse_samples_are_centred_without_becoming_dense() -> None:
+def test_sparse_samples_are_centered_without_becoming_dense() -> None:
     import scipy.sparse
 
     x = scipy.sparse.random_array((3000, 60), density=0.05, rng=3, format="csr")

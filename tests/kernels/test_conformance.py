@@ -23,7 +23,7 @@ import pytest
 import rankfold.kernels
 from rankfold.kernels._dispatch import device_of, implementation
 from rankfold.kernels.linear.moments import Moments
-from rankfold.kernels.neighbors import lists as neighbours
+from rankfold.kernels.neighbors import lists as neighbors
 
 Array = npt.NDArray[Any]
 Outputs = dict[str, Any]
@@ -250,7 +250,7 @@ def merge_moments_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case(inputs, run)
 
 
-def orthonormalise_case(shape: tuple[int, int], dtype: str) -> Case:
+def orthonormalize_case(shape: tuple[int, int], dtype: str) -> Case:
     n, b = max(shape) + 1, min(shape)
     basis = np.linalg.qr(matrix((n, n)))[0]
     w, block = matrix((n, max(1, b // 2)), seed=8), basis[:, : n - max(1, b // 2)]
@@ -391,7 +391,7 @@ def listed(name: str, keys: Array, ids: Array) -> Outputs:
     order = np.lexsort((ids, keys), axis=-1)
     held = np.take_along_axis(keys, order, -1), np.take_along_axis(ids, order, -1)
     finite = np.isfinite(held[0])
-    empty = np.where(finite, 0, held[1] == neighbours.EMPTY) if ids.dtype == np.int64 else held[1] == -1
+    empty = np.where(finite, 0, held[1] == neighbors.EMPTY) if ids.dtype == np.int64 else held[1] == -1
     return {
         f"{name} keys": np.where(finite, held[0], 0),
         f"{name} ids": np.where(finite, held[1], -1),
@@ -429,19 +429,19 @@ def refine_case(shape: tuple[int, int], dtype: str) -> Case:
     scale_y[0] = 0
     places = (np.arange(p)[:, None] + 2 * np.arange(c)) % (q + 1) - 1
     inputs = {"x": x, "y": y, "scale_x": scale_x, "scale_y": scale_y, "places": places.astype(np.int32)}
-    for metric in neighbours.BY_PRODUCTS:
+    for metric in neighbors.BY_PRODUCTS:
         bounds = np.full((p, c), np.inf, working(dtype))
         for i, slot in np.argwhere(places >= 0):
             j = places[i, slot]
-            key = neighbours.distance(x[i], y[j], scale_x[i], scale_y[j], metric=metric)
-            bounds[i, slot] = neighbours.half(key, metric) - 0.1 * abs(key)
+            key = neighbors.distance(x[i], y[j], scale_x[i], scale_y[j], metric=metric)
+            bounds[i, slot] = neighbors.half(key, metric) - 0.1 * abs(key)
         inputs[f"bounds {metric.name}"] = bounds[:, ::-1].copy()
     inputs["places"] = inputs["places"][:, ::-1].copy()
 
     def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
         outputs = {}
-        for metric in neighbours.BY_PRODUCTS:
-            keys, ids = fill(p, 2, np.inf, neighbours.EMPTY)
+        for metric in neighbors.BY_PRODUCTS:
+            keys, ids = fill(p, 2, np.inf, neighbors.EMPTY)
             rows = (a[name] for name in ("x", "y", "scale_x", "scale_y"))
             lists = {"bounds": a[f"bounds {metric.name}"], "places": a["places"], "keys": keys, "ids": ids}
             outputs[f"{metric.name} certain"] = body(*rows, metric=metric, first=2**40, **lists)
@@ -464,8 +464,8 @@ def exhaust_case(shape: tuple[int, int], dtype: str) -> Case:
     def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
         outputs, rows = {}, [a[name] for name in inputs if name != "own"]
         # Bounds of the others are no bounds of their keys: what they rule out is the same all the same.
-        for metric in neighbours.BY_PRODUCTS:
-            keys, ids = fill(p, 3, np.inf, neighbours.EMPTY)
+        for metric in neighbors.BY_PRODUCTS:
+            keys, ids = fill(p, 3, np.inf, neighbors.EMPTY)
             assert body(*rows, metric=metric, own=a["own"], first=2**40, keys=keys, ids=ids) is None
             outputs |= listed(metric.name, keys, ids)
         return outputs
@@ -486,7 +486,7 @@ def pairs_case(shape: tuple[int, int], dtype: str, what: dict[str, dict[str, Any
     def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
         outputs = {}
         for name, diagonal in itertools.product(what, (-p, 1)):
-            rows, columns = fill(p, 3, np.inf, neighbours.EMPTY), fill(q, 2, np.inf, neighbours.EMPTY)
+            rows, columns = fill(p, 3, np.inf, neighbors.EMPTY), fill(q, 2, np.inf, neighbors.EMPTY)
             columns[0][::3] = -np.inf
             lists = {"keys_i": rows[0], "ids_i": rows[1], "keys_j": columns[0], "ids_j": columns[1]}
             where = {"first_i": 2**40, "first_j": 2**33, "diagonal": diagonal}
@@ -502,22 +502,22 @@ def pairs_case(shape: tuple[int, int], dtype: str, what: dict[str, dict[str, Any
 def merge_lists_case(shape: tuple[int, int], dtype: str) -> Case:
     rows, k = shape
     ids = (np.arange(rows)[:, None] + 3 * np.arange(k + 2)) % (k + 5)
-    ids[::2, 1:] = neighbours.EMPTY
+    ids[::2, 1:] = neighbors.EMPTY
 
     def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
-        held = fill(rows, k, np.inf, neighbours.EMPTY)
+        held = fill(rows, k, np.inf, neighbors.EMPTY)
         for shift in (0, 2, 0):
-            names = np.where(a["ids"] == neighbours.EMPTY, a["ids"], a["ids"] + shift)
+            names = np.where(a["ids"] == neighbors.EMPTY, a["ids"], a["ids"] + shift)
             assert body(*held, other_keys=a["keys"] + shift // 2, other_ids=names) is None
         assert body(*held, other_keys=a["keys"], other_ids=a["ids"]) is None
         return listed("lists", *held)
 
-    return Case({"keys": np.where(ids == neighbours.EMPTY, np.inf, ids // 2), "ids": ids}, run)
+    return Case({"keys": np.where(ids == neighbors.EMPTY, np.inf, ids // 2), "ids": ids}, run)
 
 
 def sort_case(shape: tuple[int, int], dtype: str) -> Case:
     def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
-        keys, ids = fill(*shape, np.inf, neighbours.EMPTY)
+        keys, ids = fill(*shape, np.inf, neighbors.EMPTY)
         keys[...], ids[...] = np.round(matrix(shape) / 9), np.abs(matrix(shape, seed=6)).astype(int)
         assert body(keys, ids) is None
         return {"keys": keys, "ids": ids}
@@ -545,9 +545,9 @@ def count_nearer_case(shape: tuple[int, int], dtype: str) -> Case:
     inputs |= {"scale_x": scale_x, "scale_y": scale_y}
     for side, wider in (("near", 0.99), ("far", 1.01)):
         inputs |= {f"{side}_{a}": (wider * n / 2).astype(kind) for a, n in zip("ij", norms, strict=True)}
-    for metric in neighbours.BY_PRODUCTS:
+    for metric in neighbors.BY_PRODUCTS:
         keys = [
-            [neighbours.distance(a, b, s, t, metric=metric) for b, t in zip(y, scale_y, strict=True)]
+            [neighbors.distance(a, b, s, t, metric=metric) for b, t in zip(y, scale_y, strict=True)]
             for a, s in zip(x, scale_x, strict=True)
         ]
         inputs[f"{metric.name} keys"], inputs[f"{metric.name} ids"] = thresholds(np.array(keys), own, first)
@@ -556,7 +556,7 @@ def count_nearer_case(shape: tuple[int, int], dtype: str) -> Case:
         outputs, rows = {}, [a[name] for name in ("x", "y", "scale_x", "scale_y")]
         bounds = a["products"], (a["near_i"], a["near_j"]), (a["far_i"], a["far_j"])
         # Bounds of the others are no bounds of their keys: what they settle is the same all the same.
-        for metric in neighbours.BY_PRODUCTS:
+        for metric in neighbors.BY_PRODUCTS:
             keys, ids = a[f"{metric.name} keys"], a[f"{metric.name} ids"]
             counts = np.arange(keys.size).reshape(keys.shape)
             limits = {"keys": keys, "ids": ids, "counts": counts}
@@ -573,7 +573,7 @@ def count_measured_case(shape: tuple[int, int], dtype: str) -> Case:
     x, own = y[:p].copy(), first + np.arange(p)
     inputs = {"x": x, "y": y, "own": own}
     for name, metric in PAIRS.items():
-        keys = np.array([[neighbours.in_order(a, b, metric["metric"]) for b in y] for a in x])
+        keys = np.array([[neighbors.in_order(a, b, metric["metric"]) for b in y] for a in x])
         inputs[f"{name} keys"], inputs[f"{name} ids"] = thresholds(keys, own, first)
 
     def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
@@ -597,7 +597,7 @@ def listed_pairs_case(shape: tuple[int, int], dtype: str) -> Case:
 
     def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
         values, pairs = list(a.values())[:4], {"rows": a["rows"], "others": a["others"]}
-        by_lanes = {m.name: body(*values, metric=m, by_lanes=True, **pairs) for m in neighbours.BY_PRODUCTS}
+        by_lanes = {m.name: body(*values, metric=m, by_lanes=True, **pairs) for m in neighbors.BY_PRODUCTS}
         in_order = {f"{m} in order": body(*values, **PAIRS[m], by_lanes=False, **pairs) for m in PAIRS}
         return by_lanes | in_order
 
@@ -606,8 +606,8 @@ def listed_pairs_case(shape: tuple[int, int], dtype: str) -> Case:
 
 PAIRS = {
     m.name: {"metric": m}
-    for m in neighbours.Metric
-    if m not in (neighbours.Metric.COSINE, neighbours.Metric.INNER_PRODUCT)
+    for m in neighbors.Metric
+    if m not in (neighbors.Metric.COSINE, neighbors.Metric.INNER_PRODUCT)
 }
 
 CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple[str, ...]]] = {
@@ -633,7 +633,7 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("nonnegative.nnls", "descend_rows"): (lambda *case: nonnegative_case(*case, solve=False), FLOATS),
     ("nonnegative.nnls", "solve_rows"): (lambda *case: nonnegative_case(*case, solve=True), ("float64",)),
     ("linear.gaussian", "gaussian_rows"): (gaussian_case, ("float64",)),
-    ("linear.orthonormal", "orthonormalise"): (orthonormalise_case, ("float64",)),
+    ("linear.orthonormal", "orthonormalize"): (orthonormalize_case, ("float64",)),
     ("linear.panel", "panel_product"): (panel_case, FLOATS),
     ("linear.qr", "panel_r"): (lambda shape, dtype: returns("r", y=matrix(shape)), ("float64",)),
     ("linear.qr", "merge_r"): (

@@ -113,7 +113,7 @@ def test_parts_are_as_good_as_those_of_scikit_learn(name: str) -> None:
 
 
 def nearest_integers(x: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Neighbours of some rows of bytes, exactly: squared distances are integers that float64 holds."""
+    """Neighbors of some rows of bytes, exactly: squared distances are integers that float64 holds."""
     wide = x.astype(np.float64)
     squares = (wide**2).sum(axis=1)
     apart = squares[rows][:, None] + squares - 2 * wide[rows] @ wide.T
@@ -123,7 +123,7 @@ def nearest_integers(x: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarra
 
 
 @pytest.mark.slow
-def test_neighbours_of_new_images_are_the_given_ones() -> None:
+def test_neighbors_of_new_images_are_the_given_ones() -> None:
     stored = np.load(real("fashion_mnist.npz"))
     x = stored["X"]
     found = rf.knn(x[:60_000], 20, queries=x[60_000:])
@@ -132,7 +132,7 @@ def test_neighbours_of_new_images_are_the_given_ones() -> None:
 
 
 @pytest.mark.slow
-def test_neighbours_among_all_images_are_those_of_float64() -> None:
+def test_neighbors_among_all_images_are_those_of_float64() -> None:
     x = np.load(real("fashion_mnist.npz"))["X"]
     found, rows = rf.knn(x, 15), np.linspace(0, len(x) - 1, 2000).astype(int)
     order, squares = nearest_integers(x, rows, 15)
@@ -140,14 +140,14 @@ def test_neighbours_among_all_images_are_those_of_float64() -> None:
     assert np.array_equal(np.asarray(found.distances)[rows], np.sqrt(squares))
 
 
-def test_neighbours_of_descriptors_are_the_given_ones() -> None:
+def test_neighbors_of_descriptors_are_the_given_ones() -> None:
     stored = np.load(real("sift5k.npz"))
     found = rf.knn(stored["X"], 20)
     assert np.array_equal(found.indices, stored["knn_index"])
     assert np.array_equal(np.asarray(found.distances), np.sqrt(stored["knn_d2"].astype(np.float64)))
 
 
-def test_neighbours_of_places_of_which_many_are_the_same() -> None:
+def test_neighbors_of_places_of_which_many_are_the_same() -> None:
     from scipy.spatial import cKDTree
 
     x = np.load(real("geo_points.npz"))["us_zip_latlon"]
@@ -159,7 +159,7 @@ def test_neighbours_of_places_of_which_many_are_the_same() -> None:
 
 
 @pytest.mark.parametrize("metric", spread(1, ["euclidean", "cosine"]))
-def test_neighbours_of_sparse_counts(metric: str) -> None:
+def test_neighbors_of_sparse_counts(metric: str) -> None:
     from sklearn.neighbors import NearestNeighbors
 
     x = scipy.sparse.load_npz(real("pbmc3k_counts.npz")).tocsr()

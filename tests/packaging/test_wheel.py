@@ -63,7 +63,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
     assert importlib.metadata.version("rankfold") == rf.__version__
 
 
-def test_the_distribution_says_what_it_needs_and_under_what_licence() -> None:
+def test_the_distribution_says_what_it_needs_and_under_what_license() -> None:
     about = importlib.metadata.metadata("rankfold")
     assert about["License-Expression"] == "Apache-2.0" and about["Requires-Python"]
     assert {"estimators", "formats", "gpu", "xarray"} <= set(about.get_all("Provides-Extra") or ())

@@ -87,7 +87,7 @@ EXCLUSIONS = (
     ),
     Exclusion(
         "scikit-learn randomized_svd",
-        "power iterations without normalisation must diverge; rankfold always normalises",
+        "power iterations without normalization must diverge; rankfold always normalizes",
         ("test_randomized_svd_power_iteration_normalizer",),
     ),
     Exclusion(
@@ -199,17 +199,17 @@ EXCLUSIONS = (
         ),
     ),
     Exclusion(
-        "scikit-learn neighbours",
+        "scikit-learn neighbors",
         "of equal rows must take the one that its own sort leaves first; ours is the one of lowest number",
         ("test_k_and_radius_neighbors_duplicates?*",),
     ),
     Exclusion(
-        "scikit-learn neighbours",
+        "scikit-learn neighbors",
         "reads the private attribute _fit_method alone, to see which tree was chosen",
         ("test_auto_algorithm?*",),
     ),
     Exclusion(
-        "scikit-learn neighbours",
+        "scikit-learn neighbors",
         "a metric that our estimator leaves to scikit-learn, which would test itself",
         (
             *(f"*-{metric}?" for metric in LEFT_TO_SCIKIT_LEARN),
@@ -217,7 +217,7 @@ EXCLUSIONS = (
             "test_sparse_metric_callable?*",
             "test_pairwise_boolean_distance",
             "test_nan_euclidean_support?*",
-            "test_nearest_neighbours_works_with_p_less_than_1",
+            "test_nearest_neighbors_works_with_p_less_than_1",
         ),
     ),
     Exclusion(

@@ -25,7 +25,7 @@ def randomized_svd(
 ) -> tuple[Any, ...]:
     """See ``sklearn.utils.extmath.randomized_svd``.
 
-    ``n_iter`` is the number of passes after the first; bases are always orthonormalised, and the shorter
+    ``n_iter`` is the number of passes after the first; bases are always orthonormalized, and the shorter
     side is found out.
     """
     found = rf.svd(

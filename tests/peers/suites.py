@@ -88,7 +88,7 @@ SUITES = {
             select="svd",
         ),
         Suite(
-            "scikit-learn neighbours",
+            "scikit-learn neighbors",
             "sklearn.neighbors.tests.test_neighbors",
             "sklearn.neighbors",
             ("NearestNeighbors", "KNeighborsTransformer"),
@@ -99,7 +99,7 @@ SUITES = {
             "or nan_euclidean_support) and not unsupervised_radius and not test_radius",
         ),
         Suite(
-            "scikit-learn neighbour graphs",
+            "scikit-learn neighbor graphs",
             "sklearn.neighbors.tests.test_neighbors_pipeline",
             "sklearn.neighbors",
             ("NearestNeighbors", "KNeighborsTransformer"),

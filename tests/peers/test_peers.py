@@ -11,8 +11,8 @@ QUICK = (
     "dask",
     "scikit-learn TruncatedSVD",
     "scikit-learn IncrementalPCA",
-    "scikit-learn neighbours",
-    "scikit-learn neighbour graphs",
+    "scikit-learn neighbors",
+    "scikit-learn neighbor graphs",
     "pynndescent",
     "scipy svds",
 )

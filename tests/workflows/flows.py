@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from rankfold.workflows.cli import app
 
 FLOW = """\
-# Components, then the neighbours of samples in them.
+# Components, then the neighbors of samples in them.
 workflow: cells
 inputs:
   counts: x.zarr

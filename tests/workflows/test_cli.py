@@ -424,7 +424,7 @@ def test_nonnegative_factors(tmp_path: Path, x: np.ndarray) -> None:
     refused(tmp_path, 4, "negative numbers, the first at row", *arguments)
 
 
-def test_neighbours_their_graph_and_rows_that_are_added(tmp_path: Path, store: Path, x: np.ndarray) -> None:
+def test_neighbors_their_graph_and_rows_that_are_added(tmp_path: Path, store: Path, x: np.ndarray) -> None:
     run = rankfold("knn", store, "--k", 4, "--symmetric", "union", "--out", tmp_path / "r.zarr")
     assert run.exit_code == 0, run.output
     assert "knn by exact, k 4, euclidean; 100 % of shortlists were certain at once" in run.stdout
@@ -442,7 +442,7 @@ def test_neighbours_their_graph_and_rows_that_are_added(tmp_path: Path, store: P
     assert run.exit_code == 0 and rf.open_result(near).indices[:, 0].tolist() == [0, 1, 2]
 
 
-def test_neighbours_are_planned_and_wrong_requests_refused(tmp_path: Path, store: Path) -> None:
+def test_neighbors_are_planned_and_wrong_requests_refused(tmp_path: Path, store: Path) -> None:
     run = rankfold("plan", "knn", store, "--k", 5)
     assert run.exit_code == 0 and "k 5, every pair of rows once" in run.stdout
     assert json.loads(rankfold("plan", "knn", store, "--json").stdout)["groups"] >= 1

@@ -45,7 +45,7 @@ def test_the_table_says_why_and_what_it_takes_within_a_terminal(flow: Path) -> N
     flow.write_text(
         FLOW
         + "  near-raw: {method: knn, input: counts}\n"
-        + "  kept: {method: neighbourhood_preservation, first: near-raw, second: near, needs: components}\n"
+        + "  kept: {method: neighborhood_preservation, first: near-raw, second: near, needs: components}\n"
     )
     text = rankfold("plan", flow).stdout
     why, numbers, total = (part.splitlines() for part in text.strip().split("\n\n"))

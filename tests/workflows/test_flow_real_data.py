@@ -42,8 +42,8 @@ def test_patterns_of_sea_surface_temperature(tmp_path: Path) -> None:
     )
     xarray.Dataset({"sst": grid}).to_netcdf(tmp_path / "sst.nc", engine="netcdf4")
     found = results("climate", tmp_path)
-    centred = x.astype(np.float64) - x.mean(axis=0, dtype=np.float64)
-    u, s, _ = np.linalg.svd(centred, full_matrices=False)
+    centered = x.astype(np.float64) - x.mean(axis=0, dtype=np.float64)
+    u, s, _ = np.linalg.svd(centered, full_matrices=False)
     share = s**2 / np.square(s).sum()
     patterns = found["patterns"]
     assert patterns.components.shape == (20, x.shape[1])
@@ -55,8 +55,8 @@ def test_patterns_of_sea_surface_temperature(tmp_path: Path) -> None:
     assert found["audit"].attrs["largest_residual"] < 1e-3
 
 
-def test_neighbours_of_cells(tmp_path: Path) -> None:
-    """All neighbours in the components are found, and the graph has every edge from both sides."""
+def test_neighbors_of_cells(tmp_path: Path) -> None:
+    """All neighbors in the components are found, and the graph has every edge from both sides."""
     counts = scipy.sparse.load_npz(real("pbmc3k_counts.npz")).toarray()
     cells(tmp_path, counts)
     found = results("cells", tmp_path)

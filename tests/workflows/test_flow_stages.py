@@ -122,7 +122,7 @@ def test_every_kind_of_stage_is_planned_before_and_after_what_it_needs(flow: Pat
   trust: {method: trustworthiness, input: counts, embedding: components.scores, k: 4}
   some: {method: continuity, input: counts, embedding: components.scores, rows: 400, metric: cosine}
   near-all: {method: knn, input: counts, k: 4}
-  kept: {method: neighbourhood_preservation, first: near-all, second: near}
+  kept: {method: neighborhood_preservation, first: near-all, second: near}
   spectrum: {method: svd, input: near.graph, rank: 3}
   grown: {method: knn, input: components.scores, base: near, k: 2}
   beside: {method: knn, input: components.scores, queries: new.scores, k: 2}
@@ -158,7 +158,7 @@ MEASURES = """\
   again: {method: reconstruct, result: components, rank: 3, rows: 10:900}
   trust: {method: trustworthiness, input: counts, embedding: components.scores, k: 4, metric: cosine}
   cont: {method: continuity, input: counts, embedding: components.scores, rows: 400, seed: 3}
-  kept: {method: neighbourhood_preservation, first: near-all, second: near, k: 3}
+  kept: {method: neighborhood_preservation, first: near-all, second: near, k: 3}
 """
 
 
@@ -176,7 +176,7 @@ def test_what_they_leave_is_what_python_gives(flow: Path) -> None:
     wanted = {
         "trust": rf.trustworthiness(x, scores, 4, metric="cosine"),
         "cont": rf.continuity(x, scores, rows=400, seed=3),
-        "kept": rf.neighbourhood_preservation(results / "near-all.zarr", results / "near.zarr", 3),
+        "kept": rf.neighborhood_preservation(results / "near-all.zarr", results / "near.zarr", 3),
     }
     for name, quality in wanted.items():
         facts = rf.open_result(results / f"{name}.zarr").attrs
@@ -201,7 +201,7 @@ def test_they_follow_what_they_are_made_from(flow: Path) -> None:
         run.stderr
     )
     assert "trust, trustworthiness: run (embedding components.scores changed)" in run.stderr
-    assert "kept, neighbourhood_preservation: run (second near changed)" in run.stderr
+    assert "kept, neighborhood_preservation: run (second near changed)" in run.stderr
 
 
 @pytest.mark.parametrize(
@@ -221,9 +221,9 @@ def test_they_follow_what_they_are_made_from(flow: Path) -> None:
         ("{method: reconstruct, result: near}", "'near' is neither a stage of svd or pca or nmf"),
         ("{method: reconstruct, result: thin}", "thin has rows: false, and reconstruct needs its rows"),
         ("{method: check, result: thin, input: counts}", "thin has rows: false, and check needs its rows"),
-        ("{method: neighbourhood_preservation, first: near, second: near, k: 4}", ".k: k 4 was asked for"),
+        ("{method: neighborhood_preservation, first: near, second: near, k: 4}", ".k: k 4 was asked for"),
         (
-            "{method: neighbourhood_preservation, first: near, second: thin}",
+            "{method: neighborhood_preservation, first: near, second: thin}",
             "'thin' is neither a stage of knn",
         ),
     ],
@@ -245,5 +245,5 @@ def test_a_sweep_takes_them_along(flow: Path) -> None:
 
 def test_a_measure_that_does_not_fit_is_refused(flow: Path) -> None:
     flow.write_text(FLOW + MEASURES.replace("k: 3}", "k: 3, resources: {memory: 40MiB}}"))
-    said = refused(flow, 3, "neighbourhood_preservation needs ")
+    said = refused(flow, 3, "neighborhood_preservation needs ")
     assert "but memory gives 40 MiB. Give memory: " in said

@@ -113,15 +113,15 @@ def test_the_same_figure_is_the_same_bytes(tmp_path: Path) -> None:
     assert picture(tmp_path) == picture(tmp_path)
 
 
-def test_tiles_keep_their_colours_on_whole_pixels(tmp_path: Path) -> None:
+def test_tiles_keep_their_colors_on_whole_pixels(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
-    colours = rng.integers(0, 256, (4, 4, 3)) / 255
-    drawn = picture_of(tile_grid([Tile(colours, "", "")], 2, "", LIGHT))
+    colors = rng.integers(0, 256, (4, 4, 3)) / 255
+    drawn = picture_of(tile_grid([Tile(colors, "", "")], 2, "", LIGHT))
     inked = (drawn < 1).any(axis=2)
     left, top = int(inked.any(axis=0).argmax()), int(inked.any(axis=1).argmax())
     size = int(inked.any(axis=0).sum())
     assert size % 4 == 0
-    expected = np.kron(colours, np.ones((size // 4, size // 4, 1)))
+    expected = np.kron(colors, np.ones((size // 4, size // 4, 1)))
     np.testing.assert_allclose(drawn[top : top + size, left : left + size], expected, atol=0.6 / 255)
 
 

@@ -124,7 +124,7 @@ def test_the_search_of_a_measurement_is_looked_after_too(
     results = flow.parent / "results"
     recorded(results, trust="running")
     run = results / "trust.zarr.run"
-    search = run / "state-0a1b" / "neighbours.zarr.run"
+    search = run / "state-0a1b" / "neighbors.zarr.run"
     written(search / "logs" / "rankfold-0a-1.err", "a worker of the search")
     for where in (flow, results, results / "trust.zarr"):
         written(search / "jobs.json", {"names": ["rankfold-0a1b2c3d"]})
@@ -136,7 +136,7 @@ def test_the_search_of_a_measurement_is_looked_after_too(
     assert "a worker of the search" in rankfold("logs", flow, "--stage", "trust").stdout
     written(search / "run.json", {"attempts": [{"place": {"job": "7"}}]})
     assert find_work(results / "trust.zarr").own_jobs([job("7", "rankfold-cells")])
-    wrong = rankfold("logs", flow, "--stage", "neighbours")
+    wrong = rankfold("logs", flow, "--stage", "neighbors")
     assert wrong.exit_code == 2 and "no such stage that has run" in wrong.stderr
 
 

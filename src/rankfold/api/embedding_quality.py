@@ -1,4 +1,4 @@
-"""How well an embedding keeps neighbourhoods, of matrices that may be larger than memory."""
+"""How well an embedding keeps neighborhoods, of matrices that may be larger than memory."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Quality:
     of_rows: int
     k: int
     runs: tuple[dict[str, Any], ...] = field(default=(), repr=False, compare=False)
-    """What it took: the search for neighbours, then the counting; as in ``Result.run``."""
+    """What it took: the search for neighbors, then the counting; as in ``Result.run``."""
 
     def __float__(self) -> float:
         return self.value
@@ -79,14 +79,14 @@ def trustworthiness(
     client: Any = None,
     progress: Progress | bool | None = None,
 ) -> Quality:
-    """To what extent neighbours in an embedding are neighbours in the data.
+    """To what extent neighbors in an embedding are neighbors in the data.
 
     Parameters
     ----------
     x, embedding : path, array or Source, (m, n) and (m, d)
         The same rows in the same order; anything ``svd`` takes.
     k : int, default 5
-        Neighbours of each row in the embedding, by Euclidean distance; fewer than half of the rows.
+        Neighbors of each row in the embedding, by Euclidean distance; fewer than half of the rows.
     metric : str
         By which the rows of ``x`` are ranked: as for ``knn``.
     rows : {None, int, "all"}
@@ -102,7 +102,7 @@ def trustworthiness(
 
     Notes
     -----
-    A search for the neighbours of r rows, then ``2 r m n`` flops in one pass over ``x``, of which at most as
+    A search for the neighbors of r rows, then ``2 r m n`` flops in one pass over ``x``, of which at most as
     much is read once more: see ``methods/embedding/trustworthiness.py``.
     """
     how = {"on": on, "workers": workers, "threads": threads, "memory": memory, "client": client}
@@ -127,9 +127,9 @@ def continuity(
     client: Any = None,
     progress: Progress | bool | None = None,
 ) -> Quality:
-    """To what extent neighbours in the data are neighbours in an embedding.
+    """To what extent neighbors in the data are neighbors in an embedding.
 
-    It is trustworthiness with the roles exchanged: neighbours are found in ``x``, by ``metric``, and ranked
+    It is trustworthiness with the roles exchanged: neighbors are found in ``x``, by ``metric``, and ranked
     in the embedding. Parameters and result are those of ``trustworthiness``; the metric may be a function, as
     for ``knn``.
     """
@@ -148,7 +148,7 @@ def _measured(
     scratch: str | Path | None,
     progress: Progress | bool | None,
 ) -> Quality:
-    """Neighbours on one side, then their ranks on the other."""
+    """Neighbors on one side, then their ranks on the other."""
     x, y = open_source(ranked), open_source(listed)
     asked = FaithfulnessRequest.of(kind, x, y, **ask)
     task, place = Faithfulness.of(x, asked), choose_place(**how)
@@ -163,7 +163,7 @@ def _measured(
         folder = Path(scratch).absolute() / f"rankfold-{kind}-{named}"
     with listener(progress, lambda: search.plan(place.budget)) as listen:
         options: dict[str, Any] = {"scratch": None, "overwrite": True, "progress": listen}
-        found = execute(search, place, out=folder / "neighbours.zarr", **options)
+        found = execute(search, place, out=folder / "neighbors.zarr", **options)
         result = execute(with_lists(task, found.path), place, out=folder / "ranks.zarr", **options)
     runs, facts = (found.run, result.run), result.attrs
     shutil.rmtree(folder, ignore_errors=True)
@@ -172,17 +172,17 @@ def _measured(
 
 
 @public
-def neighbourhood_preservation(
+def neighborhood_preservation(
     first: Result | str | Path, second: Result | str | Path, k: int | None = None
 ) -> Quality:
-    """Share of neighbours that two searches have in common, in the mean over all rows.
+    """Share of neighbors that two searches have in common, in the mean over all rows.
 
     Parameters
     ----------
     first, second : Result or path
         Of ``knn``, of the same rows in the same order; for instance of a matrix and of an embedding.
     k : int, default the most that both have
-        Nearest neighbours of each row that are compared.
+        Nearest neighbors of each row that are compared.
 
     Returns
     -------
@@ -200,7 +200,7 @@ def neighbourhood_preservation(
     shapes = [found.indices.shape for found in results]
     if shapes[0][0] != shapes[1][0]:
         raise InputError(
-            f"the first result has neighbours of {shapes[0][0]} rows, the second of {shapes[1][0]}. Give two "
+            f"the first result has neighbors of {shapes[0][0]} rows, the second of {shapes[1][0]}. Give two "
             "of the same rows, in the same order"
         )
     rows, most = shapes[0][0], min(shapes[0][1], shapes[1][1])
@@ -213,11 +213,11 @@ def neighbourhood_preservation(
         squares += int(np.square(common).sum())
     variance = (rows * squares - total * total) / (rows * max(1, rows - 1))
     error = math.sqrt(variance / rows) / count
-    return Quality("neighbourhood preservation", total / (rows * count), error, rows, rows, count)
+    return Quality("neighborhood preservation", total / (rows * count), error, rows, rows, count)
 
 
 def _in_common(results: list[Result], rows: int, k: int) -> Iterator[npt.NDArray[np.int64]]:
-    """How many neighbours the lists of each row share, some rows at a time."""
+    """How many neighbors the lists of each row share, some rows at a time."""
     height = results[0].indices.shape[1] + results[1].indices.shape[1]
     step = max(1, COMPARED_BYTES // (8 * height))
     for start in range(0, rows, step):

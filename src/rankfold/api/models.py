@@ -52,8 +52,8 @@ def transform(
     Returns
     -------
     Result
-        ``scores`` of a pca, centred, scaled and whitened as its own; ``U = x V / s`` of an svd; ``W`` of an
-        nmf, exact least squares over rows that are not negative (by block principal pivoting), penalised as
+        ``scores`` of a pca, centered, scaled and whitened as its own; ``U = x V / s`` of an svd; ``W`` of an
+        nmf, exact least squares over rows that are not negative (by block principal pivoting), penalized as
         in the fit. What part of the samples the components leave out, as a norm, is
         ``attrs["relative_error"]``.
     """
@@ -96,7 +96,7 @@ def update(
     Returns
     -------
     Result
-        As of ``pca`` with all rows, without scores: centred, scaled and whitened as the result is. To
+        As of ``pca`` with all rows, without scores: centered, scaled and whitened as the result is. To
         rounding the same, if the result has all components (``rank=min(m, n)``); else
         ``error_estimates`` bound what may be missing.
 
@@ -141,7 +141,7 @@ def check(
     -------
     Result
         Per component ``left_residuals``, ``|A v - s u| / s1``, and ``right_residuals``, ``|A'u - s v| / s1``,
-        with A centred and scaled as in the result, all in float64. ``attrs`` has the ``largest_residual``,
+        with A centered and scaled as in the result, all in float64. ``attrs`` has the ``largest_residual``,
         and what both factors lack of orthonormality as they are stored, ``left_orthogonality`` and
         ``right_orthogonality``.
 

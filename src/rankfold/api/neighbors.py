@@ -1,4 +1,4 @@
-"""Nearest neighbours of rows: see ``docs/neighbours.md``."""
+"""Nearest neighbors of rows: see ``docs/neighbors.md``."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def knn(
     client: Any = None,
     progress: Progress | bool | None = None,
 ) -> Result:
-    """The k nearest neighbours of every row, exactly, of a matrix that may be larger than memory.
+    """The k nearest neighbors of every row, exactly, of a matrix that may be larger than memory.
 
     Parameters
     ----------
     x : path, array or Source, (m, n)
         Anything ``svd`` takes.
     k : int
-        Neighbours of each row, which is not its own.
+        Neighbors of each row, which is not its own.
     queries : like ``x``, (q, n)
-        Rows whose neighbours among those of ``x`` are wanted instead.
+        Rows whose neighbors among those of ``x`` are wanted instead.
     base : Result or path, of the first rows of ``x``: pairs of these are not compared again
     metric : str or function
         "euclidean", "sqeuclidean", "cosine", "inner_product" (largest first, as negative distances),
@@ -59,7 +59,7 @@ def knn(
 
     Notes
     -----
-    About ``m^2 n`` flops in float32; distances in float64, by a fixed sum. See ``docs/neighbours.md``.
+    About ``m^2 n`` flops in float32; distances in float64, by a fixed sum. See ``docs/neighbors.md``.
     """
     asked = {"queries": queries, "base": base, "metric": metric, "symmetric": symmetric}
     task = KNN.task(x, k=k, **asked)

@@ -110,14 +110,14 @@ def pca(
     client: Any = None,
     progress: Progress | bool | None = None,
 ) -> Result:
-    """Principal components of samples in rows, centred without a pass of their own.
+    """Principal components of samples in rows, centered without a pass of their own.
 
     Parameters
     ----------
     center : bool
         Subtract the mean of each column.
     scale : bool
-        Divide each column by its standard deviation (of m - 1; its root mean square if not centred).
+        Divide each column by its standard deviation (of m - 1; its root mean square if not centered).
         Takes one more pass for a tall matrix, unless under ``method="gram"``.
     whiten : bool
         Scores of unit variance.
@@ -151,7 +151,7 @@ def qr(
     client: Any = None,
     progress: Progress | bool | None = None,
 ) -> Result:
-    """QR factorisation of a matrix that may be larger than memory.
+    """QR factorization of a matrix that may be larger than memory.
 
     Parameters
     ----------
@@ -288,9 +288,9 @@ def plan(
     known = [parameter.name for parameter in method.parameters()]
     asked = others if rank is None else {"rank": rank, **others}
     if "k" in known and "rank" in asked:
-        raise InputError(f"{kind} has no rank: say how many neighbours, k= (--k)")
+        raise InputError(f"{kind} has no rank: say how many neighbors, k= (--k)")
     if any(asked.get(name) for name in ("center", "scale", "whiten") if name not in known):
-        raise InputError(f"{kind} neither centres nor scales nor whitens: plan 'pca' for that")
+        raise InputError(f"{kind} neither centers nor scales nor whitens: plan 'pca' for that")
     refuse_unknown(f"a plan of {kind}", asked, [*known, *WHERE])
     place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
     task = method.task(x, **asked)

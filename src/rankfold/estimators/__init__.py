@@ -5,7 +5,7 @@
     incremental            IncrementalPCA
     nonnegative            NMF
     minibatch              MiniBatchNMF
-    neighbours             NearestNeighbors, KNeighborsTransformer
+    neighbors             NearestNeighbors, KNeighborsTransformer
     samples                what is read a panel at a time, and what is not
 
 A matrix that scikit-learn takes (arrays, lists, data frames) is checked as scikit-learn checks it. Everything
@@ -20,7 +20,7 @@ except ImportError as error:
 
 from rankfold.estimators.incremental import IncrementalPCA
 from rankfold.estimators.minibatch import MiniBatchNMF
-from rankfold.estimators.neighbours import KNeighborsTransformer, NearestNeighbors
+from rankfold.estimators.neighbors import KNeighborsTransformer, NearestNeighbors
 from rankfold.estimators.nonnegative import NMF
 from rankfold.estimators.principal_components import PCA
 from rankfold.estimators.truncated import TruncatedSVD

@@ -104,7 +104,7 @@ class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
                 f"n_components={self.n_components} is more than the {self.n_components_} of earlier batches, "
                 "from which others were cut off: fit again"
             )
-        new, before = Summary.of_rows(np.asarray(batch, np.float64), centre=True), self._before
+        new, before = Summary.of_rows(np.asarray(batch, np.float64), center=True), self._before
         summary = new if before is None else merged(before, new)
         wanted = self.n_components
         if wanted is None:

@@ -22,7 +22,7 @@ SWEEPS = 10
 
 
 class MiniBatchNMF(decomposition.MiniBatchNMF):  # type: ignore[misc]
-    """Nonnegative matrix factorisation, a batch of samples at a time.
+    """Nonnegative matrix factorization, a batch of samples at a time.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ STARTS = {None: "auto", "random": "random", "nndsvd": "nndsvd", "nndsvda": "nnds
 
 
 class NMF(decomposition.NMF):  # type: ignore[misc]
-    """Nonnegative matrix factorisation of samples of any size.
+    """Nonnegative matrix factorization of samples of any size.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def reconstruction_error(estimator: Any, x: Any, w: Any) -> float:
 
 
 def exact_rows(x: Any, h: Any, l1: float, l2: float) -> Any:
-    """(m, k) least squares of samples in rows over coordinates that are not negative, penalised."""
+    """(m, k) least squares of samples in rows over coordinates that are not negative, penalized."""
     wide = np.asarray(h, np.float64)
     products = np.ascontiguousarray(safe_sparse_dot(x, wide.T, dense_output=True), np.float64)
     w = np.zeros(products.shape)

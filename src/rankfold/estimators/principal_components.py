@@ -31,7 +31,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         ``gram``, "arpack" and "randomized" ``krylov``, with at most ``iterated_power + 1`` passes for the
         latter; "auto" is ``tsqr`` where all components are needed, else what ``rankfold.pca`` chooses.
     copy, power_iteration_normalizer
-        For compatibility: X is never overwritten, and bases are always orthonormalised.
+        For compatibility: X is never overwritten, and bases are always orthonormalized.
     memory : int or str, optional
         As for ``rankfold.pca``.
 

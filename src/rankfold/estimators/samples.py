@@ -43,7 +43,7 @@ def forget_names(estimator: Any, features: int) -> None:
 
 
 def stored_factors(estimator: Any) -> rankfold.Result:
-    """Components of a fitted nonnegative factorisation as a result in a temporary store."""
+    """Components of a fitted nonnegative factorization as a result in a temporary store."""
     folder = TemporaryFolder()
     path, h = folder.path / "result.zarr", estimator.components_
     write_small(path, {"H": h})

@@ -1,4 +1,4 @@
-"""``TruncatedSVD``: leading singular vectors of samples that are not centred."""
+"""``TruncatedSVD``: leading singular vectors of samples that are not centered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
-    """Singular value decomposition of matrices of any size, without centring.
+    """Singular value decomposition of matrices of any size, without centering.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
         As for ``sklearn.decomposition.TruncatedSVD``. Both algorithms are ``krylov``, and "randomized" makes
         at most ``n_iter + 1`` passes.
     power_iteration_normalizer
-        For compatibility: bases are always orthonormalised.
+        For compatibility: bases are always orthonormalized.
     memory : int or str, optional
         As for ``rankfold.pca``.
 

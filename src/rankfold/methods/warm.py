@@ -73,7 +73,7 @@ class Kernels:
     """Solvers of nonnegative rows."""
 
     lists: str | None = None
-    """How neighbours are searched for: by bounds, then "squares" or "inner" products; by "pairs"; by a
+    """How neighbors are searched for: by bounds, then "squares" or "inner" products; by "pairs"; by a
     "function" of the caller."""
 
     ranks: str | None = None
@@ -257,7 +257,7 @@ METRIC = {"squares": Metric.EUCLIDEAN, "inner": Metric.INNER_PRODUCT}
 
 @functools.cache
 def warm_lists(dtype: np.dtype[Any], way: str) -> None:
-    """What searching for neighbours in rows of a type uses besides; see ``Kernels.lists``."""
+    """What searching for neighbors in rows of a type uses besides; see ``Kernels.lists``."""
     keys, ids = np.full((4, 2), np.inf), np.full((4, 2), -1)
     if way in METRIC:
         _warm_bounds(stored_dtype(dtype), METRIC[way], keys, ids)

@@ -33,7 +33,7 @@ class RankfoldError(Exception):
 
 
 class InputError(RankfoldError, ValueError):
-    """An argument that cannot be honoured."""
+    """An argument that cannot be honored."""
 
 
 class SourceNotFoundError(InputError, FileNotFoundError):

@@ -35,7 +35,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="SVD, PCA, QR, NMF, neighbours of matrices beyond memory: planned memory, few reads, resumable.",
+    help="SVD, PCA, QR, NMF, neighbors of matrices beyond memory: planned memory, few reads, resumable.",
 )
 
 

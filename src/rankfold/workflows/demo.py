@@ -162,7 +162,7 @@ def draw_pictures(result: Result, photographs: Sequence[Photograph], folder: Pat
     errors = np.asarray(result.error_estimates, np.float64)
     rank, share, worst = len(ratio), 100 * ratio, 2 * float(errors.max())
     basis, copies = component_tiles(components, ratio), photograph_tiles(photographs, mean, components)
-    name = f"The {rank} leading components of all 8 by 8 colour patches"
+    name = f"The {rank} leading components of all 8 by 8 color patches"
     return [
         take_picture(
             folder / "components.png",
@@ -170,8 +170,8 @@ def draw_pictures(result: Result, photographs: Sequence[Photograph], folder: Pat
             title="Components",
             caption="Each tile is one component, with its share of the variance. Mid grey is zero, every "
             "tile is scaled by its own largest value, and signs are arbitrary. Brightness comes first, then "
-            "colour, edges, and ever finer waves.",
-            alt=f"{rank} colour tiles: plain ones first, then gradients, then finer and finer stripes.",
+            "color, edges, and ever finer waves.",
+            alt=f"{rank} color tiles: plain ones first, then gradients, then finer and finer stripes.",
         ),
         take_picture(
             folder / "reconstruction.png",
@@ -241,7 +241,7 @@ def _page(
     made = [f"{last['started'][:16].replace('T', ' ')} UTC", f"Python {last['python']}"] if last else []
     return Page(
         title="Principal components of every patch of two photographs",
-        lead="All overlapping 8 by 8 colour patches of two photographs, one to a row, are a matrix on disk. "
+        lead="All overlapping 8 by 8 color patches of two photographs, one to a row, are a matrix on disk. "
         "This is what its principal components look like, and what it took to compute them.",
         headline=[
             Fact(f"matrix of {value['matrix']}", value["size"]),

@@ -28,7 +28,7 @@ CHUNK_ROWS = 16384
 
 @dataclass(frozen=True, slots=True)
 class Photograph:
-    """Colour pixels, and where the interesting part begins."""
+    """Color pixels, and where the interesting part begins."""
 
     name: str
     pixels: Pixels
@@ -104,7 +104,7 @@ def write_patches(
 def patch_blocks(photographs: Sequence[Photograph], rows: int) -> Iterator[Patches]:
     """All patches in order, so many at a time: (rows, 192) float32 in [0, 1], the last block shorter.
 
-    Photograph by photograph, top to bottom, left to right; within a patch row, column, colour.
+    Photograph by photograph, top to bottom, left to right; within a patch row, column, color.
     """
     block = np.empty((rows, COLUMNS), np.float32)
     filled = 0

@@ -125,7 +125,7 @@ def description_facts(result: Result) -> dict[str, Any]:
 
 
 def _shapes(result: Result) -> dict[str, tuple[int, ...]]:
-    """Of its arrays, by name; the graph of neighbours among them. No array is read."""
+    """Of its arrays, by name; the graph of neighbors among them. No array is read."""
     import zarr
 
     shapes = {name: array.shape for name, array in sorted(zarr.open_group(result.path, mode="r").arrays())}

@@ -1,4 +1,4 @@
-"""Dense factorisations agree with NumPy, and signs do not depend on rounding."""
+"""Dense factorizations agree with NumPy, and signs do not depend on rounding."""
 
 from __future__ import annotations
 

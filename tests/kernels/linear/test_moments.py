@@ -36,8 +36,8 @@ def add(total: Moments, x: Array, unit: float = 1.0, mean: Array | None = None) 
 def directly(x: Array) -> Moments:
     """Two passes over all rows in extended precision."""
     wide = x.astype(np.longdouble)
-    centred = wide - wide.mean(axis=0)
-    return Moments(len(x), wide.mean(axis=0).astype(float), (centred.T @ centred).astype(float))
+    centered = wide - wide.mean(axis=0)
+    return Moments(len(x), wide.mean(axis=0).astype(float), (centered.T @ centered).astype(float))
 
 
 def assert_close(found: Moments, x: Array) -> None:
@@ -106,7 +106,7 @@ def test_float32_far_from_zero_keeps_its_variance() -> None:
         add(halves[i // 10], block)
     merge_moments(*halves)
     variance = np.diag(halves[0].scatter) / len(x)
-    # Centred rows round to 6e-8 each; a sum of 1000 squares in float32 errs by less than sqrt(1000) times
+    # Centered rows round to 6e-8 each; a sum of 1000 squares in float32 errs by less than sqrt(1000) times
     # that in one block, and 20 blocks average: 4e-7. E[x^2] - E[x]^2 in float32 would be off by 10.
     np.testing.assert_allclose(variance, x.astype(float).var(axis=0), rtol=1e-6)
 
@@ -145,7 +145,7 @@ def test_merging_leaves_the_other_alone() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_rows_may_lie_in_the_buffer_that_they_are_centred_in(dtype: npt.DTypeLike) -> None:
+def test_rows_may_lie_in_the_buffer_that_they_are_centered_in(dtype: npt.DTypeLike) -> None:
     x = rows(20, 3, 2).astype(dtype)
     mean, out, work = x.mean(axis=0, dtype=np.float64), np.empty((21, 3), dtype), np.empty((3, 3), dtype)
     out[:20] = x

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankfold.kernels.linear.orthonormal import orthonormalise
+from rankfold.kernels.linear.orthonormal import orthonormalize
 
 Array = npt.NDArray[Any]
 EPS = float(np.finfo(np.float64).eps)
@@ -69,7 +69,7 @@ def make(shape: tuple[int, int, int], kind: str, seed: int) -> tuple[Array, Arra
 def test_any_block_against_any_basis(shape: tuple[int, int, int], seed: int, width: int, kind: str) -> None:
     w, basis = make(shape, kind, seed)
     before = w.copy()
-    assert_orthonormal(orthonormalise(w, lambda: blocks(basis, width)), w, basis)
+    assert_orthonormal(orthonormalize(w, lambda: blocks(basis, width)), w, basis)
     np.testing.assert_array_equal(w, before)
 
 
@@ -79,18 +79,18 @@ def test_a_block_inside_the_span_of_unit_vectors(shape: tuple[int, int, int], ze
     n, b, p = shape
     basis = np.eye(n)[:, :p]
     w = np.eye(n)[:, :b] if not zero else np.zeros((n, b))
-    assert_orthonormal(orthonormalise(w, lambda: blocks(basis, 3)), w, basis)
+    assert_orthonormal(orthonormalize(w, lambda: blocks(basis, 3)), w, basis)
 
 
 def test_without_a_basis() -> None:
     w = np.random.default_rng(1).standard_normal((30, 6))
-    assert_orthonormal(orthonormalise(w), w, np.zeros((30, 0)))
+    assert_orthonormal(orthonormalize(w), w, np.zeros((30, 0)))
 
 
 @pytest.mark.parametrize("n", [1, 5])
 def test_a_block_as_wide_as_high(n: int) -> None:
     w = np.random.default_rng(1).standard_normal((n, n))
-    assert_orthonormal(orthonormalise(w), w, np.zeros((n, 0)))
+    assert_orthonormal(orthonormalize(w), w, np.zeros((n, 0)))
 
 
 def test_blocks_are_asked_for_once_a_sweep() -> None:
@@ -101,6 +101,6 @@ def test_blocks_are_asked_for_once_a_sweep() -> None:
         asked.append(1)
         return blocks(basis, 4)
 
-    orthonormalise(w, against)
+    orthonormalize(w, against)
     # A block in general position needs the projection and the sweep that confirms it.
     assert len(asked) == 2

@@ -16,16 +16,16 @@ Array = npt.NDArray[Any]
 EPS = float(np.finfo(np.float64).eps)
 
 
-def assert_r_factor(r: Array, y: Array, *, factorisations: int = 1) -> None:
+def assert_r_factor(r: Array, y: Array, *, factorizations: int = 1) -> None:
     rows, columns = y.shape
     assert r.shape == (columns, columns)
     assert not np.tril(r, -1).any()
     assert (np.diag(r) >= 0).all()
     # Householder QR is backward stable column by column: R is that of columns changed by less than
-    # c r b eps of their own norm, with c < 4, in each factorisation that the rows take part in.
+    # c r b eps of their own norm, with c < 4, in each factorization that the rows take part in.
     norms = np.linalg.norm(y, axis=0)
     height = max(rows, 2 * columns)
-    bound = 2 * 4 * height * columns * EPS * factorisations * np.outer(norms, norms)
+    bound = 2 * 4 * height * columns * EPS * factorizations * np.outer(norms, norms)
     assert (np.abs(r.T @ r - y.T @ y) <= bound).all()
 
 
@@ -47,12 +47,12 @@ def test_any_cut_holds_the_products_of_the_panel(
     folded = parts[0]
     for part in parts[1:]:
         folded = merge_r(folded, part)
-    assert_r_factor(folded, y, factorisations=len(parts) + 1)
+    assert_r_factor(folded, y, factorizations=len(parts) + 1)
     while len(parts) > 1:  # in a tree instead
         parts = [merge_r(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)] + parts[
             len(parts) & ~1 :
         ]
-    assert_r_factor(parts[0], y, factorisations=len(cuts) + 2)
+    assert_r_factor(parts[0], y, factorizations=len(cuts) + 2)
 
 
 @given(**SIZES)
@@ -75,7 +75,7 @@ def test_no_rows_change_nothing() -> None:
     r = panel_r(y)
     none = panel_r(y[:0])
     for merged in (merge_r(r, none), merge_r(none, r)):
-        assert_r_factor(merged, y, factorisations=2)
+        assert_r_factor(merged, y, factorizations=2)
 
 
 @pytest.mark.parametrize("lay", [np.asfortranarray, lambda y: y[::-1][::-1], lambda y: y.T.copy().T])

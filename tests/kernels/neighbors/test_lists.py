@@ -230,8 +230,8 @@ def test_distances_are_those_of_the_reference_to_the_last_bit(dtype: str, metric
 def crowd() -> tuple[Panel, Panel]:
     """Rows of which every one has 30 others as near, by bounds of float32, as its nearest are."""
     rng = np.random.default_rng(5)
-    centres = 1000 * rng.standard_normal((6, 20))
-    y = (centres[np.arange(180) % 6] + 1e-3 * rng.standard_normal((180, 20))).astype(np.float32)
+    centers = 1000 * rng.standard_normal((6, 20))
+    y = (centers[np.arange(180) % 6] + 1e-3 * rng.standard_normal((180, 20))).astype(np.float32)
     return Panel(y[:60], Metric.EUCLIDEAN), Panel(y, Metric.EUCLIDEAN)
 
 

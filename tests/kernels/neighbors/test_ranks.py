@@ -11,7 +11,7 @@ from covers import cover
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankfold.kernels.neighbors import lists as neighbours
+from rankfold.kernels.neighbors import lists as neighbors
 from rankfold.kernels.neighbors.lists import BY_PRODUCTS, Metric
 from rankfold.kernels.neighbors.ranks import count_measured, count_nearer, limits, measure_listed
 
@@ -68,7 +68,7 @@ def test_counts_are_those_of_brute_force(metric: Metric, dtype: str, distinct: i
     norms = tuple(np.square(a.astype(float)).sum(axis=1) for a in (x, y))
     scales = tuple(1 / np.sqrt(n) for n in norms)
     keys = keys_of(x, y, scales, metric, by_lanes=True)
-    halves = neighbours.half(keys, metric)
+    halves = neighbors.half(keys, metric)
     # Bounds around the truth, as far from it as is asked: the product is what is left of the norms.
     tile, zero = -halves, (np.zeros(len(x)), np.zeros(len(y)))
     off = (np.full(len(x), wider * np.abs(halves).max()), np.zeros(len(y)))

@@ -97,7 +97,7 @@ def test_it_is_that_of_the_definition_by_inner_products() -> None:
     assert float(found) == by_definition(x, embedding, 6, "inner_product")
 
 
-def test_the_most_neighbours_there_can_be() -> None:
+def test_the_most_neighbors_there_can_be() -> None:
     for rows, k in ((3, 1), (4, 1), (5, 2), (21, 10)):
         x, embedding = data(rows, 20)
         assert float(rf.trustworthiness(x, embedding, k, threads=1)) == peer(x, embedding, n_neighbors=k)
@@ -321,7 +321,7 @@ def test_many_rows_are_sampled_unless_all_are_asked_for() -> None:
 
 
 @pytest.mark.parametrize("k", [None, 1, 4])
-def test_preservation_is_the_share_of_neighbours_in_common(
+def test_preservation_is_the_share_of_neighbors_in_common(
     k: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x, embedding = data(500, 20)
@@ -333,22 +333,22 @@ def test_preservation_is_the_share_of_neighbours_in_common(
     ]
     for size in (8 * 2**20, 1000):
         monkeypatch.setattr("rankfold.api.embedding_quality.COMPARED_BYTES", size)
-        found = rf.neighbourhood_preservation(results[0], str(tmp_path / "e.zarr"), k)
+        found = rf.neighborhood_preservation(results[0], str(tmp_path / "e.zarr"), k)
         assert found.value == pytest.approx(np.mean(shares), rel=1e-14)
         assert found.standard_error == pytest.approx(np.std(shares, ddof=1) / np.sqrt(500), rel=1e-12)
         assert (found.rows, found.of_rows, found.k) == (500, 500, most)
-    assert float(rf.neighbourhood_preservation(results[0], results[0])) == 1.0
+    assert float(rf.neighborhood_preservation(results[0], results[0])) == 1.0
 
 
 def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
     x, embedding = data(100, 20)
     first = rf.knn(x, 5, threads=1)
     with pytest.raises(InputError, match="both results have 5: ask for 1 to 5"):
-        rf.neighbourhood_preservation(first, first, 6)
-    with pytest.raises(InputError, match="neighbours of 100 rows, the second of 90"):
-        rf.neighbourhood_preservation(first, rf.knn(embedding[:90], 5, threads=1))
+        rf.neighborhood_preservation(first, first, 6)
+    with pytest.raises(InputError, match="neighbors of 100 rows, the second of 90"):
+        rf.neighborhood_preservation(first, rf.knn(embedding[:90], 5, threads=1))
     with pytest.raises(InputError, match="is the result of svd: give two of knn"):
-        rf.neighbourhood_preservation(first, rf.svd(x, 2, threads=1))
+        rf.neighborhood_preservation(first, rf.svd(x, 2, threads=1))
 
 
 # Refusals --------------------------------------------------------------------------------------------

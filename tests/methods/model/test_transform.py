@@ -70,8 +70,8 @@ def test_new_rows_get_the_scores_of_the_formula(shape: tuple[int, int], dtype: A
         made = rf.transform(result, new)
         assert scores_of(made).dtype == dtype and made.attrs["passes"] == 1
         assert np.all(np.abs(scores_of(made) - apply(result, new)) <= rounding(result, new))
-        centred, right = exact_rows(result, new), factors(result)[2]
-        left = np.linalg.norm(centred - centred @ right.T @ right) / np.linalg.norm(centred)
+        centered, right = exact_rows(result, new), factors(result)[2]
+        left = np.linalg.norm(centered - centered @ right.T @ right) / np.linalg.norm(centered)
         # Of three sums of squares, each good to eps, over twice the root; and two norms in what is expected.
         assert abs(made.attrs["relative_error"] - left) <= (1.5 / left + 2) * np.finfo(dtype).eps
         assert "transform of" in repr(made) and "in 1 pass:" in repr(made)

@@ -177,7 +177,7 @@ def test_rows_that_are_held_fit_the_plan(tmp_path: Path, shape: tuple[int, int])
 def test_summaries_merge_in_any_grouping(sizes: list[int], columns: int, mean: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
     parts = [rng.standard_normal((m, columns)) + mean for m in sizes]
-    of = [Summary.of_rows(part, centre=True) for part in parts]
+    of = [Summary.of_rows(part, center=True) for part in parts]
     left, right = of[0], of[-1]
     for each in of[1:]:
         left = merged(left, each)

@@ -45,7 +45,7 @@ def weights(x: Array, alpha_w: float, alpha_h: float, l1_ratio: float) -> tuple[
     return own * l1_ratio, own * (1 - l1_ratio), other * l1_ratio, other * (1 - l1_ratio)
 
 
-def penalised(x: Array, w: Array, h: Array, alpha_w: float, alpha_h: float, l1_ratio: float) -> float:
+def penalized(x: Array, w: Array, h: Array, alpha_w: float, alpha_h: float, l1_ratio: float) -> float:
     """scikit-learn's objective."""
     a, b, c, d = weights(x, alpha_w, alpha_h, l1_ratio)
     plain = a * w.sum() + b / 2 * (w**2).sum() + c * h.sum() + d / 2 * (h**2).sum()
@@ -117,7 +117,7 @@ def test_at_the_end_factors_or_slopes_are_zero(solver: str, shape: tuple[int, in
     cover(
         TALL_AND_WIDE,
         SOLVERS,
-        [pytest.param((0.0, 0.0, 0.0), id="plain"), pytest.param((0.02, 0.01, 0.5), id="penalised")],
+        [pytest.param((0.0, 0.0, 0.0), id="plain"), pytest.param((0.02, 0.01, 0.5), id="penalized")],
     ),
 )
 def test_stationarity_is_that_of_the_factors_before_the_step(
@@ -144,7 +144,7 @@ def test_stationarity_is_that_of_the_factors_before_the_step(
         strength=1,
     ),
 )
-def test_penalised_factors_cost_what_those_of_scikit_learn_cost(
+def test_penalized_factors_cost_what_those_of_scikit_learn_cost(
     solver: str, penalty: tuple[float, float, float], shape: tuple[int, int]
 ) -> None:
     x = parts(*shape, 3)
@@ -155,11 +155,11 @@ def test_penalised_factors_cost_what_those_of_scikit_learn_cost(
             3, init="random", random_state=seed, alpha_W=alpha_w, alpha_H=alpha_h, l1_ratio=l1_ratio,
             max_iter=1500, tol=1e-7,
         )  # fmt: skip
-        costs.append(penalised(x, theirs.fit_transform(x), theirs.components_, *penalty))
+        costs.append(penalized(x, theirs.fit_transform(x), theirs.components_, *penalty))
     passes = 30 if solver == "mu" else 12
     asked = {"alpha_W": alpha_w, "alpha_H": alpha_h, "l1_ratio": l1_ratio}
     found = rf.nmf(x, 3, solver=solver, tol=0, passes=passes, **asked)
-    cost = penalised(x, *factors(found), *penalty)
+    cost = penalized(x, *factors(found), *penalty)
     assert cost <= 1.005 * min(costs)
     assert found.attrs["cost"] == pytest.approx(np.sqrt(2 * cost / (x**2).sum()), rel=1e-9)
     if l1_ratio == 1 and solver != "mu":
@@ -172,7 +172,7 @@ def test_penalties_that_outweigh_the_matrix_leave_nothing() -> None:
     for solver in SOLVERS:
         found = rf.nmf(x, 3, solver=solver, alpha_W=100.0, l1_ratio=1.0)
         assert found.attrs["relative_error"] == pytest.approx(1, abs=1e-6)
-        assert penalised(x, *factors(found), 100.0, 100.0, 1.0) <= (1 + 1e-6) * (x**2).sum() / 2
+        assert penalized(x, *factors(found), 100.0, 100.0, 1.0) <= (1 + 1e-6) * (x**2).sum() / 2
 
 
 def one_sided(x: Array, found: rf.Result, side: str, alpha: float, l1_ratio: float) -> float:
@@ -292,7 +292,7 @@ def test_divergences_fall_to_those_of_scikit_learn(kind: str, shape: tuple[int, 
     [((0.05, 0.05, 0.0), (300, 40)), ((0.05, 0.02, 1.0), (40, 300)), ((3.0, 3.0, 0.0), (40, 300))],
     ids=["l2", "l1", "heavy"],
 )
-def test_penalised_divergences_fall(alpha: tuple[float, float, float], shape: tuple[int, int]) -> None:
+def test_penalized_divergences_fall(alpha: tuple[float, float, float], shape: tuple[int, int]) -> None:
     x = counts(shape)
     a, b, c, d = weights(x, *alpha)
 

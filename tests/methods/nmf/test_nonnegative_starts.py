@@ -120,7 +120,7 @@ def test_components_that_a_start_leaves_empty_come_alive(init: str) -> None:
     ("shape", "penalty", "dtype"),
     cover(
         TALL_AND_WIDE,
-        [pytest.param({}, id="plain"), pytest.param({"alpha_W": 0.01, "l1_ratio": 0.5}, id="penalised")],
+        [pytest.param({}, id="plain"), pytest.param({"alpha_W": 0.01, "l1_ratio": 0.5}, id="penalized")],
         [np.float64, np.float32],
     ),
 )

@@ -34,7 +34,7 @@ def test_variances_are_not_differences_of_large_numbers(method: str, ratio: floa
 @pytest.mark.parametrize("decay", [0.6, 0.3])
 @pytest.mark.parametrize("method", ["krylov", "subspace"])
 def test_more_passes_do_not_lose_small_values(method: str, decay: float) -> None:
-    """Power iterations that are not orthonormalised: 40 to 93 % of values lost, the more the longer."""
+    """Power iterations that are not orthonormalized: 40 to 93 % of values lost, the more the longer."""
     values = decay ** np.arange(40)
     x, errors = matrix(2000, 200, values, np.float32), []
     for passes in (2, 4, 6, 8):
@@ -83,7 +83,7 @@ def test_missing_numbers_are_counted_and_placed(method: str) -> None:
 
 
 @pytest.mark.parametrize("rows", [50, 100, 7])
-def test_panels_shorter_than_wide_are_factorised(rows: int) -> None:
+def test_panels_shorter_than_wide_are_factorized(rows: int) -> None:
     """R factors taken to be square: chunks of fewer rows than columns end in an error."""
     x = np.random.default_rng(2).standard_normal((210, 40))
     found = rf.qr(da.from_array(x, chunks=(rows, 40)))
@@ -100,7 +100,7 @@ def test_variances_are_over_one_less_than_the_samples(method: str) -> None:
 
 @pytest.mark.parametrize(("method", "shape"), cover(METHODS, [(600, 40), (40, 600)], strength=1))
 def test_signs_do_not_hang_on_rounding(method: str, shape: tuple[int, int]) -> None:
-    """Signs by the sum of a column that is centred, whose sum is rounding: they change from run to run."""
+    """Signs by the sum of a column that is centered, whose sum is rounding: they change from run to run."""
     x = np.random.default_rng(4).standard_normal(shape) * np.linspace(3, 1, shape[1])
     signs = []
     for chunks in ((shape[0], shape[1]), (37, 40), (100, 7)):

@@ -1,4 +1,4 @@
-"""svd and pca against dense factorisations: values, both factors, estimates, every shape and grid."""
+"""svd and pca against dense factorizations: values, both factors, estimates, every shape and grid."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def test_triplets_are_those_of_the_dense_svd(
     np.testing.assert_allclose(left.T @ left, np.eye(rank), atol=loss)
     # With A'u = s v and orthonormal v, the squares of |A v - s u| add up to at most what the squares of the
     # true values have over those found, each of which lacks tol at most.
-    centred = exact_matrix(x, kind)
+    centered = exact_matrix(x, kind)
     assert (
-        np.linalg.norm(centred @ right.T - us) <= np.sqrt(2e-5) * np.linalg.norm(s[:rank]) + 100 * eps * s[0]
+        np.linalg.norm(centered @ right.T - us) <= np.sqrt(2e-5) * np.linalg.norm(s[:rank]) + 100 * eps * s[0]
     )
 
 
@@ -180,7 +180,7 @@ def test_scaling_and_whitening(shape: tuple[int, int], method: str) -> None:
 
 
 @pytest.mark.parametrize(("method", "shape"), cover(METHODS, [(800, 30), (30, 800)]))
-def test_scaling_without_centring_divides_by_the_root_mean_square(
+def test_scaling_without_centering_divides_by_the_root_mean_square(
     shape: tuple[int, int], method: str
 ) -> None:
     x = decaying(*shape) * np.linspace(0.1, 9, shape[1])

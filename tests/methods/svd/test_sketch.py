@@ -53,8 +53,8 @@ def test_errors_are_those_that_the_error_sketch_tells(name: str, dtype: str, wid
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("scale", [False, True])
-def test_centring_and_scaling_cost_no_digit(shape: tuple[int, int], scale: bool) -> None:
-    """Sketches are linear: those of the raw data, put right, are those of centred data."""
+def test_centering_and_scaling_cost_no_digit(shape: tuple[int, int], scale: bool) -> None:
+    """Sketches are linear: those of the raw data, put right, are those of centered data."""
     x = decaying(*shape, mean=50.0) * np.linspace(0.5, 2, shape[1])
     ready = x - x.mean(axis=0)
     ready = ready / ready.std(axis=0, ddof=1) if scale else ready
@@ -69,8 +69,8 @@ def test_centring_and_scaling_cost_no_digit(shape: tuple[int, int], scale: bool)
 def test_float32_data_far_from_zero_lose_nothing() -> None:
     rng = np.random.default_rng(0)
     x = (1e4 + rng.standard_normal((20_000, 60)) * np.linspace(3, 0.3, 60)).astype(np.float32)
-    centred = x.astype(np.float64) - x.astype(np.float64).mean(axis=0)
-    there, here = rf.svd(centred, 10, method="sketch"), rf.pca(x, 10, method="sketch")
+    centered = x.astype(np.float64) - x.astype(np.float64).mean(axis=0)
+    there, here = rf.svd(centered, 10, method="sketch"), rf.pca(x, 10, method="sketch")
     np.testing.assert_allclose(here.singular_values, there.s, rtol=0, atol=1e-5 * there.s[0])
 
 

@@ -164,10 +164,10 @@ def test_a_matrix_and_its_transpose_agree() -> None:
 def test_components_of_data_far_from_zero(scale: bool) -> None:
     x = turned(np.random.default_rng(6), 20_000, np.logspace(0, -4, 20)) + 1e4
     found = rf.pca(x, 20, method="tsqr", scale=scale, rows=False)
-    centred = x - x.mean(axis=0)
+    centered = x - x.mean(axis=0)
     if scale:
-        centred /= centred.std(axis=0, ddof=1)
-    s = np.linalg.svd(centred, compute_uv=False)
+        centered /= centered.std(axis=0, ddof=1)
+    s = np.linalg.svd(centered, compute_uv=False)
     assert found.attrs["passes"] == 1
     assert np.abs(found.singular_values - s).max() <= 1e-12 * s[0]
 
@@ -191,7 +191,7 @@ def test_what_cannot_be_is_refused() -> None:
         rf.qr(np.ascontiguousarray(x.T))
     with pytest.raises(rf.RankfoldError, match="1 NaN or Inf"):
         rf.qr(x)
-    with pytest.raises(rf.RankfoldError, match="neither centres nor scales"):
+    with pytest.raises(rf.RankfoldError, match="neither centers nor scales"):
         rf.plan("qr", dependent, center=True)
 
 

@@ -109,7 +109,7 @@ def test_frames_of_zstd_of_every_size_decode(size: int) -> None:
     np.testing.assert_array_equal(out, x)
 
 
-def test_a_missing_store_suggests_its_neighbour(tmp_path: Path) -> None:
+def test_a_missing_store_suggests_its_neighbor(tmp_path: Path) -> None:
     zarr_store(tmp_path / "climate.zarr", numbers())
     with pytest.raises(
         SourceNotFoundError, match=r"climat\.zarr does not exist\. Did you mean .*climate\.zarr\?"

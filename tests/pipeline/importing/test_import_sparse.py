@@ -138,9 +138,9 @@ def test_sweeps_run_along_the_lines_that_lie_together(
     assert choose_orientation(source, 5) is wanted
     s = np.linalg.svd(x.toarray(), compute_uv=False)
     np.testing.assert_allclose(rf.svd(source, 5, tol=1e-6, passes=15).s, s[:5], rtol=1e-5)
-    centred = x.toarray() - x.toarray().mean(axis=0)
+    centered = x.toarray() - x.toarray().mean(axis=0)
     found = rf.pca(str(tmp_path / "x.zarr"), 5, tol=1e-6, passes=15).singular_values
-    np.testing.assert_allclose(found, np.linalg.svd(centred, compute_uv=False)[:5], rtol=1e-5)
+    np.testing.assert_allclose(found, np.linalg.svd(centered, compute_uv=False)[:5], rtol=1e-5)
 
 
 @pytest.mark.parametrize(

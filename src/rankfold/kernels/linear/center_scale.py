@@ -1,7 +1,7 @@
 """Make a panel ready for multiplication: shift and scale its columns, and measure what is left.
 
 The difference ``x - shift`` is formed in float64 and rounded once, so float32 data of mean 1e4 and
-standard deviation 1 keeps all its 24 bits after centring. Subtracting a mean that was itself rounded
+standard deviation 1 keeps all its 24 bits after centering. Subtracting a mean that was itself rounded
 to float32 first would leave a residual mean of 6e-4 in every row.
 """
 

@@ -1,4 +1,4 @@
-"""Dense factorisations of what is small, and signs that do not depend on the run."""
+"""Dense factorizations of what is small, and signs that do not depend on the run."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def fix_signs(v: Float64) -> Float64:
     (k,) float64 of +1 and -1
         The leading entry is the first whose magnitude is within 1 % of the largest: symmetric
         vectors have two largest entries of opposite sign, and rounding must not choose between them.
-        The sum of a column would do worse still: on the centred side it is pure rounding noise.
+        The sum of a column would do worse still: on the centered side it is pure rounding noise.
     """
     magnitude = np.abs(v)
     leading = np.argmax(magnitude >= 0.99 * magnitude.max(axis=0), axis=0)

@@ -40,7 +40,7 @@ class Moments:
 
 @kernel
 def add_rows(total: Moments, x: Array, mean: Float64, unit: float, *, out: Array, work: Array) -> None:
-    """Add a block of rows, times ``unit``, to centred moments.
+    """Add a block of rows, times ``unit``, to centered moments.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def add_rows(total: Moments, x: Array, mean: Float64, unit: float, *, out: Array
     unit : float
         Power of two that keeps squares in the range of the working type.
     out : (r + 1, d) float32 or float64, overwritten
-        Becomes the centred rows, and one row more for the difference of the means.
+        Becomes the centered rows, and one row more for the difference of the means.
     work : (d, d) of the type of ``out``, overwritten
 
     Notes

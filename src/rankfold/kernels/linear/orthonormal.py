@@ -16,7 +16,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 @kernel
-def orthonormalise(w: Float64, against: Callable[[], Iterable[Float64]] = tuple) -> Float64:
+def orthonormalize(w: Float64, against: Callable[[], Iterable[Float64]] = tuple) -> Float64:
     """Orthonormal columns that span ``w`` less its projection on the blocks ``against``.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Nearest neighbours from tiles of products: bounds choose, exact distances decide.
+"""Nearest neighbors from tiles of products: bounds choose, exact distances decide.
 
 A product of float32 panels tells of each pair how far apart it is at least. Pairs whose bound is below what a
 row already has become candidates; of these the distance itself is measured in float64, always by the same
@@ -120,7 +120,7 @@ def refine_rows(
     Parameters
     ----------
     x, y : (r, d) and (s, d) float32, float64 or uint8, of one type
-        Rows as they are stored: neither centred nor rounded.
+        Rows as they are stored: neither centered nor rounded.
     scale_x, scale_y : (r,) and (s,)
         Reciprocals of norms, 0 for rows of zeros; read under ``COSINE`` alone.
     metric : one of ``BY_PRODUCTS``

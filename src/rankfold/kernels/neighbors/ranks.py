@@ -1,7 +1,7 @@
 """How many rows are nearer than given ones: ranks by counting, with no distance stored.
 
 A *threshold* of a row is another row, by its exact key and its id; how many rows come before it in the order
-(key, id) is its rank among the neighbours, less one. Bounds from products settle nearly all pairs; those
+(key, id) is its rank among the neighbors, less one. Bounds from products settle nearly all pairs; those
 that they leave open are measured, by the sum that ``lists.py`` fixes. So counts are integers that do not
 depend on how rows were cut or products rounded.
 

@@ -1,6 +1,6 @@
 """Nonnegative least squares, a row at a time: what both factors of an NMF are solved by.
 
-Rows w of W minimise |x - w H|^2 over w >= 0 without knowing each other: w G w' / 2 - b w', with G = H H' and
+Rows w of W minimize |x - w H|^2 over w >= 0 without knowing each other: w G w' / 2 - b w', with G = H H' and
 b = x H'. Coordinate descent takes many rows side by side; block principal pivoting solves each exactly.
 """
 

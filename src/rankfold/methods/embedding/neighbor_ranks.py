@@ -1,8 +1,8 @@
-"""Ranks of given neighbours by counting: what a pass over a matrix adds to the counts of some rows of it.
+"""Ranks of given neighbors by counting: what a pass over a matrix adds to the counts of some rows of it.
 
 The rows are held, the matrix passes by. First the pass meets the rows that are named and measures how far
 they are, which makes thresholds; then it meets all rows, and counts those that come before each threshold.
-Bounds from products settle most pairs, as in a search for neighbours; what they leave open is measured.
+Bounds from products settle most pairs, as in a search for neighbors; what they leave open is measured.
 Counts are integers, so that cuts, threads and order do not show.
 """
 
@@ -154,7 +154,7 @@ class MeetRows:
     passing: RowReader
     held: Held
     thresholds: Path
-    """Names of the neighbours of the rows that are held, and what is made of them: see each pass."""
+    """Names of the neighbors of the rows that are held, and what is made of them: see each pass."""
 
     k: int
     by_lanes: bool

@@ -19,7 +19,7 @@ FEWEST_ROWS = 1024
 """Held at a time by choice: with fewer a pass is mostly reading, and fewer threads are the better way out."""
 
 THRESHOLD_BYTES = 16 * 8
-"""Of each neighbour of a group while the process that leads makes thresholds of them."""
+"""Of each neighbor of a group while the process that leads makes thresholds of them."""
 
 SAMPLE_BYTES = 8 * 8
 """Of each row of a sample: its number, and how it is picked."""

@@ -25,7 +25,7 @@ SAMPLED_ROWS = 7
 
 @dataclass(frozen=True, slots=True)
 class FaithfulnessRequest:
-    """Parameters that a measure of neighbourhoods depends on."""
+    """Parameters that a measure of neighborhoods depends on."""
 
     kind: str
     """``"trustworthiness"``, or ``"continuity"``."""
@@ -105,7 +105,7 @@ def _looked_at(rows: object, most: int) -> int:
 def drawn_rows(rows: int, count: int, seed: int) -> Int64:
     """``count`` of ``rows`` rows without replacement, all such sets being equally likely; sorted.
 
-    Whatever is missing is drawn anew until there are enough, which favours no row. Memory follows ``count``:
+    Whatever is missing is drawn anew until there are enough, which favors no row. Memory follows ``count``:
     from half of the rows on, those that are left out are drawn.
     """
     bits = np.random.Philox(key=np.array([seed, SAMPLED_ROWS], np.uint64))

@@ -1,6 +1,6 @@
 """Trustworthiness and continuity of an embedding, by counting passes over the side whose ranks are wanted.
 
-The neighbours of a row on one side are looked up in its order of neighbours on the other: how many rows are
+The neighbors of a row on one side are looked up in its order of neighbors on the other: how many rows are
 nearer than each of them is counted, and what exceeds k is a penalty. All are integers, so that the sum over
 all rows is that of the definition to the last bit, and one over some rows an unbiased estimate with an error
 of its own.
@@ -26,9 +26,9 @@ from rankfold.kernels.neighbors.lists import sort_lists
 from rankfold.methods.embedding.neighbor_ranks import CountNearer, GatherRows, Held, MeasureThresholds
 from rankfold.methods.embedding.trust_plan import Sweeps, plan_faithfulness
 from rankfold.methods.embedding.trust_request import FaithfulnessRequest
-from rankfold.methods.knn.knn import Neighbours
+from rankfold.methods.knn.knn import Neighbors
 from rankfold.methods.knn.pair_fold import bounded
-from rankfold.methods.knn.request import NeighbourRequest
+from rankfold.methods.knn.request import NeighborRequest
 from rankfold.methods.knn.row_blocks import RowReader
 from rankfold.methods.task import Output
 from rankfold.pipeline.data.grid import Grid
@@ -70,7 +70,7 @@ _NOWHERE = Path("-")
 
 @dataclass(frozen=True, slots=True)
 class Faithfulness:
-    """A matrix whose rows are ranked, and neighbours on the other side, as ``execution`` takes them."""
+    """A matrix whose rows are ranked, and neighbors on the other side, as ``execution`` takes them."""
 
     source: Source
     asked: FaithfulnessRequest
@@ -78,7 +78,7 @@ class Faithfulness:
     """Rows that are looked at; None for all."""
 
     lists: Path | None = None
-    """Result of ``knn`` for these rows: with k neighbours, or k + 1 of a sample, which may hold itself."""
+    """Result of ``knn`` for these rows: with k neighbors, or k + 1 of a sample, which may hold itself."""
 
     @classmethod
     def of(cls, source: Source, asked: FaithfulnessRequest) -> Faithfulness:
@@ -92,7 +92,7 @@ class Faithfulness:
 
     @property
     def k(self) -> int:
-        """Neighbours of each row."""
+        """Neighbors of each row."""
         return self.asked.k
 
     @property
@@ -100,13 +100,11 @@ class Faithfulness:
         """Whether products bound distances."""
         return bounded(self.asked.code, self.source.shape[1])
 
-    def search(self, listed: Source, metric: str | Callable[..., float]) -> Neighbours:
-        """That for the neighbours on the other side, of which ``with_lists`` then takes the result."""
+    def search(self, listed: Source, metric: str | Callable[..., float]) -> Neighbors:
+        """That for the neighbors on the other side, of which ``with_lists`` then takes the result."""
         queries = None if self.sample is None else select(listed, rows=self.sample, columns=None)
         # A row of a sample may find itself among all rows.
-        return Neighbours.of(
-            listed, queries, NeighbourRequest.of(self.k + (queries is not None), metric, None)
-        )
+        return Neighbors.of(listed, queries, NeighborRequest.of(self.k + (queries is not None), metric, None))
 
     def request(self) -> dict[str, Any]:
         """See the protocol."""
@@ -125,7 +123,7 @@ class Faithfulness:
         rows = self.source if gather is None else gather.source
 
         def folds(count: int) -> tuple[MeasureThresholds, CountNearer]:
-            # As if rows were centred, which takes a copy: that is known after a look at some of them.
+            # As if rows were centered, which takes a copy: that is known after a look at some of them.
             held = self.held(rows, np.zeros(self.source.shape[1]), 0, count)
             return self.measuring(held, self.source), self.counting(held)
 
@@ -134,7 +132,7 @@ class Faithfulness:
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
-        shift, precise = self._neighbours().looked_at()
+        shift, precise = self._neighbors().looked_at()
         rows = self._gathered(run)
         total = squares = measured = 0
         for start, stop in itertools.pairwise(self.edges(run.groups)):
@@ -178,7 +176,7 @@ class Faithfulness:
         return GatherRows(cut(grid, row_bytes, 8), chosen, path, row_bytes / NOMINAL_READ)
 
     def measuring(self, held: Held, source: Source, thresholds: Path = _NOWHERE) -> MeasureThresholds:
-        """The sweep that measures how far neighbours are, over all rows or those that are named."""
+        """The sweep that measures how far neighbors are, over all rows or those that are named."""
         columns = source.shape[1]
         reader = RowReader(source, self.asked.code, None, self.by_lanes)
         row_bytes = columns * source.dtype.itemsize
@@ -211,9 +209,9 @@ class Faithfulness:
         some = select(self.source, rows=slice(0, None, FEW), columns=None)
         return max(0, some.read_bytes(rows, some.shape[1]) - self.source.read_bytes(rows, some.shape[1]))
 
-    def _neighbours(self) -> Neighbours:
+    def _neighbors(self) -> Neighbors:
         """A search in the matrix itself, for what it knows of its numbers."""
-        return Neighbours(self.source, None, NeighbourRequest(self.k, self.asked.metric))
+        return Neighbors(self.source, None, NeighborRequest(self.k, self.asked.metric))
 
     def _gathered(self, run: Run) -> Source:
         """The rows that are looked at, as a matrix of their own."""
@@ -228,7 +226,7 @@ class Faithfulness:
         return open_source(path)
 
     def _thresholds(self, run: Run, held: Held) -> Path:
-        """Keys and ids of the neighbours of a group, sorted, and its own ids."""
+        """Keys and ids of the neighbors of a group, sorted, and its own ids."""
         name = f"{held.start}-{held.stop}"
         own = np.arange(held.start, held.stop) if self.sample is None else self.sample[held.start : held.stop]
         ids = self._listed(held, own)
@@ -243,14 +241,14 @@ class Faithfulness:
         keys = keys.reshape(ids.shape)
         if not np.isfinite(keys).all():
             raise DataError(
-                f"row {own[~np.isfinite(keys).all(axis=1)][0]} of {self.source.name} has neighbours whose "
+                f"row {own[~np.isfinite(keys).all(axis=1)][0]} of {self.source.name} has neighbors whose "
                 "distance leaves the range of float64. Divide the matrix by a large number, and run again"
             )
         sort_lists(keys, ids)
         return kept(run.scratch / f"thresholds-{name}.part", {"keys": keys, "ids": ids, "own": own})
 
     def _listed(self, held: Held, own: Int64) -> Int64:
-        """Neighbours of a group on the other side, itself left out."""
+        """Neighbors of a group on the other side, itself left out."""
         assert self.lists is not None  # noqa: S101 - only a plan is made without
         found: Int64 = np.asarray(Result(self.lists).indices[held.start : held.stop])
         if self.sample is None:
@@ -261,7 +259,7 @@ class Faithfulness:
         return others
 
     def _penalties(self, counts: Int64) -> Int64:
-        """By how much the ranks of the neighbours of each row exceed k, in all."""
+        """By how much the ranks of the neighbors of each row exceed k, in all."""
         if (counts < np.arange(self.k)).any() or counts.max() > self.source.shape[0] - 2:
             raise AssertionError("counts are not those of ranks")
         found: Int64 = np.maximum(counts + 1 - self.k, 0).sum(axis=1)
@@ -283,5 +281,5 @@ def estimate(asked: FaithfulnessRequest, total: int, squares: int) -> tuple[floa
 
 
 def with_lists(task: Faithfulness, lists: Path) -> Faithfulness:
-    """The same with the neighbours that were found."""
+    """The same with the neighbors that were found."""
     return dataclasses.replace(task, lists=lists)

@@ -10,7 +10,7 @@ import numpy as np
 
 from rankfold.kernels.neighbors.lists import distance, in_order
 from rankfold.methods.knn.pair_fold import NearestPairs
-from rankfold.methods.knn.request import NeighbourRequest
+from rankfold.methods.knn.request import NeighborRequest
 from rankfold.methods.knn.row_blocks import RowReader
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.pair_sweep import has_lists, save_lists
@@ -30,7 +30,7 @@ class EarlierLists:
     """Held, since a temporary store lives as long as its result."""
 
     @classmethod
-    def of(cls, result: Result, source: Source, asked: NeighbourRequest) -> EarlierLists:
+    def of(cls, result: Result, source: Source, asked: NeighborRequest) -> EarlierLists:
         """Check that it belongs to a matrix and to what is asked of it."""
         facts = result.attrs
         if facts["kind"] != "knn" or facts["request"]["queries"] is not None:

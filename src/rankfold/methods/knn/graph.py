@@ -1,4 +1,4 @@
-"""Lists of neighbours as the graph of a sparse matrix, in AnnData's layout.
+"""Lists of neighbors as the graph of a sparse matrix, in AnnData's layout.
 
 As it comes the graph has ``k`` numbers in each row, nearest first. Made symmetric it has those edges that
 either row, or both, have, by column; distances are the same from either side, to the last bit.

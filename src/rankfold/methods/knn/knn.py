@@ -1,4 +1,4 @@
-"""Nearest neighbours of every row, exactly: a sweep over pairs of blocks into lists, and lists into a result.
+"""Nearest neighbors of every row, exactly: a sweep over pairs of blocks into lists, and lists into a result.
 
 The result is a function of the rows alone: distances are measured in float64 by one fixed sum, and
 (distance, id) decides between rows that are equally far. How rows were cut, held, or multiplied changes the
@@ -19,8 +19,8 @@ from rankfold.methods.knn.arguments import DEFAULT_K
 from rankfold.methods.knn.extend import EarlierLists
 from rankfold.methods.knn.graph import POINTERS, create_graph, write_symmetric_graph
 from rankfold.methods.knn.pair_fold import NearestPairs, bounded
-from rankfold.methods.knn.plan import plan_neighbours
-from rankfold.methods.knn.request import NeighbourRequest
+from rankfold.methods.knn.plan import plan_neighbors
+from rankfold.methods.knn.request import NeighborRequest
 from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, RowReader
 from rankfold.methods.knn.write_lists import WriteLists
 from rankfold.methods.task import Output, count
@@ -42,8 +42,8 @@ from rankfold.pipeline.storage.result import Result, create_array
 
 Float64 = npt.NDArray[np.float64]
 
-WORTH_CENTRING = 4.0
-"""Mean square over variance above which a centred copy is worth its memory."""
+WORTH_CENTERING = 4.0
+"""Mean square over variance above which a centered copy is worth its memory."""
 
 SMALLEST_SQUARE = 2.0**-80
 """Norms below this are left to float64."""
@@ -57,18 +57,18 @@ _NOWHERE = Path("-")
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
+class Neighbors:
     """Rows, perhaps queries, and what is asked of them, as ``execution`` takes them."""
 
     source: Source
     queries: Source | None
-    asked: NeighbourRequest
+    asked: NeighborRequest
     earlier: EarlierLists | None = None
 
     @classmethod
     def of(
-        cls, source: Source, queries: Source | None, asked: NeighbourRequest, base: Result | None = None
-    ) -> Neighbours:
+        cls, source: Source, queries: Source | None, asked: NeighborRequest, base: Result | None = None
+    ) -> Neighbors:
         """Check that it can be done."""
         asked.check(source.shape[0], source.name, itself=queries is None)
         for given in (source, queries):
@@ -130,11 +130,11 @@ class Neighbours:
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
-        # As if rows were centred, which takes a copy: that is known after a look at some of them.
+        # As if rows were centered, which takes a copy: that is known after a look at some of them.
         fold = self.fold(np.zeros(self.source.shape[1]), precise=False)
         write = self._write(fold.pairs, _NOWHERE, _NOWHERE)
         symmetric = self.asked.symmetric is not None
-        return plan_neighbours(self.source, self.left, fold, write, symmetric=symmetric, budget=budget)
+        return plan_neighbors(self.source, self.left, fold, write, symmetric=symmetric, budget=budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
@@ -172,18 +172,18 @@ class Neighbours:
         return cut(Grid.regular(rows, chunk, splittable=False), row_bytes, 8)
 
     def looked_at(self) -> tuple[Float64 | None, bool]:
-        """What the copy of rows is centred by, if that is worth it; whether float32 is too narrow for it."""
+        """What the copy of rows is centered by, if that is worth it; whether float32 is too narrow for it."""
         sample = Sample.of(View(self.source, Orientation.ROWS), 0).read().astype(np.float64)
         mean = sample.mean(axis=0)
         with np.errstate(over="ignore", invalid="ignore"):
             squares = float(np.einsum("ij,ij->", sample, sample)) / len(sample)
             spread = squares - float(mean @ mean)
-        centred = (
-            self.asked.code in (Metric.EUCLIDEAN, Metric.SQEUCLIDEAN) and squares > WORTH_CENTRING * spread
+        centered = (
+            self.asked.code in (Metric.EUCLIDEAN, Metric.SQEUCLIDEAN) and squares > WORTH_CENTERING * spread
         )
-        size = spread if centred else squares
+        size = spread if centered else squares
         precise = not SMALLEST_SQUARE < size < LARGEST_SQUARE
-        return (mean if centred else None), precise and self.asked.code != Metric.COSINE
+        return (mean if centered else None), precise and self.asked.code != Metric.COSINE
 
 
 def _certain(pairs: Pairs, lists: Path) -> float:
@@ -204,10 +204,10 @@ def knn_task(
     base: Result | str | Path | None = None,
     metric: object = "euclidean",
     symmetric: object = None,
-) -> Neighbours:
+) -> Neighbors:
     """What is to be searched, checked; arguments of ``rankfold.knn``."""
     others = None if queries is None else open_source(queries)
     earlier = base if base is None or isinstance(base, Result) else Result(base)
     if earlier is not None:
         earlier.require_whole()
-    return Neighbours.of(open_source(x), others, NeighbourRequest.of(k, metric, symmetric), earlier)
+    return Neighbors.of(open_source(x), others, NeighborRequest.of(k, metric, symmetric), earlier)

@@ -1,4 +1,4 @@
-"""Nearest neighbours of two blocks of rows, exactly: what a sweep over pairs does with each pair of blocks.
+"""Nearest neighbors of two blocks of rows, exactly: what a sweep over pairs does with each pair of blocks.
 
 Bounds from float32 products shortlist a few candidates of every row, which are then measured. A row whose
 shortlist was too short to be certain is gone through again, with products in float64, and every pair

@@ -1,4 +1,4 @@
-"""The numbers of a search for neighbours before it runs: groups, reads, memory, tasks."""
+"""The numbers of a search for neighbors before it runs: groups, reads, memory, tasks."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def arrange(fold: NearestPairs, budget: Budget) -> Arrangement:
     return Arrangement(concurrency, groups, task)
 
 
-def plan_neighbours(
+def plan_neighbors(
     source: Source, left: Source, fold: NearestPairs, write: WriteLists, *, symmetric: bool, budget: Budget
 ) -> Plan:
     """Plan a search within a budget.

@@ -1,4 +1,4 @@
-"""What is asked of nearest neighbours, checked before anything is read."""
+"""What is asked of nearest neighbors, checked before anything is read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ METRICS = {
 
 
 @dataclass(frozen=True, slots=True)
-class NeighbourRequest:
+class NeighborRequest:
     """Parameters of ``knn`` that a result depends on."""
 
     k: int
@@ -37,13 +37,13 @@ class NeighbourRequest:
     """Compiled, if the metric is the caller's own."""
 
     @classmethod
-    def of(cls, k: object, metric: object, symmetric: object) -> NeighbourRequest:
+    def of(cls, k: object, metric: object, symmetric: object) -> NeighborRequest:
         """From what a caller says."""
         if symmetric not in (None, *SYMMETRIC):
             raise InputError(f"symmetric must be None, 'union' or 'mutual', not {symmetric!r}")
         count = integer("k", k)
         if count < 1:
-            raise InputError(f"k must be at least 1, not {count}: how many neighbours each row gets")
+            raise InputError(f"k must be at least 1, not {count}: how many neighbors each row gets")
         if callable(metric):
             function = compiled(metric)
             return cls(count, named(metric), symmetric, function)
@@ -61,7 +61,7 @@ class NeighbourRequest:
         return int(METRICS.get(self.metric, Metric.EUCLIDEAN))
 
     def check(self, rows: int, name: str, *, itself: bool) -> None:
-        """Raise ``InputError`` where there are not so many neighbours."""
+        """Raise ``InputError`` where there are not so many neighbors."""
         most = rows - itself
         if self.k > most:
             others = f"{most} other{'s' * (most != 1)}" if itself else f"{most} rows"

@@ -1,11 +1,11 @@
 """Rows of a block as pairs need them: as stored, ready to multiply, and their norms.
 
-The rows as stored decide distances; the copy that is multiplied only bounds them. It is centred where the
+The rows as stored decide distances; the copy that is multiplied only bounds them. It is centered where the
 mean is far from zero beside the spread, since rounding goes by norms; rows that are float32 and lie near
 zero are their own copy.
 
 With ``n`` the squared norm of a row as multiplied, unit roundoff ``u`` and ``m`` terms summed by one
-product at most, a product differs from the exact one by at most ``m u (n_i + n_j) / 2``; centring, rounding
+product at most, a product differs from the exact one by at most ``m u (n_i + n_j) / 2``; centering, rounding
 of the copy, of norms and of the three terms add less than ``EXTRA u (n_i + n_j) / 2``. Half a squared
 distance is then at least ``(1 - e) (n_i + n_j) / 2 - product`` with ``e = (m + EXTRA) u``, whatever the
 order of the sum.
@@ -36,7 +36,7 @@ TERMS = 1024
 """Columns of one product; products of wider rows are added up, so that rounding does not grow with width."""
 
 EXTRA = 24
-"""Roundings besides those of a product: 4 of the copy, 2 of centring, and 8 of norms and sums, doubled."""
+"""Roundings besides those of a product: 4 of the copy, 2 of centering, and 8 of norms and sums, doubled."""
 
 LARGEST_SQUARE = 2.0**96
 """Norms above this are left to float64: products of float32 must stay in range."""
@@ -152,7 +152,7 @@ class RowReader:
 
     @property
     def _step(self) -> int:
-        """Rows that are centred at a time."""
+        """Rows that are centered at a time."""
         return max(1, 2**20 // (8 * self.columns))
 
     def buffer(self, rows: int) -> Buffer:

@@ -105,7 +105,7 @@ class WriteLists:
         if not np.isfinite(keys).all():
             row = start + int((~np.isfinite(keys)).any(axis=1).argmax())
             raise DataError(
-                f"row {row} has fewer than {self.k} neighbours at a distance that is a finite number: "
+                f"row {row} has fewer than {self.k} neighbors at a distance that is a finite number: "
                 "distances overflow float64, or the metric gives NaN for some pairs"
             )
         wrong = (ids < 0).any(axis=1)

@@ -272,7 +272,7 @@ class Verification:
         return facts
 
     def _prepare(self, fold: Verify) -> None:
-        """The short factor and what columns are centred and scaled by, on scratch."""
+        """The short factor and what columns are centered and scaled by, on scratch."""
         unit = self.fitted.unit(np.dtype(np.float64))
         for start, stop in self.fitted.blocks():
             mean, scale = self.fitted.columns(start, stop)

@@ -92,7 +92,7 @@ class Fitted:
         return np.ascontiguousarray(block.T)
 
     def columns(self, start: int, stop: int) -> tuple[Float64, Float64]:
-        """What columns ``start:stop`` were centred by and divided by."""
+        """What columns ``start:stop`` were centered by and divided by."""
         mean, scale = np.zeros(stop - start), np.ones(stop - start)
         if self.kind == "pca":
             mean = np.asarray(self.result.mean[start:stop], np.float64)
@@ -113,7 +113,7 @@ class Fitted:
         return next(iter(self.blocks()))[1]
 
     def unit(self, dtype: np.dtype[Any]) -> float:
-        """Power of two that brings a typical element of the matrix, centred and scaled, near 1."""
+        """Power of two that brings a typical element of the matrix, centered and scaled, near 1."""
         return 1.0 if self.kind == "nmf" else _reciprocal(self._typical, dtype)
 
     def reach(self) -> float:

@@ -34,11 +34,11 @@ class Summary:
     """Bound on what any squared singular value lacks for what was cut off."""
 
     @classmethod
-    def of_rows(cls, rows: Float64, *, centre: bool) -> Summary:
+    def of_rows(cls, rows: Float64, *, center: bool) -> Summary:
         """Of samples in memory, (m, n)."""
-        mean = rows.mean(axis=0) if centre else np.zeros(rows.shape[1])
+        mean = rows.mean(axis=0) if center else np.zeros(rows.shape[1])
         factor = rows - mean
-        if centre:  # for a mean of 1e8 and deviations of 1, one sum leaves 1e-8 of it
+        if center:  # for a mean of 1e8 and deviations of 1, one sum leaves 1e-8 of it
             left = factor.mean(axis=0)
             mean, factor = mean + left, factor - left
         return cls(len(rows), mean, _short(factor), np.einsum("ij,ij->j", factor, factor))

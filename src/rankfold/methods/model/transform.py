@@ -89,7 +89,7 @@ class Projection:
 
     @property
     def unit(self) -> float:
-        """Power of two that brings a typical row, centred and scaled, near 1."""
+        """Power of two that brings a typical row, centered and scaled, near 1."""
         return self.fitted.unit(self.dtype)
 
     def request(self) -> dict[str, Any]:

@@ -162,7 +162,7 @@ class Update:
         if not self._tall:
             return self._small_plan(budget)
         try:
-            made = make_plan(self._factorisation(), self.source, budget)
+            made = make_plan(self._factorization(), self.source, budget)
         except MemoryBudgetError as error:
             raise MemoryBudgetError(
                 f"{error} Or add fewer rows at a time than there are columns: they are held as they are."
@@ -173,7 +173,7 @@ class Update:
         """See the protocol."""
         with one_blas_thread():
             units = self.fitted.columns(0, self.source.shape[1])[1]
-            new = self._factorised(run, units) if self._tall else self._held(run, units)
+            new = self._factorized(run, units) if self._tall else self._held(run, units)
             summary = merged(self._summary(units), new)
             if not (np.isfinite(summary.total) and np.isfinite(summary.factor).all()):
                 raise DataError(f"squares of {self.source.name} leave the range of float64. Rescale it")
@@ -181,18 +181,18 @@ class Update:
             run.describe(facts)
         return facts
 
-    def _factorisation(self) -> Request:
+    def _factorization(self) -> Request:
         """R of the new rows, about their mean: scaling waits until all rows are known."""
         columns = self.source.shape[1]
         return Request("qr", columns, method="tsqr", center=self._asked["center"], rows=False)
 
-    def _factorised(self, run: Run, units: Float64) -> Summary:
+    def _factorized(self, run: Run, units: Float64) -> Summary:
         """By one pass into the R factor."""
-        request = self._factorisation()
+        request = self._factorization()
         layout = lay_out(request, self.source)
-        centring, start = begin(run, layout, request)
-        found = tsqr(run, layout, centring, start, form=False, passes=DEFAULT_PASSES, seed=request.seed)
-        factor = found.r / centring.unit / units
+        centering, start = begin(run, layout, request)
+        found = tsqr(run, layout, centering, start, form=False, passes=DEFAULT_PASSES, seed=request.seed)
+        factor = found.r / centering.unit / units
         squares = np.einsum("ij,ij->j", factor, factor)
         return Summary(self.source.shape[0], found.known.mean / units, factor, self._counted(squares))
 
@@ -200,7 +200,7 @@ class Update:
         """By reading them whole."""
         state = run.pass_over_data("rows", self._fold(run.slots))
         refuse_bad(state, self.source)
-        held = Summary.of_rows(state["rows"] / units, centre=self._asked["center"])
+        held = Summary.of_rows(state["rows"] / units, center=self._asked["center"])
         return dataclasses.replace(held, squares=self._counted(held.squares))
 
     def _counted(self, squares: Float64) -> Float64:

@@ -1,4 +1,4 @@
-"""Iterations of a nonnegative factorisation over the matrix: each reads it once.
+"""Iterations of a nonnegative factorization over the matrix: each reads it once.
 
 The long factor is improved row by row while a panel is in memory, the short one when the read ends, from
 sums of no more than its own size. The error that is left follows from the same sums.
@@ -77,7 +77,7 @@ class Left:
 
 
 class Alternation(Protocol):
-    """A factorisation under way."""
+    """A factorization under way."""
 
     factors: Factors
     total: float
@@ -109,11 +109,11 @@ class Model:
 
     def starting(self) -> Model:
         """What factors start by: descent stands for what is slow, or knows no other loss."""
-        model = self if self.asked.loss == "frobenius" else self.unpenalised()
+        model = self if self.asked.loss == "frobenius" else self.unpenalized()
         solver = "admm" if self.asked.solver == "admm" else "hals"
         return dataclasses.replace(model, asked=dataclasses.replace(model.asked, solver=solver))
 
-    def unpenalised(self) -> Model:
+    def unpenalized(self) -> Model:
         """Where components are found before penalties may end some."""
         return dataclasses.replace(self, asked=dataclasses.replace(self.asked, alpha_w=0.0, alpha_h=0.0))
 

@@ -1,4 +1,4 @@
-"""One iteration of a nonnegative factorisation in one read: the long factor is improved, and its products
+"""One iteration of a nonnegative factorization in one read: the long factor is improved, and its products
 with the data accumulate, each panel used twice while it is in cache.
 
 The matrix as long by short is about L S. Rows of L depend on S and on their own rows of the matrix alone, so

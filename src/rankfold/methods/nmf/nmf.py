@@ -1,4 +1,4 @@
-"""Nonnegative matrix factorisation in a few reads: solved on a compressed copy first, then on the matrix.
+"""Nonnegative matrix factorization in a few reads: solved on a compressed copy first, then on the matrix.
 
 One fused pass finds columns that hold nearly all of the matrix and leaves them on scratch. Descent there
 costs no reads. What it finds is polished by iterations over the matrix itself, each of which reads it once,
@@ -214,8 +214,8 @@ class Nonnegative:
         return facts
 
     def _begin(self, run: Run, layout: Layout) -> tuple[Begun, Model]:
-        centring, start = begin(run, layout, self._layout_request())
-        model, init = Model(self.asked, layout.view, centring.unit), self.asked.init
+        centering, start = begin(run, layout, self._layout_request())
+        model, init = Model(self.asked, layout.view, centering.unit), self.asked.init
         refuse_size(model)
         if self.custom is not None:
             short = self.custom
@@ -224,7 +224,7 @@ class Nonnegative:
         elif init == "rows":
             short = sampled_short(layout, model)
         else:
-            compressed = compress(run, layout, model, centring, start)
+            compressed = compress(run, layout, model, centering, start)
             if init == "compressed":
                 return solved_on(compressed, run, model), model
             short = singular_short(compressed, run, layout, model)
@@ -333,7 +333,7 @@ def fall(history: list[Left]) -> float:
 
 
 def _gauge(model: Model, factors: Factors) -> Float64:
-    """What components of the short factor are multiplied by: the one that is not penalised has unit norms."""
+    """What components of the short factor are multiplied by: the one that is not penalized has unit norms."""
     long, short = model.penalties()
     if bool(long) == bool(short) or model.asked.constrained:
         return np.ones(model.asked.rank)

@@ -1,9 +1,9 @@
 """Penalties of nonnegative factors, in a gauge where they mean something.
 
-A factor may be made smaller and the other larger without changing their product. Where both are penalised
+A factor may be made smaller and the other larger without changing their product. Where both are penalized
 that settles their sizes, and the penalties are scikit-learn's. A penalty on one alone would make it vanish;
 it is taken where each component of the other has unit norm. With a_j and b_j the components of the
-penalised factor and of the other:
+penalized factor and of the other:
 
     l1 sum_j |a_j|_1 |b_j|_2 + l2/2 sum_j |a_j|^2 |b_j|^2
 

@@ -1,6 +1,6 @@
 """How rows of one factor are improved when the other stands: by descent, pivoting, splitting, or ratios.
 
-Rows w minimise w G w'/2 - (b - l) w' over those allowed, with l what a penalty of first order takes away.
+Rows w minimize w G w'/2 - (b - l) w' over those allowed, with l what a penalty of first order takes away.
 """
 
 from __future__ import annotations

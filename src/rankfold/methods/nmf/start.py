@@ -19,7 +19,7 @@ from rankfold.kernels.linear.gaussian import gaussian_rows
 from rankfold.methods.nmf.alternation import Factors, Model, improve_short, linear_model, sizes_of
 from rankfold.methods.nmf.frobenius_pass import CompressedPass, Iteration
 from rankfold.methods.nmf.penalty import Sizes, cheapest, penalty
-from rankfold.methods.parts.conditioned import Centring
+from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.panels import numbers
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.fused import multiply
@@ -151,15 +151,15 @@ class Begun:
     iterations: int = 0
 
 
-def compress(run: Run, layout: Layout, model: Model, centring: Centring, start: Start) -> Compressed:
+def compress(run: Run, layout: Layout, model: Model, centering: Centering, start: Start) -> Compressed:
     """The one fused pass."""
     q = start.block(layout.view, layout.width, model.asked.seed)
-    block, known = multiply(run, layout, centring, start, q, index=1, known=None)
+    block, known = multiply(run, layout, centering, start, q, index=1, known=None)
     z = block.load("z")
     products = q.T @ z
     theta, vectors = np.linalg.eigh((products + products.T) / 2)
     held = theta > 4 * float(np.finfo(layout.view.dtype).eps) * max(theta[-1], 0.0)
-    rotation, unit = vectors[:, held] / np.sqrt(theta[held]), centring.unit
+    rotation, unit = vectors[:, held] / np.sqrt(theta[held]), centering.unit
     right = rotation.T @ z.T / unit
     squared_norm = known.total / unit**2
     return Compressed(block.y, rotation, right, squared_norm, float((right**2).sum()))
@@ -180,7 +180,7 @@ def solved_on(compressed: Compressed, run: Run, model: Model) -> Begun:
     if share < 1 or any(model.penalties()):
         outside = (compressed.total - compressed.captured) * share
         near = float(((sample @ compressed.m) ** 2).sum()) + max(outside, 0.0)
-        free = model.unpenalised()
+        free = model.unpenalized()
         short, long, count, _ = _in_memory(compressed, sample, factors.short, free, near, share)
         factors.short = short * cheapest(*model.penalties(share), Sizes.of(long), Sizes.of(short.T))[:, None]
     if compressed.p.rows * compressed.p.columns * 8 > SMALL_BYTES:

@@ -1,8 +1,8 @@
-"""Panels whose columns are centred and scaled on the way, and measured while they are in cache.
+"""Panels whose columns are centered and scaled on the way, and measured while they are in cache.
 
 A tall matrix is shifted by a vector fixed before the pass; what the true mean differs from it is put
 right afterwards by whoever reads the accumulator. A wide matrix has whole columns in each panel and is
-centred exactly here.
+centered exactly here.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Float64 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Centring:
+class Centering:
     """What is done to columns before they are multiplied."""
 
-    centre: bool
+    center: bool
     scale: bool
     unit: float
     """Power of two near the reciprocal of the largest element: squares of ``A`` stay in range."""
@@ -46,17 +46,17 @@ class LocalColumns:
     """Standard deviation, 0 for constant columns; 1 where nothing is scaled."""
 
     scale: Float64
-    """What centred columns are multiplied by: 1, or 1 / standard deviation (1 where that is 0)."""
+    """What centered columns are multiplied by: 1, or 1 / standard deviation (1 where that is 0)."""
 
     squares: Float64
-    """Sum of squares of each column once centred and scaled, times unit squared."""
+    """Sum of squares of each column once centered and scaled, times unit squared."""
 
 
 def kept_columns(
-    x: npt.NDArray[Any], centring: Centring, first: int, kept: Narrow | None
+    x: npt.NDArray[Any], centering: Centering, first: int, kept: Narrow | None
 ) -> LocalColumns | None:
     """Statistics of whole columns from ``first`` on, also written to ``kept``; None if not finite."""
-    columns = local_columns(x, centring)
+    columns = local_columns(x, centering)
     if not np.isfinite(columns.squares).all():
         return None
     if kept is not None:
@@ -64,7 +64,7 @@ def kept_columns(
     return columns
 
 
-def local_columns(x: npt.NDArray[Any], centring: Centring) -> LocalColumns:
+def local_columns(x: npt.NDArray[Any], centering: Centering) -> LocalColumns:
     """Statistics of whole columns (m, c); not finite where a column is not.
 
     The mean is taken twice, the second time of what the first left: for float64 data of mean 1e8 and
@@ -73,17 +73,17 @@ def local_columns(x: npt.NDArray[Any], centring: Centring) -> LocalColumns:
     rows, columns = x.shape
     x = numbers(x)
     mean = np.zeros(columns)
-    if centring.centre:
+    if centering.center:
         mean = measure(x, mean, 1.0)[0] / rows
-    sums, squares = measure(x, mean, centring.unit)
-    if centring.centre:
+    sums, squares = measure(x, mean, centering.unit)
+    if centering.center:
         correction = sums / rows
-        mean = mean + correction / centring.unit
+        mean = mean + correction / centering.unit
         squares = squares - rows * correction**2
     factor, deviation = np.ones(columns), np.ones(columns)
-    if centring.scale:
-        deviation = np.sqrt(np.maximum(squares, 0.0) / max(rows - 1, 1)) / centring.unit
-        varies = deviation > centring.constant_below * np.abs(mean)
+    if centering.scale:
+        deviation = np.sqrt(np.maximum(squares, 0.0) / max(rows - 1, 1)) / centering.unit
+        varies = deviation > centering.constant_below * np.abs(mean)
         deviation[~varies] = 0.0
         factor[varies] = 1.0 / deviation[varies]
         squares = squares * factor**2
@@ -106,11 +106,11 @@ class Grains:
 
 
 class OverConditioned(OverPanels):
-    """What folds over centred and scaled panels share."""
+    """What folds over centered and scaled panels share."""
 
     __slots__ = ()
     panels: Panels
-    centring: Centring
+    centering: Centering
     columns: Narrow | None
     """Where mean and scale of each column go when the sweep runs along the columns."""
 
@@ -139,7 +139,7 @@ class OverConditioned(OverPanels):
 
         Those with NaN or Inf are counted and left out.
         """
-        condition = self._shifted if self.panels.view.orientation is Orientation.ROWS else self._centred
+        condition = self._shifted if self.panels.view.orientation is Orientation.ROWS else self._centered
         for first, last, raw in self.panels.grains(grains.panels, start, stop, slot):
             d = condition(state, grains, first, raw)
             if d is None:
@@ -149,20 +149,20 @@ class OverConditioned(OverPanels):
 
     def _shifted(self, state: State, grains: Grains, first: int, raw: Array) -> Array | None:
         if self.measured:
-            sums, squares = measure(numbers(raw), grains.shift, self.centring.unit)
+            sums, squares = measure(numbers(raw), grains.shift, self.centering.unit)
             if not np.isfinite(squares).all():
                 return None
             state["sums"] += sums
             state["squares"] += squares
-        if not self.centring.centre and raw.dtype == self.panels.dtype:
+        if not self.centering.center and raw.dtype == self.panels.dtype:
             return raw
         return self.panels.conditioned(grains.panels, raw, grains.shift, grains.ones[: raw.shape[1]])
 
-    def _centred(self, state: State, grains: Grains, first: int, raw: Array) -> Array | None:
-        columns = kept_columns(raw, self.centring, first, self.columns)
+    def _centered(self, state: State, grains: Grains, first: int, raw: Array) -> Array | None:
+        columns = kept_columns(raw, self.centering, first, self.columns)
         if columns is None:
             return None
         state["squares"][0] += columns.squares.sum()
-        if not (self.centring.centre or self.centring.scale) and raw.dtype == self.panels.dtype:
+        if not (self.centering.center or self.centering.scale) and raw.dtype == self.panels.dtype:
             return raw
         return self.panels.conditioned(grains.panels, raw, columns.mean, columns.scale)

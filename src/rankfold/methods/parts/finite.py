@@ -89,5 +89,5 @@ def refuse_negative(state: State, source: Source) -> None:
     if count:
         raise DataError(
             f"{source.name} holds {count} negative numbers, the first at {place_of(source, row, column)}. A "
-            "nonnegative factorisation has no use for them: replace them, or take svd or pca."
+            "nonnegative factorization has no use for them: replace them, or take svd or pca."
         )

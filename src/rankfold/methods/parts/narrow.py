@@ -64,7 +64,7 @@ class NarrowR(OverCombination):
     def memory_bytes(self) -> int:
         """Bytes of a workspace and of two accumulators.
 
-        LAPACK copies what it factorises twice: the rows, then their R factor below the one before.
+        LAPACK copies what it factorizes twice: the rows, then their R factor below the one before.
         """
         rows, width = self.grain_rows, self.combination.width
         copies = max(2 * 8 * rows * width, (1 + 3 * 2) * 8 * width**2)

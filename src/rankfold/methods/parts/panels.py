@@ -120,7 +120,7 @@ class OverPanels:
 
     @property
     def longest_side(self) -> int:
-        """Rows of a grain and, where they are factorised together, of R above them."""
+        """Rows of a grain and, where they are factorized together, of R above them."""
         return min(self.cut.grain_rows, self.cut.panel_rows) + self.panels.view.short
 
 

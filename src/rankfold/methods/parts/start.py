@@ -1,7 +1,7 @@
 """What a first pass must know before it starts: a shift near the mean, the size of the numbers, a block.
 
 All come from a few rows at places spread along the matrix, so that a matrix sorted by time or batch is
-centred about its middle and not about its beginning. They need not be accurate: the shift only has to
+centered about its middle and not about its beginning. They need not be accurate: the shift only has to
 be close enough that what is left does not drown the variance, and passes correct for it exactly; the
 block only decides how many passes there are, and the first of them tells what it has missed.
 
@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from rankfold.kernels.linear.center_scale import measure, subtract
 from rankfold.kernels.linear.gaussian import gaussian_rows
-from rankfold.kernels.linear.orthonormal import orthonormalise
+from rankfold.kernels.linear.orthonormal import orthonormalize
 from rankfold.kernels.linear.panel import panel_product
 from rankfold.methods.parts.panels import numbers
 from rankfold.methods.svd.error_estimates import ritz_vectors
@@ -40,7 +40,7 @@ GRAIN_ROWS = 1024
 
 def random_block(short: int, width: int, seed: int) -> Float64:
     """Orthonormal (short, width) block without preference."""
-    return orthonormalise(gaussian_rows(seed, OMEGA, (0, short), width))
+    return orthonormalize(gaussian_rows(seed, OMEGA, (0, short), width))
 
 
 def leading_block(rows: Array, width: int, seed: int) -> State:
@@ -49,7 +49,7 @@ def leading_block(rows: Array, width: int, seed: int) -> State:
     Parameters
     ----------
     rows : (l, n) float32 or float64
-        Centred and scaled like the matrix.
+        Centered and scaled like the matrix.
     width : int, < n
     seed : int
 
@@ -65,10 +65,10 @@ def leading_block(rows: Array, width: int, seed: int) -> State:
     short = rows.shape[1]
     q = random_block(short, min(short, width + width // 2), seed)
     for _ in range(ROUNDS - 1):
-        q = orthonormalise(_image(rows, q))
+        q = orthonormalize(_image(rows, q))
     z = _image(rows, q)
     _, w = ritz_vectors(q.T @ z, width)
-    return {"q": orthonormalise(z @ w)}
+    return {"q": orthonormalize(z @ w)}
 
 
 def _image(rows: Array, q: Float64) -> Float64:
@@ -90,10 +90,10 @@ _EXPONENTS = {4: (-100, 100), 8: (-900, 900)}
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Provisional centring, and where the first block is."""
+    """Provisional centering, and where the first block is."""
 
     shift: Float64
-    """(short,) provisional column means of a tall matrix; zeros where nothing is centred this way."""
+    """(short,) provisional column means of a tall matrix; zeros where nothing is centered this way."""
 
     unit: float
     """Power of two that brings the largest sampled element near 1."""
@@ -108,25 +108,25 @@ class Start:
 
 
 def sample_start(
-    sample: Sample, block: Callable[[Array], State], *, centre: bool, scale: bool, folder: Path
+    sample: Sample, block: Callable[[Array], State], *, center: bool, scale: bool, folder: Path
 ) -> Start:
     """Read the sample, or take what an earlier attempt found; ``block`` of its rows, if they are enough."""
     path, sampled = folder / "start.part", folder / "start-block.part"
     stored = load_if_whole(path)
     if stored is None or load_if_whole(sampled) is None:
-        shift, unit, d = _conditioned(sample, centre=centre, scale=scale)
+        shift, unit, d = _conditioned(sample, center=center, scale=scale)
         save_arrays(sampled, block(d) if sample.gives_block else {"q": np.zeros((0, 0))})
         stored = {"shift": shift, "unit": np.asarray(unit)}
         save_arrays(path, stored)
     return Start(stored["shift"], float(stored["unit"]), sampled)
 
 
-def _conditioned(sample: Sample, *, centre: bool, scale: bool) -> tuple[Float64, float, Array]:
+def _conditioned(sample: Sample, *, center: bool, scale: bool) -> tuple[Float64, float, Array]:
     """Shift and unit, and the sample much as passes will see it, (rows, short)."""
     view = sample.view
     x = numbers(sample.read())
     columns = x.shape[1]
-    mean = x.mean(axis=0, dtype=np.float64) if centre else np.zeros(columns)
+    mean = x.mean(axis=0, dtype=np.float64) if center else np.zeros(columns)
     d = x if x.dtype == view.dtype else np.empty(x.shape, view.dtype)
     subtract(x, mean, np.ones(columns), out=d)
     largest = max(float(d.max()), -float(d.min()))

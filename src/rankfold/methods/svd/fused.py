@@ -4,7 +4,7 @@ The fused pass: ``Y = A Q`` goes to scratch and ``Z = A'Y`` accumulates, each pa
 
 A first pass may make a sketch of the rows as well, while they are in cache.
 
-``A`` is the matrix as long by short, its columns centred and scaled as asked: see ``conditioned``.
+``A`` is the matrix as long by short, its columns centered and scaled as asked: see ``conditioned``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from rankfold.kernels.linear.count_sketch import TILE_ROWS, add_to_buckets, draw_buckets
 from rankfold.kernels.linear.panel import panel_product
 from rankfold.methods.parts.column_statistics import ColumnStatistics
-from rankfold.methods.parts.conditioned import Centring, Grains, OverConditioned
+from rankfold.methods.parts.conditioned import Centering, Grains, OverConditioned
 from rankfold.methods.parts.finite import join_bad, refuse_bad
 from rankfold.methods.parts.panels import Panels
 from rankfold.methods.parts.start import Start, random_block
@@ -55,7 +55,7 @@ class PanelPass(OverConditioned):
     """Fold of a matrix with a basis of ``width`` columns."""
 
     panels: Panels
-    centring: Centring
+    centering: Centering
     constants: Path
     """A part with ``q`` (short, width), scaled by ``unit`` and by column weights, and ``shift``."""
 
@@ -125,7 +125,7 @@ class PanelPass(OverConditioned):
             low, high = max(first, top), min(last, top + TILE_ROWS)
             drawn = draw_buckets(self.seed, ROW_SIGNS, tile, self.sketch_rows)
             buckets, signs = (numbers[low - top : high - top] for numbers in drawn)
-            factors = (signs * self.centring.unit).astype(d.dtype)
+            factors = (signs * self.centering.unit).astype(d.dtype)
             add_to_buckets(d[low - first : high - first], buckets, factors, sums=state["rows"])
             np.add.at(state["signs"], buckets, signs)
 
@@ -152,7 +152,7 @@ class Statistics:
     mean: Float64
     deviation: Float64
     total: float
-    """Sum of squares of the centred, scaled matrix, times unit squared; of any matrix."""
+    """Sum of squares of the centered, scaled matrix, times unit squared; of any matrix."""
 
 
 class Iteration(Protocol):
@@ -166,20 +166,20 @@ class Iteration(Protocol):
 
 
 def iterate(
-    run: Run, layout: Layout, centring: Centring, start: Start, seed: int, iteration: Iteration
+    run: Run, layout: Layout, centering: Centering, start: Start, seed: int, iteration: Iteration
 ) -> Statistics:
     """Make passes until the iteration has enough, or as many as are allowed."""
-    known = statistics_pass(run, layout, centring, start) if layout.statistics_passes else None
+    known = statistics_pass(run, layout, centering, start) if layout.statistics_passes else None
     q, sketch_rows = start.block(layout.view, layout.width, seed), layout.sketch_rows
     while True:
         index, had_statistics = run.passes + 1, known is not None
         q = load_arrays(kept(run.part(f"pass-{index:02d}", "basis.part"), {"q": q}))["q"]
         block, known = multiply(
-            run, layout, centring, start, q, index=index, known=known, sketch_rows=sketch_rows, seed=seed
+            run, layout, centering, start, q, index=index, known=known, sketch_rows=sketch_rows, seed=seed
         )
         missing = load_missing(_missing(run, index)) if sketch_rows else None
         last, sketch_rows = run.passes >= layout.passes, 0
-        far = not had_statistics and _far(known, layout, centring, start)
+        far = not had_statistics and _far(known, layout, centering, start)
         if not last and (far or (missing is not None and _hides(missing, block))):
             q = random_block(layout.view.short, layout.width, seed)
         elif iteration.take(block, known, missing) or last:
@@ -191,7 +191,7 @@ def iterate(
 def multiply(
     run: Run,
     layout: Layout,
-    centring: Centring,
+    centering: Centering,
     start: Start,
     q: Float64,
     *,
@@ -203,22 +203,22 @@ def multiply(
     """One fused pass with the basis block ``q`` (short, width); what a sketch of rows tells beside it.
 
     ``known`` statistics serve as the shift, and weigh columns; without them the pass takes sums about
-    the provisional shift as it goes, and what it accumulated is centred afterwards:
+    the provisional shift as it goes, and what it accumulated is centered afterwards:
 
         d = mean - shift,  o = (w q)'d,   Z = w (D'Y - m d o'),   A q = Y - 1 o'
 
     with D the shifted matrix, w the weights of columns, Y = D (w q); S A = (S D - (S 1) d') w for a sketch.
     """
     view, name = layout.view, f"pass-{index:02d}"
-    shift, weights = conditions(layout, centring, start, known)
+    shift, weights = conditions(layout, centering, start, known)
     weighted = q * weights[:, None]
     y = layout.y(run.scratch, index, q.shape[1])
     fold = PanelPass(
         panels=layout.panels(run.slots),
-        centring=centring,
+        centering=centering,
         constants=kept(run.part(name, "constants.part"), {"q": weighted, "shift": shift}),
         y=y,
-        columns=layout.column_file(run.scratch, centring),
+        columns=layout.column_file(run.scratch, centering),
         measured=known is None,
         row_seconds=layout.row_seconds(4 * q.shape[1]),
         sketch_rows=sketch_rows,
@@ -228,42 +228,42 @@ def multiply(
     refuse_overflow(state, view)
     offset = np.zeros(q.shape[1])
     if known is None:
-        known = statistics(state, layout, start, centring)
-        offset = _move_to_mean(state, layout, centring, weighted)
+        known = statistics(state, layout, start, centering)
+        offset = _move_to_mean(state, layout, centering, weighted)
     z = state["z"] * weights[:, None]
     if sketch_rows:
-        rows, left_over = state["rows"] * (weights / centring.unit), known.total - float((q * z).sum())
+        rows, left_over = state["rows"] * (weights / centering.unit), known.total - float((q * z).sum())
         save_missing(_missing(run, index), rows, q, left_over, known.total)
     path = run.part(name, "block.part")
     save_arrays(path, {"q": q, "z": z, "offset": offset})
     return Block(path, q.shape[1], y), known
 
 
-def _move_to_mean(state: State, layout: Layout, centring: Centring, weighted: Float64) -> Float64:
-    """Centre what a pass accumulated about the provisional shift; the offset of its products."""
-    d = mean_about_shift(state, layout, centring)
+def _move_to_mean(state: State, layout: Layout, centering: Centering, weighted: Float64) -> Float64:
+    """Center what a pass accumulated about the provisional shift; the offset of its products."""
+    d = mean_about_shift(state, layout, centering)
     offset = weighted.T @ d
     state["z"] -= np.outer(layout.view.long * d, offset)
     if "rows" in state:
-        state["rows"] -= np.outer(state["signs"], centring.unit * d)
+        state["rows"] -= np.outer(state["signs"], centering.unit * d)
     return np.asarray(offset)
 
 
-def statistics_pass(run: Run, layout: Layout, centring: Centring, start: Start) -> Statistics:
+def statistics_pass(run: Run, layout: Layout, centering: Centering, start: Start) -> Statistics:
     """Means and standard deviations of the columns of a tall matrix, for scaling."""
-    fold = ColumnStatistics(layout.panels(run.slots), start.shift, centring.unit, layout.row_seconds(4))
+    fold = ColumnStatistics(layout.panels(run.slots), start.shift, centering.unit, layout.row_seconds(4))
     state = run.pass_over_data("statistics", fold)
     refuse_bad(state, layout.view.source)
-    return scaled_statistics(state, layout, start, centring)
+    return scaled_statistics(state, layout, start, centering)
 
 
-def scaled_statistics(state: State, layout: Layout, start: Start, centring: Centring) -> Statistics:
+def scaled_statistics(state: State, layout: Layout, start: Start, centering: Centering) -> Statistics:
     """What sums about the provisional shift tell of columns that are to be scaled."""
     count = layout.view.long
-    d = state["sums"] / count if centring.centre else np.zeros(layout.view.short)
+    d = state["sums"] / count if centering.center else np.zeros(layout.view.short)
     squares = state["squares"] - count * d**2
-    mean = start.shift + d / centring.unit
-    deviation = standard_deviations(squares / centring.unit**2, count, mean, centring)
+    mean = start.shift + d / centering.unit
+    deviation = standard_deviations(squares / centering.unit**2, count, mean, centering)
     return Statistics(mean, deviation, float((squares / divisors(deviation) ** 2).sum()))
 
 
@@ -271,15 +271,15 @@ def _missing(run: Run, index: int) -> Path:
     return run.part(f"pass-{index:02d}", "missing.part")
 
 
-def _far(known: Statistics, layout: Layout, centring: Centring, start: Start) -> bool:
+def _far(known: Statistics, layout: Layout, centering: Centering, start: Start) -> bool:
     """Whether the provisional shift was so far off that the first block is better left out.
 
     Its product then carries rounding errors of the size of the shift's error, and a sample whose mean is
     wrong tells no directions. Passes start again from a random block, about the true mean.
     """
-    if not (centring.centre and layout.view.orientation is Orientation.ROWS):
+    if not (centering.center and layout.view.orientation is Orientation.ROWS):
         return False
-    d = (known.mean - start.shift) * centring.unit
+    d = (known.mean - start.shift) * centering.unit
     return layout.view.long * float(d @ d) > FAR_FROM_MEAN * known.total
 
 
@@ -291,22 +291,22 @@ def _hides(missing: Missing, block: Block) -> bool:
     return bool(missing.hidden > theta[-1])
 
 
-def mean_about_shift(state: State, layout: Layout, centring: Centring) -> Float64:
+def mean_about_shift(state: State, layout: Layout, centering: Centering) -> Float64:
     """What the true mean differs from the provisional shift: the difference of both would lose digits."""
-    if not (centring.centre and layout.view.orientation is Orientation.ROWS):
+    if not (centering.center and layout.view.orientation is Orientation.ROWS):
         return np.zeros(layout.view.short)
-    return np.asarray(state["sums"] / layout.view.long / centring.unit)
+    return np.asarray(state["sums"] / layout.view.long / centering.unit)
 
 
 def conditions(
-    layout: Layout, centring: Centring, start: Start, known: Statistics | None
+    layout: Layout, centering: Centering, start: Start, known: Statistics | None
 ) -> tuple[Float64, Float64]:
     """What a pass shifts columns by, and what it multiplies test vectors or a basis by: unit and weights."""
     view = layout.view
-    shift = start.shift if known is None or not centring.centre else known.mean
+    shift = start.shift if known is None or not centering.center else known.mean
     by_rows = view.orientation is Orientation.ROWS
     weights = np.ones(view.short) if known is None or not by_rows else 1.0 / divisors(known.deviation)
-    return shift, weights * centring.unit
+    return shift, weights * centering.unit
 
 
 def refuse_overflow(state: State, view: View, products: str = "z") -> None:
@@ -319,10 +319,10 @@ def refuse_overflow(state: State, view: View, products: str = "z") -> None:
         )
 
 
-def statistics(state: State, layout: Layout, start: Start, centring: Centring) -> Statistics:
+def statistics(state: State, layout: Layout, start: Start, centering: Centering) -> Statistics:
     """What a pass that measured its columns tells of them."""
     total, count = float(state["squares"].sum()), layout.view.long
-    if not (layout.view.orientation is Orientation.ROWS and centring.centre):
+    if not (layout.view.orientation is Orientation.ROWS and centering.center):
         return Statistics(np.zeros(len(state["sums"])), np.ones(len(state["sums"])), total)
     d = state["sums"] / count
-    return Statistics(start.shift + d / centring.unit, np.ones(len(d)), total - count * float(d @ d))
+    return Statistics(start.shift + d / centering.unit, np.ones(len(d)), total - count * float(d @ d))

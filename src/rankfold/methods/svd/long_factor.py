@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from rankfold.kernels.linear.qr import r_of_gram
 from rankfold.methods.parts.combination import Combination
-from rankfold.methods.parts.conditioned import Centring
+from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.narrow import NarrowGram, NarrowR
 from rankfold.methods.parts.write_rows import WriteRows
@@ -45,7 +45,7 @@ class FromMatrix:
     coefficients: Float64
     """(whitening.width, k)."""
 
-    centring: Centring
+    centering: Centering
 
     def write(self, run: Run, layout: Layout, array: Path, weights: Float64) -> Float64:
         """See the protocol."""
@@ -54,9 +54,9 @@ class FromMatrix:
         transposed = layout.view.orientation is Orientation.COLUMNS
         fold = WriteWhitened(
             layout.wide_panels(run.slots),
-            self.centring,
+            self.centering,
             self.whitening,
-            layout.column_file(run.scratch, self.centring),
+            layout.column_file(run.scratch, self.centering),
             constants,
             array,
             transposed,
@@ -151,7 +151,7 @@ class OnScratch:
     def completed(self, kept: Float64) -> tuple[Combination, Float64]:
         """``rank`` orthonormal columns of which the first span the product with ``kept``, as a recipe.
 
-        For a matrix of lower rank than asked for. A second narrow sweep orthonormalises random columns
+        For a matrix of lower rank than asked for. A second narrow sweep orthonormalizes random columns
         against those that the matrix does determine.
         """
         rank, positive = self.rank, kept.shape[1]

@@ -10,7 +10,7 @@ import numpy as np
 
 from rankfold.methods.parts.column_statistics import ColumnStatistics
 from rankfold.methods.parts.combination import Combination
-from rankfold.methods.parts.conditioned import Centring
+from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.narrow import NarrowR
 from rankfold.methods.parts.write_rows import WriteRows
 from rankfold.methods.svd.fused import PanelPass
@@ -68,16 +68,18 @@ def held_bytes(layout: Layout, request: Request, over: str) -> int:
 
 def _sweeps_of(request: Request, layout: Layout, slots: int) -> list[Pass]:
     view, width = layout.view, layout.width
-    centring = Centring(request.center, request.scale, 1.0, 0.0)
+    centering = Centering(request.center, request.scale, 1.0, 0.0)
     data = view.long * view.short * view.source.dtype.itemsize
     elements = float(view.long * view.short)
     sweeps = []
     if layout.method == "gram":
         vector = np.zeros(0)
-        gram = GramPass(layout.gram_panels(slots), centring, vector, None, layout.row_seconds(2 * view.short))
+        gram = GramPass(
+            layout.gram_panels(slots), centering, vector, None, layout.row_seconds(2 * view.short)
+        )
         sweeps.append(numbers_of("gram", gram, data, 0, elements * view.short))
     elif layout.method == "tsqr":
-        return _tsqr_sweeps(request, layout, slots, centring)
+        return _tsqr_sweeps(request, layout, slots, centering)
     elif layout.statistics_passes:
         statistics = ColumnStatistics(layout.panels(slots), np.zeros(0), 1.0, layout.row_seconds(4))
         sweeps.append(numbers_of("statistics", statistics, data, 0, 4 * elements))
@@ -85,7 +87,7 @@ def _sweeps_of(request: Request, layout: Layout, slots: int) -> list[Pass]:
         sizes = Sizes.of(request.rank, view.short)
         y, products = layout.y(_NOWHERE, 1, sizes.range), 2 * (sizes.right + sizes.down)
         fold = SketchPass(
-            layout.panels(slots), centring, _NOWHERE, sizes, y, None, True, 0, layout.row_seconds(products)
+            layout.panels(slots), centering, _NOWHERE, sizes, y, None, True, 0, layout.row_seconds(products)
         )
         flops = elements * products + 2.0 * view.long * sizes.right * sizes.across
         sweeps.append(numbers_of("sketch", fold, data, y.nbytes, flops))
@@ -96,7 +98,7 @@ def _sweeps_of(request: Request, layout: Layout, slots: int) -> list[Pass]:
         y = layout.y(_NOWHERE, index, width if layout.method == "subspace" else min(width, left))
         block = PanelPass(
             layout.panels(slots),
-            centring,
+            centering,
             _NOWHERE,
             y,
             None,
@@ -112,13 +114,13 @@ def _sweeps_of(request: Request, layout: Layout, slots: int) -> list[Pass]:
     return sweeps + _narrow_sweeps(request, layout, tuple(kept))
 
 
-def _tsqr_sweeps(request: Request, layout: Layout, slots: int, centring: Centring) -> list[Pass]:
+def _tsqr_sweeps(request: Request, layout: Layout, slots: int, centering: Centering) -> list[Pass]:
     """Sweeps of a matrix that a sample helps with or that needs none, then what others take besides."""
     view, short, panels = layout.view, layout.view.short, layout.wide_panels(slots)
     data = view.long * short * view.source.dtype.itemsize
     elements, whitening = float(view.long * short), Whitening(_NOWHERE, short, 0, 0)
-    gram = WhitenedGram(panels, centring, whitening, None, layout.row_seconds(3 * short))
-    factor = PanelFactor(panels, centring, np.zeros(0), None, layout.row_seconds(8 * short))
+    gram = WhitenedGram(panels, centering, whitening, None, layout.row_seconds(3 * short))
+    factor = PanelFactor(panels, centering, np.zeros(0), None, layout.row_seconds(8 * short))
     by_gram = numbers_of("gram", gram, data, 0, 3 * elements * short)
     by_reflections = numbers_of("reflections", factor, data, 0, 2 * elements * short)
     sweeps = [by_gram, by_reflections] if layout.sample.gives_block else [by_reflections]
@@ -128,11 +130,11 @@ def _tsqr_sweeps(request: Request, layout: Layout, slots: int, centring: Centrin
         rank, long = request.rank, view.long * request.rank * view.dtype.itemsize
         seconds = layout.row_seconds(2 * (short + rank))
         written = (_NOWHERE, _NOWHERE, view.orientation is Orientation.COLUMNS, view.dtype, rank, seconds)
-        write = WriteWhitened(panels, centring, whitening, None, *written)
+        write = WriteWhitened(panels, centering, whitening, None, *written)
         sweeps.insert(1, numbers_of("rows", write, data, long, 2 * elements * (short + rank)))
         if leads_qr(request, view):
             return sweeps
-        again = WhitenedFactor(panels, centring, whitening, None, layout.row_seconds(10 * short))
+        again = WhitenedFactor(panels, centering, whitening, None, layout.row_seconds(10 * short))
         sweeps.append(numbers_of("reflections again", again, data, 0, 4 * elements * short))
     return sweeps
 

@@ -1,4 +1,4 @@
-"""Singular triplets from a subspace: Rayleigh-Ritz on a QR factorisation, and half a step more.
+"""Singular triplets from a subspace: Rayleigh-Ritz on a QR factorization, and half a step more.
 
 The small matrix Q'A'A Q squares the condition of A, so it only chooses directions. The values come from
 the R factor of ``A Q`` itself, which one narrow sweep over scratch finds by Householder reflections; what

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from rankfold.methods.parts.combination import Combination
-from rankfold.methods.parts.conditioned import Centring
+from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.panels import Panels
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.sketch_pass import Sizes
@@ -121,9 +121,9 @@ class Layout:
         """Scratch file of mean and scale of each column, when the sweep runs along the columns."""
         return Narrow(folder / "columns.bin", self.view.long, 2, np.dtype(np.float64))
 
-    def column_file(self, folder: Path, centring: Centring) -> Narrow | None:
+    def column_file(self, folder: Path, centering: Centering) -> Narrow | None:
         """That file, where a sweep needs it."""
-        local = centring.centre or centring.scale
+        local = centering.center or centering.scale
         return self.columns(folder) if local and self.view.orientation is Orientation.COLUMNS else None
 
     def for_rank(self, rank: int) -> Layout:
@@ -233,7 +233,7 @@ def least_passes(request: Request, view: View, method: str) -> int:
 
 
 def leads_qr(request: Request, view: View) -> bool:
-    """Whether the leading square of a wide matrix is what has a QR factorisation to find."""
+    """Whether the leading square of a wide matrix is what has a QR factorization to find."""
     return request.kind == "qr" and view.orientation is Orientation.COLUMNS
 
 

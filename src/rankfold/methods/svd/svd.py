@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.dense import fix_signs, leading_singular_triplets
-from rankfold.methods.parts.conditioned import Centring
+from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.arguments import PCA, QR, SVD
 from rankfold.methods.svd.error_estimates import Truncation, errors_of_missed, rounding
@@ -58,9 +58,9 @@ STORED = 4
 def reduce(run: Run, layout: Layout, request: Request, fingerprint: str) -> dict[str, Any]:
     """Carry out a request; the result is complete in ``run.result`` when this returns its facts."""
     with one_blas_thread():
-        centring, start = begin(run, layout, request)
+        centering, start = begin(run, layout, request)
         find = {"gram": _gram, "sketch": _sketch, "tsqr": _tsqr}.get(layout.method, _iterative)
-        found = find(run, layout, request, centring, start)
+        found = find(run, layout, request, centering, start)
         refuse_constant(request, found, layout)
         layout = layout.for_rank(len(found.s))
         facts = write_found(run, layout, request, found, fingerprint)
@@ -68,25 +68,25 @@ def reduce(run: Run, layout: Layout, request: Request, fingerprint: str) -> dict
     return facts
 
 
-def _iterative(run: Run, layout: Layout, request: Request, centring: Centring, start: Start) -> Found:
+def _iterative(run: Run, layout: Layout, request: Request, centering: Centering, start: Start) -> Found:
     if request.adaptive:
-        held = capture(run, layout, centring, start, tol=request.tol, seed=request.seed)
+        held = capture(run, layout, centering, start, tol=request.tol, seed=request.seed)
         triplets = rayleigh_ritz(run, layout, held.basis, held.cut.rank, request.seed)
         bound = errors_of_missed(triplets.s, held.missed) + rounding(triplets.s, layout.view.dtype)
         errors = np.maximum.accumulate(np.minimum(FEW_PASSES * triplets.errors, bound))
         triplets = dataclasses.replace(triplets, errors=errors)
-        found = _found(layout, centring, triplets, held.known, held.errors)
+        found = _found(layout, centering, triplets, held.known, held.errors)
         return dataclasses.replace(found, facts=_told(held.cut, layout))
     method = krylov if layout.method == "krylov" else subspace
     basis, known, seen = method(
-        run, layout, centring, start, rank=request.rank, tol=request.tol, seed=request.seed
+        run, layout, centering, start, rank=request.rank, tol=request.tol, seed=request.seed
     )
     triplets = rayleigh_ritz(run, layout, basis, request.rank, request.seed, estimate=seen.estimate)
-    return _found(layout, centring, triplets, known, seen.errors)
+    return _found(layout, centering, triplets, known, seen.errors)
 
 
-def _gram(run: Run, layout: Layout, request: Request, centring: Centring, start: Start) -> Found:
-    scatter = gram(run, layout, centring, start)
+def _gram(run: Run, layout: Layout, request: Request, centering: Centering, start: Start) -> Found:
+    scatter = gram(run, layout, centering, start)
     known = Statistics(scatter.mean, scatter.deviation, scatter.total)
     rank, facts = request.rank, {}
     if request.adaptive:
@@ -99,29 +99,29 @@ def _gram(run: Run, layout: Layout, request: Request, centring: Centring, start:
     by_rows = layout.view.orientation is Orientation.ROWS
     enough = request.adaptive or squared.max() <= request.tol or run.passes >= request.passes
     if by_rows and not request.rows and enough:
-        s = np.sqrt(values) / centring.unit
+        s = np.sqrt(values) / centering.unit
         short = scatter.vectors[:, :rank]
         short = short * fix_signs(short)
         residuals = eps / np.maximum(relative, eps)
-        total = _squared_norm(layout, scatter.total, centring.unit)
+        total = _squared_norm(layout, scatter.total, centering.unit)
         return Found(s, short, None, known, residuals, squared, [], total, facts)
     vectors = scatter.vectors[:, : rank + 1]
-    block, _ = multiply(run, layout, centring, start, vectors, index=2, known=known)
+    block, _ = multiply(run, layout, centering, start, vectors, index=2, known=known)
     basis = Basis()
     basis.add(block)
     triplets = rayleigh_ritz(run, layout, basis, rank, request.seed)
-    return dataclasses.replace(_found(layout, centring, triplets, known, []), facts=facts)
+    return dataclasses.replace(_found(layout, centering, triplets, known, []), facts=facts)
 
 
-def _sketch(run: Run, layout: Layout, request: Request, centring: Centring, start: Start) -> Found:
-    made, known = sketch(run, layout, centring, start, rank=request.rank, seed=request.seed)
-    found = _found(layout, centring, made.triplets, known, [float(made.triplets.errors.max())])
+def _sketch(run: Run, layout: Layout, request: Request, centering: Centering, start: Start) -> Found:
+    made, known = sketch(run, layout, centering, start, rank=request.rank, seed=request.seed)
+    found = _found(layout, centering, made.triplets, known, [float(made.triplets.errors.max())])
     return dataclasses.replace(found, facts={"approximation_error": made.approximation_error})
 
 
-def _tsqr(run: Run, layout: Layout, request: Request, centring: Centring, start: Start) -> Found:
+def _tsqr(run: Run, layout: Layout, request: Request, centering: Centering, start: Start) -> Found:
     form = request.rows or layout.view.orientation is Orientation.COLUMNS
-    found = tsqr(run, layout, centring, start, form=form, passes=request.passes, seed=request.seed)
+    found = tsqr(run, layout, centering, start, form=form, passes=request.passes, seed=request.seed)
     left, s, short = leading_singular_triplets(found.r, request.rank)
     facts = {}
     if request.adaptive:
@@ -133,11 +133,11 @@ def _tsqr(run: Run, layout: Layout, request: Request, centring: Centring, start:
     signs = fix_signs(short)
     long = None
     if found.whitening is not None:
-        long = FromMatrix(found.whitening, found.inverse @ (left * signs), centring)
+        long = FromMatrix(found.whitening, found.inverse @ (left * signs), centering)
     errors = np.minimum(layout.view.short * rounding(s, np.dtype(np.float64)), 1.0)
     residuals = np.full(len(s), layout.view.short * np.finfo(np.float64).eps)
-    total = _squared_norm(layout, found.known.total, centring.unit)
-    return Found(s / centring.unit, short * signs, long, found.known, residuals, errors, [], total, facts)
+    total = _squared_norm(layout, found.known.total, centering.unit)
+    return Found(s / centering.unit, short * signs, long, found.known, residuals, errors, [], total, facts)
 
 
 def _told(cut: Truncation, layout: Layout) -> dict[str, Any]:
@@ -147,17 +147,17 @@ def _told(cut: Truncation, layout: Layout) -> dict[str, Any]:
 
 
 def _found(
-    layout: Layout, centring: Centring, triplets: Triplets, known: Statistics, convergence: list[float]
+    layout: Layout, centering: Centering, triplets: Triplets, known: Statistics, convergence: list[float]
 ) -> Found:
     return Found(
-        triplets.s / centring.unit,
+        triplets.s / centering.unit,
         triplets.short,
         triplets,
         known,
         triplets.residuals,
         triplets.errors,
         convergence,
-        _squared_norm(layout, known.total, centring.unit),
+        _squared_norm(layout, known.total, centering.unit),
     )
 
 

@@ -40,14 +40,14 @@ class Found:
     errors: Float64
     convergence: list[float]
     total: float
-    """Sum of squares of the centred, scaled matrix."""
+    """Sum of squares of the centered, scaled matrix."""
 
     facts: dict[str, Any] = field(default_factory=dict)
     """What this method alone knows."""
 
 
 def refuse_constant(request: Request, found: Found, layout: Layout) -> None:
-    """Raise for centred columns that have nothing left."""
+    """Raise for centered columns that have nothing left."""
     if request.center and not found.total > 0:
         raise DataError(
             f"every column of {layout.view.source.name} is constant: there is no variance to explain. "

@@ -6,7 +6,7 @@ Nothing is copied on the way: the kernel scatters into the rows of ``out``. A ca
 Boxes of numbers that lie plainly in a file, in C order, read straight to where they belong.
 
 Axes that are read whole and stay together are one run to the system. Where the last axis of the file
-does not end up as neighbours in memory (a file of (lat, lon, time), rows = time), numbers pass through
+does not end up as neighbors in memory (a file of (lat, lon, time), rows = time), numbers pass through
 a small buffer and are turned there.
 """
 

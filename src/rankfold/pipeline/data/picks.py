@@ -198,7 +198,7 @@ def _runs(selection: Any, length: int, asked: str) -> npt.NDArray[np.int64]:
 
 
 def _of_numbers(places: npt.NDArray[np.int64], length: int, asked: str) -> npt.NDArray[np.int64]:
-    """Runs of single places, neighbours together."""
+    """Runs of single places, neighbors together."""
     for place in (places.min(initial=0), places.max(initial=0)):
         _inside(int(place), length - 1, length, asked)
     places = np.where(places < 0, places + length, places)

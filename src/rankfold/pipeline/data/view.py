@@ -107,7 +107,7 @@ def working_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: npt.DTypeLike, alignment: int = 64) -> Array:
-    """Uninitialised C-order array that starts on a cache line: equal speed on every run."""
+    """Uninitialized C-order array that starts on a cache line: equal speed on every run."""
     dtype = np.dtype(dtype)
     size = int(np.prod(shape)) * dtype.itemsize
     memory = np.empty(size + alignment, dtype=np.uint8)

@@ -158,7 +158,7 @@ def _lengths(shape: object) -> tuple[int, ...]:
 
 
 def _described(folder: str) -> tuple[str, tuple[int, ...]]:
-    """Shape and type of an array, and its shape; without Zarr, which one odd neighbour would stop."""
+    """Shape and type of an array, and its shape; without Zarr, which one odd neighbor would stop."""
     name = "zarr.json" if os.path.isfile(os.path.join(folder, "zarr.json")) else ".zarray"
     metadata = _metadata(folder, name)
     shape = metadata.get("shape")

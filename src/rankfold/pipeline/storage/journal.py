@@ -80,7 +80,7 @@ def lines_of(run: Path, request: str | None = None) -> list[dict[str, Any]]:
     """What is noted in the folder of a run, in order of time: for one request, or for all that it knows of.
 
     Each line says of which ``process`` and for which request, ``run``. What a run within the state of another
-    noted, such as a search for neighbours whose ranks are counted then, is of that other.
+    noted, such as a search for neighbors whose ranks are counted then, is of that other.
     """
     found: dict[tuple[str, float, str], dict[str, Any]] = {}
     within = (run.glob(f"state-*/**/{name}") for name in (f"{FOLDER}/*.jsonl", GATHERED))

@@ -49,8 +49,8 @@ DIMENSIONS = {
     "right_residuals": ("component",),
     "error_estimates": ("component",),
     "convergence": ("pass",),
-    "indices": ("row", "neighbour"),
-    "distances": ("row", "neighbour"),
+    "indices": ("row", "neighbor"),
+    "distances": ("row", "neighbor"),
 }
 
 
@@ -272,7 +272,7 @@ class Result:
 
     @property
     def graph(self) -> Any:
-        """Neighbours of a knn as a SciPy CSR array of distances, in memory; on disk it is ``PATH::graph``."""
+        """Neighbors of a knn as a SciPy CSR array of distances, in memory; on disk it is ``PATH::graph``."""
         import scipy.sparse
         import zarr
 

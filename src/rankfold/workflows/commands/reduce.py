@@ -136,7 +136,7 @@ def rank_of_update(asked: dict[str, Any]) -> int | None:
         if parameter.name not in ("rank", "rows") and asked[parameter.name] != parameter.default:
             option = parameter.name.replace("center", "no-center")
             raise InputError(
-                f"--{option} has no place beside --update: samples are centred, scaled and summed up as in "
+                f"--{option} has no place beside --update: samples are centered, scaled and summed up as in "
                 "the result. Leave it out"
             )
     return asked["rank"]  # type: ignore[no-any-return]

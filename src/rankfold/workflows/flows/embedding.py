@@ -1,6 +1,6 @@
 """Stages that measure an embedding, as tasks: a search and the counting after it, and two lists compared.
 
-Neighbours that are found on one side live in the state of the stage until their ranks on the other are
+Neighbors that are found on one side live in the state of the stage until their ranks on the other are
 counted, so that a stage that is interrupted after the search does not search again.
 """
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rankfold.api.embedding_quality import COMPARED_BYTES, neighbourhood_preservation
+from rankfold.api.embedding_quality import COMPARED_BYTES, neighborhood_preservation
 from rankfold.api.execute import execute, identity_of
 from rankfold.cluster.place import Place
 from rankfold.methods.embedding.trust_request import FaithfulnessRequest
 from rankfold.methods.embedding.trustworthiness import Faithfulness, with_lists
-from rankfold.methods.knn.knn import CHUNK_BYTES, Neighbours
+from rankfold.methods.knn.knn import CHUNK_BYTES, Neighbors
 from rankfold.methods.task import Output
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Progress, Run
@@ -30,15 +30,15 @@ from rankfold.pipeline.storage.run_directory import RunDirectory, digest, load_r
 from rankfold.pipeline.units import format_bytes
 
 EUCLIDEAN = "euclidean"
-"""By which neighbours in an embedding are found, or ranked."""
+"""By which neighbors in an embedding are found, or ranked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measuring:
-    """Neighbours on one side, then their ranks on the other: trustworthiness, or continuity."""
+    """Neighbors on one side, then their ranks on the other: trustworthiness, or continuity."""
 
     ranks: Faithfulness
-    search: Neighbours
+    search: Neighbors
 
     @classmethod
     def of(cls, kind: str, x: Source, embedding: Source, asked: dict[str, Any]) -> Measuring:
@@ -56,7 +56,7 @@ class Measuring:
         return self.ranks.source
 
     def request(self) -> dict[str, Any]:
-        """That of the ranks, as it is once the neighbours are found."""
+        """That of the ranks, as it is once the neighbors are found."""
         found = [self.search.source.fingerprint(), self.search.request()]
         return {**self.ranks.asked.as_dict(), "lists": found}
 
@@ -85,7 +85,7 @@ class Measuring:
         folder = RunDirectory.beside(path, None if scratch is None else Path(scratch), digest(identity))
         options: dict[str, Any] = {"scratch": scratch, "overwrite": True, "progress": progress}
         with folder.claimed(identity, overwrite=True):
-            found = execute(self.search, place, out=folder.state / "neighbours.zarr", **options)
+            found = execute(self.search, place, out=folder.state / "neighbors.zarr", **options)
         searched = found.run
         execute(with_lists(self.ranks, found.path), place, out=path, **options)
         record = load_record(folder.record)
@@ -94,7 +94,7 @@ class Measuring:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two results of ``knn`` of the same rows: neighbourhood preservation, as ``execution`` takes it."""
+    """Two results of ``knn`` of the same rows: neighborhood preservation, as ``execution`` takes it."""
 
     paths: tuple[Path, Path]
     source: Source
@@ -109,7 +109,7 @@ class Comparison:
         rows, most = (first.shape[0], second.shape[0]), min(first.shape[1], second.shape[1])
         if rows[0] != rows[1]:
             raise InputError(
-                f"first has neighbours of {rows[0]} rows, second of {rows[1]}. Name two stages of the same "
+                f"first has neighbors of {rows[0]} rows, second of {rows[1]}. Name two stages of the same "
                 "rows, in the same order"
             )
         if k is not None and k > most:
@@ -118,7 +118,7 @@ class Comparison:
 
     def request(self) -> dict[str, Any]:
         """See the protocol."""
-        return {"kind": "neighbourhood_preservation", "k": self.k, "second": self.other.fingerprint()}
+        return {"kind": "neighborhood_preservation", "k": self.k, "second": self.other.fingerprint()}
 
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol: there are facts alone."""
@@ -132,12 +132,12 @@ class Comparison:
         peak = RESERVE_BYTES + held
         if peak > budget.memory_bytes:
             raise MemoryBudgetError(
-                f"neighbourhood_preservation needs {format_bytes(peak)}, but --memory gives "
+                f"neighborhood_preservation needs {format_bytes(peak)}, but --memory gives "
                 f"{format_bytes(budget.memory_bytes)}. Give --memory {-(-peak // 2**20)}MiB."
             )
         sweep = Pass("compare", "matrix", reads, 0, 20.0 * rows * self.k, held, 1, 1)
         return Plan(
-            kind="neighbourhood_preservation",
+            kind="neighborhood_preservation",
             method="exact",
             shape=self.source.shape,
             dtype=self.source.dtype.name,
@@ -165,7 +165,7 @@ class Comparison:
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
-        found = neighbourhood_preservation(*self.paths, self.k)
+        found = neighborhood_preservation(*self.paths, self.k)
         facts = {
             **run.facts(self.request(), "exact", self.source, fingerprint),
             "passes": 1,

@@ -21,7 +21,7 @@ from rankfold.settings.yaml_file import Document, keys_of, meant, no_such, told
 from rankfold.workflows.flows.model import Flow
 from rankfold.workflows.flows.stage_models import BaseStage
 
-UNREAD = ("check", "reconstruct", "trustworthiness", "continuity", "neighbourhood_preservation", "import")
+UNREAD = ("check", "reconstruct", "trustworthiness", "continuity", "neighborhood_preservation", "import")
 """Methods in whose results no array is read as a matrix."""
 
 WHOLE = ("import", "reconstruct")

@@ -206,23 +206,23 @@ class Compared(OfMatrix):
 
 
 class Trustworthiness(Compared):
-    """``rankfold.trustworthiness``: whether neighbours in ``embedding`` are neighbours in ``input``."""
+    """``rankfold.trustworthiness``: whether neighbors in ``embedding`` are neighbors in ``input``."""
 
     method: Literal["trustworthiness"]
 
 
 class Continuity(Compared):
-    """``rankfold.continuity``: whether neighbours in ``input`` are neighbours in ``embedding``."""
+    """``rankfold.continuity``: whether neighbors in ``input`` are neighbors in ``embedding``."""
 
     method: Literal["continuity"]
 
 
-class NeighbourhoodPreservation(BaseStage):
-    """``rankfold.neighbourhood_preservation``: what two stages of knn have in common."""
+class NeighborhoodPreservation(BaseStage):
+    """``rankfold.neighborhood_preservation``: what two stages of knn have in common."""
 
     RESULTS = {"first": ("knn",), "second": ("knn",)}
 
-    method: Literal["neighbourhood_preservation"]
+    method: Literal["neighborhood_preservation"]
     first: str
     second: str
     k: Count | None = None
@@ -239,7 +239,7 @@ class Import(OfMatrix):
     layout: Literal["auto", "dense"] = "auto"
 
 
-OTHERS = (Trustworthiness, Continuity, NeighbourhoodPreservation, Import)
+OTHERS = (Trustworthiness, Continuity, NeighborhoodPreservation, Import)
 STAGES: dict[str, type[BaseStage]] = {name: model_of(method_of(name)) for name in method_names()}
 STAGES |= {get_args(each.model_fields["method"].annotation)[0]: each for each in OTHERS}
 """By method."""

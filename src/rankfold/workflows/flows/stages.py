@@ -195,7 +195,7 @@ BUILDERS: dict[str, Callable[[BaseStage, Scene], Work]] = {
     "nmf": _factors,
     "trustworthiness": _measuring,
     "continuity": _measuring,
-    "neighbourhood_preservation": _comparison,
+    "neighborhood_preservation": _comparison,
 }
 """Of stages that say more, or are more than one task."""
 

@@ -167,7 +167,7 @@ def find_work(given: Path) -> Work:
 
 
 def with_parts(run: Path) -> list[Path]:
-    """A run, and those of its parts, such as the search before neighbours are ranked, while they are kept."""
+    """A run, and those of its parts, such as the search before neighbors are ranked, while they are kept."""
     parts = glob.iglob(f"state-*/*{RUN}", root_dir=run)  # which does not mind what vanishes meanwhile
     return [run, *sorted(run / part for part in parts)]
 

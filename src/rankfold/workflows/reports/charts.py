@@ -34,7 +34,7 @@ LINE = 34
 
 
 def timeline(stages: Sequence[History], title: str, theme: Theme) -> Figure:
-    """A line for each process and segment at once, coloured by stage; nights between attempts left out."""
+    """A line for each process and segment at once, colored by stage; nights between attempts left out."""
     spans = [(one.began, stage.seen_until(one)) for stage in stages for one in stage.segments]
     spans += [(one.at, one.at) for stage in stages for one in stage.events]
     axis = periods(spans, gap_seconds=max(1.0, 0.25 * sum(end - begin for begin, end in _merged(spans))))
@@ -45,13 +45,13 @@ def timeline(stages: Sequence[History], title: str, theme: Theme) -> Figure:
     figure = new_figure(height + 200, title, theme)
     axes = place_axes(figure, 240, 20, WIDTH - 240 - MARGIN, height)
     for number, (_, segments) in enumerate(lines):
-        for colour, segment, until, running in segments:
+        for color, segment, until, running in segments:
             begin, end = (_on(axis, at) for at in (segment.began, until))
             lost = segment.ended is None and not running
             axes.broken_barh(
                 [(begin, max(end - begin, 1e-3 * _length(axis)))],
                 (number - 0.38, 0.76),
-                facecolor="none" if lost else colour,
+                facecolor="none" if lost else color,
                 edgecolor=LOST if lost else (theme.ink if segment.cut else theme.paper),
                 hatch="////" if lost else None,
                 linewidth=1.0 if lost or segment.cut else 0.3,
@@ -84,7 +84,7 @@ def _on(axis: Sequence[Period], at: float) -> float:
 
 
 Bar = tuple[str, Segment, float, bool]
-"""Colour, what it shows, when that ended, and whether it still goes on."""
+"""Color, what it shows, when that ended, and whether it still goes on."""
 
 Line = tuple[str, list[Bar]]
 
@@ -125,9 +125,9 @@ def _mark_workers(
     marks = {"came": (">", theme.ink), "handed over": ("D", theme.ink), "gone": ("X", LOST)}
     for event, process in itertools.chain.from_iterable(stage.located() for stage in stages):
         if event.what in marks and process in names:
-            marker, colour = marks[event.what]
+            marker, color = marks[event.what]
             place = _on(axis, event.at), names.index(process) - 0.45
-            axes.plot(*place, marker=marker, markersize=4, color=colour, clip_on=False, linestyle="none")
+            axes.plot(*place, marker=marker, markersize=4, color=color, clip_on=False, linestyle="none")
 
 
 def memory_bars(stages: Sequence[History], title: str, theme: Theme) -> Figure:
@@ -289,7 +289,7 @@ def _legend(axes: Axes, entries: Sequence[tuple[str, str]], theme: Theme) -> Non
     from matplotlib.patches import Patch
 
     axes.legend(
-        handles=[Patch(color=colour, label=name) for name, colour in entries],
+        handles=[Patch(color=color, label=name) for name, color in entries],
         loc="upper center",
         bbox_to_anchor=(0.5, -80 / axes.bbox.height),
         ncols=min(6, len(entries)),

@@ -1,7 +1,7 @@
 """One self-contained page: numbers, pictures drawn for light and dark screens, how to repeat it.
 
 Pictures go into the page as data, so it can be mailed, archived and opened without a network.
-Nothing here touches the state of matplotlib: figures are objects, colours and sizes are passed.
+Nothing here touches the state of matplotlib: figures are objects, colors and sizes are passed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ GAP = 24
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """Colours of a picture. The accents are told apart by all eyes (Okabe and Ito's palette)."""
+    """Colors of a picture. The accents are told apart by all eyes (Okabe and Ito's palette)."""
 
     paper: str
     ink: str

@@ -200,7 +200,7 @@ def _memory(about: Subject) -> list[Picture]:
     if not any(one.last and one.last.facts.get("measured_bytes") for one in about.stages):
         return []
     draw = functools.partial(memory_bars, about.stages, "Peak memory of a worker, measured within planned")
-    caption = "Grey: planned. Coloured: measured above the baseline, in the attempt that finished."
+    caption = "Grey: planned. Colored: measured above the baseline, in the attempt that finished."
     return [
         drawn(draw, title="Memory", caption=caption, alt="Measured and planned peak memory of each stage")
     ]

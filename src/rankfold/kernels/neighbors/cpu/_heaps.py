@@ -1,4 +1,4 @@
-"""Max-heaps by (value, name) in ordinary arrays: what lists and shortlists of neighbours are.
+"""Max-heaps by (value, name) in ordinary arrays: what lists and shortlists of neighbors are.
 
 Slot ``p`` has its children in ``2 p + 1`` and ``2 p + 2``. Names break ties, so that a heap holds the same
 pairs in whatever order they came.

@@ -1,4 +1,4 @@
-"""Nearest neighbours from tiles. See ``kernels/neighbors/lists.py``.
+"""Nearest neighbors from tiles. See ``kernels/neighbors/lists.py``.
 
 Runs of columns are tested as vectors against the farthest of the lists; only where one passes is there a loop
 over pairs. The test is never too strict, and the loop repeats it: a limit out of date costs time alone.

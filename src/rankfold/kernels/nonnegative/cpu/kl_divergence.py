@@ -1,4 +1,4 @@
-"""Quotients and their logarithms, vectorised. See ``kernels/nonnegative/kl_divergence.py``.
+"""Quotients and their logarithms, vectorized. See ``kernels/nonnegative/kl_divergence.py``.
 
 The logarithm is written out: numba calls that of the C library, one number at a time.
 """

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from rankfold.kernels.linear.center_scale import measure
 from rankfold.kernels.linear.dense import leading_eigenpairs
 from rankfold.kernels.linear.moments import Moments, add_rows, merge_moments
-from rankfold.methods.parts.conditioned import Centring, kept_columns
+from rankfold.methods.parts.conditioned import Centering, kept_columns
 from rankfold.methods.parts.finite import count_bad, join_bad, no_bad, refuse_bad
 from rankfold.methods.parts.panels import Buffers, OverPanels, Panels, numbers
 from rankfold.methods.parts.start import Start
@@ -51,7 +51,7 @@ class GramPass(OverPanels):
     panels: Panels
     """With one extra row and grains of their own: see ``add_rows``."""
 
-    centring: Centring
+    centering: Centering
     shift: npt.NDArray[np.float64]
     """Provisional mean of the columns, (short,), about which block means are taken."""
 
@@ -105,25 +105,25 @@ class GramPass(OverPanels):
 
     def _add_rows(self, state: State, work: Work, first: int, raw: Array) -> bool:
         raw = numbers(raw)
-        sums, squares = measure(raw, self.shift, self.centring.unit)
+        sums, squares = measure(raw, self.shift, self.centering.unit)
         if not np.isfinite(squares).all():
             return False
         mean = np.zeros(len(sums))
-        if self.centring.centre:
-            mean = self.shift + sums / (len(raw) * self.centring.unit)
+        if self.centering.center:
+            mean = self.shift + sums / (len(raw) * self.centering.unit)
         total = _moments(state)
         grain = work.panels.grain
         if grain is None:
             raise TypeError("a Gram pass by rows needs grains of their own")
-        add_rows(total, raw, mean, self.centring.unit, out=grain, work=work.product)
+        add_rows(total, raw, mean, self.centering.unit, out=grain, work=work.product)
         state["count"][0] = total.count
         return True
 
     def _add_columns(self, state: State, work: Work, first: int, raw: Array) -> bool:
-        columns = kept_columns(raw, self.centring, first, self.columns)
+        columns = kept_columns(raw, self.centering, first, self.columns)
         if columns is None:
             return False
-        d = self.panels.conditioned(work.panels, raw, columns.mean, columns.scale * self.centring.unit)
+        d = self.panels.conditioned(work.panels, raw, columns.mean, columns.scale * self.centering.unit)
         np.matmul(d, d.T, out=work.product)
         state["scatter"] += work.product
         state["count"][0] += d.shape[1]
@@ -157,10 +157,10 @@ class Scatter:
     """(short,) column standard deviations of a tall matrix, 0 where constant; 1 where not scaled by."""
 
     total: float
-    """Sum of squares of the centred, scaled matrix, times unit squared."""
+    """Sum of squares of the centered, scaled matrix, times unit squared."""
 
 
-def gram(run: Run, layout: Layout, centring: Centring, start: Start) -> Scatter:
+def gram(run: Run, layout: Layout, centering: Centering, start: Start) -> Scatter:
     """Make the pass and solve the eigenproblem.
 
     Notes
@@ -175,17 +175,17 @@ def gram(run: Run, layout: Layout, centring: Centring, start: Start) -> Scatter:
     by_rows = view.orientation is Orientation.ROWS
     fold = GramPass(
         panels=layout.gram_panels(run.slots),
-        centring=centring,
+        centering=centering,
         shift=start.shift,
-        columns=layout.column_file(run.scratch, centring),
+        columns=layout.column_file(run.scratch, centering),
         row_seconds=layout.row_seconds(2 * view.short),
     )
     state = run.pass_over_data("gram", fold)
     refuse_bad(state, view.source)
     scatter = state["scatter"]
-    mean, deviation = state["mean"] / centring.unit, np.ones(view.short)
-    if by_rows and centring.scale:
-        deviation = standard_deviations(np.diag(scatter) / centring.unit**2, view.long, mean, centring)
+    mean, deviation = state["mean"] / centering.unit, np.ones(view.short)
+    if by_rows and centering.scale:
+        deviation = standard_deviations(np.diag(scatter) / centering.unit**2, view.long, mean, centering)
         scatter /= divisors(deviation)[:, None]
         scatter /= divisors(deviation)
     total = float(np.trace(scatter))
@@ -193,10 +193,10 @@ def gram(run: Run, layout: Layout, centring: Centring, start: Start) -> Scatter:
     return Scatter(values, vectors, mean, deviation, total)
 
 
-def standard_deviations(squares: Float64, count: int, mean: Float64, centring: Centring) -> Float64:
-    """Standard deviations from centred sums of squares; 0 for columns that are constant but for rounding."""
+def standard_deviations(squares: Float64, count: int, mean: Float64, centering: Centering) -> Float64:
+    """Standard deviations from centered sums of squares; 0 for columns that are constant but for rounding."""
     deviation = np.sqrt(np.maximum(squares, 0.0) / max(count - 1, 1))
-    return np.where(deviation > centring.constant_below * np.abs(mean), deviation, 0.0)
+    return np.where(deviation > centering.constant_below * np.abs(mean), deviation, 0.0)
 
 
 def divisors(deviation: Float64) -> Float64:

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.linear.orthonormal import orthonormalise
-from rankfold.methods.parts.conditioned import Centring
+from rankfold.kernels.linear.orthonormal import orthonormalize
+from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import Ritz, Truncation, estimated_errors, ritz_vectors
 from rankfold.methods.svd.fused import Statistics, iterate
@@ -32,7 +32,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 def krylov(
-    run: Run, layout: Layout, centring: Centring, start: Start, *, rank: int, tol: float, seed: int
+    run: Run, layout: Layout, centering: Centering, start: Start, *, rank: int, tol: float, seed: int
 ) -> tuple[Basis, Statistics, Convergence]:
     """Grow the basis until the ``rank`` leading singular values are known to ``tol``.
 
@@ -48,7 +48,7 @@ def krylov(
     each block against all others, and get both products from one read.
     """
     growth = _Growth(layout, Convergence(rank, tol, layout.view.dtype))
-    known = iterate(run, layout, centring, start, seed, growth)
+    known = iterate(run, layout, centering, start, seed, growth)
     return growth.basis, known, growth.seen
 
 
@@ -77,7 +77,7 @@ class _Growth:
         if missing is not None and (both := self.basis.with_missing(missing, self.seen.rank)) is not None:
             z, self.mixed = both, True
             self.history.clear()  # rates of convergence begin anew
-        return orthonormalise(z[:, : min(self.layout.width, left)], lambda: self.basis.each("q"))
+        return orthonormalize(z[:, : min(self.layout.width, left)], lambda: self.basis.each("q"))
 
 
 # Capture ----------------------------------------------------------------------------------------------------
@@ -101,7 +101,9 @@ class Captured:
     """Sum of squares outside the basis: no squared singular value is larger by more than that."""
 
 
-def capture(run: Run, layout: Layout, centring: Centring, start: Start, *, tol: float, seed: int) -> Captured:
+def capture(
+    run: Run, layout: Layout, centering: Centering, start: Start, *, tol: float, seed: int
+) -> Captured:
     """Grow the basis until what it leaves out is ``tol`` of the norm.
 
     Notes
@@ -115,7 +117,7 @@ def capture(run: Run, layout: Layout, centring: Centring, start: Start, *, tol: 
     on a Krylov basis, and rounding, which limits theirs to 2e-7 in float64, is measured.
     """
     growth = _Capture(layout, tol)
-    known = iterate(run, layout, centring, start, seed, growth)
+    known = iterate(run, layout, centering, start, seed, growth)
     errors = [each.error for each in growth.told]
     return Captured(growth.basis, known, growth.told[-1], errors, growth.missed)
 
@@ -148,4 +150,4 @@ class _Capture:
             both = self.basis.with_missing(missing, wanted)
             if both is not None:
                 z, self.mixed = both, True
-        return orthonormalise(z[:, :width], lambda: self.basis.each("q"))
+        return orthonormalize(z[:, :width], lambda: self.basis.each("q"))

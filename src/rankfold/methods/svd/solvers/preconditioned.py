@@ -24,7 +24,7 @@ import numpy.typing as npt
 from rankfold.kernels.linear.gaussian import TILE_ROWS, gaussian_rows
 from rankfold.kernels.linear.qr import merge_r, panel_r
 from rankfold.methods.parts.combination import COMPLETION
-from rankfold.methods.parts.conditioned import Centring, Grains, OverConditioned
+from rankfold.methods.parts.conditioned import Centering, Grains, OverConditioned
 from rankfold.methods.parts.finite import join_bad
 from rankfold.methods.parts.panels import Panels
 from rankfold.pipeline.data.view import Orientation, aligned_empty
@@ -110,7 +110,7 @@ class WhitenedGram(OverWhitened):
     panels: Panels
     """Of float64."""
 
-    centring: Centring
+    centering: Centering
     whitening: Whitening
     columns: Narrow | None
     row_seconds: float
@@ -149,7 +149,7 @@ class WhitenedFactor(OverWhitened):
     panels: Panels
     """Of float64."""
 
-    centring: Centring
+    centering: Centering
     whitening: Whitening
     columns: Narrow | None
     row_seconds: float
@@ -179,7 +179,7 @@ class WhitenedFactor(OverWhitened):
         return {"r": np.zeros((self.whitening.width, self.whitening.width)), **self.measures()}
 
     def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
-        """Factorise products, grain by grain, below what came before."""
+        """Factorize products, grain by grain, below what came before."""
         for _, _, y in self.products(state, work, start, stop, slot):
             state["r"] = panel_r(np.vstack([state["r"], y]))
 
@@ -206,7 +206,7 @@ class WriteWhitened(OverWhitened):
     panels: Panels
     """Of float64; panels are whole chunks of the array."""
 
-    centring: Centring
+    centering: Centering
     whitening: Whitening
     columns: Narrow | None
     constants: Path
@@ -291,7 +291,7 @@ class PanelFactor(OverConditioned):
     panels: Panels
     """Of float64."""
 
-    centring: Centring
+    centering: Centering
     shift: Float64
     columns: Narrow | None
     row_seconds: float
@@ -300,7 +300,7 @@ class PanelFactor(OverConditioned):
     @property
     def ones(self) -> bool:
         """Whether the matrix has a column of ones before its own."""
-        return self.centring.centre and self.panels.view.orientation is Orientation.ROWS
+        return self.centering.center and self.panels.view.orientation is Orientation.ROWS
 
     @property
     def width(self) -> int:
@@ -340,14 +340,14 @@ class PanelFactor(OverConditioned):
         self.panels.read(work.grains.panels, start, stop, slot)
 
     def step(self, state: State, work: FactorWork, start: int, stop: int, slot: int) -> None:
-        """Factorise a panel, grain by grain, below what came before."""
+        """Factorize a panel, grain by grain, below what came before."""
         for first, last, d in self.conditioned(state, work.grains, start, stop, slot):
             stacked = work.stacked[: self.width + last - first]
             stacked[: self.width] = state["r"]
             below = stacked[self.width :]
             if self.ones:
                 below[:, 0] = 1.0
-            np.multiply(d, self.centring.unit, out=below[:, int(self.ones) :])
+            np.multiply(d, self.centering.unit, out=below[:, int(self.ones) :])
             state["r"] = panel_r(stacked)
 
     def merge(self, total: State, other: State) -> None:

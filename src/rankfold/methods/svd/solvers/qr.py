@@ -1,4 +1,4 @@
-"""QR factorisation: of a tall matrix R from one pass and Q by another, of a wide one both from a square."""
+"""QR factorization: of a tall matrix R from one pass and Q by another, of a wide one both from a square."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.parts.conditioned import Centring
+from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.long_factor import FromMatrix, create_long_array
 from rankfold.methods.svd.request import Request
@@ -32,31 +32,31 @@ def qr(run: Run, layout: Layout, request: Request, fingerprint: str) -> dict[str
     See ``tsqr.py``. Q costs 2 m n (n + k) flops more, no scratch, and m n elements of output.
     """
     with one_blas_thread():
-        centring, start = begin(run, layout, request)
+        centering, start = begin(run, layout, request)
         if leads_qr(request, layout.view):
-            orthogonality: float | None = _wide(run, layout, request, centring)
+            orthogonality: float | None = _wide(run, layout, request, centering)
         else:
-            orthogonality = _tall(run, layout, request, centring, start)
+            orthogonality = _tall(run, layout, request, centering, start)
         facts = run.facts(request.as_dict(), layout.method, layout.view.source, fingerprint)
         facts["orthogonality"] = orthogonality
         run.describe(facts)
     return facts
 
 
-def _tall(run: Run, layout: Layout, request: Request, centring: Centring, start: Start) -> float | None:
+def _tall(run: Run, layout: Layout, request: Request, centering: Centering, start: Start) -> float | None:
     """What Q lacks of orthogonality, if it was written."""
     view = layout.view
-    found = tsqr(run, layout, centring, start, form=request.rows, passes=request.passes, seed=request.seed)
+    found = tsqr(run, layout, centering, start, form=request.rows, passes=request.passes, seed=request.seed)
     warn_of_rank(run, layout, found, view.short)
-    write_small(run.result, {"R": found.r / centring.unit})
+    write_small(run.result, {"R": found.r / centering.unit})
     if not request.rows or found.whitening is None:
         return None
     array = create_long_array(run, layout, "Q", view.short)
-    long = FromMatrix(found.whitening, found.inverse, centring)
+    long = FromMatrix(found.whitening, found.inverse, centering)
     return _lacks(long.write(run, layout, array, np.ones(view.short)))
 
 
-def _wide(run: Run, layout: Layout, request: Request, centring: Centring) -> float:
+def _wide(run: Run, layout: Layout, request: Request, centering: Centering) -> float:
     """A = Q R with the Q of its leading square: R is the product of A and Q', formed by one pass."""
     view = layout.view
     path = run.part("square.part")
@@ -65,16 +65,16 @@ def _wide(run: Run, layout: Layout, request: Request, centring: Centring) -> flo
         square = np.empty((view.short, view.short), view.source.dtype)
         view.source.read_into(square, (0, view.short), (0, view.short))
         # What is not a number is told by the pass, with its place.
-        q, r = np.linalg.qr(np.nan_to_num(square.astype(np.float64)) * centring.unit)
+        q, r = np.linalg.qr(np.nan_to_num(square.astype(np.float64)) * centering.unit)
         signs = np.where(np.diag(r) < 0, -1.0, 1.0)
-        w, nothing = q * signs * centring.unit, np.zeros(view.short)
+        w, nothing = q * signs * centering.unit, np.zeros(view.short)
         stored = {"w": w, "offset": nothing, "shift": nothing, "r": r * signs[:, None]}
         save_arrays(path, stored)
-    q = stored["w"] / centring.unit
-    long = FromMatrix(Whitening(path, view.short, 0, request.seed), np.eye(view.short), centring)
+    q = stored["w"] / centering.unit
+    long = FromMatrix(Whitening(path, view.short, 0, request.seed), np.eye(view.short), centering)
     array = create_long_array(run, layout, "R", view.short)
-    long.write(run, layout, array, np.full(view.short, 1 / centring.unit))
-    _overwrite_square(array, stored["r"] / centring.unit)
+    long.write(run, layout, array, np.full(view.short, 1 / centering.unit))
+    _overwrite_square(array, stored["r"] / centering.unit)
     run.changed(array)
     q = q.astype(view.dtype)
     if request.rows:

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from rankfold.kernels.linear.dense import fix_signs, leading_singular_triplets
 from rankfold.kernels.linear.gaussian import gaussian_rows
-from rankfold.kernels.linear.orthonormal import orthonormalise
+from rankfold.kernels.linear.orthonormal import orthonormalize
 from rankfold.methods.parts.combination import COMPLETION
-from rankfold.methods.parts.conditioned import Centring
+from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import rounding
 from rankfold.methods.svd.fused import Statistics, conditions, refuse_overflow, statistics, statistics_pass
@@ -42,7 +42,7 @@ For q = 10 and f = 3 that is 0.0015, whatever the matrix.
 
 @dataclass(frozen=True, slots=True)
 class Sketches:
-    """Sketches of A (times unit), centred and scaled."""
+    """Sketches of A (times unit), centered and scaled."""
 
     y: Narrow
     """Range sketch before the true mean was known: A Omega = Y - 1 offset'."""
@@ -71,7 +71,7 @@ class Reconstruction:
 
 
 def sketch(
-    run: Run, layout: Layout, centring: Centring, start: Start, *, rank: int, seed: int
+    run: Run, layout: Layout, centering: Centering, start: Start, *, rank: int, seed: int
 ) -> tuple[Reconstruction, Statistics]:
     """Make the pass and reconstruct ``rank`` triplets.
 
@@ -90,15 +90,15 @@ def sketch(
     matrices are Gaussian by rows, keyed by the index of the row.
     """
     sizes = Sizes.of(rank, layout.view.short)
-    known = statistics_pass(run, layout, centring, start) if layout.statistics_passes else None
-    sketches, known = _pass(run, layout, centring, start, sizes, seed, known)
+    known = statistics_pass(run, layout, centering, start) if layout.statistics_passes else None
+    sketches, known = _pass(run, layout, centering, start, sizes, seed, known)
     return _reconstruct(run, layout, sketches, sizes, known.total, rank, seed), known
 
 
 def _pass(
     run: Run,
     layout: Layout,
-    centring: Centring,
+    centering: Centering,
     start: Start,
     sizes: Sizes,
     seed: int,
@@ -110,7 +110,7 @@ def _pass(
     product of its sums of test vectors with d.
     """
     view = layout.view
-    shift, weights = conditions(layout, centring, start, known)
+    shift, weights = conditions(layout, centering, start, known)
     constants = run.part("sketch", "constants.part")
     if load_if_whole(constants) is None:
         right = gaussian_rows(seed, SHORT_SIDE, (0, view.short), sizes.right)
@@ -118,11 +118,11 @@ def _pass(
         save_arrays(constants, {"right": right, "shift": shift})
     fold = SketchPass(
         panels=layout.panels(run.slots),
-        centring=centring,
+        centering=centering,
         constants=constants,
         sizes=sizes,
         y=layout.y(run.scratch, 1, sizes.range),
-        columns=layout.column_file(run.scratch, centring),
+        columns=layout.column_file(run.scratch, centering),
         measured=known is None,
         seed=seed,
         row_seconds=layout.row_seconds(2 * (sizes.right + sizes.down)),
@@ -131,13 +131,13 @@ def _pass(
     refuse_overflow(state, view)
     z, core, offset = state["z"], state["core"], np.zeros(sizes.right)
     if known is not None:
-        z *= (weights / centring.unit)[:, None]
+        z *= (weights / centering.unit)[:, None]
     else:
-        known = statistics(state, layout, start, centring)
-        if centring.centre and view.orientation is Orientation.ROWS:
+        known = statistics(state, layout, start, centering)
+        if centering.center and view.orientation is Orientation.ROWS:
             d = known.mean - start.shift
             offset = load_arrays(constants)["right"].T @ d
-            z -= np.outer(d * centring.unit, state["ones"][: sizes.down])
+            z -= np.outer(d * centering.unit, state["ones"][: sizes.down])
             core -= np.outer(state["ones"][sizes.range :], offset)
     found = Sketches(fold.y, offset[: sizes.range], z[:, : sizes.range], z[:, sizes.range :], core)
     return found, known
@@ -164,7 +164,7 @@ def _reconstruct(
     if positive < rank:
         combination, rotation = scratch.completed(coefficients)
         missing = gaussian_rows(seed, COMPLETION, (0, len(p)), rank - positive)
-        short = np.hstack([short, orthonormalise(missing, lambda: [short])])
+        short = np.hstack([short, orthonormalize(missing, lambda: [short])])
     else:
         combination, rotation = scratch.combination(coefficients, "sketched"), np.eye(rank)
     values = np.concatenate([s[:positive], np.zeros(rank - positive)])

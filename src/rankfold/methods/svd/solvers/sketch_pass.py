@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from rankfold.kernels.linear.gaussian import TILE_ROWS, gaussian_rows
 from rankfold.kernels.linear.sketch import sketch_product
-from rankfold.methods.parts.conditioned import Centring, Grains, OverConditioned
+from rankfold.methods.parts.conditioned import Centering, Grains, OverConditioned
 from rankfold.methods.parts.finite import join_bad
 from rankfold.methods.parts.panels import Panels
 from rankfold.pipeline.data.view import aligned_empty
@@ -101,7 +101,7 @@ class SketchPass(OverConditioned):
     """Fold of a matrix into its sketches."""
 
     panels: Panels
-    centring: Centring
+    centering: Centering
     constants: Path
     """A part with ``right`` (short, range + core), times ``unit`` and column weights, and ``shift``."""
 
@@ -162,7 +162,7 @@ class SketchPass(OverConditioned):
 
     def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
         """Sketch a panel, grain by grain."""
-        sizes, unit = self.sizes, self.centring.unit
+        sizes, unit = self.sizes, self.centering.unit
         for first, last, d in self.conditioned(state, work.grains, start, stop, slot):
             left = gaussian_rows(self.seed, LONG_SIDE, (first, last), sizes.left)
             state["ones"] += left.sum(axis=0)

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.dense import leading_singular_triplets
-from rankfold.kernels.linear.orthonormal import orthonormalise
-from rankfold.methods.parts.conditioned import Centring
+from rankfold.kernels.linear.orthonormal import orthonormalize
+from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import errors_of_iteration
 from rankfold.methods.svd.fused import Statistics, iterate
@@ -31,7 +31,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 def subspace(
-    run: Run, layout: Layout, centring: Centring, start: Start, *, rank: int, tol: float, seed: int
+    run: Run, layout: Layout, centering: Centering, start: Start, *, rank: int, tol: float, seed: int
 ) -> tuple[Basis, Statistics, Convergence]:
     """Iterate until the ``rank`` leading singular values are known to ``tol``.
 
@@ -48,7 +48,7 @@ def subspace(
     ``errors_of_iteration``.
     """
     iteration = _Power(run, layout, Convergence(rank, tol, layout.view.dtype))
-    known = iterate(run, layout, centring, start, seed, iteration)
+    known = iterate(run, layout, centering, start, seed, iteration)
     return iteration.basis, known, iteration.seen
 
 
@@ -78,7 +78,7 @@ class _Power:
         self.run.drop(block.y)
         both = self.basis.with_missing(missing, self.seen.rank) if missing is not None else None
         self.mixed = both is not None
-        return orthonormalise(block.load("z") if both is None else both)
+        return orthonormalize(block.load("z") if both is None else both)
 
     def _pair(self, before: Block, block: Block) -> Basis:
         """The block with what the one before adds to it: a basis to measure by, whose ``Y`` are gone.

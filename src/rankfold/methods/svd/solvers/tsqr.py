@@ -16,7 +16,7 @@ import numpy.typing as npt
 import scipy.linalg
 
 from rankfold.kernels.linear.qr import panel_r, r_of_gram
-from rankfold.methods.parts.conditioned import Centring
+from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.fused import Statistics, mean_about_shift, scaled_statistics, statistics
@@ -35,7 +35,7 @@ LEAST_SAMPLED = 1e-10
 """Smallest singular value of a sample, relative to its largest, that a basis is made from."""
 
 SAMPLED_ROWS = 1024
-"""Of a sample that are factorised at a time."""
+"""Of a sample that are factorized at a time."""
 
 FAR_FROM_MEAN = 1e2
 """Ratio of the shift's error to a variance past which their difference is left to reflections."""
@@ -52,7 +52,7 @@ MOST_ATTEMPTS = 8
 
 @dataclass(frozen=True, slots=True)
 class Factored:
-    """A = Q R, where A is centred, scaled, and times the unit."""
+    """A = Q R, where A is centered, scaled, and times the unit."""
 
     r: Float64
     """(short, short) upper triangular, diagonal not negative."""
@@ -118,7 +118,7 @@ def sampled_basis(d: Array) -> State:
 
 
 def tsqr(
-    run: Run, layout: Layout, centring: Centring, start: Start, *, form: bool, passes: int, seed: int
+    run: Run, layout: Layout, centering: Centering, start: Start, *, form: bool, passes: int, seed: int
 ) -> Factored:
     """R, and if ``form`` the recipe of Q.
 
@@ -140,30 +140,30 @@ def tsqr(
     """
     sampled = load_arrays(start.sampled)
     if sampled["q"].size:
-        found = _by_gram(run, layout, centring, start, Basis(sampled["q"], sampled["scale"]), seed)
+        found = _by_gram(run, layout, centering, start, Basis(sampled["q"], sampled["scale"]), seed)
         if found is not None:
-            return _scaled(layout, centring, found)
+            return _scaled(layout, centering, found)
         _require_passes(run, layout, run.passes + 1 + form, passes, form)
-    r, moved, known = _by_reflections(run, layout, centring, start)
+    r, moved, known = _by_reflections(run, layout, centering, start)
     if not form:
-        return _scaled(layout, centring, Factored(r, known, None, np.zeros((0, 0))))
+        return _scaled(layout, centering, Factored(r, known, None, np.zeros((0, 0))))
     constant = (
-        np.linalg.norm(r, axis=0) <= CONSTANT * np.abs(known.mean) * centring.unit * layout.view.long**0.5
+        np.linalg.norm(r, axis=0) <= CONSTANT * np.abs(known.mean) * centering.unit * layout.view.long**0.5
     )
     r[:, constant] = 0
     basis = Basis.of(r, zero(layout.view.short))
     mild = basis.whitened.shape == r.shape and _condition(r / basis.scale) <= MILD
     _require_passes(run, layout, run.passes + 1 + (not mild), passes, form)
-    w = basis.weights * centring.unit
+    w = basis.weights * centering.unit
     random, inner = layout.view.short - w.shape[1], np.eye(layout.view.short)
     for attempt in range(1 if mild else min(MOST_ATTEMPTS, passes - run.passes - 1)):
         key = (seed + attempt) % 2**64
         whitening = _kept(run, f"whitening-{attempt}", w, w.T @ moved, start.shift, key, random=random)
         if not mild:
-            inner = _reflected(run, layout, centring, whitening, f"reflections-{attempt}")
+            inner = _reflected(run, layout, centering, whitening, f"reflections-{attempt}")
         if not random or _condition(inner) <= MILD:  # few rows may draw columns that nearly depend
             break
-    return _scaled(layout, centring, _factored(inner, basis, known, whitening))
+    return _scaled(layout, centering, _factored(inner, basis, known, whitening))
 
 
 def _require_passes(run: Run, layout: Layout, need: int, passes: int, form: bool) -> None:
@@ -176,21 +176,21 @@ def _require_passes(run: Run, layout: Layout, need: int, passes: int, form: bool
 
 
 def _by_gram(
-    run: Run, layout: Layout, centring: Centring, start: Start, basis: Basis, seed: int
+    run: Run, layout: Layout, centering: Centering, start: Start, basis: Basis, seed: int
 ) -> Factored | None:
     """By one pass into the Gram matrix of whitened columns, or None where that loses digits."""
     view = layout.view
-    w = basis.weights * centring.unit
+    w = basis.weights * centering.unit
     fold = WhitenedGram(
         layout.wide_panels(run.slots),
-        centring,
+        centering,
         _kept(run, "first", w, np.zeros(view.short), start.shift, seed),
-        layout.column_file(run.scratch, centring),
+        layout.column_file(run.scratch, centering),
         layout.row_seconds(3 * view.short),
     )
     state = run.pass_over_data("gram", fold)
     refuse_bad(state, view.source)
-    offset = w.T @ mean_about_shift(state, layout, centring)
+    offset = w.T @ mean_about_shift(state, layout, centering)
     product = state["gram"] - view.long * np.outer(offset, offset)
     variance = np.diag(product)
     if not (view.long * offset**2 <= FAR_FROM_MEAN * variance).all():
@@ -199,34 +199,34 @@ def _by_gram(
     if inner is None:
         return None
     whitening = _kept(run, "whitening", w, offset, start.shift, seed)
-    return _factored(inner, basis, _known(state, layout, start, centring), whitening)
+    return _factored(inner, basis, _known(state, layout, start, centering), whitening)
 
 
 def _by_reflections(
-    run: Run, layout: Layout, centring: Centring, start: Start
+    run: Run, layout: Layout, centering: Centering, start: Start
 ) -> tuple[Float64, Float64, Statistics]:
     """R, what the mean differs from the shift, and the columns."""
     fold = PanelFactor(
         layout.wide_panels(run.slots),
-        centring,
+        centering,
         start.shift,
-        layout.column_file(run.scratch, centring),
+        layout.column_file(run.scratch, centering),
         layout.row_seconds(8 * layout.view.short),
     )
     state = run.pass_over_data("reflections", fold)
     refuse_bad(state, layout.view.source)
     r, ones = state["r"], int(fold.ones)
-    known = _known(state, layout, start, centring)
-    return r[ones:, ones:], mean_about_shift(state, layout, centring), known
+    known = _known(state, layout, start, centering)
+    return r[ones:, ones:], mean_about_shift(state, layout, centering), known
 
 
-def _reflected(run: Run, layout: Layout, centring: Centring, whitening: Whitening, name: str) -> Float64:
+def _reflected(run: Run, layout: Layout, centering: Centering, whitening: Whitening, name: str) -> Float64:
     """The R factor of whitened columns."""
     fold = WhitenedFactor(
         layout.wide_panels(run.slots),
-        centring,
+        centering,
         whitening,
-        layout.column_file(run.scratch, centring),
+        layout.column_file(run.scratch, centering),
         layout.row_seconds(10 * whitening.width),
     )
     state = run.pass_over_data(name, fold)
@@ -245,17 +245,17 @@ def _factored(inner: Float64, basis: Basis, known: Statistics, whitening: Whiten
     return Factored(r * signs[:, None], known, whitening, inverse)
 
 
-def _scaled(layout: Layout, centring: Centring, found: Factored) -> Factored:
+def _scaled(layout: Layout, centering: Centering, found: Factored) -> Factored:
     """With the columns of a tall matrix divided by their standard deviations."""
-    if not (centring.scale and layout.view.orientation is Orientation.ROWS):
+    if not (centering.scale and layout.view.orientation is Orientation.ROWS):
         return found
     return replace(found, r=found.r / divisors(found.known.deviation))
 
 
-def _known(state: State, layout: Layout, start: Start, centring: Centring) -> Statistics:
+def _known(state: State, layout: Layout, start: Start, centering: Centering) -> Statistics:
     by_rows = layout.view.orientation is Orientation.ROWS
-    tell = scaled_statistics if centring.scale and by_rows else statistics
-    return tell(state, layout, start, centring)
+    tell = scaled_statistics if centering.scale and by_rows else statistics
+    return tell(state, layout, start, centering)
 
 
 def _kept(

@@ -1,9 +1,9 @@
-"""``NearestNeighbors`` and ``KNeighborsTransformer``: exact neighbours of samples in any number.
+"""``NearestNeighbors`` and ``KNeighborsTransformer``: exact neighbors of samples in any number.
 
 A fit on disk keeps where the samples lie, and every search reads them again. A graph is a SciPy matrix in
-memory, 12 to 16 bytes an edge; lists of neighbours of what lies on disk are arrays that may lie there too.
+memory, 12 to 16 bytes an edge; lists of neighbors of what lies on disk are arrays that may lie there too.
 
-The trap: scikit-learn takes the sample itself for its first neighbour where others are equal to it, or drops
+The trap: scikit-learn takes the sample itself for its first neighbor where others are equal to it, or drops
 the first where it is not found. Here a sample is told from others by its number, wherever that is known: in
 searches without ``X``, and in ``fit_transform``.
 """
@@ -67,7 +67,7 @@ class KNeighborsSearch:
         Parameters
         ----------
         X : samples in memory or on disk, optional
-            Left out, each sample of the fit gets its neighbours among the others.
+            Left out, each sample of the fit gets its neighbors among the others.
         n_neighbors : int, optional
             In place of the parameter of that name.
         return_distance : bool, default=True
@@ -76,7 +76,7 @@ class KNeighborsSearch:
         Returns
         -------
         NumPy arrays; above 64 MiB Zarr arrays in a temporary store, if it is samples on disk that have
-        neighbours.
+        neighbors.
         """
         self._require_memory(X)
         if self._metric is None:
@@ -108,7 +108,7 @@ class KNeighborsSearch:
         self._metric = None if tree else self._known_metric(samples)
         if self._metric is None and large:
             raise ValueError(
-                f"{self._asked()} is for samples in memory. Samples on disk have neighbours by "
+                f"{self._asked()} is for samples in memory. Samples on disk have neighbors by "
                 f"{', '.join(sorted(METRICS))}, 'minkowski' with p=1, 2 or inf, or a function of two rows "
                 "that numba compiles"
             )
@@ -171,7 +171,7 @@ class KNeighborsSearch:
         return rankfold.knn(self._fit_X, int(k), queries=queries, metric=self._metric, memory=self.memory)
 
     def _require_samples(self, k: int, queries: Any) -> None:
-        """Raise, as scikit-learn does, where there are fewer samples than neighbours."""
+        """Raise, as scikit-learn does, where there are fewer samples than neighbors."""
         itself, most = queries is None, self.n_samples_fit_
         if k > most - itself:
             rows = (self._fit_X if itself else queries).shape[0]
@@ -201,7 +201,7 @@ class KNeighborsSearch:
 
 
 class NearestNeighbors(KNeighborsSearch, neighbors.NearestNeighbors):  # type: ignore[misc]
-    """Exact nearest neighbours among samples in any number.
+    """Exact nearest neighbors among samples in any number.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ class NearestNeighbors(KNeighborsSearch, neighbors.NearestNeighbors):  # type: i
         return_distance: bool = True,
         sort_results: bool = False,
     ) -> Any:
-        """Neighbours nearer than a radius, of samples in memory: see scikit-learn."""
+        """Neighbors nearer than a radius, of samples in memory: see scikit-learn."""
         check_is_fitted(self)
         if is_large(X) or is_large(self._fit_X):
             raise TypeError(
@@ -276,7 +276,7 @@ class NearestNeighbors(KNeighborsSearch, neighbors.NearestNeighbors):  # type: i
 
 
 class KNeighborsTransformer(KNeighborsSearch, neighbors.KNeighborsTransformer):  # type: ignore[misc]
-    """Graph of the exact nearest neighbours of samples in any number, for estimators that take one.
+    """Graph of the exact nearest neighbors of samples in any number, for estimators that take one.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Neighbours as scikit-learn finds them, for what lies on disk too, and samples that know themselves."""
+"""Neighbors as scikit-learn finds them, for what lies on disk too, and samples that know themselves."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_sample_is_told_from_its_equals_by_its_number() -> None:
 
 
 @pytest.mark.parametrize(("mode", "rows", "k"), cover(["distance", "connectivity"], [1, 2, 6], [1, 5, 6, 7]))
-def test_as_many_neighbours_as_there_are_and_no_more(rows: int, k: int, mode: str) -> None:
+def test_as_many_neighbors_as_there_are_and_no_more(rows: int, k: int, mode: str) -> None:
     x = samples(rows)
     both = [
         make(mode=mode, n_neighbors=k) for make in (KNeighborsTransformer, neighbors.KNeighborsTransformer)
@@ -172,7 +172,7 @@ def test_what_scikit_learn_refuses_is_refused_in_its_words() -> None:
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine", "manhattan"])
-def test_sparse_samples_have_the_neighbours_of_dense_ones(metric: str) -> None:
+def test_sparse_samples_have_the_neighbors_of_dense_ones(metric: str) -> None:
     x = scipy.sparse.random_array((200, 50), density=0.3, rng=0, format="csr")
     ours = KNeighborsTransformer(metric=metric)
     graph, dense = ours.fit_transform(x), clone(ours).fit_transform(x.toarray())
@@ -217,7 +217,7 @@ def test_umap_takes_the_lists_of_a_search() -> None:
     assert abs(graphs[0] - graphs[1]).max() < 1e-5
 
 
-def test_samples_on_disk_have_the_neighbours_of_those_in_memory(tmp_path: Path) -> None:
+def test_samples_on_disk_have_the_neighbors_of_those_in_memory(tmp_path: Path) -> None:
     x, new = samples(500, 12), samples(70, 12, seed=1)
     store, others = to_zarr(tmp_path / "x.zarr", x, (64, 12)), to_zarr(tmp_path / "new.zarr", new, (30, 12))
     memory = KNeighborsTransformer().fit(x)
@@ -240,7 +240,7 @@ def test_long_lists_of_samples_on_disk_stay_there(tmp_path: Path, monkeypatch: p
     x = samples(500, 12)
     store = to_zarr(tmp_path / "x.zarr", x, (64, 12))
     monkeypatch.setattr("rankfold.pipeline.storage.result.LAZY_BYTES", 1000)
-    monkeypatch.setattr("rankfold.estimators.neighbours.COPIED_BYTES", 1000)
+    monkeypatch.setattr("rankfold.estimators.neighbors.COPIED_BYTES", 1000)
     disk, memory = NearestNeighbors().fit(store), NearestNeighbors().fit(x)
     for stay, found in (
         (True, disk.kneighbors()),

@@ -1,6 +1,6 @@
-"""A driver that tests start, watch and kill: neighbours in small blocks, read as slowly as is asked.
+"""A driver that tests start, watch and kill: neighbors in small blocks, read as slowly as is asked.
 
-python neighbour_driver.py STORE OUT SECONDS '{"workers": 2}'
+python neighbor_driver.py STORE OUT SECONDS '{"workers": 2}'
 
 It hurries as soon as there is a file OUT.hurry.
 """

@@ -1,4 +1,4 @@
-"""Runs of nearest neighbours: killed, stopped, damaged, cut otherwise, and the same bytes after all; and
+"""Runs of nearest neighbors: killed, stopped, damaged, cut otherwise, and the same bytes after all; and
 what a run takes of memory and reads, beside what its plan says.
 """
 

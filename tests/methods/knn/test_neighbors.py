@@ -1,4 +1,4 @@
-"""Nearest neighbours: exact on data made to mislead, and the same however they are found."""
+"""Nearest neighbors: exact on data made to mislead, and the same however they are found."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def hard_truth(name: str, dtype: str) -> tuple[Matrix, Matrix]:
 
 
 @pytest.mark.parametrize(("dtype", "name"), cover(["float32", "float64"], list(hard(24)), strength=1))
-def test_every_neighbour_of_hard_data_is_found(name: str, dtype: str) -> None:
+def test_every_neighbor_of_hard_data_is_found(name: str, dtype: str) -> None:
     x, distances = hard_truth(name, dtype)
     assert_nearest(rf.knn(x, 10), distances, 10)
 
@@ -201,7 +201,7 @@ def test_rows_that_are_all_equal(columns: int, small_blocks: None) -> None:
     assert (first[4:] == [0, 1, 2]).all()
 
 
-def test_as_many_neighbours_as_there_are(small_blocks: None) -> None:
+def test_as_many_neighbors_as_there_are(small_blocks: None) -> None:
     x = np.random.default_rng(0).standard_normal((130, 20))
     distances = apart(x, x, "euclidean")
     np.fill_diagonal(distances, np.inf)
@@ -229,7 +229,7 @@ def test_lists_of_fewer_are_the_beginning_of_lists_of_more(small_blocks: None) -
         (1, 1, "has 1 row, so that each has 0 others"),
     ],
 )
-def test_more_neighbours_than_there_are_is_refused(k: Any, rows: int, said: str) -> None:
+def test_more_neighbors_than_there_are_is_refused(k: Any, rows: int, said: str) -> None:
     with pytest.raises(InputError, match=said):
         rf.knn(np.ones((rows, 3)), k)
 
