@@ -17,11 +17,16 @@ from rankfold.methods.parts.narrow import NarrowGram, NarrowR
 from rankfold.methods.svd.fused import PanelPass
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.gram import GramPass
-from rankfold.methods.svd.solvers.preconditioned import PanelFactor, WhitenedFactor, WhitenedGram, Whitening
+from rankfold.methods.svd.solvers.preconditioned import (
+    PanelFactor,
+    PreconditionedFactor,
+    PreconditionedGram,
+    Preconditioner,
+)
 from rankfold.methods.svd.solvers.sketch_pass import Sizes, SketchPass
-from rankfold.methods.svd.strategy import lay_out
+from rankfold.methods.svd.strategy import choose_strategy
 from rankfold.pipeline.storage.checkpoint import save_arrays
-from rankfold.pipeline.storage.scratch import Narrow
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 ROWS, COLUMNS, RANK = 3000, 400, 20
 
@@ -29,7 +34,7 @@ ROWS, COLUMNS, RANK = 3000, 400, 20
 def folds(folder: Path, dtype: str) -> Iterator[tuple[Any, float]]:
     """Folds over a matrix, and what steps may take besides, as a share of what is allocated."""
     x = rf.open(np.zeros((ROWS, COLUMNS), dtype))
-    layout = lay_out(Request("svd", RANK, method="krylov"), x)
+    layout = choose_strategy(Request("svd", RANK, method="krylov"), x)
     short, width, centering = layout.view.short, layout.width, Centering(True, False, 1.0, 0.0)
     shift = np.zeros(short)
     constants = folder / "q.npz"
@@ -42,22 +47,22 @@ def folds(folder: Path, dtype: str) -> Iterator[tuple[Any, float]]:
     sizes = Sizes.of(RANK, short)
     right = folder / "right.npz"
     save_arrays(right, {"right": np.zeros((short, sizes.right)), "shift": shift})
-    sketched = lay_out(Request("svd", RANK, method="sketch"), x)
+    sketched = choose_strategy(Request("svd", RANK, method="sketch"), x)
     y = layout.y(folder, 2, sizes.range)
     # Test vectors of a grain are drawn in float64, and multiplied once more.
     yield SketchPass(sketched.panels(2), centering, right, sizes, y, None, True, 0, 1e-6), 1.5
-    exact = lay_out(Request("svd", RANK, method="tsqr"), x)
+    exact = choose_strategy(Request("svd", RANK, method="tsqr"), x)
     w = folder / "w.npz"
     save_arrays(w, {"w": np.zeros((short, short)), "offset": shift, "shift": shift})
-    whitening = Whitening(w, short, 0, 0)
-    yield WhitenedGram(exact.wide_panels(2), centering, whitening, None, 1e-6), 0.3
+    preconditioner = Preconditioner(w, short, 0, 0)
+    yield PreconditionedGram(exact.wide_panels(2), centering, preconditioner, None, 1e-6), 0.3
     # LAPACK has its operand twice besides: here three times what a stack of R and a grain takes.
-    yield WhitenedFactor(exact.wide_panels(2), centering, whitening, None, 1e-6), 2.0
+    yield PreconditionedFactor(exact.wide_panels(2), centering, preconditioner, None, 1e-6), 2.0
     yield PanelFactor(exact.wide_panels(2), centering, shift, None, 1e-6), 1.2
     yield KeepRows(layout.panels(2), 1e-6), 0.1
     combined = folder / "c.npz"
     save_arrays(combined, {"coefficients": np.zeros((width, width)), "offset": np.zeros(width)})
-    narrow = Combination((Narrow(folder / "y", ROWS, width, np.dtype(dtype)),), combined, width, 0, 0)
+    narrow = Combination((ScratchMatrix(folder / "y", ROWS, width, np.dtype(dtype)),), combined, width, 0, 0)
     cut = layout.narrow_cut(narrow, RANK)
     yield NarrowGram(narrow, cut, 1e-6), 0.3
     yield NarrowR(narrow, cut, 1e-6), 1.2

@@ -144,7 +144,7 @@ def test_an_allocation_knows_its_nodes(tmp_path: Path, monkeypatch: pytest.Monke
         Allocation.of(3, 2, "1GiB")
     with pytest.raises(rf.RankfoldError, match=r"2 workers of a node and the driver take .* Give at most"):
         Allocation.of(None, None, "20GiB")
-    command = place.at_most(3)._command("tcp://here:1", "worker-7-2-%t.log", [])
+    command = place.limited_to(3)._command("tcp://here:1", "worker-7-2-%t.log", [])
     assert "--nodes=2" in command and "--ntasks=3" in command and "--gpus-per-task=1" in command
     assert "--cpus-per-task=8" in command and "--nthreads 1 " in command[-1]
 

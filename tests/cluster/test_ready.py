@@ -40,7 +40,7 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def is_remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, into which temporary files go where there is no other place for them."""
     folder = tmp_path / "elsewhere"
     folder.mkdir()
@@ -51,15 +51,15 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_workers_killed_while_they_get_ready_are_replaced(
-    tmp_path: Path, elsewhere: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, is_remote: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     place, kernels = Processes(Budget(2**28, 1, 2)), DeadlyKernels(tmp_path, 2)
     with place.opened(open_run(tmp_path), kernels) as scheduler:  # type: ignore[arg-type]
         assert scheduler.compute(delayed(sum)([1, 2]), **HOW) == 3
         wait_for(lambda: caplog.text.count("is gone (killed by SIGKILL)") == 2, otherwise=lambda: caplog.text)
-        assert not [*elsewhere.iterdir()]
+        assert not [*is_remote.iterdir()]
     assert len([*tmp_path.glob("death-*")]) == 2
-    assert not [*elsewhere.iterdir(), *tmp_path.glob("r.zarr.run/state-*/dask-*")]
+    assert not [*is_remote.iterdir(), *tmp_path.glob("r.zarr.run/state-*/dask-*")]
 
 
 def test_workers_that_always_end_while_they_get_ready_end_the_run(

@@ -154,7 +154,7 @@ def _measured(
     task, place = Faithfulness.of(x, asked), choose_place(**how)
     search = task.search(y, metric)
     task.plan(place.budget)  # what does not fit is refused before anything runs
-    if place.elsewhere and scratch is None:
+    if place.is_remote and scratch is None:
         raise InputError("workers on other machines need a folder that they share: say scratch=")
     temporary = TemporaryFolder()
     folder = temporary.path

@@ -53,7 +53,7 @@ def execute(
 ) -> Result:
     """The result of a task: made now, resumed, or found finished. ``progress``: see ``listener``."""
     _require_local(out, scratch)
-    if place.elsewhere and out is None:
+    if place.is_remote and out is None:
         raise InputError(
             "workers on other machines need a folder that they share: say where the result goes, out="
         )
@@ -78,7 +78,7 @@ def execute(
                 made.useful_workers,
                 place.budget.workers,
             )
-            place = place.at_most(made.useful_workers)
+            place = place.limited_to(made.useful_workers)
         check_disk(made, _free(folder.scratch), folder.scratch, folder.held_bytes)
         with folder.claimed(identity, overwrite=overwrite):
             facts = _carry_out(task, folder, made, place, fingerprint, listen)
@@ -148,7 +148,7 @@ def _worked(
     where = (folder.state, folder.scratch, folder.result)
     at_once = made.concurrency * place.budget.workers
     background, edition = Background(), edition_of(task.request()["kind"])
-    keeping = Keeping(folder.resumable, place.elsewhere, where, background)
+    keeping = Keeping(folder.resumable, place.is_remote, where, background)
     try:
         while True:
             run = Run(

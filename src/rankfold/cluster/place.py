@@ -25,10 +25,10 @@ class Place(Protocol):
         """What there will be to work with."""
 
     @property
-    def elsewhere(self) -> bool:
+    def is_remote(self) -> bool:
         """Whether its workers are on other machines: nothing may lie in a folder of this one alone."""
 
-    def at_most(self, workers: int) -> Place:
+    def limited_to(self, workers: int) -> Place:
         """The same place with no more workers than there is work for."""
 
     def facts(self) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     return list(inspect.signature(function, eval_str=True).parameters.values())
 
 
-# Groups --------------------------------------------------------------------------------------------
+# Groups -------------------------------------------------------------------------------------------
 
 
 def view(

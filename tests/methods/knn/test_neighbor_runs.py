@@ -244,7 +244,7 @@ def test_a_graph_takes_time_in_proportion_to_its_tasks() -> None:
 
     sweep = pair_sweep.PairSweep("pairs", Fold(), Path("-"), np.arange(91), 2)  # type: ignore[arg-type]
     began = time.perf_counter()
-    graph = sweep.graph(list(pairs.meetings(Fold.pairs, sweep.groups)), "ticket")
+    graph = sweep.graph(list(pairs.schedule(Fold.pairs, sweep.groups)), "ticket")
     assert len(dict(graph.__dask_graph__())) == 90 * 91 // 2 + 1
     assert time.perf_counter() - began < 5  # a minute, where each task has a table of those before it
 

@@ -444,13 +444,13 @@ def count_meetings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     from rankfold.methods.knn.pair_fold import NearestPairs
 
     met: list[tuple[int, int]] = []
-    meet = NearestPairs.meet
+    meet = NearestPairs.accumulate
 
     def counted(self: Any, work: Any, block: int, state: Any, other: int, other_state: Any) -> None:
         met.append((block, other))
         meet(self, work, block, state, other, other_state)
 
-    monkeypatch.setattr(NearestPairs, "meet", counted)
+    monkeypatch.setattr(NearestPairs, "accumulate", counted)
     return met
 
 

@@ -13,7 +13,7 @@ import rankfold as rf
 from rankfold.kernels.linear.count_sketch import draw_buckets
 from rankfold.methods.svd.fused import ROW_SIGNS
 from rankfold.methods.svd.request import Request
-from rankfold.methods.svd.strategy import lay_out
+from rankfold.methods.svd.strategy import choose_strategy
 from rankfold.pipeline.data.sample import Sample
 from rankfold.pipeline.data.view import Orientation, View
 
@@ -77,7 +77,7 @@ def known(make: Any, spectrum: str, seed: int = 0) -> tuple[Array, Array]:
 @pytest.mark.parametrize(("make", "spectrum"), cover(ROWS_OF, SPECTRA, strength=1))
 def test_no_error_exceeds_its_estimate(make: Any, spectrum: str) -> None:
     x, s = known(make, spectrum)
-    assert lay_out(Request("svd", RANK, method="krylov"), rf.open(x)).sketch_rows > 0
+    assert choose_strategy(Request("svd", RANK, method="krylov"), rf.open(x)).sketch_rows > 0
     for method in ("krylov", "subspace"):
         for passes in (1, 2, 3):
             found = rf.svd(x, RANK, method=method, passes=passes, tol=1e-12, rows=False)
@@ -135,7 +135,7 @@ def test_rows_that_cancel_in_the_sketch_are_found(monkeypatch: pytest.MonkeyPatc
     x[:, -1] = 0
     x[lost : lost + 2] = 0
     x[lost : lost + 2, -1] = 300
-    assert lay_out(Request("svd", 3, method="krylov"), rf.open(x)).sketch_rows == 64
+    assert choose_strategy(Request("svd", 3, method="krylov"), rf.open(x)).sketch_rows == 64
     s = np.linalg.svd(x, compute_uv=False)[:3]
     for method in ("krylov", "subspace"):
         found = rf.svd(x, 3, tol=1e-2, method=method, rows=False)

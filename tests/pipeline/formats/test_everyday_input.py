@@ -84,8 +84,8 @@ def test_sparse_matrices_that_anndata_keeps_on_disk(tmp_path: Path) -> None:
     group = zarr.open_group(tmp_path / "x.zarr", mode="r")
     kept = of_anndata("_CSRDataset", group=group, to_memory=lambda: pytest.fail("it need not be loaded"))
     np.testing.assert_array_equal(whole(of_anndata("AnnData", X=kept)), x.toarray())
-    elsewhere = of_anndata("_CSRDataset", group=None, to_memory=lambda: x)
-    np.testing.assert_array_equal(whole(elsewhere), x.toarray())
+    is_remote = of_anndata("_CSRDataset", group=None, to_memory=lambda: x)
+    np.testing.assert_array_equal(whole(is_remote), x.toarray())
 
 
 def test_datasets_of_h5py_are_read_in_their_file(tmp_path: Path) -> None:

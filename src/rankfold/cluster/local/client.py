@@ -56,7 +56,7 @@ def active_client() -> Any | None:
 class SomeClient:
     """A place that somebody else made and keeps: see ``Place``."""
 
-    elsewhere = False  # may be, but who makes a client knows what its workers see
+    is_remote = False  # may be, but who makes a client knows what its workers see
 
     def __init__(self, client: Any, memory: str | int | None) -> None:
         self.client = client
@@ -64,7 +64,7 @@ class SomeClient:
         threads = max((worker["nthreads"] for worker in workers), default=1)
         self.budget = Budget(_working_memory(workers, memory), threads, max(1, len(workers)))
 
-    def at_most(self, workers: int) -> SomeClient:
+    def limited_to(self, workers: int) -> SomeClient:
         """See ``Place``: workers of others are not ours to end."""
         return self
 

@@ -73,9 +73,9 @@ class Processes:
     """See ``Place``."""
 
     budget: Budget
-    elsewhere: ClassVar[bool] = False
+    is_remote: ClassVar[bool] = False
 
-    def at_most(self, workers: int) -> Processes:
+    def limited_to(self, workers: int) -> Processes:
         """See ``Place``."""
         budget = dataclasses.replace(self.budget, workers=min(workers, self.budget.workers))
         return dataclasses.replace(self, budget=budget)

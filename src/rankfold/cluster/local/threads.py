@@ -35,9 +35,9 @@ class Threads:
     """
 
     budget: Budget
-    elsewhere: ClassVar[bool] = False
+    is_remote: ClassVar[bool] = False
 
-    def at_most(self, workers: int) -> Threads:
+    def limited_to(self, workers: int) -> Threads:
         """See ``Place``: one process it is."""
         return self
 

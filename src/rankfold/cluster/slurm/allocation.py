@@ -59,7 +59,7 @@ class Allocation:
     cores: int = 0
     """Of a worker, where there are more than segments: beside a GPU."""
 
-    elsewhere: ClassVar[bool] = True
+    is_remote: ClassVar[bool] = True
 
     @classmethod
     def of(cls, workers: int | None, threads: int | None, memory: str | int | None) -> Allocation:
@@ -80,7 +80,7 @@ class Allocation:
         beside = max(cores, side_by_side) if profile.gpus else 0
         return cls(profile, budget, per_node, job, _number("SLURM_RESTART_COUNT") or 0, beside)
 
-    def at_most(self, workers: int) -> Allocation:
+    def limited_to(self, workers: int) -> Allocation:
         """See ``Place``."""
         budget = dataclasses.replace(self.budget, workers=min(workers, self.budget.workers))
         return dataclasses.replace(self, budget=budget)

@@ -53,7 +53,7 @@ class SlurmJobs:
 
     profile: Profile
     budget: Budget
-    elsewhere: ClassVar[bool] = True
+    is_remote: ClassVar[bool] = True
 
     @classmethod
     def of(
@@ -78,7 +78,7 @@ class SlurmJobs:
         side_by_side = profile.threads_for(threads, profile.cores)
         return cls(profile, Budget(working, side_by_side, workers or profile.workers))
 
-    def at_most(self, workers: int) -> SlurmJobs:
+    def limited_to(self, workers: int) -> SlurmJobs:
         """See ``Place``."""
         budget = dataclasses.replace(self.budget, workers=min(workers, self.budget.workers))
         return dataclasses.replace(self, budget=budget)

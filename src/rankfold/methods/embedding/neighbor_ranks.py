@@ -249,11 +249,11 @@ class CountNearer(MeetRows):
         """Count the rows of a panel."""
         rows, held = work.now, work.held.rows
         assert rows is not None  # noqa: S101 - read came before
-        meet, before = self._count if self.by_lanes else self._measure, int(state["measured"][0])
+        accumulate, before = self._count if self.by_lanes else self._measure, int(state["measured"][0])
         for top in range(0, len(rows), TILE[1]):
             others = rows.part(top, min(len(rows), top + TILE[1]))
             for i in range(0, len(held), TILE[0]):
-                meet(state, work, slice(i, min(len(held), i + TILE[0])), others)
+                accumulate(state, work, slice(i, min(len(held), i + TILE[0])), others)
         if int(state["measured"][0]) - before > OPEN * len(rows) * len(held):
             work.precise = True
 

@@ -41,7 +41,7 @@ from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
-from rankfold.pipeline.storage.checkpoint import kept
+from rankfold.pipeline.storage.checkpoint import save_once
 from rankfold.pipeline.storage.result import Result, create_matrix
 
 Float64 = npt.NDArray[np.float64]
@@ -236,7 +236,7 @@ class Faithfulness:
         places = np.argsort(ids, axis=None, kind="stable")
         named = ids.reshape(-1)[places]
         passing = {"places": places, "passing": np.searchsorted(wanted, named) if some else named}
-        listed = kept(run.scratch / f"named-{name}.part", passing)
+        listed = save_once(run.scratch / f"named-{name}.part", passing)
         keys = run.sweep(f"thresholds-{name}", self.measuring(held, source, listed))["keys"]
         keys = keys.reshape(ids.shape)
         if not np.isfinite(keys).all():
@@ -245,7 +245,7 @@ class Faithfulness:
                 "distance leaves the range of float64. Divide the matrix by a large number, and run again"
             )
         sort_lists(keys, ids)
-        return kept(run.scratch / f"thresholds-{name}.part", {"keys": keys, "ids": ids, "own": own})
+        return save_once(run.scratch / f"thresholds-{name}.part", {"keys": keys, "ids": ids, "own": own})
 
     def _listed(self, held: Held, own: Int64) -> Int64:
         """Neighbors of a group on the other side, itself left out."""

@@ -160,7 +160,7 @@ class NearestPairs:
         """Whether a group is there."""
         return work.span == held
 
-    def hold(self, work: Work, held: tuple[int, int]) -> int:
+    def load_resident(self, work: Work, held: tuple[int, int]) -> int:
         """Read a group, block by block."""
         if work.span == held:
             return 0
@@ -173,7 +173,7 @@ class NearestPairs:
         work.span = held
         return (int(edges[held[1]]) - first) * self.left.bytes_to_read
 
-    def let_pass(self, work: Work, block: int, held: tuple[int, int]) -> int:
+    def load_streamed(self, work: Work, block: int, held: tuple[int, int]) -> int:
         """Read a block, or find it in the group."""
         if self.pairs.others is None and block in work.blocks:
             work.now = work.blocks[block]
@@ -182,7 +182,7 @@ class NearestPairs:
         work.now = self.right.read(work.passing, start, stop, 0)
         return (stop - start) * self.right.bytes_to_read
 
-    def meet(self, work: Work, block: int, state: State, other: int, other_state: State | None) -> None:
+    def accumulate(self, work: Work, block: int, state: State, other: int, other_state: State | None) -> None:
         """Lists of both blocks, or of the first alone if the other has none."""
         x, y = work.blocks[block], work.now
         assert y is not None  # noqa: S101 - let_pass came before

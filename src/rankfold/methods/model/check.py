@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.model.model import Fitted, fitted
+from rankfold.methods.model.model import FactorModel, fitted
 from rankfold.methods.model.transform_pass import measured_squares, refuse_overflow
 from rankfold.methods.parts.finite import join_bad, no_bad, refuse_bad
 from rankfold.methods.parts.panels import Buffers, OverPanels, Panels
@@ -36,7 +36,7 @@ from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
 from rankfold.pipeline.planning.single_sweep import SingleSweep, plan_single_sweep
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.result import Result, write_small
-from rankfold.pipeline.storage.scratch import Narrow
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -67,10 +67,10 @@ class Verify(OverPanels):
     long: View
     """The long factor, along the same axis, (rows, k)."""
 
-    short: Narrow
+    short: ScratchMatrix
     """The short factor, (short, k) float64."""
 
-    columns: Narrow
+    columns: ScratchMatrix
     """(columns, 2): mean of each column of the matrix, and what it is multiplied by."""
 
     values: Float64
@@ -166,7 +166,7 @@ class Verify(OverPanels):
         return self.panels.view.orientation is Orientation.ROWS
 
 
-# Verification -----------------------------------------------------------------------------------------------
+# The task -----------------------------------------------------------------------------------------
 
 
 _NOWHERE = Path("-")
@@ -176,15 +176,15 @@ _NOWHERE = Path("-")
 class Verification:
     """A result and the matrix that it is of, as ``execution`` takes them."""
 
-    fitted: Fitted
+    fitted: FactorModel
     left: Source
     source: Source
     digest: str
     reach: float
-    """See ``Fitted.reach``."""
+    """See ``FactorModel.reach``."""
 
     @classmethod
-    def of(cls, fitted: Fitted, source: Source) -> Verification:
+    def of(cls, fitted: FactorModel, source: Source) -> Verification:
         """Check that they can belong together."""
         left = fitted.left()
         left.check()
@@ -242,8 +242,8 @@ class Verification:
         return Verify(
             panels=Panels(view, pieces, slots, np.dtype(np.float64)),
             long=View(self.left if by_rows else self.fitted.right, view.orientation),
-            short=Narrow(folder / "short.bin", view.short, rank, np.dtype(np.float64)),
-            columns=Narrow(folder / "columns.bin", columns, 2, np.dtype(np.float64)),
+            short=ScratchMatrix(folder / "short.bin", view.short, rank, np.dtype(np.float64)),
+            columns=ScratchMatrix(folder / "columns.bin", columns, 2, np.dtype(np.float64)),
             values=self.fitted.s * self.fitted.unit(np.dtype(np.float64)),
             weights=self._left_weights() if by_rows else np.ones(rank),
             reach=self.reach,
@@ -314,6 +314,6 @@ class Verification:
         }
 
 
-def check_task(result: Fitted | Result | str | Path, x: object) -> Verification:
+def check_task(result: FactorModel | Result | str | Path, x: object) -> Verification:
     """A result and its matrix, checked; arguments of ``rankfold.check``."""
     return Verification.of(fitted(result), open_source(x))

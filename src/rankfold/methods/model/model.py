@@ -35,7 +35,7 @@ FACTORS = {"svd": ("U", "Vt"), "pca": ("scores", "components"), "nmf": ("W", "H"
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class FactorModel:
     """A result and what follows from its facts."""
 
     result: Result
@@ -161,10 +161,12 @@ def _reciprocal(size: float, dtype: np.dtype[Any]) -> float:
     return float(np.ldexp(1.0, int(np.clip(-np.frexp(size)[1], -most, most)))) if size > 0 else 1.0
 
 
-def fitted(result: Fitted | Result | str | Path, *, among: tuple[str, ...] = ("svd", "pca")) -> Fitted:
+def fitted(
+    result: FactorModel | Result | str | Path, *, among: tuple[str, ...] = ("svd", "pca")
+) -> FactorModel:
     """The model in a result of one of some kinds, or in the store of one."""
-    model = result if isinstance(result, Fitted) else None
-    if isinstance(result, Fitted):
+    model = result if isinstance(result, FactorModel) else None
+    if isinstance(result, FactorModel):
         result = result.result
     elif not isinstance(result, Result):
         result = Result(result)
@@ -185,7 +187,7 @@ def fitted(result: Fitted | Result | str | Path, *, among: tuple[str, ...] = ("s
     else:
         values = np.asarray((result.s if kind == "svd" else result.singular_values)[...], np.float64)
         size = float(values[0])
-    return Fitted(
+    return FactorModel(
         result=result,
         kind=kind,
         shape=(int(rows), int(columns)),

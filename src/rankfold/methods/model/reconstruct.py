@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from rankfold._version import __version__
 from rankfold.methods.model.arguments import RECONSTRUCT
-from rankfold.methods.model.model import Fitted, fitted
+from rankfold.methods.model.model import FactorModel, fitted
 from rankfold.methods.parts.panels import Buffers, OverPanels, Panels
 from rankfold.methods.svd.request import integer
 from rankfold.methods.task import Output, count
@@ -38,7 +38,7 @@ from rankfold.pipeline.planning.single_sweep import SingleSweep, plan_single_swe
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.result import Result, create_matrix, write_matrix_facts
-from rankfold.pipeline.storage.scratch import Narrow
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -70,7 +70,7 @@ class Rebuild(OverPanels):
     short: Span
     """What is written of it."""
 
-    columns: Narrow
+    columns: ScratchMatrix
     """(columns, 2): mean and scale of each column."""
 
     weights: Float64
@@ -174,7 +174,7 @@ class Rebuild(OverPanels):
         np.copyto(out, product, casting="same_kind")
 
 
-# Reconstruction ---------------------------------------------------------------------------------------------
+# The task -----------------------------------------------------------------------------------------
 
 
 CHUNK_BYTES = 16 * 2**20
@@ -187,14 +187,14 @@ _NOWHERE = Path("-")
 class Reconstruction:
     """A model, its left factor, and what is wanted of them, as ``execution`` takes them."""
 
-    fitted: Fitted
+    fitted: FactorModel
     left: Source
     rank: int
     rows: Span
     digest: str
 
     @classmethod
-    def of(cls, fitted: Fitted, *, rank: int | None, rows: slice | None) -> Reconstruction:
+    def of(cls, fitted: FactorModel, *, rank: int | None, rows: slice | None) -> Reconstruction:
         """Check what is asked for."""
         left = fitted.left()
         left.check()
@@ -276,7 +276,7 @@ class Reconstruction:
 
     def fold(self, folder: Path, array: Path, slots: int) -> Rebuild:
         """The fold of the one sweep."""
-        columns = Narrow(folder / "columns.bin", self.shape[1], 2, np.dtype(np.float64))
+        columns = ScratchMatrix(folder / "columns.bin", self.shape[1], 2, np.dtype(np.float64))
         height, width = self.chunks() if self.by_rows else self.chunks()[::-1]
         short, item = min(self.shape), self.fitted.dtype.itemsize
         return Rebuild(
@@ -353,7 +353,7 @@ def _span(rows: slice | None, length: int) -> Span:
 
 
 def reconstruct_task(
-    result: Fitted | Result | str | Path, *, rank: object = None, rows: slice | None = None
+    result: FactorModel | Result | str | Path, *, rank: object = None, rows: slice | None = None
 ) -> Reconstruction:
     """A result and what is wanted of it, checked; arguments of ``rankfold.reconstruct``."""
     wanted = None if rank is None else integer("rank", rank)

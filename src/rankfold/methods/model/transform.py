@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.model.arguments import TRANSFORM
-from rankfold.methods.model.model import Fitted, fitted
+from rankfold.methods.model.model import FactorModel, fitted
 from rankfold.methods.model.transform_pass import ProjectColumns, ProjectRows
 from rankfold.methods.model.transform_pass import products as inner_products
 from rankfold.methods.nmf.penalty import Penalty
@@ -41,9 +41,9 @@ from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
 from rankfold.pipeline.planning.single_sweep import SingleSweep, plan_single_sweep
-from rankfold.pipeline.storage.checkpoint import State, kept
+from rankfold.pipeline.storage.checkpoint import State, save_once
 from rankfold.pipeline.storage.result import Result, create_array, write_small
-from rankfold.pipeline.storage.scratch import Narrow
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 ROWS_BYTES = 128 * 2**20
 """Rows are swept while a segment of them takes less than this, or less than one of columns."""
@@ -58,14 +58,14 @@ _NOWHERE = Path("-")
 class Projection:
     """A model and new rows, as ``execution`` takes them."""
 
-    fitted: Fitted
+    fitted: FactorModel
     source: Source
     digest: str
     reach: float
     """Power of two for raw numbers, whose squares are summed in float64 whatever their type."""
 
     @classmethod
-    def of(cls, fitted: Fitted, source: Source) -> Projection:
+    def of(cls, fitted: FactorModel, source: Source) -> Projection:
         """Check that they belong together."""
         columns, given = fitted.right.shape[1], source.shape[1]
         if fitted.kind == "nmf" and fitted.result.attrs["request"]["loss"] != "frobenius":
@@ -161,8 +161,8 @@ class Projection:
     def fold(self, folder: Path, array: Path, slots: int) -> ProjectRows | ProjectColumns:
         """The fold of the one pass: by rows, unless those take much memory and columns take less."""
         columns, rank = self.source.shape[1], self.fitted.rank
-        basis = Narrow(folder / "basis.bin", columns, rank, self.dtype)
-        numbers = Narrow(folder / "columns.bin", columns, 2, np.dtype(np.float64))
+        basis = ScratchMatrix(folder / "basis.bin", columns, rank, self.dtype)
+        numbers = ScratchMatrix(folder / "columns.bin", columns, 2, np.dtype(np.float64))
 
         def by_rows(slots: int) -> ProjectRows:
             panels = Panels(View(self.source, Orientation.ROWS), self._rows_cut(), slots, self.dtype)
@@ -218,7 +218,7 @@ class Projection:
             return {"gram": gram, "normal": gram + np.diag(diagonal), "linear": linear}
 
         state = run.prepared(run.part("prepared.part"), prepare)
-        kept(run.scratch / "normal.part", {name: state[name] for name in ("normal", "linear")})
+        save_once(run.scratch / "normal.part", {name: state[name] for name in ("normal", "linear")})
         return state["gram"]
 
     def _facts(
@@ -247,7 +247,7 @@ class Projection:
         }
 
 
-def row_solver(fitted: Fitted) -> RowSolver | None:
+def row_solver(fitted: FactorModel) -> RowSolver | None:
     """What solves rows of nmf exactly, or as exactly as constraints allow; nothing for svd and pca."""
     if fitted.kind != "nmf":
         return None
@@ -257,7 +257,7 @@ def row_solver(fitted: Fitted) -> RowSolver | None:
     return Splitting(SPLITTING, np.inf if isinstance(bound, str) else float(bound), bound == "simplex")
 
 
-def row_penalty(fitted: Fitted) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def row_penalty(fitted: FactorModel) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Of rows of W: linear and quadratic, (k,)."""
     asked, own = fitted.result.attrs["request"], Penalty()
     if fitted.kind == "nmf":
@@ -276,6 +276,6 @@ def _remedy(panels: Panels) -> str:
     )
 
 
-def transform_task(result: Fitted | Result | str | Path, x: object) -> Projection:
+def transform_task(result: FactorModel | Result | str | Path, x: object) -> Projection:
     """New rows and a result, checked; arguments of ``rankfold.transform``."""
     return Projection.of(fitted(result, among=TRANSFORM.of), open_source(x))

@@ -23,7 +23,7 @@ from rankfold.pipeline.data.view import aligned_empty
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
-from rankfold.pipeline.storage.scratch import Narrow
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -48,10 +48,10 @@ class ProjectRows(OverPanels):
     """Fold of a matrix swept by rows, written as ``(x - mean) * factor @ basis * weights``."""
 
     panels: Panels
-    basis: Narrow
+    basis: ScratchMatrix
     """(columns, k) right vectors, of the working type."""
 
-    columns: Narrow
+    columns: ScratchMatrix
     """(columns, 2): mean and factor of each column."""
 
     weights: Float64
@@ -161,7 +161,7 @@ def refuse_overflow(state: State, raw: Array, row: int, column: int) -> None:
     count_bad(state, raw, row, column)
 
 
-# Project columns --------------------------------------------------------------------------------------------
+# Along columns ------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -179,10 +179,10 @@ class ProjectColumns(OverPanels):
     """Fold of a matrix swept by columns into ``(x - mean) * factor @ basis``, summed in float64."""
 
     panels: Panels
-    basis: Narrow
+    basis: ScratchMatrix
     """(columns, k) right vectors, of the working type."""
 
-    columns: Narrow
+    columns: ScratchMatrix
     """(columns, 2): mean and factor of each column."""
 
     reach: float

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.dense import fix_signs
-from rankfold.methods.model.model import Fitted, fitted
+from rankfold.methods.model.model import FactorModel, fitted
 from rankfold.methods.model.summary import Summary, merged
 from rankfold.methods.parts.finite import count_bad, join_bad, no_bad, refuse_bad
 from rankfold.methods.parts.panels import Buffers, OverPanels, Panels
@@ -27,7 +27,7 @@ from rankfold.methods.svd.request import DEFAULT_PASSES, DEFAULT_TOL, Request, i
 from rankfold.methods.svd.solvers.gram import divisors
 from rankfold.methods.svd.solvers.tsqr import tsqr, zero
 from rankfold.methods.svd.start import CONSTANT, begin
-from rankfold.methods.svd.strategy import lay_out
+from rankfold.methods.svd.strategy import choose_strategy
 from rankfold.methods.svd.svd import VARIANCES
 from rankfold.methods.svd.write import warn_of_unscaled
 from rankfold.methods.task import Output, vectors
@@ -92,7 +92,7 @@ class KeepRows(OverPanels):
         total["bad"] = join_bad(total["bad"], other["bad"])
 
 
-# Update -----------------------------------------------------------------------------------------------------
+# The task -----------------------------------------------------------------------------------------
 
 
 Float64 = npt.NDArray[np.float64]
@@ -108,13 +108,13 @@ CRUDE = 1e-2
 class Update:
     """A result of ``pca`` and new rows, as ``execution`` takes them."""
 
-    fitted: Fitted
+    fitted: FactorModel
     source: Source
     rank: int
     digest: str
 
     @classmethod
-    def of(cls, fitted: Fitted, source: Source, rank: int | None) -> Update:
+    def of(cls, fitted: FactorModel, source: Source, rank: int | None) -> Update:
         """Check that they belong together."""
         if fitted.kind != "pca":
             raise InputError(f"{fitted.name} is not a pca: only principal components can be updated")
@@ -189,7 +189,7 @@ class Update:
     def _factorized(self, run: Run, units: Float64) -> Summary:
         """By one pass into the R factor."""
         request = self._factorization()
-        layout = lay_out(request, self.source)
+        layout = choose_strategy(request, self.source)
         centering, start = begin(run, layout, request)
         found = tsqr(run, layout, centering, start, form=False, passes=DEFAULT_PASSES, seed=request.seed)
         factor = found.r / centering.unit / units
@@ -325,6 +325,6 @@ class Update:
         }
 
 
-def update_task(result: Fitted | Result | str | Path, x: object, *, rank: object = None) -> Update:
+def update_task(result: FactorModel | Result | str | Path, x: object, *, rank: object = None) -> Update:
     """New rows and a result, checked; arguments of ``rankfold.update``."""
     return Update.of(fitted(result), open_source(x), None if rank is None else integer("rank", rank))

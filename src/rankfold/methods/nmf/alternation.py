@@ -21,11 +21,11 @@ from rankfold.methods.nmf.request import FactorRequest
 from rankfold.methods.nmf.row_solvers import FILL, Descent, Multiplicative, Pivoting, RowSolver, Splitting
 from rankfold.methods.parts.finite import refuse_bad, refuse_negative
 from rankfold.methods.svd.fused import refuse_overflow
-from rankfold.methods.svd.strategy import Layout
+from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.run import Run
-from rankfold.pipeline.storage.checkpoint import State, kept
-from rankfold.pipeline.storage.scratch import Narrow
+from rankfold.pipeline.storage.checkpoint import State, save_once
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Float64 = npt.NDArray[np.float64]
 
@@ -44,13 +44,13 @@ class Factors:
     short: Float64
     """(k, short), of numbers that the working type holds."""
 
-    long: Narrow | None = None
+    long: ScratchMatrix | None = None
     """(long, k) on scratch; nothing while it is what follows from the short one."""
 
     sizes: Sizes | None = None
     """Of the long one."""
 
-    def standing(self) -> tuple[Narrow, Sizes]:
+    def standing(self) -> tuple[ScratchMatrix, Sizes]:
         """The long factor, once there is one."""
         if self.long is None or self.sizes is None:
             raise LookupError("no step has been made")
@@ -63,7 +63,7 @@ class Factors:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class StepError:
     """What is left after a step."""
 
     error: float
@@ -83,7 +83,7 @@ class Alternation(Protocol):
     total: float
     """``|X|^2``, once a pass has taken it."""
 
-    def step(self, run: Run) -> Left:
+    def step(self, run: Run) -> StepError:
         """Improve both factors by one read."""
 
 
@@ -164,16 +164,16 @@ class Model:
         floor = 2 * float(np.finfo(self.view.dtype).eps) * self.scales(short)[1]
         return np.where(short > floor, short, 0.0)
 
-    def factor(self, folder: Any, index: int) -> Narrow:
+    def factor(self, folder: Any, index: int) -> ScratchMatrix:
         """The long factor after so many iterations."""
         return self._scratch(folder / f"factor-{index:03d}.bin")
 
-    def compressed_factor(self, folder: Any, index: int) -> Narrow:
+    def compressed_factor(self, folder: Any, index: int) -> ScratchMatrix:
         """The long factor after so many sweeps over a compressed matrix."""
         return self._scratch(folder / f"compressed-{index:03d}.bin")
 
-    def _scratch(self, path: Any) -> Narrow:
-        return Narrow(path, self.view.long, self.asked.rank, self.view.dtype)
+    def _scratch(self, path: Any) -> ScratchMatrix:
+        return ScratchMatrix(path, self.view.long, self.asked.rank, self.view.dtype)
 
 
 Solvers = tuple[RowSolver, RowSolver]
@@ -226,7 +226,7 @@ class Frobenius:
     """``|X - L S|^2 / 2`` plus penalties falls."""
 
     model: Model
-    layout: Layout
+    layout: Strategy
     factors: Factors
     total: float = 0.0
     """``|X|^2``; 0 until a pass has taken it."""
@@ -235,12 +235,12 @@ class Frobenius:
     slope: Float64 | None = None
     index: int = 0
 
-    def step(self, run: Run) -> Left:
+    def step(self, run: Run) -> StepError:
         """See the protocol."""
         model, factors, measured = self.model, self.factors, self.index == 0
         name = f"iteration-{run.passes + 1:02d}"
         solve_long, solve_short = model.solvers(scales=model.scales(factors.short))
-        constants = kept(run.part(name, "constants.part"), linear_model(model, factors))
+        constants = save_once(run.part(name, "constants.part"), linear_model(model, factors))
         after = model.factor(run.scratch, self.index + 1)
         close = self.error**2 < DIFFERENCE * float(np.finfo(model.view.dtype).eps)
         iteration = Iteration(constants, factors.long, after, solve_long, residual=close)
@@ -272,12 +272,12 @@ class Frobenius:
         self.factors.remove_long(run)
         self.factors, self.slope, self.index = factors, slope, self.index + 1
 
-    def _left(self, squares: float, stationarity: float) -> Left:
+    def _left(self, squares: float, stationarity: float) -> StepError:
         if not self.total > 0:
-            return Left(0.0, 0.0, stationarity)
+            return StepError(0.0, 0.0, stationarity)
         self.error = float(np.sqrt(max(squares, 0.0) / self.total))
         more = 2 * _penalty(self.model, self.factors)
-        return Left(self.error, float(np.sqrt(max(squares + more, 0.0) / self.total)), stationarity)
+        return StepError(self.error, float(np.sqrt(max(squares + more, 0.0) / self.total)), stationarity)
 
 
 @dataclass(slots=True)
@@ -285,7 +285,7 @@ class KullbackLeibler:
     """``sum x log(x / y) - x + y``, y = L S, plus penalties falls."""
 
     model: Model
-    layout: Layout
+    layout: Strategy
     factors: Factors
     total: float = 0.0
     whole: float = 0.0
@@ -293,12 +293,12 @@ class KullbackLeibler:
 
     index: int = 0
 
-    def step(self, run: Run) -> Left:
+    def step(self, run: Run) -> StepError:
         """See the protocol."""
         model, factors, name = self.model, self.factors, f"iteration-{run.passes + 1:02d}"
         view, scale = model.view, np.full(1, model.scales(factors.short)[0])
         known = {**linear_model(model, factors), "scale": scale}
-        constants = kept(run.part(name, "constants.part"), known)
+        constants = save_once(run.part(name, "constants.part"), known)
         after = model.factor(run.scratch, self.index + 1)
         seconds = self.layout.row_seconds(14 * model.asked.rank)
         panels = dataclasses.replace(self.layout.panels(run.slots), borrows=True)
@@ -312,10 +312,10 @@ class KullbackLeibler:
         cost = divergence + _penalty(model, Factors(factors.short, after, sizes_of(state)))
         self._take(run, state, after)
         if not self.whole > 0:
-            return Left(0.0, 0.0, float("nan"))
-        return Left(max(divergence, 0.0) / self.whole, cost / self.whole, float("nan"))
+            return StepError(0.0, 0.0, float("nan"))
+        return StepError(max(divergence, 0.0) / self.whole, cost / self.whole, float("nan"))
 
-    def _take(self, run: Run, state: State, after: Narrow) -> None:
+    def _take(self, run: Run, state: State, after: ScratchMatrix) -> None:
         factors, (long, short) = self.factors, self.model.penalties()
         sizes = sizes_of(state)
         linear, diagonal = weights(short, long, Sizes.of(factors.short.T), sizes)

@@ -23,7 +23,7 @@ from rankfold.methods.parts.panels import Buffers, OverPanels, Panels, numbers
 from rankfold.pipeline.data.view import aligned_empty
 from rankfold.pipeline.engine.blocks import Cut, grains
 from rankfold.pipeline.storage.checkpoint import State, load_arrays
-from rankfold.pipeline.storage.scratch import Narrow
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -40,10 +40,10 @@ class Iteration:
     """A part with ``right`` (width, k), whose product with the data L is solved from, its ``gram`` (k, k) to
     which ``diagonal`` (k,) of a penalty is added, and ``linear`` (k,), which one takes away."""
 
-    before: Narrow | None
+    before: ScratchMatrix | None
     """(long, k) L of the iteration before; nothing at first, when it starts from zero."""
 
-    after: Narrow
+    after: ScratchMatrix
     solver: RowSolver
     residual: bool = False
     """Whether what the product leaves of the data is formed: sums of squares then lose no digits."""
@@ -221,7 +221,7 @@ class CompressedWork:
 class CompressedPass:
     """Fold of a compressed matrix, (long, width), on scratch."""
 
-    compressed: Narrow
+    compressed: ScratchMatrix
     cut: Cut
     iteration: Iteration
     row_seconds: float

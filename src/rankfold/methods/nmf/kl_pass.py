@@ -20,7 +20,7 @@ from rankfold.methods.parts.finite import count_bad, count_negative, join_bad, n
 from rankfold.methods.parts.panels import Buffers, OverPanels, Panels
 from rankfold.pipeline.data.view import Orientation, aligned_empty
 from rankfold.pipeline.storage.checkpoint import State, load_arrays
-from rankfold.pipeline.storage.scratch import Narrow
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
 
@@ -57,8 +57,8 @@ class DivergencePass(OverPanels):
     constants: Path
     """A part with ``right`` (short, k), ``gram``, ``linear``, ``diagonal``, and ``scale`` (1,) of L."""
 
-    before: Narrow | None
-    after: Narrow
+    before: ScratchMatrix | None
+    after: ScratchMatrix
     measured: bool
     """Whether bad and negative numbers are counted, and entropies taken: once is enough."""
 

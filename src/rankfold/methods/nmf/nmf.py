@@ -16,7 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.nmf.alternation import Alternation, Factors, Frobenius, KullbackLeibler, Left, Model
+from rankfold.methods.nmf.alternation import (
+    Alternation,
+    Factors,
+    Frobenius,
+    KullbackLeibler,
+    Model,
+    StepError,
+)
 from rankfold.methods.nmf.arguments import INITS
 from rankfold.methods.nmf.frobenius_pass import Iteration, NonnegativePass
 from rankfold.methods.nmf.kl_pass import DivergencePass
@@ -41,7 +48,7 @@ from rankfold.methods.svd.long_factor import OnScratch, create_long_array, write
 from rankfold.methods.svd.plan import make_plan, sample_bytes
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.start import begin
-from rankfold.methods.svd.strategy import Layout, choose_orientation, lay_out
+from rankfold.methods.svd.strategy import Strategy, choose_orientation, choose_strategy
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
@@ -89,7 +96,7 @@ class Nonnegative:
     def of(cls, source: Source, asked: FactorRequest, custom: CustomStart | None = None) -> Nonnegative:
         """Check that it can be done."""
         asked.check(source.shape, source.name)
-        asked = asked.settled()
+        asked = asked.resolved()
         if asked.init == "custom" and custom is None:
             raise InputError("init custom has no name: give the factors, init=(W, H), or a result of nmf")
         by_rows = choose_orientation(source, asked.rank) is Orientation.ROWS
@@ -115,13 +122,13 @@ class Nonnegative:
         w = Output("W", (rows, rank), layout.view.dtype, chunks if by_rows else 1)
         return w, Output("H", (rank, columns), layout.view.dtype, 1 if by_rows else chunks)
 
-    def _layout(self) -> Layout:
-        return lay_out(dataclasses.replace(self._layout_request(), rows=False), self.source)
+    def _layout(self) -> Strategy:
+        return choose_strategy(dataclasses.replace(self._layout_request(), rows=False), self.source)
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
         request = dataclasses.replace(self._layout_request(), rows=False)
-        made, layout = make_plan(request, self.source, budget), lay_out(request, self.source)
+        made, layout = make_plan(request, self.source, budget), choose_strategy(request, self.source)
         model = Model(self.asked, layout.view, 1.0)
         fold = self._fold(layout, model, made.slots)
         data = layout.view.long * layout.view.short * self.source.dtype.itemsize
@@ -167,7 +174,7 @@ class Nonnegative:
             f"{-(-peak // 2**20)}MiB, or a lower --rank."
         )
 
-    def _sweeps_beside(self, layout: Layout, model: Model) -> list[Pass]:
+    def _sweeps_beside(self, layout: Strategy, model: Model) -> list[Pass]:
         """Those over scratch: of the compressed matrix, and the one that writes the long factor."""
         folds: list[Any] = [_writing(layout, model)]
         y = layout.y(_NOWHERE, 1, layout.width)
@@ -179,7 +186,7 @@ class Nonnegative:
         sweeps = [numbers_of("scratch", fold, 0, 0, 0.0, over="scratch") for fold in folds]
         return [dataclasses.replace(sweep, held_bytes=beside) for sweep in sweeps]
 
-    def _likely_beside(self, layout: Layout, model: Model) -> list[Pass]:
+    def _likely_beside(self, layout: Strategy, model: Model) -> list[Pass]:
         """Iterations on the compressed matrix, as one sweep over scratch: for the time that they take."""
         y, rank, count = layout.y(_NOWHERE, 1, layout.width), self.asked.rank, LIKELY_COMPRESSED
         if self.asked.init != "compressed":
@@ -194,7 +201,7 @@ class Nonnegative:
         one = numbers_of("compressed-all", fold, *bytes_, flops, over="scratch")
         return [dataclasses.replace(one, tasks=count * one.tasks)]
 
-    def _fold(self, layout: Layout, model: Model, slots: int) -> NonnegativePass | DivergencePass:
+    def _fold(self, layout: Strategy, model: Model, slots: int) -> NonnegativePass | DivergencePass:
         """The one that iterates over the matrix, in its largest form."""
         before, after = model.factor(_NOWHERE, 0), model.factor(_NOWHERE, 1)
         panels, seconds = layout.panels(slots), layout.row_seconds(4 * self.asked.rank)
@@ -206,14 +213,14 @@ class Nonnegative:
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
         with one_blas_thread():
-            layout = lay_out(self._layout_request(), self.source)
+            layout = choose_strategy(self._layout_request(), self.source)
             begun, model = self._begin(run, layout)
             found = self._iterate(run, layout, model, begun)
             facts = self._write(run, layout, model, found, fingerprint)
             run.describe(facts)
         return facts
 
-    def _begin(self, run: Run, layout: Layout) -> tuple[Begun, Model]:
+    def _begin(self, run: Run, layout: Strategy) -> tuple[Begun, Model]:
         centering, start = begin(run, layout, self._layout_request())
         model, init = Model(self.asked, layout.view, centering.unit), self.asked.init
         refuse_size(model)
@@ -233,7 +240,7 @@ class Nonnegative:
             return Begun(Factors(model.rounded(short)), error=0.0), model
         return Begun(Factors(model.rounded(revived(short, model)))), model
 
-    def _iterate(self, run: Run, layout: Layout, model: Model, begun: Begun) -> Found:
+    def _iterate(self, run: Run, layout: Strategy, model: Model, begun: Begun) -> NmfFit:
         factors, began, asked = begun.factors, time.monotonic(), self.asked
         if asked.solver == "mu":
             factors.short = model.filled(factors.short)
@@ -243,14 +250,14 @@ class Nonnegative:
         else:
             factors.remove_long(run)
             alternation = KullbackLeibler(model, layout, dataclasses.replace(factors, long=None, sizes=None))
-        history: list[Left] = []
+        history: list[StepError] = []
         while True:
             history.append(alternation.step(run))
             stopped = self._stopped(history, run.passes, time.monotonic() - began)
             if stopped:
-                return Found(alternation.factors, history, begun.iterations, stopped, alternation.total)
+                return NmfFit(alternation.factors, history, begun.iterations, stopped, alternation.total)
 
-    def _stopped(self, history: list[Left], passes: int, seconds: float) -> str:
+    def _stopped(self, history: list[StepError], passes: int, seconds: float) -> str:
         """Why iterations end, or nothing."""
         asked, left = self.asked, history[-1]
         if left.cost == 0:
@@ -264,7 +271,7 @@ class Nonnegative:
         return "seconds" if 0 < asked.seconds <= seconds else ""
 
     def _write(
-        self, run: Run, layout: Layout, model: Model, found: Found, fingerprint: str
+        self, run: Run, layout: Strategy, model: Model, found: NmfFit, fingerprint: str
     ) -> dict[str, Any]:
         short, long = ("H", "W") if model.by_rows else ("W", "H")
         scale, factors = _gauge(model, found.factors), found.factors
@@ -299,11 +306,11 @@ class Nonnegative:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class NmfFit:
     """Factors and how they were reached."""
 
     factors: Factors
-    history: list[Left]
+    history: list[StepError]
     """After each pass over the matrix that was an iteration."""
 
     compressed: int
@@ -327,7 +334,7 @@ def refuse_size(model: Model) -> None:
         )
 
 
-def fall(history: list[Left]) -> float:
+def fall(history: list[StepError]) -> float:
     """Relative fall of the cost in the last pass."""
     return (history[-2].cost - history[-1].cost) / max(history[-1].cost, 1e-300)
 
@@ -343,7 +350,7 @@ def _gauge(model: Model, factors: Factors) -> Float64:
     return np.asarray(np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0))
 
 
-def _writing(layout: Layout, model: Model) -> WriteRows:
+def _writing(layout: Strategy, model: Model) -> WriteRows:
     """What writes the long factor."""
     rank, dtype = model.asked.rank, layout.view.dtype
     combination = Combination((model.factor(_NOWHERE, 0),), _NOWHERE, rank, 0, 0)
@@ -352,7 +359,7 @@ def _writing(layout: Layout, model: Model) -> WriteRows:
     return WriteRows(combination, cut, _NOWHERE, _NOWHERE, not model.by_rows, dtype, rank, seconds)
 
 
-def _driver_bytes(layout: Layout, model: Model) -> int:
+def _driver_bytes(layout: Strategy, model: Model) -> int:
     """Memory of solving the short factor, and of iterating in memory."""
     rank, view, width = model.asked.rank, layout.view, layout.width * bool(model.asked.compressing)
     rows = 0

@@ -85,7 +85,7 @@ class FactorRequest:
         """Passes before the first iteration."""
         return COMPRESSING.get(self.init, 0)
 
-    def settled(self) -> FactorRequest:
+    def resolved(self) -> FactorRequest:
         """With every choice that was left open made, by the other choices alone."""
         solver, init = self.solver, self.init
         if solver == "auto":
@@ -134,7 +134,7 @@ class FactorRequest:
                 )
 
     def _check_together(self) -> None:
-        asked = self.settled()
+        asked = self.resolved()
         if asked.passes <= asked.compressing:
             raise InputError(
                 f"nmf from {asked.init} factors takes {asked.compressing + 1} passes at least, but "
@@ -155,7 +155,7 @@ class FactorRequest:
         return {"kind": "nmf", **dataclasses.asdict(self)}
 
 
-# Custom start -----------------------------------------------------------------------------------------------
+# Custom start -------------------------------------------------------------------------------------
 
 
 Float64 = npt.NDArray[np.float64]

@@ -121,7 +121,7 @@ def _useless(gram: Array, linear: Array) -> npt.NDArray[np.bool_]:
     return np.asarray((np.diag(gram) == 0) & (linear > 0))
 
 
-# Normal rows ------------------------------------------------------------------------------------------------
+# Rows from products -------------------------------------------------------------------------------
 
 
 Float64 = npt.NDArray[np.float64]

@@ -23,13 +23,13 @@ from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.panels import numbers
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.fused import multiply
-from rankfold.methods.svd.strategy import Layout
+from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.view import aligned_empty
 from rankfold.pipeline.engine.blocks import Cut, cut, grains
 from rankfold.pipeline.engine.run import Run
-from rankfold.pipeline.storage.checkpoint import State, kept, load_arrays
-from rankfold.pipeline.storage.scratch import Narrow
+from rankfold.pipeline.storage.checkpoint import State, load_arrays, save_once
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
 
@@ -46,7 +46,7 @@ class Work:
 class SignedSquares:
     """Fold of ``y @ coefficients``: (2, k) squares above and below zero."""
 
-    y: Narrow
+    y: ScratchMatrix
     cut: Cut
     constants: Path
     """A part with ``coefficients`` (columns, k)."""
@@ -91,7 +91,7 @@ class SignedSquares:
         total["squares"] += other["squares"]
 
 
-# Nonnegative start ------------------------------------------------------------------------------------------
+# Starts -------------------------------------------------------------------------------------------
 
 
 Float64 = npt.NDArray[np.float64]
@@ -122,7 +122,7 @@ SMALL_BYTES = 32 * 2**20
 class Compressed:
     """``(p @ rotation) @ right``, nearly the matrix: its projection onto the columns of ``p``."""
 
-    p: Narrow
+    p: ScratchMatrix
     rotation: Float64
     """(w, r), after which columns are orthonormal."""
 
@@ -151,7 +151,7 @@ class Begun:
     iterations: int = 0
 
 
-def compress(run: Run, layout: Layout, model: Model, centering: Centering, start: Start) -> Compressed:
+def compress(run: Run, layout: Strategy, model: Model, centering: Centering, start: Start) -> Compressed:
     """The one fused pass."""
     q = start.block(layout.view, layout.width, model.asked.seed)
     block, known = multiply(run, layout, centering, start, q, index=1, known=None)
@@ -197,7 +197,7 @@ def most_sampled(rank: int) -> int:
     return max(SAMPLED[0] * rank, SAMPLED[1])
 
 
-def _sampled_rows(p: Narrow, model: Model) -> Float64:
+def _sampled_rows(p: ScratchMatrix, model: Model) -> Float64:
     """Rows at random places of equal stretches."""
     count = min(p.rows, most_sampled(model.asked.rank))
     within = gaussian_rows(model.asked.seed, PLACES, (0, count), 1)[:, 0] % 1.0
@@ -234,7 +234,7 @@ def _on_scratch(compressed: Compressed, run: Run, model: Model, short: Float64, 
         name = f"compressed-{index:03d}"
         known = linear_model(model, factors)
         known["right"] = m @ known["right"]
-        constants = kept(run.part(name, "constants.part"), known)
+        constants = save_once(run.part(name, "constants.part"), known)
         fold = compressed_pass(compressed.p, model, constants, run.scratch, index)
         state = run.sweep(name, fold)
         factors.remove_long(run)
@@ -245,7 +245,7 @@ def _on_scratch(compressed: Compressed, run: Run, model: Model, short: Float64, 
     return Begun(factors, compressed.total, error, before + count)
 
 
-def singular_short(compressed: Compressed, run: Run, layout: Layout, model: Model) -> Float64:
+def singular_short(compressed: Compressed, run: Run, layout: Strategy, model: Model) -> Float64:
     """(k, short) from leading singular vectors (NNDSVD).
 
     Of each triplet the part of one sign that has more of it. Only the short factor is taken.
@@ -256,7 +256,7 @@ def singular_short(compressed: Compressed, run: Run, layout: Layout, model: Mode
     """
     k, p = model.asked.rank, compressed.p
     u, s, v = np.linalg.svd(compressed.right, full_matrices=False)
-    constants = kept(run.part("signs.part"), {"coefficients": compressed.rotation @ u[:, :k]})
+    constants = save_once(run.part("signs.part"), {"coefficients": compressed.rotation @ u[:, :k]})
     fold = signs_pass(p, min(k, len(s)), constants)
     sides = np.sqrt(np.maximum(run.sweep("signs", fold)["squares"], 0.0))
     short = np.zeros((k, model.view.short))
@@ -268,7 +268,7 @@ def singular_short(compressed: Compressed, run: Run, layout: Layout, model: Mode
     return short
 
 
-def signs_pass(p: Narrow, rank: int, constants: Path) -> SignedSquares:
+def signs_pass(p: ScratchMatrix, rank: int, constants: Path) -> SignedSquares:
     """The sweep that tells parts of one sign from the other."""
     grid = Grid.regular(p.rows, p.rows, splittable=True)
     return SignedSquares(
@@ -276,7 +276,7 @@ def signs_pass(p: Narrow, rank: int, constants: Path) -> SignedSquares:
     )
 
 
-def sampled_short(layout: Layout, model: Model) -> Float64:
+def sampled_short(layout: Strategy, model: Model) -> Float64:
     """(k, short) each the mean of some rows of a sample."""
     rows = layout.view.as_rows(numbers(layout.sample.read())).astype(np.float64)
     picks = gaussian_rows(model.asked.seed, PLACES, (0, model.asked.rank), AVERAGED) % 1.0
@@ -292,7 +292,9 @@ def revived(short: Float64, model: Model) -> Float64:
     return np.where(dead[:, None], random_short(model), short)
 
 
-def compressed_pass(p: Narrow, model: Model, constants: Path, folder: Path, index: int) -> CompressedPass:
+def compressed_pass(
+    p: ScratchMatrix, model: Model, constants: Path, folder: Path, index: int
+) -> CompressedPass:
     """One sweep of iterations on scratch."""
     rank = model.asked.rank
     grid = Grid.regular(p.rows, p.rows, splittable=True)

@@ -14,7 +14,7 @@ from rankfold.kernels.linear.gaussian import gaussian_rows
 from rankfold.pipeline.data.view import aligned_empty
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.storage.checkpoint import load_arrays
-from rankfold.pipeline.storage.scratch import Narrow
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -39,7 +39,7 @@ class Work:
 class Combination:
     """Columns that live in the span of the ``Y``, formed again from scratch whenever they are read."""
 
-    parts: tuple[Narrow, ...]
+    parts: tuple[ScratchMatrix, ...]
     constants: Path
     """A part with ``coefficients`` (sum of widths, columns) and ``offset`` (columns,)."""
 

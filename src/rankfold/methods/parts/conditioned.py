@@ -19,7 +19,7 @@ from rankfold.methods.parts.finite import count_bad, no_bad
 from rankfold.methods.parts.panels import Buffers, OverPanels, Panels, numbers
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.storage.checkpoint import State
-from rankfold.pipeline.storage.scratch import Narrow
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Float64 = npt.NDArray[np.float64]
 
@@ -53,7 +53,7 @@ class LocalColumns:
 
 
 def kept_columns(
-    x: npt.NDArray[Any], centering: Centering, first: int, kept: Narrow | None
+    x: npt.NDArray[Any], centering: Centering, first: int, kept: ScratchMatrix | None
 ) -> LocalColumns | None:
     """Statistics of whole columns from ``first`` on, also written to ``kept``; None if not finite."""
     columns = local_columns(x, centering)
@@ -90,7 +90,7 @@ def local_columns(x: npt.NDArray[Any], centering: Centering) -> LocalColumns:
     return LocalColumns(mean, deviation, factor, squares)
 
 
-# Conditioned ------------------------------------------------------------------------------------------------
+# Folds over such panels ---------------------------------------------------------------------------
 
 
 Array = npt.NDArray[Any]
@@ -111,7 +111,7 @@ class OverConditioned(OverPanels):
     __slots__ = ()
     panels: Panels
     centering: Centering
-    columns: Narrow | None
+    columns: ScratchMatrix | None
     """Where mean and scale of each column go when the sweep runs along the columns."""
 
     measured: bool

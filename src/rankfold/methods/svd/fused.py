@@ -24,15 +24,15 @@ from rankfold.methods.parts.finite import join_bad, refuse_bad
 from rankfold.methods.parts.panels import Panels
 from rankfold.methods.parts.start import Start, random_block
 from rankfold.methods.svd.error_estimates import ritz_vectors
-from rankfold.methods.svd.missing import Missing, load_missing, save_missing
+from rankfold.methods.svd.missing import UnseenDirections, load_missing, save_missing
 from rankfold.methods.svd.ritz import Block
 from rankfold.methods.svd.solvers.gram import divisors, standard_deviations
-from rankfold.methods.svd.strategy import Layout
+from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.view import Orientation, View, aligned_empty
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.errors import DataError
-from rankfold.pipeline.storage.checkpoint import State, kept, load_arrays, save_arrays
-from rankfold.pipeline.storage.scratch import Narrow
+from rankfold.pipeline.storage.checkpoint import State, load_arrays, save_arrays, save_once
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
 
@@ -59,8 +59,8 @@ class PanelPass(OverConditioned):
     constants: Path
     """A part with ``q`` (short, width), scaled by ``unit`` and by column weights, and ``shift``."""
 
-    y: Narrow
-    columns: Narrow | None
+    y: ScratchMatrix
+    columns: ScratchMatrix | None
     measured: bool
     row_seconds: float
     sketch_rows: int = 0
@@ -136,7 +136,7 @@ class PanelPass(OverConditioned):
         total["bad"] = join_bad(total["bad"], other["bad"])
 
 
-# Fused ------------------------------------------------------------------------------------------------------
+# The loop of passes -------------------------------------------------------------------------------
 
 
 Float64 = npt.NDArray[np.float64]
@@ -158,22 +158,22 @@ class Statistics:
 class Iteration(Protocol):
     """What a method does between passes."""
 
-    def take(self, block: Block, known: Statistics, missing: Missing | None) -> bool:
+    def take(self, block: Block, known: Statistics, missing: UnseenDirections | None) -> bool:
         """Take in the block of a pass; whether another pass would bring no more."""
 
-    def following(self, block: Block, missing: Missing | None) -> Float64:
+    def following(self, block: Block, missing: UnseenDirections | None) -> Float64:
         """The orthonormal block of the next pass. Called when there is one: ``block.y`` may then go."""
 
 
 def iterate(
-    run: Run, layout: Layout, centering: Centering, start: Start, seed: int, iteration: Iteration
+    run: Run, layout: Strategy, centering: Centering, start: Start, seed: int, iteration: Iteration
 ) -> Statistics:
     """Make passes until the iteration has enough, or as many as are allowed."""
     known = statistics_pass(run, layout, centering, start) if layout.statistics_passes else None
     q, sketch_rows = start.block(layout.view, layout.width, seed), layout.sketch_rows
     while True:
         index, had_statistics = run.passes + 1, known is not None
-        q = load_arrays(kept(run.part(f"pass-{index:02d}", "basis.part"), {"q": q}))["q"]
+        q = load_arrays(save_once(run.part(f"pass-{index:02d}", "basis.part"), {"q": q}))["q"]
         block, known = multiply(
             run, layout, centering, start, q, index=index, known=known, sketch_rows=sketch_rows, seed=seed
         )
@@ -190,7 +190,7 @@ def iterate(
 
 def multiply(
     run: Run,
-    layout: Layout,
+    layout: Strategy,
     centering: Centering,
     start: Start,
     q: Float64,
@@ -216,7 +216,7 @@ def multiply(
     fold = PanelPass(
         panels=layout.panels(run.slots),
         centering=centering,
-        constants=kept(run.part(name, "constants.part"), {"q": weighted, "shift": shift}),
+        constants=save_once(run.part(name, "constants.part"), {"q": weighted, "shift": shift}),
         y=y,
         columns=layout.column_file(run.scratch, centering),
         measured=known is None,
@@ -239,7 +239,7 @@ def multiply(
     return Block(path, q.shape[1], y), known
 
 
-def _move_to_mean(state: State, layout: Layout, centering: Centering, weighted: Float64) -> Float64:
+def _move_to_mean(state: State, layout: Strategy, centering: Centering, weighted: Float64) -> Float64:
     """Center what a pass accumulated about the provisional shift; the offset of its products."""
     d = mean_about_shift(state, layout, centering)
     offset = weighted.T @ d
@@ -249,7 +249,7 @@ def _move_to_mean(state: State, layout: Layout, centering: Centering, weighted: 
     return np.asarray(offset)
 
 
-def statistics_pass(run: Run, layout: Layout, centering: Centering, start: Start) -> Statistics:
+def statistics_pass(run: Run, layout: Strategy, centering: Centering, start: Start) -> Statistics:
     """Means and standard deviations of the columns of a tall matrix, for scaling."""
     fold = ColumnStatistics(layout.panels(run.slots), start.shift, centering.unit, layout.row_seconds(4))
     state = run.pass_over_data("statistics", fold)
@@ -257,7 +257,7 @@ def statistics_pass(run: Run, layout: Layout, centering: Centering, start: Start
     return scaled_statistics(state, layout, start, centering)
 
 
-def scaled_statistics(state: State, layout: Layout, start: Start, centering: Centering) -> Statistics:
+def scaled_statistics(state: State, layout: Strategy, start: Start, centering: Centering) -> Statistics:
     """What sums about the provisional shift tell of columns that are to be scaled."""
     count = layout.view.long
     d = state["sums"] / count if centering.center else np.zeros(layout.view.short)
@@ -271,7 +271,7 @@ def _missing(run: Run, index: int) -> Path:
     return run.part(f"pass-{index:02d}", "missing.part")
 
 
-def _far(known: Statistics, layout: Layout, centering: Centering, start: Start) -> bool:
+def _far(known: Statistics, layout: Strategy, centering: Centering, start: Start) -> bool:
     """Whether the provisional shift was so far off that the first block is better left out.
 
     Its product then carries rounding errors of the size of the shift's error, and a sample whose mean is
@@ -283,7 +283,7 @@ def _far(known: Statistics, layout: Layout, centering: Centering, start: Start) 
     return layout.view.long * float(d @ d) > FAR_FROM_MEAN * known.total
 
 
-def _hides(missing: Missing, block: Block) -> bool:
+def _hides(missing: UnseenDirections, block: Block) -> bool:
     """Whether squares that neither block nor sketch accounts for could matter: a random block sees them."""
     if not missing.hidden > 0:
         return False
@@ -291,7 +291,7 @@ def _hides(missing: Missing, block: Block) -> bool:
     return bool(missing.hidden > theta[-1])
 
 
-def mean_about_shift(state: State, layout: Layout, centering: Centering) -> Float64:
+def mean_about_shift(state: State, layout: Strategy, centering: Centering) -> Float64:
     """What the true mean differs from the provisional shift: the difference of both would lose digits."""
     if not (centering.center and layout.view.orientation is Orientation.ROWS):
         return np.zeros(layout.view.short)
@@ -299,7 +299,7 @@ def mean_about_shift(state: State, layout: Layout, centering: Centering) -> Floa
 
 
 def conditions(
-    layout: Layout, centering: Centering, start: Start, known: Statistics | None
+    layout: Strategy, centering: Centering, start: Start, known: Statistics | None
 ) -> tuple[Float64, Float64]:
     """What a pass shifts columns by, and what it multiplies test vectors or a basis by: unit and weights."""
     view = layout.view
@@ -319,7 +319,7 @@ def refuse_overflow(state: State, view: View, products: str = "z") -> None:
         )
 
 
-def statistics(state: State, layout: Layout, start: Start, centering: Centering) -> Statistics:
+def statistics(state: State, layout: Strategy, start: Start, centering: Centering) -> Statistics:
     """What a pass that measured its columns tells of them."""
     total, count = float(state["squares"].sum()), layout.view.long
     if not (layout.view.orientation is Orientation.ROWS and centering.center):

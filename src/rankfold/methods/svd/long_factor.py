@@ -16,13 +16,13 @@ from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.narrow import NarrowGram, NarrowR
 from rankfold.methods.parts.write_rows import WriteRows
-from rankfold.methods.svd.solvers.preconditioned import Whitening, WriteWhitened
-from rankfold.methods.svd.strategy import Layout
+from rankfold.methods.svd.solvers.preconditioned import Preconditioner, WritePreconditioned
+from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.run import Run
-from rankfold.pipeline.storage.checkpoint import kept, save_arrays
+from rankfold.pipeline.storage.checkpoint import save_arrays, save_once
 from rankfold.pipeline.storage.result import create_array
-from rankfold.pipeline.storage.scratch import Narrow
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Float64 = npt.NDArray[np.float64]
 
@@ -33,7 +33,7 @@ ZERO = 32 * np.finfo(np.float64).eps
 class LongFactor(Protocol):
     """Orthonormal columns along the long side, that can be written."""
 
-    def write(self, run: Run, layout: Layout, array: Path, weights: Float64) -> Float64:
+    def write(self, run: Run, layout: Strategy, array: Path, weights: Float64) -> Float64:
         """Write them times ``weights``, (rows, k) or transposed; their Gram matrix before weights."""
 
 
@@ -41,28 +41,28 @@ class LongFactor(Protocol):
 class FromMatrix:
     """``Y @ coefficients`` with the Y of a whitening: formed by one more pass over the matrix."""
 
-    whitening: Whitening
+    preconditioner: Preconditioner
     coefficients: Float64
     """(whitening.width, k)."""
 
     centering: Centering
 
-    def write(self, run: Run, layout: Layout, array: Path, weights: Float64) -> Float64:
+    def write(self, run: Run, layout: Strategy, array: Path, weights: Float64) -> Float64:
         """See the protocol."""
         constants, rank = run.part("rows.part"), self.coefficients.shape[1]
         save_arrays(constants, {"coefficients": self.coefficients, "weights": weights})
         transposed = layout.view.orientation is Orientation.COLUMNS
-        fold = WriteWhitened(
+        fold = WritePreconditioned(
             layout.wide_panels(run.slots),
             self.centering,
-            self.whitening,
+            self.preconditioner,
             layout.column_file(run.scratch, self.centering),
             constants,
             array,
             transposed,
             layout.view.dtype,
             rank,
-            layout.row_seconds(2 * (self.whitening.width + rank)),
+            layout.row_seconds(2 * (self.preconditioner.width + rank)),
         )
         state = run.pass_over_data("rows", fold)
         refuse_bad(state, layout.view.source)
@@ -87,13 +87,13 @@ class Triplets:
     errors: Float64
     """(k,) estimated relative error of each s."""
 
-    def write(self, run: Run, layout: Layout, array: Path, weights: Float64) -> Float64:
+    def write(self, run: Run, layout: Strategy, array: Path, weights: Float64) -> Float64:
         """See ``LongFactor``."""
         return write_combination(run, layout, self.combination, self.rotation, weights, array)
 
 
 def write_combination(
-    run: Run, layout: Layout, combination: Combination, rotation: Float64, weights: Float64, array: Path
+    run: Run, layout: Strategy, combination: Combination, rotation: Float64, weights: Float64, array: Path
 ) -> Float64:
     """Write ``(combination @ rotation) * weights`` along the long side; the Gram matrix before weights."""
     constants, rank = run.part("rows.part"), rotation.shape[1]
@@ -111,7 +111,7 @@ def write_combination(
     return np.asarray(run.sweep("rows", fold)["gram"])
 
 
-def create_long_array(run: Run, layout: Layout, name: str, columns: int) -> Path:
+def create_long_array(run: Run, layout: Strategy, name: str, columns: int) -> Path:
     """An array of the result that lies along the long side of the matrix, as the matrix does."""
     view, chunk = layout.view, min(layout.out_chunk, layout.view.long)
     turn = -1 if view.orientation is Orientation.COLUMNS else 1
@@ -123,8 +123,8 @@ class OnScratch:
     """``[Y_1 ... Y_t] - 1 offset'`` on scratch, and the run that it belongs to."""
 
     run: Run
-    layout: Layout
-    parts: Sequence[Narrow]
+    layout: Strategy
+    parts: Sequence[ScratchMatrix]
     offset: Float64
     rank: int
     seed: int
@@ -132,7 +132,7 @@ class OnScratch:
     def combination(self, coefficients: Float64, name: str, *, random: int = 0) -> Combination:
         """Its product with ``coefficients``, and random columns beside; kept under a name."""
         known = {"coefficients": coefficients, "offset": self.offset @ coefficients}
-        constants = kept(self.run.part(f"{name}.part"), known)
+        constants = save_once(self.run.part(f"{name}.part"), known)
         return Combination(tuple(self.parts), constants, coefficients.shape[1], random, self.seed)
 
     def r_factor(self, combination: Combination, name: str) -> Float64:

@@ -27,7 +27,7 @@ DEVIATIONS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class UnseenDirections:
     """Leading eigenpairs of P S'S P, where S A sketches the rows and P projects on what a block leaves."""
 
     bound: Float64
@@ -76,6 +76,6 @@ def save_missing(path: Path, rows: Array, q: Float64, left_over: float, total: f
         save_arrays(path, {**told, "directions": directions})
 
 
-def load_missing(path: Path) -> Missing:
+def load_missing(path: Path) -> UnseenDirections:
     """What was found."""
-    return Missing(**load_arrays(path))
+    return UnseenDirections(**load_arrays(path))

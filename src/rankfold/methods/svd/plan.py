@@ -18,13 +18,13 @@ from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.gram import GramPass
 from rankfold.methods.svd.solvers.preconditioned import (
     PanelFactor,
-    WhitenedFactor,
-    WhitenedGram,
-    Whitening,
-    WriteWhitened,
+    PreconditionedFactor,
+    PreconditionedGram,
+    Preconditioner,
+    WritePreconditioned,
 )
 from rankfold.methods.svd.solvers.sketch_pass import Sizes, SketchPass
-from rankfold.methods.svd.strategy import Layout, expected_passes, lay_out, leads_qr, least_passes
+from rankfold.methods.svd.strategy import Strategy, choose_strategy, expected_passes, leads_qr, least_passes
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.scheduler import Budget
@@ -33,13 +33,13 @@ from rankfold.pipeline.planning.fit import fit
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.shape_only import ShapeOnly
-from rankfold.pipeline.storage.scratch import Narrow
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 from rankfold.pipeline.units import format_bytes
 
 _NOWHERE = Path("-")
 
 
-def sweeps_of(request: Request, layout: Layout, slots: int) -> list[Pass]:
+def sweeps_of(request: Request, layout: Strategy, slots: int) -> list[Pass]:
     """Every sweep that the request may make, in order, with ``slots`` buffers for panels."""
     held = {over: held_bytes(layout, request, over) for over in ("matrix", "scratch")}
     found = []
@@ -49,7 +49,7 @@ def sweeps_of(request: Request, layout: Layout, slots: int) -> list[Pass]:
     return found
 
 
-def held_bytes(layout: Layout, request: Request, over: str) -> int:
+def held_bytes(layout: Strategy, request: Request, over: str) -> int:
     """Memory that the process which leads keeps while a sweep ``over`` the matrix or scratch is made.
 
     The basis of a pass, with and without weights, and what a sketch of rows has found beside it; small
@@ -66,7 +66,7 @@ def held_bytes(layout: Layout, request: Request, over: str) -> int:
     return blocks if over == "matrix" else 3 * 8 * short * rank + 2 * 8 * basis * basis
 
 
-def _sweeps_of(request: Request, layout: Layout, slots: int) -> list[Pass]:
+def _sweeps_of(request: Request, layout: Strategy, slots: int) -> list[Pass]:
     view, width = layout.view, layout.width
     centering = Centering(request.center, request.scale, 1.0, 0.0)
     data = view.long * view.short * view.source.dtype.itemsize
@@ -93,7 +93,7 @@ def _sweeps_of(request: Request, layout: Layout, slots: int) -> list[Pass]:
         sweeps.append(numbers_of("sketch", fold, data, y.nbytes, flops))
         return sweeps + _narrow_sweeps(request, layout, (y,))
     left = view.short
-    blocks: list[Narrow] = []
+    blocks: list[ScratchMatrix] = []
     for index in range(layout.block_passes):
         y = layout.y(_NOWHERE, index, width if layout.method == "subspace" else min(width, left))
         block = PanelPass(
@@ -114,12 +114,12 @@ def _sweeps_of(request: Request, layout: Layout, slots: int) -> list[Pass]:
     return sweeps + _narrow_sweeps(request, layout, tuple(kept))
 
 
-def _tsqr_sweeps(request: Request, layout: Layout, slots: int, centering: Centering) -> list[Pass]:
+def _tsqr_sweeps(request: Request, layout: Strategy, slots: int, centering: Centering) -> list[Pass]:
     """Sweeps of a matrix that a sample helps with or that needs none, then what others take besides."""
     view, short, panels = layout.view, layout.view.short, layout.wide_panels(slots)
     data = view.long * short * view.source.dtype.itemsize
-    elements, whitening = float(view.long * short), Whitening(_NOWHERE, short, 0, 0)
-    gram = WhitenedGram(panels, centering, whitening, None, layout.row_seconds(3 * short))
+    elements, preconditioner = float(view.long * short), Preconditioner(_NOWHERE, short, 0, 0)
+    gram = PreconditionedGram(panels, centering, preconditioner, None, layout.row_seconds(3 * short))
     factor = PanelFactor(panels, centering, np.zeros(0), None, layout.row_seconds(8 * short))
     by_gram = numbers_of("gram", gram, data, 0, 3 * elements * short)
     by_reflections = numbers_of("reflections", factor, data, 0, 2 * elements * short)
@@ -130,16 +130,16 @@ def _tsqr_sweeps(request: Request, layout: Layout, slots: int, centering: Center
         rank, long = request.rank, view.long * request.rank * view.dtype.itemsize
         seconds = layout.row_seconds(2 * (short + rank))
         written = (_NOWHERE, _NOWHERE, view.orientation is Orientation.COLUMNS, view.dtype, rank, seconds)
-        write = WriteWhitened(panels, centering, whitening, None, *written)
+        write = WritePreconditioned(panels, centering, preconditioner, None, *written)
         sweeps.insert(1, numbers_of("rows", write, data, long, 2 * elements * (short + rank)))
         if leads_qr(request, view):
             return sweeps
-        again = WhitenedFactor(panels, centering, whitening, None, layout.row_seconds(10 * short))
+        again = PreconditionedFactor(panels, centering, preconditioner, None, layout.row_seconds(10 * short))
         sweeps.append(numbers_of("reflections again", again, data, 0, 4 * elements * short))
     return sweeps
 
 
-def _narrow_sweeps(request: Request, layout: Layout, blocks: tuple[Narrow, ...]) -> list[Pass]:
+def _narrow_sweeps(request: Request, layout: Strategy, blocks: tuple[ScratchMatrix, ...]) -> list[Pass]:
     """Sweeps over scratch: a block of directions is kept, or all of them where rounding mixes them."""
     view, most = layout.view, layout.basis_columns
     by_rows, seconds = view.orientation is Orientation.ROWS, layout.row_seconds(4)
@@ -165,7 +165,7 @@ def _narrow_sweeps(request: Request, layout: Layout, blocks: tuple[Narrow, ...])
     return sweeps
 
 
-def driver_bytes(layout: Layout, request: Request) -> int:
+def driver_bytes(layout: Strategy, request: Request) -> int:
     """Memory of the algebra between passes, and of the sample before them: the largest of these.
 
     In blocks of the short side: what is loaded of a basis and its images, their products, and what LAPACK
@@ -188,7 +188,7 @@ def driver_bytes(layout: Layout, request: Request) -> int:
     return max(sample, blocks, sketch * bool(rows)) + vectors
 
 
-def sample_bytes(layout: Layout) -> int:
+def sample_bytes(layout: Strategy) -> int:
     """Memory of reading a sample, and of the block that it gives."""
     block = layout.sample.gives_block * 8 * 8 * layout.view.short * layout.width
     return layout.sample.memory_bytes + block
@@ -201,7 +201,7 @@ def _sketch_algebra_bytes(sizes: Sizes, short: int) -> int:
     return 8 * (max(centered, basis) + 3 * sizes.across * sizes.right + 14 * sizes.range**2)
 
 
-# Plan -------------------------------------------------------------------------------------------------------
+# What fits ----------------------------------------------------------------------------------------
 
 
 STOPS_EARLY = ("krylov", "subspace")
@@ -225,7 +225,7 @@ def make_plan(request: Request, source: Source, budget: Budget) -> Plan:
     MemoryBudgetError
         One segment, or the algebra between passes, takes more than the budget.
     """
-    layout = lay_out(request, source)
+    layout = choose_strategy(request, source)
     driver = driver_bytes(layout, request)
     concurrency, slots, peak = _fit(request, layout, budget, driver)
     sweeps = sweeps_of(request, layout, slots)
@@ -264,14 +264,14 @@ def make_plan(request: Request, source: Source, budget: Budget) -> Plan:
     )
 
 
-def _accumulator_bytes(request: Request, layout: Layout) -> int:
+def _accumulator_bytes(request: Request, layout: Strategy) -> int:
     if layout.method == "sketch":
         return Sizes.of(request.rank, layout.view.short).accumulator_bytes(layout.view.short)
     sketch = layout.sketch_rows * layout.view.short * layout.view.dtype.itemsize
     return sketch + 8 * layout.view.short * layout.width
 
 
-def _fit(request: Request, layout: Layout, budget: Budget, driver: int) -> tuple[int, int, int]:
+def _fit(request: Request, layout: Strategy, budget: Budget, driver: int) -> tuple[int, int, int]:
     """Segments at once, buffers each, and the peak they come to."""
     concurrency, slots, peak = fit(lambda slots: sweeps_of(request, layout, slots), driver, budget)
     if concurrency < 1 or peak > budget.memory_bytes:
@@ -280,7 +280,7 @@ def _fit(request: Request, layout: Layout, budget: Budget, driver: int) -> tuple
 
 
 def _fits(request: Request, source: Source, budget: Budget) -> bool:
-    layout = lay_out(request, source)
+    layout = choose_strategy(request, source)
     driver = driver_bytes(layout, request)
     concurrency, _, peak = fit(lambda slots: sweeps_of(request, layout, slots), driver, budget)
     return concurrency >= 1 and peak <= budget.memory_bytes
@@ -300,7 +300,7 @@ def _rank_that_fits(request: Request, source: Source, budget: Budget) -> int:
     return fits
 
 
-def _refuse(request: Request, layout: Layout, budget: Budget, need: int) -> None:
+def _refuse(request: Request, layout: Strategy, budget: Budget, need: int) -> None:
     source, have = layout.view.source, format_bytes(budget.memory_bytes)
     way_out = f"Give --memory {-(-need // 2**20)}MiB"
     panels = {"gram": layout.gram_panels, "tsqr": layout.wide_panels}.get(layout.method, layout.panels)(1)

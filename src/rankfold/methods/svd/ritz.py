@@ -23,11 +23,11 @@ from rankfold.kernels.linear.dense import fix_signs, leading_singular_triplets
 from rankfold.methods.parts.combination import Combination
 from rankfold.methods.svd.error_estimates import SAFETY, Ritz, ritz_values, ritz_vectors, rounding
 from rankfold.methods.svd.long_factor import ZERO, OnScratch, Triplets
-from rankfold.methods.svd.missing import Missing
-from rankfold.methods.svd.strategy import Layout
+from rankfold.methods.svd.missing import UnseenDirections
+from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.storage.checkpoint import load_arrays
-from rankfold.pipeline.storage.scratch import Narrow
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Float64 = npt.NDArray[np.float64]
 
@@ -40,7 +40,7 @@ class Block:
     """A part with ``q`` and ``z`` (short, width) and ``offset`` (width,)."""
 
     width: int
-    y: Narrow
+    y: ScratchMatrix
     """``A Q`` before the true mean was known: ``A Q = Y - 1 offset'``."""
 
     def load(self, name: str) -> Float64:
@@ -83,7 +83,7 @@ class Basis:
             row += block.width
         return total
 
-    def with_missing(self, missing: Missing, rank: int) -> Float64 | None:
+    def with_missing(self, missing: UnseenDirections, rank: int) -> Float64 | None:
         """Images of leading Ritz vectors of the one block, and directions outside it that may rank with them.
 
         Those that do, as far as the sketch can tell; and of those that it does not rule out as many
@@ -128,7 +128,7 @@ def _bordered(matrix: Float64, column: Float64, row: Float64) -> Float64:
     return np.block([[matrix, column[:old]], [row[:, :old], column[old:]]])
 
 
-# Rayleigh ritz ----------------------------------------------------------------------------------------------
+# Singular triplets --------------------------------------------------------------------------------
 
 
 DROWNED = 0.1
@@ -141,7 +141,7 @@ HALF_STEP_NOISE = {4: 1e-5, 8: 1e-10}
 
 
 def rayleigh_ritz(
-    run: Run, layout: Layout, basis: Basis, rank: int, seed: int, *, estimate: Float64 | None = None
+    run: Run, layout: Strategy, basis: Basis, rank: int, seed: int, *, estimate: Float64 | None = None
 ) -> Triplets:
     """Extract ``rank`` triplets from a subspace.
 
@@ -169,7 +169,7 @@ def rayleigh_ritz(
     return _half_step(layout, basis, combination, directions, h, s, rank, estimate)
 
 
-def _directions(layout: Layout, basis: Basis, rank: int) -> Float64:
+def _directions(layout: Strategy, basis: Basis, rank: int) -> Float64:
     """Eigenvectors of Q'A'A Q: a block of them, or all where rounding has mixed those that matter."""
     theta, w = ritz_vectors(basis.products, basis.width)
     eps = float(np.finfo(layout.view.dtype).eps)
@@ -180,7 +180,7 @@ def _directions(layout: Layout, basis: Basis, rank: int) -> Float64:
 
 
 def _half_step(
-    layout: Layout,
+    layout: Strategy,
     basis: Basis,
     combination: Combination,
     directions: Float64,
@@ -224,7 +224,7 @@ def _half_step(
     return Triplets(values, short * signs, combination, rotation * signs, residuals, np.minimum(errors, 1.0))
 
 
-def _bearable_noise(layout: Layout, estimate: Float64 | None) -> float:
+def _bearable_noise(layout: Strategy, estimate: Float64 | None) -> float:
     """Noise that a direction may bring: well below the error that is left without the half step."""
     least = HALF_STEP_NOISE[layout.view.dtype.itemsize]
     return least if estimate is None else float(np.clip(0.1 * estimate.max(), least, 100 * least))
@@ -258,7 +258,7 @@ def _with_zeros(
     return Triplets(values, short * signs, combination, inverse * signs, residuals, np.minimum(errors, 1.0))
 
 
-# Convergence ------------------------------------------------------------------------------------------------
+# Convergence --------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

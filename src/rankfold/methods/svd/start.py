@@ -8,7 +8,7 @@ from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.start import Start, leading_block, sample_start
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.tsqr import sampled_basis
-from rankfold.methods.svd.strategy import Layout
+from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.run import Run
 
@@ -16,7 +16,7 @@ CONSTANT = 1e-12
 """A column whose standard deviation is below this share of its mean is constant but for rounding."""
 
 
-def begin(run: Run, layout: Layout, request: Request) -> tuple[Centering, Start]:
+def begin(run: Run, layout: Strategy, request: Request) -> tuple[Centering, Start]:
     """How columns are centered, and what a sample tells before the first pass."""
     exact = layout.method == "tsqr"
     block = sampled_basis if exact else partial(leading_block, width=layout.width, seed=request.seed)

@@ -23,7 +23,7 @@ from rankfold.pipeline.data.view import Orientation, View, working_dtype
 from rankfold.pipeline.engine.blocks import Cut, cut, grain_rows
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
-from rankfold.pipeline.storage.scratch import Narrow
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 ADAPTIVE_WIDTH = 256
 """Columns of a block at most where the rank is to be found."""
@@ -45,7 +45,7 @@ CHUNKS_WANTED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Strategy:
     """The static half of a plan."""
 
     view: View
@@ -113,20 +113,20 @@ class Layout:
         per_element = self.view.source.dtype.itemsize / NOMINAL_READ + flops_per_element / NOMINAL_FLOPS[item]
         return self.view.short * per_element
 
-    def y(self, folder: Path, index: int, width: int) -> Narrow:
+    def y(self, folder: Path, index: int, width: int) -> ScratchMatrix:
         """Scratch file of one block."""
-        return Narrow(folder / f"Y-{index:02d}.bin", self.view.long, width, self.view.dtype)
+        return ScratchMatrix(folder / f"Y-{index:02d}.bin", self.view.long, width, self.view.dtype)
 
-    def columns(self, folder: Path) -> Narrow:
+    def columns(self, folder: Path) -> ScratchMatrix:
         """Scratch file of mean and scale of each column, when the sweep runs along the columns."""
-        return Narrow(folder / "columns.bin", self.view.long, 2, np.dtype(np.float64))
+        return ScratchMatrix(folder / "columns.bin", self.view.long, 2, np.dtype(np.float64))
 
-    def column_file(self, folder: Path, centering: Centering) -> Narrow | None:
+    def column_file(self, folder: Path, centering: Centering) -> ScratchMatrix | None:
         """That file, where a sweep needs it."""
         local = centering.center or centering.scale
         return self.columns(folder) if local and self.view.orientation is Orientation.COLUMNS else None
 
-    def for_rank(self, rank: int) -> Layout:
+    def for_rank(self, rank: int) -> Strategy:
         """With chunks of the output for so many components, where sweeps of the matrix do not write them."""
         if self.method == "tsqr":
             return self
@@ -139,7 +139,7 @@ class Layout:
         return cut(grid, combination.working_row_bytes, 8 * rank * rank)
 
 
-def lay_out(request: Request, source: Source) -> Layout:
+def choose_strategy(request: Request, source: Source) -> Strategy:
     """Decide orientation, method, width and cuts."""
     view = View(source, choose_orientation(source, request.rank, request.kind))
     width = block_width(request.rank, view.short, request.oversampling, passes=request.passes)
@@ -175,7 +175,7 @@ def lay_out(request: Request, source: Source) -> Layout:
         read = view.short * view.source.dtype.itemsize
         out_chunk = matching_chunk(view.grid, read, request.rank * view.dtype.itemsize)
         data_cut = _tsqr_cut(view, out_chunk)
-    return Layout(
+    return Strategy(
         view=view,
         method=method,
         width=width,
@@ -191,7 +191,7 @@ def lay_out(request: Request, source: Source) -> Layout:
     )
 
 
-def settled(request: Request, source: Source) -> Request:
+def resolved(request: Request, source: Source) -> Request:
     """A request that leaves the rank to its tolerance, with the method and the most components there can be.
 
     Gram, if it is the cheaper and the tolerance more than rounding of squares; TSQR below that.

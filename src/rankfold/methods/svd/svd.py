@@ -34,8 +34,8 @@ from rankfold.methods.svd.solvers.sketch import sketch
 from rankfold.methods.svd.solvers.subspace import subspace
 from rankfold.methods.svd.solvers.tsqr import tsqr, warn_of_rank, zero
 from rankfold.methods.svd.start import begin
-from rankfold.methods.svd.strategy import LARGEST_SQUARE, Layout, lay_out, settled
-from rankfold.methods.svd.write import Found, refuse_constant, write_found
+from rankfold.methods.svd.strategy import LARGEST_SQUARE, Strategy, choose_strategy, resolved
+from rankfold.methods.svd.write import Decomposition, refuse_constant, write_found
 from rankfold.methods.task import Output, count, vectors
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
@@ -55,7 +55,7 @@ STORED = 4
 """Units of the working type by which an approximation differs from its factors as they are stored."""
 
 
-def reduce(run: Run, layout: Layout, request: Request, fingerprint: str) -> dict[str, Any]:
+def reduce(run: Run, layout: Strategy, request: Request, fingerprint: str) -> dict[str, Any]:
     """Carry out a request; the result is complete in ``run.result`` when this returns its facts."""
     with one_blas_thread():
         centering, start = begin(run, layout, request)
@@ -68,7 +68,9 @@ def reduce(run: Run, layout: Layout, request: Request, fingerprint: str) -> dict
     return facts
 
 
-def _iterative(run: Run, layout: Layout, request: Request, centering: Centering, start: Start) -> Found:
+def _iterative(
+    run: Run, layout: Strategy, request: Request, centering: Centering, start: Start
+) -> Decomposition:
     if request.adaptive:
         held = capture(run, layout, centering, start, tol=request.tol, seed=request.seed)
         triplets = rayleigh_ritz(run, layout, held.basis, held.cut.rank, request.seed)
@@ -85,7 +87,7 @@ def _iterative(run: Run, layout: Layout, request: Request, centering: Centering,
     return _found(layout, centering, triplets, known, seen.errors)
 
 
-def _gram(run: Run, layout: Layout, request: Request, centering: Centering, start: Start) -> Found:
+def _gram(run: Run, layout: Strategy, request: Request, centering: Centering, start: Start) -> Decomposition:
     scatter = gram(run, layout, centering, start)
     known = Statistics(scatter.mean, scatter.deviation, scatter.total)
     rank, facts = request.rank, {}
@@ -104,7 +106,7 @@ def _gram(run: Run, layout: Layout, request: Request, centering: Centering, star
         short = short * fix_signs(short)
         residuals = eps / np.maximum(relative, eps)
         total = _squared_norm(layout, scatter.total, centering.unit)
-        return Found(s, short, None, known, residuals, squared, [], total, facts)
+        return Decomposition(s, short, None, known, residuals, squared, [], total, facts)
     vectors = scatter.vectors[:, : rank + 1]
     block, _ = multiply(run, layout, centering, start, vectors, index=2, known=known)
     basis = Basis()
@@ -113,13 +115,15 @@ def _gram(run: Run, layout: Layout, request: Request, centering: Centering, star
     return dataclasses.replace(_found(layout, centering, triplets, known, []), facts=facts)
 
 
-def _sketch(run: Run, layout: Layout, request: Request, centering: Centering, start: Start) -> Found:
+def _sketch(
+    run: Run, layout: Strategy, request: Request, centering: Centering, start: Start
+) -> Decomposition:
     made, known = sketch(run, layout, centering, start, rank=request.rank, seed=request.seed)
     found = _found(layout, centering, made.triplets, known, [float(made.triplets.errors.max())])
     return dataclasses.replace(found, facts={"approximation_error": made.approximation_error})
 
 
-def _tsqr(run: Run, layout: Layout, request: Request, centering: Centering, start: Start) -> Found:
+def _tsqr(run: Run, layout: Strategy, request: Request, centering: Centering, start: Start) -> Decomposition:
     form = request.rows or layout.view.orientation is Orientation.COLUMNS
     found = tsqr(run, layout, centering, start, form=form, passes=request.passes, seed=request.seed)
     left, s, short = leading_singular_triplets(found.r, request.rank)
@@ -132,24 +136,26 @@ def _tsqr(run: Run, layout: Layout, request: Request, centering: Centering, star
     s[s <= zero(layout.view.short) * s[0]] = 0.0
     signs = fix_signs(short)
     long = None
-    if found.whitening is not None:
-        long = FromMatrix(found.whitening, found.inverse @ (left * signs), centering)
+    if found.preconditioner is not None:
+        long = FromMatrix(found.preconditioner, found.inverse @ (left * signs), centering)
     errors = np.minimum(layout.view.short * rounding(s, np.dtype(np.float64)), 1.0)
     residuals = np.full(len(s), layout.view.short * np.finfo(np.float64).eps)
     total = _squared_norm(layout, found.known.total, centering.unit)
-    return Found(s / centering.unit, short * signs, long, found.known, residuals, errors, [], total, facts)
+    return Decomposition(
+        s / centering.unit, short * signs, long, found.known, residuals, errors, [], total, facts
+    )
 
 
-def _told(cut: Truncation, layout: Layout) -> dict[str, Any]:
+def _told(cut: Truncation, layout: Strategy) -> dict[str, Any]:
     """What an approximation leaves out, and what rounding of its factors as they are stored does."""
     stored = STORED * float(np.finfo(layout.view.dtype).eps)
     return {"approximation_error": float(np.hypot(cut.error, stored))}
 
 
 def _found(
-    layout: Layout, centering: Centering, triplets: Triplets, known: Statistics, convergence: list[float]
-) -> Found:
-    return Found(
+    layout: Strategy, centering: Centering, triplets: Triplets, known: Statistics, convergence: list[float]
+) -> Decomposition:
+    return Decomposition(
         triplets.s / centering.unit,
         triplets.short,
         triplets,
@@ -161,7 +167,7 @@ def _found(
     )
 
 
-def _squared_norm(layout: Layout, total: float, unit: float) -> float:
+def _squared_norm(layout: Strategy, total: float, unit: float) -> float:
     """A sum of squares in the units of the data, where float64 holds it."""
     value = float(total) / unit / unit
     if not np.isfinite(value) or (value < np.finfo(np.float64).tiny and total > 0):
@@ -172,7 +178,7 @@ def _squared_norm(layout: Layout, total: float, unit: float) -> float:
     return value
 
 
-# Reduction task ---------------------------------------------------------------------------------------------
+# The task -----------------------------------------------------------------------------------------
 
 
 VARIANCES = ("singular_values", "explained_variance", "explained_variance_ratio")
@@ -192,7 +198,11 @@ class Reduction:
 
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol."""
-        asked, layout, (rows, columns) = self.asked, lay_out(self.asked, self.source), self.source.shape
+        asked, layout, (rows, columns) = (
+            self.asked,
+            choose_strategy(self.asked, self.source),
+            self.source.shape,
+        )
         left, right = {"svd": SVD, "pca": PCA, "qr": QR}[asked.kind].matrices
         by_rows, long = layout.view.orientation is Orientation.ROWS, layout.view.long
         chunks = count(long, min(layout.out_chunk, long))
@@ -213,10 +223,10 @@ class Reduction:
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
         carry_out = qr if self.asked.kind == "qr" else reduce
-        return carry_out(run, lay_out(self.asked, self.source), self.asked, fingerprint)
+        return carry_out(run, choose_strategy(self.asked, self.source), self.asked, fingerprint)
 
 
-# Tasks ---------------------------------------------------------------------------------------------
+# Arguments ----------------------------------------------------------------------------------------
 
 
 def svd_task(x: object, *asked: Any, **flags: Any) -> Reduction:
@@ -261,7 +271,7 @@ def _reduction(
         **flags,
     )
     check_request(request, source.shape, source.name)
-    return Reduction(settled(request, source), source)
+    return Reduction(resolved(request, source), source)
 
 
 def _all_of(source: Source, method: str) -> int:

@@ -12,7 +12,7 @@ from rankfold.methods.svd.fused import Statistics
 from rankfold.methods.svd.long_factor import LongFactor, create_long_array
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.gram import divisors
-from rankfold.methods.svd.strategy import Layout
+from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.errors import DataError
@@ -25,7 +25,7 @@ UNKNOWN = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Decomposition:
     """What a method found, in the units of the data."""
 
     s: Float64
@@ -46,7 +46,7 @@ class Found:
     """What this method alone knows."""
 
 
-def refuse_constant(request: Request, found: Found, layout: Layout) -> None:
+def refuse_constant(request: Request, found: Decomposition, layout: Strategy) -> None:
     """Raise for centered columns that have nothing left."""
     if request.center and not found.total > 0:
         raise DataError(
@@ -55,7 +55,9 @@ def refuse_constant(request: Request, found: Found, layout: Layout) -> None:
         )
 
 
-def write_found(run: Run, layout: Layout, request: Request, found: Found, fingerprint: str) -> dict[str, Any]:
+def write_found(
+    run: Run, layout: Strategy, request: Request, found: Decomposition, fingerprint: str
+) -> dict[str, Any]:
     """Write arrays, then say what they are."""
     rows, _ = layout.view.source.shape
     variance = found.s**2 / max(rows - 1, 1)
@@ -76,7 +78,7 @@ def write_found(run: Run, layout: Layout, request: Request, found: Found, finger
     return _facts(run, layout, request, found, fingerprint, orthogonality)
 
 
-def _score_weights(run: Run, request: Request, found: Found, rows: int, layout: Layout) -> Float64:
+def _score_weights(run: Run, request: Request, found: Decomposition, rows: int, layout: Strategy) -> Float64:
     """What the left singular vectors are multiplied by: 1, s, or for whitening sqrt(m - 1)."""
     if request.kind == "svd":
         return np.ones(len(found.s))
@@ -93,7 +95,7 @@ def _score_weights(run: Run, request: Request, found: Found, rows: int, layout: 
 
 
 def _write_factors(
-    run: Run, layout: Layout, request: Request, found: Found, weights: Float64
+    run: Run, layout: Strategy, request: Request, found: Decomposition, weights: Float64
 ) -> float | None:
     """Write left and right factors; the loss of orthogonality of the one that was formed by a sweep."""
     view, dtype = layout.view, layout.view.dtype
@@ -107,7 +109,7 @@ def _write_factors(
 
 
 def _sweep_rows(
-    run: Run, layout: Layout, request: Request, found: Found, name: str, weights: Float64
+    run: Run, layout: Strategy, request: Request, found: Decomposition, name: str, weights: Float64
 ) -> float:
     if found.long is None:
         raise TypeError("the long factor was not prepared")
@@ -117,7 +119,9 @@ def _sweep_rows(
     return float(np.abs(product - np.eye(rank)).max())
 
 
-def _columns(run: Run, layout: Layout, request: Request, found: Found) -> dict[str, npt.NDArray[Any]]:
+def _columns(
+    run: Run, layout: Strategy, request: Request, found: Decomposition
+) -> dict[str, npt.NDArray[Any]]:
     """Mean and scale of the columns, and a warning about those that could not be scaled."""
     columns = layout.view.source.shape[1]
     mean, deviation = np.zeros(columns), np.ones(columns)
@@ -143,7 +147,12 @@ def warn_of_unscaled(run: Run, deviation: Float64) -> list[int]:
 
 
 def _facts(
-    run: Run, layout: Layout, request: Request, found: Found, fingerprint: str, orthogonality: float | None
+    run: Run,
+    layout: Strategy,
+    request: Request,
+    found: Decomposition,
+    fingerprint: str,
+    orthogonality: float | None,
 ) -> dict[str, Any]:
     """Reproducible facts only: the same request on the same data gives the same bytes."""
     worst = float(found.errors.max())
@@ -179,7 +188,7 @@ def _facts(
     }
 
 
-def _remedy(layout: Layout, request: Request, run: Run) -> str:
+def _remedy(layout: Strategy, request: Request, run: Run) -> str:
     if layout.method in ("krylov", "subspace") and run.passes >= request.passes:
         method = ", take --method gram or tsqr" * request.adaptive
         return f"allow more with passes= (--passes){method}, or raise tol"

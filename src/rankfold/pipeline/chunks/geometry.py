@@ -13,7 +13,7 @@ Span = tuple[int, int]
 """First and one past the last index along an axis."""
 
 
-# Volume -----------------------------------------------------------------------------------------------------
+# Boxes and pieces ---------------------------------------------------------------------------------
 
 
 Box = tuple[Span, ...]
@@ -69,12 +69,12 @@ def cells(pieces: Sequence[Piece], extent: tuple[int, ...]) -> Iterator[tuple[tu
     ]
     for index in itertools.product(*ranges):
         cell = tuple((i * step, (i + 1) * step) for i, step in zip(index, extent, strict=True))
-        parts = [part for piece in pieces if (part := meet(piece, cell)) is not None]
+        parts = [part for piece in pieces if (part := intersect(piece, cell)) is not None]
         if parts:
             yield index, parts
 
 
-def meet(piece: Piece, box: Box) -> Piece | None:
+def intersect(piece: Piece, box: Box) -> Piece | None:
     """The part of a piece that lies in a box."""
     both = tuple(
         (max(mine[0], other[0]), min(mine[1], other[1])) for mine, other in zip(piece.box, box, strict=True)

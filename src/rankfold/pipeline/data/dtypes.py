@@ -98,7 +98,7 @@ def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype.newbyteorder("=")
 
 
-# Convert ----------------------------------------------------------------------------------------------------
+# Conversion ---------------------------------------------------------------------------------------
 
 
 def parse_dtype(text: str) -> np.dtype[Any]:
@@ -140,7 +140,7 @@ def _changed(out: npt.NDArray[Any], x: npt.NDArray[Any]) -> npt.NDArray[np.bool_
     return changed
 
 
-# Converted --------------------------------------------------------------------------------------------------
+# A matrix in another type -------------------------------------------------------------------------
 
 
 STRIP_BYTES = 4 * 2**20

@@ -65,7 +65,7 @@ class Source(Protocol):
         """Digest that changes when the data may have changed: metadata, chunk sizes and times."""
 
 
-# Volume -----------------------------------------------------------------------------------------------------
+# More axes ----------------------------------------------------------------------------------------
 
 
 class Volume(Protocol):

@@ -96,7 +96,7 @@ def _listed(axes: tuple[str, ...], shape: Sequence[int]) -> str:
     return ", ".join(f"{axis} ({length})" for axis, length in zip(axes, shape, strict=True))
 
 
-# Stacked ----------------------------------------------------------------------------------------------------
+# The matrix ---------------------------------------------------------------------------------------
 
 
 PIECE_BYTES = 1024

@@ -28,13 +28,13 @@ _WRITTEN: set[Path] = set()
 T = TypeVar("T")
 
 
-class Carried(Generic[T]):
+class ByReference(Generic[T]):
     """A value that pickles as the path of a file, written when it is pickled first."""
 
     def __init__(self, value: T, path: Path) -> None:
         self.value, self.path = value, path
 
-    def __reduce__(self) -> tuple[Callable[[Path], Carried[T]], tuple[Path]]:
+    def __reduce__(self) -> tuple[Callable[[Path], ByReference[T]], tuple[Path]]:
         if not self.path.exists():
             with atomic_file(self.path, durable=False) as file:
                 _Pickler(file, self.path.parent.parent).dump(self.value)
@@ -46,8 +46,8 @@ class Carried(Generic[T]):
 
 
 @functools.lru_cache(maxsize=1)
-def _carried(path: Path) -> Carried[Any]:
-    return Carried(pickle.loads(path.read_bytes()), path)
+def _carried(path: Path) -> ByReference[Any]:
+    return ByReference(pickle.loads(path.read_bytes()), path)
 
 
 class _Pickler(pickle.Pickler):

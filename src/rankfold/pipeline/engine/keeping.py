@@ -24,7 +24,7 @@ class Keeping:
     resumable: bool = True
     """Whether the same command may go on from what is on disk."""
 
-    elsewhere: bool = False
+    is_remote: bool = False
     """Whether machines other than the driver's write, which may be lost while the driver goes on."""
 
     folders: tuple[Path, ...] = ()
@@ -33,7 +33,7 @@ class Keeping:
     background: Background | None = field(default=None, compare=False)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Keeping, (self.resumable, self.elsewhere, self.folders)
+        return Keeping, (self.resumable, self.is_remote, self.folders)
 
     @property
     def durable(self) -> bool:

@@ -27,9 +27,9 @@ from dask.delayed import Delayed
 
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.engine.attempt import Attempt, attempt, end_attempt, new_ticket, stop_attempt
-from rankfold.pipeline.engine.by_reference import Carried
+from rankfold.pipeline.engine.by_reference import ByReference
 from rankfold.pipeline.engine.memory import bytes_above_baseline, return_freed_memory
-from rankfold.pipeline.engine.pairs import Meeting, Pairs, in_order, meetings
+from rankfold.pipeline.engine.pairs import Meeting, Pairs, in_order, schedule
 from rankfold.pipeline.engine.scheduler import Scheduler
 from rankfold.pipeline.engine.sweep import SEGMENT_SECONDS, TICKET, TURNS, SetBack, require_ours, short
 from rankfold.pipeline.errors import DamagedStateError
@@ -57,16 +57,16 @@ class PairFold(Protocol):
     def workspace(self, rows: int) -> Any:
         """Everything a task needs to allocate that holds so many rows."""
 
-    def hold(self, work: Any, held: tuple[int, int]) -> int:
+    def load_resident(self, work: Any, held: tuple[int, int]) -> int:
         """Have the blocks of a group in memory; bytes that were read for it."""
 
     def holds(self, work: Any, held: tuple[int, int]) -> bool:
         """Whether that takes no reading."""
 
-    def let_pass(self, work: Any, block: int, held: tuple[int, int]) -> int:
+    def load_streamed(self, work: Any, block: int, held: tuple[int, int]) -> int:
         """Have a block beside the group in memory, unless it is of it; bytes that were read for it."""
 
-    def meet(self, work: Any, block: int, state: State, other: int, other_state: State | None) -> None:
+    def accumulate(self, work: Any, block: int, state: State, other: int, other_state: State | None) -> None:
         """Fold the pairs of a block of the group with the one that passes, in place.
 
         ``other_state`` is None where those that pass have no accumulators, or where both are the same block.
@@ -139,7 +139,7 @@ class PairSweep:
             met = met & met.T
         return [
             (meeting, alone)
-            for meeting, alone in meetings(pairs, self.groups, self.at_once)
+            for meeting, alone in schedule(pairs, self.groups, self.at_once)
             if not (met[alone[0], alone[-1]] if own else met[alone[0]])
         ]
 
@@ -181,7 +181,7 @@ class PairSweep:
 
         One dictionary: made of ``delayed`` calls each task would hold a table of all that come before it.
         """
-        fold = Carried[PairFold](self.fold, self.folder / f"fold-{short(ticket)}.pickle")
+        fold = ByReference[PairFold](self.fold, self.folder / f"fold-{short(ticket)}.pickle")
         held = int(np.diff(self.fold.pairs.rows[self.groups]).max())
         last: dict[object, tuple[str, int]] = {}
         name, behind = f"{self.name}-meeting-{short(ticket)}", in_order(len(self.groups) - 1, self.at_once)
@@ -307,7 +307,7 @@ class _Kept:
 
 
 def _meet(
-    carried: Carried[PairFold],
+    carried: ByReference[PairFold],
     folder: Path,
     meeting: Meeting,
     rows: int,
@@ -334,7 +334,7 @@ def _meet(
         meeting = next((m for m in either if fold.holds(work, m.held)), meeting)
         kept = _Kept(fold, folder, ticket, meeting.lane)
         try:
-            read = fold.hold(work, meeting.held)
+            read = fold.load_resident(work, meeting.held)
             for each in _passing(fold, work, kept, meeting, held, ticket):
                 read += each
                 noted["read_bytes"] = read
@@ -360,10 +360,10 @@ def _passing(
         due = [block for block in blocks if block <= other or not together]
         missing = [block for block in due if not kept.have_met(block, other, both=own)]
         pairs_done += sum(_pairs_between(fold.pairs, block, other) for block in {*due} - {*missing})
-        yield fold.let_pass(work, other, meeting.held) if missing else 0
+        yield fold.load_streamed(work, other, meeting.held) if missing else 0
         for block in missing:
             other_state = kept.of(other) if own and block != other else None
-            fold.meet(work, block, kept.of(block), other, other_state)
+            fold.accumulate(work, block, kept.of(block), other, other_state)
             kept.note(block, other)
             if own:
                 kept.note(other, block)

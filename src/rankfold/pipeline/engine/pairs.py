@@ -121,7 +121,7 @@ class Meeting:
     lane: int = 0
 
 
-def meetings(pairs: Pairs, groups: Int64, at_once: int = 1) -> Iterator[tuple[Meeting, tuple[Any, ...]]]:
+def schedule(pairs: Pairs, groups: Int64, at_once: int = 1) -> Iterator[tuple[Meeting, tuple[Any, ...]]]:
     """All meetings in an order that keeps so many tasks busy; with each, what it must have for itself."""
     spans = [(int(a), int(b)) for a, b in itertools.pairwise(groups)]
     if pairs.others is not None:

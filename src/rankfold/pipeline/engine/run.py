@@ -31,7 +31,7 @@ from rankfold.pipeline.storage.journal import FOLDER, Journal
 from rankfold.pipeline.storage.ledger import Ledger, recorded
 from rankfold.pipeline.storage.result import LAZY_BYTES, write_group
 from rankfold.pipeline.storage.run_directory import bytes_under
-from rankfold.pipeline.storage.scratch import Narrow
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of a sweep, the rows done, and the rows in all."""
@@ -168,7 +168,7 @@ class Run:
         self._note(ledger, path, earlier=False)
         return made
 
-    def loaded(self, narrow: Narrow) -> npt.NDArray[Any]:
+    def loaded(self, narrow: ScratchMatrix) -> npt.NDArray[Any]:
         """The whole of an intermediate."""
         self.require(narrow.path)
         return narrow.load()
@@ -193,12 +193,12 @@ class Run:
             if name.startswith(start)
         }
 
-    def drop(self, narrow: Narrow) -> None:
+    def drop(self, narrow: ScratchMatrix) -> None:
         """Free what an intermediate takes on scratch, from which nothing is made."""
         self.earlier.discard(name_in_run(narrow.path) or str(narrow.path))
         narrow.remove()
 
-    def release(self, narrow: Narrow) -> None:
+    def release(self, narrow: ScratchMatrix) -> None:
         """Free what an intermediate takes on scratch, once what was made from it is on the disk."""
         self.earlier.discard(name_in_run(narrow.path) or str(narrow.path))
         self.keeping.after_settling(narrow.remove)
@@ -240,9 +240,9 @@ class Run:
         }
 
 
-def narrows_of(value: object) -> Iterator[Narrow]:
+def narrows_of(value: object) -> Iterator[ScratchMatrix]:
     """The intermediates on scratch that a fold reads or writes."""
-    if isinstance(value, Narrow):
+    if isinstance(value, ScratchMatrix):
         yield value
     elif isinstance(value, tuple | list):
         for each in value:

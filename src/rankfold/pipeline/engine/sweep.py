@@ -27,7 +27,7 @@ from dask.delayed import Delayed, delayed
 from rankfold.pipeline.blas import core_type, one_blas_thread
 from rankfold.pipeline.engine.attempt import attempt, end_attempt, new_ticket, stop_attempt
 from rankfold.pipeline.engine.blocks import Cut
-from rankfold.pipeline.engine.by_reference import Carried
+from rankfold.pipeline.engine.by_reference import ByReference
 from rankfold.pipeline.engine.fold import Fold, panels_of
 from rankfold.pipeline.engine.keeping import Keeping
 from rankfold.pipeline.engine.memory import bytes_above_baseline, return_freed_memory
@@ -204,7 +204,7 @@ class Sweep:
 
     def graph(self, ticket: str = "") -> Delayed:
         """Chains of segments from where their streams stand, joined by the merge tree."""
-        fold = Carried[Fold](self.fold, self.folder / f"fold-{short(ticket)}.pickle")
+        fold = ByReference[Fold](self.fold, self.folder / f"fold-{short(ticket)}.pickle")
         layer = [self._chain(fold, stream, ticket) for stream in range(self.fold.cut.stream_count)]
         level = 0
         while len(layer) > 1:
@@ -224,7 +224,7 @@ class Sweep:
             ]
         return layer[0]
 
-    def _chain(self, fold: Carried[Fold], stream: int, ticket: str) -> Delayed:
+    def _chain(self, fold: ByReference[Fold], stream: int, ticket: str) -> Delayed:
         cut = self.fold.cut
         last = int(cut.streams[stream + 1])
         reached = self._reached(stream)
@@ -275,7 +275,7 @@ class SetBack(Interrupted):
 
 
 def _advance(
-    carried: Carried[Fold],
+    carried: ByReference[Fold],
     stream: int,
     path: Path,
     until: int,
@@ -301,12 +301,12 @@ def _advance(
                 noted["rows"] = noted.get("rows", 0) + stop - start
                 if panel + 1 == until or held.stopped or time.monotonic() - saved > SEGMENT_SECONDS:
                     require_ours(path.parent, ticket)
-                    if keeping.elsewhere:
+                    if keeping.is_remote:
                         flush_all(keeping.paths(written))
                     ledger.add(written)
                     written.blocks.clear()
                     reached: dict[str, Any] = {_NEXT: panel + 1, _CORE: core_type()}
-                    save_arrays(path, {**state, **ledger.as_arrays(), **reached}, durable=keeping.elsewhere)
+                    save_arrays(path, {**state, **ledger.as_arrays(), **reached}, durable=keeping.is_remote)
                     saved = time.monotonic()
                 held.end_if_stopped()
         # Workspace and accumulator are still held: this is as much as the segment ever had.
@@ -351,7 +351,7 @@ def _finished(path: Path, end: int | None) -> State:
 
 
 def _merge(
-    carried: Carried[Fold],
+    carried: ByReference[Fold],
     parts: list[tuple[Path, int | None]],
     into: Path,
     reports: list[Report],

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import scipy.sparse
 
 from rankfold.kernels.hashing.digest import LANES, mix_words
-from rankfold.pipeline.chunks.geometry import Box, Piece, Span, local, meet, requests
+from rankfold.pipeline.chunks.geometry import Box, Piece, Span, intersect, local, requests
 from rankfold.pipeline.data.dtypes import SUPPORTED, cut, native, require_matrix
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.errors import InputError
@@ -123,7 +123,7 @@ def array_source(array: npt.NDArray[Any]) -> ArraySource:
     return ArraySource(np.asarray(array))
 
 
-# Array volumes ----------------------------------------------------------------------------------------------
+# More axes ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -225,7 +225,7 @@ class DaskVolume:
         for index, box in sorted(met.items()):
             block = computed_block(self.array, index)
             for piece in pieces:
-                if part := meet(piece, box):
+                if part := intersect(piece, box):
                     np.copyto(part.out, block[local(part.box, box)])
 
     def read_bytes(self, elements: int) -> int:
@@ -260,7 +260,7 @@ def dask_volume(array: Any, axes: tuple[str, ...], *, format: str = "Dask array"
     return DaskVolume(array, axes, format)
 
 
-# Sparse -----------------------------------------------------------------------------------------------------
+# Sparse arrays ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -310,7 +310,7 @@ def sparse_source(x: Any) -> SparseSource:
     return SparseSource(compressed)
 
 
-# Everyday ---------------------------------------------------------------------------------------------------
+# Lists, frames, cells -----------------------------------------------------------------------------
 
 
 def array_of_lists(x: list[Any] | tuple[Any, ...]) -> npt.NDArray[Any]:

@@ -125,7 +125,7 @@ def _files(array: zarr.Array[Any], folder: str, extent: int) -> tuple[VectorFile
     return VectorFiles(folder, document, (1, extent), counts, prefix, separator), version
 
 
-# Csr --------------------------------------------------------------------------------------------------------
+# The group of three vectors -----------------------------------------------------------------------
 
 
 ENCODINGS = {"csr_matrix": "rows", "csc_matrix": "columns"}

@@ -80,7 +80,7 @@ def file_fingerprint(path: str, *facts: object) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-# Libraries --------------------------------------------------------------------------------------------------
+# Optional libraries -------------------------------------------------------------------------------
 
 
 PACKAGES = {"xarray": "xarray netCDF4"}

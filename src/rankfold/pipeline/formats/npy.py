@@ -215,7 +215,7 @@ def header_in(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     raise ValueError(f"version {version[0]}.{version[1]} is not known")
 
 
-# Npy volume -------------------------------------------------------------------------------------------------
+# More axes ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +309,7 @@ def npy_matrix(path: str, rows: Rows = None) -> NpySource | StackedSource:
     return stacked(NpyVolume(file, header.shape, header.fortran), rows)
 
 
-# Big ann ----------------------------------------------------------------------------------------------------
+# Files of vectors ---------------------------------------------------------------------------------
 
 
 TYPES = {".fbin": "float32", ".u8bin": "uint8", ".i8bin": "int8", ".ibin": "int32"}

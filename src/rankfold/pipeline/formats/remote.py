@@ -242,7 +242,7 @@ def unreachable(name: str, error: Exception) -> UnreachableError:
     return UnreachableError(f"{name} cannot be reached: {str(error).partition(chr(10))[0]}. {HINT}")
 
 
-# Remote layout ----------------------------------------------------------------------------------------------
+# What lies at an address --------------------------------------------------------------------------
 
 
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss")

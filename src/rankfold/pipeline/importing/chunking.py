@@ -67,7 +67,7 @@ PLAIN = Codec("none", 0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Chunking:
     """How one copy of a matrix is made."""
 
     chunks: tuple[int, int]
@@ -126,7 +126,7 @@ def codec_for(sample: npt.NDArray[Any]) -> Codec:
     return Codec("zstd", 3, ratio("zstd", 3)) if fast > DENSE_RATIO else Codec("lz4", 5, fast)
 
 
-def fit_tile(source: Source, chunks: tuple[int, int], codec: Codec, memory_bytes: int) -> Layout:
+def fit_tile(source: Source, chunks: tuple[int, int], codec: Codec, memory_bytes: int) -> Chunking:
     """Tile for chunks of this shape, and how many threads may hold one each."""
     rows, columns = source.shape
     least = memory_need(source, chunks, chunks)
@@ -145,7 +145,7 @@ def fit_tile(source: Source, chunks: tuple[int, int], codec: Codec, memory_bytes
     tile = (min(height, -(-rows // chunks[0]) * chunks[0]), width)
     count = -(-rows // tile[0]) * -(-columns // tile[1])
     threads = min(memory_bytes // memory_need(source, tile, chunks), MOST_THREADS, os.cpu_count() or 1, count)
-    return Layout(chunks, tile, codec, max(1, threads))
+    return Chunking(chunks, tile, codec, max(1, threads))
 
 
 def _along(source: Source, width: int, chunks: tuple[int, int], memory_bytes: int) -> int:
@@ -159,7 +159,7 @@ def _along(source: Source, width: int, chunks: tuple[int, int], memory_bytes: in
     return height
 
 
-def staging(source: Source, memory_bytes: int) -> Layout | None:
+def staging(source: Source, memory_bytes: int) -> Chunking | None:
     """Layout of a plain copy with the chunks of the source, or nothing if one does not fit."""
     chunks = (source.row_grid.longest, source.column_grid.longest)
     if memory_need(source, chunks, chunks) > memory_bytes:

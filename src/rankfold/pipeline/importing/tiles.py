@@ -34,8 +34,8 @@ from rankfold.pipeline.formats.zarr import ZarrSource
 from rankfold.pipeline.formats.zarr_layout import source_at
 from rankfold.pipeline.importing.chunking import (
     STAGING_PAYS,
+    Chunking,
     Codec,
-    Layout,
     choose_codec,
     chunk_shape,
     decoded_again,
@@ -59,8 +59,8 @@ class TilePlan:
     """How a matrix will be copied, decided before anything is written."""
 
     source: Source
-    layout: Layout
-    stage: Layout | None
+    layout: Chunking
+    stage: Chunking | None
     """Of the plain copy in between, where one pays."""
 
     memory_bytes: int
@@ -105,7 +105,7 @@ def copy_tiles(plan: TilePlan, folder: Path, ticker: Ticker) -> Copied:
     return Copied(made, layout.codec, int(read), written + made.stored_bytes())
 
 
-def _copy(source: Source, folder: Path, layout: Layout, ticker: Ticker) -> ZarrSource:
+def _copy(source: Source, folder: Path, layout: Chunking, ticker: Ticker) -> ZarrSource:
     """Copy tile by tile; every thread has a buffer of its own and takes the next tile that is left."""
     array = create(folder, source.shape, source.dtype, layout.chunks, layout.codec)
     (rows, columns), (height, width) = source.shape, layout.tile
@@ -134,7 +134,11 @@ def _copy(source: Source, folder: Path, layout: Layout, ticker: Ticker) -> ZarrS
 
 
 def _copy_tile(
-    source: Source, array: zarr.Array[Any], buffer: npt.NDArray[Any], corner: tuple[int, int], layout: Layout
+    source: Source,
+    array: zarr.Array[Any],
+    buffer: npt.NDArray[Any],
+    corner: tuple[int, int],
+    layout: Chunking,
 ) -> None:
     """One tile through ``buffer``, written in whole chunks: parts of chunks would race with each other."""
     rows = corner[0], min(corner[0] + layout.tile[0], source.shape[0])
@@ -197,7 +201,7 @@ def data_bytes(source: Source) -> int:
     return source.shape[0] * source.shape[1] * source.dtype.itemsize
 
 
-def _require_space(source: Source, folder: Path, layout: Layout, *, staged: bool) -> int:
+def _require_space(source: Source, folder: Path, layout: Chunking, *, staged: bool) -> int:
     """Bytes that the import will take on the disk; raises ``DiskSpaceError`` when fewer are free."""
     data, padded = data_bytes(source), source.dtype.itemsize
     for length, chunk in zip(source.shape, layout.chunks, strict=True):
@@ -214,7 +218,7 @@ def _require_space(source: Source, folder: Path, layout: Layout, *, staged: bool
     return need
 
 
-# Ingest place -----------------------------------------------------------------------------------------------
+# Where an import works ----------------------------------------------------------------------------
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT)

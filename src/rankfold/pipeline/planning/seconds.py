@@ -181,7 +181,7 @@ def _driver_seconds(plan: Plan, rates: Rates) -> float:
     return DRIVER_PRODUCTS * float(short) * width**2 * sweeps / rates.flops_float64
 
 
-# Layout -----------------------------------------------------------------------------------------------------
+# Nominal rates ------------------------------------------------------------------------------------
 
 
 NOMINAL_FLOPS = {4: 80e9, 8: 35e9}

@@ -163,7 +163,7 @@ def save_arrays(
             at = _aligned(at) + values.nbytes
 
 
-def kept(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> Path:
+def save_once(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> Path:
     """The part as an earlier attempt stored it, or as it is now: the same numbers in every attempt."""
     if load_if_whole(path) is None:
         save_arrays(path, arrays)

@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Narrow:
+class ScratchMatrix:
     """A (rows, columns) matrix in one flat file."""
 
     path: Path

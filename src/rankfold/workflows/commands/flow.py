@@ -14,7 +14,7 @@ from rankfold.workflows.options import Json, command
 
 if TYPE_CHECKING:
     from rankfold.pipeline.engine.run import Progress
-    from rankfold.workflows.flows.plan import Verdict
+    from rankfold.workflows.flows.plan import StagePlan
     from rankfold.workflows.flows.record import Record
 
 
@@ -31,7 +31,7 @@ class Told:
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
 
-    def begins(self, verdict: Verdict, number: int, count: int) -> None:
+    def begins(self, verdict: StagePlan, number: int, count: int) -> None:
         """See ``Listener``."""
         name, method = verdict.step.name, verdict.step.stage.method
         why = "; ".join(verdict.reasons)
@@ -43,7 +43,7 @@ class Told:
 
         return SweepProgress(unit)
 
-    def ends(self, verdict: Verdict, record: Record) -> None:
+    def ends(self, verdict: StagePlan, record: Record) -> None:
         """See ``Listener``."""
         import rankfold
         from rankfold.workflows.results import summary
@@ -106,7 +106,7 @@ def _record(record: Record) -> dict[str, Any]:
     return {"outputs": str(record.outputs), "record": record.stages}
 
 
-def _told(name: str, verdicts: list[Verdict]) -> dict[str, Any]:
+def _told(name: str, verdicts: list[StagePlan]) -> dict[str, Any]:
     return {"workflow": name, "stages": [verdict.as_dict() for verdict in verdicts]}
 
 

@@ -58,7 +58,7 @@ def import_seconds(work: Importing, rates: Rates) -> float | None:
     return (work.reads_bytes + work.result_bytes) / rates.read_bytes
 
 
-# Files ---------------------------------------------------------------------------------------------
+# Files --------------------------------------------------------------------------------------------
 
 
 def files_of(work: Work | Importing) -> int | None:

@@ -230,7 +230,7 @@ def _way_round(start: str, after: Mapping[str, tuple[str, ...]]) -> list[str] | 
     return None
 
 
-# Sweeps --------------------------------------------------------------------------------------------
+# Sweeps -------------------------------------------------------------------------------------------
 
 
 def _swept(flow: Flow, document: Document) -> Iterator[Step]:

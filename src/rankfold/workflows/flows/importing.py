@@ -26,7 +26,7 @@ from rankfold.pipeline.planning.shape_only import ShapeOnly
 from rankfold.pipeline.storage.checkpoint import load_json, save_json
 from rankfold.pipeline.storage.run_directory import machine_facts
 from rankfold.workflows.flows.stage_models import Import
-from rankfold.workflows.flows.stages import Outcome, Scene
+from rankfold.workflows.flows.stages import StageInputs, StageResult
 
 MEMORY = 256 * 2**20
 CHUNK_BYTES = 16 * 2**20
@@ -50,7 +50,7 @@ class Importing:
     fingerprint: str
 
     @classmethod
-    def of(cls, stage: Import, scene: Scene, path: Path, memory: int | None) -> Importing:
+    def of(cls, stage: Import, scene: StageInputs, path: Path, memory: int | None) -> Importing:
         """What a stage asks for; opens the source, reads none of it."""
         found, asked = scene.of(stage.input), stage.asked()
         matrix: str | Source
@@ -87,17 +87,17 @@ class Importing:
             return self.reads_bytes
         return self.shape[0] * self.shape[1] * self.dtype.itemsize
 
-    def outcome(self, name: str) -> Outcome:
+    def outcome(self, name: str) -> StageResult:
         """What there will be."""
         if self.shape is None:
-            return Outcome(self.path, False, to_come=True)
+            return StageResult(self.path, False, to_come=True)
         if self.sparse:
             made = ShapeOnly.sparse(self.shape, self.dtype, name)
         else:
             made = ShapeOnly.chunked(
                 self.shape, self.dtype, chunks_of(self.shape, self.dtype, CHUNK_BYTES), name
             )
-        return Outcome(self.path, False, {"": made}, to_come=True)
+        return StageResult(self.path, False, {"": made}, to_come=True)
 
     def carry_out(self, progress: Callable[[int, int], None]) -> ImportReport:
         """Make the store, in place of an earlier one."""

@@ -96,7 +96,7 @@ HERE = ("local", "allocation")
 MOST_STAGES = 256
 """Of one workflow; a sweep may make more steps of them."""
 
-# Reading -------------------------------------------------------------------------------------------
+# Reading ------------------------------------------------------------------------------------------
 
 
 def is_flow(name: str) -> bool:

@@ -25,7 +25,7 @@ from rankfold.workflows.flows.importing import Importing, kept_identity
 from rankfold.workflows.flows.model import Flow, located, read_flow
 from rankfold.workflows.flows.space import Demand, require_room, require_writable
 from rankfold.workflows.flows.stage_models import Import, Resources
-from rankfold.workflows.flows.stages import NotKnownYet, Outcome, Scene, Work, expected, task_of
+from rankfold.workflows.flows.stages import NotKnownYet, StageInputs, StageResult, Work, expected, task_of
 from rankfold.workflows.wording import placed
 
 CALLED = {"method": "algorithm", **ARGUMENTS}
@@ -37,7 +37,7 @@ CONTENTS |= {"update_of": "result", "start": "init", "second": "second"}
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class StagePlan:
     """A step, what is to be done about it, and why."""
 
     step: Step
@@ -123,7 +123,7 @@ def survey(
     *,
     first: str | None = None,
     only: str | None = None,
-) -> list[Verdict]:
+) -> list[StagePlan]:
     """What is to be done about every step, given what the record of the workflow knows of each.
 
     Raises
@@ -134,11 +134,11 @@ def survey(
         Results cannot be written where they are to go.
     """
     require_no_store(workflow)
-    chosen, scene = workflow.chosen(first, only), Scene(workflow.flow, workflow.document, {})
+    chosen, scene = workflow.chosen(first, only), StageInputs(workflow.flow, workflow.document, {})
     found, ours = [], begun_here(record)
     for step in workflow.steps:
         if step.name in chosen:
-            found.append(consider(workflow, step, scene, ours=step.name in ours))
+            found.append(plan_stage(workflow, step, scene, ours=step.name in ours))
         else:
             found.append(_left(workflow, step, scene))
     if any(verdict.action in ("run", "resume") for verdict in found):
@@ -161,7 +161,7 @@ def require_no_store(workflow: Workflow) -> None:
             raise OutputError(workflow.document.told(("outputs",), told))
 
 
-def _demands(workflow: Workflow, verdicts: Iterable[Verdict]) -> Iterator[Demand]:
+def _demands(workflow: Workflow, verdicts: Iterable[StagePlan]) -> Iterator[Demand]:
     """What those that run put on the disk, as far as that is known."""
     for one in verdicts:
         if one.numbers is not None:
@@ -171,25 +171,27 @@ def _demands(workflow: Workflow, verdicts: Iterable[Verdict]) -> Iterator[Demand
             yield Demand(one.step.name, one.path, scratch, moved, kept, one.numbers.result_bytes)
 
 
-def consider(workflow: Workflow, step: Step, scene: Scene, *, ours: bool) -> Verdict:
+def plan_stage(workflow: Workflow, step: Step, scene: StageInputs, *, ours: bool) -> StagePlan:
     """What is to be done about a step, given what those before it leave; adds what it will leave itself."""
     try:
-        verdict, outcome = _considered(workflow, step, scene, ours=ours)
+        verdict, outcome = _plan_stage(workflow, step, scene, ours=ours)
     except RankfoldError as error:
         raise placed(error, step.name, step.declared, workflow.document) from error
     scene.outcomes[step.name] = outcome
     return verdict
 
 
-def _left(workflow: Workflow, step: Step, scene: Scene) -> Verdict:
+def _left(workflow: Workflow, step: Step, scene: StageInputs) -> StagePlan:
     """A step that was not asked for: what it has left is used as it is."""
     path = workflow.out(step)
     there = path.exists()
-    scene.outcomes[step.name] = Outcome(path, there)
-    return Verdict(step, "leave", ("used as it is" if there else "missing",), path)
+    scene.outcomes[step.name] = StageResult(path, there)
+    return StagePlan(step, "leave", ("used as it is" if there else "missing",), path)
 
 
-def _considered(workflow: Workflow, step: Step, scene: Scene, *, ours: bool) -> tuple[Verdict, Outcome]:
+def _plan_stage(
+    workflow: Workflow, step: Step, scene: StageInputs, *, ours: bool
+) -> tuple[StagePlan, StageResult]:
     path = workflow.out(step)
     waits = [name for name in step.feeds_on if not scene.outcomes[name].there]
     if lost := [name for name in waits if not scene.outcomes[name].to_come]:
@@ -201,19 +203,19 @@ def _considered(workflow: Workflow, step: Step, scene: Scene, *, ours: bool) -> 
         else:
             work = task_of(step.stage, scene)
     except NotKnownYet as error:
-        verdict = Verdict(step, "run", (*_missing(path), str(error)), path)
-        return verdict, Outcome(path, False, to_come=True)
+        verdict = StagePlan(step, "run", (*_missing(path), str(error)), path)
+        return verdict, StageResult(path, False, to_come=True)
     action, reasons = "run", (*_missing(path), *(f"needs {name}, which runs" for name in waits))
     if not waits:
-        action, reasons = judged(work, step, path, ours=ours)
+        action, reasons = decide_action(work, step, path, ours=ours)
     if action == "skip":
-        return Verdict(step, action, reasons, path, work), Outcome(path, True)
+        return StagePlan(step, action, reasons, path, work), StageResult(path, True)
     if isinstance(work, Importing):
         numbers = numbers_of(work, None)
-        return Verdict(step, action, reasons, path, work, None, None, numbers), work.outcome(step.name)
+        return StagePlan(step, action, reasons, path, work, None, None, numbers), work.outcome(step.name)
     place = _here(workflow, step) if isinstance(work, Comparison) else workflow.place(step)
     plan = work.plan(place.budget)
-    verdict = Verdict(step, action, reasons, path, work, place, plan, numbers_of(work, plan))
+    verdict = StagePlan(step, action, reasons, path, work, place, plan, numbers_of(work, plan))
     return verdict, expected(step.name, path, work)
 
 
@@ -229,7 +231,9 @@ def _missing(path: Path) -> tuple[str, ...]:
 # Done, begun, or something else --------------------------------------------------------------------
 
 
-def judged(work: Work | Importing, step: Step, path: Path, *, ours: bool) -> tuple[str, tuple[str, ...]]:
+def decide_action(
+    work: Work | Importing, step: Step, path: Path, *, ours: bool
+) -> tuple[str, tuple[str, ...]]:
     """What to do about a step whose inputs are all there, and why."""
     mine = identity_of(work)
     begun = None if isinstance(work, Importing) else _begun(path)

@@ -19,10 +19,17 @@ from rankfold.pipeline.storage.checkpoint import disk_errors
 from rankfold.pipeline.storage.run_directory import locked
 from rankfold.workflows.flows.embedding import Measuring
 from rankfold.workflows.flows.importing import Importing
-from rankfold.workflows.flows.plan import Verdict, Workflow, begun_here, consider, require_no_store, survey
+from rankfold.workflows.flows.plan import (
+    StagePlan,
+    Workflow,
+    begun_here,
+    plan_stage,
+    require_no_store,
+    survey,
+)
 from rankfold.workflows.flows.record import LOCK, Record
 from rankfold.workflows.flows.space import writable
-from rankfold.workflows.flows.stages import Outcome, Scene
+from rankfold.workflows.flows.stages import StageInputs, StageResult
 from rankfold.workflows.wording import in_file, placed
 
 Bar = Callable[[str], contextlib.AbstractContextManager[Progress]]
@@ -32,19 +39,19 @@ Bar = Callable[[str], contextlib.AbstractContextManager[Progress]]
 class Listener(Protocol):
     """Is told what happens."""
 
-    def begins(self, verdict: Verdict, number: int, count: int) -> None:
+    def begins(self, verdict: StagePlan, number: int, count: int) -> None:
         """A stage is to be run, or skipped."""
 
     def bar(self, unit: str) -> contextlib.AbstractContextManager[Progress]:
         """Shows progress in some unit while a stage runs."""
 
-    def ends(self, verdict: Verdict, record: Record) -> None:
+    def ends(self, verdict: StagePlan, record: Record) -> None:
         """A stage is done."""
 
 
 def run_flow(
     workflow: Workflow, listener: Listener, *, first: str | None = None, only: str | None = None
-) -> list[Verdict]:
+) -> list[StagePlan]:
     """Carry out a workflow, or what is left of it; what was done about every step."""
     if not workflow.outputs.exists():
         survey(workflow, {}, first=first, only=only)  # what is refused leaves no folder
@@ -53,20 +60,20 @@ def run_flow(
     with _held(workflow) as record:
         # A look at all stages first: what is refused is refused before hours of work.
         looked_at = survey(workflow, record.stages, first=first, only=only)
-        scene, done = Scene(workflow.flow, workflow.document, {}), list[Verdict]()
+        scene, done = StageInputs(workflow.flow, workflow.document, {}), list[StagePlan]()
         for number, planned in enumerate(looked_at, 1):
             if planned.action == "leave":
-                scene.outcomes[planned.step.name] = Outcome(planned.path, planned.path.exists())
+                scene.outcomes[planned.step.name] = StageResult(planned.path, planned.path.exists())
                 done.append(planned)
                 continue
             ours = planned.step.name in begun_here(record.stages)
-            verdict = consider(workflow, planned.step, scene, ours=ours)
+            verdict = plan_stage(workflow, planned.step, scene, ours=ours)
             listener.begins(verdict, number, len(looked_at))
             if verdict.action == "skip":
                 record.found_done(verdict.step.name, verdict.step.stage.method)
             else:
                 _carry_out(workflow, verdict, record, listener)
-                scene.outcomes[verdict.step.name] = Outcome(verdict.path, True)
+                scene.outcomes[verdict.step.name] = StageResult(verdict.path, True)
                 listener.ends(verdict, record)
             done.append(verdict)
         return done
@@ -74,7 +81,7 @@ def run_flow(
 
 def _only_looked_at(
     workflow: Workflow, listener: Listener, first: str | None, only: str | None
-) -> list[Verdict]:
+) -> list[StagePlan]:
     """Results where nothing can be written, such as an archive: they are complete, or it is refused."""
     record = Record.of(workflow.outputs)
     record.require(workflow.flow.workflow)
@@ -104,7 +111,7 @@ def _held(workflow: Workflow) -> Iterator[Record]:
         raise type(error)(in_file(str(error))) from error
 
 
-def _carry_out(workflow: Workflow, verdict: Verdict, record: Record, listener: Listener) -> None:
+def _carry_out(workflow: Workflow, verdict: StagePlan, record: Record, listener: Listener) -> None:
     """Run a stage, and keep how it ended."""
     name, place = verdict.step.name, verdict.place
     where = {"kind": "this process"} if place is None else place.facts()
@@ -121,7 +128,7 @@ def _carry_out(workflow: Workflow, verdict: Verdict, record: Record, listener: L
     record.end(name, "done")
 
 
-def _work(workflow: Workflow, verdict: Verdict, record: Record, listener: Listener) -> None:
+def _work(workflow: Workflow, verdict: StagePlan, record: Record, listener: Listener) -> None:
     name, work = verdict.step.name, verdict.work
     unit = "bytes" if isinstance(work, Importing) else "rows"
     with warnings.catch_warnings(), listener.bar(unit) as bar:
@@ -142,5 +149,5 @@ def _work(workflow: Workflow, verdict: Verdict, record: Record, listener: Listen
         if isinstance(work, Measuring):
             work.carry_out(verdict.place, verdict.path, scratch, watch)
             return
-        # What is replaced is this workflow's own: see ``judged``.
+        # What is replaced is this workflow's own: see ``decide_action``.
         execute(work, verdict.place, out=verdict.path, scratch=scratch, overwrite=True, progress=watch)

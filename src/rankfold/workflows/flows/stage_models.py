@@ -24,7 +24,7 @@ from rankfold.methods.registry import Method, method_names
 from rankfold.methods.registry import method as method_of
 from rankfold.settings.yaml_file import NUMERIC, WHOLE, Bytes
 
-# Values --------------------------------------------------------------------------------------------
+# Values -------------------------------------------------------------------------------------------
 
 
 def _name(value: str) -> str:
@@ -113,7 +113,7 @@ class Resources(Part):
     scratch: Where | None = None
 
 
-# Stages --------------------------------------------------------------------------------------------
+# Stages -------------------------------------------------------------------------------------------
 
 
 class BaseStage(Part):

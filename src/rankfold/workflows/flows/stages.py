@@ -1,7 +1,7 @@
 """From a stage of a workflow to a task that can be planned and carried out.
 
 What an earlier stage has yet to make is planned by shape and type: every check that the real matrix would
-meet is met by ``ShapeOnly``, and by ``ImaginedFit`` where a whole result is wanted.
+meet is met by ``ShapeOnly``, and by ``ImaginedModel`` where a whole result is wanted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from rankfold.methods.model.model import Fitted
+from rankfold.methods.model.model import FactorModel
 from rankfold.methods.model.update import Update
 from rankfold.methods.nmf.arguments import INITS
 from rankfold.methods.nmf.nmf import Nonnegative
@@ -46,7 +46,7 @@ class NotKnownYet(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StageResult:
     """What a step has left, or what is known of what it will leave."""
 
     path: Path
@@ -64,12 +64,12 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class StageInputs:
     """What there is for a stage to work on."""
 
     flow: Flow
     document: Document
-    outcomes: dict[str, Outcome]
+    outcomes: dict[str, StageResult]
     """Of the steps so far."""
 
     def of(self, text: str) -> Reference:
@@ -95,7 +95,7 @@ class Scene:
             raise NotKnownYet(found.stage)
         return made.matrices[found.array]
 
-    def result(self, text: str) -> Path | Outcome:
+    def result(self, text: str) -> Path | StageResult:
         """The result that a name stands for: where it is, or what is known of it."""
         found = self.of(text)
         if found.input:
@@ -106,15 +106,15 @@ class Scene:
         return made.path if made.there else made
 
 
-# Tasks ---------------------------------------------------------------------------------------------
+# Tasks --------------------------------------------------------------------------------------------
 
 
-def task_of(stage: BaseStage, scene: Scene) -> Work:
+def task_of(stage: BaseStage, scene: StageInputs) -> Work:
     """The task of any stage but an import."""
     return BUILDERS.get(stage.method, _task)(stage, scene)
 
 
-def _task(stage: BaseStage, scene: Scene) -> Task:
+def _task(stage: BaseStage, scene: StageInputs) -> Task:
     """Of a method in the registry: what it is of, then what it is asked."""
     method, asked = method_of(stage.method), stage.asked()
     inputs = [_held(stage, INPUTS[name], scene, model=name == "result") for name in method.inputs]
@@ -131,7 +131,7 @@ def _is_slice(method: Method, name: str) -> bool:
     return any(each.name == name and each.types == (slice,) for each in method.parameters())
 
 
-def _held(stage: BaseStage, key: str, scene: Scene, *, model: bool = False) -> Any:
+def _held(stage: BaseStage, key: str, scene: StageInputs, *, model: bool = False) -> Any:
     """The matrix, result, or model of a result that a key names; nothing where it names none."""
     text = getattr(stage, key)
     if text is None or key in stage.MATRICES:
@@ -139,10 +139,10 @@ def _held(stage: BaseStage, key: str, scene: Scene, *, model: bool = False) -> A
     found = scene.result(text)
     if isinstance(found, Path):
         return found
-    return imagined_fit(found) if model else ImaginedResult(found)
+    return imagined_model(found) if model else ImaginedResult(found)
 
 
-def _reduction(stage: BaseStage, scene: Scene) -> Task:
+def _reduction(stage: BaseStage, scene: StageInputs) -> Task:
     asked = stage.asked()
     if asked["rank"] is None and asked["tol"] is None and asked["method"] == "auto":
         raise InputError(  # a file says what it asks for
@@ -152,26 +152,26 @@ def _reduction(stage: BaseStage, scene: Scene) -> Task:
     return _task(stage, scene)
 
 
-def _factors(stage: BaseStage, scene: Scene) -> Task:
+def _factors(stage: BaseStage, scene: StageInputs) -> Task:
     asked, init, x = stage.asked(), _named(stage, "init"), scene.matrix(_named(stage, "input"))
     start = init if init in INITS else scene.result(init)
-    if not isinstance(start, Outcome):
+    if not isinstance(start, StageResult):
         return method_of("nmf").task(x, init=start, **asked)
     request = FactorRequest.of(init="custom", **{name.lower(): value for name, value in asked.items()})
     request.check(x.shape, x.name)
-    return Nonnegative(x, request.settled())
+    return Nonnegative(x, request.resolved())
 
 
-def _measuring(stage: BaseStage, scene: Scene) -> Measuring:
+def _measuring(stage: BaseStage, scene: StageInputs) -> Measuring:
     x, embedding = (scene.matrix(_named(stage, key)) for key in ("input", "embedding"))
     return Measuring.of(stage.method, x, embedding, stage.asked())
 
 
-def _comparison(stage: BaseStage, scene: Scene) -> Task:
+def _comparison(stage: BaseStage, scene: StageInputs) -> Task:
     paths, lists = list[Path](), list[Source]()
     for key in ("first", "second"):
         made = scene.result(_named(stage, key))
-        if isinstance(made, Outcome):
+        if isinstance(made, StageResult):
             assert made.matrices is not None  # noqa: S101  asked before
             paths.append(made.path)
             lists.append(made.matrices["indices"])
@@ -189,7 +189,7 @@ def _named(stage: BaseStage, key: str) -> str:
     return str(getattr(stage, key))
 
 
-BUILDERS: dict[str, Callable[[BaseStage, Scene], Work]] = {
+BUILDERS: dict[str, Callable[[BaseStage, StageInputs], Work]] = {
     "svd": _reduction,
     "pca": _reduction,
     "nmf": _factors,
@@ -203,7 +203,7 @@ BUILDERS: dict[str, Callable[[BaseStage, Scene], Work]] = {
 # What is to come -----------------------------------------------------------------------------------
 
 
-def expected(name: str, path: Path, task: Work) -> Outcome:
+def expected(name: str, path: Path, task: Work) -> StageResult:
     """What a task will leave, by shape and type; of an adaptive rank the most that it may be."""
     (rows, columns), asked = task.source.shape, task.request()
     if isinstance(task, Update):
@@ -213,7 +213,7 @@ def expected(name: str, path: Path, task: Work) -> Outcome:
     matrices = {
         array: _shape_of(f"{name}.{array}".rstrip("."), each, asked) for array, each in arrays.items()
     }
-    return Outcome(path, False, matrices, told, to_come=True)
+    return StageResult(path, False, matrices, told, to_come=True)
 
 
 def _shape_of(name: str, array: Output, asked: Mapping[str, Any]) -> ShapeOnly:
@@ -226,13 +226,13 @@ def _shape_of(name: str, array: Output, asked: Mapping[str, Any]) -> ShapeOnly:
 
 
 @dataclass(frozen=True, slots=True)
-class ImaginedFit(Fitted):
+class ImaginedModel(FactorModel):
     """A model whose numbers are not known yet."""
 
-    outcome: Outcome
+    outcome: StageResult
 
     def left(self) -> ZarrSource:
-        """See ``Fitted``."""
+        """See ``FactorModel``."""
         assert self.outcome.matrices is not None  # noqa: S101
         return cast(ZarrSource, self.outcome.matrices[self.left_name])
 
@@ -241,16 +241,16 @@ class ImaginedFit(Fitted):
         return ""
 
     def reach(self) -> float:
-        """See ``Fitted``."""
+        """See ``FactorModel``."""
         return 1.0
 
 
-def imagined_fit(made: Outcome) -> Fitted:
+def imagined_model(made: StageResult) -> FactorModel:
     """What will be a model, for plans."""
     kind, request, (rows, columns) = made.facts["kind"], made.facts["request"], made.facts["input"]["shape"]
     right = {"svd": "Vt", "pca": "components", "nmf": "H"}[kind]
     assert made.matrices is not None  # noqa: S101  asked before
-    return ImaginedFit(
+    return ImaginedModel(
         result=ImaginedResult(made),
         kind=kind,
         shape=(rows, columns),
@@ -265,7 +265,7 @@ def imagined_fit(made: Outcome) -> Fitted:
 class ImaginedResult(Result):
     """A result that is to come: where it will be, and the facts that are known."""
 
-    def __init__(self, made: Outcome) -> None:
+    def __init__(self, made: StageResult) -> None:
         self._path, self._in_memory, self.attrs = made.path, False, dict(made.facts)
 
     def require_whole(self, *, sums: bool = False) -> None:

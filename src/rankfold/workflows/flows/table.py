@@ -12,7 +12,7 @@ from rankfold.pipeline.planning.seconds import Rates
 from rankfold.pipeline.units import about, format_bytes
 from rankfold.workflows.flows.cost import import_seconds
 from rankfold.workflows.flows.importing import Importing
-from rankfold.workflows.flows.plan import Verdict
+from rankfold.workflows.flows.plan import StagePlan
 from rankfold.workflows.flows.space import free_bytes
 from rankfold.workflows.wording import columns
 
@@ -24,7 +24,7 @@ NUMBERS = ("stage", "passes", "reads", "memory", "scratch", "result", "files", "
 ACTIONS = {"run": "to run", "resume": "to go on with", "skip": "finished", "leave": "left out"}
 
 
-def flow_table(verdicts: Sequence[Verdict], outputs: Path, rates: Rates) -> str:
+def flow_table(verdicts: Sequence[StagePlan], outputs: Path, rates: Rates) -> str:
     """One line a stage that says why, one for each that runs with its numbers, and one for all."""
     counts = Counter(one.action for one in verdicts)
     told = ", ".join(f"{counts[name]} {words}" for name, words in ACTIONS.items() if counts[name])
@@ -43,13 +43,13 @@ def flow_table(verdicts: Sequence[Verdict], outputs: Path, rates: Rates) -> str:
     return "\n\n".join([*parts, "\n".join(textwrap.wrap(told, WIDTH))])
 
 
-def plan_as_dict(verdicts: Sequence[Verdict], outputs: Path, rates: Rates) -> dict[str, Any]:
+def plan_as_dict(verdicts: Sequence[StagePlan], outputs: Path, rates: Rates) -> dict[str, Any]:
     """The same for a machine."""
     stages = [{**one.as_dict(), "seconds": stage_seconds(one, rates)} for one in verdicts]
     return {"stages": stages, "total": {**totals(verdicts, rates), "free_bytes": free_bytes(outputs)}}
 
 
-def _reasons(verdicts: Sequence[Verdict]) -> str:
+def _reasons(verdicts: Sequence[StagePlan]) -> str:
     rows: list[tuple[str, ...]] = [("stage", "method", "", "why")]
     for one in verdicts:
         rows.append((one.step.name, one.step.stage.method, one.action, "; ".join(one.reasons)))
@@ -62,7 +62,7 @@ def _reasons(verdicts: Sequence[Verdict]) -> str:
     return columns(lines)
 
 
-def _numbers(running: Sequence[Verdict], rates: Rates, all_of: dict[str, Any]) -> str:
+def _numbers(running: Sequence[StagePlan], rates: Rates, all_of: dict[str, Any]) -> str:
     rows: list[tuple[str, ...]] = [NUMBERS]
     for one in running:
         if one.numbers is None:
@@ -84,7 +84,7 @@ def _shown(n: Mapping[str, Any], seconds: float | None) -> tuple[str, ...]:
 # Numbers of all ------------------------------------------------------------------------------------
 
 
-def totals(verdicts: Sequence[Verdict], rates: Rates) -> dict[str, Any]:
+def totals(verdicts: Sequence[StagePlan], rates: Rates) -> dict[str, Any]:
     """Of all stages that run, as far as they are known: the most of memory and scratch, else the sum."""
     running = [one for one in verdicts if one.numbers is not None]
     numbers = [one.numbers for one in running if one.numbers is not None]
@@ -100,7 +100,7 @@ def totals(verdicts: Sequence[Verdict], rates: Rates) -> dict[str, Any]:
     }
 
 
-def stage_seconds(verdict: Verdict, rates: Rates) -> float | None:
+def stage_seconds(verdict: StagePlan, rates: Rates) -> float | None:
     """Predicted time of a stage, where that is known."""
     if isinstance(verdict.work, Importing):
         return import_seconds(verdict.work, rates)

@@ -25,7 +25,7 @@ from rankfold.pipeline.storage.checkpoint import disk_errors, load_json, save_js
 from rankfold.pipeline.storage.run_directory import locked
 from rankfold.workflows.flows.graph import Step
 from rankfold.workflows.flows.model import HERE
-from rankfold.workflows.flows.plan import Verdict, Workflow, survey
+from rankfold.workflows.flows.plan import StagePlan, Workflow, survey
 from rankfold.workflows.flows.record import LOCK as RUNNING
 from rankfold.workflows.flows.record import Record, now
 from rankfold.workflows.operations.holder import holder_of
@@ -93,7 +93,7 @@ class InOneJob(Workflow):
         own = self.resources(step)
         return allocation_of(self.profile, own.workers, own.threads, own.memory)
 
-    def checked(self) -> list[Verdict]:
+    def checked(self) -> list[StagePlan]:
         """What would run; raises for what the job would refuse, now and not after a night in the queue."""
         record = Record.of(self.outputs)
         record.require(self.flow.workflow)

@@ -24,11 +24,11 @@ from rankfold.methods.parts.conditioned import Centering, kept_columns
 from rankfold.methods.parts.finite import count_bad, join_bad, no_bad, refuse_bad
 from rankfold.methods.parts.panels import Buffers, OverPanels, Panels, numbers
 from rankfold.methods.parts.start import Start
-from rankfold.methods.svd.strategy import Layout
+from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.view import Orientation, aligned_empty
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.storage.checkpoint import State
-from rankfold.pipeline.storage.scratch import Narrow
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
 
@@ -55,7 +55,7 @@ class GramPass(OverPanels):
     shift: npt.NDArray[np.float64]
     """Provisional mean of the columns, (short,), about which block means are taken."""
 
-    columns: Narrow | None
+    columns: ScratchMatrix | None
     row_seconds: float
 
     @property
@@ -134,7 +134,7 @@ def _moments(state: State) -> Moments:
     return Moments(int(state["count"][0]), state["mean"], state["scatter"])
 
 
-# Gram -------------------------------------------------------------------------------------------------------
+# The solver ---------------------------------------------------------------------------------------
 
 
 Float64 = npt.NDArray[np.float64]
@@ -160,7 +160,7 @@ class Scatter:
     """Sum of squares of the centered, scaled matrix, times unit squared."""
 
 
-def gram(run: Run, layout: Layout, centering: Centering, start: Start) -> Scatter:
+def gram(run: Run, layout: Strategy, centering: Centering, start: Start) -> Scatter:
     """Make the pass and solve the eigenproblem.
 
     Notes

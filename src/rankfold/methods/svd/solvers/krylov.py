@@ -23,16 +23,16 @@ from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import Ritz, Truncation, estimated_errors, ritz_vectors
 from rankfold.methods.svd.fused import Statistics, iterate
-from rankfold.methods.svd.missing import Missing
+from rankfold.methods.svd.missing import UnseenDirections
 from rankfold.methods.svd.ritz import Basis, Block, Convergence
-from rankfold.methods.svd.strategy import Layout
+from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.engine.run import Run
 
 Float64 = npt.NDArray[np.float64]
 
 
 def krylov(
-    run: Run, layout: Layout, centering: Centering, start: Start, *, rank: int, tol: float, seed: int
+    run: Run, layout: Strategy, centering: Centering, start: Start, *, rank: int, tol: float, seed: int
 ) -> tuple[Basis, Statistics, Convergence]:
     """Grow the basis until the ``rank`` leading singular values are known to ``tol``.
 
@@ -54,14 +54,14 @@ def krylov(
 
 @dataclass(slots=True)
 class _Growth:
-    layout: Layout
+    layout: Strategy
     seen: Convergence
     basis: Basis = field(default_factory=Basis)
     history: list[Ritz] = field(default_factory=list)
     mixed: bool = False
     """Whether blocks are not images of those before alone, so that the next is made from residuals."""
 
-    def take(self, block: Block, known: Statistics, missing: Missing | None) -> bool:
+    def take(self, block: Block, known: Statistics, missing: UnseenDirections | None) -> bool:
         self.basis.add(block)
         outside = float(missing.bound) if missing is not None else 0.0
         settling = self.mixed and not self.history
@@ -71,7 +71,7 @@ class _Growth:
         exact = self.basis.width == self.layout.view.short
         return self.seen.observe(self.history[-1], estimated_errors(self.history), exact=exact)
 
-    def following(self, block: Block, missing: Missing | None) -> Float64:
+    def following(self, block: Block, missing: UnseenDirections | None) -> Float64:
         left = self.layout.view.short - self.basis.width
         z = self.basis.residuals(self.layout.width) if self.mixed else block.load("z")
         if missing is not None and (both := self.basis.with_missing(missing, self.seen.rank)) is not None:
@@ -80,7 +80,7 @@ class _Growth:
         return orthonormalize(z[:, : min(self.layout.width, left)], lambda: self.basis.each("q"))
 
 
-# Capture ----------------------------------------------------------------------------------------------------
+# To a tolerance -----------------------------------------------------------------------------------
 
 
 LEAST_GAIN = 0.1
@@ -102,7 +102,7 @@ class Captured:
 
 
 def capture(
-    run: Run, layout: Layout, centering: Centering, start: Start, *, tol: float, seed: int
+    run: Run, layout: Strategy, centering: Centering, start: Start, *, tol: float, seed: int
 ) -> Captured:
     """Grow the basis until what it leaves out is ``tol`` of the norm.
 
@@ -124,7 +124,7 @@ def capture(
 
 @dataclass(slots=True)
 class _Capture:
-    layout: Layout
+    layout: Strategy
     tol: float
     basis: Basis = field(default_factory=Basis)
     told: list[Truncation] = field(default_factory=list)
@@ -132,7 +132,7 @@ class _Capture:
     mixed: bool = False
     """Whether blocks are not images of those before alone, so that the next is made from residuals."""
 
-    def take(self, block: Block, known: Statistics, missing: Missing | None) -> bool:
+    def take(self, block: Block, known: Statistics, missing: UnseenDirections | None) -> bool:
         self.basis.add(block)
         products = self.basis.products
         theta, _ = ritz_vectors(products, len(products))
@@ -142,7 +142,7 @@ class _Capture:
         self.missed, drowned = max(left, 0.0) + rounding, left <= rounding
         return self.told[-1].error <= self.tol or drowned or len(products) == self.layout.view.short
 
-    def following(self, block: Block, missing: Missing | None) -> Float64:
+    def following(self, block: Block, missing: UnseenDirections | None) -> Float64:
         width = min(self.layout.width, self.layout.view.short - self.basis.width)
         z = self.basis.residuals(self.layout.width) if self.mixed else block.load("z")
         if missing is not None:

@@ -30,14 +30,14 @@ from rankfold.methods.parts.panels import Panels
 from rankfold.pipeline.data.view import Orientation, aligned_empty
 from rankfold.pipeline.storage.checkpoint import State, load_arrays
 from rankfold.pipeline.storage.chunk_writer import write_long_rows
-from rankfold.pipeline.storage.scratch import Narrow
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Whitening:
+class Preconditioner:
     """The basis, and where it is kept."""
 
     constants: Path
@@ -67,19 +67,19 @@ class OverWhitened(OverConditioned):
     """What folds over such products share."""
 
     __slots__ = ()
-    whitening: Whitening
+    preconditioner: Preconditioner
 
     @property
     def products_bytes(self) -> int:
         """Bytes of the buffers for panels, basis and products."""
-        short, width = self.panels.view.short, self.whitening.width
-        drawn = 2 * 8 * self.whitening.random * (self.panels.grain_rows + TILE_ROWS)
+        short, width = self.panels.view.short, self.preconditioner.width
+        drawn = 2 * 8 * self.preconditioner.random * (self.panels.grain_rows + TILE_ROWS)
         return self.grains_bytes + 8 * width * (self.panels.grain_rows + short) + drawn
 
     def workspace(self) -> Work:
         """Allocate the buffers and load the basis."""
-        stored = load_arrays(self.whitening.constants)
-        y = aligned_empty((self.panels.grain_rows, self.whitening.width), np.float64)
+        stored = load_arrays(self.preconditioner.constants)
+        y = aligned_empty((self.panels.grain_rows, self.preconditioner.width), np.float64)
         return Work(self.buffers(stored["shift"]), stored["w"], stored["offset"], y)
 
     def read(self, work: Work, start: int, stop: int, slot: int) -> None:
@@ -90,45 +90,47 @@ class OverWhitened(OverConditioned):
         self, state: State, work: Work, start: int, stop: int, slot: int
     ) -> Iterator[tuple[int, int, Float64]]:
         """Grains of Y: first and last long row, and (rows, width)."""
-        known, moved = self.whitening.directions, bool(work.offset.any())
+        known, moved = self.preconditioner.directions, bool(work.offset.any())
         for first, last, d in self.conditioned(state, work.grains, start, stop, slot):
             y = work.y[: last - first]
             np.matmul(d, work.w, out=y[:, :known])
             if moved:
                 y[:, :known] -= work.offset
-            if self.whitening.random:
-                drawn = gaussian_rows(self.whitening.seed, COMPLETION, (first, last), self.whitening.random)
+            if self.preconditioner.random:
+                drawn = gaussian_rows(
+                    self.preconditioner.seed, COMPLETION, (first, last), self.preconditioner.random
+                )
                 drawn *= 1 / np.sqrt(self.cut.length)  # about as long as the others
                 y[:, known:] = drawn
             yield first, last, y
 
 
 @dataclass(frozen=True, slots=True)
-class WhitenedGram(OverWhitened):
+class PreconditionedGram(OverWhitened):
     """Fold of a matrix into ``Y'Y``, measured on the way."""
 
     panels: Panels
     """Of float64."""
 
     centering: Centering
-    whitening: Whitening
-    columns: Narrow | None
+    preconditioner: Preconditioner
+    columns: ScratchMatrix | None
     row_seconds: float
     measured: bool = True
 
     @property
     def memory_bytes(self) -> int:
         """Bytes of a workspace and of two accumulators, which a merge holds beside it."""
-        return self.products_bytes + 8 * self.whitening.width**2 + 2 * self.accumulator_bytes
+        return self.products_bytes + 8 * self.preconditioner.width**2 + 2 * self.accumulator_bytes
 
     @property
     def accumulator_bytes(self) -> int:
         """Bytes of the sums of a stream."""
-        return 8 * self.whitening.width**2
+        return 8 * self.preconditioner.width**2
 
     def start(self) -> State:
         """Accumulator of no rows."""
-        return {"gram": np.zeros((self.whitening.width, self.whitening.width)), **self.measures()}
+        return {"gram": np.zeros((self.preconditioner.width, self.preconditioner.width)), **self.measures()}
 
     def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
         """Multiply a panel, grain by grain."""
@@ -143,15 +145,15 @@ class WhitenedGram(OverWhitened):
 
 
 @dataclass(frozen=True, slots=True)
-class WhitenedFactor(OverWhitened):
+class PreconditionedFactor(OverWhitened):
     """Fold of a matrix into the R factor of Y, for columns that may be less independent than hoped."""
 
     panels: Panels
     """Of float64."""
 
     centering: Centering
-    whitening: Whitening
-    columns: Narrow | None
+    preconditioner: Preconditioner
+    columns: ScratchMatrix | None
     row_seconds: float
     measured: bool = False
 
@@ -163,20 +165,20 @@ class WhitenedFactor(OverWhitened):
     @property
     def accumulator_bytes(self) -> int:
         """Bytes of the sums of a stream."""
-        return 8 * self.whitening.width**2
+        return 8 * self.preconditioner.width**2
 
     @property
     def merge_bytes(self) -> int:
         """Bytes that two R factors and the copies of LAPACK take beyond what a grain does."""
-        return max(0, 3 * 2 * 8 * self.whitening.width**2 - self._stacked_bytes)
+        return max(0, 3 * 2 * 8 * self.preconditioner.width**2 - self._stacked_bytes)
 
     @property
     def _stacked_bytes(self) -> int:
-        return 3 * 8 * self.whitening.width * (self.panels.grain_rows + self.whitening.width)
+        return 3 * 8 * self.preconditioner.width * (self.panels.grain_rows + self.preconditioner.width)
 
     def start(self) -> State:
         """R of no rows."""
-        return {"r": np.zeros((self.whitening.width, self.whitening.width)), **self.measures()}
+        return {"r": np.zeros((self.preconditioner.width, self.preconditioner.width)), **self.measures()}
 
     def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
         """Factorize products, grain by grain, below what came before."""
@@ -200,15 +202,15 @@ class WriteWork(Work):
 
 
 @dataclass(frozen=True, slots=True)
-class WriteWhitened(OverWhitened):
+class WritePreconditioned(OverWhitened):
     """Fold that writes ``(Y @ coefficients) * weights`` and sums up the Gram matrix before weights."""
 
     panels: Panels
     """Of float64; panels are whole chunks of the array."""
 
     centering: Centering
-    whitening: Whitening
-    columns: Narrow | None
+    preconditioner: Preconditioner
+    columns: ScratchMatrix | None
     constants: Path
     """A part with ``coefficients`` (width, k) and ``weights`` (k,)."""
 
@@ -225,7 +227,7 @@ class WriteWhitened(OverWhitened):
     def memory_bytes(self) -> int:
         """Bytes of a workspace and of two accumulators; chunks that are not as they lie are copied."""
         chunks = 2 * self.cut.panel_rows * self.rank * self.dtype.itemsize
-        factor = 8 * self.rank * (self.panels.grain_rows + self.whitening.width + 3 * self.rank)
+        factor = 8 * self.rank * (self.panels.grain_rows + self.preconditioner.width + 3 * self.rank)
         return self.products_bytes + factor + chunks
 
     @property
@@ -272,7 +274,7 @@ class WriteWhitened(OverWhitened):
         total["bad"] = join_bad(total["bad"], other["bad"])
 
 
-# Panel factor -----------------------------------------------------------------------------------------------
+# Without a sample ---------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -293,7 +295,7 @@ class PanelFactor(OverConditioned):
 
     centering: Centering
     shift: Float64
-    columns: Narrow | None
+    columns: ScratchMatrix | None
     row_seconds: float
     measured: bool = True
 

@@ -12,10 +12,10 @@ from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.long_factor import FromMatrix, create_long_array
 from rankfold.methods.svd.request import Request
-from rankfold.methods.svd.solvers.preconditioned import Whitening
+from rankfold.methods.svd.solvers.preconditioned import Preconditioner
 from rankfold.methods.svd.solvers.tsqr import tsqr, warn_of_rank
 from rankfold.methods.svd.start import begin
-from rankfold.methods.svd.strategy import Layout, leads_qr
+from rankfold.methods.svd.strategy import Strategy, leads_qr
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.storage.checkpoint import load_if_whole, save_arrays
@@ -24,7 +24,7 @@ from rankfold.pipeline.storage.result import open_to_write, write_small
 Float64 = npt.NDArray[np.float64]
 
 
-def qr(run: Run, layout: Layout, request: Request, fingerprint: str) -> dict[str, Any]:
+def qr(run: Run, layout: Strategy, request: Request, fingerprint: str) -> dict[str, Any]:
     """Carry out a request; the result is complete in ``run.result`` when this returns its facts.
 
     Notes
@@ -43,20 +43,20 @@ def qr(run: Run, layout: Layout, request: Request, fingerprint: str) -> dict[str
     return facts
 
 
-def _tall(run: Run, layout: Layout, request: Request, centering: Centering, start: Start) -> float | None:
+def _tall(run: Run, layout: Strategy, request: Request, centering: Centering, start: Start) -> float | None:
     """What Q lacks of orthogonality, if it was written."""
     view = layout.view
     found = tsqr(run, layout, centering, start, form=request.rows, passes=request.passes, seed=request.seed)
     warn_of_rank(run, layout, found, view.short)
     write_small(run.result, {"R": found.r / centering.unit})
-    if not request.rows or found.whitening is None:
+    if not request.rows or found.preconditioner is None:
         return None
     array = create_long_array(run, layout, "Q", view.short)
-    long = FromMatrix(found.whitening, found.inverse, centering)
+    long = FromMatrix(found.preconditioner, found.inverse, centering)
     return _lacks(long.write(run, layout, array, np.ones(view.short)))
 
 
-def _wide(run: Run, layout: Layout, request: Request, centering: Centering) -> float:
+def _wide(run: Run, layout: Strategy, request: Request, centering: Centering) -> float:
     """A = Q R with the Q of its leading square: R is the product of A and Q', formed by one pass."""
     view = layout.view
     path = run.part("square.part")
@@ -71,7 +71,7 @@ def _wide(run: Run, layout: Layout, request: Request, centering: Centering) -> f
         stored = {"w": w, "offset": nothing, "shift": nothing, "r": r * signs[:, None]}
         save_arrays(path, stored)
     q = stored["w"] / centering.unit
-    long = FromMatrix(Whitening(path, view.short, 0, request.seed), np.eye(view.short), centering)
+    long = FromMatrix(Preconditioner(path, view.short, 0, request.seed), np.eye(view.short), centering)
     array = create_long_array(run, layout, "R", view.short)
     long.write(run, layout, array, np.full(view.short, 1 / centering.unit))
     _overwrite_square(array, stored["r"] / centering.unit)

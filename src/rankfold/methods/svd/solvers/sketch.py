@@ -21,11 +21,11 @@ from rankfold.methods.svd.error_estimates import rounding
 from rankfold.methods.svd.fused import Statistics, conditions, refuse_overflow, statistics, statistics_pass
 from rankfold.methods.svd.long_factor import ZERO, OnScratch, Triplets
 from rankfold.methods.svd.solvers.sketch_pass import SHORT_SIDE, Sizes, SketchPass
-from rankfold.methods.svd.strategy import Layout
+from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.storage.checkpoint import load_arrays, load_if_whole, save_arrays
-from rankfold.pipeline.storage.scratch import Narrow
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Float64 = npt.NDArray[np.float64]
 
@@ -44,7 +44,7 @@ For q = 10 and f = 3 that is 0.0015, whatever the matrix.
 class Sketches:
     """Sketches of A (times unit), centered and scaled."""
 
-    y: Narrow
+    y: ScratchMatrix
     """Range sketch before the true mean was known: A Omega = Y - 1 offset'."""
 
     offset: Float64
@@ -71,7 +71,7 @@ class Reconstruction:
 
 
 def sketch(
-    run: Run, layout: Layout, centering: Centering, start: Start, *, rank: int, seed: int
+    run: Run, layout: Strategy, centering: Centering, start: Start, *, rank: int, seed: int
 ) -> tuple[Reconstruction, Statistics]:
     """Make the pass and reconstruct ``rank`` triplets.
 
@@ -97,7 +97,7 @@ def sketch(
 
 def _pass(
     run: Run,
-    layout: Layout,
+    layout: Strategy,
     centering: Centering,
     start: Start,
     sizes: Sizes,
@@ -144,7 +144,7 @@ def _pass(
 
 
 def _reconstruct(
-    run: Run, layout: Layout, sketches: Sketches, sizes: Sizes, total: float, rank: int, seed: int
+    run: Run, layout: Strategy, sketches: Sketches, sizes: Sizes, total: float, rank: int, seed: int
 ) -> Reconstruction:
     """A as Q C P' with Q, P orthonormal bases of the sketches of range and co-range, truncated."""
     scratch = OnScratch(run, layout, [sketches.y], sketches.offset, rank, seed)

@@ -21,7 +21,7 @@ from rankfold.methods.parts.finite import join_bad
 from rankfold.methods.parts.panels import Panels
 from rankfold.pipeline.data.view import aligned_empty
 from rankfold.pipeline.storage.checkpoint import State, load_arrays
-from rankfold.pipeline.storage.scratch import Narrow
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
 
@@ -106,10 +106,10 @@ class SketchPass(OverConditioned):
     """A part with ``right`` (short, range + core), times ``unit`` and column weights, and ``shift``."""
 
     sizes: Sizes
-    y: Narrow
+    y: ScratchMatrix
     """The range sketch, (long, range)."""
 
-    columns: Narrow | None
+    columns: ScratchMatrix | None
     measured: bool
     seed: int
     row_seconds: float

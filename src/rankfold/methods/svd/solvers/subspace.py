@@ -21,9 +21,9 @@ from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import errors_of_iteration
 from rankfold.methods.svd.fused import Statistics, iterate
-from rankfold.methods.svd.missing import Missing
+from rankfold.methods.svd.missing import UnseenDirections
 from rankfold.methods.svd.ritz import Basis, Block, Convergence
-from rankfold.methods.svd.strategy import Layout
+from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.storage.checkpoint import save_arrays
 
@@ -31,7 +31,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 def subspace(
-    run: Run, layout: Layout, centering: Centering, start: Start, *, rank: int, tol: float, seed: int
+    run: Run, layout: Strategy, centering: Centering, start: Start, *, rank: int, tol: float, seed: int
 ) -> tuple[Basis, Statistics, Convergence]:
     """Iterate until the ``rank`` leading singular values are known to ``tol``.
 
@@ -55,7 +55,7 @@ def subspace(
 @dataclass(slots=True)
 class _Power:
     run: Run
-    layout: Layout
+    layout: Strategy
     seen: Convergence
     basis: Basis = field(default_factory=Basis)
     """The block of the last pass."""
@@ -63,7 +63,7 @@ class _Power:
     mixed: bool = False
     """Whether the block has directions that the one before had not."""
 
-    def take(self, block: Block, known: Statistics, missing: Missing | None) -> bool:
+    def take(self, block: Block, known: Statistics, missing: UnseenDirections | None) -> bool:
         before = self.basis.blocks
         self.basis = Basis()
         self.basis.add(block)
@@ -74,7 +74,7 @@ class _Power:
         exact = block.width == self.layout.view.short
         return self.seen.observe(ritz, errors_of_iteration(ritz, pair), exact=exact)
 
-    def following(self, block: Block, missing: Missing | None) -> Float64:
+    def following(self, block: Block, missing: UnseenDirections | None) -> Float64:
         self.run.drop(block.y)
         both = self.basis.with_missing(missing, self.seen.rank) if missing is not None else None
         self.mixed = both is not None

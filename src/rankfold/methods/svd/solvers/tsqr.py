@@ -21,12 +21,17 @@ from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.fused import Statistics, mean_about_shift, scaled_statistics, statistics
 from rankfold.methods.svd.solvers.gram import divisors
-from rankfold.methods.svd.solvers.preconditioned import PanelFactor, WhitenedFactor, WhitenedGram, Whitening
-from rankfold.methods.svd.strategy import Layout
+from rankfold.methods.svd.solvers.preconditioned import (
+    PanelFactor,
+    PreconditionedFactor,
+    PreconditionedGram,
+    Preconditioner,
+)
+from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.errors import DataError
-from rankfold.pipeline.storage.checkpoint import State, kept, load_arrays
+from rankfold.pipeline.storage.checkpoint import State, load_arrays, save_once
 
 Array = npt.NDArray[np.generic]
 Float64 = npt.NDArray[np.float64]
@@ -58,7 +63,7 @@ class Factored:
     """(short, short) upper triangular, diagonal not negative."""
 
     known: Statistics
-    whitening: Whitening | None
+    preconditioner: Preconditioner | None
     """``Q = Y @ inverse`` with the Y of this; None where Q was not asked for and is not known."""
 
     inverse: Float64
@@ -69,12 +74,12 @@ def zero(short: int) -> float:
     return max(short, 32) * float(np.finfo(np.float64).eps)
 
 
-def warn_of_rank(run: Run, layout: Layout, found: Factored, rank: int) -> None:
+def warn_of_rank(run: Run, layout: Strategy, found: Factored, rank: int) -> None:
     """Say which columns of a long factor the matrix does not determine."""
-    if found.whitening is not None and found.whitening.directions < rank:
+    if found.preconditioner is not None and found.preconditioner.directions < rank:
         run.warnings.append(
-            f"{layout.view.source.name} has rank {found.whitening.directions}, to rounding: the other "
-            f"{rank - found.whitening.directions} columns of its long factor are arbitrary"
+            f"{layout.view.source.name} has rank {found.preconditioner.directions}, to rounding: the other "
+            f"{rank - found.preconditioner.directions} columns of its long factor are arbitrary"
         )
 
 
@@ -118,7 +123,7 @@ def sampled_basis(d: Array) -> State:
 
 
 def tsqr(
-    run: Run, layout: Layout, centering: Centering, start: Start, *, form: bool, passes: int, seed: int
+    run: Run, layout: Strategy, centering: Centering, start: Start, *, form: bool, passes: int, seed: int
 ) -> Factored:
     """R, and if ``form`` the recipe of Q.
 
@@ -158,15 +163,15 @@ def tsqr(
     random, inner = layout.view.short - w.shape[1], np.eye(layout.view.short)
     for attempt in range(1 if mild else min(MOST_ATTEMPTS, passes - run.passes - 1)):
         key = (seed + attempt) % 2**64
-        whitening = _kept(run, f"whitening-{attempt}", w, w.T @ moved, start.shift, key, random=random)
+        preconditioner = _kept(run, f"whitening-{attempt}", w, w.T @ moved, start.shift, key, random=random)
         if not mild:
-            inner = _reflected(run, layout, centering, whitening, f"reflections-{attempt}")
+            inner = _reflected(run, layout, centering, preconditioner, f"reflections-{attempt}")
         if not random or _condition(inner) <= MILD:  # few rows may draw columns that nearly depend
             break
-    return _scaled(layout, centering, _factored(inner, basis, known, whitening))
+    return _scaled(layout, centering, _factored(inner, basis, known, preconditioner))
 
 
-def _require_passes(run: Run, layout: Layout, need: int, passes: int, form: bool) -> None:
+def _require_passes(run: Run, layout: Strategy, need: int, passes: int, form: bool) -> None:
     if need > passes:
         way_out = ", or leave rows out (--no-rows)" * (form and layout.view.orientation is Orientation.ROWS)
         raise DataError(
@@ -176,12 +181,12 @@ def _require_passes(run: Run, layout: Layout, need: int, passes: int, form: bool
 
 
 def _by_gram(
-    run: Run, layout: Layout, centering: Centering, start: Start, basis: Basis, seed: int
+    run: Run, layout: Strategy, centering: Centering, start: Start, basis: Basis, seed: int
 ) -> Factored | None:
     """By one pass into the Gram matrix of whitened columns, or None where that loses digits."""
     view = layout.view
     w = basis.weights * centering.unit
-    fold = WhitenedGram(
+    fold = PreconditionedGram(
         layout.wide_panels(run.slots),
         centering,
         _kept(run, "first", w, np.zeros(view.short), start.shift, seed),
@@ -198,12 +203,12 @@ def _by_gram(
     inner = r_of_gram(product)
     if inner is None:
         return None
-    whitening = _kept(run, "whitening", w, offset, start.shift, seed)
-    return _factored(inner, basis, _known(state, layout, start, centering), whitening)
+    preconditioner = _kept(run, "whitening", w, offset, start.shift, seed)
+    return _factored(inner, basis, _known(state, layout, start, centering), preconditioner)
 
 
 def _by_reflections(
-    run: Run, layout: Layout, centering: Centering, start: Start
+    run: Run, layout: Strategy, centering: Centering, start: Start
 ) -> tuple[Float64, Float64, Statistics]:
     """R, what the mean differs from the shift, and the columns."""
     fold = PanelFactor(
@@ -220,21 +225,23 @@ def _by_reflections(
     return r[ones:, ones:], mean_about_shift(state, layout, centering), known
 
 
-def _reflected(run: Run, layout: Layout, centering: Centering, whitening: Whitening, name: str) -> Float64:
+def _reflected(
+    run: Run, layout: Strategy, centering: Centering, preconditioner: Preconditioner, name: str
+) -> Float64:
     """The R factor of whitened columns."""
-    fold = WhitenedFactor(
+    fold = PreconditionedFactor(
         layout.wide_panels(run.slots),
         centering,
-        whitening,
+        preconditioner,
         layout.column_file(run.scratch, centering),
-        layout.row_seconds(10 * whitening.width),
+        layout.row_seconds(10 * preconditioner.width),
     )
     state = run.pass_over_data(name, fold)
     refuse_bad(state, layout.view.source)
     return state["r"]
 
 
-def _factored(inner: Float64, basis: Basis, known: Statistics, whitening: Whitening) -> Factored:
+def _factored(inner: Float64, basis: Basis, known: Statistics, preconditioner: Preconditioner) -> Factored:
     """R and Q from ``Y = Q_Y inner`` and ``A = Y[:, :p] back``: a small QR of their product."""
     short, positive = basis.whitened.shape
     back = np.zeros((short, short))
@@ -242,17 +249,17 @@ def _factored(inner: Float64, basis: Basis, known: Statistics, whitening: Whiten
     q, r = np.linalg.qr(back)
     signs = np.where(np.diag(r) < 0, -1.0, 1.0)
     inverse = scipy.linalg.solve_triangular(inner, q * signs, check_finite=False)
-    return Factored(r * signs[:, None], known, whitening, inverse)
+    return Factored(r * signs[:, None], known, preconditioner, inverse)
 
 
-def _scaled(layout: Layout, centering: Centering, found: Factored) -> Factored:
+def _scaled(layout: Strategy, centering: Centering, found: Factored) -> Factored:
     """With the columns of a tall matrix divided by their standard deviations."""
     if not (centering.scale and layout.view.orientation is Orientation.ROWS):
         return found
     return replace(found, r=found.r / divisors(found.known.deviation))
 
 
-def _known(state: State, layout: Layout, start: Start, centering: Centering) -> Statistics:
+def _known(state: State, layout: Strategy, start: Start, centering: Centering) -> Statistics:
     by_rows = layout.view.orientation is Orientation.ROWS
     tell = scaled_statistics if centering.scale and by_rows else statistics
     return tell(state, layout, start, centering)
@@ -260,9 +267,9 @@ def _known(state: State, layout: Layout, start: Start, centering: Centering) -> 
 
 def _kept(
     run: Run, name: str, w: Float64, offset: Float64, shift: Float64, seed: int, *, random: int = 0
-) -> Whitening:
-    path = kept(run.part(f"{name}.part"), {"w": w, "offset": offset, "shift": shift})
-    return Whitening(path, w.shape[1], random, seed)
+) -> Preconditioner:
+    path = save_once(run.part(f"{name}.part"), {"w": w, "offset": offset, "shift": shift})
+    return Preconditioner(path, w.shape[1], random, seed)
 
 
 def _condition(r: Float64) -> float:

@@ -138,7 +138,7 @@ def shown(names: Sequence[str], most: int = 8) -> str:
     return text + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-# Unpack -----------------------------------------------------------------------------------------------------
+# Unpacked first -----------------------------------------------------------------------------------
 
 
 COPY_BYTES = 2**20
