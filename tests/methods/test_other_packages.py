@@ -141,6 +141,19 @@ def test_editors_know_it(site: Path) -> None:
     assert "column_sums" not in json.dumps(json.loads(_without(site).stdout))
 
 
+def test_one_that_is_broken_harms_no_other(site: Path) -> None:
+    (site / "site" / "broken.py").write_text("raise ImportError('no such library')\n")
+    about = site / "site" / "broken-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[rankfold.methods]\nbroken = broken:BROKEN\n")
+    done = rankfold(site, "column-sums", "x.npy", "--out", "r.zarr")
+    assert done.returncode == 0, done.stderr
+    assert "method broken of another package is left out: no such library" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert rankfold(site, "svd", "x.npy", "--rank", 2, "--out", "s.zarr").returncode == 0
+
+
 def _without(site: Path) -> subprocess.CompletedProcess[str]:
     (site / "site" / "column_sums-1.0.dist-info" / "entry_points.txt").unlink()
     return rankfold(site, "schema")

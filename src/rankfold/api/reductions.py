@@ -10,7 +10,7 @@ from rankfold.api.execute import execute
 from rankfold.cluster.place import choose_place
 from rankfold.methods.nmf.arguments import DEFAULT_FALL, NMF
 from rankfold.methods.registry import method as method_of
-from rankfold.methods.registry import method_names
+from rankfold.methods.registry import methods
 from rankfold.methods.svd.arguments import PCA, QR, SVD
 from rankfold.pipeline.engine.run import Progress
 from rankfold.pipeline.errors import ArgumentError, InputError
@@ -277,7 +277,7 @@ def plan(
     ``kind`` is the name of a method of one matrix, ``others`` what it may be asked: the arguments of its
     function.
     """
-    names = [name for name in method_names() if method_of(name).inputs == ("x",)]
+    names = [each.name for each in methods() if each.inputs == ("x",)]
     if not isinstance(kind, str) or (isinstance(x, str) and x in names and kind not in names):
         raise ArgumentError("plan takes what is planned first, then the matrix: rankfold.plan('pca', x, ...)")
     if kind not in names:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import logging
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any
@@ -18,6 +19,8 @@ from typing import Any
 from rankfold.methods.argument import Parameter, parameters_of
 from rankfold.methods.task import Task
 from rankfold.pipeline.errors import InputError
+
+LOG = logging.getLogger("rankfold")
 
 GROUP = "rankfold.methods"
 """Of entry points."""
@@ -87,7 +90,10 @@ def method(name: str) -> Method:
     theirs = _theirs()
     if name not in theirs:
         raise InputError(f"there is no method {name!r}; there are {', '.join(method_names())}")
-    return _loaded(theirs[name])
+    found = _loaded(theirs[name])
+    if found.name != name:
+        raise InputError(f"{theirs[name]} calls itself {found.name!r}, and its entry point {name!r}")
+    return found
 
 
 def method_names() -> tuple[str, ...]:
@@ -95,9 +101,25 @@ def method_names() -> tuple[str, ...]:
     return (*OURS, *(name for name in _theirs() if name not in OURS))
 
 
+@functools.cache
+def methods() -> tuple[Method, ...]:
+    """All that can be loaded. One of another package that cannot is said and left out: it harms no other."""
+    found = []
+    for name in method_names():
+        try:
+            each = method(name)
+            each.parameters()
+            found.append(each)
+        except Exception as error:  # whatever their code raises
+            if name in OURS:
+                raise
+            LOG.warning("method %s of another package is left out: %s", name, error)
+    return tuple(found)
+
+
 def edition_of(name: str) -> int:
     """The edition that answers requests of a kind today."""
-    return method(name).edition if name in method_names() else 1
+    return method(name).edition if name in OURS or name in _theirs() else 1
 
 
 @functools.cache

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rankfold.methods.registry import Method, method_names
-from rankfold.methods.registry import method as method_of
+from rankfold.methods.registry import Method, methods
 from rankfold.methods.svd.arguments import PCA
 from rankfold.workflows import options
 from rankfold.workflows.options import (
@@ -65,8 +64,7 @@ def pca(
 
 def reductions() -> list[Callable[..., None]]:
     """A command for each method of one matrix, those of other packages too."""
-    methods = [method_of(name) for name in method_names()]
-    return [pca if each is PCA else command_of(each) for each in methods if each.inputs == ("x",)]
+    return [pca if each is PCA else command_of(each) for each in methods() if each.inputs == ("x",)]
 
 
 def kind(
@@ -85,7 +83,7 @@ def planned_store(
     return store
 
 
-planned = any_arguments(each for each in map(method_of, method_names()) if each.inputs == ("x",))
+planned = any_arguments(each for each in methods() if each.inputs == ("x",))
 
 
 @command(kind, planned_store, view, planned, place)

@@ -20,8 +20,7 @@ from pydantic import (
 
 from rankfold.methods.argument import Parameter
 from rankfold.methods.knn.arguments import ALIASES, NAMES
-from rankfold.methods.registry import Method, method_names
-from rankfold.methods.registry import method as method_of
+from rankfold.methods.registry import Method, methods
 from rankfold.settings.yaml_file import NUMERIC, WHOLE, Bytes
 
 # Values -------------------------------------------------------------------------------------------
@@ -240,7 +239,7 @@ class Import(OfMatrix):
 
 
 OTHERS = (Trustworthiness, Continuity, NeighborhoodPreservation, Import)
-STAGES: dict[str, type[BaseStage]] = {name: model_of(method_of(name)) for name in method_names()}
+STAGES: dict[str, type[BaseStage]] = {each.name: model_of(each) for each in methods()}
 STAGES |= {get_args(each.model_fields["method"].annotation)[0]: each for each in OTHERS}
 """By method."""
 
