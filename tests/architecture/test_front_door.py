@@ -64,3 +64,7 @@ def test_star_imports_what_is_offered() -> None:
     assert run(
         "from rankfold import *; print(*sorted(n for n in globals() if n in __import__('rankfold').__all__))"
     )
+
+
+def test_the_command_line_loads_no_numbers_before_it_is_told_what_to_do() -> None:
+    assert not loaded_after("import rankfold.workflows.cli") & {*HEAVY, "numpy", "pydantic"}

@@ -14,11 +14,13 @@ import importlib
 import logging
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rankfold.methods.argument import Parameter, parameters_of
-from rankfold.methods.task import Task
 from rankfold.pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from rankfold.methods.task import Task
 
 LOG = logging.getLogger("rankfold")
 

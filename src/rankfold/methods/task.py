@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
 if TYPE_CHECKING:
+    import numpy as np
+
     from rankfold.pipeline.data.source import Source
     from rankfold.pipeline.engine.run import Run
     from rankfold.pipeline.engine.scheduler import Budget
@@ -35,6 +35,8 @@ class Output:
 
 def vectors(length: int, *names: str) -> tuple[Output, ...]:
     """Small arrays of float64 numbers, one for each component or column."""
+    import numpy as np
+
     return tuple(Output(name, (length,), np.dtype(np.float64)) for name in names)
 
 
