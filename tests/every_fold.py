@@ -16,7 +16,7 @@ from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.narrow import NarrowGram, NarrowR
 from rankfold.methods.svd.fused import PanelPass
 from rankfold.methods.svd.request import Request
-from rankfold.methods.svd.solvers.gram import GramPass
+from rankfold.methods.svd.solvers.gram import GramPass, gram_panels
 from rankfold.methods.svd.solvers.preconditioned import (
     PanelFactor,
     PreconditionedFactor,
@@ -40,7 +40,7 @@ def folds(folder: Path, dtype: str) -> Iterator[tuple[Any, float]]:
     constants = folder / "q.npz"
     save_arrays(constants, {"q": np.zeros((short, width)), "shift": shift})
     yield ColumnStatistics(layout.panels(2), shift, 1.0, 1e-6), 0.1
-    yield GramPass(layout.gram_panels(2), centering, shift, None, 1e-6), 0.1
+    yield GramPass(gram_panels(layout.view, 2), centering, shift, None, 1e-6), 0.1
     y = layout.y(folder, 1, width)
     for rows in (0, 4 * width):
         yield PanelPass(layout.panels(2), centering, constants, y, None, True, 1e-6, rows), 0.1

@@ -99,12 +99,12 @@ def __getattr__(name: str) -> Any:
 def _theirs(name: str) -> Any:
     """The function of a method that another package adds."""
     if not name.startswith("_"):
-        from rankfold.methods.registry import method, method_names
+        from rankfold.methods.registry import METHODS
 
-        if name in method_names():
+        if name in METHODS:
             from rankfold.api.call import function_of
 
-            globals()[name] = function_of(method(name))
+            globals()[name] = function_of(METHODS[name])
             return globals()[name]
     raise AttributeError(f"module 'rankfold' has no attribute {name!r}")
 

@@ -10,8 +10,8 @@ import pytest
 from flows import actions, begun, changed, rankfold, refused
 
 import rankfold as rf
-from rankfold.methods import registry
 from rankfold.methods.knn.arguments import KNN
+from rankfold.methods.registry import METHODS
 
 
 @pytest.fixture
@@ -33,8 +33,7 @@ def test_another_edition_of_a_method_makes_its_results_anew(
     flow: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert rankfold("run", flow).exit_code == 0
-    later, loaded = dataclasses.replace(KNN, edition=2), registry._loaded
-    monkeypatch.setattr(registry, "_loaded", lambda home: later if home.endswith(":KNN") else loaded(home))
+    monkeypatch.setitem(METHODS.loaded, "knn", dataclasses.replace(KNN, edition=2))
     assert actions(flow)["components"][0] == "skip"
     assert actions(flow)["near"] == ("run", "knn has another edition")
     assert rankfold("run", flow).exit_code == 0

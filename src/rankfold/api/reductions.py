@@ -9,8 +9,7 @@ from rankfold.api.arguments import public, refuse_unknown
 from rankfold.api.execute import execute
 from rankfold.cluster.place import choose_place
 from rankfold.methods.nmf.arguments import DEFAULT_FALL, NMF
-from rankfold.methods.registry import method as method_of
-from rankfold.methods.registry import methods
+from rankfold.methods.registry import METHODS, methods
 from rankfold.methods.svd.arguments import PCA, QR, SVD
 from rankfold.pipeline.engine.run import Progress
 from rankfold.pipeline.errors import ArgumentError, InputError
@@ -284,7 +283,7 @@ def plan(
         raise InputError(
             f"there is no plan for {kind!r}; plan {', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
         )
-    method = method_of(kind)
+    method = METHODS[kind]
     known = [parameter.name for parameter in method.parameters()]
     asked = others if rank is None else {"rank": rank, **others}
     if "k" in known and "rank" in asked:

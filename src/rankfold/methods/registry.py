@@ -12,9 +12,9 @@ from __future__ import annotations
 import functools
 import importlib
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from rankfold.methods.argument import Parameter, parameters_of
 from rankfold.pipeline.errors import InputError
@@ -24,8 +24,68 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("rankfold")
 
-GROUP = "rankfold.methods"
-"""Of entry points."""
+
+class Named(Protocol):
+    """What can be registered."""
+
+    @property
+    def name(self) -> str:
+        """That it is asked for by."""
+
+
+T = TypeVar("T", bound=Named)
+
+
+@dataclass(frozen=True)
+class Registry(Generic[T]):
+    """Things of one kind by name, ours and those of other packages, each loaded when it is asked for."""
+
+    kind: str
+    """What one of them is, in messages."""
+
+    group: str
+    """Of entry points."""
+
+    ours: dict[str, str]
+    """``"module:name"`` by name."""
+
+    loaded: dict[str, T] = field(default_factory=dict, init=False, repr=False)
+    """Those that were asked for."""
+
+    def names(self) -> tuple[str, ...]:
+        """Ours, then those of other packages."""
+        return (*self.ours, *(name for name in self.theirs if name not in self.ours))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.ours or name in self.theirs
+
+    def __getitem__(self, name: str) -> T:
+        """One by its name.
+
+        Raises
+        ------
+        InputError
+            There is none of that name, or what another package has under it is something else.
+        """
+        if name not in self.loaded:
+            self.loaded[name] = self._load(name)
+        return self.loaded[name]
+
+    def _load(self, name: str) -> T:
+        if name not in self:
+            raise InputError(f"there is no {self.kind} {name!r}; there are {', '.join(self.names())}")
+        home = self.ours.get(name) or self.theirs[name]
+        module, _, attribute = home.partition(":")
+        found = getattr(importlib.import_module(module), attribute)
+        if getattr(found, "name", None) != name:
+            called = f"calls itself {found.name!r}" if hasattr(found, "name") else f"is no {self.kind}"
+            raise InputError(f"{home} {called}, and its entry point in {self.group} says {name!r}")
+        return found  # type: ignore[no-any-return]
+
+    @functools.cached_property
+    def theirs(self) -> dict[str, str]:
+        """Those of other packages, in alphabetical order."""
+        return {each.name: each.value for each in sorted(entry_points(group=self.group))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,55 +125,35 @@ class Method:
         return made
 
 
-OURS = {
-    "svd": "rankfold.methods.svd.arguments:SVD",
-    "pca": "rankfold.methods.svd.arguments:PCA",
-    "qr": "rankfold.methods.svd.arguments:QR",
-    "nmf": "rankfold.methods.nmf.arguments:NMF",
-    "knn": "rankfold.methods.knn.arguments:KNN",
-    "transform": "rankfold.methods.model.arguments:TRANSFORM",
-    "update": "rankfold.methods.model.arguments:UPDATE",
-    "check": "rankfold.methods.model.arguments:CHECK",
-    "reconstruct": "rankfold.methods.model.arguments:RECONSTRUCT",
-}
+METHODS: Registry[Method] = Registry(
+    "method",
+    "rankfold.methods",
+    {
+        "svd": "rankfold.methods.svd.arguments:SVD",
+        "pca": "rankfold.methods.svd.arguments:PCA",
+        "qr": "rankfold.methods.svd.arguments:QR",
+        "nmf": "rankfold.methods.nmf.arguments:NMF",
+        "knn": "rankfold.methods.knn.arguments:KNN",
+        "transform": "rankfold.methods.model.arguments:TRANSFORM",
+        "update": "rankfold.methods.model.arguments:UPDATE",
+        "check": "rankfold.methods.model.arguments:CHECK",
+        "reconstruct": "rankfold.methods.model.arguments:RECONSTRUCT",
+    },
+)
 """Where each method says of itself what is known of it."""
-
-
-def method(name: str) -> Method:
-    """A method by its name.
-
-    Raises
-    ------
-    InputError
-        There is none of that name.
-    """
-    if name in OURS:
-        return _loaded(OURS[name])
-    theirs = _theirs()
-    if name not in theirs:
-        raise InputError(f"there is no method {name!r}; there are {', '.join(method_names())}")
-    found = _loaded(theirs[name])
-    if found.name != name:
-        raise InputError(f"{theirs[name]} calls itself {found.name!r}, and its entry point {name!r}")
-    return found
-
-
-def method_names() -> tuple[str, ...]:
-    """Ours, then those of other packages."""
-    return (*OURS, *(name for name in _theirs() if name not in OURS))
 
 
 @functools.cache
 def methods() -> tuple[Method, ...]:
     """All that can be loaded. One of another package that cannot is said and left out: it harms no other."""
     found = []
-    for name in method_names():
+    for name in METHODS.names():
         try:
-            each = method(name)
+            each = METHODS[name]
             each.parameters()
             found.append(each)
         except Exception as error:  # whatever their code raises
-            if name in OURS:
+            if name in METHODS.ours:
                 raise
             LOG.warning("method %s of another package is left out: %s", name, error)
     return tuple(found)
@@ -121,19 +161,4 @@ def methods() -> tuple[Method, ...]:
 
 def edition_of(name: str) -> int:
     """The edition that answers requests of a kind today."""
-    return method(name).edition if name in OURS or name in _theirs() else 1
-
-
-@functools.cache
-def _theirs() -> dict[str, str]:
-    """Methods of other packages, in alphabetical order."""
-    return {each.name: each.value for each in sorted(entry_points(group=GROUP))}
-
-
-@functools.cache
-def _loaded(home: str) -> Method:
-    module, _, name = home.partition(":")
-    found = getattr(importlib.import_module(module), name)
-    if not isinstance(found, Method):
-        raise InputError(f"{home} is no method of rankfold: a Method was expected, not {found!r}")
-    return found
+    return METHODS[name].edition if name in METHODS else 1

@@ -37,6 +37,7 @@ from rankfold.methods.knn.pair_fold import bounded
 from rankfold.methods.knn.request import METRICS
 from rankfold.methods.knn.row_blocks import stored_dtype
 from rankfold.methods.parts.panels import numbers
+from rankfold.methods.svd.solvers.solver import SOLVERS
 from rankfold.pipeline.data.view import working_dtype
 
 LOG = logging.getLogger("rankfold")
@@ -50,9 +51,6 @@ TICK_SECONDS = 0.1
 NEWS = "compiling kernels, once after an installation"
 
 DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
-
-FACTORS = {"svd": ("auto", "krylov", "subspace"), "pca": ("auto", "krylov", "subspace")}
-"""Methods, by kind of request, that may add up rows in buckets."""
 
 PAIRS = ("knn", "trustworthiness", "continuity")
 """Kinds of requests in which rows meet rows, and columns are left as they are."""
@@ -109,9 +107,13 @@ def _columns(request: dict[str, Any], shape: tuple[int, int]) -> tuple[str, ...]
     kind, method = request["kind"], request.get("method", "auto")
     if kind in PAIRS or shape[0] * shape[1] <= FEW:
         return ()
-    double = kind != "nmf" and method not in ("krylov", "subspace", "sketch")
-    buckets = method in FACTORS.get(kind, ())
-    return ("panels", *("double",) * double, *("buckets",) * buckets)
+    if kind == "nmf":
+        return ("panels",)
+    if kind not in ("svd", "pca"):
+        return ("panels", "double")
+    solvers = ("gram", "krylov") if method == "auto" else (method,)
+    used = {name for solver in solvers for name in SOLVERS[solver].loops}
+    return tuple(name for name in COLUMNS if name in used)
 
 
 @functools.cache

@@ -19,12 +19,12 @@ import numpy.typing as npt
 from rankfold.kernels.linear.dense import fix_signs
 from rankfold.methods.model.model import FactorModel, fitted
 from rankfold.methods.model.summary import Summary, merged
+from rankfold.methods.parts.column_statistics import divisors
 from rankfold.methods.parts.finite import count_bad, join_bad, no_bad, refuse_bad
 from rankfold.methods.parts.panels import Buffers, OverPanels, Panels
 from rankfold.methods.svd.error_estimates import errors_of_missed
 from rankfold.methods.svd.plan import make_plan
 from rankfold.methods.svd.request import DEFAULT_PASSES, DEFAULT_TOL, Request, integer
-from rankfold.methods.svd.solvers.gram import divisors
 from rankfold.methods.svd.solvers.tsqr import tsqr, zero
 from rankfold.methods.svd.start import CONSTANT, begin
 from rankfold.methods.svd.strategy import choose_strategy

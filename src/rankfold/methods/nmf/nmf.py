@@ -45,7 +45,7 @@ from rankfold.methods.nmf.start import (
 from rankfold.methods.parts.combination import Combination
 from rankfold.methods.parts.write_rows import WriteRows
 from rankfold.methods.svd.long_factor import OnScratch, create_long_array, write_combination
-from rankfold.methods.svd.plan import make_plan, sample_bytes
+from rankfold.methods.svd.plan import make_plan
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.start import begin
 from rankfold.methods.svd.strategy import Strategy, choose_orientation, choose_strategy
@@ -154,6 +154,7 @@ class Nonnegative:
         return dataclasses.replace(
             made,
             kind="nmf",
+            decided_by="how fast the error falls",
             method=self.asked.solver,
             rank=self.asked.rank,
             passes=passes,
@@ -366,7 +367,7 @@ def _driver_bytes(layout: Strategy, model: Model) -> int:
     if model.asked.init == "compressed":
         whole = 8 * view.long * layout.width <= SMALL_BYTES
         rows = view.long if whole else min(view.long, most_sampled(rank))
-    sample = sample_bytes(layout) + 2 * 8 * layout.sample.rows * view.short * (model.asked.init == "rows")
+    sample = layout.sample_bytes + 2 * 8 * layout.sample.rows * view.short * (model.asked.init == "rows")
     solving = 8 * view.short * (8 * rank + 3 * width) + 8 * rows * (2 * layout.width + 4 * rank)
     return max(sample, solving)
 

@@ -8,9 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.center_scale import measure
+from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.finite import count_bad, join_bad, no_bad
 from rankfold.methods.parts.panels import Buffers, OverPanels, Panels, numbers
 from rankfold.pipeline.storage.checkpoint import State
+
+Float64 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +58,14 @@ class ColumnStatistics(OverPanels):
         total["sums"] += other["sums"]
         total["squares"] += other["squares"]
         total["bad"] = join_bad(total["bad"], other["bad"])
+
+
+def standard_deviations(squares: Float64, count: int, mean: Float64, centering: Centering) -> Float64:
+    """Standard deviations from centered sums of squares; 0 for columns that are constant but for rounding."""
+    deviation = np.sqrt(np.maximum(squares, 0.0) / max(count - 1, 1))
+    return np.where(deviation > centering.constant_below * np.abs(mean), deviation, 0.0)
+
+
+def divisors(deviation: Float64) -> Float64:
+    """What columns are divided by: constant ones are left as they are."""
+    return np.where(deviation > 0, deviation, 1.0)

@@ -7,8 +7,9 @@ from typing import Annotated
 
 from rankfold.methods.argument import Argument
 from rankfold.methods.registry import Method
+from rankfold.methods.svd.solvers.solver import SOLVERS
 
-SOLVERS = ("auto", "gram", "krylov", "subspace", "sketch", "tsqr")
+CHOICES = ("auto", *SOLVERS.names())
 HOME = "rankfold.methods.svd.svd"
 
 Rank = Annotated[
@@ -20,7 +21,7 @@ Tol = Annotated[
     Argument("estimated relative error to stop at, 1e-4 by default; without rank, of all"),
 ]
 Solver = Annotated[
-    str, Argument("auto, gram, krylov, subspace, sketch or tsqr", choices=SOLVERS, key="algorithm")
+    str, Argument(f"{', '.join(CHOICES[:-1])} or {CHOICES[-1]}", choices=CHOICES, key="algorithm")
 ]
 Passes = Annotated[int | None, Argument("most passes over the matrix; 8 by default", least=1)]
 Oversampling = Annotated[

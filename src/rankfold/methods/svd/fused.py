@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from rankfold.kernels.linear.count_sketch import TILE_ROWS, add_to_buckets, draw_buckets
 from rankfold.kernels.linear.panel import panel_product
-from rankfold.methods.parts.column_statistics import ColumnStatistics
+from rankfold.methods.parts.column_statistics import ColumnStatistics, divisors, standard_deviations
 from rankfold.methods.parts.conditioned import Centering, Grains, OverConditioned
 from rankfold.methods.parts.finite import join_bad, refuse_bad
 from rankfold.methods.parts.panels import Panels
@@ -26,7 +26,6 @@ from rankfold.methods.parts.start import Start, random_block
 from rankfold.methods.svd.error_estimates import ritz_vectors
 from rankfold.methods.svd.missing import UnseenDirections, load_missing, save_missing
 from rankfold.methods.svd.ritz import Block
-from rankfold.methods.svd.solvers.gram import divisors, standard_deviations
 from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.view import Orientation, View, aligned_empty
 from rankfold.pipeline.engine.run import Run

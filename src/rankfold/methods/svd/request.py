@@ -9,11 +9,8 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
-from rankfold.methods.svd.arguments import SOLVERS
+from rankfold.methods.svd.solvers.solver import SOLVERS
 from rankfold.pipeline.errors import InputError
-
-FIND_RANK = ("auto", "gram", "krylov", "tsqr")
-"""Methods that find how many components a tolerance takes."""
 
 DEFAULT_TOL = 1e-4
 DEFAULT_PASSES = 8
@@ -73,12 +70,13 @@ def check_request(request: Request, shape: tuple[int, int], name: str) -> None:
         raise InputError(f"oversampling must be at least 0, not {request.oversampling}")
     if request.passes < 1:
         raise InputError(f"passes must be at least 1, not {request.passes}")
-    if request.method not in SOLVERS:
-        raise InputError(f"method {request.method!r} is not one of {', '.join(SOLVERS)}")
-    if request.adaptive and request.method not in FIND_RANK:
+    if request.method != "auto" and request.method not in SOLVERS:
+        raise InputError(f"method {request.method!r} is not one of auto, {', '.join(SOLVERS.names())}")
+    if request.adaptive and request.method != "auto" and not SOLVERS[request.method].finds_rank:
+        finders = ("auto", *(name for name in SOLVERS.names() if SOLVERS[name].finds_rank))
         raise InputError(
             f"{request.method} does not find the rank from tol alone: say --rank, or take "
-            f"{', '.join(FIND_RANK)}"
+            f"{', '.join(finders)}"
         )
     if request.adaptive and request.oversampling is not None:
         raise InputError("oversampling counts columns beyond a rank: say --rank, or leave it out")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from rankfold.methods.parts.conditioned import Centering
-from rankfold.methods.parts.start import Start, leading_block, sample_start
+from rankfold.methods.parts.start import Start, sample_start
 from rankfold.methods.svd.request import Request
-from rankfold.methods.svd.solvers.tsqr import sampled_basis
 from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.run import Run
@@ -16,11 +15,11 @@ CONSTANT = 1e-12
 """A column whose standard deviation is below this share of its mean is constant but for rounding."""
 
 
-def begin(run: Run, layout: Strategy, request: Request) -> tuple[Centering, Start]:
+def begin(run: Run, strategy: Strategy, request: Request) -> tuple[Centering, Start]:
     """How columns are centered, and what a sample tells before the first pass."""
-    exact = layout.method == "tsqr"
-    block = sampled_basis if exact else partial(leading_block, width=layout.width, seed=request.seed)
-    # The R factor of a tall matrix is scaled when it is known.
-    scale = request.scale and not (exact and layout.view.orientation is Orientation.ROWS)
-    start = sample_start(layout.sample, block, center=request.center, scale=scale, folder=run.folder)
+    solver = strategy.solver
+    block = partial(solver.sampled, request, strategy)
+    # A solver that does not scale before its passes does so with what they find.
+    scale = request.scale and (solver.scales_first or strategy.view.orientation is Orientation.COLUMNS)
+    start = sample_start(strategy.sample, block, center=request.center, scale=scale, folder=run.folder)
     return Centering(request.center, request.scale, start.unit, CONSTANT), start

@@ -15,7 +15,7 @@ from rankfold.methods.parts.combination import Combination
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.panels import Panels
 from rankfold.methods.svd.request import Request
-from rankfold.methods.svd.solvers.sketch_pass import Sizes
+from rankfold.methods.svd.solvers.solver import SOLVERS, Solver
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.sample import Sample
 from rankfold.pipeline.data.source import Source
@@ -49,9 +49,7 @@ class Strategy:
     """The static half of a plan."""
 
     view: View
-    method: str
-    """``"gram"``, ``"krylov"``, ``"subspace"``, ``"sketch"`` or ``"tsqr"``."""
-
+    solver: Solver
     width: int
     """Columns of one block, of the range sketch, or of R."""
 
@@ -59,9 +57,8 @@ class Strategy:
     """Most passes over the matrix."""
 
     cut: Cut
-    """Of fused passes and statistics."""
+    """Of the solver's passes and statistics."""
 
-    gram_cut: Cut
     out_chunk: int
     """Long rows in one chunk of the long factor."""
 
@@ -75,36 +72,27 @@ class Strategy:
     """Rows of the sketch that tells what a block from the sample misses; 0 where blocks start at random."""
 
     @property
-    def basis_columns(self) -> int:
-        """Most columns that blocks kept on scratch together can have."""
-        kept = {"krylov": self.block_passes, "tsqr": 0}.get(self.method, 1)
-        return min(self.view.short, self.width * kept)
+    def method(self) -> str:
+        """The name of the solver."""
+        return self.solver.name
 
     @property
-    def block_passes(self) -> int:
-        """Most fused passes."""
-        if self.method in ("sketch", "tsqr"):
-            return 0
-        if self.method == "gram" or self.width == self.view.short:
-            return 1
-        most = self.passes - self.statistics_passes
-        return most if self.method == "subspace" else min(most, -(-self.view.short // self.width))
+    def sample_bytes(self) -> int:
+        """Memory of reading a sample, and of the block that it gives."""
+        block = self.sample.gives_block * 8 * 8 * self.view.short * self.width
+        return self.sample.memory_bytes + block
+
+    @property
+    def long_vectors_bytes(self) -> int:
+        """Memory of vectors of the long side, where columns lie along it."""
+        return 4 * 8 * self.view.long if self.view.orientation is Orientation.COLUMNS else 0
 
     def panels(self, slots: int) -> Panels:
-        """Buffers of a fused pass or statistics pass."""
+        """Buffers of a pass in the working type."""
         return Panels(self.view, self.cut, slots, self.view.dtype)
 
-    def gram_panels(self, slots: int) -> Panels:
-        """Buffers of a Gram pass, whose products are float64 whatever the data: see ``solvers/gram.py``.
-
-        By rows, grains leave their panel and have one row more.
-        """
-        rows = self.view.orientation is Orientation.ROWS
-        wide = np.dtype(np.float64)
-        return Panels(self.view, self.gram_cut, slots, wide, extra_rows=int(rows), copy_grains=rows)
-
     def wide_panels(self, slots: int) -> Panels:
-        """Buffers of the passes of ``solvers/tsqr.py``, in float64 whatever the data."""
+        """Buffers of a pass in float64 whatever the data."""
         return Panels(self.view, self.cut, slots, np.dtype(np.float64))
 
     def row_seconds(self, flops_per_element: float) -> float:
@@ -128,10 +116,10 @@ class Strategy:
 
     def for_rank(self, rank: int) -> Strategy:
         """With chunks of the output for so many components, where sweeps of the matrix do not write them."""
-        if self.method == "tsqr":
+        if self.solver.rows_from_matrix:
             return self
         row_bytes = rank * self.view.dtype.itemsize
-        return dataclasses.replace(self, out_chunk=_out_chunk(self.view.long, row_bytes))
+        return dataclasses.replace(self, out_chunk=chunk_rows(self.view.long, row_bytes))
 
     def narrow_cut(self, combination: Combination, rank: int) -> Cut:
         """Cut of sweeps over scratch, whose panels are whole chunks of the result."""
@@ -140,55 +128,44 @@ class Strategy:
 
 
 def choose_strategy(request: Request, source: Source) -> Strategy:
-    """Decide orientation, method, width and cuts."""
+    """Decide orientation, solver, width and cuts."""
     view = View(source, choose_orientation(source, request.rank, request.kind))
     width = block_width(request.rank, view.short, request.oversampling, passes=request.passes)
     if request.adaptive:
         width = adaptive_width(view.short)
-    method = request.method if request.method != "auto" else choose_method(request, view, width)
-    least = least_passes(request, view, method)
-    if least > request.passes:
-        way_out = view.orientation is Orientation.ROWS and method in ("gram", "tsqr") and request.rows
-        raise InputError(
-            f"{request.kind} by {method} takes {least} passes here, but passes={request.passes}. Allow "
-            f"--passes {least}" + (", or leave out its rows with --no-rows" if way_out else "")
-        )
-    if method == "tsqr" and view.long < view.short:
-        raise InputError(
-            f"{source.name} can only be swept along its {view.orientation.value}, its shorter side, and tsqr "
-            "is for the longer one. Take --method krylov, or store the transpose"
-        )
-    row_bytes = view.short * view.dtype.itemsize
-    sizes = Sizes.of(request.rank, view.short)
-    block = width if method in ("krylov", "subspace") and 2 * width <= view.short else 0
-    if method == "tsqr" and not leads_qr(request, view):
-        block = view.short
-    sample = Sample.of(view, block)
-    out_chunk = _out_chunk(view.long, request.rank * view.dtype.itemsize)
-    if method == "gram":
-        width = min(request.rank + 1, view.short)  # one more tells the gap below the last one wanted
-    data_cut = cut(view.grid, row_bytes, 8 * view.short * width)
-    if method == "sketch":
-        width, data_cut = sizes.range, _sketch_cut(view, row_bytes, sizes)
-    elif method == "tsqr":
-        width = view.short
-        read = view.short * view.source.dtype.itemsize
-        out_chunk = matching_chunk(view.grid, read, request.rank * view.dtype.itemsize)
-        data_cut = _tsqr_cut(view, out_chunk)
+    solver = SOLVERS[request.method if request.method != "auto" else choose_method(request, view, width)]
+    check_solver(solver, request, view)
+    arranged = solver.arrange(request, view, width)
+    sample = Sample.of(view, arranged.block)
+    scales_first = solver.scales_first and request.scale and view.orientation is Orientation.ROWS
     return Strategy(
         view=view,
-        method=method,
-        width=width,
+        solver=solver,
+        width=arranged.width,
         passes=request.passes,
-        cut=data_cut,
-        gram_cut=_gram_cut(view, row_bytes),
-        out_chunk=out_chunk,
+        cut=arranged.cut,
+        out_chunk=arranged.out_chunk,
+        statistics_passes=int(scales_first),
         sample=sample,
-        sketch_rows=4 * block * sample.gives_block,
-        statistics_passes=int(
-            method not in ("gram", "tsqr") and request.scale and view.orientation is Orientation.ROWS
-        ),
+        sketch_rows=4 * arranged.block * (sample.gives_block and arranged.looks_beyond),
     )
+
+
+def check_solver(solver: Solver, request: Request, view: View) -> None:
+    """Raise ``InputError`` where a solver cannot do with so few passes, or along this side."""
+    least = solver.least_passes(request, view)
+    if least > request.passes:
+        without = dataclasses.replace(request, rows=False)
+        way_out = request.rows and solver.least_passes(without, view) < least
+        raise InputError(
+            f"{request.kind} by {solver.name} takes {least} passes here, but passes={request.passes}. Allow "
+            f"--passes {least}" + (", or leave out its rows with --no-rows" if way_out else "")
+        )
+    if solver.needs_long and view.long < view.short:
+        raise InputError(
+            f"{view.source.name} can only be swept along its {view.orientation.value}, its shorter side, and "
+            f"{solver.name} is for the longer one. Take --method krylov, or store the transpose"
+        )
 
 
 def resolved(request: Request, source: Source) -> Request:
@@ -208,8 +185,7 @@ def resolved(request: Request, source: Source) -> Request:
             method = "tsqr"
         elif request.tol < DIFFERENCE[view.dtype.itemsize]:
             method = "gram"
-    statistics = request.scale and view.orientation is Orientation.ROWS
-    most = view.short if method != "krylov" else width * max(request.passes - statistics, 1)
+    most = SOLVERS[method].most_components(request, view, width)
     return dataclasses.replace(request, method=method, rank=min(most, *source.shape))
 
 
@@ -220,16 +196,6 @@ def adaptive_width(short: int) -> int:
     (16, 128, 256)
     """
     return min(short, ADAPTIVE_WIDTH, -(-short // 128) * 16)
-
-
-def least_passes(request: Request, view: View, method: str) -> int:
-    """Passes without which there is no result."""
-    by_rows = view.orientation is Orientation.ROWS
-    if leads_qr(request, view):
-        return 1
-    if method in ("gram", "tsqr"):
-        return 2 if request.rows or not by_rows else 1
-    return 2 if request.scale and by_rows else 1
 
 
 def leads_qr(request: Request, view: View) -> bool:
@@ -305,36 +271,11 @@ def choose_method(request: Request, view: View, width: int) -> str:
     long_factor = request.rows or view.orientation is Orientation.COLUMNS
     gram = element + view.short / NOMINAL_FLOPS[8] + long_factor * (element + 4 * request.rank * flop)
     passes = min(expected_passes(request.tol), request.passes, -(-view.short // width))
-    if request.passes < least_passes(request, view, "gram"):
+    if request.passes < SOLVERS["gram"].least_passes(request, view):
         return "krylov"
     statistics = request.scale and view.orientation is Orientation.ROWS
     krylov = passes * (element + 4 * width * flop) + statistics * element
     return "gram" if gram <= krylov else "krylov"
-
-
-def _gram_cut(view: View, row_bytes: int) -> Cut:
-    # The (short, short) product is added in float64 once a grain, 24 short^2 bytes of traffic: grains
-    # at least as long as short keep that under a tenth of the product's own time.
-    least = max(1, min(view.short, (32 * 2**20) // row_bytes))
-    # A byte takes ten times as long as in a fused pass, so streams may be that much shorter.
-    return cut(view.grid, row_bytes, 8 * view.short**2, least_rows=least, reads_per_byte=8)
-
-
-def _tsqr_cut(view: View, out_chunk: int) -> Cut:
-    # Panels are whole chunks of the output, and the same in every pass: see
-    # ``solvers/preconditioned.py``. A grain in float64 and its product with the basis stay in second-level
-    # cache together, which takes grains an eighth as long as in a fused pass. A stream reads 32 MiB at least:
-    # less takes less time than its start.
-    grid, row_bytes = Grid.regular(view.long, out_chunk, splittable=False), 8 * view.short
-    least = max(1, min(4 * view.short, (32 * 2**20) // row_bytes))
-    return cut(grid, 8 * row_bytes, max(8 * view.short**2, 4 * 2**20), least_rows=least, reads_per_byte=64)
-
-
-def _sketch_cut(view: View, row_bytes: int, sizes: Sizes) -> Cut:
-    # Test vectors and products of a grain stay in cache beside it. A byte takes about four times as long
-    # as in a fused pass, so streams may be that much shorter.
-    beside = sizes.row_bytes(view.dtype.itemsize)
-    return cut(view.grid, row_bytes + beside, sizes.accumulator_bytes(view.short), reads_per_byte=16)
 
 
 def matching_chunk(native: Grid, read_bytes: int, written_bytes: int) -> int:
@@ -342,12 +283,13 @@ def matching_chunk(native: Grid, read_bytes: int, written_bytes: int) -> int:
 
     Whole chunks of the matrix, where those cannot be split. Rows have ``read_bytes`` and ``written_bytes``.
     """
-    height = max(1, min(_out_chunk(native.length, written_bytes), PANEL_BYTES // read_bytes, native.length))
+    height = max(1, min(chunk_rows(native.length, written_bytes), PANEL_BYTES // read_bytes, native.length))
     if native.longest <= height:
         return height - height % native.longest
     return height if native.splittable else native.longest
 
 
-def _out_chunk(length: int, row_bytes: int) -> int:
+def chunk_rows(length: int, row_bytes: int) -> int:
+    """Rows in a chunk of an output of so many rows of so many bytes."""
     wanted = min(max(length * row_bytes // CHUNKS_WANTED, CHUNK_BYTES[0]), CHUNK_BYTES[1])
     return max(1, wanted // row_bytes)

@@ -1,17 +1,16 @@
-"""What a method found, and the arrays and facts that a result has of it."""
+"""The arrays and facts that a result has of what a solver found."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.svd.fused import Statistics
-from rankfold.methods.svd.long_factor import LongFactor, create_long_array
+from rankfold.methods.parts.column_statistics import divisors
+from rankfold.methods.svd.long_factor import create_long_array
 from rankfold.methods.svd.request import Request
-from rankfold.methods.svd.solvers.gram import divisors
+from rankfold.methods.svd.solvers.solver import Decomposition
 from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.run import Run
@@ -22,28 +21,6 @@ Float64 = npt.NDArray[np.float64]
 
 UNKNOWN = 1.0
 """Estimated relative error of a singular value from which on its size is not known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decomposition:
-    """What a method found, in the units of the data."""
-
-    s: Float64
-    short: Float64
-    """(short, k) vectors of the short side."""
-
-    long: LongFactor | None
-    """The long factor as a recipe, where one was asked for."""
-
-    statistics: Statistics
-    residuals: Float64
-    errors: Float64
-    convergence: list[float]
-    total: float
-    """Sum of squares of the centered, scaled matrix."""
-
-    facts: dict[str, Any] = field(default_factory=dict)
-    """What this method alone knows."""
 
 
 def refuse_constant(request: Request, found: Decomposition, layout: Strategy) -> None:
@@ -155,17 +132,17 @@ def _facts(
     orthogonality: float | None,
 ) -> dict[str, Any]:
     """Reproducible facts only: the same request on the same data gives the same bytes."""
-    worst = float(found.errors.max())
+    worst, advice = float(found.errors.max()), layout.solver.advice(request, layout, run.passes)
     reached = float(found.facts["approximation_error"]) if request.adaptive else worst
     if request.adaptive and reached > request.tol:
         run.warnings.append(
             f"the approximation of rank {len(found.s)} may leave out {reached:.1e} of the norm, above tol = "
-            f"{request.tol:.1e}: " + _remedy(layout, request, run)
+            f"{request.tol:.1e}: " + advice
         )
     elif reached > request.tol:
         run.warnings.append(
             f"the largest estimated error of a singular value is {worst:.1e}, above tol = {request.tol:.1e}, "
-            f"after {run.passes} passes: " + _remedy(layout, request, run)
+            f"after {run.passes} passes: " + advice
         )
     if request.adaptive and (unknown := int((found.errors >= UNKNOWN).sum())):
         run.warnings.append(
@@ -186,16 +163,3 @@ def _facts(
         "orthogonality": orthogonality,
         **found.facts,
     }
-
-
-def _remedy(layout: Strategy, request: Request, run: Run) -> str:
-    if layout.method in ("krylov", "subspace") and run.passes >= request.passes:
-        method = ", take --method gram or tsqr" * request.adaptive
-        return f"allow more with passes= (--passes){method}, or raise tol"
-    if request.adaptive and layout.method != "tsqr":
-        return "squares in this precision tell no more; take --method tsqr, or raise tol"
-    if layout.method == "tsqr":
-        return f"{layout.view.dtype.name} does not hold so small a value beside the largest"
-    if layout.method == "sketch":
-        return "a single pass does no better; --method krylov takes several, or raise tol"
-    return f"rounding errors of {layout.view.dtype.name} products, as measured, hide whether they are smaller"

@@ -61,6 +61,9 @@ class Plan:
     checkpoint_bytes: int
     useful_workers: int
     seconds: float | None
+    decided_by: str = ""
+    """What of the data decides how many passes are made; empty where the request does."""
+
     groups: int = 0
     """Runs of blocks that tasks hold, in a sweep over pairs."""
 

@@ -21,7 +21,6 @@ from rankfold.pipeline.engine.run import Progress
 from rankfold.pipeline.errors import ArgumentError
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
 from rankfold.pipeline.planning.sweep_words import over_matrix, words_of
-from rankfold.pipeline.planning.table import stops_early
 from rankfold.pipeline.units import about, format_bytes
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ class Forecast:
         number = [each for each in self.shares if self._reads(each)].index(name) + 1
         if number <= likely < most:
             return f"pass {number} of about {likely}"
-        return f"pass {number} of{' at most' * stops_early(self.plan)} {most}"
+        return f"pass {number} of{' at most' * bool(self.plan.decided_by)} {most}"
 
     def seconds_left(self) -> float | None:
         """Of the whole run, if the plan is right about its passes; None where that is not known."""

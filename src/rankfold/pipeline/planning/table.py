@@ -56,18 +56,12 @@ def _asked(plan: Plan) -> str:
     return f"rank {plan.rank}{' at most' * plan.adaptive}, swept by {plan.orientation}"
 
 
-def stops_early(plan: Plan) -> bool:
-    """Whether passes end when the answer is good enough, which depends on the data."""
-    return plan.kind == "nmf" or (plan.kind in ("svd", "pca") and plan.method in ("krylov", "subspace"))
-
-
 def passes_note(plan: Plan) -> str:
     """How many passes there will be, and what that depends on."""
     likely, most = plan.likely_passes, plan.most_passes
-    if stops_early(plan):
+    if plan.decided_by:
         typical = f", typically {likely}" * (likely < most)
-        what = "how fast the error falls" if plan.kind == "nmf" else "the spectrum"
-        return f"up to {most}{typical}; depends on {what}, which no plan knows"
+        return f"up to {most}{typical}; depends on {plan.decided_by}, which no plan knows"
     return f"{likely} likely, at most {most}" if likely < most else f"{most}"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from rankfold.methods.nmf.arguments import INITS
-from rankfold.methods.registry import method as method_of
+from rankfold.methods.registry import METHODS
 from rankfold.pipeline.errors import InputError
 from rankfold.settings.yaml_file import Document, keys_of, meant, no_such, told
 from rankfold.workflows.flows.model import Flow
@@ -136,7 +136,7 @@ def references(
 
 def matrices_of(name: str) -> tuple[str, ...]:
     """Matrices in the result of a method, with its rows."""
-    return () if name in UNREAD else method_of(name).matrices
+    return () if name in UNREAD else METHODS[name].matrices
 
 
 def arrays_of(stage: BaseStage, stages: Mapping[str, BaseStage]) -> tuple[str, ...]:

@@ -18,8 +18,7 @@ from rankfold.methods.model.update import Update
 from rankfold.methods.nmf.arguments import INITS
 from rankfold.methods.nmf.nmf import Nonnegative
 from rankfold.methods.nmf.request import FactorRequest
-from rankfold.methods.registry import Method
-from rankfold.methods.registry import method as method_of
+from rankfold.methods.registry import METHODS, Method
 from rankfold.methods.task import Output, Task
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError, RankfoldError
@@ -116,7 +115,7 @@ def task_of(stage: BaseStage, scene: StageInputs) -> Work:
 
 def _task(stage: BaseStage, scene: StageInputs) -> Task:
     """Of a method in the registry: what it is of, then what it is asked."""
-    method, asked = method_of(stage.method), stage.asked()
+    method, asked = METHODS[stage.method], stage.asked()
     inputs = [_held(stage, INPUTS[name], scene, model=name == "result") for name in method.inputs]
     for key in (*stage.MATRICES, *stage.RESULTS):
         if key not in INPUTS.values():
@@ -156,7 +155,7 @@ def _factors(stage: BaseStage, scene: StageInputs) -> Task:
     asked, init, x = stage.asked(), _named(stage, "init"), scene.matrix(_named(stage, "input"))
     start = init if init in INITS else scene.result(init)
     if not isinstance(start, StageResult):
-        return method_of("nmf").task(x, init=start, **asked)
+        return METHODS["nmf"].task(x, init=start, **asked)
     request = FactorRequest.of(init="custom", **{name.lower(): value for name, value in asked.items()})
     request.check(x.shape, x.name)
     return Nonnegative(x, request.resolved())

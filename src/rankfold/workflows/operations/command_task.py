@@ -10,7 +10,7 @@ from rankfold.cluster.place import positive_count
 from rankfold.cluster.slurm.profile import Profile
 from rankfold.cluster.slurm.submission import allocation_of
 from rankfold.methods.model.arguments import CHECK, RECONSTRUCT, TRANSFORM, UPDATE
-from rankfold.methods.registry import method as method_of
+from rankfold.methods.registry import METHODS
 from rankfold.methods.task import Task
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
@@ -47,7 +47,7 @@ def plan_command(name: str, given: Given, profile: Profile) -> Plan:
 
 def task_of_command(name: str, given: Given) -> Task:
     """What a command would carry out."""
-    method = method_of(name.replace("-", "_"))
+    method = METHODS[name.replace("-", "_")]
     if method.inputs != ("x",):
         return BUILDERS[name](given)
     asked = _group(options.arguments(method), given)

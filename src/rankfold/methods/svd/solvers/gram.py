@@ -11,6 +11,7 @@ be rounding, and with it the directions that a second pass refines.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,15 +19,24 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.center_scale import measure
-from rankfold.kernels.linear.dense import leading_eigenpairs
+from rankfold.kernels.linear.dense import fix_signs, leading_eigenpairs
 from rankfold.kernels.linear.moments import Moments, add_rows, merge_moments
+from rankfold.methods.parts.column_statistics import divisors, standard_deviations
 from rankfold.methods.parts.conditioned import Centering, kept_columns
 from rankfold.methods.parts.finite import count_bad, join_bad, no_bad, refuse_bad
 from rankfold.methods.parts.panels import Buffers, OverPanels, Panels, numbers
 from rankfold.methods.parts.start import Start
+from rankfold.methods.svd.error_estimates import Truncation
+from rankfold.methods.svd.fused import Statistics, multiply
+from rankfold.methods.svd.request import Request
+from rankfold.methods.svd.ritz import Basis, rayleigh_ritz
+from rankfold.methods.svd.solvers.blocks import BlockSolver, left_out, of_triplets, squared_norm
+from rankfold.methods.svd.solvers.solver import Arrangement, Decomposition
 from rankfold.methods.svd.strategy import Strategy
-from rankfold.pipeline.data.view import Orientation, aligned_empty
+from rankfold.pipeline.data.view import Orientation, View, aligned_empty
+from rankfold.pipeline.engine.blocks import cut
 from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
@@ -174,7 +184,7 @@ def gram(run: Run, layout: Strategy, centering: Centering, start: Start) -> Scat
     view = layout.view
     by_rows = view.orientation is Orientation.ROWS
     fold = GramPass(
-        panels=layout.gram_panels(run.slots),
+        panels=gram_panels(layout.view, run.slots),
         centering=centering,
         shift=start.shift,
         columns=layout.column_file(run.scratch, centering),
@@ -193,12 +203,93 @@ def gram(run: Run, layout: Strategy, centering: Centering, start: Start) -> Scat
     return Scatter(values, vectors, mean, deviation, total)
 
 
-def standard_deviations(squares: Float64, count: int, mean: Float64, centering: Centering) -> Float64:
-    """Standard deviations from centered sums of squares; 0 for columns that are constant but for rounding."""
-    deviation = np.sqrt(np.maximum(squares, 0.0) / max(count - 1, 1))
-    return np.where(deviation > centering.constant_below * np.abs(mean), deviation, 0.0)
+def gram_panels(view: View, slots: int) -> Panels:
+    """Buffers of a Gram pass, whose products are float64 whatever the data.
+
+    By rows, grains leave their panel and have one row more.
+    """
+    row_bytes, rows = view.short * view.dtype.itemsize, view.orientation is Orientation.ROWS
+    # The (short, short) product is added in float64 once a grain, 24 short^2 bytes of traffic: grains
+    # at least as long as short keep that under a tenth of the product's own time.
+    least = max(1, min(view.short, (32 * 2**20) // row_bytes))
+    # A byte takes ten times as long as in a fused pass, so streams may be that much shorter.
+    grains = cut(view.grid, row_bytes, 8 * view.short**2, least_rows=least, reads_per_byte=8)
+    return Panels(view, grains, slots, np.dtype(np.float64), extra_rows=int(rows), copy_grains=rows)
 
 
-def divisors(deviation: Float64) -> Float64:
-    """What columns are divided by: constant ones are left as they are."""
-    return np.where(deviation > 0, deviation, 1.0)
+class Gram(BlockSolver):
+    """A Gram pass, then one fused pass for the long factor, from which values are taken as well."""
+
+    name = "gram"
+    finds_rank = True
+    scales_first = False
+    loops = ("panels", "double")
+
+    def least_passes(self, request: Request, view: View) -> int:
+        """The second is for the long factor."""
+        return 2 if request.rows or view.orientation is Orientation.COLUMNS else 1
+
+    def arrange(self, request: Request, view: View, width: int) -> Arrangement:
+        """Blocks that are no wider than wanted: one column more tells the gap below the last one."""
+        arranged = super().arrange(request, view, min(request.rank + 1, view.short))
+        return dataclasses.replace(arranged, block=0, looks_beyond=False)
+
+    def block_passes(self, strategy: Strategy) -> int:
+        """One."""
+        return 1
+
+    def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
+        """Both."""
+        view = strategy.view
+        centering = Centering(request.center, request.scale, 1.0, 0.0)
+        seconds, elements = strategy.row_seconds(2 * view.short), view.long * view.short
+        fold = GramPass(gram_panels(view, slots), centering, np.zeros(0), None, seconds)
+        reads, flops = elements * view.source.dtype.itemsize, float(elements) * view.short
+        sweep = dataclasses.replace(numbers_of("gram", fold, reads, 0, flops), item=8)
+        return [sweep, *self.block_sweeps(request, strategy, slots, 1)]
+
+    def driver_bytes(self, request: Request, strategy: Strategy) -> int:
+        """Two squares: the scatter matrix, and what its decomposition works on."""
+        squares = 2 * 8 * strategy.view.short**2 + strategy.long_vectors_bytes
+        return max(squares, super().driver_bytes(request, strategy))
+
+    def panels(self, strategy: Strategy) -> Panels:
+        """Of the Gram pass."""
+        return gram_panels(strategy.view, 1)
+
+    def way_out(self, request: Request, strategy: Strategy) -> str:
+        """See ``Solver``."""
+        return ", or --method krylov, which keeps no (n, n) matrix"
+
+    def solve(
+        self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
+    ) -> Decomposition:
+        """From the scatter matrix alone where no long factor is wanted and squares tell enough."""
+        scatter = gram(run, strategy, centering, start)
+        known = Statistics(scatter.mean, scatter.deviation, scatter.total)
+        rank, facts = request.rank, {}
+        if request.adaptive:
+            cut = Truncation.of(scatter.values, scatter.total, request.tol)
+            rank, facts = cut.rank, left_out(cut, strategy)
+        values = np.maximum(scatter.values[:rank], 0.0)
+        relative = np.sqrt(values / max(values[0], np.finfo(float).tiny))
+        eps = float(np.finfo(np.float64).eps)
+        squared = eps / np.maximum(relative, eps) ** 2 / 2
+        by_rows = strategy.view.orientation is Orientation.ROWS
+        enough = request.adaptive or squared.max() <= request.tol or run.passes >= request.passes
+        if by_rows and not request.rows and enough:
+            s = np.sqrt(values) / centering.unit
+            short = scatter.vectors[:, :rank]
+            short = short * fix_signs(short)
+            residuals = eps / np.maximum(relative, eps)
+            total = squared_norm(strategy, scatter.total, centering.unit)
+            return Decomposition(s, short, None, known, residuals, squared, [], total, facts)
+        vectors = scatter.vectors[:, : rank + 1]
+        block, _ = multiply(run, strategy, centering, start, vectors, index=2, known=known)
+        basis = Basis()
+        basis.add(block)
+        triplets = rayleigh_ritz(run, strategy, basis, rank, request.seed)
+        return dataclasses.replace(of_triplets(strategy, centering, triplets, known, []), facts=facts)
+
+
+GRAM = Gram()

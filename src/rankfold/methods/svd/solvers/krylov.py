@@ -13,7 +13,10 @@ matrix Q'A'A Q tells by what it lacks of symmetry.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +24,22 @@ import numpy.typing as npt
 from rankfold.kernels.linear.orthonormal import orthonormalize
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.start import Start
-from rankfold.methods.svd.error_estimates import Ritz, Truncation, estimated_errors, ritz_vectors
+from rankfold.methods.svd.error_estimates import (
+    Ritz,
+    Truncation,
+    errors_of_missed,
+    estimated_errors,
+    ritz_vectors,
+    rounding,
+)
 from rankfold.methods.svd.fused import Statistics, iterate
 from rankfold.methods.svd.missing import UnseenDirections
-from rankfold.methods.svd.ritz import Basis, Block, Convergence
-from rankfold.methods.svd.strategy import Strategy
+from rankfold.methods.svd.request import Request
+from rankfold.methods.svd.ritz import Basis, Block, Convergence, rayleigh_ritz
+from rankfold.methods.svd.solvers.blocks import BlockSolver, left_out, of_triplets
+from rankfold.methods.svd.solvers.solver import Decomposition
+from rankfold.methods.svd.strategy import Strategy, expected_passes
+from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.run import Run
 
 Float64 = npt.NDArray[np.float64]
@@ -151,3 +165,56 @@ class _Capture:
             if both is not None:
                 z, self.mixed = both, True
         return orthonormalize(z[:, :width], lambda: self.basis.each("q"))
+
+
+# The solver ---------------------------------------------------------------------------------------
+
+
+FEW_PASSES = 4
+"""Residuals alone, without the history of passes that a given rank has, are trusted by so much less."""
+
+
+class Krylov(BlockSolver):
+    """Blocks of all passes stay, and are one basis."""
+
+    name = "krylov"
+    finds_rank = True
+    stops_early = True
+    loops = ("panels", "buckets")
+    narrower: ClassVar[Mapping[str, str]] = {"subspace": "keeps one block, not one for each pass"}
+
+    def most_components(self, request: Request, view: View, width: int) -> int:
+        """As many as all blocks have columns."""
+        statistics = request.scale and view.orientation is Orientation.ROWS
+        return width * max(request.passes - statistics, 1)
+
+    def block_passes(self, strategy: Strategy) -> int:
+        """No more than fill the space."""
+        return min(super().block_passes(strategy), -(-strategy.view.short // strategy.width))
+
+    def likely_passes(self, request: Request, strategy: Strategy, most: int) -> int:
+        """See ``expected_passes``."""
+        expected = expected_passes(request.tol, sampled=strategy.sample.gives_block)
+        return most - max(0, self.block_passes(strategy) - expected)
+
+    def solve(
+        self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
+    ) -> Decomposition:
+        """To a rank, or to a share of the norm."""
+        tol, seed = request.tol, request.seed
+        if not request.adaptive:
+            basis, known, seen = krylov(
+                run, strategy, centering, start, rank=request.rank, tol=tol, seed=seed
+            )
+            triplets = rayleigh_ritz(run, strategy, basis, request.rank, seed, estimate=seen.estimate)
+            return of_triplets(strategy, centering, triplets, known, seen.errors)
+        held = capture(run, strategy, centering, start, tol=tol, seed=seed)
+        triplets = rayleigh_ritz(run, strategy, held.basis, held.cut.rank, seed)
+        bound = errors_of_missed(triplets.s, held.missed) + rounding(triplets.s, strategy.view.dtype)
+        errors = np.maximum.accumulate(np.minimum(FEW_PASSES * triplets.errors, bound))
+        triplets = dataclasses.replace(triplets, errors=errors)
+        found = of_triplets(strategy, centering, triplets, held.known, held.errors)
+        return dataclasses.replace(found, facts=left_out(held.cut, strategy))
+
+
+KRYLOV = Krylov()

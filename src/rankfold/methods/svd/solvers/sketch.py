@@ -6,7 +6,10 @@ off by is of the size of the part of the matrix beyond the rank, and is estimate
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +23,15 @@ from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import rounding
 from rankfold.methods.svd.fused import Statistics, conditions, refuse_overflow, statistics, statistics_pass
 from rankfold.methods.svd.long_factor import ZERO, OnScratch, Triplets
+from rankfold.methods.svd.request import Request
+from rankfold.methods.svd.solvers.blocks import NOWHERE, narrow_sweeps, of_triplets, statistics_sweep
 from rankfold.methods.svd.solvers.sketch_pass import SHORT_SIDE, Sizes, SketchPass
-from rankfold.methods.svd.strategy import Strategy
-from rankfold.pipeline.data.view import Orientation
+from rankfold.methods.svd.solvers.solver import Arrangement, Decomposition, Solver
+from rankfold.methods.svd.strategy import Strategy, chunk_rows
+from rankfold.pipeline.data.view import Orientation, View
+from rankfold.pipeline.engine.blocks import cut
 from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.storage.checkpoint import load_arrays, load_if_whole, save_arrays
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
@@ -195,3 +203,72 @@ def _relative(bound: float, s: Float64) -> Float64:
     known = s > bound
     errors[known] = bound / (s[known] - bound)
     return np.minimum(errors, 1.0)
+
+
+# The solver ---------------------------------------------------------------------------------------
+
+
+class Sketch(Solver):
+    """One pass, whatever comes of it."""
+
+    name = "sketch"
+    narrower: ClassVar[Mapping[str, str]] = {
+        "krylov": "keeps narrower blocks, and is more accurate with more passes",
+        "subspace": "keeps one narrower block, and is more accurate with more passes",
+    }
+    remedy = "a single pass does no better; --method krylov takes several, or raise tol"
+
+    def least_passes(self, request: Request, view: View) -> int:
+        """One, and one to scale by."""
+        return 2 if request.scale and view.orientation is Orientation.ROWS else 1
+
+    def arrange(self, request: Request, view: View, width: int) -> Arrangement:
+        """As wide as the range sketch. Test vectors and products of a grain stay in cache beside it."""
+        item, sizes = view.dtype.itemsize, Sizes.of(request.rank, view.short)
+        row_bytes = view.short * item + sizes.row_bytes(item)
+        # A byte takes about four times as long as in a fused pass, so streams may be that much shorter.
+        grains = cut(view.grid, row_bytes, sizes.accumulator_bytes(view.short), reads_per_byte=16)
+        return Arrangement(sizes.range, grains, chunk_rows(view.long, request.rank * item))
+
+    def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
+        """The pass, one before it to scale by, and sweeps over the range sketch."""
+        view, sizes = strategy.view, Sizes.of(request.rank, strategy.view.short)
+        centering = Centering(request.center, request.scale, 1.0, 0.0)
+        y, products = strategy.y(NOWHERE, 1, sizes.range), 2 * (sizes.right + sizes.down)
+        panels, seconds = strategy.panels(slots), strategy.row_seconds(products)
+        fold = SketchPass(panels, centering, NOWHERE, sizes, y, None, True, 0, seconds)
+        elements = view.long * view.short
+        flops = float(elements) * products + 2.0 * view.long * sizes.right * sizes.across
+        sweep = numbers_of("sketch", fold, elements * view.source.dtype.itemsize, y.nbytes, flops)
+        before = [statistics_sweep(strategy, slots)] * strategy.statistics_passes
+        return [*before, sweep, *narrow_sweeps(request, strategy, (y,), "range")]
+
+    def held_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
+        """Test vectors, then what the sketch of rows has found."""
+        short, sizes = strategy.view.short, Sizes.of(request.rank, strategy.view.short)
+        sums = 8 * (short * sizes.down + sizes.across * sizes.right)
+        return 8 * short * sizes.right if over == "matrix" else sums
+
+    def driver_bytes(self, request: Request, strategy: Strategy) -> int:
+        """Test vectors, sums and what centering takes off; then a basis of the sums."""
+        short, sizes = strategy.view.short, Sizes.of(request.rank, strategy.view.short)
+        centered = 2 * short * (sizes.right + sizes.down)
+        basis = short * (sizes.down + 5 * sizes.range)
+        small = 3 * sizes.across * sizes.right + 14 * sizes.range**2
+        return max(strategy.sample_bytes, 8 * (max(centered, basis) + small)) + strategy.long_vectors_bytes
+
+    def accumulator_bytes(self, request: Request, strategy: Strategy) -> int:
+        """Of all sketches but the one on scratch."""
+        return Sizes.of(request.rank, strategy.view.short).accumulator_bytes(strategy.view.short)
+
+    def solve(
+        self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
+    ) -> Decomposition:
+        """And an estimate of what the approximation lacks."""
+        made, known = sketch(run, strategy, centering, start, rank=request.rank, seed=request.seed)
+        errors = [float(made.triplets.errors.max())]
+        found = of_triplets(strategy, centering, made.triplets, known, errors)
+        return dataclasses.replace(found, facts={"approximation_error": made.approximation_error})
+
+
+SKETCH = Sketch()

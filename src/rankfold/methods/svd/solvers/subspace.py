@@ -22,8 +22,11 @@ from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import errors_of_iteration
 from rankfold.methods.svd.fused import Statistics, iterate
 from rankfold.methods.svd.missing import UnseenDirections
-from rankfold.methods.svd.ritz import Basis, Block, Convergence
-from rankfold.methods.svd.strategy import Strategy
+from rankfold.methods.svd.request import Request
+from rankfold.methods.svd.ritz import Basis, Block, Convergence, rayleigh_ritz
+from rankfold.methods.svd.solvers.blocks import BlockSolver, of_triplets
+from rankfold.methods.svd.solvers.solver import Decomposition
+from rankfold.methods.svd.strategy import Strategy, expected_passes
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.storage.checkpoint import save_arrays
 
@@ -103,3 +106,38 @@ class _Power:
         save_arrays(path, {"q": rest @ turn, "z": image, "offset": np.zeros(added)})
         pair.add(Block(path, added, before.y))
         return pair
+
+
+# The solver ---------------------------------------------------------------------------------------
+
+
+class Subspace(BlockSolver):
+    """One block, again and again."""
+
+    name = "subspace"
+    stops_early = True
+    keeps_blocks = False
+    loops = ("panels", "buckets")
+
+    def likely_passes(self, request: Request, strategy: Strategy, most: int) -> int:
+        """See ``expected_passes``."""
+        expected = expected_passes(request.tol, self.name, sampled=strategy.sample.gives_block)
+        return most - max(0, self.block_passes(strategy) - expected)
+
+    def resident(self, request: Request, strategy: Strategy) -> tuple[int, int]:
+        """The block before is set against the last one."""
+        _, small = super().resident(request, strategy)
+        return 10, max(small, 6 * min(strategy.view.short, 2 * strategy.width) ** 2)
+
+    def solve(
+        self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
+    ) -> Decomposition:
+        """To a rank."""
+        basis, known, seen = subspace(
+            run, strategy, centering, start, rank=request.rank, tol=request.tol, seed=request.seed
+        )
+        triplets = rayleigh_ritz(run, strategy, basis, request.rank, request.seed, estimate=seen.estimate)
+        return of_triplets(strategy, centering, triplets, known, seen.errors)
+
+
+SUBSPACE = Subspace()

@@ -9,38 +9,46 @@ reflections find R, and what R tells makes the basis.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
-from rankfold.kernels.linear.qr import panel_r, r_of_gram
+from rankfold.kernels.linear.dense import fix_signs, leading_singular_triplets
+from rankfold.kernels.linear.qr import r_of_gram
+from rankfold.methods.parts.column_statistics import divisors
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.finite import refuse_bad
+from rankfold.methods.parts.panels import Panels
 from rankfold.methods.parts.start import Start
+from rankfold.methods.svd.error_estimates import Truncation, rounding
 from rankfold.methods.svd.fused import Statistics, mean_about_shift, scaled_statistics, statistics
-from rankfold.methods.svd.solvers.gram import divisors
+from rankfold.methods.svd.long_factor import FromMatrix
+from rankfold.methods.svd.request import Request
+from rankfold.methods.svd.solvers.blocks import NOWHERE, left_out, squared_norm
 from rankfold.methods.svd.solvers.preconditioned import (
     PanelFactor,
     PreconditionedFactor,
     PreconditionedGram,
     Preconditioner,
+    WritePreconditioned,
 )
-from rankfold.methods.svd.strategy import Strategy
-from rankfold.pipeline.data.view import Orientation
+from rankfold.methods.svd.solvers.solver import Arrangement, Decomposition, Solver
+from rankfold.methods.svd.solvers.whitening import Basis, sampled_basis
+from rankfold.methods.svd.strategy import Strategy, leads_qr, matching_chunk
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.view import Orientation, View
+from rankfold.pipeline.engine.blocks import cut
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.storage.checkpoint import State, load_arrays, save_once
 
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
-
-LEAST_SAMPLED = 1e-10
-"""Smallest singular value of a sample, relative to its largest, that a basis is made from."""
-
-SAMPLED_ROWS = 1024
-"""Of a sample that are factorized at a time."""
 
 FAR_FROM_MEAN = 1e2
 """Ratio of the shift's error to a variance past which their difference is left to reflections."""
@@ -81,45 +89,6 @@ def warn_of_rank(run: Run, layout: Strategy, found: Factored, rank: int) -> None
             f"{layout.view.source.name} has rank {found.preconditioner.directions}, to rounding: the other "
             f"{rank - found.preconditioner.directions} columns of its long factor are arbitrary"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Basis:
-    """``W = V / s`` for a matrix whose columns were first divided by powers of two."""
-
-    whitened: Float64
-    """(short, p) V / s: columns are orthogonal."""
-
-    scale: Float64
-    """(short,) the powers of two."""
-
-    @classmethod
-    def of(cls, r: Float64, smallest: float) -> Basis:
-        """From an R factor, and only singular values above a share of the largest."""
-        lengths = np.linalg.norm(r, axis=0)
-        scale = np.where(lengths > 0, np.exp2(np.frexp(lengths)[1]), 1.0)
-        _, s, vt = np.linalg.svd(r / scale)
-        kept = int((s > smallest * s[0]).sum())
-        return cls(vt[:kept].T / s[:kept], scale)
-
-    @property
-    def weights(self) -> Float64:
-        """W, by which columns as they are become orthonormal."""
-        return self.whitened / self.scale[:, None]
-
-    def back(self) -> Float64:
-        """(p, short): ``A = A W back``, to rounding of each column."""
-        return np.asarray((self.whitened / (self.whitened**2).sum(axis=0)).T * self.scale)
-
-
-def sampled_basis(d: Array) -> State:
-    """The basis that makes the columns of some rows orthonormal; nothing in ``q`` if they depend."""
-    r = np.zeros((d.shape[1], d.shape[1]))
-    for start in range(0, len(d), SAMPLED_ROWS):
-        r = panel_r(np.vstack([r, d[start : start + SAMPLED_ROWS]]))
-    basis = Basis.of(r, max(LEAST_SAMPLED, 1e3 * float(np.finfo(d.dtype.name).eps)))
-    full = basis.whitened.shape == r.shape
-    return {"q": basis.whitened if full else np.zeros((0, 0)), "scale": basis.scale}
 
 
 def tsqr(
@@ -256,7 +225,7 @@ def _scaled(layout: Strategy, centering: Centering, found: Factored) -> Factored
     """With the columns of a tall matrix divided by their standard deviations."""
     if not (centering.scale and layout.view.orientation is Orientation.ROWS):
         return found
-    return replace(found, r=found.r / divisors(found.known.deviation))
+    return dataclasses.replace(found, r=found.r / divisors(found.known.deviation))
 
 
 def _known(state: State, layout: Strategy, start: Start, centering: Centering) -> Statistics:
@@ -275,3 +244,133 @@ def _kept(
 def _condition(r: Float64) -> float:
     s = np.linalg.svd(r, compute_uv=False)
     return float(s[0] / s[-1]) if s[-1] > 0 else np.inf
+
+
+# The solver ---------------------------------------------------------------------------------------
+
+
+class Tsqr(Solver):
+    """R of the matrix itself: all singular values, and whatever a matrix that is not squared can tell."""
+
+    name = "tsqr"
+    finds_rank = True
+    needs_long = True
+    rows_from_matrix = True
+    scales_first = False
+    loops = ("panels", "double")
+
+    def least_passes(self, request: Request, view: View) -> int:
+        """The second writes the long factor."""
+        if leads_qr(request, view):
+            return 1
+        return 2 if request.rows or view.orientation is Orientation.COLUMNS else 1
+
+    def arrange(self, request: Request, view: View, width: int) -> Arrangement:
+        """Panels are whole chunks of the output, and the same in every pass: see ``preconditioned.py``.
+
+        A grain in float64 and its product with the basis stay in second-level cache together, which takes
+        grains an eighth as long as in a fused pass. A stream reads 32 MiB at least: less takes less time
+        than its start.
+        """
+        short, row_bytes = view.short, 8 * view.short
+        read, written = short * view.source.dtype.itemsize, request.rank * view.dtype.itemsize
+        chunk = matching_chunk(view.grid, read, written)
+        grid = Grid.regular(view.long, chunk, splittable=False)
+        least = max(1, min(4 * short, (32 * 2**20) // row_bytes))
+        sums = max(8 * short**2, 4 * 2**20)
+        grains = cut(grid, 8 * row_bytes, sums, least_rows=least, reads_per_byte=64)
+        return Arrangement(short, grains, chunk, 0 if leads_qr(request, view) else short)
+
+    def basis_columns(self, strategy: Strategy) -> int:
+        """Nothing is kept on scratch."""
+        return 0
+
+    def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
+        """Sweeps of a matrix that a sample helps with or that needs none, then what others take besides."""
+        return [dataclasses.replace(sweep, item=8) for sweep in _sweeps(request, strategy, slots)]
+
+    def likely_passes(self, request: Request, strategy: Strategy, most: int) -> int:
+        """A sample usually helps."""
+        return self.least_passes(request, strategy.view)
+
+    def held_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
+        """A basis, its product with the inverse of R, and R."""
+        return 5 * 8 * strategy.view.short**2
+
+    def driver_bytes(self, request: Request, strategy: Strategy) -> int:
+        """Decomposition of R, with the workspace of LAPACK; of a sample likewise."""
+        squares = 16 * 8 * strategy.view.short**2
+        return max(strategy.sample_bytes, squares) + strategy.long_vectors_bytes
+
+    def panels(self, strategy: Strategy) -> Panels:
+        """In float64."""
+        return strategy.wide_panels(1)
+
+    def way_out(self, request: Request, strategy: Strategy) -> str:
+        """See ``Solver``."""
+        if request.kind == "qr":
+            return ""
+        if request.rank == min(strategy.view.source.shape):
+            return ", or say how many components are enough, rank= (--rank): all of them were asked for"
+        return ", or --method krylov, which keeps no (n, n) matrix"
+
+    def advice(self, request: Request, strategy: Strategy, passes: int) -> str:
+        """Nothing tells more: the type is too short."""
+        return f"{strategy.view.dtype.name} does not hold so small a value beside the largest"
+
+    def sampled(self, request: Request, strategy: Strategy, rows: npt.NDArray[Any]) -> State:
+        """A basis in which the sample is orthonormal."""
+        return sampled_basis(rows)
+
+    def solve(
+        self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
+    ) -> Decomposition:
+        """All triplets, of which the leading ones are kept."""
+        form = request.rows or strategy.view.orientation is Orientation.COLUMNS
+        found = tsqr(run, strategy, centering, start, form=form, passes=request.passes, seed=request.seed)
+        left, s, short = leading_singular_triplets(found.r, request.rank)
+        facts = {}
+        if request.adaptive:
+            cut = Truncation.of_all(s, request.tol)
+            left, s, short = left[:, : cut.rank], s[: cut.rank], short[:, : cut.rank]
+            facts = left_out(cut, strategy)
+        warn_of_rank(run, strategy, found, len(s))
+        s[s <= zero(strategy.view.short) * s[0]] = 0.0
+        signs = fix_signs(short)
+        long = None
+        if found.preconditioner is not None:
+            long = FromMatrix(found.preconditioner, found.inverse @ (left * signs), centering)
+        errors = np.minimum(strategy.view.short * rounding(s, np.dtype(np.float64)), 1.0)
+        residuals = np.full(len(s), strategy.view.short * np.finfo(np.float64).eps)
+        total = squared_norm(strategy, found.known.total, centering.unit)
+        values = s / centering.unit
+        return Decomposition(values, short * signs, long, found.known, residuals, errors, [], total, facts)
+
+
+def _sweeps(request: Request, strategy: Strategy, slots: int) -> list[Pass]:
+    view, short, panels = strategy.view, strategy.view.short, strategy.wide_panels(slots)
+    centering = Centering(request.center, request.scale, 1.0, 0.0)
+    data = view.long * short * view.source.dtype.itemsize
+    elements, preconditioner = float(view.long * short), Preconditioner(NOWHERE, short, 0, 0)
+    gram = PreconditionedGram(panels, centering, preconditioner, None, strategy.row_seconds(3 * short))
+    factor = PanelFactor(panels, centering, np.zeros(0), None, strategy.row_seconds(8 * short))
+    by_gram = numbers_of("gram", gram, data, 0, 3 * elements * short)
+    by_reflections = numbers_of("reflections", factor, data, 0, 2 * elements * short)
+    sweeps = [by_gram, by_reflections] if strategy.sample.gives_block else [by_reflections]
+    if leads_qr(request, view):
+        sweeps = []
+    if request.rows or view.orientation is Orientation.COLUMNS:
+        rank, long = request.rank, view.long * request.rank * view.dtype.itemsize
+        seconds = strategy.row_seconds(2 * (short + rank))
+        written = (NOWHERE, NOWHERE, view.orientation is Orientation.COLUMNS, view.dtype, rank, seconds)
+        write = WritePreconditioned(panels, centering, preconditioner, None, *written)
+        sweeps.insert(1, numbers_of("rows", write, data, long, 2 * elements * (short + rank)))
+        if leads_qr(request, view):
+            return sweeps
+        seconds = strategy.row_seconds(10 * short)
+        again = PreconditionedFactor(panels, centering, preconditioner, None, seconds)
+        sweeps.append(numbers_of("reflections again", again, data, 0, 4 * elements * short))
+    return sweeps
+
+
+TSQR = Tsqr()

@@ -1,0 +1,186 @@
+"""What solvers by blocks of vectors share: fused passes, and sweeps over what these leave on scratch."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.parts.column_statistics import ColumnStatistics
+from rankfold.methods.parts.combination import Combination
+from rankfold.methods.parts.conditioned import Centering
+from rankfold.methods.parts.narrow import NarrowR
+from rankfold.methods.parts.start import leading_block
+from rankfold.methods.parts.write_rows import WriteRows
+from rankfold.methods.svd.error_estimates import Truncation
+from rankfold.methods.svd.fused import PanelPass, Statistics
+from rankfold.methods.svd.long_factor import Triplets
+from rankfold.methods.svd.request import Request
+from rankfold.methods.svd.solvers.solver import Arrangement, Decomposition, Solver
+from rankfold.methods.svd.strategy import Strategy, chunk_rows
+from rankfold.pipeline.data.view import Orientation, View
+from rankfold.pipeline.engine.blocks import cut
+from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.planning.passes import Pass, numbers_of
+from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.scratch import ScratchMatrix
+
+NOWHERE = Path("-")
+"""For folds that are planned and not run."""
+
+STORED = 4
+"""Units of the working type by which an approximation differs from its factors as they are stored."""
+
+
+class BlockSolver(Solver):
+    """Passes that multiply a block by A and A', and a small problem that the blocks on scratch leave."""
+
+    keeps_blocks: ClassVar[bool] = True
+    """Whether every block stays on scratch, or the last one."""
+
+    def least_passes(self, request: Request, view: View) -> int:
+        """One, and one to scale by."""
+        return 2 if request.scale and view.orientation is Orientation.ROWS else 1
+
+    def arrange(self, request: Request, view: View, width: int) -> Arrangement:
+        """Blocks as wide as asked; a sample gives the first where it may be better than a random one."""
+        item = view.dtype.itemsize
+        grains = cut(view.grid, view.short * item, 8 * view.short * width)
+        block = width if 2 * width <= view.short else 0
+        return Arrangement(width, grains, chunk_rows(view.long, request.rank * item), block, block > 0)
+
+    def block_passes(self, strategy: Strategy) -> int:
+        """Most fused passes."""
+        return 1 if strategy.width == strategy.view.short else strategy.passes - strategy.statistics_passes
+
+    def basis_columns(self, strategy: Strategy) -> int:
+        """Of all blocks that are kept."""
+        kept = self.block_passes(strategy) if self.keeps_blocks else 1
+        return min(strategy.view.short, strategy.width * kept)
+
+    def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
+        """Statistics where they are needed, fused passes, and what is made of them."""
+        before = [statistics_sweep(strategy, slots)] * strategy.statistics_passes
+        return [*before, *self.block_sweeps(request, strategy, slots, len(before))]
+
+    def block_sweeps(self, request: Request, strategy: Strategy, slots: int, before: int) -> list[Pass]:
+        """Fused passes after some others, and sweeps over scratch."""
+        view, width, left = strategy.view, strategy.width, strategy.view.short
+        centering = Centering(request.center, request.scale, 1.0, 0.0)
+        elements = float(view.long * view.short)
+        blocks: list[ScratchMatrix] = []
+        sweeps = []
+        for index in range(self.block_passes(strategy)):
+            y = strategy.y(NOWHERE, index, min(width, left) if self.keeps_blocks else width)
+            rows = 0 if blocks else strategy.sketch_rows
+            seconds = strategy.row_seconds(4 * y.columns)
+            fold = PanelPass(strategy.panels(slots), centering, NOWHERE, y, None, True, seconds, rows)
+            name, data = f"pass-{before + index + 1:02d}", int(elements) * view.source.dtype.itemsize
+            sweeps.append(numbers_of(name, fold, data, y.nbytes, 4 * elements * y.columns))
+            blocks.append(y)
+            left -= y.columns
+        kept = blocks if self.keeps_blocks else blocks[-1:]
+        return sweeps + narrow_sweeps(request, strategy, tuple(kept), "ritz")
+
+    def held_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
+        """The basis of a pass, with and without weights; small matrices of a basis, and short factors."""
+        short, basis = strategy.view.short, self.basis_columns(strategy)
+        if over == "matrix":
+            return 3 * 8 * short * strategy.width
+        return 3 * 8 * short * request.rank + 2 * 8 * basis**2
+
+    def driver_bytes(self, request: Request, strategy: Strategy) -> int:
+        """What is loaded of a basis and its images, their products, and what LAPACK copies of one.
+
+        A sketch of rows is there as it was made, weighted, without what the block holds, and as that part.
+        """
+        view, short, width = strategy.view, strategy.view.short, strategy.width
+        resident, small = self.resident(request, strategy)
+        blocks, rows = 8 * (resident * short * width + small), strategy.sketch_rows
+        sketch = rows * short * (view.dtype.itemsize + 3 * 8) + 8 * (3 * rows**2 + 4 * short * width)
+        return max(strategy.sample_bytes, blocks, sketch * bool(rows)) + strategy.long_vectors_bytes
+
+    def resident(self, request: Request, strategy: Strategy) -> tuple[int, int]:
+        """Blocks in memory at once, and numbers in squares of a basis with what decomposing them takes."""
+        blocks = 8 * max(self.block_passes(strategy), 1) if request.adaptive else 8
+        return blocks, 14 * self.basis_columns(strategy) ** 2
+
+    def accumulator_bytes(self, request: Request, strategy: Strategy) -> int:
+        """Products with the block, and a sketch of rows."""
+        short = strategy.view.short
+        return 8 * short * strategy.width + strategy.sketch_rows * short * strategy.view.dtype.itemsize
+
+    def sampled(self, request: Request, strategy: Strategy, rows: npt.NDArray[Any]) -> State:
+        """Leading directions of the sample."""
+        return leading_block(rows, strategy.width, request.seed)
+
+
+def statistics_sweep(strategy: Strategy, slots: int) -> Pass:
+    """The pass that scaling needs before others."""
+    view = strategy.view
+    fold = ColumnStatistics(strategy.panels(slots), np.zeros(0), 1.0, strategy.row_seconds(4))
+    elements = view.long * view.short
+    return numbers_of("statistics", fold, elements * view.source.dtype.itemsize, 0, 4.0 * elements)
+
+
+def narrow_sweeps(
+    request: Request, strategy: Strategy, blocks: tuple[ScratchMatrix, ...], name: str
+) -> list[Pass]:
+    """Sweeps over scratch: a block of directions is kept, or all of them where rounding mixes them."""
+    view, most = strategy.view, strategy.solver.basis_columns(strategy)
+    by_rows, seconds = view.orientation is Orientation.ROWS, strategy.row_seconds(4)
+    choices = [Combination(blocks, NOWHERE, kept, 0, 0) for kept in sorted({min(strategy.width, most), most})]
+    cuts = [strategy.narrow_cut(choice, request.rank) for choice in choices]
+    reads = view.long * choices[0].row_bytes
+    flops = 2.0 * view.long * choices[0].width * (most + choices[0].width)
+    folds: list[list[Any]] = [[NarrowR(c, cut, seconds) for c, cut in zip(choices, cuts, strict=True)]]
+    if request.rows or not by_rows:
+        chunks = (NOWHERE, NOWHERE, not by_rows, view.dtype, request.rank, seconds)
+        folds.append([WriteRows(c, cut, *chunks) for c, cut in zip(choices, cuts, strict=True)])
+    sweeps = []
+    for called, same in zip((name, "rows"), folds, strict=False):
+        writes = view.long * request.rank * view.dtype.itemsize if called == "rows" else 0
+        sweep = numbers_of(called, same[0], reads, writes, flops, over="scratch")
+        largest = max(same, key=lambda fold: int(fold.memory_bytes))
+        bytes_ = {"segment_bytes": largest.memory_bytes, "accumulator_bytes": largest.accumulator_bytes}
+        sweeps.append(dataclasses.replace(sweep, **bytes_))
+    return sweeps
+
+
+# What is found --------------------------------------------------------------------------------------
+
+
+def of_triplets(
+    strategy: Strategy, centering: Centering, triplets: Triplets, known: Statistics, convergence: list[float]
+) -> Decomposition:
+    """Triplets of the matrix times its unit, in the units of the data."""
+    return Decomposition(
+        triplets.s / centering.unit,
+        triplets.short,
+        triplets,
+        known,
+        triplets.residuals,
+        triplets.errors,
+        convergence,
+        squared_norm(strategy, known.total, centering.unit),
+    )
+
+
+def left_out(cut: Truncation, strategy: Strategy) -> dict[str, Any]:
+    """What an approximation leaves out, and what rounding of its factors as they are stored does."""
+    stored = STORED * float(np.finfo(strategy.view.dtype).eps)
+    return {"approximation_error": float(np.hypot(cut.error, stored))}
+
+
+def squared_norm(strategy: Strategy, total: float, unit: float) -> float:
+    """A sum of squares in the units of the data, where float64 holds it."""
+    value = float(total) / unit / unit
+    if not np.isfinite(value) or (value < np.finfo(np.float64).tiny and total > 0):
+        raise DataError(
+            f"the sum of squares of {strategy.view.source.name}, with elements near {1 / unit:.0e}, leaves "
+            "the range of float64. Rescale it"
+        )
+    return value

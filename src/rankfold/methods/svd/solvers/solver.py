@@ -1,0 +1,198 @@
+"""What a solver of svd, pca and qr says of itself: one object, of one file.
+
+It is asked for widths and cuts, for every sweep in numbers, for what it holds between them, for a way out
+where that does not fit, and to solve. Nothing else tells solvers apart, but for the choice that is ``auto``.
+
+Other packages add theirs under the entry point ``rankfold.svd_solvers``::
+
+    [project.entry-points."rankfold.svd_solvers"]
+    power = "their_package.power:POWER"
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rankfold.methods.registry import Registry
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from rankfold.methods.parts.conditioned import Centering
+    from rankfold.methods.parts.panels import Panels
+    from rankfold.methods.parts.start import Start
+    from rankfold.methods.svd.fused import Statistics
+    from rankfold.methods.svd.long_factor import LongFactor
+    from rankfold.methods.svd.request import Request
+    from rankfold.methods.svd.strategy import Strategy
+    from rankfold.pipeline.data.view import View
+    from rankfold.pipeline.engine.blocks import Cut
+    from rankfold.pipeline.engine.run import Run
+    from rankfold.pipeline.planning.passes import Pass
+    from rankfold.pipeline.storage.checkpoint import State
+
+    Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """What a solver decides of a strategy."""
+
+    width: int
+    """Columns of a block, of the range sketch, or of R."""
+
+    cut: Cut
+    """Of its passes over the matrix."""
+
+    out_chunk: int
+    """Long rows in one chunk of the long factor."""
+
+    block: int = 0
+    """Columns of the block that a sample of rows gives; 0 where it gives none."""
+
+    looks_beyond: bool = False
+    """Whether the first pass sketches all rows, to tell what the block of a sample misses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decomposition:
+    """What a solver found, in the units of the data."""
+
+    s: Float64
+    short: Float64
+    """(short, k) vectors of the short side."""
+
+    long: LongFactor | None
+    """The long factor as a recipe, where one was asked for."""
+
+    statistics: Statistics
+    residuals: Float64
+    errors: Float64
+    """(k,) estimated relative error of each of ``s``."""
+
+    convergence: list[float]
+    """Largest of them after each pass, where there are several."""
+
+    total: float
+    """Sum of squares of the centered, scaled matrix."""
+
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What this solver alone knows."""
+
+
+class Solver(ABC):
+    """One way to the leading singular triplets of a matrix that is long by short."""
+
+    name: ClassVar[str]
+    finds_rank: ClassVar[bool] = False
+    """Whether it finds how many components a tolerance takes."""
+
+    stops_early: ClassVar[bool] = False
+    """Whether it makes passes until the tolerance is met."""
+
+    needs_long: ClassVar[bool] = False
+    """Whether it sweeps along the longer side alone."""
+
+    rows_from_matrix: ClassVar[bool] = False
+    """Whether the long factor is written by a sweep of the matrix, in its panels, and not from scratch."""
+
+    scales_first: ClassVar[bool] = True
+    """Whether a tall matrix that is scaled has its columns measured by a pass before all others."""
+
+    loops: ClassVar[tuple[str, ...]] = ("panels",)
+    """Compiled loops over columns that its passes use: see ``warm.py``."""
+
+    narrower: ClassVar[Mapping[str, str]] = {}
+    """Solvers that may fit in a budget where it does not, and why."""
+
+    remedy: ClassVar[str] = "rounding errors of {dtype} products, as measured, hide whether they are smaller"
+    """Why the estimated error of a singular value stays above the tolerance, or what else to ask."""
+
+    # Numbers of a strategy ------------------------------------------------------------------------
+
+    def least_passes(self, request: Request, view: View) -> int:
+        """Passes without which there is no result."""
+        return 1
+
+    def most_components(self, request: Request, view: View, width: int) -> int:
+        """How many it may find where it finds the rank, in blocks of ``width`` columns."""
+        return view.short
+
+    @abstractmethod
+    def arrange(self, request: Request, view: View, width: int) -> Arrangement:
+        """Widths and cuts; ``width`` is that of a block that has the rank and some columns more."""
+
+    # A plan ---------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
+        """Every sweep that it may make, in order, with ``slots`` buffers for panels."""
+
+    def likely_passes(self, request: Request, strategy: Strategy, most: int) -> int:
+        """Passes over the matrix that there will usually be, of ``most``."""
+        return most
+
+    def basis_columns(self, strategy: Strategy) -> int:
+        """Most columns that blocks on scratch can have together."""
+        return min(strategy.view.short, strategy.width)
+
+    @abstractmethod
+    def held_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
+        """Memory that the leading process keeps while a sweep ``over`` the matrix or scratch is made."""
+
+    @abstractmethod
+    def driver_bytes(self, request: Request, strategy: Strategy) -> int:
+        """Memory of the algebra between sweeps: the largest of its steps."""
+
+    def accumulator_bytes(self, request: Request, strategy: Strategy) -> int:
+        """Bytes of the sums that a stream of a pass leaves on disk."""
+        return 8 * strategy.view.short * strategy.width
+
+    # A way out ------------------------------------------------------------------------------------
+
+    def panels(self, strategy: Strategy) -> Panels:
+        """The panels of its widest pass."""
+        return strategy.panels(1)
+
+    def way_out(self, request: Request, strategy: Strategy) -> str:
+        """What to ask instead where it does not fit in memory, from ", or" on; empty to look for it."""
+        return ", or say --rank" if request.adaptive else ""
+
+    def advice(self, request: Request, strategy: Strategy, passes: int) -> str:
+        """What to change where the estimated error stays above the tolerance after ``passes``."""
+        if self.stops_early and passes >= request.passes:
+            exact = ", take --method gram or tsqr" * request.adaptive
+            return f"allow more with passes= (--passes){exact}, or raise tol"
+        if request.adaptive:
+            return "squares in this precision tell no more; take --method tsqr, or raise tol"
+        return self.remedy.format(dtype=strategy.view.dtype.name)
+
+    # The work -------------------------------------------------------------------------------------
+
+    def sampled(self, request: Request, strategy: Strategy, rows: npt.NDArray[Any]) -> State:
+        """The part that holds the block of a sample of rows, where one is asked for."""
+        raise TypeError(f"{self.name} starts without a block of a sample")
+
+    @abstractmethod
+    def solve(
+        self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
+    ) -> Decomposition:
+        """Make the passes."""
+
+
+SOLVERS: Registry[Solver] = Registry(
+    "solver",
+    "rankfold.svd_solvers",
+    {
+        "gram": "rankfold.methods.svd.solvers.gram:GRAM",
+        "krylov": "rankfold.methods.svd.solvers.krylov:KRYLOV",
+        "subspace": "rankfold.methods.svd.solvers.subspace:SUBSPACE",
+        "sketch": "rankfold.methods.svd.solvers.sketch:SKETCH",
+        "tsqr": "rankfold.methods.svd.solvers.tsqr:TSQR",
+    },
+)
+"""Every solver by its name."""

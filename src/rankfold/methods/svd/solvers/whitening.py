@@ -1,0 +1,60 @@
+"""A basis in which the columns of a matrix are orthonormal, from the R factor of some of its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.linear.qr import panel_r
+from rankfold.pipeline.storage.checkpoint import State
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+LEAST_SAMPLED = 1e-10
+"""Smallest singular value of a sample, relative to its largest, that a basis is made from."""
+
+SAMPLED_ROWS = 1024
+"""Of a sample that are factorized at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """``W = V / s`` for a matrix whose columns were first divided by powers of two."""
+
+    whitened: Float64
+    """(short, p) V / s: columns are orthogonal."""
+
+    scale: Float64
+    """(short,) the powers of two."""
+
+    @classmethod
+    def of(cls, r: Float64, smallest: float) -> Basis:
+        """From an R factor, and only singular values above a share of the largest."""
+        lengths = np.linalg.norm(r, axis=0)
+        scale = np.where(lengths > 0, np.exp2(np.frexp(lengths)[1]), 1.0)
+        _, s, vt = np.linalg.svd(r / scale)
+        kept = int((s > smallest * s[0]).sum())
+        return cls(vt[:kept].T / s[:kept], scale)
+
+    @property
+    def weights(self) -> Float64:
+        """W, by which columns as they are become orthonormal."""
+        return self.whitened / self.scale[:, None]
+
+    def back(self) -> Float64:
+        """(p, short): ``A = A W back``, to rounding of each column."""
+        return np.asarray((self.whitened / (self.whitened**2).sum(axis=0)).T * self.scale)
+
+
+def sampled_basis(d: Array) -> State:
+    """The basis that makes the columns of some rows orthonormal; nothing in ``q`` if they depend."""
+    r = np.zeros((d.shape[1], d.shape[1]))
+    for start in range(0, len(d), SAMPLED_ROWS):
+        r = panel_r(np.vstack([r, d[start : start + SAMPLED_ROWS]]))
+    basis = Basis.of(r, max(LEAST_SAMPLED, 1e3 * float(np.finfo(d.dtype.name).eps)))
+    full = basis.whitened.shape == r.shape
+    return {"q": basis.whitened if full else np.zeros((0, 0)), "scale": basis.scale}
