@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,15 +27,19 @@ pytestmark = pytest.mark.process
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
     """A folder of installed packages, with a matrix and a workflow beside it."""
-    about = tmp_path / "site" / "column_sums-1.0.dist-info"
-    about.mkdir(parents=True)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: column-sums\nVersion: 1.0\n")
-    written = tomllib.loads(PAGE.read_text().partition("```toml\n")[2].partition("```")[0])
-    ((group, entries),) = written["project"]["entry-points"].items()
-    lines = [f"[{group}]", *(f"{name} = {place}" for name, place in entries.items())]
-    (about / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    written = tomllib.loads("\n".join(re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)))
+    for group, entries in written["project"]["entry-points"].items():
+        ((name, place),) = entries.items()
+        package(tmp_path, name, f"[{group}]\n{name} = {place}\n")
     np.save(tmp_path / "x.npy", X)
     return tmp_path
+
+
+def package(site: Path, name: str, entry_points: str) -> None:
+    about = site / "site" / f"{name}-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(entry_points)
 
 
 def python(site: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -143,15 +148,53 @@ def test_editors_know_it(site: Path) -> None:
 
 def test_one_that_is_broken_harms_no_other(site: Path) -> None:
     (site / "site" / "broken.py").write_text("raise ImportError('no such library')\n")
-    about = site / "site" / "broken-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[rankfold.methods]\nbroken = broken:BROKEN\n")
+    both = "[rankfold.methods]\nbroken = broken:BROKEN\n[rankfold.svd_solvers]\nshattered = broken:BROKEN\n"
+    package(site, "broken", both)
     done = rankfold(site, "column-sums", "x.npy", "--out", "r.zarr")
     assert done.returncode == 0, done.stderr
-    assert "method broken of another package is left out: no such library" in done.stderr
+    assert "method broken of another package cannot be loaded: no such library: it is left out" in done.stderr
     assert "Traceback" not in done.stderr
     assert rankfold(site, "svd", "x.npy", "--rank", 2, "--out", "s.zarr").returncode == 0
+    asked = rankfold(site, "svd", "x.npy", "--rank", 2, "--method", "shattered", "--out", "n.zarr")
+    assert asked.returncode == 2 and "solver shattered of another package cannot be loaded" in asked.stderr
+
+
+def test_a_solver_of_svd_is_added_likewise(site: Path) -> None:
+    asked = ("wide.npy", "--rank", 2, "--method", "power")
+    wide = np.random.default_rng(4).standard_normal((400, 60)) * 0.5 ** np.arange(60)
+    np.save(site / "wide.npy", wide)
+    planned = json.loads(rankfold(site, "plan", "pca", *asked, "--json").stdout)
+    assert (planned["method"], planned["most_passes"]) == ("power", 3)
+    for kind, values in (("svd", "s"), ("pca", "singular_values")):
+        done = rankfold(site, kind, *asked, "--out", f"{kind}.zarr")
+        assert done.returncode == 0, done.stderr
+        result = rf.open_result(site / f"{kind}.zarr")
+        assert (result.attrs["method"], result.attrs["passes"]) == ("power", 3)
+        exact = np.linalg.svd(wide - wide.mean(axis=0) * (kind == "pca"), compute_uv=False)[:2]
+        np.testing.assert_allclose(getattr(result, values), exact, rtol=1e-9)
+    schema = json.loads(rankfold(site, "schema").stdout)
+    assert "power" in schema["$defs"]["Pca"]["properties"]["algorithm"]["enum"]
+    assert "power" in rankfold(site, "pca", "--help").stdout
+    no_rank = rankfold(site, "svd", "x.npy", "--tol", 0.1, "--method", "power", "--out", "n.zarr")
+    assert no_rank.returncode == 2 and "power does not find the rank" in no_rank.stderr
+
+
+def test_its_plan_does_not_depend_on_what_is_free(site: Path) -> None:
+    code = """
+import numpy as np, rankfold as rf
+x = np.random.default_rng(0).standard_normal((3000, 400)).astype("float32")
+one = rf.svd(x, rank=5, method="power", memory="64 MiB")
+two = rf.svd(x, rank=5, method="power", memory="2 GiB")
+assert one.U[:].tobytes() == two.U[:].tobytes()
+try:
+    rf.svd(x, rank=5, method="power", memory="4 MiB")
+except rf.RankfoldError as error:
+    assert "Give --memory" in str(error), error
+else:
+    raise AssertionError("4 MiB were enough")
+"""
+    done = python(site, "-c", code)
+    assert done.returncode == 0, done.stderr
 
 
 def _without(site: Path) -> subprocess.CompletedProcess[str]:

@@ -76,7 +76,12 @@ class Registry(Generic[T]):
             raise InputError(f"there is no {self.kind} {name!r}; there are {', '.join(self.names())}")
         home = self.ours.get(name) or self.theirs[name]
         module, _, attribute = home.partition(":")
-        found = getattr(importlib.import_module(module), attribute)
+        try:
+            found = getattr(importlib.import_module(module), attribute)
+        except Exception as error:  # whatever their code raises
+            if name in self.ours:
+                raise
+            raise InputError(f"{self.kind} {name} of another package cannot be loaded: {error}") from error
         if getattr(found, "name", None) != name:
             called = f"calls itself {found.name!r}" if hasattr(found, "name") else f"is no {self.kind}"
             raise InputError(f"{home} {called}, and its entry point in {self.group} says {name!r}")
@@ -155,7 +160,7 @@ def methods() -> tuple[Method, ...]:
         except Exception as error:  # whatever their code raises
             if name in METHODS.ours:
                 raise
-            LOG.warning("method %s of another package is left out: %s", name, error)
+            LOG.warning("%s: it is left out", error)
     return tuple(found)
 
 

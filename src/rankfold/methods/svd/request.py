@@ -73,7 +73,7 @@ def check_request(request: Request, shape: tuple[int, int], name: str) -> None:
     if request.method != "auto" and request.method not in SOLVERS:
         raise InputError(f"method {request.method!r} is not one of auto, {', '.join(SOLVERS.names())}")
     if request.adaptive and request.method != "auto" and not SOLVERS[request.method].finds_rank:
-        finders = ("auto", *(name for name in SOLVERS.names() if SOLVERS[name].finds_rank))
+        finders = ("auto", *(name for name in SOLVERS.ours if SOLVERS[name].finds_rank))
         raise InputError(
             f"{request.method} does not find the rank from tol alone: say --rank, or take "
             f"{', '.join(finders)}"
