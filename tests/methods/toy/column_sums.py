@@ -22,7 +22,7 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.single_sweep import SingleSweep, plan_single_sweep
+from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.result import write_small
 
@@ -114,22 +114,23 @@ class ColumnSums:
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
         (rows, columns), sums = self.source.shape, 8 * self.source.shape[1] * self.powers
-        task = SingleSweep(
+        outline = Outline(
             kind="column_sums",
             method="exact",
             source=self.source,
             dtype=WIDE,
             orientation=Orientation.ROWS,
             rank=self.powers,
-            flops=2.0 * rows * columns * self.powers,
-            writes_bytes=0,
             result_bytes=sums,
-            scratch_bytes=0,
-            accumulator_bytes=sums,
-            driver_bytes=2 * sums,
-            remedy="",
         )
-        return plan_single_sweep(task, self.fold, budget)
+        sweep = one_sweep(
+            outline,
+            self.fold,
+            flops=2.0 * rows * columns * self.powers,
+            driver_bytes=2 * sums,
+            accumulator_bytes=sums,
+        )
+        return plan_task(outline, sweep, budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""

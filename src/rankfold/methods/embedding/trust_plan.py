@@ -9,11 +9,10 @@ from rankfold.methods.embedding.neighbor_ranks import CountNearer, GatherRows, M
 from rankfold.methods.embedding.trust_request import FaithfulnessRequest
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import MemoryBudgetError
 from rankfold.pipeline.planning.fit import RESERVE_BYTES
 from rankfold.pipeline.planning.passes import BLAS_BYTES, Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.units import format_bytes
+from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
 
 FEWEST_ROWS = 1024
 """Held at a time by choice: with fewer a pass is mostly reading, and fewer threads are the better way out."""
@@ -26,8 +25,8 @@ SAMPLE_BYTES = 8 * 8
 
 
 @dataclass(frozen=True, slots=True)
-class Sweeps:
-    """What is planned, by the number of rows that are held at a time."""
+class HeldRows:
+    """Sweeps of all rows beside some that are held, a group of them at a time."""
 
     source: Source
     asked: FaithfulnessRequest
@@ -49,26 +48,43 @@ class Sweeps:
         sample = 0 if self.gather is None else self.asked.rows * SAMPLE_BYTES
         return RESERVE_BYTES + sample + max(shared + threads * self.segment_bytes(rows), leads)
 
+    def arrange(self, budget: Budget) -> Arrangement:
+        """As many threads as fit with a small group, then as few groups of rows as fit.
 
-def arrange(sweeps: Sweeps, budget: Budget) -> tuple[int, int]:
-    """Groups of rows and threads: as many threads as fit with a small group, then as few groups as fit.
+        A pass that meets some thousand rows counts for much longer than it reads, so threads come first.
+        """
+        groups, threads = self._groups(budget)
+        rows = -(-self.asked.rows // groups)
+        count = self.folds(rows)[1]
+        return Arrangement(
+            passes=_passes(self, rows, groups),
+            concurrency=threads,
+            peak_bytes=self.peak_bytes(rows, threads),
+            driver_bytes=rows * self.asked.k * THRESHOLD_BYTES,
+            checkpoint_bytes=rows * self.asked.k * 8 * (count.cut.stream_count + groups),
+            most_at_once=count.cut.stream_count,
+            grain_rows=count.cut.grain_rows,
+            panel_rows=count.cut.panel_rows,
+            most_passes=groups,
+            likely_passes=groups,
+            groups=groups,
+        )
 
-    A pass that meets some thousand rows counts for much longer than it reads, so threads come first.
-    """
-    rows, have = sweeps.asked.rows, budget.memory_bytes
-    few = min(rows, FEWEST_ROWS)
-    threads = min(budget.threads, sweeps.folds(rows)[1].cut.stream_count)
-    while threads > 1 and sweeps.peak_bytes(few, threads) > have:
-        threads -= 1
-    fewest, fits = 0, rows
-    while fits - fewest > 1:
-        middle = (fewest + fits) // 2
-        good = sweeps.peak_bytes(-(-rows // middle), threads) <= have
-        fewest, fits = (fewest, middle) if good else (middle, fits)
-    return fits, threads
+    def _groups(self, budget: Budget) -> tuple[int, int]:
+        rows, have = self.asked.rows, budget.memory_bytes
+        few = min(rows, FEWEST_ROWS)
+        threads = min(budget.threads, self.folds(rows)[1].cut.stream_count)
+        while threads > 1 and self.peak_bytes(few, threads) > have:
+            threads -= 1
+        fewest, fits = 0, rows
+        while fits - fewest > 1:
+            middle = (fewest + fits) // 2
+            good = self.peak_bytes(-(-rows // middle), threads) <= have
+            fewest, fits = (fewest, middle) if good else (middle, fits)
+        return fits, threads
 
 
-def plan_faithfulness(sweeps: Sweeps, budget: Budget) -> Plan:
+def plan_faithfulness(sweeps: HeldRows, budget: Budget) -> Plan:
     """Plan counting passes within a budget.
 
     Raises
@@ -76,44 +92,23 @@ def plan_faithfulness(sweeps: Sweeps, budget: Budget) -> Plan:
     MemoryBudgetError
         Even a single row that is held takes more than the budget.
     """
-    source, asked = sweeps.source, sweeps.asked
-    groups, threads = arrange(sweeps, budget)
-    rows = -(-asked.rows // groups)
-    peak = sweeps.peak_bytes(rows, threads)
-    if peak > budget.memory_bytes:
-        _refuse(sweeps, budget, peak)
-    passes, count = _passes(sweeps, rows, groups), sweeps.folds(rows)[1]
+    source, asked, count = sweeps.source, sweeps.asked, sweeps.folds(1)[1]
     sample_bytes = 0 if sweeps.gather is None else asked.rows * count.held.reader.row_bytes
-    return Plan(
+    outline = Outline(
         kind=asked.kind,
         method="exact" if asked.exact else "sampled",
-        shape=source.shape,
-        dtype=source.dtype.name,
-        working_dtype=count.passing.dtype.name,
+        source=source,
+        dtype=count.passing.dtype,
         orientation="rows",
         rank=asked.k,
-        adaptive=False,
-        width=rows,
-        grain_rows=count.cut.grain_rows,
-        panel_rows=count.cut.panel_rows,
-        passes=passes,
-        most_passes=groups,
-        likely_passes=groups,
-        concurrency=threads,
-        slots=1,
-        driver_bytes=rows * asked.k * THRESHOLD_BYTES,
-        peak_bytes=peak,
-        budget_bytes=budget.memory_bytes,
-        scratch_bytes=sample_bytes + asked.rows * asked.k * 4 * 8,
         result_bytes=0,
-        checkpoint_bytes=rows * asked.k * 8 * (count.cut.stream_count + groups),
-        useful_workers=max(1, -(-count.cut.stream_count // threads)),
-        seconds=None,
-        groups=groups,
+        scratch_bytes=sample_bytes + asked.rows * asked.k * 4 * 8,
+        subject=f"{asked.kind} of {source.shape[0]} rows of {source.shape[1]} numbers",
     )
+    return plan_task(outline, sweeps, budget, lambda: _way_out(sweeps))
 
 
-def _passes(sweeps: Sweeps, rows: int, groups: int) -> tuple[Pass, ...]:
+def _passes(sweeps: HeldRows, rows: int, groups: int) -> tuple[Pass, ...]:
     """Every sweep: the sample into a store of its own, then thresholds and counts of each group."""
     source, asked = sweeps.source, sweeps.asked
     measure, count = sweeps.folds(rows)
@@ -130,16 +125,11 @@ def _passes(sweeps: Sweeps, rows: int, groups: int) -> tuple[Pass, ...]:
     return tuple(found)
 
 
-def _refuse(sweeps: Sweeps, budget: Budget, need: int) -> None:
+def _way_out(sweeps: HeldRows) -> str:
     source, tallest = sweeps.source, sweeps.folds(1)[1].cut.panel_rows
-    way_out = f"Give --memory {-(-need // 2**20)}MiB"
-    if not source.row_grid.splittable and source.row_grid.longest == tallest:
-        way_out += (
-            f", or cut the store: its chunks of {tallest} rows must be held whole, and `rankfold import "
-            "STORE NEW.zarr` writes one with small chunks"
-        )
-    raise MemoryBudgetError(
-        f"{sweeps.asked.kind} of {source.shape[0]} rows of {source.shape[1]} numbers needs "
-        f"{format_bytes(need)} in one worker, but --memory gives {format_bytes(budget.memory_bytes)}. "
-        f"{way_out}."
+    if source.row_grid.splittable or source.row_grid.longest != tallest:
+        return ""
+    return (
+        f", or cut the store: its chunks of {tallest} rows must be held whole, and `rankfold import "
+        "STORE NEW.zarr` writes one with small chunks"
     )

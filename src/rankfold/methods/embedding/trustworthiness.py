@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from rankfold.kernels.neighbors.lists import sort_lists
 from rankfold.methods.embedding.neighbor_ranks import CountNearer, GatherRows, Held, MeasureThresholds
-from rankfold.methods.embedding.trust_plan import Sweeps, plan_faithfulness
+from rankfold.methods.embedding.trust_plan import HeldRows, plan_faithfulness
 from rankfold.methods.embedding.trust_request import FaithfulnessRequest
 from rankfold.methods.knn.knn import Neighbors
 from rankfold.methods.knn.pair_fold import bounded
@@ -128,7 +128,7 @@ class Faithfulness:
             return self.measuring(held, self.source), self.counting(held)
 
         picking = self._picking_bytes(folds(1)[1].cut.panel_rows)
-        return plan_faithfulness(Sweeps(self.source, self.asked, gather, folds, picking), budget)
+        return plan_faithfulness(HeldRows(self.source, self.asked, gather, folds, picking), budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""

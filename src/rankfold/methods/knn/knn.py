@@ -19,7 +19,7 @@ from rankfold.methods.knn.arguments import DEFAULT_K
 from rankfold.methods.knn.extend import EarlierLists
 from rankfold.methods.knn.graph import POINTERS, create_graph, write_symmetric_graph
 from rankfold.methods.knn.pair_fold import NearestPairs, bounded
-from rankfold.methods.knn.plan import plan_neighbors
+from rankfold.methods.knn.plan import PairSweeps, plan_neighbors
 from rankfold.methods.knn.request import NeighborRequest
 from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, RowReader
 from rankfold.methods.knn.write_lists import WriteLists
@@ -134,7 +134,7 @@ class Neighbors:
         fold = self.fold(np.zeros(self.source.shape[1]), precise=False)
         write = self._write(fold.pairs, _NOWHERE, _NOWHERE)
         symmetric = self.asked.symmetric is not None
-        return plan_neighbors(self.source, self.left, fold, write, symmetric=symmetric, budget=budget)
+        return plan_neighbors(PairSweeps(fold, write, self.source, self.left, symmetric), budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""

@@ -32,8 +32,8 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
-from rankfold.pipeline.planning.single_sweep import SingleSweep, plan_single_sweep
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.result import Result, write_small
 from rankfold.pipeline.storage.scratch import ScratchMatrix
@@ -214,22 +214,29 @@ class Verification:
         (rows, columns), rank = self.source.shape, self.fitted.rank
         fold = self.fold(_NOWHERE, 1)
         accumulator = 8 * rank * (fold.panels.view.short + rank)
-        task = SingleSweep(
+        outline = Outline(
             kind="check",
             method="residuals",
             source=self.source,
             dtype=np.dtype(np.float64),
             orientation=fold.panels.view.orientation,
             rank=rank,
-            flops=4.0 * rows * columns * rank,
-            writes_bytes=0,
             result_bytes=16 * rank,
             scratch_bytes=fold.short.nbytes + fold.columns.nbytes,
-            accumulator_bytes=accumulator,
-            driver_bytes=4 * accumulator + self.fitted.block_columns * (rank * 24 + 64),
-            remedy=", or cut the store anew with `rankfold import`, if its chunks are tall",
         )
-        return plan_single_sweep(task, lambda slots: self.fold(_NOWHERE, slots), budget)
+        sweep = one_sweep(
+            outline,
+            lambda slots: self.fold(_NOWHERE, slots),
+            flops=4.0 * rows * columns * rank,
+            driver_bytes=4 * accumulator + self.fitted.block_columns * (rank * 24 + 64),
+            accumulator_bytes=accumulator,
+        )
+        return plan_task(
+            outline,
+            sweep,
+            budget,
+            lambda: ", or cut the store anew with `rankfold import`, if its chunks are tall",
+        )
 
     def fold(self, folder: Path, slots: int) -> Verify:
         """The fold of the one pass."""

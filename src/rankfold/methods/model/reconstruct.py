@@ -33,8 +33,8 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.importing.chunking import FULL_ROWS, FULL_ROWS_BYTES
 from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
-from rankfold.pipeline.planning.single_sweep import SingleSweep, plan_single_sweep
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.result import Result, create_matrix, write_matrix_facts
@@ -245,22 +245,25 @@ class Reconstruction:
         """See the protocol."""
         rows, columns = self.shape
         data = rows * columns * self.fitted.dtype.itemsize
-        task = SingleSweep(
+        outline = Outline(
             kind="reconstruct",
             method="product",
             source=self.source,
             dtype=self.fitted.dtype,
             orientation=self._orientation,
             rank=self.rank,
-            flops=2.0 * rows * columns * self.rank,
-            writes_bytes=data,
             result_bytes=data,
             scratch_bytes=16 * columns,
-            accumulator_bytes=8,
-            driver_bytes=6 * 8 * self.fitted.block_columns,
-            remedy=", or fewer components with --rank",
         )
-        return plan_single_sweep(task, lambda slots: self.fold(_NOWHERE, _NOWHERE, slots), budget)
+        sweep = one_sweep(
+            outline,
+            lambda slots: self.fold(_NOWHERE, _NOWHERE, slots),
+            flops=2.0 * rows * columns * self.rank,
+            driver_bytes=6 * 8 * self.fitted.block_columns,
+            accumulator_bytes=8,
+            writes_bytes=data,
+        )
+        return plan_task(outline, sweep, budget, lambda: ", or fewer components with --rank")
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""

@@ -39,8 +39,8 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
-from rankfold.pipeline.planning.single_sweep import SingleSweep, plan_single_sweep
 from rankfold.pipeline.storage.checkpoint import State, save_once
 from rankfold.pipeline.storage.result import Result, create_array, write_small
 from rankfold.pipeline.storage.scratch import ScratchMatrix
@@ -111,22 +111,25 @@ class Projection:
         (rows, columns), scores = self.source.shape, self.source.shape[0] * rank * item
         accumulator = 8 * rank * (rank if by_rows else rows)
         block = self.fitted.block_columns * (rank * (self.fitted.dtype.itemsize + item + 8) + 8 * 8)
-        task = SingleSweep(
+        outline = Outline(
             kind="transform",
             method="projection",
             source=self.source,
             dtype=self.dtype,
             orientation=fold.panels.view.orientation,
             rank=rank,
-            flops=2.0 * rows * columns * rank,
-            writes_bytes=scores if by_rows else 0,
             result_bytes=scores,
             scratch_bytes=fold.basis.nbytes + fold.columns.nbytes,
-            accumulator_bytes=accumulator,
-            driver_bytes=max(block, 3 * accumulator + (0 if by_rows else 3 * scores + 3 * accumulator)),
-            remedy=_remedy(fold.panels),
         )
-        return plan_single_sweep(task, lambda slots: self.fold(_NOWHERE, _NOWHERE, slots), budget)
+        sweep = one_sweep(
+            outline,
+            lambda slots: self.fold(_NOWHERE, _NOWHERE, slots),
+            flops=2.0 * rows * columns * rank,
+            driver_bytes=max(block, 3 * accumulator + (0 if by_rows else 3 * scores + 3 * accumulator)),
+            accumulator_bytes=accumulator,
+            writes_bytes=scores if by_rows else 0,
+        )
+        return plan_task(outline, sweep, budget, lambda: _remedy(fold.panels))
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""

@@ -41,7 +41,7 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import DataError, InputError, MemoryBudgetError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.single_sweep import SingleSweep, plan_single_sweep
+from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.result import Result, write_small
 
@@ -216,22 +216,23 @@ class Update:
     def _small_plan(self, budget: Budget) -> Plan:
         (rows, columns), rank = self.source.shape, self.fitted.rank
         stacked, (wide, square) = rows + rank + 1, WORKING_COPIES
-        task = SingleSweep(
+        outline = Outline(
             kind="update",
             method="summary",
             source=self.source,
             dtype=np.dtype(np.float64),
             orientation=Orientation.ROWS,
             rank=self.rank,
-            flops=6.0 * stacked * columns * min(stacked, columns),
-            writes_bytes=0,
             result_bytes=8 * columns * (self.rank + 2),
-            scratch_bytes=0,
-            accumulator_bytes=8 * rows * columns,
-            driver_bytes=8 * (wide * stacked * columns + square * min(stacked, columns) ** 2),
-            remedy=", or add fewer rows at a time",
         )
-        return plan_single_sweep(task, self._fold, budget)
+        sweep = one_sweep(
+            outline,
+            self._fold,
+            flops=6.0 * stacked * columns * min(stacked, columns),
+            driver_bytes=8 * (wide * stacked * columns + square * min(stacked, columns) ** 2),
+            accumulator_bytes=8 * rows * columns,
+        )
+        return plan_task(outline, sweep, budget, lambda: ", or add fewer rows at a time")
 
     def _summary(self, units: Float64) -> Summary:
         """Of the samples that the result was made from, in the units that it scaled columns to."""

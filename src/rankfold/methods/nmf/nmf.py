@@ -45,7 +45,7 @@ from rankfold.methods.nmf.start import (
 from rankfold.methods.parts.combination import Combination
 from rankfold.methods.parts.write_rows import WriteRows
 from rankfold.methods.svd.long_factor import OnScratch, create_long_array, write_combination
-from rankfold.methods.svd.plan import make_plan
+from rankfold.methods.svd.plan import sweeps_of
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.start import begin
 from rankfold.methods.svd.strategy import Strategy, choose_orientation, choose_strategy
@@ -55,14 +55,13 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import DataError, InputError, MemoryBudgetError
+from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.formats import open_source
-from rankfold.pipeline.planning.fit import peak_bytes
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task
 from rankfold.pipeline.planning.traffic import panel_traffic
 from rankfold.pipeline.storage.result import write_small
-from rankfold.pipeline.units import format_bytes
 
 Float64 = npt.NDArray[np.float64]
 
@@ -107,12 +106,11 @@ class Nonnegative:
         """See the protocol."""
         return {**self.asked.as_dict(), "start": digest(self.custom)}
 
-    def _layout_request(self) -> Request:
-        """How the matrix is swept, and the pass that compresses it: what it misses takes reads to find."""
+    def _compression(self) -> Request:
+        """The pass that compresses the matrix: what it misses takes reads to find, so its block is wide."""
         rank = self.asked.rank
-        more = max(rank, LEAST_DIRECTIONS - rank)
-        fixed = {"method": "subspace", "passes": 1, "oversampling": more}
-        return Request("svd", rank, seed=self.asked.seed, **fixed)  # type: ignore[arg-type]
+        more, seed = max(rank, LEAST_DIRECTIONS - rank), self.asked.seed
+        return Request("svd", rank, method="subspace", passes=1, oversampling=more, seed=seed, rows=False)
 
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol."""
@@ -123,57 +121,59 @@ class Nonnegative:
         return w, Output("H", (rank, columns), layout.view.dtype, 1 if by_rows else chunks)
 
     def _layout(self) -> Strategy:
-        return choose_strategy(dataclasses.replace(self._layout_request(), rows=False), self.source)
+        return choose_strategy(self._compression(), self.source)
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
-        request = dataclasses.replace(self._layout_request(), rows=False)
-        made, layout = make_plan(request, self.source, budget), choose_strategy(request, self.source)
-        model = Model(self.asked, layout.view, 1.0)
-        fold = self._fold(layout, model, made.slots)
-        data = layout.view.long * layout.view.short * self.source.dtype.itemsize
-        factor = model.factor(_NOWHERE, 0).nbytes
-        sweeps = [sweep for sweep in made.passes if sweep.over == "matrix"][: self.asked.compressing]
-        driver = max(_driver_bytes(layout, model), made.driver_bytes * bool(self.asked.compressing))
-        flops = (14.0 if isinstance(fold, DivergencePass) else 4.0) * layout.view.long * layout.view.short
-        each = numbers_of("iteration", fold, data, factor, flops * self.asked.rank)
-        # Factors of the short side, as they are and as they were, and what they are solved from.
-        each = dataclasses.replace(each, held_bytes=4 * 8 * layout.view.short * self.asked.rank)
-        all_sweeps = [*sweeps, each, *self._sweeps_beside(layout, model)]
-        most, have = made.concurrency, budget.memory_bytes
-        concurrency = next((c for c in range(most, 1, -1) if peak_bytes(all_sweeps, c, 0) <= have), 1)
-        peak = peak_bytes(all_sweeps, concurrency, driver)
-        if self.asked.compressing:  # there are sweeps over scratch as well, to find directions by
-            peak = max(peak, made.peak_bytes)
-        if peak > budget.memory_bytes:
-            self._refuse(budget, peak)
-        numbers = range(len(sweeps) + 1, self.asked.passes + 1)
-        over_matrix = (dataclasses.replace(each, name=f"iteration-{i:02d}") for i in numbers)
-        passes = (*sweeps, *self._likely_beside(layout, model), *over_matrix)
-        likely = len(sweeps) + LIKELY_ITERATIONS.get(self.asked.solver, 3)
+        layout, asked = self._layout(), self.asked
+        model = Model(asked, layout.view, 1.0)
+        factor, item = model.factor(_NOWHERE, 0).nbytes, layout.view.dtype.itemsize
+        outline = Outline(
+            kind="nmf",
+            method=asked.solver,
+            source=self.source,
+            dtype=layout.view.dtype,
+            orientation=layout.view.orientation,
+            rank=asked.rank,
+            result_bytes=sum(self.source.shape) * asked.rank * item,
+            scratch_bytes=layout.view.long * (layout.width * item + 16) + 2 * factor,
+            width=layout.width,
+            decided_by="how fast the error falls",
+            subject=f"nmf of this {self.source.shape[0]} x {self.source.shape[1]} matrix",
+        )
+        made = plan_task(outline, self._sweeps(layout, model), budget, lambda: ", or a lower --rank")
+        # Iterations differ in name alone, and one stood for all of them while memory was shared out.
+        matrix = [sweep for sweep in made.passes if sweep.over == "matrix"]
+        compressing, each = matrix[:-1], matrix[-1]
+        numbers = range(len(compressing) + 1, asked.passes + 1)
+        iterations = (dataclasses.replace(each, name=f"iteration-{i:02d}") for i in numbers)
         return dataclasses.replace(
             made,
-            kind="nmf",
-            decided_by="how fast the error falls",
-            method=self.asked.solver,
-            rank=self.asked.rank,
-            passes=passes,
-            most_passes=self.asked.passes,
-            likely_passes=min(self.asked.passes, likely),
-            concurrency=concurrency,
-            driver_bytes=driver,
-            peak_bytes=peak,
-            traffic=panel_traffic(layout.view.long, layout.view.short, self.asked.rank, budget.workers),
-            scratch_bytes=made.scratch_bytes + 2 * factor,
-            result_bytes=sum(self.source.shape) * self.asked.rank * layout.view.dtype.itemsize,
+            passes=(*compressing, *self._likely_beside(layout, model), *iterations),
+            most_passes=asked.passes,
+            likely_passes=min(asked.passes, len(compressing) + LIKELY_ITERATIONS.get(asked.solver, 3)),
+            traffic=panel_traffic(layout.view.long, layout.view.short, asked.rank, budget.workers),
         )
 
-    def _refuse(self, budget: Budget, peak: int) -> None:
-        raise MemoryBudgetError(
-            f"nmf of this {' x '.join(map(str, self.source.shape))} matrix needs {format_bytes(peak)} in "
-            f"one worker, but --memory gives {format_bytes(budget.memory_bytes)}. Give --memory "
-            f"{-(-peak // 2**20)}MiB, or a lower --rank."
-        )
+    def _sweeps(self, layout: Strategy, model: Model) -> PanelSweeps:
+        """The pass that compresses, sweeps over scratch to find directions by, one iteration, the rest."""
+        short, rank = layout.view.short, self.asked.rank
+        first = sweeps_of(self._compression(), layout) if self.asked.compressing else None
+        driver = max(_driver_bytes(layout, model), 0 if first is None else first.driver_bytes)
+        elements = layout.view.long * short
+
+        def sweeps(slots: int) -> list[Pass]:
+            fold = self._fold(layout, model, slots)
+            flops = (14.0 if isinstance(fold, DivergencePass) else 4.0) * elements * rank
+            factor = model.factor(_NOWHERE, 0).nbytes
+            each = numbers_of("iteration", fold, elements * self.source.dtype.itemsize, factor, flops)
+            # Factors of the short side, as they are and as they were, and what they are solved from.
+            each = dataclasses.replace(each, held_bytes=4 * 8 * short * rank)
+            before = [] if first is None else first.sweeps_of(slots)
+            return [*before, each, *self._sweeps_beside(layout, model)]
+
+        sums = max(8 * short * rank, 0 if first is None else first.accumulator_bytes)
+        return PanelSweeps(sweeps, layout.cut, driver, sums)
 
     def _sweeps_beside(self, layout: Strategy, model: Model) -> list[Pass]:
         """Those over scratch: of the compressed matrix, and the one that writes the long factor."""
@@ -214,7 +214,7 @@ class Nonnegative:
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
         with one_blas_thread():
-            layout = choose_strategy(self._layout_request(), self.source)
+            layout = self._layout()
             begun, model = self._begin(run, layout)
             found = self._iterate(run, layout, model, begun)
             facts = self._write(run, layout, model, found, fingerprint)
@@ -222,7 +222,7 @@ class Nonnegative:
         return facts
 
     def _begin(self, run: Run, layout: Strategy) -> tuple[Begun, Model]:
-        centering, start = begin(run, layout, self._layout_request())
+        centering, start = begin(run, layout, self._compression())
         model, init = Model(self.asked, layout.view, centering.unit), self.asked.init
         refuse_size(model)
         if self.custom is not None:

@@ -3,7 +3,7 @@
 plan           passes, bytes, memory, tasks of a request
 passes         a sweep in numbers, from the fold that it runs
 fit            how many segments fit at once
-single_sweep   plans of tasks that make one sweep
+planner        what a task is and what it sweeps, made into a plan or refused
 shape_only     a matrix that is only planned with
 traffic        bytes between workers
 seconds        predicted times

@@ -21,13 +21,13 @@ from rankfold.methods.task import Output
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Progress, Run
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import InputError, MemoryBudgetError
+from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.planning.fit import RESERVE_BYTES
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.planner import Arrangement, Fixed, Outline, plan_task
 from rankfold.pipeline.storage.checkpoint import save_json
 from rankfold.pipeline.storage.run_directory import RunDirectory, digest, load_record
-from rankfold.pipeline.units import format_bytes
 
 EUCLIDEAN = "euclidean"
 """By which neighbors in an embedding are found, or ranked."""
@@ -129,38 +129,11 @@ class Comparison:
         item, rows = self.source.dtype.itemsize, self.source.shape[0]
         reads = item * rows * (self.source.shape[1] + self.other.shape[1])
         held = 4 * COMPARED_BYTES + 4 * min(reads, CHUNK_BYTES[1])
-        peak = RESERVE_BYTES + held
-        if peak > budget.memory_bytes:
-            raise MemoryBudgetError(
-                f"neighborhood_preservation needs {format_bytes(peak)}, but --memory gives "
-                f"{format_bytes(budget.memory_bytes)}. Give --memory {-(-peak // 2**20)}MiB."
-            )
         sweep = Pass("compare", "matrix", reads, 0, 20.0 * rows * self.k, held, 1, 1)
-        return Plan(
-            kind="neighborhood_preservation",
-            method="exact",
-            shape=self.source.shape,
-            dtype=self.source.dtype.name,
-            working_dtype=self.source.dtype.name,
-            orientation="rows",
-            rank=self.k,
-            adaptive=False,
-            width=self.k,
-            grain_rows=rows,
-            panel_rows=rows,
-            passes=(sweep,),
-            most_passes=1,
-            likely_passes=1,
-            concurrency=1,
-            slots=1,
-            driver_bytes=held,
-            peak_bytes=peak,
-            budget_bytes=budget.memory_bytes,
-            scratch_bytes=0,
-            result_bytes=0,
-            checkpoint_bytes=0,
-            useful_workers=1,
-            seconds=None,
+        arranged = Arrangement((sweep,), 1, RESERVE_BYTES + held, held, 0, 1, rows, rows, 1, 1)
+        kind, dtype = "neighborhood_preservation", self.source.dtype
+        return plan_task(
+            Outline(kind, "exact", self.source, dtype, "rows", self.k, 0), Fixed(arranged), budget
         )
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:

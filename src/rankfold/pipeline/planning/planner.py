@@ -1,0 +1,207 @@
+"""The one planner: what a task is, and sweeps that arrange themselves in a budget, make a plan or a refusal.
+
+Sweeps over panels are arranged here. Those of other shapes, pairs of blocks or rows that are held, lie with
+their method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.view import Orientation
+from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.fold import Fold
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import MemoryBudgetError
+from rankfold.pipeline.planning.fit import fit
+from rankfold.pipeline.planning.passes import Pass, numbers_of
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.units import format_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A task in numbers that no budget changes."""
+
+    kind: str
+    method: str
+    source: Source
+    """What is swept."""
+
+    dtype: np.dtype[Any]
+    """In which it is computed, or of the output."""
+
+    orientation: Orientation | str
+    rank: int
+    result_bytes: int
+    scratch_bytes: int = 0
+    width: int = 0
+    """Columns of a block, or whatever takes their place; the rank if there is nothing."""
+
+    adaptive: bool = False
+    decided_by: str = ""
+    """See ``Plan``."""
+
+    subject: str = ""
+    """What it is called where it is refused, if not by its kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """What a budget makes of the sweeps of a task."""
+
+    passes: tuple[Pass, ...]
+    concurrency: int
+    """Segments at once; 0 if not even one fits."""
+
+    peak_bytes: int
+    driver_bytes: int
+    checkpoint_bytes: int
+    most_at_once: int
+    """Tasks of its widest sweep that can run at the same time, anywhere."""
+
+    grain_rows: int
+    panel_rows: int
+    most_passes: int
+    likely_passes: int
+    slots: int = 1
+    groups: int = 0
+
+
+class Sweeps(Protocol):
+    """What a task sweeps."""
+
+    def arrange(self, budget: Budget) -> Arrangement:
+        """In a budget, or in the least memory there can be if that is more."""
+
+
+def plan_task(
+    outline: Outline, sweeps: Sweeps, budget: Budget, way_out: Callable[[], str] = lambda: ""
+) -> Plan:
+    """Plan a task within a budget; ``way_out`` says what besides memory could be changed, from ", or" on.
+
+    Raises
+    ------
+    MemoryBudgetError
+        What a process must hold takes more than the budget.
+    """
+    arranged = sweeps.arrange(budget)
+    if arranged.concurrency < 1 or arranged.peak_bytes > budget.memory_bytes:
+        raise MemoryBudgetError(
+            f"{outline.subject or outline.kind} needs {format_bytes(arranged.peak_bytes)} in one worker, but "
+            f"--memory gives {format_bytes(budget.memory_bytes)}. Give --memory "
+            f"{-(-arranged.peak_bytes // 2**20)}MiB{way_out()}."
+        )
+    turned = outline.orientation
+    return Plan(
+        kind=outline.kind,
+        method=outline.method,
+        shape=outline.source.shape,
+        dtype=outline.source.dtype.name,
+        working_dtype=outline.dtype.name,
+        orientation=turned.value if isinstance(turned, Orientation) else turned,
+        rank=outline.rank,
+        adaptive=outline.adaptive,
+        width=outline.width or outline.rank,
+        grain_rows=arranged.grain_rows,
+        panel_rows=arranged.panel_rows,
+        passes=arranged.passes,
+        most_passes=arranged.most_passes,
+        likely_passes=arranged.likely_passes,
+        concurrency=arranged.concurrency,
+        slots=arranged.slots,
+        driver_bytes=arranged.driver_bytes,
+        peak_bytes=arranged.peak_bytes,
+        budget_bytes=budget.memory_bytes,
+        scratch_bytes=outline.scratch_bytes,
+        result_bytes=outline.result_bytes,
+        checkpoint_bytes=arranged.checkpoint_bytes,
+        useful_workers=max(1, -(-arranged.most_at_once // arranged.concurrency)),
+        seconds=None,
+        decided_by=outline.decided_by,
+        groups=arranged.groups,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Sweeps that take what they take, whatever the budget."""
+
+    arranged: Arrangement
+
+    def arrange(self, budget: Budget) -> Arrangement:
+        """See the protocol."""
+        return self.arranged
+
+
+# Over panels --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PanelSweeps:
+    """Sweeps whose segments hold panels: as many threads as fit, reading ahead if that fits too."""
+
+    sweeps_of: Callable[[int], Sequence[Pass]]
+    """With so many buffers for panels."""
+
+    cut: Cut
+    driver_bytes: int
+    accumulator_bytes: int
+    """Of the sums of a stream, which are left on disk."""
+
+    likely: Callable[[int], int] = lambda most: most
+    """Passes over the matrix that are likely, of so many."""
+
+    def arrange(self, budget: Budget) -> Arrangement:
+        """See the protocol."""
+        concurrency, slots, peak = fit(self.sweeps_of, self.driver_bytes, budget)
+        passes = tuple(self.sweeps_of(slots))
+        streams, most = (
+            max(each.streams for each in passes),
+            sum(each.over == "matrix" for each in passes),
+        )
+        return Arrangement(
+            passes,
+            concurrency,
+            peak,
+            self.driver_bytes,
+            self.accumulator_bytes * streams,
+            streams,
+            self.cut.grain_rows,
+            self.cut.panel_rows,
+            most,
+            self.likely(most),
+            slots,
+        )
+
+
+class PlannedFold(Fold, Protocol):
+    """A fold that says what it allocates."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Most memory of one segment, and of the accumulators that a merge holds."""
+
+
+def one_sweep(
+    outline: Outline,
+    fold_of: Callable[[int], PlannedFold],
+    *,
+    flops: float,
+    driver_bytes: int,
+    accumulator_bytes: int,
+    writes_bytes: int = 0,
+) -> PanelSweeps:
+    """A single pass over the matrix, by a fold with the given number of buffers for panels."""
+    source = outline.source
+    reads = source.shape[0] * source.shape[1] * source.dtype.itemsize
+
+    def sweeps_of(slots: int) -> list[Pass]:
+        return [numbers_of(outline.kind, fold_of(slots), reads, writes_bytes, flops)]
+
+    return PanelSweeps(sweeps_of, fold_of(1).cut, driver_bytes, accumulator_bytes)
