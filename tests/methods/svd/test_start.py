@@ -11,7 +11,7 @@ from covers import cover
 
 import rankfold as rf
 from rankfold.kernels.linear.count_sketch import draw_buckets
-from rankfold.methods.svd.fused import ROW_SIGNS
+from rankfold.methods.svd.panel_pass import ROW_SIGNS
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.strategy import choose_strategy
 from rankfold.pipeline.data.sample import Sample

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rankfold.kernels.linear.orthonormal import orthonormalize
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.start import Start
-from rankfold.methods.svd.fused import multiply, statistics_pass
+from rankfold.methods.svd.operator import CenteredMatrix
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.ritz import Basis, rayleigh_ritz
 from rankfold.methods.svd.solvers.blocks import BlockSolver, of_triplets
@@ -30,17 +30,15 @@ class Power(BlockSolver):
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition:
         """Halko, Martinsson, Tropp, SIAM Review 53(2), 2011, algorithm 4.4, on the short side."""
-        known = statistics_pass(run, strategy, centering, start) if strategy.statistics_passes else None
-        q = start.block(strategy.view, strategy.width, request.seed)
-        block, known = multiply(run, strategy, centering, start, q, index=1, known=known)
-        for index in range(2, self.block_passes(strategy) + 1):
-            q = orthonormalize(block.load("z"))
-            run.drop(block.y)
-            block, known = multiply(run, strategy, centering, start, q, index=index, known=known)
+        matrix = CenteredMatrix(run, strategy, centering, start, request.seed)
+        block = matrix.apply(matrix.first(strategy.width)).block
+        for _ in range(1, self.block_passes(strategy)):
+            matrix.drop(block)
+            block = matrix.apply(orthonormalize(block.load("z"))).block
         basis = Basis()
         basis.add(block)
         triplets = rayleigh_ritz(run, strategy, basis, request.rank, request.seed)
-        return of_triplets(strategy, centering, triplets, known, [])
+        return of_triplets(strategy, centering, triplets, matrix.columns, [])
 
 
 POWER = Power()

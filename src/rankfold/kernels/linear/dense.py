@@ -77,3 +77,9 @@ def fix_signs(v: Float64) -> Float64:
     magnitude = np.abs(v)
     leading = np.argmax(magnitude >= 0.99 * magnitude.max(axis=0), axis=0)
     return np.where(v[leading, np.arange(v.shape[1])] < 0, -1.0, 1.0)
+
+
+def ritz_vectors(products: Float64, keep: int) -> tuple[Float64, Float64]:
+    """Leading eigenpairs of Q'A'A Q, which rounding has left not quite symmetric."""
+    theta, w = leading_eigenpairs((products + products.T) / 2, min(keep, len(products)))
+    return np.maximum(theta, 0.0), w

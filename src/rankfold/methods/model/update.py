@@ -23,10 +23,10 @@ from rankfold.methods.parts.column_statistics import divisors
 from rankfold.methods.parts.finite import count_bad, join_bad, no_bad, refuse_bad
 from rankfold.methods.parts.panels import Buffers, OverPanels, Panels
 from rankfold.methods.svd.error_estimates import errors_of_missed
+from rankfold.methods.svd.operator import CONSTANT, begin
 from rankfold.methods.svd.plan import make_plan
 from rankfold.methods.svd.request import DEFAULT_PASSES, DEFAULT_TOL, Request, integer
 from rankfold.methods.svd.solvers.tsqr import tsqr, zero
-from rankfold.methods.svd.start import CONSTANT, begin
 from rankfold.methods.svd.strategy import choose_strategy
 from rankfold.methods.svd.svd import VARIANCES
 from rankfold.methods.svd.write import warn_of_unscaled

@@ -20,7 +20,7 @@ from rankfold.methods.nmf.penalty import Penalty, Sizes, penalty, weights
 from rankfold.methods.nmf.request import FactorRequest
 from rankfold.methods.nmf.row_solvers import FILL, Descent, Multiplicative, Pivoting, RowSolver, Splitting
 from rankfold.methods.parts.finite import refuse_bad, refuse_negative
-from rankfold.methods.svd.fused import refuse_overflow
+from rankfold.methods.svd.operator import refuse_overflow
 from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.run import Run

@@ -45,9 +45,9 @@ from rankfold.methods.nmf.start import (
 from rankfold.methods.parts.combination import Combination
 from rankfold.methods.parts.write_rows import WriteRows
 from rankfold.methods.svd.long_factor import OnScratch, create_long_array, write_combination
+from rankfold.methods.svd.operator import begin
 from rankfold.methods.svd.plan import sweeps_of
 from rankfold.methods.svd.request import Request
-from rankfold.methods.svd.start import begin
 from rankfold.methods.svd.strategy import Strategy, choose_orientation, choose_strategy
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.blas import one_blas_thread

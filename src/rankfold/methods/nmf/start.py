@@ -22,7 +22,7 @@ from rankfold.methods.nmf.penalty import Sizes, cheapest, penalty
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.panels import numbers
 from rankfold.methods.parts.start import Start
-from rankfold.methods.svd.fused import multiply
+from rankfold.methods.svd.operator import CenteredMatrix
 from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.view import aligned_empty
@@ -154,14 +154,15 @@ class Begun:
 def compress(run: Run, layout: Strategy, model: Model, centering: Centering, start: Start) -> Compressed:
     """The one fused pass."""
     q = start.block(layout.view, layout.width, model.asked.seed)
-    block, known = multiply(run, layout, centering, start, q, index=1, known=None)
+    matrix = CenteredMatrix(run, layout, centering, start, model.asked.seed)
+    block = matrix.apply(q).block
     z = block.load("z")
     products = q.T @ z
     theta, vectors = np.linalg.eigh((products + products.T) / 2)
     held = theta > 4 * float(np.finfo(layout.view.dtype).eps) * max(theta[-1], 0.0)
     rotation, unit = vectors[:, held] / np.sqrt(theta[held]), centering.unit
     right = rotation.T @ z.T / unit
-    squared_norm = known.total / unit**2
+    squared_norm = matrix.squared_norm / unit**2
     return Compressed(block.y, rotation, right, squared_norm, float((right**2).sum()))
 
 

@@ -1,4 +1,4 @@
-"""Sums and squares of the columns of a tall matrix: the pass that scaling needs before others."""
+"""Means and deviations of the columns of a tall matrix: by a pass of their own, or from sums of another."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rankfold.kernels.linear.center_scale import measure
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.finite import count_bad, join_bad, no_bad
 from rankfold.methods.parts.panels import Buffers, OverPanels, Panels, numbers
+from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.storage.checkpoint import State
 
 Float64 = npt.NDArray[np.float64]
@@ -69,3 +70,42 @@ def standard_deviations(squares: Float64, count: int, mean: Float64, centering: 
 def divisors(deviation: Float64) -> Float64:
     """What columns are divided by: constant ones are left as they are."""
     return np.where(deviation > 0, deviation, 1.0)
+
+
+# From sums --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What is known of the columns of a tall matrix once all rows were seen."""
+
+    mean: Float64
+    deviation: Float64
+    total: float
+    """Sum of squares of the centered, scaled matrix, times unit squared; of any matrix."""
+
+
+def statistics(state: State, view: View, shift: Float64, centering: Centering) -> Statistics:
+    """What a pass that measured its columns tells of them."""
+    total, count = float(state["squares"].sum()), view.long
+    if not (view.orientation is Orientation.ROWS and centering.center):
+        return Statistics(np.zeros(len(state["sums"])), np.ones(len(state["sums"])), total)
+    d = state["sums"] / count
+    return Statistics(shift + d / centering.unit, np.ones(len(d)), total - count * float(d @ d))
+
+
+def scaled_statistics(state: State, view: View, shift: Float64, centering: Centering) -> Statistics:
+    """What sums about the provisional shift tell of columns that are to be scaled."""
+    count = view.long
+    d = state["sums"] / count if centering.center else np.zeros(view.short)
+    squares = state["squares"] - count * d**2
+    mean = shift + d / centering.unit
+    deviation = standard_deviations(squares / centering.unit**2, count, mean, centering)
+    return Statistics(mean, deviation, float((squares / divisors(deviation) ** 2).sum()))
+
+
+def mean_about_shift(state: State, view: View, centering: Centering) -> Float64:
+    """What the true mean differs from the provisional shift: the difference of both would lose digits."""
+    if not (centering.center and view.orientation is Orientation.ROWS):
+        return np.zeros(view.short)
+    return np.asarray(state["sums"] / view.long / centering.unit)

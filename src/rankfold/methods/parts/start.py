@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.center_scale import measure, subtract
+from rankfold.kernels.linear.dense import ritz_vectors
 from rankfold.kernels.linear.gaussian import gaussian_rows
 from rankfold.kernels.linear.orthonormal import orthonormalize
 from rankfold.kernels.linear.panel import panel_product
 from rankfold.methods.parts.panels import numbers
-from rankfold.methods.svd.error_estimates import ritz_vectors
 from rankfold.pipeline.data.sample import Sample
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.storage.checkpoint import State, load_arrays, load_if_whole, save_arrays

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.linear.dense import leading_eigenpairs
-
 Float64 = npt.NDArray[np.float64]
 
 SAFETY = 2.0
@@ -71,12 +69,6 @@ class Truncation:
         rank = int(enough.argmax()) + 1 if enough.any() else len(left)
         most = max(float(left[rank - 1]), 0.0) + rounding
         return cls(rank, min(float(np.sqrt(most / total)), 1.0) if total > 0 else 0.0)
-
-
-def ritz_vectors(products: Float64, keep: int) -> tuple[Float64, Float64]:
-    """Leading eigenpairs of Q'A'A Q, which rounding has left not quite symmetric."""
-    theta, w = leading_eigenpairs((products + products.T) / 2, min(keep, len(products)))
-    return np.maximum(theta, 0.0), w
 
 
 def ritz_values(

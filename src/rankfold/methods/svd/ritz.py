@@ -13,39 +13,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.linear.dense import fix_signs, leading_singular_triplets
+from rankfold.kernels.linear.dense import fix_signs, leading_singular_triplets, ritz_vectors
 from rankfold.methods.parts.combination import Combination
-from rankfold.methods.svd.error_estimates import SAFETY, Ritz, ritz_values, ritz_vectors, rounding
+from rankfold.methods.svd.error_estimates import SAFETY, Ritz, ritz_values, rounding
 from rankfold.methods.svd.long_factor import ZERO, OnScratch, Triplets
 from rankfold.methods.svd.missing import UnseenDirections
+from rankfold.methods.svd.operator import Block
 from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.engine.run import Run
-from rankfold.pipeline.storage.checkpoint import load_arrays
-from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Float64 = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """One block of the basis and its images."""
-
-    path: Path
-    """A part with ``q`` and ``z`` (short, width) and ``offset`` (width,)."""
-
-    width: int
-    y: ScratchMatrix
-    """``A Q`` before the true mean was known: ``A Q = Y - 1 offset'``."""
-
-    def load(self, name: str) -> Float64:
-        """One array of the block."""
-        return load_arrays(self.path, name)[name]
 
 
 @dataclass(slots=True)

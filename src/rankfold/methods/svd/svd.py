@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.svd.arguments import PCA, QR, SVD
+from rankfold.methods.svd.operator import begin
 from rankfold.methods.svd.plan import make_plan
 from rankfold.methods.svd.request import (
     DEFAULT_PASSES,
@@ -20,7 +21,6 @@ from rankfold.methods.svd.request import (
     number,
 )
 from rankfold.methods.svd.solvers.qr import qr
-from rankfold.methods.svd.start import begin
 from rankfold.methods.svd.strategy import LARGEST_SQUARE, Strategy, choose_strategy, resolved
 from rankfold.methods.svd.write import refuse_constant, write_found
 from rankfold.methods.task import Output, count, vectors

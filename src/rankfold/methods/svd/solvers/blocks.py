@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.parts.column_statistics import ColumnStatistics
+from rankfold.methods.parts.column_statistics import ColumnStatistics, Statistics
 from rankfold.methods.parts.combination import Combination
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.narrow import NarrowR
 from rankfold.methods.parts.start import leading_block
 from rankfold.methods.parts.write_rows import WriteRows
 from rankfold.methods.svd.error_estimates import Truncation
-from rankfold.methods.svd.fused import PanelPass, Statistics
 from rankfold.methods.svd.long_factor import Triplets
+from rankfold.methods.svd.panel_pass import PanelPass
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.solver import Arrangement, Decomposition, Solver
 from rankfold.methods.svd.strategy import Strategy, chunk_rows

@@ -21,13 +21,13 @@ import numpy.typing as npt
 from rankfold.kernels.linear.center_scale import measure
 from rankfold.kernels.linear.dense import fix_signs, leading_eigenpairs
 from rankfold.kernels.linear.moments import Moments, add_rows, merge_moments
-from rankfold.methods.parts.column_statistics import divisors, standard_deviations
+from rankfold.methods.parts.column_statistics import Statistics, divisors, standard_deviations
 from rankfold.methods.parts.conditioned import Centering, kept_columns
 from rankfold.methods.parts.finite import count_bad, join_bad, no_bad, refuse_bad
 from rankfold.methods.parts.panels import Buffers, OverPanels, Panels, numbers
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import Truncation
-from rankfold.methods.svd.fused import Statistics, multiply
+from rankfold.methods.svd.operator import CenteredMatrix
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.ritz import Basis, rayleigh_ritz
 from rankfold.methods.svd.solvers.blocks import BlockSolver, left_out, of_triplets, squared_norm
@@ -285,9 +285,9 @@ class Gram(BlockSolver):
             total = squared_norm(strategy, scatter.total, centering.unit)
             return Decomposition(s, short, None, known, residuals, squared, [], total, facts)
         vectors = scatter.vectors[:, : rank + 1]
-        block, _ = multiply(run, strategy, centering, start, vectors, index=2, known=known)
+        matrix = CenteredMatrix(run, strategy, centering, start, request.seed, known)
         basis = Basis()
-        basis.add(block)
+        basis.add(matrix.apply(vectors).block)
         triplets = rayleigh_ritz(run, strategy, basis, rank, request.seed)
         return dataclasses.replace(of_triplets(strategy, centering, triplets, known, []), facts=facts)
 

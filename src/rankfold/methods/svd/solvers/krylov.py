@@ -21,6 +21,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.linear.dense import ritz_vectors
 from rankfold.kernels.linear.orthonormal import orthonormalize
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.start import Start
@@ -29,13 +30,11 @@ from rankfold.methods.svd.error_estimates import (
     Truncation,
     errors_of_missed,
     estimated_errors,
-    ritz_vectors,
     rounding,
 )
-from rankfold.methods.svd.fused import Statistics, iterate
-from rankfold.methods.svd.missing import UnseenDirections
+from rankfold.methods.svd.operator import Application, CenteredMatrix, Operator, iterate
 from rankfold.methods.svd.request import Request
-from rankfold.methods.svd.ritz import Basis, Block, Convergence, rayleigh_ritz
+from rankfold.methods.svd.ritz import Basis, Convergence, rayleigh_ritz
 from rankfold.methods.svd.solvers.blocks import BlockSolver, left_out, of_triplets
 from rankfold.methods.svd.solvers.solver import Decomposition
 from rankfold.methods.svd.strategy import Strategy, expected_passes
@@ -45,14 +44,12 @@ from rankfold.pipeline.engine.run import Run
 Float64 = npt.NDArray[np.float64]
 
 
-def krylov(
-    run: Run, layout: Strategy, centering: Centering, start: Start, *, rank: int, tol: float, seed: int
-) -> tuple[Basis, Statistics, Convergence]:
+def krylov(operator: Operator, *, width: int, rank: int, tol: float) -> tuple[Basis, Convergence]:
     """Grow the basis until the ``rank`` leading singular values are known to ``tol``.
 
     Notes
     -----
-    Passes t, typically 3 to 6; work 4 m n b flops each with b = ``layout.width``; scratch m b t
+    Passes t, typically 3 to 6; work 4 m n b flops each with b = ``width``; scratch m b t
     elements; resident about six (short, b) blocks of float64, whatever t.
 
     References
@@ -61,37 +58,37 @@ def krylov(
     decomposition, NeurIPS 2015, algorithm 2. We form the basis of A'A on the short side, reorthogonalise
     each block against all others, and get both products from one read.
     """
-    growth = _Growth(layout, Convergence(rank, tol, layout.view.dtype))
-    known = iterate(run, layout, centering, start, seed, growth)
-    return growth.basis, known, growth.seen
+    growth = _Growth(operator.short, width, Convergence(rank, tol, operator.dtype))
+    iterate(operator, width, growth)
+    return growth.basis, growth.seen
 
 
 @dataclass(slots=True)
 class _Growth:
-    layout: Strategy
+    short: int
+    width: int
     seen: Convergence
     basis: Basis = field(default_factory=Basis)
     history: list[Ritz] = field(default_factory=list)
     mixed: bool = False
     """Whether blocks are not images of those before alone, so that the next is made from residuals."""
 
-    def take(self, block: Block, known: Statistics, missing: UnseenDirections | None) -> bool:
-        self.basis.add(block)
-        outside = float(missing.bound) if missing is not None else 0.0
+    def take(self, applied: Application, squared_norm: float) -> bool:
+        self.basis.add(applied.block)
+        outside = 0.0 if applied.missing is None else float(applied.missing.bound)
         settling = self.mixed and not self.history
-        self.history.append(
-            self.basis.ritz(self.seen.rank, self.layout.width, outside=outside, settling=settling)
-        )
-        exact = self.basis.width == self.layout.view.short
+        self.history.append(self.basis.ritz(self.seen.rank, self.width, outside=outside, settling=settling))
+        exact = self.basis.width == self.short
         return self.seen.observe(self.history[-1], estimated_errors(self.history), exact=exact)
 
-    def following(self, block: Block, missing: UnseenDirections | None) -> Float64:
-        left = self.layout.view.short - self.basis.width
-        z = self.basis.residuals(self.layout.width) if self.mixed else block.load("z")
+    def following(self, applied: Application) -> Float64:
+        missing = applied.missing
+        left = self.short - self.basis.width
+        z = self.basis.residuals(self.width) if self.mixed else applied.block.load("z")
         if missing is not None and (both := self.basis.with_missing(missing, self.seen.rank)) is not None:
             z, self.mixed = both, True
             self.history.clear()  # rates of convergence begin anew
-        return orthonormalize(z[:, : min(self.layout.width, left)], lambda: self.basis.each("q"))
+        return orthonormalize(z[:, : min(self.width, left)], lambda: self.basis.each("q"))
 
 
 # To a tolerance -----------------------------------------------------------------------------------
@@ -106,7 +103,6 @@ class Captured:
     """A basis that holds a matrix but for a share of it."""
 
     basis: Basis
-    known: Statistics
     cut: Truncation
     errors: list[float]
     """Approximation error after each pass."""
@@ -115,14 +111,12 @@ class Captured:
     """Sum of squares outside the basis: no squared singular value is larger by more than that."""
 
 
-def capture(
-    run: Run, layout: Strategy, centering: Centering, start: Start, *, tol: float, seed: int
-) -> Captured:
+def capture(operator: Operator, *, width: int, tol: float) -> Captured:
     """Grow the basis until what it leaves out is ``tol`` of the norm.
 
     Notes
     -----
-    Passes and memory as ``krylov``, with blocks of ``layout.width`` columns.
+    Passes and memory as ``krylov``, with blocks of ``width`` columns.
 
     References
     ----------
@@ -130,15 +124,16 @@ def capture(
     Matrix Anal. Appl. 39(3), 2018, for the error indicator |A|^2 - |B|^2, where B = Q'A; ours is that of A Q
     on a Krylov basis, and rounding, which limits theirs to 2e-7 in float64, is measured.
     """
-    growth = _Capture(layout, tol)
-    known = iterate(run, layout, centering, start, seed, growth)
+    growth = _Capture(operator.short, width, tol)
+    iterate(operator, width, growth)
     errors = [each.error for each in growth.told]
-    return Captured(growth.basis, known, growth.told[-1], errors, growth.missed)
+    return Captured(growth.basis, growth.told[-1], errors, growth.missed)
 
 
 @dataclass(slots=True)
 class _Capture:
-    layout: Strategy
+    short: int
+    width: int
     tol: float
     basis: Basis = field(default_factory=Basis)
     told: list[Truncation] = field(default_factory=list)
@@ -146,21 +141,22 @@ class _Capture:
     mixed: bool = False
     """Whether blocks are not images of those before alone, so that the next is made from residuals."""
 
-    def take(self, block: Block, known: Statistics, missing: UnseenDirections | None) -> bool:
-        self.basis.add(block)
+    def take(self, applied: Application, squared_norm: float) -> bool:
+        self.basis.add(applied.block)
         products = self.basis.products
         theta, _ = ritz_vectors(products, len(products))
         rounding = float(np.linalg.norm(products - products.T))
-        self.told.append(Truncation.of(theta, known.total, self.tol, rounding=rounding))
-        left = known.total - float(theta.sum())
+        self.told.append(Truncation.of(theta, squared_norm, self.tol, rounding=rounding))
+        left = squared_norm - float(theta.sum())
         self.missed, drowned = max(left, 0.0) + rounding, left <= rounding
-        return self.told[-1].error <= self.tol or drowned or len(products) == self.layout.view.short
+        return self.told[-1].error <= self.tol or drowned or len(products) == self.short
 
-    def following(self, block: Block, missing: UnseenDirections | None) -> Float64:
-        width = min(self.layout.width, self.layout.view.short - self.basis.width)
-        z = self.basis.residuals(self.layout.width) if self.mixed else block.load("z")
+    def following(self, applied: Application) -> Float64:
+        missing = applied.missing
+        width = min(self.width, self.short - self.basis.width)
+        z = self.basis.residuals(self.width) if self.mixed else applied.block.load("z")
         if missing is not None:
-            wanted = self.layout.width - int(LEAST_GAIN * self.layout.width)
+            wanted = self.width - int(LEAST_GAIN * self.width)
             both = self.basis.with_missing(missing, wanted)
             if both is not None:
                 z, self.mixed = both, True
@@ -201,19 +197,18 @@ class Krylov(BlockSolver):
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition:
         """To a rank, or to a share of the norm."""
-        tol, seed = request.tol, request.seed
+        rows, width = strategy.sketch_rows, strategy.width
+        matrix = CenteredMatrix(run, strategy, centering, start, request.seed, sketch_rows=rows)
         if not request.adaptive:
-            basis, known, seen = krylov(
-                run, strategy, centering, start, rank=request.rank, tol=tol, seed=seed
-            )
-            triplets = rayleigh_ritz(run, strategy, basis, request.rank, seed, estimate=seen.estimate)
-            return of_triplets(strategy, centering, triplets, known, seen.errors)
-        held = capture(run, strategy, centering, start, tol=tol, seed=seed)
-        triplets = rayleigh_ritz(run, strategy, held.basis, held.cut.rank, seed)
+            basis, seen = krylov(matrix, width=width, rank=request.rank, tol=request.tol)
+            triplets = rayleigh_ritz(run, strategy, basis, request.rank, request.seed, estimate=seen.estimate)
+            return of_triplets(strategy, centering, triplets, matrix.columns, seen.errors)
+        held = capture(matrix, width=width, tol=request.tol)
+        triplets = rayleigh_ritz(run, strategy, held.basis, held.cut.rank, request.seed)
         bound = errors_of_missed(triplets.s, held.missed) + rounding(triplets.s, strategy.view.dtype)
         errors = np.maximum.accumulate(np.minimum(FEW_PASSES * triplets.errors, bound))
         triplets = dataclasses.replace(triplets, errors=errors)
-        found = of_triplets(strategy, centering, triplets, held.known, held.errors)
+        found = of_triplets(strategy, centering, triplets, matrix.columns, held.errors)
         return dataclasses.replace(found, facts=left_out(held.cut, strategy))
 
 

@@ -11,10 +11,10 @@ import numpy.typing as npt
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.long_factor import FromMatrix, create_long_array
+from rankfold.methods.svd.operator import begin
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.preconditioned import Preconditioner
 from rankfold.methods.svd.solvers.tsqr import tsqr, warn_of_rank
-from rankfold.methods.svd.start import begin
 from rankfold.methods.svd.strategy import Strategy, leads_qr
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.engine.run import Run

@@ -17,12 +17,13 @@ import numpy.typing as npt
 from rankfold.kernels.linear.dense import fix_signs, leading_singular_triplets
 from rankfold.kernels.linear.gaussian import gaussian_rows
 from rankfold.kernels.linear.orthonormal import orthonormalize
+from rankfold.methods.parts.column_statistics import Statistics, statistics
 from rankfold.methods.parts.combination import COMPLETION
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import rounding
-from rankfold.methods.svd.fused import Statistics, conditions, refuse_overflow, statistics, statistics_pass
 from rankfold.methods.svd.long_factor import ZERO, OnScratch, Triplets
+from rankfold.methods.svd.operator import conditions, refuse_overflow, statistics_pass
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.blocks import NOWHERE, narrow_sweeps, of_triplets, statistics_sweep
 from rankfold.methods.svd.solvers.sketch_pass import SHORT_SIDE, Sizes, SketchPass
@@ -141,7 +142,7 @@ def _pass(
     if known is not None:
         z *= (weights / centering.unit)[:, None]
     else:
-        known = statistics(state, layout, start, centering)
+        known = statistics(state, layout.view, start.shift, centering)
         if centering.center and view.orientation is Orientation.ROWS:
             d = known.mean - start.shift
             offset = load_arrays(constants)["right"].T @ d

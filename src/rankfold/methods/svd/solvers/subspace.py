@@ -20,10 +20,9 @@ from rankfold.kernels.linear.orthonormal import orthonormalize
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import errors_of_iteration
-from rankfold.methods.svd.fused import Statistics, iterate
-from rankfold.methods.svd.missing import UnseenDirections
+from rankfold.methods.svd.operator import Application, Block, CenteredMatrix, Operator, iterate
 from rankfold.methods.svd.request import Request
-from rankfold.methods.svd.ritz import Basis, Block, Convergence, rayleigh_ritz
+from rankfold.methods.svd.ritz import Basis, Convergence, rayleigh_ritz
 from rankfold.methods.svd.solvers.blocks import BlockSolver, of_triplets
 from rankfold.methods.svd.solvers.solver import Decomposition
 from rankfold.methods.svd.strategy import Strategy, expected_passes
@@ -33,14 +32,12 @@ from rankfold.pipeline.storage.checkpoint import save_arrays
 Float64 = npt.NDArray[np.float64]
 
 
-def subspace(
-    run: Run, layout: Strategy, centering: Centering, start: Start, *, rank: int, tol: float, seed: int
-) -> tuple[Basis, Statistics, Convergence]:
+def subspace(operator: Operator, *, width: int, rank: int, tol: float) -> tuple[Basis, Convergence]:
     """Iterate until the ``rank`` leading singular values are known to ``tol``.
 
     Notes
     -----
-    Work 4 m n b flops a pass with b = ``layout.width``; scratch m b elements; resident about twelve
+    Work 4 m n b flops a pass with b = ``width``; scratch m b elements; resident about twelve
     (short, b) blocks of float64 between passes. The error of singular value i falls by about
     (s[b + 1] / s[i])^4 with each pass.
 
@@ -50,15 +47,15 @@ def subspace(
     side, so that both products come from one read, and stop on an estimate of the error: see
     ``errors_of_iteration``.
     """
-    iteration = _Power(run, layout, Convergence(rank, tol, layout.view.dtype))
-    known = iterate(run, layout, centering, start, seed, iteration)
-    return iteration.basis, known, iteration.seen
+    iteration = _Power(operator, width, Convergence(rank, tol, operator.dtype))
+    iterate(operator, width, iteration)
+    return iteration.basis, iteration.seen
 
 
 @dataclass(slots=True)
 class _Power:
-    run: Run
-    layout: Strategy
+    operator: Operator
+    width: int
     seen: Convergence
     basis: Basis = field(default_factory=Basis)
     """The block of the last pass."""
@@ -66,19 +63,20 @@ class _Power:
     mixed: bool = False
     """Whether the block has directions that the one before had not."""
 
-    def take(self, block: Block, known: Statistics, missing: UnseenDirections | None) -> bool:
-        before = self.basis.blocks
+    def take(self, applied: Application, squared_norm: float) -> bool:
+        block, missing, before = applied.block, applied.missing, self.basis.blocks
         self.basis = Basis()
         self.basis.add(block)
-        rank, width = self.seen.rank, self.layout.width
+        rank, width = self.seen.rank, self.width
         outside = float(missing.bound) if missing is not None else 0.0
         ritz = self.basis.ritz(rank, width, outside=outside)
         pair = self._pair(before[0], block).ritz(rank, width, settling=self.mixed) if before else None
-        exact = block.width == self.layout.view.short
+        exact = block.width == self.operator.short
         return self.seen.observe(ritz, errors_of_iteration(ritz, pair), exact=exact)
 
-    def following(self, block: Block, missing: UnseenDirections | None) -> Float64:
-        self.run.drop(block.y)
+    def following(self, applied: Application) -> Float64:
+        block, missing = applied.block, applied.missing
+        self.operator.drop(block)
         both = self.basis.with_missing(missing, self.seen.rank) if missing is not None else None
         self.mixed = both is not None
         return orthonormalize(block.load("z") if both is None else both)
@@ -97,7 +95,7 @@ class _Power:
         overlap = q.T @ rest
         rest -= q @ overlap
         _, length, turn = leading_singular_triplets(rest, min(rest.shape))
-        added = int((length > np.finfo(self.layout.view.dtype).eps ** 0.25).sum())
+        added = int((length > np.finfo(self.operator.dtype).eps ** 0.25).sum())
         if not added:
             return pair
         turn = turn[:, :added] / length[:added]
@@ -133,11 +131,11 @@ class Subspace(BlockSolver):
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition:
         """To a rank."""
-        basis, known, seen = subspace(
-            run, strategy, centering, start, rank=request.rank, tol=request.tol, seed=request.seed
-        )
-        triplets = rayleigh_ritz(run, strategy, basis, request.rank, request.seed, estimate=seen.estimate)
-        return of_triplets(strategy, centering, triplets, known, seen.errors)
+        rows, rank = strategy.sketch_rows, request.rank
+        matrix = CenteredMatrix(run, strategy, centering, start, request.seed, sketch_rows=rows)
+        basis, seen = subspace(matrix, width=strategy.width, rank=rank, tol=request.tol)
+        triplets = rayleigh_ritz(run, strategy, basis, rank, request.seed, estimate=seen.estimate)
+        return of_triplets(strategy, centering, triplets, matrix.columns, seen.errors)
 
 
 SUBSPACE = Subspace()

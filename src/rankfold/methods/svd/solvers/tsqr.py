@@ -19,13 +19,18 @@ import scipy.linalg
 
 from rankfold.kernels.linear.dense import fix_signs, leading_singular_triplets
 from rankfold.kernels.linear.qr import r_of_gram
-from rankfold.methods.parts.column_statistics import divisors
+from rankfold.methods.parts.column_statistics import (
+    Statistics,
+    divisors,
+    mean_about_shift,
+    scaled_statistics,
+    statistics,
+)
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.panels import Panels
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import Truncation, rounding
-from rankfold.methods.svd.fused import Statistics, mean_about_shift, scaled_statistics, statistics
 from rankfold.methods.svd.long_factor import FromMatrix
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.blocks import NOWHERE, left_out, squared_norm
@@ -164,7 +169,7 @@ def _by_gram(
     )
     state = run.pass_over_data("gram", fold)
     refuse_bad(state, view.source)
-    offset = w.T @ mean_about_shift(state, layout, centering)
+    offset = w.T @ mean_about_shift(state, layout.view, centering)
     product = state["gram"] - view.long * np.outer(offset, offset)
     variance = np.diag(product)
     if not (view.long * offset**2 <= FAR_FROM_MEAN * variance).all():
@@ -191,7 +196,7 @@ def _by_reflections(
     refuse_bad(state, layout.view.source)
     r, ones = state["r"], int(fold.ones)
     known = _known(state, layout, start, centering)
-    return r[ones:, ones:], mean_about_shift(state, layout, centering), known
+    return r[ones:, ones:], mean_about_shift(state, layout.view, centering), known
 
 
 def _reflected(
@@ -231,7 +236,7 @@ def _scaled(layout: Strategy, centering: Centering, found: Factored) -> Factored
 def _known(state: State, layout: Strategy, start: Start, centering: Centering) -> Statistics:
     by_rows = layout.view.orientation is Orientation.ROWS
     tell = scaled_statistics if centering.scale and by_rows else statistics
-    return tell(state, layout, start, centering)
+    return tell(state, layout.view, start.shift, centering)
 
 
 def _kept(

@@ -1,0 +1,308 @@
+"""A matrix that is known by what it makes of blocks of vectors, and the loop of iterations that need no more.
+
+``Y = A Q`` goes to scratch and ``Z = A'Y`` comes back, both from one read. ``CenteredMatrix`` is the matrix
+of a request. Whatever else is applied to a block likewise, a product, a kernel of all pairs, the Laplacian
+of a graph, can stand in its place: see ``tests/methods/svd/test_operator.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.linear.dense import ritz_vectors
+from rankfold.methods.parts.column_statistics import (
+    ColumnStatistics,
+    Statistics,
+    divisors,
+    mean_about_shift,
+    scaled_statistics,
+    statistics,
+)
+from rankfold.methods.parts.conditioned import Centering
+from rankfold.methods.parts.finite import refuse_bad
+from rankfold.methods.parts.start import Start, random_block, sample_start
+from rankfold.methods.svd.missing import UnseenDirections, load_missing, save_missing
+from rankfold.methods.svd.panel_pass import PanelPass
+from rankfold.methods.svd.request import Request
+from rankfold.methods.svd.strategy import Strategy
+from rankfold.pipeline.data.view import Orientation, View
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.storage.checkpoint import State, load_arrays, save_arrays, save_once
+from rankfold.pipeline.storage.scratch import ScratchMatrix
+
+Float64 = npt.NDArray[np.float64]
+
+FAR_FROM_MEAN = 1e4
+"""Ratio of the shift's error to the variance past which the first product has lost digits."""
+
+CONSTANT = 1e-12
+"""A column whose standard deviation is below this share of its mean is constant but for rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block of orthonormal vectors and its images."""
+
+    path: Path
+    """A part with ``q`` and ``z`` (short, width) and ``offset`` (width,)."""
+
+    width: int
+    y: ScratchMatrix
+    """``A Q`` before the true mean was known: ``A Q = Y - 1 offset'``."""
+
+    def load(self, name: str) -> Float64:
+        """One array of the block."""
+        return load_arrays(self.path, name)[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """What an operator made of a block."""
+
+    block: Block
+    missing: UnseenDirections | None = None
+    """What it tells of directions outside the block, where it looked."""
+
+    misled: bool = False
+    """Whether what the block was made from was so far off that a random one is the better beginning."""
+
+
+class Operator(Protocol):
+    """A, long by short, applied to blocks of vectors of the short side."""
+
+    @property
+    def short(self) -> int:
+        """Length of the vectors."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of its products, whose rounding it is."""
+
+    @property
+    def squared_norm(self) -> float:
+        """Sum of its squares, known once it was applied."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether it may not be applied again."""
+
+    def first(self, width: int) -> Float64:
+        """Orthonormal (short, width) to begin with."""
+
+    def random(self, width: int) -> Float64:
+        """The same, without preference."""
+
+    def apply(self, q: Float64) -> Application:
+        """``A q`` and ``A'A q`` of orthonormal (short, width)."""
+
+    def drop(self, block: Block) -> None:
+        """Give back the scratch of a block that is needed no more."""
+
+
+class Iteration(Protocol):
+    """What a method does between applications."""
+
+    def take(self, applied: Application, squared_norm: float) -> bool:
+        """Take in the images of a block; whether another block would bring no more."""
+
+    def following(self, applied: Application) -> Float64:
+        """The next orthonormal block. Called when there is one: the scratch of the last may then go."""
+
+
+def iterate(operator: Operator, width: int, iteration: Iteration) -> None:
+    """Apply an operator until the iteration has enough, or as often as is allowed."""
+    q = operator.first(width)
+    while True:
+        applied = operator.apply(q)
+        last = operator.exhausted
+        if applied.misled and not last:
+            q = operator.random(width)
+        elif iteration.take(applied, operator.squared_norm) or last:
+            return
+        else:
+            q = iteration.following(applied)
+
+
+# The matrix of a request --------------------------------------------------------------------------
+
+
+def begin(run: Run, strategy: Strategy, request: Request) -> tuple[Centering, Start]:
+    """What is known before the first pass: how columns are centered, and what a sample tells."""
+    solver = strategy.solver
+    block = partial(solver.sampled, request, strategy)
+    # A solver that does not scale before its passes does so with what they find.
+    scale = request.scale and (solver.scales_first or strategy.view.orientation is Orientation.COLUMNS)
+    start = sample_start(strategy.sample, block, center=request.center, scale=scale, folder=run.folder)
+    return Centering(request.center, request.scale, start.unit, CONSTANT), start
+
+
+@dataclass(slots=True)
+class CenteredMatrix:
+    """A matrix, its columns centered and scaled as asked, times a power of two: an ``Operator``."""
+
+    run: Run
+    strategy: Strategy
+    centering: Centering
+    start: Start
+    seed: int
+    known: Statistics | None = None
+    """What is known of its columns; the first pass finds it out."""
+
+    sketch_rows: int = 0
+    """Rows of the sketch that the first pass makes beside, to tell what its block misses; 0 for none."""
+
+    @property
+    def short(self) -> int:
+        """See ``Operator``."""
+        return self.strategy.view.short
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """See ``Operator``."""
+        return self.strategy.view.dtype
+
+    @property
+    def columns(self) -> Statistics:
+        """What a pass has found."""
+        if self.known is None:
+            raise TypeError("columns are known after a pass")
+        return self.known
+
+    @property
+    def squared_norm(self) -> float:
+        """See ``Operator``."""
+        return self.columns.total
+
+    @property
+    def exhausted(self) -> bool:
+        """See ``Operator``."""
+        return self.run.passes >= self.strategy.passes
+
+    def first(self, width: int) -> Float64:
+        """What a sample gives, or random; columns are measured before where that takes a pass."""
+        if self.strategy.statistics_passes:
+            self.known = statistics_pass(self.run, self.strategy, self.centering, self.start)
+        return self.start.block(self.strategy.view, width, self.seed)
+
+    def random(self, width: int) -> Float64:
+        """See ``Operator``."""
+        return random_block(self.short, width, self.seed)
+
+    def drop(self, block: Block) -> None:
+        """See ``Operator``."""
+        self.run.drop(block.y)
+
+    def apply(self, q: Float64) -> Application:
+        """One fused pass.
+
+        Statistics that are known serve as the shift, and weigh columns; without them the pass takes sums
+        about the provisional shift as it goes, and what it accumulated is centered afterwards:
+
+            d = mean - shift,  o = (w q)'d,   Z = w (D'Y - m d o'),   A q = Y - 1 o'
+
+        with D the shifted matrix, w the weights of columns, Y = D (w q). A sketch: S A = (S D - (S 1) d') w.
+        """
+        run, strategy, had = self.run, self.strategy, self.known
+        name = f"pass-{run.passes + 1:02d}"
+        q = load_arrays(save_once(run.part(name, "basis.part"), {"q": q}))["q"]
+        y = strategy.y(run.scratch, run.passes + 1, q.shape[1])
+        shift, weights = conditions(strategy, self.centering, self.start, had)
+        weighted, rows = q * weights[:, None], self.sketch_rows
+        state = self._pass(name, {"q": weighted, "shift": shift}, y)
+        offset = np.zeros(q.shape[1])
+        if had is None:
+            self.known = statistics(state, strategy.view, self.start.shift, self.centering)
+            offset = self._move_to_mean(state, weighted)
+        z = state["z"] * weights[:, None]
+        missing = None
+        if rows:
+            sketch, path = state["rows"] * (weights / self.centering.unit), run.part(name, "missing.part")
+            save_missing(path, sketch, q, self.squared_norm - float((q * z).sum()), self.squared_norm)
+            missing, self.sketch_rows = load_missing(path), 0
+        path = run.part(name, "block.part")
+        save_arrays(path, {"q": q, "z": z, "offset": offset})
+        block = Block(path, q.shape[1], y)
+        misled = (had is None and self._far()) or (missing is not None and _hides(missing, block))
+        return Application(block, missing, misled)
+
+    def _pass(self, name: str, constants: dict[str, Float64], y: ScratchMatrix) -> State:
+        fold = PanelPass(
+            panels=self.strategy.panels(self.run.slots),
+            centering=self.centering,
+            constants=save_once(self.run.part(name, "constants.part"), constants),
+            y=y,
+            columns=self.strategy.column_file(self.run.scratch, self.centering),
+            measured=self.known is None,
+            row_seconds=self.strategy.row_seconds(4 * y.columns),
+            sketch_rows=self.sketch_rows,
+            seed=self.seed,
+        )
+        state = self.run.pass_over_data(name, fold)
+        refuse_overflow(state, self.strategy.view)
+        return state
+
+    def _move_to_mean(self, state: State, weighted: Float64) -> Float64:
+        """Center what a pass accumulated about the provisional shift; the offset of its products."""
+        d = mean_about_shift(state, self.strategy.view, self.centering)
+        offset = weighted.T @ d
+        state["z"] -= np.outer(self.strategy.view.long * d, offset)
+        if "rows" in state:
+            state["rows"] -= np.outer(state["signs"], self.centering.unit * d)
+        return np.asarray(offset)
+
+    def _far(self) -> bool:
+        """Whether the provisional shift was so far off that the first block is better left out.
+
+        Its product then carries rounding errors of the size of the shift's error, and a sample whose mean is
+        wrong tells no directions. Passes start again from a random block, about the true mean.
+        """
+        view = self.strategy.view
+        if not (self.centering.center and view.orientation is Orientation.ROWS):
+            return False
+        d = (self.columns.mean - self.start.shift) * self.centering.unit
+        return view.long * float(d @ d) > FAR_FROM_MEAN * self.squared_norm
+
+
+def _hides(missing: UnseenDirections, block: Block) -> bool:
+    """Whether squares that neither block nor sketch accounts for could matter: a random block sees them."""
+    if not missing.hidden > 0:
+        return False
+    theta, _ = ritz_vectors(block.load("q").T @ block.load("z"), block.width)
+    return bool(missing.hidden > theta[-1])
+
+
+def statistics_pass(run: Run, strategy: Strategy, centering: Centering, start: Start) -> Statistics:
+    """Means and standard deviations of the columns of a tall matrix, for scaling."""
+    panels, seconds = strategy.panels(run.slots), strategy.row_seconds(4)
+    fold = ColumnStatistics(panels, start.shift, centering.unit, seconds)
+    state = run.pass_over_data("statistics", fold)
+    refuse_bad(state, strategy.view.source)
+    return scaled_statistics(state, strategy.view, start.shift, centering)
+
+
+def conditions(
+    strategy: Strategy, centering: Centering, start: Start, known: Statistics | None
+) -> tuple[Float64, Float64]:
+    """What a pass shifts columns by, and what it multiplies test vectors or a basis by: unit and weights."""
+    view = strategy.view
+    shift = start.shift if known is None or not centering.center else known.mean
+    by_rows = view.orientation is Orientation.ROWS
+    weights = np.ones(view.short) if known is None or not by_rows else 1.0 / divisors(known.deviation)
+    return shift, weights * centering.unit
+
+
+def refuse_overflow(state: State, view: View, products: str = "z") -> None:
+    """Raise for products that are not finite, or for a matrix that is not."""
+    refuse_bad(state, view.source)
+    if not np.isfinite(state[products]).all():
+        raise DataError(
+            f"products of {view.source.name} leave the range of {view.dtype}: its elements differ too "
+            "much in size. Rescale it, or store it as float64."
+        )
