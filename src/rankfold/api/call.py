@@ -40,7 +40,10 @@ def function_of(method: Method) -> Callable[..., Result]:
 
     places = inspect.signature(call).parameters.values()
     where = [each for each in places if each.kind is inspect.Parameter.KEYWORD_ONLY]
-    own = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in method.inputs]
+    own = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        for name in (each.name for each in method.inputs)
+    ]
     parameters = method.parameters()
     signature = inspect.Signature([*own, *map(_signed, parameters), *where])
     call.__signature__ = signature  # type: ignore[attr-defined]

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from rankfold.api.arguments import public
 from rankfold.api.execute import execute
 from rankfold.cluster.place import choose_place
-from rankfold.methods.embedding.trust_request import FaithfulnessRequest
-from rankfold.methods.embedding.trustworthiness import Faithfulness, with_lists
-from rankfold.methods.svd.request import integer
+from rankfold.methods.chain import Chain
+from rankfold.methods.embedding.arguments import DEFAULT_K, EUCLIDEAN
+from rankfold.methods.embedding.preservation import preservation_task, share_in_common
+from rankfold.methods.embedding.trustworthiness import continuity_task, trustworthiness_task
 from rankfold.pipeline.engine.run import Progress
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.formats import open_source
-from rankfold.pipeline.planning.progress import listener
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import digest
 from rankfold.pipeline.storage.temporary import TemporaryFolder
-
-DEFAULT_K = 5
-
-COMPARED_BYTES = 8 * 2**20
-"""Of lists that are compared at a time."""
-
-EUCLIDEAN = "euclidean"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +94,8 @@ def trustworthiness(
     much is read once more: see ``methods/embedding/trustworthiness.py``.
     """
     how = {"on": on, "workers": workers, "threads": threads, "memory": memory, "client": client}
-    ask = {"k": k, "metric": metric, "rows": rows, "seed": seed}
-    return _measured("trustworthiness", x, embedding, EUCLIDEAN, ask, how, scratch, progress)
+    task = trustworthiness_task(x, embedding, k=k, metric=metric, rows=rows, seed=seed)
+    return _measured(task, how, scratch, progress)
 
 
 @public
@@ -134,41 +122,29 @@ def continuity(
     for ``knn``.
     """
     how = {"on": on, "workers": workers, "threads": threads, "memory": memory, "client": client}
-    ask = {"k": k, "metric": EUCLIDEAN, "rows": rows, "seed": seed}
-    return _measured("continuity", embedding, x, metric, ask, how, scratch, progress)
+    task = continuity_task(x, embedding, k=k, metric=metric, rows=rows, seed=seed)
+    return _measured(task, how, scratch, progress)
 
 
 def _measured(
-    kind: str,
-    ranked: object,
-    listed: object,
-    metric: str | Callable[..., float],
-    ask: dict[str, Any],
-    how: dict[str, Any],
-    scratch: str | Path | None,
-    progress: Progress | bool | None,
+    task: Chain, how: dict[str, Any], scratch: str | Path | None, progress: Progress | bool | None
 ) -> Quality:
-    """Neighbors on one side, then their ranks on the other."""
-    x, y = open_source(ranked), open_source(listed)
-    asked = FaithfulnessRequest.of(kind, x, y, **ask)
-    task, place = Faithfulness.of(x, asked), choose_place(**how)
-    search = task.search(y, metric)
-    task.plan(place.budget)  # what does not fit is refused before anything runs
+    """Carry out a chain of neighbors and ranks, and keep nothing but what it found."""
+    place, asked = choose_place(**how), task.request()
     if place.is_remote and scratch is None:
         raise InputError("workers on other machines need a folder that they share: say scratch=")
     temporary = TemporaryFolder()
     folder = temporary.path
     if scratch is not None:
-        named = digest([asked.as_dict(), x.fingerprint(), y.fingerprint(), search.asked.as_dict()])
-        folder = Path(scratch).absolute() / f"rankfold-{kind}-{named}"
-    with listener(progress, lambda: search.plan(place.budget)) as listen:
-        options: dict[str, Any] = {"scratch": None, "overwrite": True, "progress": listen}
-        found = execute(search, place, out=folder / "neighbors.zarr", **options)
-        result = execute(with_lists(task, found.path), place, out=folder / "ranks.zarr", **options)
-    runs, facts = (found.run, result.run), result.attrs
+        named = digest([asked, task.source.fingerprint()])
+        folder = Path(scratch).absolute() / f"rankfold-{asked['kind']}-{named}"
+    options: dict[str, Any] = {"scratch": None, "overwrite": True, "progress": progress}
+    result = execute(task, place, out=folder / "ranks.zarr", **options)
+    record, facts = result.run, result.attrs
     shutil.rmtree(folder, ignore_errors=True)
-    known = (facts["value"], facts["standard_error"])
-    return Quality(kind, *known, asked.rows, asked.of_rows, asked.k, runs)
+    rows, known = facts["input"]["shape"][0], (facts["value"], facts["standard_error"])
+    runs = ({"attempts": record["steps"]["neighbors"]}, record)
+    return Quality(asked["kind"], *known, asked["rows"], rows, asked["k"], runs)
 
 
 @public
@@ -193,34 +169,7 @@ def neighborhood_preservation(
     -----
     Lists are read once, some MiB at a time: work m k log k.
     """
-    results = [found if isinstance(found, Result) else Result(found) for found in (first, second)]
-    for found in results:
-        if found.attrs["kind"] != "knn":
-            raise InputError(f"{found.path} is the result of {found.attrs['kind']}: give two of knn")
-    shapes = [found.indices.shape for found in results]
-    if shapes[0][0] != shapes[1][0]:
-        raise InputError(
-            f"the first result has neighbors of {shapes[0][0]} rows, the second of {shapes[1][0]}. Give two "
-            "of the same rows, in the same order"
-        )
-    rows, most = shapes[0][0], min(shapes[0][1], shapes[1][1])
-    count = most if k is None else integer("k", k)
-    if not 1 <= count <= most:
-        raise InputError(f"k {count} was asked for, but both results have {most}: ask for 1 to {most}")
-    total = squares = 0
-    for common in _in_common(results, rows, count):
-        total += int(common.sum())
-        squares += int(np.square(common).sum())
-    variance = (rows * squares - total * total) / (rows * max(1, rows - 1))
-    error = math.sqrt(variance / rows) / count
-    return Quality("neighborhood preservation", total / (rows * count), error, rows, rows, count)
-
-
-def _in_common(results: list[Result], rows: int, k: int) -> Iterator[npt.NDArray[np.int64]]:
-    """How many neighbors the lists of each row share, some rows at a time."""
-    height = results[0].indices.shape[1] + results[1].indices.shape[1]
-    step = max(1, COMPARED_BYTES // (8 * height))
-    for start in range(0, rows, step):
-        both = [np.asarray(found.indices[start : start + step])[:, :k] for found in results]
-        merged = np.sort(np.concatenate(both, axis=1), axis=1)
-        yield (merged[:, 1:] == merged[:, :-1]).sum(axis=1)
+    task = preservation_task(first, second, k)
+    rows = task.source.shape[0]
+    share, error = share_in_common(task.first, task.second, task.k)
+    return Quality("neighborhood preservation", share, error, rows, rows, task.k)

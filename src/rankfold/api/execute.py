@@ -13,6 +13,7 @@ from typing import Any
 
 from rankfold.api.identity import difference_of
 from rankfold.cluster.place import Place
+from rankfold.methods.chain import Chain
 from rankfold.methods.registry import edition_of
 from rankfold.methods.task import Task
 from rankfold.methods.warm import Kernels
@@ -24,6 +25,7 @@ from rankfold.pipeline.engine.scheduler import Scheduler
 from rankfold.pipeline.errors import DamagedStateError, DataError, InputError, OutputError
 from rankfold.pipeline.planning.plan import Plan, check_disk
 from rankfold.pipeline.planning.progress import listener
+from rankfold.pipeline.storage.checkpoint import save_json
 from rankfold.pipeline.storage.manifest import (
     damage_in_words,
     damage_of,
@@ -80,6 +82,9 @@ def execute(
             )
             place = place.limited_to(made.useful_workers)
         check_disk(made, _free(folder.scratch), folder.scratch, folder.held_bytes)
+        if isinstance(task, Chain):
+            _carry_out_links(task, folder, identity, place, (scratch, overwrite, listen))
+            return Result(output, temporary=temporary)
         with folder.claimed(identity, overwrite=overwrite):
             facts = _carry_out(task, folder, made, place, fingerprint, listen)
         return Result(output, temporary=temporary, facts=None if temporary is None else facts)
@@ -88,6 +93,28 @@ def execute(
 def identity_of(request: dict[str, Any], fingerprint: str) -> dict[str, Any]:
     """What a result is the answer to."""
     return {"request": request, "input": fingerprint, "edition": edition_of(request["kind"])}
+
+
+def _carry_out_links(
+    chain: Chain,
+    folder: RunDirectory,
+    identity: dict[str, Any],
+    place: Place,
+    options: tuple[str | Path | None, bool, Progress | None],
+) -> None:
+    """Results of all links but the last into the state of the run, then the last one, which ends that run."""
+    scratch, overwrite, progress = options
+    results, steps = dict[str, Path](), {}
+    *before, last = chain.links
+    with folder.claimed(identity, overwrite=overwrite):
+        for link in before:
+            results[link.name] = folder.state / f"{link.name}.zarr"
+            ready, out = link.ready(results), results[link.name]
+            made = execute(ready, place, out=out, scratch=scratch, overwrite=True, progress=progress)
+            steps[link.name] = made.run.get("attempts", [])
+    ready = last.ready(results)
+    execute(ready, place, out=folder.output, scratch=scratch, overwrite=overwrite, progress=progress)
+    save_json(folder.record, {**load_record(folder.record), "steps": steps})
 
 
 def _carry_out(

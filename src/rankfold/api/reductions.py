@@ -276,7 +276,7 @@ def plan(
     ``kind`` is the name of a method of one matrix, ``others`` what it may be asked: the arguments of its
     function.
     """
-    names = [each.name for each in methods() if each.inputs == ("x",)]
+    names = [each.name for each in methods() if each.of_matrix]
     if not isinstance(kind, str) or (isinstance(x, str) and x in names and kind not in names):
         raise ArgumentError("plan takes what is planned first, then the matrix: rankfold.plan('pca', x, ...)")
     if kind not in names:

@@ -10,6 +10,7 @@
     argument    what is known of an argument: type, bounds, choices, help
     registry    every method by its name, those of other packages too
     task        what every method gives: what can be planned and carried out
+    chain       a task of tasks
     warm        compile before the baseline of memory is taken
 
 Imports ``kernels`` and ``pipeline``; knows no cluster.

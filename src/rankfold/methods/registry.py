@@ -94,6 +94,24 @@ class Registry(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
+class Input:
+    """What a method is of: a matrix, or a result."""
+
+    name: str
+    """Of the argument."""
+
+    holds: str | tuple[str, ...] = "matrix"
+    """``"matrix"``, or the methods whose results it may be."""
+
+    key: str = ""
+    """In a workflow, where it is not the name."""
+
+
+X = Input("x", key="input")
+"""The matrix of most methods."""
+
+
+@dataclass(frozen=True, slots=True)
 class Method:
     """All that planning, running, the command line, workflows and results need to know of a method."""
 
@@ -109,15 +127,25 @@ class Method:
     home: str
     """``"module:function"`` of what makes a task: of ``inputs`` in their order, then arguments by name."""
 
-    inputs: tuple[str, ...] = ("x",)
-    """What it is of: ``"x"`` a matrix, ``"result"`` a result of one of ``of``."""
-
-    of: tuple[str, ...] = ()
+    inputs: tuple[Input, ...] = (X,)
     matrices: tuple[str, ...] = ()
     """Matrices in its result, that of the rows first."""
 
+    in_process: bool = False
+    """Whether the process that asks for it does all of it, wherever workers are."""
+
     edition: int = 1
     """Rises when other bytes answer the same request: results of an earlier edition are made anew."""
+
+    @property
+    def of_matrix(self) -> bool:
+        """Whether it is of one matrix and nothing else."""
+        return self.inputs == (X,)
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """Methods whose results it is of."""
+        return tuple(name for each in self.inputs if each.holds != "matrix" for name in each.holds)
 
     def parameters(self) -> tuple[Parameter, ...]:
         """What it may be asked."""
@@ -143,6 +171,9 @@ METHODS: Registry[Method] = Registry(
         "update": "rankfold.methods.model.arguments:UPDATE",
         "check": "rankfold.methods.model.arguments:CHECK",
         "reconstruct": "rankfold.methods.model.arguments:RECONSTRUCT",
+        "trustworthiness": "rankfold.methods.embedding.arguments:TRUSTWORTHINESS",
+        "continuity": "rankfold.methods.embedding.arguments:CONTINUITY",
+        "neighborhood_preservation": "rankfold.methods.embedding.arguments:PRESERVATION",
     },
 )
 """Where each method says of itself what is known of it."""

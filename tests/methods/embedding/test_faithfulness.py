@@ -332,7 +332,7 @@ def test_preservation_is_the_share_of_neighbors_in_common(
         for a, b in zip(results[0].indices[...], results[1].indices[...], strict=True)
     ]
     for size in (8 * 2**20, 1000):
-        monkeypatch.setattr("rankfold.api.embedding_quality.COMPARED_BYTES", size)
+        monkeypatch.setattr("rankfold.methods.embedding.preservation.COMPARED_BYTES", size)
         found = rf.neighborhood_preservation(results[0], str(tmp_path / "e.zarr"), k)
         assert found.value == pytest.approx(np.mean(shares), rel=1e-14)
         assert found.standard_error == pytest.approx(np.std(shares, ddof=1) / np.sqrt(500), rel=1e-12)

@@ -23,6 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.neighbors.lists import sort_lists
+from rankfold.methods.chain import Chain, Link
+from rankfold.methods.embedding.arguments import EUCLIDEAN
 from rankfold.methods.embedding.neighbor_ranks import CountNearer, GatherRows, Held, MeasureThresholds
 from rankfold.methods.embedding.trust_plan import HeldRows, plan_faithfulness
 from rankfold.methods.embedding.trust_request import FaithfulnessRequest
@@ -283,3 +285,36 @@ def estimate(asked: FaithfulnessRequest, total: int, squares: int) -> tuple[floa
 def with_lists(task: Faithfulness, lists: Path) -> Faithfulness:
     """The same with the neighbors that were found."""
     return dataclasses.replace(task, lists=lists)
+
+
+# The chain ----------------------------------------------------------------------------------------
+
+
+def trustworthiness_task(x: object, embedding: object, **asked: Any) -> Chain:
+    """Neighbors in the embedding, then their ranks in the data; arguments of ``rankfold.trustworthiness``."""
+    metric = asked.pop("metric")
+    return _chain("trustworthiness", open_source(x), open_source(embedding), metric, EUCLIDEAN, asked)
+
+
+def continuity_task(x: object, embedding: object, **asked: Any) -> Chain:
+    """Neighbors in the data, then their ranks in the embedding; arguments of ``rankfold.continuity``."""
+    metric = asked.pop("metric")
+    return _chain("continuity", open_source(embedding), open_source(x), EUCLIDEAN, metric, asked)
+
+
+def _chain(
+    kind: str,
+    ranked: Source,
+    listed: Source,
+    metric: str,
+    near: str | Callable[..., float],
+    asked: dict[str, Any],
+) -> Chain:
+    """Rows of one side are ranked by ``metric``, where rows of the other are neighbors by ``near``."""
+    ranks = Faithfulness.of(ranked, FaithfulnessRequest.of(kind, ranked, listed, metric=metric, **asked))
+    search = ranks.search(listed, near)
+    links = (
+        Link("neighbors", search),
+        Link("ranks", ranks, lambda results: with_lists(ranks, results["neighbors"])),
+    )
+    return Chain({**ranks.asked.as_dict(), "lists": [search.source.fingerprint(), search.request()]}, links)

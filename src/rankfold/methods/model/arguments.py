@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
-from rankfold.methods.registry import Method
+from rankfold.methods.registry import Input, Method, X
 
 HOME = "rankfold.methods.model"
 
@@ -38,16 +38,14 @@ TRANSFORM = Method(
     "Coordinates of new rows in the components of a result.",
     NoArguments,
     f"{HOME}.transform:transform_task",
-    inputs=("result", "x"),
-    of=("svd", "pca", "nmf"),
+    inputs=(Input("result", ("svd", "pca", "nmf")), X),
 )
 UPDATE = Method(
     "update",
     "Principal components of the samples of a result and of new ones.",
     UpdateArguments,
     f"{HOME}.update:update_task",
-    inputs=("result", "x"),
-    of=("pca", "update"),
+    inputs=(Input("result", ("pca", "update")), X),
     matrices=("components",),
 )
 CHECK = Method(
@@ -55,14 +53,12 @@ CHECK = Method(
     "Residuals and orthogonality of a result, by one more pass over its matrix.",
     NoArguments,
     f"{HOME}.check:check_task",
-    inputs=("result", "x"),
-    of=("svd", "pca"),
+    inputs=(Input("result", ("svd", "pca")), X),
 )
 RECONSTRUCT = Method(
     "reconstruct",
     "The matrix as the components of a result have it.",
     ReconstructArguments,
     f"{HOME}.reconstruct:reconstruct_task",
-    inputs=("result",),
-    of=("svd", "pca", "nmf"),
+    inputs=(Input("result", ("svd", "pca", "nmf")),),
 )

@@ -360,4 +360,4 @@ def reconstruct_task(
 ) -> Reconstruction:
     """A result and what is wanted of it, checked; arguments of ``rankfold.reconstruct``."""
     wanted = None if rank is None else integer("rank", rank)
-    return Reconstruction.of(fitted(result, among=RECONSTRUCT.of), rank=wanted, rows=rows)
+    return Reconstruction.of(fitted(result, among=RECONSTRUCT.results), rank=wanted, rows=rows)

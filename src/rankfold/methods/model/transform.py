@@ -281,4 +281,4 @@ def _remedy(panels: Panels) -> str:
 
 def transform_task(result: FactorModel | Result | str | Path, x: object) -> Projection:
     """New rows and a result, checked; arguments of ``rankfold.transform``."""
-    return Projection.of(fitted(result, among=TRANSFORM.of), open_source(x))
+    return Projection.of(fitted(result, among=TRANSFORM.results), open_source(x))

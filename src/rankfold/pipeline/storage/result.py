@@ -25,6 +25,8 @@ from rankfold.pipeline.storage.temporary import TemporaryFolder
 if TYPE_CHECKING:
     import zarr
 
+    from rankfold.pipeline.data.source import Source
+
 SCHEMA = 1
 LAZY_BYTES = 64 * 2**20
 """Arrays above this stay on disk until sliced."""
@@ -232,6 +234,12 @@ class Result:
             self._require_whole(name, sums=True)
             self._loaded[name] = np.asarray(array[...])
         return self._loaded[name]
+
+    def matrix(self, name: str) -> Source:
+        """An array as something to sweep."""
+        from rankfold.pipeline.formats import open_source
+
+        return open_source(getattr(self, name) if self._in_memory else f"{self._path}::{name}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._arrays))

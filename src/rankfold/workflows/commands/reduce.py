@@ -64,7 +64,7 @@ def pca(
 
 def reductions() -> list[Callable[..., None]]:
     """A command for each method of one matrix, those of other packages too."""
-    return [pca if each is PCA else command_of(each) for each in methods() if each.inputs == ("x",)]
+    return [pca if each is PCA else command_of(each) for each in methods() if each.of_matrix]
 
 
 def kind(
@@ -83,7 +83,7 @@ def planned_store(
     return store
 
 
-planned = any_arguments(each for each in methods() if each.inputs == ("x",))
+planned = any_arguments(each for each in methods() if each.of_matrix)
 
 
 @command(kind, planned_store, view, planned, place)

@@ -5,7 +5,6 @@ stage_models  its stages as people write them: a model for each method
 graph         its stages in order: references, sweeps, circles
 stages        from a stage to a task, of what is there or of what is to come
 importing     a stage that imports
-embedding     stages that measure an embedding
 plan          which stages would run, and why
 cost          what a stage takes: passes, bytes, memory, tasks, files, time
 space         whether all results and scratch fit on the disk

@@ -9,13 +9,12 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from rankfold.methods.task import count
+from rankfold.methods.task import Task, count
 from rankfold.pipeline.importing.chunking import chunks_of
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.seconds import Rates
 from rankfold.workflows.flows.importing import CHUNK_BYTES as IMPORTED_CHUNK_BYTES
 from rankfold.workflows.flows.importing import Importing
-from rankfold.workflows.flows.stages import Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class Numbers:
         return dataclasses.asdict(self)
 
 
-def numbers_of(work: Work | Importing, plan: Plan | None) -> Numbers:
+def numbers_of(work: Task | Importing, plan: Plan | None) -> Numbers:
     """Of the passes that are likely; an import has no plan."""
     files = files_of(work)
     if isinstance(work, Importing):
@@ -61,7 +60,7 @@ def import_seconds(work: Importing, rates: Rates) -> float | None:
 # Files --------------------------------------------------------------------------------------------
 
 
-def files_of(work: Work | Importing) -> int | None:
+def files_of(work: Task | Importing) -> int | None:
     """Files of a result, at most: a chunk each, metadata of every array and of the group, and a manifest."""
     if isinstance(work, Importing):
         return _of_import(work)

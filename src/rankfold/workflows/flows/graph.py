@@ -21,9 +21,6 @@ from rankfold.settings.yaml_file import Document, keys_of, meant, no_such, told
 from rankfold.workflows.flows.model import Flow
 from rankfold.workflows.flows.stage_models import BaseStage
 
-UNREAD = ("check", "reconstruct", "trustworthiness", "continuity", "neighborhood_preservation", "import")
-"""Methods in whose results no array is read as a matrix."""
-
 WHOLE = ("import", "reconstruct")
 """Methods whose result is a matrix itself."""
 
@@ -136,7 +133,7 @@ def references(
 
 def matrices_of(name: str) -> tuple[str, ...]:
     """Matrices in the result of a method, with its rows."""
-    return () if name in UNREAD else METHODS[name].matrices
+    return () if name in WHOLE else METHODS[name].matrices
 
 
 def arrays_of(stage: BaseStage, stages: Mapping[str, BaseStage]) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ from rankfold._version import __version__
 from rankfold.api.execute import identity_of as whole_identity
 from rankfold.api.identity import ARGUMENTS
 from rankfold.cluster.place import Place, choose_place
+from rankfold.methods.registry import METHODS
+from rankfold.methods.task import Task
 from rankfold.pipeline.errors import InputError, OutputError, RankfoldError
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.storage.checkpoint import load_json
@@ -19,13 +21,12 @@ from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import STATE_VERSION
 from rankfold.settings.yaml_file import Document, no_such
 from rankfold.workflows.flows.cost import Numbers, numbers_of
-from rankfold.workflows.flows.embedding import Comparison
 from rankfold.workflows.flows.graph import Step, steps_of
 from rankfold.workflows.flows.importing import Importing, kept_identity
 from rankfold.workflows.flows.model import Flow, located, read_flow
 from rankfold.workflows.flows.space import Demand, require_room, require_writable
 from rankfold.workflows.flows.stage_models import Import, Resources
-from rankfold.workflows.flows.stages import NotKnownYet, StageInputs, StageResult, Work, expected, task_of
+from rankfold.workflows.flows.stages import NotKnownYet, StageInputs, StageResult, expected, task_of
 from rankfold.workflows.wording import placed
 
 CALLED = {"method": "algorithm", **ARGUMENTS}
@@ -46,7 +47,7 @@ class StagePlan:
 
     reasons: tuple[str, ...]
     path: Path
-    work: Work | Importing | None = None
+    work: Task | Importing | None = None
     place: Place | None = None
     plan: Plan | None = None
     numbers: Numbers | None = None
@@ -197,7 +198,7 @@ def _plan_stage(
     if lost := [name for name in waits if not scene.outcomes[name].to_come]:
         raise InputError(f"{lost[0]}, which it reads, is not finished: run that first, or all stages")
     try:
-        work: Work | Importing
+        work: Task | Importing
         if isinstance(step.stage, Import):
             work = Importing.of(step.stage, scene, path, workflow.resources(step).memory)
         else:
@@ -213,7 +214,7 @@ def _plan_stage(
     if isinstance(work, Importing):
         numbers = numbers_of(work, None)
         return StagePlan(step, action, reasons, path, work, None, None, numbers), work.outcome(step.name)
-    place = _here(workflow, step) if isinstance(work, Comparison) else workflow.place(step)
+    place = _here(workflow, step) if METHODS[step.stage.method].in_process else workflow.place(step)
     plan = work.plan(place.budget)
     verdict = StagePlan(step, action, reasons, path, work, place, plan, numbers_of(work, plan))
     return verdict, expected(step.name, path, work)
@@ -232,7 +233,7 @@ def _missing(path: Path) -> tuple[str, ...]:
 
 
 def decide_action(
-    work: Work | Importing, step: Step, path: Path, *, ours: bool
+    work: Task | Importing, step: Step, path: Path, *, ours: bool
 ) -> tuple[str, tuple[str, ...]]:
     """What to do about a step whose inputs are all there, and why."""
     mine = identity_of(work)
@@ -263,7 +264,7 @@ def _begun(path: Path) -> dict[str, Any] | None:
     return found
 
 
-def identity_of(work: Work | Importing) -> dict[str, Any]:
+def identity_of(work: Task | Importing) -> dict[str, Any]:
     """What decides the result of a task."""
     if isinstance(work, Importing):
         return work.identity()

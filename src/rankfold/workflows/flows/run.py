@@ -17,7 +17,6 @@ from rankfold.pipeline.errors import Interrupted, RankfoldError
 from rankfold.pipeline.planning.progress import SweepProgress
 from rankfold.pipeline.storage.checkpoint import disk_errors
 from rankfold.pipeline.storage.run_directory import locked
-from rankfold.workflows.flows.embedding import Measuring
 from rankfold.workflows.flows.importing import Importing
 from rankfold.workflows.flows.plan import (
     StagePlan,
@@ -146,8 +145,5 @@ def _work(workflow: Workflow, verdict: StagePlan, record: Record, listener: List
             return
         assert work is not None and verdict.place is not None  # noqa: S101  it is not skipped
         scratch = workflow.resources(verdict.step).scratch
-        if isinstance(work, Measuring):
-            work.carry_out(verdict.place, verdict.path, scratch, watch)
-            return
         # What is replaced is this workflow's own: see ``decide_action``.
         execute(work, verdict.place, out=verdict.path, scratch=scratch, overwrite=True, progress=watch)

@@ -6,7 +6,7 @@ import functools
 import operator
 import os
 import re
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -19,7 +19,6 @@ from pydantic import (
 )
 
 from rankfold.methods.argument import Parameter
-from rankfold.methods.knn.arguments import ALIASES, NAMES
 from rankfold.methods.registry import Method, methods
 from rankfold.settings.yaml_file import NUMERIC, WHOLE, Bytes
 
@@ -139,39 +138,24 @@ class BaseStage(Part):
         return self.model_dump(exclude={"method", "needs", "resources", *self.MATRICES, *self.RESULTS})
 
 
-class OfMatrix(BaseStage):
-    """A stage that reads a matrix."""
-
-    MATRICES: ClassVar[tuple[str, ...]] = ("input",)
-
-    input: str
-
-
 def model_of(method: Method) -> type[BaseStage]:
     """The stage of a method: what it is of, then what it may be asked, as keys."""
     parameters = method.parameters()
     keys: dict[str, Any] = {"method": (Literal[method.name], ...)}
-    keys |= {INPUTS[name]: (str, ...) for name in method.inputs}
+    keys |= {each.key or each.name: (str, ...) for each in method.inputs}
     keys |= {each.key: (_type_of(each), ... if each.required else each.default) for each in parameters}
-    held = [(each.key, each.argument.holds) for each in parameters if each.argument.holds]
-    results = {key: holds for key, holds in held if isinstance(holds, tuple)}
+    held = [(each.key or each.name, each.holds) for each in method.inputs]
+    held += [(each.key, each.argument.holds) for each in parameters if each.argument.holds]
     made = create_model(
         "".join(word.title() for word in method.name.split("_")),
         __base__=BaseStage,
         __doc__=f"``rankfold {method.name.replace('_', '-')}``: {method.summary}",
         **keys,
     )
-    made.MATRICES = (
-        *("input" for name in method.inputs if name == "x"),
-        *(k for k, h in held if h == "matrix"),
-    )
-    made.RESULTS = {**({"result": method.of} if "result" in method.inputs else {}), **results}
+    made.MATRICES = tuple(key for key, holds in held if holds == "matrix")
+    made.RESULTS = {key: holds for key, holds in held if isinstance(holds, tuple)}
     made.PARAMETERS = parameters
     return made
-
-
-INPUTS = {"x": "input", "result": "result"}
-"""Keys of what a method is of."""
 
 
 def _type_of(parameter: Parameter) -> Any:
@@ -185,6 +169,8 @@ def _type_of(parameter: Parameter) -> Any:
         kind = Annotated[float, bounds, NUMERIC]
     elif set(types) == {float, str}:
         kind = Bound
+    elif set(types) == {int, str}:
+        kind = Looked
     elif types == (slice,):
         kind = Range
     elif argument.choices and not argument.holds:
@@ -192,45 +178,13 @@ def _type_of(parameter: Parameter) -> Any:
     return kind | None if parameter.default is None else kind
 
 
-class Compared(OfMatrix):
-    """The rows of ``input`` and of ``embedding`` are the same, in the same order."""
-
-    MATRICES = ("input", "embedding")
-
-    embedding: str
-    k: Count = 5
-    metric: Literal[(*NAMES, *ALIASES)] = "euclidean"  # type: ignore[valid-type]
-    rows: Looked = None
-    seed: Seed = 0
-
-
-class Trustworthiness(Compared):
-    """``rankfold.trustworthiness``: whether neighbors in ``embedding`` are neighbors in ``input``."""
-
-    method: Literal["trustworthiness"]
-
-
-class Continuity(Compared):
-    """``rankfold.continuity``: whether neighbors in ``input`` are neighbors in ``embedding``."""
-
-    method: Literal["continuity"]
-
-
-class NeighborhoodPreservation(BaseStage):
-    """``rankfold.neighborhood_preservation``: what two stages of knn have in common."""
-
-    RESULTS = {"first": ("knn",), "second": ("knn",)}
-
-    method: Literal["neighborhood_preservation"]
-    first: str
-    second: str
-    k: Count | None = None
-
-
-class Import(OfMatrix):
+class Import(BaseStage):
     """``rankfold.import_array``: ``input`` as a well-cut store."""
 
+    MATRICES: ClassVar[tuple[str, ...]] = ("input",)
+
     method: Literal["import"]
+    input: str
     dtype: str | None = None
     columns: Names | None = None
     without: Names | None = None
@@ -238,9 +192,7 @@ class Import(OfMatrix):
     layout: Literal["auto", "dense"] = "auto"
 
 
-OTHERS = (Trustworthiness, Continuity, NeighborhoodPreservation, Import)
-STAGES: dict[str, type[BaseStage]] = {each.name: model_of(each) for each in methods()}
-STAGES |= {get_args(each.model_fields["method"].annotation)[0]: each for each in OTHERS}
+STAGES: dict[str, type[BaseStage]] = {each.name: model_of(each) for each in methods()} | {"import": Import}
 """By method."""
 
 if TYPE_CHECKING:

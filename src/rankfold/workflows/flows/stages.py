@@ -27,14 +27,10 @@ from rankfold.pipeline.formats.zarr import ZarrSource
 from rankfold.pipeline.planning.shape_only import ShapeOnly
 from rankfold.pipeline.storage.result import Result
 from rankfold.settings.yaml_file import Document
-from rankfold.workflows.flows.embedding import Comparison, Measuring
 from rankfold.workflows.flows.graph import Reference, resolve
 from rankfold.workflows.flows.model import Flow
-from rankfold.workflows.flows.stage_models import INPUTS, BaseStage
+from rankfold.workflows.flows.stage_models import BaseStage
 from rankfold.workflows.wording import in_file
-
-Work = Task | Measuring
-"""What a stage does, unless it imports."""
 
 
 class NotKnownYet(Exception):
@@ -108,7 +104,7 @@ class StageInputs:
 # Tasks --------------------------------------------------------------------------------------------
 
 
-def task_of(stage: BaseStage, scene: StageInputs) -> Work:
+def task_of(stage: BaseStage, scene: StageInputs) -> Task:
     """The task of any stage but an import."""
     return BUILDERS.get(stage.method, _task)(stage, scene)
 
@@ -116,10 +112,10 @@ def task_of(stage: BaseStage, scene: StageInputs) -> Work:
 def _task(stage: BaseStage, scene: StageInputs) -> Task:
     """Of a method in the registry: what it is of, then what it is asked."""
     method, asked = METHODS[stage.method], stage.asked()
-    inputs = [_held(stage, INPUTS[name], scene, model=name == "result") for name in method.inputs]
-    for key in (*stage.MATRICES, *stage.RESULTS):
-        if key not in INPUTS.values():
-            asked[key] = _held(stage, key, scene)
+    of = [(each.key or each.name, each.holds != "matrix") for each in method.inputs]
+    inputs = [_held(stage, key, scene, model=model) for key, model in of]
+    for key in {*stage.MATRICES, *stage.RESULTS}.difference(key for key, _ in of):
+        asked[key] = _held(stage, key, scene)
     if _is_slice(method, "rows"):
         ends = (asked["rows"] or ":").split(":")
         asked["rows"] = slice(*(int(end) if end else None for end in ends))
@@ -138,7 +134,7 @@ def _held(stage: BaseStage, key: str, scene: StageInputs, *, model: bool = False
     found = scene.result(text)
     if isinstance(found, Path):
         return found
-    return imagined_model(found) if model else ImaginedResult(found)
+    return imagined_model(found) if model and found.facts["kind"] in RIGHT else ImaginedResult(found)
 
 
 def _reduction(stage: BaseStage, scene: StageInputs) -> Task:
@@ -161,48 +157,23 @@ def _factors(stage: BaseStage, scene: StageInputs) -> Task:
     return Nonnegative(x, request.resolved())
 
 
-def _measuring(stage: BaseStage, scene: StageInputs) -> Measuring:
-    x, embedding = (scene.matrix(_named(stage, key)) for key in ("input", "embedding"))
-    return Measuring.of(stage.method, x, embedding, stage.asked())
-
-
-def _comparison(stage: BaseStage, scene: StageInputs) -> Task:
-    paths, lists = list[Path](), list[Source]()
-    for key in ("first", "second"):
-        made = scene.result(_named(stage, key))
-        if isinstance(made, StageResult):
-            assert made.matrices is not None  # noqa: S101  asked before
-            paths.append(made.path)
-            lists.append(made.matrices["indices"])
-            continue
-        kind = Result(made).attrs["kind"]
-        if kind != "knn":
-            raise InputError(f"{made} is the result of {kind}: give two of knn")
-        paths.append(made)
-        lists.append(open_source(f"{made}::indices"))
-    return Comparison.of((paths[0], paths[1]), lists[0], lists[1], stage.asked()["k"])
-
-
 def _named(stage: BaseStage, key: str) -> str:
     """What stands under a key that only some stages have."""
     return str(getattr(stage, key))
 
 
-BUILDERS: dict[str, Callable[[BaseStage, StageInputs], Work]] = {
+BUILDERS: dict[str, Callable[[BaseStage, StageInputs], Task]] = {
     "svd": _reduction,
     "pca": _reduction,
     "nmf": _factors,
-    "trustworthiness": _measuring,
-    "continuity": _measuring,
-    "neighborhood_preservation": _comparison,
 }
-"""Of stages that say more, or are more than one task."""
+"""Of stages that say more than their function takes."""
 
 
 # What is to come -----------------------------------------------------------------------------------
 
 
-def expected(name: str, path: Path, task: Work) -> StageResult:
+def expected(name: str, path: Path, task: Task) -> StageResult:
     """What a task will leave, by shape and type; of an adaptive rank the most that it may be."""
     (rows, columns), asked = task.source.shape, task.request()
     if isinstance(task, Update):
@@ -222,6 +193,10 @@ def _shape_of(name: str, array: Output, asked: Mapping[str, Any]) -> ShapeOnly:
             (rows, columns), array.dtype, name, decoded=asked.get("symmetric") is not None
         )
     return ShapeOnly.plain((rows, columns), array.dtype, name, decoded=False)
+
+
+RIGHT = {"svd": "Vt", "pca": "components", "nmf": "H"}
+"""The factor of the columns, by method of a result that can be a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +222,7 @@ class ImaginedModel(FactorModel):
 def imagined_model(made: StageResult) -> FactorModel:
     """What will be a model, for plans."""
     kind, request, (rows, columns) = made.facts["kind"], made.facts["request"], made.facts["input"]["shape"]
-    right = {"svd": "Vt", "pca": "components", "nmf": "H"}[kind]
+    right = RIGHT[kind]
     assert made.matrices is not None  # noqa: S101  asked before
     return ImaginedModel(
         result=ImaginedResult(made),
@@ -266,6 +241,12 @@ class ImaginedResult(Result):
 
     def __init__(self, made: StageResult) -> None:
         self._path, self._in_memory, self.attrs = made.path, False, dict(made.facts)
+
+        self._matrices = made.matrices or {}
+
+    def matrix(self, name: str) -> Source:
+        """Its shape."""
+        return self._matrices[name]
 
     def require_whole(self, *, sums: bool = False) -> None:
         """See ``Result``: there is nothing yet that could be damaged."""

@@ -48,7 +48,7 @@ def plan_command(name: str, given: Given, profile: Profile) -> Plan:
 def task_of_command(name: str, given: Given) -> Task:
     """What a command would carry out."""
     method = METHODS[name.replace("-", "_")]
-    if method.inputs != ("x",):
+    if not method.of_matrix:
         return BUILDERS[name](given)
     asked = _group(options.arguments(method), given)
     if given.get("update") is not None:

@@ -1,0 +1,81 @@
+"""A task of tasks: each may need the results of those before it, and the last leaves the result."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rankfold.methods.task import Output, Task
+
+if TYPE_CHECKING:
+    from rankfold.pipeline.data.source import Source
+    from rankfold.pipeline.engine.run import Run
+    from rankfold.pipeline.engine.scheduler import Budget
+    from rankfold.pipeline.planning.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One task of a chain."""
+
+    name: str
+    """Of its result, beside the run."""
+
+    task: Task
+    """As far as it is known before anything has run: enough to plan it."""
+
+    made: Callable[[Mapping[str, Path]], Task] | None = None
+    """From the results of the links before, by name; None where the task waits for none."""
+
+    def ready(self, results: Mapping[str, Path]) -> Task:
+        """The task, once the links before have ended."""
+        return self.task if self.made is None else self.made(results)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Tasks one after the other, with one identity and one plan.
+
+    Each link but the last leaves its result in the state of the run, where it is found when a run goes on.
+    """
+
+    asked: dict[str, Any]
+    """What the last link will be asked, with what decides its numbers beside: see ``Task.request``."""
+
+    links: tuple[Link, ...]
+
+    @property
+    def source(self) -> Source:
+        """The matrix of the last link."""
+        return self.links[-1].task.source
+
+    def request(self) -> dict[str, Any]:
+        """See ``Task``."""
+        return self.asked
+
+    def outputs(self) -> tuple[Output, ...]:
+        """Those of the last link."""
+        return self.links[-1].task.outputs()
+
+    def plan(self, budget: Budget) -> Plan:
+        """All sweeps of all links, and the most that any of them takes."""
+        plans = [link.task.plan(budget) for link in self.links]
+        return dataclasses.replace(
+            plans[-1],
+            passes=tuple(sweep for plan in plans for sweep in plan.passes),
+            most_passes=sum(plan.most_passes for plan in plans),
+            likely_passes=sum(plan.likely_passes for plan in plans),
+            peak_bytes=max(plan.peak_bytes for plan in plans),
+            driver_bytes=max(plan.driver_bytes for plan in plans),
+            scratch_bytes=sum(plan.result_bytes for plan in plans[:-1])
+            + max(plan.scratch_bytes for plan in plans),
+            checkpoint_bytes=max(plan.checkpoint_bytes for plan in plans),
+            useful_workers=max(plan.useful_workers for plan in plans),
+        )
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See ``Task``: a chain is carried out link by link."""
+        raise TypeError("a chain has no run of its own: its links have")

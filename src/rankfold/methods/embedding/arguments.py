@@ -1,0 +1,62 @@
+"""What measures of an embedding may be asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from rankfold.methods.argument import Argument
+from rankfold.methods.knn.arguments import ALIASES, NAMES
+from rankfold.methods.registry import Input, Method, X
+
+DEFAULT_K = 5
+EUCLIDEAN = "euclidean"
+
+EMBEDDING = Input("embedding")
+
+
+@dataclass(frozen=True, slots=True)
+class RankArguments:
+    """See ``rankfold.trustworthiness``."""
+
+    k: Annotated[int, Argument("neighbors of each row", least=1)] = DEFAULT_K
+    metric: Annotated[str, Argument("by which rows of the matrix are ranked", choices=(*NAMES, *ALIASES))] = (
+        EUCLIDEAN
+    )
+    rows: Annotated[
+        int | str | None, Argument('rows that are looked at, or "all"; at most 5000 by default', least=2)
+    ] = None
+    seed: Annotated[int, Argument("key of the rows that are looked at", least=0, below=2**64)] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PreservationArguments:
+    """See ``rankfold.neighborhood_preservation``."""
+
+    k: Annotated[
+        int | None, Argument("neighbors that are compared; all that both have by default", least=1)
+    ] = None
+
+
+TRUSTWORTHINESS = Method(
+    "trustworthiness",
+    "Whether neighbors in an embedding are neighbors in the data.",
+    RankArguments,
+    "rankfold.methods.embedding.trustworthiness:trustworthiness_task",
+    inputs=(X, EMBEDDING),
+)
+CONTINUITY = Method(
+    "continuity",
+    "Whether neighbors in the data are neighbors in an embedding.",
+    RankArguments,
+    "rankfold.methods.embedding.trustworthiness:continuity_task",
+    inputs=(X, EMBEDDING),
+)
+PRESERVATION = Method(
+    "neighborhood_preservation",
+    "What two searches for neighbors have in common.",
+    PreservationArguments,
+    "rankfold.methods.embedding.preservation:preservation_task",
+    inputs=(Input("first", ("knn",)), Input("second", ("knn",))),
+    in_process=True,
+)

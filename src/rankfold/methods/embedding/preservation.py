@@ -1,0 +1,129 @@
+"""What two searches for neighbors of the same rows have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.knn.knn import CHUNK_BYTES
+from rankfold.methods.svd.request import integer
+from rankfold.methods.task import Output
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.planning.fit import RESERVE_BYTES
+from rankfold.pipeline.planning.passes import Pass
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.planner import Arrangement, Fixed, Outline, plan_task
+from rankfold.pipeline.storage.result import Result
+
+COMPARED_BYTES = 8 * 2**20
+"""Of lists that are compared at a time."""
+
+
+def share_in_common(first: Result, second: Result, k: int) -> tuple[float, float]:
+    """The mean over all rows, and its standard error with the rows as a sample of all there could be.
+
+    Notes
+    -----
+    Lists are read once, some MiB at a time: work m k log k.
+    """
+    rows = first.indices.shape[0]
+    total = squares = 0
+    for common in _in_common([first, second], rows, k):
+        total += int(common.sum())
+        squares += int(np.square(common).sum())
+    variance = (rows * squares - total * total) / (rows * max(1, rows - 1))
+    return total / (rows * k), math.sqrt(variance / rows) / k
+
+
+def _in_common(results: list[Result], rows: int, k: int) -> Iterator[npt.NDArray[np.int64]]:
+    """How many neighbors the lists of each row share, some rows at a time."""
+    height = results[0].indices.shape[1] + results[1].indices.shape[1]
+    step = max(1, COMPARED_BYTES // (8 * height))
+    for start in range(0, rows, step):
+        both = [np.asarray(found.indices[start : start + step])[:, :k] for found in results]
+        merged = np.sort(np.concatenate(both, axis=1), axis=1)
+        yield (merged[:, 1:] == merged[:, :-1]).sum(axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two results of ``knn`` of the same rows, as ``execute`` takes them."""
+
+    first: Result
+    second: Result
+    k: int
+
+    @classmethod
+    def of(cls, first: Result, second: Result, k: object) -> Comparison:
+        """Check that they can be compared."""
+        for each in (first, second):
+            if each.attrs["kind"] != "knn":
+                raise InputError(f"{each.path} is the result of {each.attrs['kind']}: give two of knn")
+        (rows, one), (others, two) = (each.matrix("indices").shape for each in (first, second))
+        if rows != others:
+            raise InputError(
+                f"the first result has neighbors of {rows} rows, the second of {others}. Give two of the "
+                "same rows, in the same order"
+            )
+        most = min(one, two)
+        count = most if k is None else integer("k", k)
+        if not 1 <= count <= most:
+            raise InputError(f"k {count} was asked for, but both results have {most}: ask for 1 to {most}")
+        return cls(first, second, count)
+
+    @property
+    def source(self) -> Source:
+        """Indices of the first."""
+        return self.first.matrix("indices")
+
+    @property
+    def other(self) -> Source:
+        """Indices of the second."""
+        return self.second.matrix("indices")
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        return {"kind": "neighborhood_preservation", "k": self.k, "second": self.other.fingerprint()}
+
+    def outputs(self) -> tuple[Output, ...]:
+        """See the protocol: there are facts alone."""
+        return ()
+
+    def plan(self, budget: Budget) -> Plan:
+        """See the protocol."""
+        item, rows = self.source.dtype.itemsize, self.source.shape[0]
+        reads = item * rows * (self.source.shape[1] + self.other.shape[1])
+        held = 4 * COMPARED_BYTES + 4 * min(reads, CHUNK_BYTES[1])
+        sweep = Pass("compare", "matrix", reads, 0, 20.0 * rows * self.k, held, 1, 1)
+        arranged = Arrangement((sweep,), 1, RESERVE_BYTES + held, held, 0, 1, rows, rows, 1, 1)
+        kind, dtype = "neighborhood_preservation", self.source.dtype
+        return plan_task(
+            Outline(kind, "exact", self.source, dtype, "rows", self.k, 0), Fixed(arranged), budget
+        )
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See the protocol."""
+        value, error = share_in_common(self.first, self.second, self.k)
+        facts = {
+            **run.facts(self.request(), "exact", self.source, fingerprint),
+            "passes": 1,
+            "value": value,
+            "standard_error": error,
+        }
+        run.describe(facts)
+        return facts
+
+
+def preservation_task(first: Result | str | Path, second: Result | str | Path, k: int | None) -> Comparison:
+    """Two results of knn, checked; arguments of ``rankfold.neighborhood_preservation``."""
+    one, two = (found if isinstance(found, Result) else Result(found) for found in (first, second))
+    return Comparison.of(one, two, k)
