@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -10,13 +11,14 @@ import numpy.typing as npt
 
 from rankfold.kernels._dispatch import kernel
 from rankfold.methods.argument import Argument
-from rankfold.methods.parts.finite import count_bad, join_bad, no_bad, refuse_bad
-from rankfold.methods.parts.panels import Buffers, OverPanels, Panels, numbers
+from rankfold.methods.parts.finite import BAD, count_bad, refuse_bad
+from rankfold.methods.parts.panels import OverPanels, Panels, numbers
 from rankfold.methods.registry import Method
 from rankfold.methods.task import Output
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import cut
+from rankfold.pipeline.engine.fold import Sum, Workspace
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
@@ -55,38 +57,25 @@ class Powers(OverPanels):
     absolute: bool
     row_seconds: float
 
+    kernels = (add_powers,)
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Of each column."""
+        return {"sums": Sum((self.powers, self.panels.view.short)), "bad": BAD}
+
     @property
-    def memory_bytes(self) -> int:
-        """Panels, the powers of a grain, and sums."""
-        return self.panels.memory_bytes + 8 * self.panels.view.short * (
-            3 * self.cut.grain_rows + 2 * self.powers
-        )
+    def beside_bytes(self) -> int:
+        """The powers of a grain."""
+        return 3 * 8 * self.panels.view.short * self.cut.grain_rows
 
-    def start(self) -> State:
-        """No sums."""
-        return {"sums": np.zeros((self.powers, self.panels.view.short)), "bad": no_bad()}
-
-    def workspace(self) -> Buffers:
-        """Panels."""
-        return self.panels.buffers()
-
-    def read(self, work: Buffers, start: int, stop: int, slot: int) -> None:
-        """A panel."""
-        self.panels.read(work, start, stop, slot)
-
-    def step(self, state: State, work: Buffers, start: int, stop: int, slot: int) -> None:
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Add a panel."""
-        for first, _, raw in self.panels.grains(work, start, stop, slot):
+        for first, _, raw in self.panels.grains(work.panels, start, stop, slot):
             x = numbers(raw).astype(WIDE)
             if np.isfinite(x).all():
                 add_powers(np.abs(x) if self.absolute else x, sums=state["sums"])
             else:
                 count_bad(state, raw, *self.panels.corner(first))
-
-    def merge(self, total: State, other: State) -> None:
-        """Add sums."""
-        total["sums"] += other["sums"]
-        total["bad"] = join_bad(total["bad"], other["bad"])
 
 
 @dataclass(frozen=True, slots=True)

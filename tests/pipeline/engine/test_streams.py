@@ -11,9 +11,10 @@ from covers import cover
 from reference import decaying, exact, to_zarr
 
 import rankfold as rf
-from rankfold.methods.nmf.start import SignedSquares, Work
+from rankfold.methods.nmf.start import SignedSquares
 from rankfold.methods.svd import strategy as layout
 from rankfold.pipeline.engine import blocks
+from rankfold.pipeline.engine.fold import Workspace
 
 pytestmark = pytest.mark.filterwarnings("ignore:the largest estimated error")
 
@@ -120,7 +121,7 @@ def test_squares_above_and_below_zero_are_told_apart() -> None:
     fold = SignedSquares(Rows(), cut, Path(), 3, 0.0)  # type: ignore[arg-type]
     total, other = fold.start(), fold.start()
     for state, start, stop in ((total, 0, 25), (other, 25, 40)):
-        fold.step(state, Work(coefficients, np.empty((7, 4))), start, stop, 0)
+        fold.step(state, Workspace(coefficients=coefficients, rows=np.empty((7, 4))), start, stop, 0)
     fold.merge(total, other)
     u = y @ coefficients
     expected = [(u.clip(0) ** 2).sum(axis=0), (u.clip(None, 0) ** 2).sum(axis=0)]

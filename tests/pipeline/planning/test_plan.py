@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,8 @@ def nbytes(value: Any) -> int:
         return value.nbytes
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return sum(nbytes(getattr(value, field.name)) for field in dataclasses.fields(value))
+    if isinstance(value, SimpleNamespace):
+        value = vars(value)
     if isinstance(value, dict):
         return sum(map(nbytes, value.values()))
     return sum(map(nbytes, value)) if isinstance(value, list | tuple) else 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,11 @@ import numpy.typing as npt
 
 from rankfold.kernels.neighbors.lists import Metric
 from rankfold.kernels.neighbors.ranks import count_measured, count_nearer, measure_listed
-from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, TERMS, Buffer, RowReader, Rows, products, slack
+from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, TERMS, RowBuffer, RowReader, Rows, products, slack
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import aligned_empty
 from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.fold import Buffer, DeclaredFold, Sum, Workspace
 from rankfold.pipeline.storage.checkpoint import State, load_arrays
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 
@@ -86,7 +88,7 @@ _HELD: weakref.WeakValueDictionary[str, HeldRows] = weakref.WeakValueDictionary(
 
 
 @dataclass(frozen=True, slots=True)
-class GatherRows:
+class GatherRows(DeclaredFold):
     """Fold of some rows of a matrix into a store of their own."""
 
     cut: Cut
@@ -97,32 +99,28 @@ class GatherRows:
     row_seconds: float
     slots: int = 1
 
-    @property
-    def memory_bytes(self) -> int:
-        """Of one segment: a panel, the last chunk filled up, and what reading takes."""
-        rows, columns = self.cut.panel_rows, self.source.shape[1]
-        return 2 * rows * columns * self.source.dtype.itemsize + self.source.read_bytes(rows, columns)
-
-    def start(self) -> State:
-        """No rows yet."""
-        return {"rows": np.zeros(1, np.int64)}
-
-    def workspace(self) -> Array:
+    def buffers(self) -> Mapping[str, Buffer]:
         """Room for a panel."""
-        return aligned_empty((self.cut.panel_rows, self.source.shape[1]), self.source.dtype)
+        return {"rows": Buffer((self.cut.panel_rows, self.source.shape[1]), self.source.dtype)}
 
-    def read(self, work: Array, start: int, stop: int, slot: int) -> None:
+    def sums(self) -> Mapping[str, Sum]:
+        """Rows that were written."""
+        return {"rows": Sum((1,), np.dtype(np.int64))}
+
+    @property
+    def beside_bytes(self) -> int:
+        """The last chunk filled up, and what reading takes."""
+        rows, columns = self.cut.panel_rows, self.source.shape[1]
+        return rows * columns * self.source.dtype.itemsize + self.source.read_bytes(rows, columns)
+
+    def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Fetch a panel."""
-        self.source.read_into(work[: stop - start], (start, stop), (0, self.source.shape[1]))
+        self.source.read_into(work.rows[: stop - start], (start, stop), (0, self.source.shape[1]))
 
-    def step(self, state: State, work: Array, start: int, stop: int, slot: int) -> None:
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Write it."""
-        write_whole_chunks(self.path, work[: stop - start], (start, stop), (0, self.source.shape[1]))
+        write_whole_chunks(self.path, work.rows[: stop - start], (start, stop), (0, self.source.shape[1]))
         state["rows"] += stop - start
-
-    def merge(self, total: State, other: State) -> None:
-        """Add up."""
-        total["rows"] += other["rows"]
 
 
 @dataclass(slots=True)
@@ -130,7 +128,7 @@ class Work:
     """Buffers of one segment, and the rows that are held."""
 
     held: HeldRows
-    passing: Buffer
+    passing: RowBuffer
     thresholds: State = field(default_factory=dict)
     now: Rows | None = None
     precise: bool = False

@@ -30,7 +30,7 @@ from rankfold.kernels.neighbors.lists import (
     refine_rows,
     scan_pairs,
 )
-from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, TERMS, Buffer, RowReader, Rows, near, products
+from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, TERMS, RowBuffer, RowReader, Rows, near, products
 from rankfold.pipeline.data.view import aligned_empty
 from rankfold.pipeline.engine.blocks import grains
 from rankfold.pipeline.engine.pairs import Pairs
@@ -71,8 +71,8 @@ def bounded(metric: int, columns: int) -> bool:
 class Work:
     """Buffers of one task."""
 
-    held: Buffer
-    passing: Buffer
+    held: RowBuffer
+    passing: RowBuffer
     precise: bool
     """Whether products are made in float64."""
 

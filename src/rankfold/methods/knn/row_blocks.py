@@ -81,7 +81,7 @@ class Rows:
 
 
 @dataclass(slots=True)
-class Buffer:
+class RowBuffer:
     """Room for rows of several blocks."""
 
     raw: Array
@@ -155,14 +155,14 @@ class RowReader:
         """Rows that are centered at a time."""
         return max(1, 2**20 // (8 * self.columns))
 
-    def buffer(self, rows: int) -> Buffer:
+    def buffer(self, rows: int) -> RowBuffer:
         """Room for rows."""
         shape = (rows, self.columns)
         raw = aligned_empty((0, self.columns) if self.lent else shape, self.dtype)
         copy = aligned_empty(shape, np.float32) if self.copies else None
-        return Buffer(raw, copy, np.zeros(rows), np.ones(rows))
+        return RowBuffer(raw, copy, np.zeros(rows), np.ones(rows))
 
-    def read(self, into: Buffer, start: int, stop: int, at: int) -> Rows:
+    def read(self, into: RowBuffer, start: int, stop: int, at: int) -> Rows:
         """Rows ``start:stop`` at a place of a buffer."""
         count = stop - start
         norms, scale = into.norms[at : at + count], into.scale[at : at + count]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy.typing as npt
 
 from rankfold.kernels.neighbors.lists import merge_lists, sort_lists
 from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.fold import Buffer, DeclaredFold, Sum, Workspace
 from rankfold.pipeline.engine.pair_sweep import finished_lists
 from rankfold.pipeline.engine.pairs import Pairs
 from rankfold.pipeline.errors import DataError
@@ -22,18 +24,8 @@ Array = npt.NDArray[Any]
 Lists = tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]
 
 
-@dataclass(slots=True)
-class Work:
-    """The lists of one panel."""
-
-    keys: npt.NDArray[np.float64]
-    ids: npt.NDArray[np.int64]
-    block: tuple[int, Lists] | None = None
-    """The block that was read last: panels and blocks are cut on their own."""
-
-
 @dataclass(frozen=True, slots=True)
-class WriteLists:
+class WriteLists(DeclaredFold):
     """Fold that writes ``indices`` and ``distances``, and both once more as the graph of a sparse matrix."""
 
     cut: Cut
@@ -52,21 +44,29 @@ class WriteLists:
     slots: int = 1
     row_seconds: float = 1e-6
 
+    kernels = (merge_lists, sort_lists)
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """The lists of a panel."""
+        shape = (self.cut.panel_rows, self.k)
+        return {"keys": Buffer(shape), "ids": Buffer(shape, np.dtype(np.int64))}
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Rows that were written."""
+        return {"rows": Sum((1,), np.dtype(np.int64))}
+
     @property
-    def memory_bytes(self) -> int:
-        """Of one segment: a panel and its chunks, and the lists of a block twice."""
-        return 16 * self.k * (3 * self.cut.panel_rows + 3 * int(np.diff(self.pairs.rows).max()))
+    def beside_bytes(self) -> int:
+        """Chunks, and the lists of a block twice."""
+        return 16 * self.k * (2 * self.cut.panel_rows + 3 * int(np.diff(self.pairs.rows).max()))
 
-    def start(self) -> State:
-        """No row yet."""
-        return {"rows": np.zeros(1, np.int64)}
+    def workspace(self) -> Workspace:
+        """The lists of a panel, and the block that was read last: panels and blocks are cut on their own."""
+        made = DeclaredFold.workspace(self)
+        made.block = None
+        return made
 
-    def workspace(self) -> Work:
-        """Allocate the lists of a panel."""
-        rows = self.cut.panel_rows
-        return Work(np.empty((rows, self.k)), np.empty((rows, self.k), np.int64))
-
-    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
+    def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Gather the lists of some rows from the blocks that have them."""
         edges = self.pairs.rows
         first = int(np.searchsorted(edges, start, side="right")) - 1
@@ -88,7 +88,7 @@ class WriteLists:
         sort_lists(keys, ids)
         return keys, ids
 
-    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Check the lists of some rows, and write them."""
         keys, ids = work.keys[: stop - start], work.ids[: stop - start]
         self._require_sound(keys, ids, start)
@@ -117,7 +117,3 @@ class WriteLists:
         if wrong.any():
             row = int(wrong.argmax())
             raise AssertionError(f"the list of row {start + row} is not sound: {ids[row]}, {keys[row]}")
-
-    def merge(self, total: State, other: State) -> None:
-        """Add up."""
-        total["rows"] += other["rows"]

@@ -10,6 +10,7 @@ squared at once, and their product with the panel adds up to what the short side
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,16 +18,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.linear.center_scale import measure, subtract
+from rankfold.kernels.linear.products import add_gram, add_product, product, weigh
 from rankfold.methods.model.model import FactorModel, fitted
 from rankfold.methods.model.transform_pass import measured_squares, refuse_overflow
-from rankfold.methods.parts.finite import join_bad, no_bad, refuse_bad
-from rankfold.methods.parts.panels import Buffers, OverPanels, Panels
+from rankfold.methods.parts.finite import BAD, refuse_bad
+from rankfold.methods.parts.panels import OverPanels, Panels
 from rankfold.methods.svd.strategy import choose_orientation
 from rankfold.methods.task import Output, vectors
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.data.view import Orientation, View, aligned_empty
+from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import cut
+from rankfold.pipeline.engine.fold import Buffer, Stored, Sum, Workspace
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
@@ -40,21 +44,6 @@ from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
-
-
-@dataclass(slots=True)
-class Work:
-    """Buffers of one segment."""
-
-    panels: Buffers
-    held: list[Array]
-    """Rows of the long factor, one buffer for each panel that is read ahead."""
-
-    columns: Float64
-    short: Float64
-    y: Float64
-    long: Float64
-    product: Float64
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,52 +76,46 @@ class Verify(OverPanels):
         """Components."""
         return len(self.values)
 
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes of a workspace, and of two accumulators, which a merge holds beside it."""
+    kernels = (measure, subtract, product, add_gram, add_product, weigh)
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """The short factor, numbers of columns, and products of a grain."""
         rows, short = self.panels.grain_rows, self.panels.view.short
-        tall = self.cut.panel_rows
-        held = self.slots * (tall * self.rank * self.long.dtype.itemsize + self.long.read_bytes(tall))
-        sides = 8 * (self.rank * (2 * rows + 4 * short + 3 * self.rank) + 9 * max(rows, short))
-        return self.panels.memory_bytes + held + sides
-
-    @property
-    def accumulator_bytes(self) -> int:
-        """Bytes of the sums of a stream."""
-        return 8 * self.rank * (self.panels.view.short + self.rank)
-
-    def start(self) -> State:
-        """Nothing compared."""
-        k = self.rank
+        columns = Stored.of(self.columns) if self._by_rows else Buffer((rows, 2))
         return {
-            "left": np.zeros(k),
-            "product": np.zeros((self.panels.view.short, k)),
-            "gram": np.zeros((k, k)),
-            "squares": np.zeros(1),
-            "bad": no_bad(),
+            "columns": columns,
+            "short": Stored.of(self.short),
+            "y": Buffer((rows, self.rank)),
+            "long": Buffer((rows, self.rank)),
+            "product": Buffer((short, self.rank)),
         }
 
-    def workspace(self) -> Work:
-        """Allocate the buffers and load the short factor."""
-        rows, by_rows = self.panels.grain_rows, self._by_rows
-        columns = self.columns.load() if by_rows else aligned_empty((rows, 2), np.float64)
-        tall, stored = self.cut.panel_rows, self.long.source.dtype
-        return Work(
-            panels=self.panels.buffers(),
-            held=[self.long.panel_buffer(tall, stored) for _ in range(self.slots)],
-            columns=columns,
-            short=self.short.load(),
-            y=aligned_empty((rows, self.rank), np.float64),
-            long=aligned_empty((rows, self.rank), np.float64),
-            product=aligned_empty((self.panels.view.short, self.rank), np.float64),
-        )
+    def sums(self) -> Mapping[str, Sum]:
+        """What residuals and orthogonality follow from."""
+        k = self.rank
+        product_, gram = Sum((self.panels.view.short, k)), Sum((k, k))
+        return {"left": Sum((k,)), "product": product_, "gram": gram, "squares": Sum((1,)), "bad": BAD}
 
-    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
+    @property
+    def beside_bytes(self) -> int:
+        """Rows of the long factor that are read ahead, the product of a grain, and vectors."""
+        tall, rank = self.cut.panel_rows, self.rank
+        held = self.slots * (tall * rank * self.long.dtype.itemsize + self.long.read_bytes(tall))
+        return held + 8 * rank * rank + 7 * 8 * max(self.panels.grain_rows, self.panels.view.short)
+
+    def workspace(self) -> Workspace:
+        """Buffers, panels, and as many of the long factor."""
+        made = OverPanels.workspace(self)
+        tall, stored = self.cut.panel_rows, self.long.source.dtype
+        made.held = [self.long.panel_buffer(tall, stored) for _ in range(self.slots)]
+        return made
+
+    def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Fetch a panel and its rows of the long factor."""
         self.panels.read(work.panels, start, stop, slot)
         self.long.read(self.long.part(work.held[slot], 0, stop - start), start, stop)
 
-    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Compare a panel, grain by grain."""
         for first, last, raw in self.panels.grains(work.panels, start, stop, slot):
             if not self._by_rows:
@@ -146,20 +129,13 @@ class Verify(OverPanels):
             d = self.panels.view.as_rows(self.panels.conditioned(work.panels, raw, mean, factor))
             stored = self.long.as_rows(self.long.part(work.held[slot], first - start, last - start))
             long, y = work.long[: last - first], work.y[: last - first]
-            np.multiply(stored, self.weights, out=long)
-            np.matmul(d, work.short, out=y)
-            np.matmul(d.T, long, out=work.product)
-            state["product"] += work.product
-            state["gram"] += long.T @ long
+            weigh(stored, self.weights, out=long)
+            product(d, work.short, out=y)
+            add_product(d, long, total=state["product"], work=work.product)
+            add_gram(long, total=state["gram"])
             long *= self.values
             y -= long
             state["left"] += np.einsum("ij,ij->j", y, y)
-
-    def merge(self, total: State, other: State) -> None:
-        """Add the sums."""
-        for name in ("left", "product", "gram", "squares"):
-            total[name] += other[name]
-        total["bad"] = join_bad(total["bad"], other["bad"])
 
     @property
     def _by_rows(self) -> bool:

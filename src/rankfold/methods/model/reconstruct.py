@@ -9,6 +9,7 @@ one by columns. Sums are float64 and rounded once, so a mean of 1e4 costs float3
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,17 +18,19 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold._version import __version__
+from rankfold.kernels.linear.products import product
 from rankfold.methods.model.arguments import RECONSTRUCT
 from rankfold.methods.model.model import FactorModel, fitted
-from rankfold.methods.parts.panels import Buffers, OverPanels, Panels
+from rankfold.methods.parts.panels import OverPanels, Panels
 from rankfold.methods.svd.request import integer
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.data.view import Orientation, View, aligned_empty
+from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut, cut, grain_rows, grains
+from rankfold.pipeline.engine.fold import Buffer, Sum, Workspace
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
@@ -42,18 +45,6 @@ from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
-
-
-@dataclass(slots=True)
-class Work:
-    """Buffers of one segment."""
-
-    panels: Buffers
-    other: Float64
-    columns: Float64
-    factor: Float64
-    product: Float64
-    out: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +79,6 @@ class Rebuild(OverPanels):
         return self.panels.dtype
 
     @property
-    def memory_bytes(self) -> int:
-        """Bytes of a workspace, with what reading the other factor and writing chunks takes."""
-        rank, short, rows = len(self.weights), self.short[1] - self.short[0], self.panels.grain_rows
-        resident = short * rank * (8 + self.dtype.itemsize) + self.other.read_bytes(*self._other_shape)
-        products = 8 * rows * (rank + self.width) + 2 * 16 * self._held_columns
-        return self.panels.memory_bytes + resident + products + 3 * self._tile_bytes
-
-    @property
     def _by_rows(self) -> bool:
         return self.panels.view.orientation is Orientation.ROWS
 
@@ -108,39 +91,46 @@ class Rebuild(OverPanels):
     def _held_columns(self) -> int:
         return self.columns.rows if self._by_rows else self.cut.panel_rows
 
-    @property
-    def _tile_bytes(self) -> int:
-        return self.cut.panel_rows * self.width * self.dtype.itemsize
+    kernels = (product,)
 
-    def start(self) -> State:
-        """No rows written."""
-        return {"rows": np.zeros(1, dtype=np.int64)}
-
-    def workspace(self) -> Work:
-        """Allocate the buffers and load the other factor."""
+    def buffers(self) -> Mapping[str, Buffer]:
+        """The other factor, numbers of columns, and a chunk that is formed grain by grain."""
         rank, short, rows = len(self.weights), self.short[1] - self.short[0], self.panels.grain_rows
+        return {
+            "other": Buffer((rank, short)),
+            "columns": Buffer((self._held_columns, 2)),
+            "factor": Buffer((rows, rank)),
+            "product": Buffer((rows * self.width,)),
+            "out": Buffer((self.cut.panel_rows * self.width,), self.dtype),
+        }
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Rows that were written."""
+        return {"rows": Sum((1,), np.dtype(np.int64))}
+
+    @property
+    def beside_bytes(self) -> int:
+        """What reading the other factor takes, chunks that are written, and numbers of columns."""
+        raw = len(self.weights) * (self.short[1] - self.short[0]) * self.dtype.itemsize
+        chunks = 2 * self.cut.panel_rows * self.width * self.dtype.itemsize
+        return raw + self.other.read_bytes(*self._other_shape) + chunks + 16 * self._held_columns
+
+    def workspace(self) -> Workspace:
+        """Buffers and panels; the other factor is loaded."""
+        made, rank = OverPanels.workspace(self), len(self.weights)
         raw = np.empty(self._other_shape, self.other.dtype)
         spans = [(0, rank), self.short]
         self.other.read_into(raw, *(spans if self._by_rows else spans[::-1]))
-        other = aligned_empty((rank, short), np.float64)
-        np.multiply(raw if self._by_rows else raw.T, self.weights[:, None], out=other)
-        columns = aligned_empty((self._held_columns, 2), np.float64)
+        np.multiply(raw if self._by_rows else raw.T, self.weights[:, None], out=made.other)
         if self._by_rows:
-            self.columns.read_into(columns, 0)
-        return Work(
-            panels=self.panels.buffers(),
-            other=other,
-            columns=columns,
-            factor=aligned_empty((rows, rank), np.float64),
-            product=aligned_empty((rows * self.width,), np.float64),
-            out=aligned_empty((self.cut.panel_rows * self.width,), self.dtype),
-        )
+            self.columns.read_into(made.columns, 0)
+        return made
 
-    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
+    def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Fetch a panel of the long factor."""
         self.panels.read(work.panels, self.first + start, self.first + stop, slot)
 
-    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Form a panel of the matrix, one chunk across at a time, and write it."""
         view = self.panels.view
         held = view.as_rows(view.part(work.panels.slots[slot], 0, stop - start))
@@ -158,20 +148,16 @@ class Rebuild(OverPanels):
                 write_whole_chunks(self.array, out.T, (left, right), (start, stop))
         state["rows"] += stop - start
 
-    def merge(self, total: State, other: State) -> None:
-        """Add the counts."""
-        total["rows"] += other["rows"]
-
-    def _form(self, work: Work, held: Array, rows: Span, across: Span, out: Array) -> None:
+    def _form(self, work: Workspace, held: Array, rows: Span, across: Span, out: Array) -> None:
         """One grain of a chunk, from rows of the long factor."""
         factor = work.factor[: len(held)]
         np.copyto(factor, held[:, : len(self.weights)])
-        product = work.product[: out.size].reshape(out.shape)
-        np.matmul(factor, work.other[:, slice(*across)], out=product)
+        formed = work.product[: out.size].reshape(out.shape)
+        product(factor, work.other[:, slice(*across)], out=formed)
         columns = work.columns[slice(*across)] if self._by_rows else work.columns[slice(*rows), None]
-        product *= columns[..., 1]
-        product += columns[..., 0]
-        np.copyto(out, product, casting="same_kind")
+        formed *= columns[..., 1]
+        formed += columns[..., 0]
+        np.copyto(out, formed, casting="same_kind")
 
 
 # The task -----------------------------------------------------------------------------------------

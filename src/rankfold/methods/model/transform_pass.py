@@ -8,6 +8,7 @@ Where rows are too long to be held, columns are swept and products add up.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.linear.center_scale import measure
+from rankfold.kernels.linear.center_scale import measure, subtract
+from rankfold.kernels.linear.products import add_gram, product, weigh
 from rankfold.methods.nmf.row_solvers import NormalRows
-from rankfold.methods.parts.finite import count_bad, join_bad, no_bad
-from rankfold.methods.parts.panels import Buffers, OverPanels, Panels, numbers
-from rankfold.pipeline.data.view import aligned_empty
+from rankfold.methods.parts.finite import BAD, count_bad
+from rankfold.methods.parts.panels import OverPanels, Panels, numbers
+from rankfold.pipeline.engine.fold import Buffer, Stored, Sum, Workspace
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
@@ -27,20 +29,6 @@ from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
-
-
-@dataclass(slots=True)
-class Work:
-    """Buffers of one segment."""
-
-    panels: Buffers
-    basis: Array
-    mean: Float64
-    factor: Float64
-    y: Array
-    y64: Float64
-    z: Float64
-    out: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,44 +60,40 @@ class ProjectRows(OverPanels):
         """Components."""
         return self.basis.columns
 
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes of a workspace, of two accumulators, and of two more copies of the chunks inside Zarr."""
-        item, rows = self.panels.dtype.itemsize, self.panels.grain_rows
-        products = rows * self.rank * (item + 8) + (rows * 3 * 8 * self.rank if self.normal else 0)
-        chunks = 3 * self.cut.panel_rows * self.rank * item
-        vectors = 7 * 8 * self.columns.rows
-        return self.panels.memory_bytes + self.basis.nbytes + products + chunks + vectors + 24 * self.rank**2
+    kernels = (measure, subtract, product, add_gram, weigh)
 
-    def start(self) -> State:
-        """Accumulator of no rows."""
+    def buffers(self) -> Mapping[str, Buffer]:
+        """The basis, numbers of columns, products of a grain, and chunks of the output."""
+        rows, dtype, rank = self.panels.grain_rows, self.panels.dtype, self.rank
         return {
-            "gram": np.zeros((self.rank, self.rank)),
-            "inner": np.zeros(1),
-            "squares": np.zeros(1),
-            "bad": no_bad(),
+            "basis": Stored.of(self.basis),
+            "columns": Stored.of(self.columns),
+            "y": Buffer((rows, rank), dtype),
+            "y64": Buffer((rows, rank)),
+            "z": Buffer((rows if self.normal else 0, rank)),
+            "out": Buffer((self.cut.panel_rows, rank), dtype),
         }
 
-    def workspace(self) -> Work:
-        """Allocate the buffers and load the constants."""
-        columns = self.columns.load()
-        rows, dtype = self.panels.grain_rows, self.panels.dtype
-        return Work(
-            panels=self.panels.buffers(),
-            basis=self.basis.load(),
-            mean=np.ascontiguousarray(columns[:, 0]),
-            factor=np.ascontiguousarray(columns[:, 1]),
-            y=aligned_empty((rows, self.rank), dtype),
-            y64=aligned_empty((rows, self.rank), np.float64),
-            z=aligned_empty((rows if self.normal else 0, self.rank), np.float64),
-            out=aligned_empty((self.cut.panel_rows, self.rank), dtype),
-        )
+    def sums(self) -> Mapping[str, Sum]:
+        """What is left of the rows follows from these."""
+        gram = Sum((self.rank, self.rank))
+        return {"gram": gram, "inner": Sum((1,)), "squares": Sum((1,)), "bad": BAD}
 
-    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
-        """Fetch a panel."""
-        self.panels.read(work.panels, start, stop, slot)
+    @property
+    def beside_bytes(self) -> int:
+        """Chunks inside Zarr twice, the product of a grain, what solving takes, and vectors of columns."""
+        rows, rank = self.panels.grain_rows, self.rank
+        solving = rows * 2 * 8 * rank if self.normal else 0
+        chunks = 2 * self.cut.panel_rows * rank * self.panels.dtype.itemsize
+        return solving + chunks + 5 * 8 * self.columns.rows + 8 * rank**2
 
-    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+    def workspace(self) -> Workspace:
+        """Buffers and panels; mean and factor of columns, each by itself."""
+        made = OverPanels.workspace(self)
+        made.mean, made.factor = np.ascontiguousarray(made.columns.T)
+        return made
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Multiply a panel, grain by grain, and write its rows."""
         out = work.out[: stop - start]
         for first, last, raw in self.panels.grains(work.panels, start, stop, slot):
@@ -120,7 +104,7 @@ class ProjectRows(OverPanels):
             state["squares"] += squares
             d = self.panels.conditioned(work.panels, raw, work.mean, work.factor)
             y, y64 = work.y[: last - first], work.y64[: last - first]
-            np.matmul(d, work.basis, out=y)
+            product(d, work.basis, out=y)
             np.copyto(y64, y)
             z = y64
             if self.normal is not None:
@@ -128,15 +112,9 @@ class ProjectRows(OverPanels):
                 self.normal.solve(y64, out=z)
             for name, sums in products(z, y64).items():
                 state[name] += sums
-            np.multiply(z, self.weights, out=out[first - start : last - start], casting="same_kind")
+            weigh(z, self.weights, out=out[first - start : last - start])
         if not state["bad"][0]:  # what holds bad numbers is refused in the end
             write_whole_chunks(self.array, out, (start, stop), (0, self.rank))
-
-    def merge(self, total: State, other: State) -> None:
-        """Add the sums."""
-        for name in ("gram", "inner", "squares"):
-            total[name] += other[name]
-        total["bad"] = join_bad(total["bad"], other["bad"])
 
 
 def products(z: Float64, y: Float64) -> State:
@@ -164,16 +142,6 @@ def refuse_overflow(state: State, raw: Array, row: int, column: int) -> None:
 # Along columns ------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class ColumnWork:
-    """Buffers of one segment."""
-
-    panels: Buffers
-    basis: Array
-    columns: npt.NDArray[np.float64]
-    y: Array
-
-
 @dataclass(frozen=True, slots=True)
 class ProjectColumns(OverPanels):
     """Fold of a matrix swept by columns into ``(x - mean) * factor @ basis``, summed in float64."""
@@ -190,38 +158,28 @@ class ProjectColumns(OverPanels):
 
     row_seconds: float
 
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes of a workspace, and of two accumulators, which a merge holds beside it."""
-        rows, short, rank = self.panels.grain_rows, self.panels.view.short, self.basis.columns
-        constants = rows * (self.basis.row_bytes + 9 * 8)
-        return self.panels.memory_bytes + constants + short * rank * (self.panels.dtype.itemsize + 2 * 8)
+    kernels = (measure, subtract, product)
 
-    @property
-    def accumulator_bytes(self) -> int:
-        """Bytes of the sums of a stream."""
-        return 8 * self.panels.view.short * self.basis.columns
-
-    def start(self) -> State:
-        """Accumulator of no columns."""
-        shape = self.panels.view.short, self.basis.columns
-        return {"product": np.zeros(shape), "squares": np.zeros(1), "bad": no_bad()}
-
-    def workspace(self) -> ColumnWork:
-        """Allocate the buffers."""
+    def buffers(self) -> Mapping[str, Buffer]:
+        """Rows of the basis and numbers of columns, as they pass, and the product of a grain."""
         rows, dtype = self.panels.grain_rows, self.panels.dtype
-        return ColumnWork(
-            panels=self.panels.buffers(),
-            basis=aligned_empty((rows, self.basis.columns), dtype),
-            columns=aligned_empty((rows, 2), np.float64),
-            y=aligned_empty((self.panels.view.short, self.basis.columns), dtype),
-        )
+        return {
+            "basis": Buffer((rows, self.basis.columns), dtype),
+            "columns": Buffer((rows, 2)),
+            "y": Buffer((self.panels.view.short, self.basis.columns), dtype),
+        }
 
-    def read(self, work: ColumnWork, start: int, stop: int, slot: int) -> None:
-        """Fetch a panel."""
-        self.panels.read(work.panels, start, stop, slot)
+    def sums(self) -> Mapping[str, Sum]:
+        """Products."""
+        shape = self.panels.view.short, self.basis.columns
+        return {"product": Sum(shape), "squares": Sum((1,)), "bad": BAD}
 
-    def step(self, state: State, work: ColumnWork, start: int, stop: int, slot: int) -> None:
+    @property
+    def beside_bytes(self) -> int:
+        """Vectors along a grain."""
+        return 7 * 8 * self.panels.grain_rows
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Multiply a panel, grain by grain."""
         for first, last, raw in self.panels.grains(work.panels, start, stop, slot):
             basis, columns = work.basis[: last - first], work.columns[: last - first]
@@ -233,11 +191,5 @@ class ProjectColumns(OverPanels):
                 continue
             state["squares"] += squares
             self.basis.read_into(basis, first)
-            np.matmul(self.panels.conditioned(work.panels, raw, mean, factor), basis, out=work.y)
+            product(self.panels.conditioned(work.panels, raw, mean, factor), basis, out=work.y)
             state["product"] += work.y
-
-    def merge(self, total: State, other: State) -> None:
-        """Add the sums."""
-        for name in ("product", "squares"):
-            total[name] += other[name]
-        total["bad"] = join_bad(total["bad"], other["bad"])

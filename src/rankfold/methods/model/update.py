@@ -9,6 +9,7 @@ Of fewer rows than columns, the rows are held as they are: they are smaller than
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ from rankfold.kernels.linear.dense import fix_signs
 from rankfold.methods.model.model import FactorModel, fitted
 from rankfold.methods.model.summary import Summary, merged
 from rankfold.methods.parts.column_statistics import divisors
-from rankfold.methods.parts.finite import count_bad, join_bad, no_bad, refuse_bad
-from rankfold.methods.parts.panels import Buffers, OverPanels, Panels
+from rankfold.methods.parts.finite import BAD, count_bad, refuse_bad
+from rankfold.methods.parts.panels import OverPanels, Panels
 from rankfold.methods.svd.error_estimates import errors_of_missed
 from rankfold.methods.svd.operator import CONSTANT, begin
 from rankfold.methods.svd.plan import make_plan
@@ -36,6 +37,7 @@ from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import cut
+from rankfold.pipeline.engine.fold import Sum, Workspace
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import DataError, InputError, MemoryBudgetError
@@ -55,41 +57,17 @@ class KeepRows(OverPanels):
 
     row_seconds: float
 
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes of a workspace and of two accumulators."""
-        rows, columns = self.panels.view.source.shape
-        return self.panels.memory_bytes + 2 * 8 * rows * columns
+    def sums(self) -> Mapping[str, Sum]:
+        """The rows, each of which some stream has."""
+        return {"rows": Sum(self.panels.view.source.shape), "bad": BAD}
 
-    @property
-    def accumulator_bytes(self) -> int:
-        """Bytes of the sums of a stream."""
-        return 8 * self.panels.view.source.shape[0] * self.panels.view.source.shape[1]
-
-    def start(self) -> State:
-        """No rows yet."""
-        return {"rows": np.zeros(self.panels.view.source.shape), "bad": no_bad()}
-
-    def workspace(self) -> Buffers:
-        """Allocate the buffers."""
-        return self.panels.buffers()
-
-    def read(self, work: Buffers, start: int, stop: int, slot: int) -> None:
-        """Fetch a panel."""
-        self.panels.read(work, start, stop, slot)
-
-    def step(self, state: State, work: Buffers, start: int, stop: int, slot: int) -> None:
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Put a panel in its place; NaN and Inf are counted and left out."""
-        for first, last, raw in self.panels.grains(work, start, stop, slot):
+        for first, last, raw in self.panels.grains(work.panels, start, stop, slot):
             if np.isfinite(raw).all():
                 state["rows"][first:last] = raw
             else:
                 count_bad(state, raw, *self.panels.corner(first))
-
-    def merge(self, total: State, other: State) -> None:
-        """Join rows that either has."""
-        total["rows"] += other["rows"]
-        total["bad"] = join_bad(total["bad"], other["bad"])
 
 
 # The task -----------------------------------------------------------------------------------------

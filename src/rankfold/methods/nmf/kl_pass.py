@@ -6,6 +6,7 @@ from quotients of the data and the product, formed anew once rows are as they wi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.linear.center_scale import subtract
+from rankfold.kernels.linear.products import add_gram, add_product, product
 from rankfold.kernels.nonnegative.kl_divergence import quotients
 from rankfold.kernels.nonnegative.nnls import descend_rows
 from rankfold.methods.nmf.row_solvers import FILL, FIRST_SWEEPS
-from rankfold.methods.parts.finite import count_bad, count_negative, join_bad, no_bad
-from rankfold.methods.parts.panels import Buffers, OverPanels, Panels
-from rankfold.pipeline.data.view import Orientation, aligned_empty
-from rankfold.pipeline.storage.checkpoint import State, load_arrays
+from rankfold.methods.parts.finite import BAD, count_bad, count_negative
+from rankfold.methods.parts.panels import OverPanels, Panels
+from rankfold.pipeline.data.view import Orientation
+from rankfold.pipeline.engine.fold import Buffer, Constant, Sum, Workspace
+from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
@@ -29,24 +33,6 @@ UPDATES = 2
 
 LEAST_SHARE = 1e-12
 """Of the sum of a matrix: divergences from independence below it are rounding."""
-
-SUMS = ("product", "gram", "sums", "divergence", "columns", "entropy", "squares")
-
-
-@dataclass(slots=True)
-class Work:
-    """Buffers of one segment."""
-
-    panels: Buffers
-    right: Array
-    """(short, k)."""
-
-    step: dict[str, Array]
-    """Constants of the update: ``sums`` of the short factor, ``linear``, ``diagonal``, ``gram``."""
-
-    left: Array
-    quotient: Array
-    """A grain as it lies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,50 +50,54 @@ class DivergencePass(OverPanels):
 
     row_seconds: float
 
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes of a workspace and of two accumulators."""
-        rows, short, rank = self.panels.grain_rows, self.panels.view.short, self.after.columns
-        item = self.after.dtype.itemsize
-        buffers = item * (2 * rows * short + (short + 7 * rows) * rank)
-        return self.panels.memory_bytes + buffers + 2 * self.accumulator_bytes + 2 * self.accumulator_bytes
+    kernels = (subtract, product, add_gram, add_product, quotients, descend_rows)
 
-    @property
-    def accumulator_bytes(self) -> int:
-        """Bytes of the sums of a stream."""
-        short, rank = self.panels.view.short, self.after.columns
-        return 8 * (short * (rank + 2) + rank * rank)
-
-    def start(self) -> State:
-        """Sums of no rows."""
-        short, rank = self.panels.view.short, self.after.columns
+    def buffers(self) -> Mapping[str, Buffer]:
+        """Constants of the update, a grain of the long factor, and one of what is divided."""
+        (short, rank), dtype, part = (
+            (self.panels.view.short, self.after.columns),
+            self.after.dtype,
+            self.constants,
+        )
         return {
-            "product": np.zeros((rank, short)),
-            "gram": np.zeros((rank, rank)),
-            "sums": np.zeros(rank),
-            "divergence": np.zeros(1),
-            "columns": np.zeros(short),
-            "entropy": np.zeros(2),
-            "squares": np.zeros(1),
-            "bad": no_bad(),
-            "negative": no_bad(),
+            "right": Constant((short, rank), dtype, part),
+            "gram": Constant((rank, rank), dtype, part),
+            "linear": Constant((rank,), dtype, part),
+            "diagonal": Constant((rank,), dtype, part),
+            "scale": Constant((1,), dtype, part),
+            "left": Buffer((self.panels.grain_rows, rank), dtype),
+            "product": Buffer((rank, short), dtype),
         }
 
-    def workspace(self) -> Work:
-        """Allocate the buffers."""
-        view, dtype, rows = self.panels.view, self.after.dtype, self.panels.grain_rows
-        stored = load_arrays(self.constants)
-        right = np.ascontiguousarray(stored.pop("right"), dtype)
-        step = {name: value.astype(dtype) for name, value in stored.items()}
-        step["sums"] = right.sum(axis=0, dtype=np.float64).astype(dtype)
-        left = aligned_empty((rows, self.after.columns), dtype)
-        return Work(self.panels.buffers(), right, step, left, view.panel_buffer(rows, dtype))
+    @property
+    def beside_bytes(self) -> int:
+        """What is divided as the data lie, and one copy; products and bounds of an update."""
+        rows, short, rank = self.panels.grain_rows, self.panels.view.short, self.after.columns
+        return self.after.dtype.itemsize * (2 * rows * short + 6 * rows * rank)
 
-    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
-        """Fetch a panel."""
-        self.panels.read(work.panels, start, stop, slot)
+    def sums(self) -> Mapping[str, Sum]:
+        """Of a stream."""
+        short, rank = self.panels.view.short, self.after.columns
+        return {
+            "product": Sum((rank, short)),
+            "gram": Sum((rank, rank)),
+            "sums": Sum((rank,)),
+            "divergence": Sum((1,)),
+            "columns": Sum((short,)),
+            "entropy": Sum((2,)),
+            "squares": Sum((1,)),
+            "bad": BAD,
+            "negative": BAD,
+        }
 
-    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+    def workspace(self) -> Workspace:
+        """Buffers, panels, and a grain that lies as the data do."""
+        made = OverPanels.workspace(self)
+        made.sums = made.right.sum(axis=0, dtype=np.float64).astype(self.after.dtype)
+        made.quotient = self.panels.view.panel_buffer(self.panels.grain_rows, self.after.dtype)
+        return made
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Take in a panel, grain by grain."""
         for first, last, raw in self.panels.grains(work.panels, start, stop, slot):
             if self.measured and not self._sound(state, raw, first):
@@ -129,7 +119,7 @@ class DivergencePass(OverPanels):
             return False
         return True
 
-    def _measure(self, state: State, work: Work, d: Array) -> None:
+    def _measure(self, state: State, work: Workspace, d: Array) -> None:
         """Sums that tell the divergence from independent rows and columns: see ``left_by_independence``."""
         rows = self.panels.view.as_rows(d)
         level = work.quotient[: d.shape[0], : d.shape[1]]
@@ -143,41 +133,34 @@ class DivergencePass(OverPanels):
         state["columns"] += rows.sum(axis=0, dtype=np.float64)
         state["squares"] += np.einsum("ij,ij->", d, d, dtype=np.float64)
 
-    def _advance(self, state: State, work: Work, first: int, last: int, d: Array) -> None:
-        view, left, step = self.panels.view, work.left[: last - first], work.step
+    def _advance(self, state: State, work: Workspace, first: int, last: int, d: Array) -> None:
+        view, left = self.panels.view, work.left[: last - first]
         quotient = work.quotient[: d.shape[0], : d.shape[1]]
         if self.before is None:
             left[...] = 0
             b = view.as_rows(d) @ work.right
-            descend_rows(step["gram"], b - step["linear"], w=left, sweeps=FIRST_SWEEPS)
-            np.maximum(left, left.dtype.type(FILL) * step["scale"], out=left)
+            descend_rows(work.gram, b - work.linear, w=left, sweeps=FIRST_SWEEPS)
+            np.maximum(left, left.dtype.type(FILL) * work.scale, out=left)
         else:
             self.before.read_into(left, first)
         for _ in range(UPDATES):
             self._divide(work, left, d, quotient)
             left *= view.as_rows(quotient) @ work.right
-            left /= below(left, step["sums"] + step["linear"], step["diagonal"])
-            np.maximum(left, np.finfo(left.dtype).eps * step["scale"], out=left)
+            left /= below(left, work.sums + work.linear, work.diagonal)
+            np.maximum(left, np.finfo(left.dtype).eps * work.scale, out=left)
         self.after.write(first, left)
         state["divergence"] += self._divide(work, left, d, quotient)
-        state["product"] += left.T @ view.as_rows(quotient)
-        state["gram"] += left.T @ left
+        add_product(left, view.as_rows(quotient), total=state["product"], work=work.product)
+        add_gram(left, total=state["gram"])
         state["sums"] += left.sum(axis=0, dtype=np.float64)
 
-    def _divide(self, work: Work, left: Array, d: Array, quotient: Array) -> float:
+    def _divide(self, work: Workspace, left: Array, d: Array, quotient: Array) -> float:
         """Data over product, as the data lie; the divergence."""
         if self.panels.view.orientation is Orientation.ROWS:
-            np.matmul(left, work.right.T, out=quotient)
+            product(left, work.right.T, out=quotient)
         else:
-            np.matmul(work.right, left.T, out=quotient)
+            product(work.right, left.T, out=quotient)
         return quotients(d, quotient)
-
-    def merge(self, total: State, other: State) -> None:
-        """Add the sums."""
-        for name in SUMS:
-            total[name] += other[name]
-        for name in ("bad", "negative"):
-            total[name] = join_bad(total[name], other[name])
 
 
 def below(above: Array, linear: Array, quadratic: Array) -> Array:

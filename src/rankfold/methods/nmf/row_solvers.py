@@ -29,6 +29,10 @@ SLACK = 1e3
 """Multiple of the least number of multiplicative updates up to which one counts as zero."""
 
 
+KERNELS = (descend_rows, solve_rows, multiply_rows, split_rows)
+"""That solvers of rows call."""
+
+
 class RowSolver(Protocol):
     """What improves rows."""
 

@@ -7,7 +7,7 @@ on some of its rows, where they cost next to nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,25 +25,17 @@ from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.operator import CenteredMatrix
 from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.view import aligned_empty
 from rankfold.pipeline.engine.blocks import Cut, cut, grains
+from rankfold.pipeline.engine.fold import Buffer, Constant, DeclaredFold, Sum, Workspace
 from rankfold.pipeline.engine.run import Run
-from rankfold.pipeline.storage.checkpoint import State, load_arrays, save_once
+from rankfold.pipeline.storage.checkpoint import State, save_once
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
 
 
-@dataclass(slots=True)
-class Work:
-    """Buffers of one segment."""
-
-    coefficients: Array
-    rows: Array
-
-
 @dataclass(frozen=True, slots=True)
-class SignedSquares:
+class SignedSquares(DeclaredFold):
     """Fold of ``y @ coefficients``: (2, k) squares above and below zero."""
 
     y: ScratchMatrix
@@ -59,25 +51,23 @@ class SignedSquares:
     def _grain_rows(self) -> int:
         return min(self.cut.grain_rows, self.cut.panel_rows)
 
+    def buffers(self) -> Mapping[str, Buffer]:
+        """A grain, and what it is multiplied by."""
+        return {
+            "coefficients": Constant((self.y.columns, self.rank), part=self.constants),
+            "rows": Buffer((self._grain_rows, self.y.columns), self.y.dtype),
+        }
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Squares above zero, and below."""
+        return {"squares": Sum((2, self.rank))}
+
     @property
-    def memory_bytes(self) -> int:
-        """Bytes of a workspace and of two accumulators."""
-        row_bytes = self.y.row_bytes + 8 * self.y.columns + 3 * 8 * self.rank
-        return self._grain_rows * row_bytes + 8 * self.rank * self.y.columns
+    def beside_bytes(self) -> int:
+        """A grain in float64, its product, and that above zero."""
+        return self._grain_rows * 8 * (self.y.columns + 3 * self.rank)
 
-    def start(self) -> State:
-        """Sums of no rows."""
-        return {"squares": np.zeros((2, self.rank))}
-
-    def workspace(self) -> Work:
-        """Allocate the buffers."""
-        rows = aligned_empty((self._grain_rows, self.y.columns), self.y.dtype)
-        return Work(load_arrays(self.constants)["coefficients"], rows)
-
-    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
-        """Nothing to read ahead: rows come from scratch, grain by grain."""
-
-    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Take in rows, grain by grain."""
         for first, last in grains(start, stop, self.cut.grain_rows):
             rows = work.rows[: last - first]
@@ -85,10 +75,6 @@ class SignedSquares:
             u = rows @ work.coefficients
             above = np.square(np.maximum(u, 0)).sum(axis=0)
             state["squares"] += above, np.square(u).sum(axis=0) - above
-
-    def merge(self, total: State, other: State) -> None:
-        """Add the sums."""
-        total["squares"] += other["squares"]
 
 
 # Starts -------------------------------------------------------------------------------------------

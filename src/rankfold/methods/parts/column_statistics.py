@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,9 +10,10 @@ import numpy.typing as npt
 
 from rankfold.kernels.linear.center_scale import measure
 from rankfold.methods.parts.conditioned import Centering
-from rankfold.methods.parts.finite import count_bad, join_bad, no_bad
-from rankfold.methods.parts.panels import Buffers, OverPanels, Panels, numbers
+from rankfold.methods.parts.finite import BAD, count_bad
+from rankfold.methods.parts.panels import OverPanels, Panels, numbers
 from rankfold.pipeline.data.view import Orientation, View
+from rankfold.pipeline.engine.fold import Sum, Workspace
 from rankfold.pipeline.storage.checkpoint import State
 
 Float64 = npt.NDArray[np.float64]
@@ -26,39 +28,27 @@ class ColumnStatistics(OverPanels):
     unit: float
     row_seconds: float
 
+    kernels = (measure,)
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Of each column."""
+        short = (self.panels.view.short,)
+        return {"sums": Sum(short), "squares": Sum(short), "bad": BAD}
+
     @property
-    def memory_bytes(self) -> int:
-        """Bytes that one segment allocates."""
-        return self.panels.memory_bytes + 6 * 8 * self.panels.view.short
+    def beside_bytes(self) -> int:
+        """Sums of a grain."""
+        return 2 * 8 * self.panels.view.short
 
-    def start(self) -> State:
-        """Accumulator of no rows."""
-        short = self.panels.view.short
-        return {"sums": np.zeros(short), "squares": np.zeros(short), "bad": no_bad()}
-
-    def workspace(self) -> Buffers:
-        """Allocate the buffers."""
-        return self.panels.buffers()
-
-    def read(self, work: Buffers, start: int, stop: int, slot: int) -> None:
-        """Fetch a panel."""
-        self.panels.read(work, start, stop, slot)
-
-    def step(self, state: State, work: Buffers, start: int, stop: int, slot: int) -> None:
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Add a panel."""
-        for first, _, raw in self.panels.grains(work, start, stop, slot):
+        for first, _, raw in self.panels.grains(work.panels, start, stop, slot):
             sums, squares = measure(numbers(raw), self.shift, self.unit)
             if np.isfinite(squares).all():
                 state["sums"] += sums
                 state["squares"] += squares
             else:
                 count_bad(state, raw, *self.panels.corner(first))
-
-    def merge(self, total: State, other: State) -> None:
-        """Add the sums."""
-        total["sums"] += other["sums"]
-        total["squares"] += other["squares"]
-        total["bad"] = join_bad(total["bad"], other["bad"])
 
 
 def standard_deviations(squares: Float64, count: int, mean: Float64, centering: Centering) -> Float64:

@@ -7,17 +7,19 @@ centered exactly here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.center_scale import measure
-from rankfold.methods.parts.finite import count_bad, no_bad
-from rankfold.methods.parts.panels import Buffers, OverPanels, Panels, numbers
+from rankfold.methods.parts.finite import BAD, count_bad
+from rankfold.methods.parts.panels import OverPanels, Panels, numbers
 from rankfold.pipeline.data.view import Orientation
+from rankfold.pipeline.engine.fold import Buffer, Constant, Sum, Workspace
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
@@ -96,15 +98,6 @@ def local_columns(x: npt.NDArray[Any], centering: Centering) -> LocalColumns:
 Array = npt.NDArray[Any]
 
 
-@dataclass(slots=True)
-class Grains:
-    """Buffers for panels, and what their columns are shifted by."""
-
-    panels: Buffers
-    shift: Float64
-    ones: Float64
-
-
 class OverConditioned(OverPanels):
     """What folds over centered and scaled panels share."""
 
@@ -117,52 +110,75 @@ class OverConditioned(OverPanels):
     measured: bool
     """Whether sums and squares are taken: the first pass over the data."""
 
-    @property
-    def grains_bytes(self) -> int:
-        """Bytes of the buffers, and of vectors along either side of a grain."""
-        return self.panels.memory_bytes + 8 * 8 * max(self.panels.view.short, self.panels.grain_rows)
+    shift: Float64
 
-    def measures(self) -> State:
-        """Sums and squares of no rows."""
+    def buffers(self) -> Mapping[str, Buffer]:
+        """What columns are shifted by, from ``shift_part`` if the fold does not hold it itself."""
         short = self.panels.view.short
-        return {"sums": np.zeros(short), "squares": np.zeros(short), "bad": no_bad()}
+        made: dict[str, Buffer] = {"ones": Buffer((max(short, self.panels.grain_rows),))}
+        if self.shift_part is not None:
+            made["shift"] = Constant((short,), part=self.shift_part)
+        return made
 
-    def buffers(self, shift: Float64) -> Grains:
-        """Allocate the buffers."""
-        ones = np.ones(max(self.panels.view.short, self.panels.grain_rows))
-        return Grains(self.panels.buffers(), shift, ones)
+    @property
+    def shift_part(self) -> Path | None:
+        """Where ``shift`` (short,) is kept."""
+        return None
+
+    @property
+    def vectors_bytes(self) -> int:
+        """Bytes of vectors along either side of a grain."""
+        return 6 * 8 * max(self.panels.view.short, self.panels.grain_rows)
+
+    @property
+    def beside_bytes(self) -> int:
+        """Vectors."""
+        return self.vectors_bytes
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Sums and squares of columns."""
+        short = (self.panels.view.short,)
+        return {"sums": Sum(short), "squares": Sum(short), "bad": BAD}
+
+    def workspace(self) -> Workspace:
+        """Buffers, panels, and ones."""
+        made = super().workspace()
+        made.ones[:] = 1.0
+        if self.shift_part is None:
+            made.shift = self.shift
+        return made
 
     def conditioned(
-        self, state: State, grains: Grains, start: int, stop: int, slot: int
+        self, state: State, work: Workspace, start: int, stop: int, slot: int
     ) -> Iterator[tuple[int, int, Array]]:
         """Grains of the panel in a slot, ready to multiply: first and last long row, (rows, short).
 
         Those with NaN or Inf are counted and left out.
         """
         condition = self._shifted if self.panels.view.orientation is Orientation.ROWS else self._centered
-        for first, last, raw in self.panels.grains(grains.panels, start, stop, slot):
-            d = condition(state, grains, first, raw)
+        for first, last, raw in self.panels.grains(work.panels, start, stop, slot):
+            d = condition(state, work, first, raw)
             if d is None:
                 count_bad(state, raw, *self.panels.corner(first))
             else:
                 yield first, last, self.panels.view.as_rows(d)
 
-    def _shifted(self, state: State, grains: Grains, first: int, raw: Array) -> Array | None:
+    def _shifted(self, state: State, work: Workspace, first: int, raw: Array) -> Array | None:
         if self.measured:
-            sums, squares = measure(numbers(raw), grains.shift, self.centering.unit)
+            sums, squares = measure(numbers(raw), work.shift, self.centering.unit)
             if not np.isfinite(squares).all():
                 return None
             state["sums"] += sums
             state["squares"] += squares
         if not self.centering.center and raw.dtype == self.panels.dtype:
             return raw
-        return self.panels.conditioned(grains.panels, raw, grains.shift, grains.ones[: raw.shape[1]])
+        return self.panels.conditioned(work.panels, raw, work.shift, work.ones[: raw.shape[1]])
 
-    def _centered(self, state: State, grains: Grains, first: int, raw: Array) -> Array | None:
+    def _centered(self, state: State, work: Workspace, first: int, raw: Array) -> Array | None:
         columns = kept_columns(raw, self.centering, first, self.columns)
         if columns is None:
             return None
         state["squares"][0] += columns.squares.sum()
         if not (self.centering.center or self.centering.scale) and raw.dtype == self.panels.dtype:
             return raw
-        return self.panels.conditioned(grains.panels, raw, columns.mean, columns.scale)
+        return self.panels.conditioned(work.panels, raw, columns.mean, columns.scale)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.data.places import leaves_out_missing, place_of
 from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.fold import Sum
 from rankfold.pipeline.errors import DataError, NonFiniteError
 from rankfold.pipeline.storage.checkpoint import State
 
@@ -56,6 +57,10 @@ def join_bad(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Sum of the counts, and the earlier place in row order."""
     first = min((int(a[1]), int(a[2])), (int(b[1]), int(b[2])))
     return np.array([a[0] + b[0], *first], dtype=np.int64)
+
+
+BAD = Sum((3,), np.dtype(np.int64), no_bad, join_bad)
+"""What folds count bad elements in, and negative ones: one count, and the earlier place."""
 
 
 def refuse_bad(state: State, source: Source) -> None:

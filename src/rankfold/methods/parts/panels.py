@@ -12,6 +12,7 @@ import numpy.typing as npt
 from rankfold.kernels.linear.center_scale import subtract
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut, grains
+from rankfold.pipeline.engine.fold import DeclaredFold, Workspace
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -102,7 +103,7 @@ class Buffers:
     grain: Array | None
 
 
-class OverPanels:
+class OverPanels(DeclaredFold):
     """What folds over panels of the matrix share."""
 
     __slots__ = ()
@@ -117,6 +118,21 @@ class OverPanels:
     def slots(self) -> int:
         """Buffers for panels."""
         return self.panels.slots
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of a segment, with its panels."""
+        return self.panels.memory_bytes + super().memory_bytes
+
+    def workspace(self) -> Workspace:
+        """Buffers, and panels."""
+        made = super().workspace()
+        made.panels = self.panels.buffers()
+        return made
+
+    def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Fetch a panel."""
+        self.panels.read(work.panels, start, stop, slot)
 
     @property
     def longest_side(self) -> int:

@@ -1,7 +1,8 @@
 """What runs: sweeps, and what a process holds for them.
 
 blocks         grains, panels, streams
-fold           what a sweep over rows does with a panel
+fold           what a sweep over rows does with a panel, and what follows from what it holds
+device         where the buffers of a fold live
 sweep          a sweep over rows
 pairs          blocks that are compared, and in what order
 pair_sweep     a sweep over pairs of blocks

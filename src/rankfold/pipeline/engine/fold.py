@@ -1,17 +1,30 @@
 """What a sweep over rows does with each panel: the contract that all folds fulfill.
 
+A declared fold says once what it holds: its buffers by name, shape and type, the constants that it loads,
+the sums of a stream and how those of two are joined, and the kernels that it calls. Memory, workspace,
+accumulator and merge follow. Where buffers live is decided in ``device.py``.
+
 Panels of a segment come one after the other: the next is read while the caller works, if reads wait.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.engine import device
 from rankfold.pipeline.engine.blocks import Cut
-from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.checkpoint import State, load_arrays
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 
 class Fold(Protocol):
@@ -43,6 +56,135 @@ class Fold(Protocol):
 
     def merge(self, total: State, other: State) -> None:
         """Add ``other`` to ``total``, in place."""
+
+
+# Declared folds ---------------------------------------------------------------------------------
+
+
+Array = npt.NDArray[Any]
+Float64 = np.dtype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Room for what a step forms."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any] = Float64
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(Buffer):
+    """An array of a part that the process which leads has written, in the type that it is needed in."""
+
+    part: Path = Path("-")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored(Buffer):
+    """A narrow matrix on scratch that a segment holds as a whole."""
+
+    matrix: ScratchMatrix | None = None
+
+    @classmethod
+    def of(cls, matrix: ScratchMatrix) -> Stored:
+        """All of it."""
+        return cls((matrix.rows, matrix.columns), matrix.dtype, matrix)
+
+
+@dataclass(frozen=True, slots=True)
+class Sum(Buffer):
+    """An array that a stream accumulates; those of two streams are added up unless it says otherwise."""
+
+    empty: Callable[[], Array] | None = None
+    """Of no rows, where that is not zero."""
+
+    join: Callable[[Array, Array], Array] | None = None
+    """What two become, where that is not their sum."""
+
+    def of_no_rows(self) -> Array:
+        """What a stream starts with."""
+        return np.zeros(self.shape, self.dtype) if self.empty is None else self.empty()
+
+    def joined(self, total: Array, other: Array) -> Array:
+        """What two streams come to; in place where they are added."""
+        if self.join is not None:
+            return self.join(total, other)
+        total += other
+        return total
+
+
+class Workspace(SimpleNamespace):
+    """Buffers and constants of one segment, by the names that the fold gave them."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+class DeclaredFold:
+    """What follows from what a fold declares: see ``fold.Fold``."""
+
+    __slots__ = ()
+
+    kernels: ClassVar[tuple[device.Kernel, ...]] = ()
+    """All that its steps call: on a device it runs if each of them has a body there."""
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """Buffers and constants."""
+        return {}
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Of a stream."""
+        raise TypeError(f"{type(self).__name__} adds nothing up")
+
+    @property
+    def beside_bytes(self) -> int:
+        """Bytes that a step takes besides: results of expressions, copies of LAPACK, panels."""
+        return 0
+
+    @property
+    def memory_bytes(self) -> int:
+        """Most memory of a segment: a workspace, and two accumulators, which a merge holds beside it."""
+        held = sum(each.nbytes for each in self.buffers().values())
+        return held + self.beside_bytes + 2 * self.accumulator_bytes
+
+    @property
+    def accumulator_bytes(self) -> int:
+        """Bytes of the sums of a stream."""
+        return sum(each.nbytes for each in self.sums().values())
+
+    def start(self) -> State:
+        """Sums of no rows."""
+        return {name: each.of_no_rows() for name, each in self.sums().items()}
+
+    def workspace(self) -> Workspace:
+        """Allocate the buffers and load the constants."""
+        made, parts = Workspace(), dict[Path, State]()
+        for name, each in self.buffers().items():
+            if isinstance(each, Constant):
+                if each.part not in parts:
+                    parts[each.part] = load_arrays(each.part)
+                array = device.placed(parts[each.part].pop(name), each.dtype)
+            elif isinstance(each, Stored) and each.matrix is not None:
+                array = device.placed(each.matrix.load(), each.dtype)
+            else:
+                array = device.empty(each.shape, each.dtype)
+            setattr(made, name, array)
+        return made
+
+    def read(self, work: Any, start: int, stop: int, slot: int) -> None:
+        """Nothing to read ahead, unless the fold is over a matrix."""
+
+    def merge(self, total: State, other: State) -> None:
+        """Join the sums of two streams."""
+        for name, each in self.sums().items():
+            total[name] = each.joined(total[name], other[name])
 
 
 # Read ahead ---------------------------------------------------------------------------------------

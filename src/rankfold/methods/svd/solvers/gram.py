@@ -12,19 +12,21 @@ be rounding, and with it the directions that a second pass refines.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.linear.center_scale import measure
+from rankfold.kernels.linear.center_scale import measure, subtract
 from rankfold.kernels.linear.dense import fix_signs, leading_eigenpairs
 from rankfold.kernels.linear.moments import Moments, add_rows, merge_moments
+from rankfold.kernels.linear.products import product
 from rankfold.methods.parts.column_statistics import Statistics, divisors, standard_deviations
 from rankfold.methods.parts.conditioned import Centering, kept_columns
-from rankfold.methods.parts.finite import count_bad, join_bad, no_bad, refuse_bad
-from rankfold.methods.parts.panels import Buffers, OverPanels, Panels, numbers
+from rankfold.methods.parts.finite import BAD, count_bad, join_bad, refuse_bad
+from rankfold.methods.parts.panels import OverPanels, Panels, numbers
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import Truncation
 from rankfold.methods.svd.operator import CenteredMatrix
@@ -33,22 +35,15 @@ from rankfold.methods.svd.ritz import Basis, rayleigh_ritz
 from rankfold.methods.svd.solvers.blocks import BlockSolver, left_out, of_triplets, squared_norm
 from rankfold.methods.svd.solvers.solver import Arrangement, Decomposition
 from rankfold.methods.svd.strategy import Strategy
-from rankfold.pipeline.data.view import Orientation, View, aligned_empty
+from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import cut
+from rankfold.pipeline.engine.fold import Buffer, Sum, Workspace
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
-
-
-@dataclass(slots=True)
-class Work:
-    """Buffers of one segment."""
-
-    panels: Buffers
-    product: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,38 +63,23 @@ class GramPass(OverPanels):
     columns: ScratchMatrix | None
     row_seconds: float
 
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes of a workspace and of two accumulators, which a merge holds beside it."""
-        short = self.panels.view.short
-        vectors = 8 * 8 * max(short, self.panels.grain_rows)
-        return self.panels.memory_bytes + 3 * 8 * short * short + vectors
+    kernels = (measure, subtract, add_rows, product)
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """The product of a grain."""
+        return {"product": Buffer((self.panels.view.short,) * 2)}
 
     @property
-    def accumulator_bytes(self) -> int:
-        """Bytes of the sums of a stream."""
-        return 8 * self.panels.view.short**2
+    def beside_bytes(self) -> int:
+        """Vectors along either side of a grain."""
+        return 8 * 8 * max(self.panels.view.short, self.panels.grain_rows)
 
-    def start(self) -> State:
-        """Accumulator of no rows."""
-        short = self.panels.view.short
-        return {
-            "count": np.zeros(1, np.int64),
-            "mean": np.zeros(short),
-            "scatter": np.zeros((short, short)),
-            "bad": no_bad(),
-        }
+    def sums(self) -> Mapping[str, Sum]:
+        """Moments."""
+        short, one = self.panels.view.short, np.dtype(np.int64)
+        return {"count": Sum((1,), one), "mean": Sum((short,)), "scatter": Sum((short, short)), "bad": BAD}
 
-    def workspace(self) -> Work:
-        """Allocate the buffers."""
-        short = self.panels.view.short
-        return Work(self.panels.buffers(), aligned_empty((short, short), np.float64))
-
-    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
-        """Fetch a panel."""
-        self.panels.read(work.panels, start, stop, slot)
-
-    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Add a panel, grain by grain."""
         add = self._add_rows if self.panels.view.orientation is Orientation.ROWS else self._add_columns
         for first, _, raw in self.panels.grains(work.panels, start, stop, slot):
@@ -113,7 +93,7 @@ class GramPass(OverPanels):
         total["count"][0] = sum_.count
         total["bad"] = join_bad(total["bad"], other["bad"])
 
-    def _add_rows(self, state: State, work: Work, first: int, raw: Array) -> bool:
+    def _add_rows(self, state: State, work: Workspace, first: int, raw: Array) -> bool:
         raw = numbers(raw)
         sums, squares = measure(raw, self.shift, self.centering.unit)
         if not np.isfinite(squares).all():
@@ -129,12 +109,12 @@ class GramPass(OverPanels):
         state["count"][0] = total.count
         return True
 
-    def _add_columns(self, state: State, work: Work, first: int, raw: Array) -> bool:
+    def _add_columns(self, state: State, work: Workspace, first: int, raw: Array) -> bool:
         columns = kept_columns(raw, self.centering, first, self.columns)
         if columns is None:
             return False
         d = self.panels.conditioned(work.panels, raw, columns.mean, columns.scale * self.centering.unit)
-        np.matmul(d, d.T, out=work.product)
+        product(d, d.T, out=work.product)
         state["scatter"] += work.product
         state["count"][0] += d.shape[1]
         return True

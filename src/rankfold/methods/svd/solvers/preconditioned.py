@@ -13,7 +13,7 @@ is the R factor of the matrix with its column means taken off, whatever it was s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.linear.center_scale import measure, subtract
 from rankfold.kernels.linear.gaussian import TILE_ROWS, gaussian_rows
+from rankfold.kernels.linear.products import add_gram, product, weigh
 from rankfold.kernels.linear.qr import merge_r, panel_r
 from rankfold.methods.parts.combination import COMPLETION
-from rankfold.methods.parts.conditioned import Centering, Grains, OverConditioned
-from rankfold.methods.parts.finite import join_bad
+from rankfold.methods.parts.conditioned import Centering, OverConditioned
 from rankfold.methods.parts.panels import Panels
-from rankfold.pipeline.data.view import Orientation, aligned_empty
-from rankfold.pipeline.storage.checkpoint import State, load_arrays
+from rankfold.pipeline.data.view import Orientation
+from rankfold.pipeline.engine.fold import Buffer, Constant, Sum, Workspace
+from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.chunk_writer import write_long_rows
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
@@ -53,16 +55,6 @@ class Preconditioner:
         return self.directions + self.random
 
 
-@dataclass(slots=True)
-class Work:
-    """Buffers of one segment."""
-
-    grains: Grains
-    w: Float64
-    offset: Float64
-    y: Float64
-
-
 class OverWhitened(OverConditioned):
     """What folds over such products share."""
 
@@ -70,30 +62,34 @@ class OverWhitened(OverConditioned):
     preconditioner: Preconditioner
 
     @property
-    def products_bytes(self) -> int:
-        """Bytes of the buffers for panels, basis and products."""
-        short, width = self.panels.view.short, self.preconditioner.width
+    def shift_part(self) -> Path:
+        """See ``OverConditioned``."""
+        return self.preconditioner.constants
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """The basis, and the products of a grain."""
+        short, known, part = self.panels.view.short, self.preconditioner.directions, self.shift_part
+        return {
+            **super().buffers(),
+            "w": Constant((short, known), part=part),
+            "offset": Constant((known,), part=part),
+            "y": Buffer((self.panels.grain_rows, self.preconditioner.width)),
+        }
+
+    @property
+    def drawn_bytes(self) -> int:
+        """Bytes of vectors, and of Gaussian columns as they are drawn."""
         drawn = 2 * 8 * self.preconditioner.random * (self.panels.grain_rows + TILE_ROWS)
-        return self.grains_bytes + 8 * width * (self.panels.grain_rows + short) + drawn
-
-    def workspace(self) -> Work:
-        """Allocate the buffers and load the basis."""
-        stored = load_arrays(self.preconditioner.constants)
-        y = aligned_empty((self.panels.grain_rows, self.preconditioner.width), np.float64)
-        return Work(self.buffers(stored["shift"]), stored["w"], stored["offset"], y)
-
-    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
-        """Fetch a panel."""
-        self.panels.read(work.grains.panels, start, stop, slot)
+        return self.vectors_bytes + drawn
 
     def products(
-        self, state: State, work: Work, start: int, stop: int, slot: int
+        self, state: State, work: Workspace, start: int, stop: int, slot: int
     ) -> Iterator[tuple[int, int, Float64]]:
         """Grains of Y: first and last long row, and (rows, width)."""
         known, moved = self.preconditioner.directions, bool(work.offset.any())
-        for first, last, d in self.conditioned(state, work.grains, start, stop, slot):
+        for first, last, d in self.conditioned(state, work, start, stop, slot):
             y = work.y[: last - first]
-            np.matmul(d, work.w, out=y[:, :known])
+            product(d, work.w, out=y[:, :known])
             if moved:
                 y[:, :known] -= work.offset
             if self.preconditioner.random:
@@ -118,30 +114,22 @@ class PreconditionedGram(OverWhitened):
     row_seconds: float
     measured: bool = True
 
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes of a workspace and of two accumulators, which a merge holds beside it."""
-        return self.products_bytes + 8 * self.preconditioner.width**2 + 2 * self.accumulator_bytes
+    kernels = (measure, subtract, gaussian_rows, product, add_gram)
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Of the products."""
+        square = (self.preconditioner.width,) * 2
+        return {"gram": Sum(square), **OverConditioned.sums(self)}
 
     @property
-    def accumulator_bytes(self) -> int:
-        """Bytes of the sums of a stream."""
-        return 8 * self.preconditioner.width**2
+    def beside_bytes(self) -> int:
+        """The product of a grain, besides."""
+        return self.drawn_bytes + 8 * self.preconditioner.width**2
 
-    def start(self) -> State:
-        """Accumulator of no rows."""
-        return {"gram": np.zeros((self.preconditioner.width, self.preconditioner.width)), **self.measures()}
-
-    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Multiply a panel, grain by grain."""
         for _, _, y in self.products(state, work, start, stop, slot):
-            state["gram"] += y.T @ y
-
-    def merge(self, total: State, other: State) -> None:
-        """Add the sums."""
-        for name in ("gram", "sums", "squares"):
-            total[name] += other[name]
-        total["bad"] = join_bad(total["bad"], other["bad"])
+            add_gram(y, total=state["gram"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,16 +146,6 @@ class PreconditionedFactor(OverWhitened):
     measured: bool = False
 
     @property
-    def memory_bytes(self) -> int:
-        """Bytes of a workspace and of two accumulators; LAPACK copies a grain below R twice."""
-        return self.products_bytes + self._stacked_bytes + 2 * self.accumulator_bytes
-
-    @property
-    def accumulator_bytes(self) -> int:
-        """Bytes of the sums of a stream."""
-        return 8 * self.preconditioner.width**2
-
-    @property
     def merge_bytes(self) -> int:
         """Bytes that two R factors and the copies of LAPACK take beyond what a grain does."""
         return max(0, 3 * 2 * 8 * self.preconditioner.width**2 - self._stacked_bytes)
@@ -176,29 +154,22 @@ class PreconditionedFactor(OverWhitened):
     def _stacked_bytes(self) -> int:
         return 3 * 8 * self.preconditioner.width * (self.panels.grain_rows + self.preconditioner.width)
 
-    def start(self) -> State:
-        """R of no rows."""
-        return {"r": np.zeros((self.preconditioner.width, self.preconditioner.width)), **self.measures()}
+    kernels = (measure, subtract, gaussian_rows, product, panel_r)
 
-    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+    def sums(self) -> Mapping[str, Sum]:
+        """Of the products."""
+        square = (self.preconditioner.width,) * 2
+        return {"r": Sum(square, join=merge_r), **OverConditioned.sums(self)}
+
+    @property
+    def beside_bytes(self) -> int:
+        """A grain below R, which LAPACK copies twice, besides."""
+        return self.drawn_bytes + self._stacked_bytes
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Factorize products, grain by grain, below what came before."""
         for _, _, y in self.products(state, work, start, stop, slot):
             state["r"] = panel_r(np.vstack([state["r"], y]))
-
-    def merge(self, total: State, other: State) -> None:
-        """Join two R factors."""
-        total["r"] = merge_r(total["r"], other["r"])
-        total["bad"] = join_bad(total["bad"], other["bad"])
-
-
-@dataclass(slots=True)
-class WriteWork(Work):
-    """Buffers of one segment that writes."""
-
-    coefficients: Float64
-    weights: Float64
-    factor: Float64
-    out: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,67 +194,42 @@ class WritePreconditioned(OverWhitened):
     row_seconds: float
     measured: bool = False
 
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes of a workspace and of two accumulators; chunks that are not as they lie are copied."""
-        chunks = 2 * self.cut.panel_rows * self.rank * self.dtype.itemsize
-        factor = 8 * self.rank * (self.panels.grain_rows + self.preconditioner.width + 3 * self.rank)
-        return self.products_bytes + factor + chunks
+    kernels = (measure, subtract, gaussian_rows, product, add_gram, weigh)
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """What products are combined by, grains of the factor, and chunks of the array."""
+        tall, width, rank = self.cut.panel_rows, self.preconditioner.width, self.rank
+        return {
+            **OverWhitened.buffers(self),
+            "coefficients": Constant((width, rank), part=self.constants),
+            "weights": Constant((rank,), part=self.constants),
+            "factor": Buffer((self.panels.grain_rows, rank)),
+            "out": Buffer((rank, tall) if self.transposed else (tall, rank), self.dtype),
+        }
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Of the factor."""
+        return {"gram": Sum((self.rank, self.rank)), **OverConditioned.sums(self)}
 
     @property
-    def accumulator_bytes(self) -> int:
-        """Bytes of the sums of a stream."""
-        return 8 * self.rank**2
+    def beside_bytes(self) -> int:
+        """The product of a grain, and chunks that are not as they lie, which are copied."""
+        chunks = self.cut.panel_rows * self.rank * self.dtype.itemsize
+        return self.drawn_bytes + 8 * self.rank**2 + chunks
 
-    def start(self) -> State:
-        """Gram matrix of no rows."""
-        return {"gram": np.zeros((self.rank, self.rank)), **self.measures()}
-
-    def workspace(self) -> WriteWork:
-        """Allocate the buffers and load the constants."""
-        products, stored, tall = (
-            OverWhitened.workspace(self),
-            load_arrays(self.constants),
-            self.cut.panel_rows,
-        )
-        return WriteWork(
-            grains=products.grains,
-            w=products.w,
-            offset=products.offset,
-            y=products.y,
-            coefficients=stored["coefficients"],
-            weights=stored["weights"],
-            factor=aligned_empty((self.panels.grain_rows, self.rank), np.float64),
-            out=aligned_empty((self.rank, tall) if self.transposed else (tall, self.rank), self.dtype),
-        )
-
-    def step(self, state: State, work: WriteWork, start: int, stop: int, slot: int) -> None:
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Form rows ``start:stop`` and write them as whole chunks."""
         out = work.out.T if self.transposed else work.out
         for first, last, y in self.products(state, work, start, stop, slot):
             factor = work.factor[: last - first]
-            np.matmul(y, work.coefficients, out=factor)
-            state["gram"] += factor.T @ factor
-            np.multiply(factor, work.weights, out=out[first - start : last - start], casting="same_kind")
+            product(y, work.coefficients, out=factor)
+            add_gram(factor, total=state["gram"])
+            weigh(factor, work.weights, out=out[first - start : last - start])
         if not state["bad"][0]:
             write_long_rows(self.array, work.out, start, stop, transposed=self.transposed)
 
-    def merge(self, total: State, other: State) -> None:
-        """Add the Gram matrices."""
-        total["gram"] += other["gram"]
-        total["bad"] = join_bad(total["bad"], other["bad"])
-
 
 # Without a sample ---------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class FactorWork:
-    """Buffers of one segment."""
-
-    grains: Grains
-    stacked: Float64
-    """R so far, and a grain below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,16 +256,6 @@ class PanelFactor(OverConditioned):
         return self.panels.view.short + self.ones
 
     @property
-    def memory_bytes(self) -> int:
-        """Bytes of a workspace and of two accumulators; LAPACK copies a grain below R twice."""
-        return self.grains_bytes + 3 * self._stacked_bytes + 2 * self.accumulator_bytes
-
-    @property
-    def accumulator_bytes(self) -> int:
-        """Bytes of the sums of a stream."""
-        return 8 * self.width**2
-
-    @property
     def merge_bytes(self) -> int:
         """Bytes that two R factors and the copies of LAPACK take beyond what a grain does."""
         return max(0, 3 * 2 * 8 * self.width**2 - 2 * self._stacked_bytes)
@@ -328,22 +264,25 @@ class PanelFactor(OverConditioned):
     def _stacked_bytes(self) -> int:
         return 8 * self.width * (self.panels.grain_rows + self.width)
 
-    def start(self) -> State:
-        """R of no rows."""
-        return {"r": np.zeros((self.width, self.width)), **self.measures()}
+    kernels = (measure, subtract, panel_r)
 
-    def workspace(self) -> FactorWork:
-        """Allocate the buffers."""
-        stacked = aligned_empty((self.width + self.panels.grain_rows, self.width), np.float64)
-        return FactorWork(self.buffers(self.shift), stacked)
+    def buffers(self) -> Mapping[str, Buffer]:
+        """R so far, and a grain below it."""
+        stacked = Buffer((self.width + self.panels.grain_rows, self.width))
+        return {**OverConditioned.buffers(self), "stacked": stacked}
 
-    def read(self, work: FactorWork, start: int, stop: int, slot: int) -> None:
-        """Fetch a panel."""
-        self.panels.read(work.grains.panels, start, stop, slot)
+    def sums(self) -> Mapping[str, Sum]:
+        """R."""
+        return {"r": Sum((self.width, self.width), join=merge_r), **OverConditioned.sums(self)}
 
-    def step(self, state: State, work: FactorWork, start: int, stop: int, slot: int) -> None:
+    @property
+    def beside_bytes(self) -> int:
+        """What LAPACK copies of a grain below R, twice."""
+        return self.vectors_bytes + 2 * self._stacked_bytes
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Factorize a panel, grain by grain, below what came before."""
-        for first, last, d in self.conditioned(state, work.grains, start, stop, slot):
+        for first, last, d in self.conditioned(state, work, start, stop, slot):
             stacked = work.stacked[: self.width + last - first]
             stacked[: self.width] = state["r"]
             below = stacked[self.width :]
@@ -351,10 +290,3 @@ class PanelFactor(OverConditioned):
                 below[:, 0] = 1.0
             np.multiply(d, self.centering.unit, out=below[:, int(self.ones) :])
             state["r"] = panel_r(stacked)
-
-    def merge(self, total: State, other: State) -> None:
-        """Join two R factors."""
-        total["r"] = merge_r(total["r"], other["r"])
-        for name in ("sums", "squares"):
-            total[name] += other[name]
-        total["bad"] = join_bad(total["bad"], other["bad"])

@@ -7,6 +7,7 @@ is put right afterwards, from the sums of the test matrices' rows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.linear.center_scale import measure, subtract
 from rankfold.kernels.linear.gaussian import TILE_ROWS, gaussian_rows
 from rankfold.kernels.linear.sketch import sketch_product
-from rankfold.methods.parts.conditioned import Centering, Grains, OverConditioned
-from rankfold.methods.parts.finite import join_bad
+from rankfold.methods.parts.conditioned import Centering, OverConditioned
 from rankfold.methods.parts.panels import Panels
-from rankfold.pipeline.data.view import aligned_empty
-from rankfold.pipeline.storage.checkpoint import State, load_arrays
+from rankfold.pipeline.engine.fold import Buffer, Constant, Sum, Workspace
+from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
@@ -84,18 +85,6 @@ class Sizes:
         return 8 * (short * self.down + self.across * self.right)
 
 
-@dataclass(slots=True)
-class Work:
-    """Buffers of one segment."""
-
-    grains: Grains
-    right: Array
-    down: Array
-    y: Array
-    range: Array
-    z: Array
-
-
 @dataclass(frozen=True, slots=True)
 class SketchPass(OverConditioned):
     """Fold of a matrix into its sketches."""
@@ -114,56 +103,55 @@ class SketchPass(OverConditioned):
     seed: int
     row_seconds: float
 
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes of a workspace, and of two accumulators, which a merge holds beside it.
-
-        Test vectors of the short side are in the working type. As they are loaded they are gone before
-        there are test vectors of a grain and sums, but may be the larger.
-        """
-        short, rows, item = self.panels.view.short, self.panels.grain_rows, self.panels.view.dtype.itemsize
-        sizes, sums = self.sizes, self.accumulator_bytes
-        grain = 8 * sizes.left * (rows + TILE_ROWS) + 8 * sizes.across * sizes.right
-        once = max(grain, 8 * short * sizes.right - sums)
-        buffers = short * (sizes.right + sizes.down) + rows * (sizes.right + sizes.down + sizes.range)
-        return self.grains_bytes + item * buffers + 8 * rows * sizes.right + once + 2 * sums
+    kernels = (measure, subtract, gaussian_rows, sketch_product)
 
     @property
-    def accumulator_bytes(self) -> int:
-        """Bytes of the sums of a stream."""
-        return self.sizes.accumulator_bytes(self.panels.view.short)
+    def shift_part(self) -> Path:
+        """See ``OverConditioned``."""
+        return self.constants
 
-    def start(self) -> State:
-        """Sketches of no rows."""
-        sizes = self.sizes
+    def buffers(self) -> Mapping[str, Buffer]:
+        """Test vectors of the short side, those of a grain, and products, in the working type."""
+        (short, dtype), sizes, rows = self._short_side, self.sizes, self.panels.grain_rows
         return {
-            "z": np.zeros((self.panels.view.short, sizes.down)),
-            "core": np.zeros((sizes.across, sizes.right)),
-            "ones": np.zeros(sizes.left),
-            **self.measures(),
+            **OverConditioned.buffers(self),
+            "right": Constant((short, sizes.right), dtype, self.constants),
+            "down": Buffer((rows, sizes.down), dtype),
+            "y": Buffer((rows, sizes.right), dtype),
+            "range": Buffer((rows, sizes.range), dtype),
+            "z": Buffer((short, sizes.down), dtype),
         }
 
-    def workspace(self) -> Work:
-        """Allocate the buffers and load the constants."""
-        view, sizes, rows = self.panels.view, self.sizes, self.panels.grain_rows
-        constants = load_arrays(self.constants)
-        return Work(
-            grains=self.buffers(constants["shift"]),
-            right=constants["right"].astype(view.dtype),
-            down=aligned_empty((rows, sizes.down), view.dtype),
-            y=aligned_empty((rows, sizes.right), view.dtype),
-            range=aligned_empty((rows, sizes.range), view.dtype),
-            z=aligned_empty((view.short, sizes.down), view.dtype),
-        )
+    @property
+    def _short_side(self) -> tuple[int, np.dtype[Any]]:
+        return self.panels.view.short, self.panels.view.dtype
 
-    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
-        """Fetch a panel."""
-        self.panels.read(work.grains.panels, start, stop, slot)
+    @property
+    def beside_bytes(self) -> int:
+        """Test vectors of a grain as they are drawn, and its products in float64.
 
-    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+        Test vectors of the short side, as they are loaded, are gone before there are those of a grain and
+        sums, but may be the larger.
+        """
+        short, rows, sizes = self.panels.view.short, self.panels.grain_rows, self.sizes
+        grain = 8 * sizes.left * (rows + TILE_ROWS) + 8 * sizes.across * sizes.right
+        once = max(grain, 8 * short * sizes.right - self.accumulator_bytes)
+        return self.vectors_bytes + 8 * rows * sizes.right + once
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Sketches."""
+        sizes = self.sizes
+        return {
+            "z": Sum((self.panels.view.short, sizes.down)),
+            "core": Sum((sizes.across, sizes.right)),
+            "ones": Sum((sizes.left,)),
+            **OverConditioned.sums(self),
+        }
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Sketch a panel, grain by grain."""
         sizes, unit = self.sizes, self.centering.unit
-        for first, last, d in self.conditioned(state, work.grains, start, stop, slot):
+        for first, last, d in self.conditioned(state, work, start, stop, slot):
             left = gaussian_rows(self.seed, LONG_SIDE, (first, last), sizes.left)
             state["ones"] += left.sum(axis=0)
             rows = last - first
@@ -174,9 +162,3 @@ class SketchPass(OverConditioned):
             sketch_product(d, work.right, down, across, y=y, z=state["z"], core=state["core"], work=work.z)
             np.copyto(range_, y[:, : sizes.range])
             self.y.write(first, range_)
-
-    def merge(self, total: State, other: State) -> None:
-        """Add the sketches."""
-        for name in ("z", "core", "ones", "sums", "squares"):
-            total[name] += other[name]
-        total["bad"] = join_bad(total["bad"], other["bad"])

@@ -1,0 +1,43 @@
+"""Products of grains with small matrices, and sums of such products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._dispatch import kernel
+
+Array = npt.NDArray[Any]
+
+
+@kernel
+def product(x: Array, c: Array, *, out: Array) -> None:
+    """``out = x @ c`` of (r, n) and (n, k), in their type: 2 r n k flops."""
+    np.matmul(x, c, out=out)
+
+
+@kernel
+def add_gram(y: Array, *, total: Array) -> None:
+    """``total += y.T @ y`` of (r, k), formed in the type of ``y``: 2 r k^2 flops.
+
+    The rounding error is that of one grain, not of the sum over grains.
+    """
+    total += y.T @ y
+
+
+@kernel
+def add_product(x: Array, y: Array, *, total: Array, work: Array) -> None:
+    """``total += x.T @ y`` of (r, n) and (r, k): 2 r n k flops; ``work`` (n, k) is overwritten.
+
+    Formed in the type of ``work``, whose rounding error is that of one grain.
+    """
+    np.matmul(x.T, y, out=work)
+    total += work
+
+
+@kernel
+def weigh(x: Array, weights: Array, *, out: Array) -> None:
+    """``out = x * weights`` of (r, k) and (k,), rounded to the type of ``out``."""
+    np.multiply(x, weights, out=out, casting="same_kind")
