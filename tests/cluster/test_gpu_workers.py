@@ -19,6 +19,7 @@ from rankfold.cluster.local.client import STEALING, Client
 from rankfold.cluster.local.processes import SCHEDULER_SETTINGS
 from rankfold.cluster.slurm.profile import Profile, read_profile
 from rankfold.cluster.slurm.submission import job_script, submit
+from rankfold.pipeline.planning import passes
 
 PROFILE = """\
 partition: main
@@ -35,6 +36,8 @@ DRIVER = """\
 import sys
 import rankfold as rf
 from gpu_source import GpuSource
+from rankfold.pipeline.planning import passes
+passes.runs_on_device = lambda kernels: True
 store, folder = sys.argv[1:]
 source = GpuSource(rf.open(store), 0.05, f"{folder}/readers")
 rf.pca(source, rank=8, rows=False, memory="256MiB", out=f"{folder}/r.zarr", on="allocation")
@@ -129,12 +132,16 @@ def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slurm
 def test_each_job_has_a_gpu_of_its_own(
-    tmp_path: Path, demo_store: Path, slurm: SlurmCluster, profile: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, demo_store: Path, slurm: SlurmCluster, profile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = GpuSource(rf.open(demo_store), 0.05, str(tmp_path / "readers"))
-    with caplog.at_level("WARNING", "rankfold"):
-        rf.pca(source, rank=8, rows=False, memory="256MiB", on=profile, workers=3, out=tmp_path / "r.zarr")
-    assert "a segment holds a GPU of its worker" in caplog.text
+    asked: dict[str, Any] = {"rank": 8, "rows": False, "memory": "256MiB", "on": profile, "workers": 3}
+    with pytest.raises(
+        rf.RankfoldError, match=r"pca by .* has no code for a GPU, and the profile reserves one"
+    ):
+        rf.pca(source, out=tmp_path / "r.zarr", **asked)
+    monkeypatch.setattr(passes, "runs_on_device", lambda kernels: True)
+    rf.pca(source, out=tmp_path / "r.zarr", **asked)
     read = readers(tmp_path / "readers")
     assert len(set(read.values())) == len(read) >= 2, read
     wait_for(lambda: not slurm.jobs())

@@ -12,7 +12,7 @@ from reference import decaying, exact, to_zarr
 
 import rankfold as rf
 from rankfold.methods.nmf.start import SignedSquares
-from rankfold.methods.svd import strategy as layout
+from rankfold.methods.svd.solvers import tsqr
 from rankfold.pipeline.engine import blocks
 from rankfold.pipeline.engine.fold import Workspace
 
@@ -32,11 +32,13 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(blocks, "grain_rows", lambda row_bytes: 10)
     monkeypatch.setattr(blocks, "stream_count", count)
-    monkeypatch.setattr(layout, "matching_chunk", lambda native, read, written: 50)
+    monkeypatch.setattr(tsqr, "matching_chunk", lambda native, read, written: 50)
     return counts
 
 
-@pytest.mark.parametrize(("method", "shape", "scale"), cover(METHODS, [(400, 30), (30, 400)], [False, True]))
+@pytest.mark.parametrize(
+    ("method", "shape", "scale"), cover(METHODS, [(1200, 30), (30, 1200)], [False, True])
+)
 def test_components_of_many_streams(
     tmp_path: Path, streams: list[int], method: str, shape: tuple[int, int], scale: bool
 ) -> None:
@@ -63,8 +65,8 @@ def test_means_that_no_sample_tells(
     """The provisional shift is far from the mean; of so low a rank sketches are exact too."""
     monkeypatch.setattr("rankfold.pipeline.data.sample.ROWS_PER_PLACE", 1)
     rng = np.random.default_rng(4)
-    x = 3 + rng.standard_normal((400, 4)) @ rng.standard_normal((4, 30))
-    x += np.linspace(0, 6, 400)[:, None] ** 2 * rng.standard_normal(30)
+    x = 3 + rng.standard_normal((1200, 4)) @ rng.standard_normal((4, 30))
+    x += np.linspace(0, 6, 1200)[:, None] ** 2 * rng.standard_normal(30)
     found = rf.pca(to_zarr(tmp_path / "x.zarr", x, (20, 30)), 5, method=method, tol=1e-8, passes=30)
     values = exact(x, "pca")[1][:5]
     assert max(streams) == 8

@@ -105,10 +105,6 @@ def prepared(
     """
     from rankfold.cluster.local.worker import TOPIC, RankfoldWorker, unseen_folder
 
-    if gpus:
-        LOG.warning(
-            "a segment holds a GPU of its worker and computes on one core: no method has device code yet"
-        )
     marks, name = run.marks(), f"rankfold-{uuid.uuid4().hex[:8]}"
     for address, folder in client.run(unseen_folder, marks, on_error="return").items():
         if isinstance(folder, str):

@@ -76,7 +76,8 @@ class Allocation:
         nodes = _number("SLURM_JOB_NUM_NODES", "SLURM_NNODES") or 1
         cores = _number("SLURM_CPUS_PER_TASK") or max(1, (_number("SLURM_CPUS_ON_NODE") or 1) // per_node)
         side_by_side = profile.threads_for(threads, cores)
-        budget = Budget(_working(memory, per_node), side_by_side, min(nodes * per_node, workers or 2**31))
+        count = min(nodes * per_node, workers or 2**31)
+        budget = Budget(_working(memory, per_node), side_by_side, count, profile.gpus)
         beside = max(cores, side_by_side) if profile.gpus else 0
         return cls(profile, budget, per_node, job, _number("SLURM_RESTART_COUNT") or 0, beside)
 

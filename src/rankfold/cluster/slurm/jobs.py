@@ -76,7 +76,7 @@ class SlurmJobs:
                 f"{format_bytes(profile.memory)}. Lower --memory, or raise memory: there"
             )
         side_by_side = profile.threads_for(threads, profile.cores)
-        return cls(profile, Budget(working, side_by_side, workers or profile.workers))
+        return cls(profile, Budget(working, side_by_side, workers or profile.workers, profile.gpus))
 
     def limited_to(self, workers: int) -> SlurmJobs:
         """See ``Place``."""

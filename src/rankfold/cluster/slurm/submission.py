@@ -113,7 +113,7 @@ def allocation_of(
         )
     count = min(profile.nodes * per_node, workers or 2**31)
     side_by_side = profile.threads_for(threads, profile.cores)
-    return Allocation(profile, Budget(working, side_by_side, count), per_node, "", 0)
+    return Allocation(profile, Budget(working, side_by_side, count, profile.gpus), per_node, "", 0)
 
 
 def log_name(name: str, job: str = "%j") -> str:

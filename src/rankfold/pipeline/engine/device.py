@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -28,6 +29,7 @@ def placed(array: Array, dtype: npt.DTypeLike) -> Array:
     return np.ascontiguousarray(array, dtype)
 
 
+@functools.cache
 def bodies(kernel: Kernel) -> tuple[str, ...]:
     """Devices that a kernel has a body of its own for, by file name; the host always has one."""
     module, name = str(kernel.__module__), str(kernel.__name__)

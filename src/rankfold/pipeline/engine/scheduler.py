@@ -27,6 +27,9 @@ class Budget:
     workers: int = 1
     """Processes."""
 
+    gpus: int = 0
+    """Of each process, which the place reserves for it."""
+
 
 class Warmup(Protocol):
     """What a process does once before it computes for a run; workers are sent it."""

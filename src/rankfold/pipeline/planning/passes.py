@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.device import runs_on_device
 from rankfold.pipeline.engine.sweep import FAN_IN, SEGMENT_SECONDS
 
 BLAS_BYTES = 24 * 2**20
@@ -40,6 +41,9 @@ class Pass:
     item: int = 0
     """Bytes of a number in its products, where they are not of the working type."""
 
+    on_device: bool = False
+    """Whether every kernel of its fold has a body for a GPU."""
+
     held_bytes: int = 0
     """What the process that leads keeps in memory meanwhile."""
 
@@ -63,7 +67,8 @@ def numbers_of(name: str, fold: Any, reads: int, writes: int, flops: float, *, o
         more,
         blas_bytes(getattr(fold, "longest_side", BLAS_BYTES)),
     )
-    return Pass(name, over, reads, writes, flops, *sizes)
+    on_device = runs_on_device(getattr(fold, "kernels", ()))
+    return Pass(name, over, reads, writes, flops, *sizes, on_device=on_device)
 
 
 def blas_bytes(longest_side: int) -> int:

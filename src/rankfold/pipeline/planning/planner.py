@@ -17,7 +17,7 @@ from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.fold import Fold
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import MemoryBudgetError
+from rankfold.pipeline.errors import InputError, MemoryBudgetError
 from rankfold.pipeline.planning.fit import fit
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
@@ -89,8 +89,15 @@ def plan_task(
     ------
     MemoryBudgetError
         What a process must hold takes more than the budget.
+    InputError
+        GPUs would be reserved that nothing runs on.
     """
     arranged = sweeps.arrange(budget)
+    if budget.gpus and not any(each.on_device for each in arranged.passes):
+        raise InputError(
+            f"{outline.kind} by {outline.method} has no code for a GPU, and the profile reserves one for "
+            "each worker: it would stand idle. Take a profile without gpus:, or leave that line out"
+        )
     if arranged.concurrency < 1 or arranged.peak_bytes > budget.memory_bytes:
         raise MemoryBudgetError(
             f"{outline.subject or outline.kind} needs {format_bytes(arranged.peak_bytes)} in one worker, but "
