@@ -178,6 +178,59 @@ def panel_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case({"d": d, "q": q}, run, error)
 
 
+def product_case(shape: tuple[int, int], dtype: str) -> Case:
+    (r, s), b = shape, 4
+    x, c = matrix(shape, dtype), matrix((s, b), dtype, seed=6)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        out = xp.full((r, b), np.nan, dtype)
+        assert body(a["x"], a["c"], out=out) is None
+        return {"out": out}
+
+    size = np.abs(x).astype(float) @ np.abs(c)
+    return Case({"x": x, "c": c}, run, {"out": 2 * s * float(np.finfo(dtype).eps) * size})
+
+
+def add_gram_case(shape: tuple[int, int], dtype: str) -> Case:
+    y, total = matrix(shape, dtype), matrix((shape[1],) * 2, seed=7)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        found = xp.array(total)
+        assert body(a["y"], total=found) is None
+        return {"total": found}
+
+    size = np.abs(y.T).astype(float) @ np.abs(y)
+    error = 2 * shape[0] * float(np.finfo(dtype).eps) * size + 2 * EPS * (size + np.abs(total))
+    return Case({"y": y}, run, {"total": error})
+
+
+def add_product_case(shape: tuple[int, int], dtype: str) -> Case:
+    (r, s), b = shape, 4
+    x, y, total = matrix(shape, dtype), matrix((r, b), dtype, seed=6), matrix((s, b), seed=7)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        found, work = xp.array(total), xp.full((s, b), np.nan, dtype)
+        assert body(a["x"], a["y"], total=found, work=work) is None
+        return {"total": found}
+
+    size = np.abs(x.T).astype(float) @ np.abs(y)
+    error = 2 * r * float(np.finfo(dtype).eps) * size + 2 * EPS * (size + np.abs(total))
+    return Case({"x": x, "y": y}, run, {"total": error})
+
+
+def weigh_case(shape: tuple[int, int], dtype: str) -> Case:
+    x, weights = matrix(shape), matrix((shape[1],), seed=6)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        out = xp.full(shape, np.nan, dtype)
+        assert body(a["x"], a["weights"], out=out) is None
+        return {"out": out}
+
+    return Case(
+        {"x": x, "weights": weights}, run, {"out": 2 * float(np.finfo(dtype).eps) * np.abs(x * weights)}
+    )
+
+
 def sketch_case(shape: tuple[int, int], dtype: str) -> Case:
     (r, s), a, b, c = shape, 3, 4, 5
     d, right, down = matrix(shape, dtype), matrix((s, a), dtype, seed=6), matrix((r, b), dtype, seed=7)
@@ -635,6 +688,10 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("linear.gaussian", "gaussian_rows"): (gaussian_case, ("float64",)),
     ("linear.orthonormal", "orthonormalize"): (orthonormalize_case, ("float64",)),
     ("linear.panel", "panel_product"): (panel_case, FLOATS),
+    ("linear.products", "product"): (product_case, FLOATS),
+    ("linear.products", "add_gram"): (add_gram_case, FLOATS),
+    ("linear.products", "add_product"): (add_product_case, FLOATS),
+    ("linear.products", "weigh"): (weigh_case, FLOATS),
     ("linear.qr", "panel_r"): (lambda shape, dtype: returns("r", y=matrix(shape)), ("float64",)),
     ("linear.qr", "merge_r"): (
         lambda shape, dtype: returns("r", a=np.triu(matrix((shape[1],) * 2)), b=np.eye(shape[1])),
