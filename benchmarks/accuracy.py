@@ -142,7 +142,7 @@ def peers_table() -> list[str]:
         rows.append(
             (
                 f"PCA, float32, mean {ratio:.0e} deviations",
-                told(lambda x=x: rf.pca(x, 5, rows=False).explained_variance ** 0.5, truth),
+                told(lambda x=x: rf.pca(x, 5, with_rows=False).explained_variance ** 0.5, truth),
                 told(lambda y=lazy: da.linalg.svd(y - y.mean(0))[1].compute()[:5] / m**0.5, truth),  # noqa: B023
                 told(lambda x=x: components(x, 5), truth),
             )

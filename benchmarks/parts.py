@@ -26,7 +26,7 @@ def main() -> None:
     arguments = parser.parse_args()
     x = np.load(arguments.images)["X"]
     parts = rf.nmf(x, PARTS)
-    components = rf.pca(x, PARTS, rows=False)
+    components = rf.pca(x, PARTS, with_rows=False)
     print(f"nmf: {parts.attrs['passes']} passes, relative error {parts.attrs['relative_error']:.4f}")
     strongest = np.argsort(-np.linalg.norm(parts.H, axis=1))
     draw(np.asarray(parts.H)[strongest], np.asarray(components.components), arguments.figure)

@@ -70,7 +70,7 @@ def _ours(store: Path, out: Path, form: bool) -> Any:
     Kernels.of(source.dtype, {"kind": "qr", "method": "tsqr"}, source.shape).warm()
 
     def go() -> Any:
-        result = rf.qr(source, rows=form, memory=BUDGET, threads=THREADS, out=out / "qr.zarr")
+        result = rf.qr(source, with_rows=form, memory=BUDGET, threads=THREADS, out=out / "qr.zarr")
         return result.R
 
     return go

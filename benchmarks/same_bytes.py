@@ -71,7 +71,7 @@ def requests() -> dict[str, Request]:
         for name in ("tall", "wide"):
             made[f"svd {method} {name}"] = _svd(name, rank=8, method=method)
     made["svd to a tolerance"] = _svd("tall", tol=0.05)
-    made["svd without rows"] = _svd("tall", rank=5, rows=False)
+    made["svd without rows"] = _svd("tall", rank=5, with_rows=False)
     for method in ("krylov", "gram", "sketch"):
         made[f"svd {method} single"] = _svd("single", rank=8, method=method)
         made[f"svd {method} sparse"] = _svd("sparse", rank=8, method=method)
@@ -83,13 +83,13 @@ def requests() -> dict[str, Request]:
     made["pca wide"] = _pca("wide")
     made["qr tall"] = lambda m, w: rf.qr(m["tall"], **w)
     made["qr wide"] = lambda m, w: rf.qr(m["wide"], **w)
-    made["qr without Q"] = lambda m, w: rf.qr(m["single"], rows=False, **w)
+    made["qr without Q"] = lambda m, w: rf.qr(m["single"], with_rows=False, **w)
     made["svd krylov long"] = _svd("long", rank=8, method="krylov")
     made["pca gram long"] = _pca("long", method="gram")
     made["svd sketch long"] = _svd("long", rank=8, method="sketch")
     made["qr long"] = lambda m, w: rf.qr(m["long"], **w)
     made["nmf long"] = lambda m, w: rf.nmf(m["long"], 6, passes=4, **w)
-    made["transform long"] = lambda m, w: rf.transform(rf.pca(m["long"], 5, rows=False), m["long"], **w)
+    made["transform long"] = lambda m, w: rf.transform(rf.pca(m["long"], 5, with_rows=False), m["long"], **w)
     made["nmf hals"] = _nmf()
     made["nmf bpp"] = _nmf(solver="bpp")
     made["nmf kullback-leibler"] = _nmf(loss="kullback-leibler", passes=6)
@@ -145,7 +145,7 @@ def digests(folder: Path, profile: str | None) -> Iterator[tuple[str, str]]:
     m = matrices(folder)
     places: dict[str, dict[str, Any]] = {"threads": {"threads": 2}, "processes": {"workers": 2}}
     if profile is not None:
-        places["jobs"] = {"on": profile, "workers": 2}
+        places["jobs"] = {"cluster": profile, "workers": 2}
     for name, request in requests().items():
         for place, where in places.items():
             if place == "threads" or name in ELSEWHERE:

@@ -35,7 +35,7 @@ def result() -> rf.Result:
         (rf.pca, "svd_solver", "method="),
         (rf.pca, "random_state", "seed="),
         (rf.nmf, "max_iter", "passes="),
-        (rf.svd, "compute_uv", "rows="),
+        (rf.svd, "compute_uv", "with_rows="),
         (rf.trustworthiness, "n_neighbors", "k="),
         (rf.pca, "cente", "center="),
         (rf.transform, "ouput", "out="),
@@ -92,8 +92,8 @@ def test_flags_are_true_or_false() -> None:
     for name, value in (("center", "no"), ("whiten", 2), ("overwrite", "False"), ("scale", 0.5)):
         with pytest.raises(ArgumentError, match=f"{name} must be True or False, not {value!r}"):
             rf.pca(X, 3, **{name: value})
-    with pytest.raises(ArgumentError, match=r"rankfold\.open\(x, rows='time'\)"):
-        rf.pca(X, 3, rows="time")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"rankfold\.open\(x, row_axes='time'\)"):
+        rf.pca(X, 3, with_rows="time")  # type: ignore[arg-type]
     asked = rf.pca(X, 3, center=np.bool_(False), scale=1).attrs["request"]  # type: ignore[arg-type]
     assert asked["center"] is False and asked["scale"] is True
 

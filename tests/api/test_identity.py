@@ -37,7 +37,7 @@ def test_the_same_request_differs_in_nothing(attrs: dict[str, Any]) -> None:
         ({"rank": 4, "seed": 7}, "rank (3 there, 4 now); seed (0 there, 7 now)"),
         ({"rank": None, "tol": 0.5}, "rank (3 there, found from tol now); tol (0.0001 there, 0.5 now)"),
         ({"x": X + 1}, "data that has changed since, or another matrix (array float64 (60, 8) there)"),
-        ({"rows": False}, "rows (True there, False now)"),
+        ({"with_rows": False}, "with_rows (True there, False now)"),
     ],
 )
 def test_what_differs_is_told(attrs: dict[str, Any], options: dict[str, Any], told: str) -> None:

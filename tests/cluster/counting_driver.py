@@ -1,6 +1,6 @@
 """A driver of which tests count what it did: like ``driver.py``, and signals end it as they end a command.
 
-python counting_driver.py STORE OUT SECONDS '{"on": "allocation"}'
+python counting_driver.py STORE OUT SECONDS '{"cluster": "allocation"}'
 """
 
 from __future__ import annotations

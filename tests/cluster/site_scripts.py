@@ -21,7 +21,7 @@ from rankfold.cluster.slurm.submission import job_script
 from rankfold.pipeline.engine.scheduler import Budget
 
 STORED = Path(__file__).parent / "job_scripts"
-COMMAND = ["pca", "store.zarr", "--rank", "50", "--out", "pca.zarr", "--on", "allocation"]
+COMMAND = ["pca", "store.zarr", "--rank", "50", "--out", "pca.zarr", "--cluster", "allocation"]
 SCHEDULER = "tcp://driver:8786"
 
 

@@ -19,6 +19,7 @@ import rankfold as rf
 from rankfold.cluster.slurm.allocation import Allocation, node_bytes
 from rankfold.cluster.slurm.profile import read_profile
 from rankfold.cluster.slurm.submission import job_script, submit
+from rankfold.pipeline.planning import passes
 from rankfold.workflows.cli import app
 from rankfold.workflows.operations.submitted import place_digest
 
@@ -43,7 +44,7 @@ asked= driver=
 trap 'asked=yes; [ -z "$driver" ] || kill -USR1 "$driver"' USR1
 export RANKFOLD_PROFILE={profile}
 module load python
-{python} -m rankfold pca store.zarr --rank 50 --out 'my pca.zarr' --on allocation &
+{python} -m rankfold pca store.zarr --rank 50 --out 'my pca.zarr' --cluster allocation &
 driver=$!
 [ -z "$asked" ] || kill -USR1 "$driver"
 while :; do
@@ -79,11 +80,12 @@ directives: [--qos=long]
 COMMAND = ["pca", "store.zarr", "--rank", "50", "--out", "my pca.zarr"]
 
 
-def test_the_script_of_a_submission_is_as_stored(tmp_path: Path) -> None:
+def test_the_script_of_a_submission_is_as_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes, "runs_on_device", lambda kernels: True)  # the profile reserves GPUs
     site = tmp_path / "site.yaml"
     site.write_text(SITE)
     to_zarr(tmp_path / "store.zarr", np.ones((200, 60)), (100, 60))
-    ran = CliRunner().invoke(app, ["submit", "--on", str(site), "--print", "--", *COMMAND])
+    ran = CliRunner().invoke(app, ["submit", "--cluster", str(site), "--print", "--", *COMMAND])
     assert ran.exit_code == 0, ran.output
     place = place_digest(tmp_path / "my pca.zarr")
     script = SCRIPT.format(profile=site, python=sys.executable, place=place)
@@ -94,11 +96,11 @@ def test_the_script_of_a_submission_is_as_stored(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--on", "siet", "--", *COMMAND], "there is no profile 'siet'"),
+        (["--cluster", "siet", "--", *COMMAND], "there is no profile 'siet'"),
         (["--", "demo"], "submit takes a command that runs on workers: check, knn, "),
-        (["--", *COMMAND, "--on", "local"], "give --on before the dashes, not to pca"),
+        (["--", *COMMAND, "--cluster", "local"], "give --cluster before the dashes, not to pca"),
         (["--", *COMMAND, "--rnk", "3"], "No such option: --rnk"),
-        (["--", *COMMAND], "there is no sbatch here: --on slurm needs the commands of SLURM"),
+        (["--", *COMMAND], "there is no sbatch here: --cluster slurm needs the commands of SLURM"),
     ],
 )
 def test_what_cannot_be_submitted_is_told_at_once(
@@ -115,7 +117,7 @@ def test_what_cannot_be_submitted_is_told_at_once(
 def test_a_mistake_in_a_profile_is_one_line(tmp_path: Path) -> None:
     site = tmp_path / "site.yaml"
     site.write_text(SITE.replace("0:05:00", "3:00:00"))
-    ran = CliRunner().invoke(app, ["submit", "--on", str(site), "--", *COMMAND])
+    ran = CliRunner().invoke(app, ["submit", "--cluster", str(site), "--", *COMMAND])
     assert ran.exit_code == 2
     assert (
         f"{site}:4: drain: " in ran.output and "before the end of a walltime, here of 2:00:00" in ran.output
@@ -125,7 +127,7 @@ def test_a_mistake_in_a_profile_is_one_line(tmp_path: Path) -> None:
 def test_outside_a_job_there_is_no_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     with pytest.raises(rf.RankfoldError, match=r"none here\. Submit it: rankfold submit -- COMMAND") as error:
-        rf.svd(np.eye(9), 2, on="allocation")
+        rf.svd(np.eye(9), 2, cluster="allocation")
     assert error.value.exit_code == 2
 
 
@@ -172,7 +174,7 @@ def submitted(folder: Path, store: Path, seconds: float, *more: str) -> tuple[st
     """A job that runs ``counting_driver.py``; its number and its log."""
     path = folder / "site.yaml"
     path.write_text("\n".join([PROFILE, *more]))
-    where = json.dumps({"on": "allocation"})
+    where = json.dumps({"cluster": "allocation"})
     out = folder / "r.zarr"
     driver = [sys.executable, str(HERE / "counting_driver.py"), str(store), str(out), str(seconds), where]
     script = job_script(driver, read_profile(path), name="test", known_as=str(path))

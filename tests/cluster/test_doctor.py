@@ -55,7 +55,7 @@ def test_every_check_is_one_line(tmp_path: Path, without_slurm: None) -> None:
 
 
 def test_a_profile_where_there_is_no_slurm_fails(tmp_path: Path, without_slurm: None) -> None:
-    for option in ("--on", "--profile"):
+    for option in ("--cluster", "--profile"):
         ran = CliRunner().invoke(app, ["doctor", option, "cpu", "--folder", str(tmp_path), "--json"])
         assert ran.exit_code == 2
         found = verdicts(json.loads(ran.stdout))
@@ -63,7 +63,7 @@ def test_a_profile_where_there_is_no_slurm_fails(tmp_path: Path, without_slurm: 
 
 
 @pytest.mark.parametrize(
-    ("options", "text"), [(["--wait", "soon"], "not a time"), (["--on", "lumi"], "no profile")]
+    ("options", "text"), [(["--wait", "soon"], "not a time"), (["--cluster", "lumi"], "no profile")]
 )
 def test_a_wrong_option_is_one_message(options: list[str], text: str) -> None:
     ran = CliRunner().invoke(app, ["doctor", *options])
@@ -158,7 +158,7 @@ def place(tmp_path: Path, slurm: SlurmCluster) -> Iterator[tuple[Path, Path]]:
 
 def found_by(site: Path, folder: Path, *more: str) -> tuple[int, dict[str, Finding]]:
     """Exit code of the command, and what it found."""
-    command = ["doctor", "--on", str(site), "--folder", str(folder), "--json", *more]
+    command = ["doctor", "--cluster", str(site), "--folder", str(folder), "--json", *more]
     ran = CliRunner().invoke(app, command)
     findings = [Finding(**finding) for finding in json.loads(ran.stdout)]
     return ran.exit_code, {finding.check: finding for finding in findings}
@@ -214,7 +214,7 @@ def test_a_queue_that_is_slow_fails_nothing(place: tuple[Path, Path]) -> None:
 def test_an_interrupted_doctor_leaves_nothing(place: tuple[Path, Path], slurm: SlurmCluster) -> None:
     site, folder = place
     site.write_text(SITE + "prologue: [sleep 600]\n")
-    command = [sys.executable, "-m", "rankfold", "doctor", "--on", str(site), "--folder", str(folder)]
+    command = [sys.executable, "-m", "rankfold", "doctor", "--cluster", str(site), "--folder", str(folder)]
     started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for(lambda: bool(slurm.jobs("RUNNING")))
     os.kill(started.pid, signal.SIGINT)

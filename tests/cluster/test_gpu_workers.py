@@ -40,7 +40,7 @@ from rankfold.pipeline.planning import passes
 passes.runs_on_device = lambda kernels: True
 store, folder = sys.argv[1:]
 source = GpuSource(rf.open(store), 0.05, f"{folder}/readers")
-rf.pca(source, rank=8, rows=False, memory="256MiB", out=f"{folder}/r.zarr", on="allocation")
+rf.pca(source, rank=8, with_rows=False, memory="256MiB", out=f"{folder}/r.zarr", cluster="allocation")
 """
 
 SCHEDULER = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": False}}
@@ -135,7 +135,13 @@ def test_each_job_has_a_gpu_of_its_own(
     tmp_path: Path, demo_store: Path, slurm: SlurmCluster, profile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = GpuSource(rf.open(demo_store), 0.05, str(tmp_path / "readers"))
-    asked: dict[str, Any] = {"rank": 8, "rows": False, "memory": "256MiB", "on": profile, "workers": 3}
+    asked: dict[str, Any] = {
+        "rank": 8,
+        "with_rows": False,
+        "memory": "256MiB",
+        "cluster": profile,
+        "workers": 3,
+    }
     with pytest.raises(
         rf.RankfoldError, match=r"pca by .* has no code for a GPU, and the profile reserves one"
     ):

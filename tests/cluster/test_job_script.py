@@ -95,8 +95,8 @@ def played(folder: Path, monkeypatch: pytest.MonkeyPatch, **commands: str) -> No
 
 def test_a_machine_without_slurm_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(rf.RankfoldError, match="there is no sbatch here: --on slurm needs"):
-        rf.svd(_matrix(tmp_path), 2, on="slurm", memory="256MiB", out=tmp_path / "r.zarr")
+    with pytest.raises(rf.RankfoldError, match="there is no sbatch here: --cluster slurm needs"):
+        rf.svd(_matrix(tmp_path), 2, cluster="slurm", memory="256MiB", out=tmp_path / "r.zarr")
 
 
 def test_a_refusal_of_sbatch_is_told_in_its_own_words(
@@ -107,7 +107,7 @@ def test_a_refusal_of_sbatch_is_told_in_its_own_words(
     with pytest.raises(
         rf.RankfoldError, match="refuses the worker job: You have no more node hours"
     ) as error:
-        rf.svd(_matrix(tmp_path), 2, on="slurm", memory="256MiB", out=tmp_path / "r.zarr")
+        rf.svd(_matrix(tmp_path), 2, cluster="slurm", memory="256MiB", out=tmp_path / "r.zarr")
     assert error.value.exit_code == 2
     assert "--name=rankfold-" in (tmp_path / "cancelled").read_text()
 
@@ -126,14 +126,14 @@ def test_an_output_with_a_backslash_or_none_is_refused(
 ) -> None:
     played(tmp_path, monkeypatch, sbatch="exit 1", squeue="exit 0", scancel="exit 0")
     with pytest.raises(rf.RankfoldError, match="SLURM writes no logs into"):
-        rf.svd(_matrix(tmp_path), 2, on="slurm", memory="256MiB", out=tmp_path / "my\\result.zarr")
+        rf.svd(_matrix(tmp_path), 2, cluster="slurm", memory="256MiB", out=tmp_path / "my\\result.zarr")
     with pytest.raises(rf.RankfoldError, match="say where the result goes"):
-        rf.svd(_matrix(tmp_path), 2, on="slurm", memory="256MiB")
+        rf.svd(_matrix(tmp_path), 2, cluster="slurm", memory="256MiB")
 
 
 def test_a_plan_for_jobs_starts_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     played(tmp_path, monkeypatch, sbatch="exit 1", squeue="exit 1", scancel="exit 1")
-    plan = rf.plan("svd", _matrix(tmp_path), 2, on="slurm", workers=7, memory="256MiB")
+    plan = rf.plan("svd", _matrix(tmp_path), 2, cluster="slurm", workers=7, memory="256MiB")
     assert plan.budget_bytes == 2**28
 
 

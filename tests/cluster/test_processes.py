@@ -142,9 +142,9 @@ def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
         ({"workers": 0}, "workers must be at least 1, not 0"),
         ({"workers": 1.5}, "workers must be an integer"),
         ({"threads": 0}, "threads must be at least 1"),
-        ({"on": "slurmm"}, "there is no profile 'slurmm'. Did you mean slurm"),
-        ({"on": 3}, "on= takes"),
-        ({"on": "slurm"}, "say how much memory a worker may use"),
+        ({"cluster": "slurmm"}, "there is no profile 'slurmm'. Did you mean slurm"),
+        ({"cluster": 3}, "cluster= takes"),
+        ({"cluster": "slurm"}, "say how much memory a worker may use"),
         ({"client": object(), "workers": 2}, "client= brings its own"),
     ],
 )

@@ -181,7 +181,7 @@ def driver_on_jobs(folder: Path, store: Path, seconds: float, times: str, **wher
     """A driver whose two workers are jobs with a time limit; it came to its end, and left no job."""
     profile = folder / "times.yaml"
     profile.write_text(f"partition: main\ninterface: lo\nmemory: 1GiB\n{times}\n")
-    driver = Driver(store, folder / "r.zarr", seconds, on=str(profile), workers=2, **where)
+    driver = Driver(store, folder / "r.zarr", seconds, cluster=str(profile), workers=2, **where)
     try:
         yield driver
         assert driver.end() == 0, driver.said

@@ -30,7 +30,9 @@ def profile(tmp_path: Path) -> Path:
 def test_jobs_give_the_same_bytes_as_threads(
     tmp_path: Path, demo_store: Path, demo_bytes: str, slurm: SlurmCluster, profile: Path, workers: int
 ) -> None:
-    result = rf.pca(demo_store, rank=8, memory="256MiB", on=profile, workers=workers, out=tmp_path / "r.zarr")
+    result = rf.pca(
+        demo_store, rank=8, memory="256MiB", cluster=profile, workers=workers, out=tmp_path / "r.zarr"
+    )
     assert same_bytes(result) == demo_bytes
     attempt = result.run["attempts"][-1]
     assert attempt["place"]["kind"] == "slurm" and attempt["place"]["workers"] == workers
@@ -41,7 +43,7 @@ def test_jobs_give_the_same_bytes_as_threads(
 def test_a_cancelled_job_is_replaced(
     tmp_path: Path, demo_store: Path, demo_bytes: str, slurm: SlurmCluster, profile: Path
 ) -> None:
-    driver = Driver(demo_store, tmp_path / "r.zarr", 0.15, on=str(profile), workers=2)
+    driver = Driver(demo_store, tmp_path / "r.zarr", 0.15, cluster=str(profile), workers=2)
     driver.until_within("gram", 0, 400_000)
     first = slurm.jobs("RUNNING")
     slurm.cancel(first[0])
@@ -58,14 +60,14 @@ def test_a_killed_driver_leaves_no_job_and_the_next_goes_on(
 ) -> None:
     # Two jobs fill the two nodes: the others wait in the queue when the driver is killed.
     profile.write_text(PROFILE.replace("1GiB", "4GiB"))
-    where = {"on": str(profile), "workers": 6}
+    where = {"cluster": str(profile), "workers": 6}
     driver = Driver(demo_store, tmp_path / "r.zarr", 0.15, **where)
     driver.until_within("gram", 0, 400_000)
     assert slurm.jobs("PENDING")
     driver.process.kill()
     driver.process.wait()
     wait_for(lambda: not slurm.jobs(), GONE_SECONDS)
-    again = Driver(demo_store, tmp_path / "r.zarr", 0.0, on=str(profile), workers=2)
+    again = Driver(demo_store, tmp_path / "r.zarr", 0.0, cluster=str(profile), workers=2)
     assert again.end() == 0, again.said
     assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == demo_bytes
     wait_for(lambda: not slurm.jobs(), GONE_SECONDS)
@@ -74,7 +76,7 @@ def test_a_killed_driver_leaves_no_job_and_the_next_goes_on(
 def test_a_driver_that_is_told_to_stop_cancels_its_jobs(
     tmp_path: Path, demo_store: Path, slurm: SlurmCluster, profile: Path
 ) -> None:
-    driver = Driver(demo_store, tmp_path / "r.zarr", 0.15, on=str(profile), workers=2)
+    driver = Driver(demo_store, tmp_path / "r.zarr", 0.15, cluster=str(profile), workers=2)
     driver.until_within("gram", 0, 400_000)
     os.kill(driver.process.pid, signal.SIGINT)
     assert driver.end() != 0
@@ -86,7 +88,7 @@ def test_a_driver_that_is_told_to_stop_cancels_its_jobs(
 def test_neighbors_are_the_same_bytes_as_of_threads(
     tmp_path: Path, rows_store: Path, neighbor_bytes: str, slurm: SlurmCluster, profile: Path
 ) -> None:
-    where = {"script": "neighbor_driver.py", "on": str(profile), "workers": 2}
+    where = {"script": "neighbor_driver.py", "cluster": str(profile), "workers": 2}
     driver = Driver(rows_store, tmp_path / "r.zarr", 0.0, **where)
     assert driver.end() == 0, driver.said
     result = rf.open_result(tmp_path / "r.zarr")
@@ -100,7 +102,7 @@ def test_neighbors_are_the_same_bytes_as_of_threads(
 def test_a_job_cancelled_among_neighbors_is_replaced(
     tmp_path: Path, rows_store: Path, neighbor_bytes: str, slurm: SlurmCluster, profile: Path
 ) -> None:
-    where = {"script": "neighbor_driver.py", "on": str(profile), "workers": 2}
+    where = {"script": "neighbor_driver.py", "cluster": str(profile), "workers": 2}
     driver = Driver(rows_store, tmp_path / "r.zarr", 0.1, **where)
     driver.until_within("pairs", 0, 5000)
     slurm.cancel(slurm.jobs("RUNNING")[0])
@@ -125,7 +127,7 @@ def test_what_cannot_start_says_why(
     kept = [old for old in PROFILE.splitlines() if not old.startswith(key)]
     profile.write_text("\n".join([*kept, line]) + "\n")
     with pytest.raises(rf.RankfoldError, match=message):
-        rf.pca(demo_store, rank=8, memory="256MiB", on=profile, workers=1, out=tmp_path / "r.zarr")
+        rf.pca(demo_store, rank=8, memory="256MiB", cluster=profile, workers=1, out=tmp_path / "r.zarr")
     wait_for(lambda: not slurm.jobs(), GONE_SECONDS)
 
 
@@ -134,7 +136,7 @@ def test_no_worker_in_time_is_told_with_the_reason(
 ) -> None:
     profile.write_text(PROFILE + 'wait: "0:04"\ndirectives: [--hold]\n')
     with pytest.raises(rf.RankfoldError, match=r"no worker came within 0:04 .* pending \(JobHeld") as error:
-        rf.pca(demo_store, rank=8, memory="256MiB", on=profile, workers=2, out=tmp_path / "r.zarr")
+        rf.pca(demo_store, rank=8, memory="256MiB", cluster=profile, workers=2, out=tmp_path / "r.zarr")
     assert error.value.exit_code == 75
     wait_for(lambda: not slurm.jobs(), GONE_SECONDS)
 
@@ -145,7 +147,7 @@ def test_workers_and_scheduler_may_speak_tls(
     pytest.importorskip("cryptography", reason="TLS needs the package cryptography")
     profile.write_text(PROFILE + "tls: true\n")
     out = tmp_path / "r.zarr"
-    result = rf.pca(demo_store, rank=8, memory="256MiB", on=profile, workers=2, out=out)
+    result = rf.pca(demo_store, rank=8, memory="256MiB", cluster=profile, workers=2, out=out)
     assert same_bytes(result) == demo_bytes
     logs = "".join(path.read_text() for path in (tmp_path / "r.zarr.run" / "logs").glob("*.err"))
     assert "tls://" in logs and "tcp://" not in logs
@@ -154,7 +156,7 @@ def test_workers_and_scheduler_may_speak_tls(
 def test_ports_are_those_of_the_interface(
     tmp_path: Path, demo_store: Path, slurm: SlurmCluster, profile: Path
 ) -> None:
-    driver = Driver(demo_store, tmp_path / "r.zarr", 0.15, on=str(profile), workers=2)
+    driver = Driver(demo_store, tmp_path / "r.zarr", 0.15, cluster=str(profile), workers=2)
     driver.until_within("gram", 0, 400_000)
     listening = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True).stdout.splitlines()
     ours = [line.split()[3] for line in listening if f"pid={driver.process.pid}," in line or "dask" in line]

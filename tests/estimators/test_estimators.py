@@ -172,7 +172,7 @@ def test_what_is_cut_off_between_batches_is_bounded() -> None:
 
 
 def test_a_result_that_nobody_keeps_goes_without_a_word(recwarn: pytest.WarningsRecorder) -> None:
-    folder = rf.svd(np.eye(30), 2, rows=False).path
+    folder = rf.svd(np.eye(30), 2, with_rows=False).path
     assert not folder.exists() and not [w for w in recwarn if w.category is ResourceWarning]
 
 

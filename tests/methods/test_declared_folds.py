@@ -30,7 +30,7 @@ def every_sweep(folder: Path) -> None:
     rf.reconstruct(fitted, out=folder / "again.zarr", threads=1)
     for more in ({}, {"loss": "kullback-leibler"}, {"init": "nndsvd"}, {"constraint_W": 9.0}):
         rf.nmf(X, 4, threads=1, **more)  # type: ignore[arg-type]
-    rf.trustworthiness(X, X[:, :2], 5, threads=1, rows=100)
+    rf.trustworthiness(X, X[:, :2], 5, threads=1, sample_rows=100)
 
 
 def subclasses(kind: type[Any]) -> set[type[Any]]:

@@ -73,7 +73,7 @@ def test_sea_surface_temperature_and_its_transpose() -> None:
     rank = int((s > 1e-7 * s[0]).sum())
     one, two = (
         rf.svd(x, rank, method="gram", tol=0.5).s,
-        rf.svd(across, rank, method="gram", rows=False, tol=0.5).s,
+        rf.svd(across, rank, method="gram", with_rows=False, tol=0.5).s,
     )
     squares = eps * (s[0] / s[:rank]) ** 2
     assert (np.abs(two - s[:rank]) <= 128 * squares * s[:rank]).all()

@@ -405,7 +405,7 @@ def test_more_samples_are_added_to_a_result(tmp_path: Path, store: Path) -> None
     rankfold("pca", store, "--select-rows", "0:600", "--rank", COLUMNS, "--out", first, "--no-rows")
     run = rankfold("pca", "--update", first, store, "--select-rows", f"600:{ROWS}", "--out", both)
     assert run.exit_code == 0 and "pca by update" in run.stdout, run.output
-    fit = rf.pca(store, COLUMNS, method="tsqr", rows=False)
+    fit = rf.pca(store, COLUMNS, method="tsqr", with_rows=False)
     np.testing.assert_allclose(rf.open_result(both).singular_values, fit.singular_values, rtol=1e-9)
     arguments = ("pca", "--update", first, store, "--scale", "--out", tmp_path / "n.zarr")
     refused(tmp_path, 2, "--scale has no place beside --update", *arguments)

@@ -32,7 +32,8 @@ TYPICAL = {
     "a key is misspelt": (
         ("rank: 5", "rnak: 5"),
         "{flow}:11: stages.components.rnak: no such key (did you mean 'rank'?). Keys are method, needs, "
-        "resources, input, rank, tol, algorithm, passes, oversampling, seed, center, scale, whiten, rows",
+        "resources, input, rank, tol, algorithm, passes, oversampling, seed, center, scale, whiten, "
+        "with_rows",
     ),
     "a store is missing": (
         ("x.zarr", "xx.zarr"),
@@ -94,7 +95,11 @@ def test_typical_mistakes_are_told_to_the_letter(
         ("components.scores", "component.scores", ":14: stages.near.input: there is no input or array "),
         ("components.scores", "components.score", "(did you mean 'components.scores'?)"),
         ("components.scores", "components", "say which, components.scores or components.components"),
-        ("    rank: 5", "    rank: 5\n    rows: false", "components has rows: false, so it makes no scores"),
+        (
+            "    rank: 5",
+            "    rank: 5\n    with_rows: false",
+            "components has with_rows: false, so it makes no scores",
+        ),
         ("k: 3", "needs: [nar]", ":15: stages.near.needs.0: no such stage 'nar' (did you mean 'near'?)"),
         ("    rank: 5", "    rank: 5\n    needs: [near]", "components needs near, near needs components"),
         ("  near:", "  counts:", ":12: stages.counts: 'counts' is an input already, in line 4"),
@@ -124,9 +129,8 @@ def test_a_stage_that_does_not_fit_is_named_with_its_line(flow: Path) -> None:
 
 def test_messages_name_keys_and_not_options() -> None:
     said = "Give --memory 52MiB, or --method krylov, which --out needs (--no-rows), or --rank. See --print"
-    wanted = (
-        "Give memory: 52MiB, or algorithm: krylov, which outputs needs (rows: false), or rank. See --print"
-    )
+    wanted = "Give memory: 52MiB, or algorithm: krylov, which outputs needs (with_rows: false), or rank. "
+    wanted += "See --print"
     assert in_file(said) == wanted
 
 
@@ -268,7 +272,7 @@ inputs: {x: x.zarr}
 outputs: results
 resources: {memory: 1GiB, threads: 1}
 stages:
-  first: {method: pca, input: x, rank: 3, algorithm: gram, rows: false}
+  first: {method: pca, input: x, rank: 3, algorithm: gram, with_rows: false}
   second: {method: svd, input: x, rank: 10, algorithm: krylov, tol: 1.0e-12, passes: 12}
 """
 

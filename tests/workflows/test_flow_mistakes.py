@@ -129,7 +129,7 @@ VALUES = {
     ),
     "a key that must be there is misspelt": (
         ("counts: x.zarr", "counts: {stor: x.zarr}"),
-        ":4: inputs.counts.stor: no such key (did you mean 'store'?). Keys are store, rows, select_rows, "
+        ":4: inputs.counts.stor: no such key (did you mean 'store'?). Keys are store, row_axes, select_rows, "
         "select_columns, drop_missing_columns, missing",
     ),
     "the file is empty": (
@@ -215,7 +215,7 @@ def test_a_file_that_may_not_be_read(flow: Path, kind: str, monkeypatch: pytest.
 
     monkeypatch.setattr(Path, "read_text", refuses)
     message = f"{closed}: may not be read by you. Allow it with chmod u+r, or ask its owner"
-    assert said("run", flow, "--on", site) == message
+    assert said("run", flow, "--cluster", site) == message
 
 
 def test_a_missing_workflow_names_what_is_near_and_else_what_is_there(flow: Path) -> None:
@@ -230,8 +230,8 @@ def test_a_missing_workflow_names_what_is_near_and_else_what_is_there(flow: Path
 
 def test_a_profile_that_is_not_there_is_no_mistake_of_the_workflow(flow: Path) -> None:
     site = flow.parent / "nosuch.yaml"
-    assert said("run", flow, "--on", site) == f"there is no file {site}. YAML files there: flow.yaml"
-    assert said("run", flow, "--on", "nosuch").startswith(
+    assert said("run", flow, "--cluster", site) == f"there is no file {site}. YAML files there: flow.yaml"
+    assert said("run", flow, "--cluster", "nosuch").startswith(
         "there is no profile 'nosuch'. Give a path, or put "
     )
 
@@ -251,11 +251,11 @@ def test_a_profile_that_is_not_there_is_no_mistake_of_the_workflow(flow: Path) -
 def test_a_mistake_in_a_profile_is_told_with_its_own_line(flow: Path, text: str, message: str) -> None:
     site = flow.parent / "site.yaml"
     site.write_text(text)
-    assert said("run", flow, "--on", site) == f"{site}{message}"
+    assert said("run", flow, "--cluster", site) == f"{site}{message}"
 
 
 def test_numbers_that_are_fine(flow: Path) -> None:
-    parts = "  parts: {method: nmf, input: counts, rank: 2, seconds: 60, alpha_H: 1}\n"
+    parts = "  parts: {method: nmf, input: counts, rank: 2, time_limit: 60, alpha_H: 1}\n"
     flow.write_text(FLOW.replace("rank: 5", "rank: 5.0\n    center: yes") + parts)
     assert rankfold("plan", flow).exit_code == 0
     (flow.parent / "site.yaml").write_text('walltime: "45"\n')

@@ -89,9 +89,9 @@ outputs: results
 resources: {memory: 1GiB}
 stages:
   tall-svd: {method: svd, input: tall, rank: 4}
-  wide-pca: {method: pca, input: wide, rank: 4, scale: true, rows: false}
+  wide-pca: {method: pca, input: wide, rank: 4, scale: true, with_rows: false}
   tall-qr: {method: qr, input: tall}
-  wide-qr: {method: qr, input: wide, rows: false}
+  wide-qr: {method: qr, input: wide, with_rows: false}
   parts: {method: nmf, input: tall, rank: 3}
   seen: {method: transform, result: tall-svd, input: tall}
   again: {method: reconstruct, result: tall-svd}

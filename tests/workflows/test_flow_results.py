@@ -49,6 +49,6 @@ def test_results_are_not_written_into_a_store(flow: Path) -> None:
 
 
 def test_a_workflow_is_planned_for_another_place(flow: Path) -> None:
-    found = rankfold("plan", flow, "--on", "nosuch.yaml")
+    found = rankfold("plan", flow, "--cluster", "nosuch.yaml")
     assert found.exit_code == 2 and "nosuch.yaml" in found.stderr
-    assert rankfold("plan", flow, "--on", "local").exit_code == 0
+    assert rankfold("plan", flow, "--cluster", "local").exit_code == 0

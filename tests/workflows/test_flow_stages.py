@@ -44,7 +44,7 @@ ELSEWHERE = {
     "scratch",
     "overwrite",
 }
-ELSEWHERE |= {"on", "workers", "threads", "client", "progress", "view"}
+ELSEWHERE |= {"cluster", "workers", "threads", "client", "progress", "view"}
 """Arguments that are no keys of a stage."""
 
 
@@ -116,11 +116,11 @@ def test_every_kind_of_stage_is_planned_before_and_after_what_it_needs(flow: Pat
   new-parts: {method: transform, result: positive, input: near.distances}
   updated: {method: update, result: components, input: more}
   audit: {method: check, result: low, input: counts}
-  again: {method: reconstruct, result: low, rank: 3, rows: "10:900"}
+  again: {method: reconstruct, result: low, rank: 3, row_range: "10:900"}
   of-again: {method: pca, input: again, rank: 2}
   parts: {method: reconstruct, result: positive}
   trust: {method: trustworthiness, input: counts, embedding: components.scores, k: 4}
-  some: {method: continuity, input: counts, embedding: components.scores, rows: 400, metric: cosine}
+  some: {method: continuity, input: counts, embedding: components.scores, sample_rows: 400, metric: cosine}
   near-all: {method: knn, input: counts, k: 4}
   kept: {method: neighborhood_preservation, first: near-all, second: near}
   spectrum: {method: svd, input: near.graph, rank: 3}
@@ -156,9 +156,9 @@ def test_every_kind_of_stage_is_planned_before_and_after_what_it_needs(flow: Pat
 
 MEASURES = """\
   near-all: {method: knn, input: counts, k: 4}
-  again: {method: reconstruct, result: components, rank: 3, rows: 10:900}
+  again: {method: reconstruct, result: components, rank: 3, row_range: 10:900}
   trust: {method: trustworthiness, input: counts, embedding: components.scores, k: 4, metric: cosine}
-  cont: {method: continuity, input: counts, embedding: components.scores, rows: 400, seed: 3}
+  cont: {method: continuity, input: counts, embedding: components.scores, sample_rows: 400, seed: 3}
   kept: {method: neighborhood_preservation, first: near-all, second: near, k: 3}
 """
 
@@ -169,14 +169,14 @@ def test_what_they_leave_is_what_python_gives(flow: Path) -> None:
     assert run.exit_code == 0, run.output
     results, x = flow.parent / "results", flow.parent / "x.zarr"
     components, scores = results / "components.zarr", f"{results / 'components.zarr'}::scores"
-    again = rf.reconstruct(components, rank=3, rows=slice(10, 900))
+    again = rf.reconstruct(components, rank=3, row_range=slice(10, 900))
     source = rf.open(results / "again.zarr")
     found = np.empty(source.shape, source.dtype)
     source.read_into(found, (0, source.shape[0]), (0, source.shape[1]))
     np.testing.assert_array_equal(found, again[...])
     wanted = {
         "trust": rf.trustworthiness(x, scores, 4, metric="cosine"),
-        "cont": rf.continuity(x, scores, rows=400, seed=3),
+        "cont": rf.continuity(x, scores, sample_rows=400, seed=3),
         "kept": rf.neighborhood_preservation(results / "near-all.zarr", results / "near.zarr", 3),
     }
     for name, quality in wanted.items():
@@ -188,18 +188,19 @@ def test_they_follow_what_they_are_made_from(flow: Path) -> None:
     flow.write_text(FLOW + MEASURES)
     assert rankfold("run", flow).exit_code == 0
     assert set(actions(flow).values()) == {("skip", "finished")}
-    changed(flow, ("rows: 10:900", "rows: 10:90"), ("seed: 3", "seed: 4"))
+    changed(flow, ("row_range: 10:900", "row_range: 10:90"), ("seed: 3", "seed: 4"))
     found = {name: said for name, said in actions(flow).items() if said[0] == "run"}
     assert found == {
-        "again": ("run", "parameter rows: [10, 900] -> [10, 90]"),
+        "again": ("run", "parameter row_range: [10, 900] -> [10, 90]"),
         "cont": ("run", "parameter seed: 3 -> 4"),
     }
     changed(flow, ("rank: 5", "rank: 6"))
     run = rankfold("run", flow)
     assert run.exit_code == 0, run.output
     assert "near-all, knn: skip (finished)" in run.stderr
-    assert "again, reconstruct: run (parameter rows: [10, 900] -> [10, 90]; result components changed)" in (
-        run.stderr
+    assert (
+        "again, reconstruct: run (parameter row_range: [10, 900] -> [10, 90]; result components changed)"
+        in (run.stderr)
     )
     assert "trust, trustworthiness: run (embedding components.scores changed)" in run.stderr
     assert "kept, neighborhood_preservation: run (second near changed)" in run.stderr
@@ -211,17 +212,26 @@ def test_they_follow_what_they_are_made_from(flow: Path) -> None:
         ("{method: trustworthiness, input: counts, embedding: near.indices, k: 800}", ".k: k 800 was asked"),
         ("{method: trustworthiness, input: counts, embedding: components.components}", "has 1500 rows and"),
         (
-            "{method: continuity, input: counts, embedding: near.indices, rows: some}",
-            "rows: 'some' is neither",
+            "{method: continuity, input: counts, embedding: near.indices, sample_rows: some}",
+            "sample_rows: 'some' is neither",
         ),
         ("{method: continuity, input: counts}", ": the key 'embedding' is missing"),
         ("{method: reconstruct, result: components, rank: 9}", ".rank: rank 9 was asked for, but"),
-        ("{method: reconstruct, result: components, rows: '5000:'}", "rows 5000:None holds none of the 1500"),
-        ("{method: reconstruct, result: components, rows: '5000'}", ".rows: '5000' is no range: write START"),
+        (
+            "{method: reconstruct, result: components, row_range: '5000:'}",
+            "row_range 5000:None holds none of the 1500",
+        ),
+        (
+            "{method: reconstruct, result: components, row_range: '5000'}",
+            ".row_range: '5000' is no range: write START",
+        ),
         ("{method: reconstruct, result: components, input: counts}", ".input: no such key. Keys are method"),
         ("{method: reconstruct, result: near}", "'near' is neither a stage of svd or pca or nmf"),
-        ("{method: reconstruct, result: thin}", "thin has rows: false, and reconstruct needs its rows"),
-        ("{method: check, result: thin, input: counts}", "thin has rows: false, and check needs its rows"),
+        ("{method: reconstruct, result: thin}", "thin has with_rows: false, and reconstruct needs its rows"),
+        (
+            "{method: check, result: thin, input: counts}",
+            "thin has with_rows: false, and check needs its rows",
+        ),
         ("{method: neighborhood_preservation, first: near, second: near, k: 4}", ".k: k 4 was asked for"),
         (
             "{method: neighborhood_preservation, first: near, second: thin}",
@@ -230,7 +240,7 @@ def test_they_follow_what_they_are_made_from(flow: Path) -> None:
     ],
 )
 def test_mistakes_in_them_are_told_before_anything_runs(flow: Path, stage: str, message: str) -> None:
-    thin = "  thin: {method: svd, input: counts, rank: 2, rows: false}\n"
+    thin = "  thin: {method: svd, input: counts, rank: 2, with_rows: false}\n"
     flow.write_text(FLOW + thin + f"  last: {stage}\n")
     assert ":18: stages.last" in refused(flow, 2, message)
 

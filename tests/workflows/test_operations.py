@@ -120,17 +120,17 @@ def test_the_job_of_a_workflow_runs_it_on_its_profile(flow: Path) -> None:
     assert f"#SBATCH --job-name={own_name(flow)}" in script
     assert {"#SBATCH --account=physics", "#SBATCH --nodes=2", "#SBATCH --requeue"} < {*script}
     assert f"export RANKFOLD_PROFILE={folder}/site.yaml" in script
-    assert f"{sys.executable} -m rankfold run {folder}/flow.yaml --on allocation &" in script
+    assert f"{sys.executable} -m rankfold run {folder}/flow.yaml --cluster allocation &" in script
     subprocess.run(["bash", "-n"], input=shown.stdout, text=True, check=True)
     assert not (folder / "results").exists()
     assert rankfold("submit", "--print", "--", "run", "flow.yaml").stdout == shown.stdout
     part = rankfold("submit", "--print", "--", "flow.yaml", "--from", "near")
-    assert f"run {folder}/flow.yaml --from near --on allocation &" in part.stdout
+    assert f"run {folder}/flow.yaml --from near --cluster allocation &" in part.stdout
 
 
 def test_without_a_profile_of_its_own_a_workflow_takes_that_of_the_command(flow: Path) -> None:
     assert "RANKFOLD_PROFILE=slurm" in rankfold("submit", flow, "--print").stdout
-    site = rankfold("submit", flow, "--on", "site.yaml", "--print").stdout
+    site = rankfold("submit", flow, "--cluster", "site.yaml", "--print").stdout
     assert f"RANKFOLD_PROFILE={flow.parent}/site.yaml" in site and "--account=physics" in site
 
 
@@ -148,7 +148,7 @@ def test_mistakes_are_told_before_a_workflow_is_submitted(
     flow: Path, queue: Path, old: str, new: str, code: int, message: str
 ) -> None:
     flow.write_text(FLOW.replace(old, new))
-    sent = rankfold("submit", flow, "--on", "site")
+    sent = rankfold("submit", flow, "--cluster", "site")
     assert sent.exit_code == code, sent.output
     assert message in sent.stderr, sent.stderr
     assert not queue.exists() and not (flow.parent / "results").exists()
@@ -157,12 +157,12 @@ def test_mistakes_are_told_before_a_workflow_is_submitted(
 @pytest.mark.usefixtures("no_slurm")
 def test_where_there_is_no_slurm_nothing_is_submitted(flow: Path) -> None:
     sent = rankfold("submit", flow)
-    assert sent.exit_code == 2 and "there is no sbatch here: --on slurm needs" in sent.stderr
+    assert sent.exit_code == 2 and "there is no sbatch here: --cluster slurm needs" in sent.stderr
     assert not (flow.parent / "results").exists()
 
 
 def test_a_workflow_is_submitted_once(flow: Path, queue: Path) -> None:
-    sent = rankfold("submit", flow, "--on", "site")
+    sent = rankfold("submit", flow, "--cluster", "site")
     assert sent.exit_code == 0, sent.output
     assert sent.stdout.splitlines() == [
         "job 4711: 2 nodes for 2:00:00, begun again up to 20 times",
@@ -171,11 +171,11 @@ def test_a_workflow_is_submitted_once(flow: Path, queue: Path) -> None:
     ]
     noted_down = json.loads((flow.parent / "results" / "submitted.json").read_text())
     assert noted_down["job"] == "4711" and noted_down["log"].endswith("results/rankfold-cells-4711.log")
-    again = rankfold("submit", flow, "--on", "site")
+    again = rankfold("submit", flow, "--cluster", "site")
     assert again.exit_code == 2
     assert f"{flow} is submitted already: job 4711 pending (Resources)" in again.stderr
     queue.write_text("")
-    assert rankfold("submit", flow, "--on", "site").exit_code == 0
+    assert rankfold("submit", flow, "--cluster", "site").exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -195,13 +195,13 @@ def test_a_workflow_is_submitted_once(flow: Path, queue: Path) -> None:
 def test_what_a_job_would_refuse_is_not_submitted(
     flow: Path, queue: Path, words: list[str], code: int, message: str
 ) -> None:
-    sent = rankfold("submit", "--on", "site", "--", *words, "--out", "r.zarr")
+    sent = rankfold("submit", "--cluster", "site", "--", *words, "--out", "r.zarr")
     assert sent.exit_code == code and message in sent.stderr, sent.output
     assert not queue.exists() and not [*flow.parent.glob("r.zarr*")]
 
 
 def test_a_check_is_submitted_as_a_stage(flow: Path, queue: Path) -> None:
-    sent = rankfold("submit", "--on", "site", "--", "check", "r.zarr", "x.zarr")
+    sent = rankfold("submit", "--cluster", "site", "--", "check", "r.zarr", "x.zarr")
     assert sent.exit_code == 2 and "submit a workflow with a stage of method: check" in sent.stderr
 
 
@@ -225,12 +225,12 @@ def test_every_command_with_an_output_is_planned_and_submitted(
     import rankfold as rf
 
     rf.pca("x.zarr", 3, memory="256MiB", out="fit.zarr")
-    sent = rankfold("submit", "--on", "site", "--", *words, "--out", "r.zarr")
+    sent = rankfold("submit", "--cluster", "site", "--", *words, "--out", "r.zarr")
     assert sent.exit_code == 0, sent.output
 
 
 def test_a_command_is_submitted_once_and_cancelled_by_its_output(flow: Path, queue: Path) -> None:
-    command = ("submit", "--on", "site", "--", "pca", "x.zarr", "--rank", "3", "--out", "r.zarr")
+    command = ("submit", "--cluster", "site", "--", "pca", "x.zarr", "--rank", "3", "--out", "r.zarr")
     sent = rankfold(*command)
     assert sent.exit_code == 0, sent.output
     assert sent.stdout.splitlines()[1:] == [
@@ -259,7 +259,7 @@ def test_a_workflow_that_runs_in_a_job_is_submitted_already(flow: Path, queue: P
     results.mkdir()
     queue.write_text(f"4711|RUNNING|None|1:23:45|N/A|n1|{own_name(flow)}\n")
     with locked(results / LOCK, results):
-        again = rankfold("submit", flow, "--on", "site")
+        again = rankfold("submit", flow, "--cluster", "site")
     assert again.exit_code == 2 and "is submitted already: job 4711 running on n1" in again.stderr
 
 
@@ -531,7 +531,7 @@ def scrontab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("scrontab")
 def test_a_cron_is_a_block_of_scrontab(flow: Path) -> None:
-    shown = rankfold("schedule", flow, "--cron", "0 3 * * 1", "--on", "site")
+    shown = rankfold("schedule", flow, "--cron", "0 3 * * 1", "--cluster", "site")
     assert shown.exit_code == 0, shown.output
     lines = shown.stdout.splitlines()
     folder = flow.parent
@@ -541,11 +541,11 @@ def test_a_cron_is_a_block_of_scrontab(flow: Path) -> None:
     assert f"--output={folder}/results/rankfold-cells-%j.log" in options
     assert lines[-1] == (
         f"0 3 * * 1 exec env RANKFOLD_PROFILE={folder}/site.yaml {sys.executable} -m rankfold run "
-        f"{folder}/flow.yaml --unless-running --on allocation"
+        f"{folder}/flow.yaml --unless-running --cluster allocation"
     )
     assert all(line.startswith("#") for line in lines[:-1])
     (folder / "site.yaml").write_text(SITE + "prologue: [module load python]\n")
-    last = rankfold("schedule", flow, "--cron", "0 3 * * 1", "--on", "site").stdout.splitlines()[-1]
+    last = rankfold("schedule", flow, "--cron", "0 3 * * 1", "--cluster", "site").stdout.splitlines()[-1]
     assert last.startswith("0 3 * * 1 exec bash -lc 'module load python; exec env ")
 
 
@@ -561,7 +561,7 @@ def test_elsewhere_a_job_submits_the_next(flow: Path) -> None:
     assert (first.isoweekday(), first.hour, first.minute) == (1, 3, 0)
     assert "#SBATCH --dependency=singleton" in shown.stdout
     assert "schedule " + str(flow) + " --next --cron '0 3 * * 1')" in shown.stdout
-    assert "--unless-running --on allocation &" in shown.stdout
+    assert "--unless-running --cluster allocation &" in shown.stdout
     assert rankfold("schedule", flow, "--next").stdout == written(first) + "\n"
 
 
@@ -569,7 +569,7 @@ def test_a_script_of_a_schedule_submits_itself_once(flow: Path, queue: Path) -> 
     """Up to its driver, that is; by a Python that only the prologue brings along."""
     bringing = f"prologue: ['the_python() {{ {sys.executable} \"$@\"; }}']\n"
     (flow.parent / "site.yaml").write_text(SITE + "python: the_python\n" + bringing)
-    every = ("--every", "6h", "--begin", "2026-11-01T03:00", "--on", "site")
+    every = ("--every", "6h", "--begin", "2026-11-01T03:00", "--cluster", "site")
     shown = rankfold("schedule", flow, *every).stdout
     script = flow.parent / "again.sh"
     script.write_text(shown[: shown.index("the_python -m rankfold run")])

@@ -30,7 +30,7 @@ OURS: dict[str, tuple[str, ...]] = {
     "algorithm": ("method", "solver"),
     "beta_loss": ("loss",),
     "centre": ("center",),
-    "compute_uv": ("rows",),
+    "compute_uv": ("with_rows",),
     "data": ("x",),
     "distance": ("metric",),
     "iterated_power": ("passes",),
@@ -49,6 +49,10 @@ OURS: dict[str, tuple[str, ...]] = {
     "n_workers": ("workers",),
     "output": ("out",),
     "random_state": ("seed",),
+    "on": ("cluster",),
+    "rows": ("with_rows", "sample_rows", "row_range", "row_axes"),
+    "gradient": ("grad_tol",),
+    "seconds": ("time_limit",),
     "scheduler": ("client",),
     "standardize": ("scale",),
     "svd_solver": ("method",),
@@ -96,6 +100,8 @@ def refuse_unknown(called: str, given: Mapping[str, Any], known: Collection[str]
     for name, value in given.items():
         if name in known:
             continue
+        if name in ("rows", "row_axes") and "with_rows" in known and not isinstance(value, bool):
+            raise ArgumentError(f"{called} takes no {name}{_axes_hint(value)}")
         ours = [each for each in OURS.get(name, ()) if each in known]
         ours = ours or difflib.get_close_matches(name, known, 1)
         if ours == ["rank"] and is_share(value) and "tol" in known:
@@ -114,8 +120,14 @@ def _flag(name: str, value: object) -> bool | None:
         number = int(value) if type(value).__name__ in ("bool", "bool_") else -1  # type: ignore[call-overload]
     if number in (0, 1):
         return bool(number)
-    hint = f". To say which axes of an array are its rows, open it first: rankfold.open(x, rows={value!r})"
-    raise ArgumentError(f"{name} must be True or False, not {value!r}" + hint * (name == "rows"))
+    hint = _axes_hint(value) if name == "with_rows" else ""
+    raise ArgumentError(f"{name} must be True or False, not {value!r}{hint}")
+
+
+def _axes_hint(value: object) -> str:
+    return (
+        f". To say which axes of an array are its rows, open it first: rankfold.open(x, row_axes={value!r})"
+    )
 
 
 def _path_of(name: str, value: object) -> str:

@@ -25,7 +25,7 @@ def function_of(method: Method) -> Callable[..., Result]:
         out: str | Path | None = None,
         scratch: str | Path | None = None,
         overwrite: bool = False,
-        on: str | Path | None = None,
+        cluster: str | Path | None = None,
         workers: int | None = None,
         threads: int | None = None,
         client: Any = None,
@@ -35,7 +35,7 @@ def function_of(method: Method) -> Callable[..., Result]:
         count = len(method.inputs)
         named = zip((each.name for each in method.parameters()), given[count:], strict=False)
         task = method.task(*given[:count], **{**dict(named), **asked})
-        place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+        place = choose_place(cluster=cluster, workers=workers, threads=threads, memory=memory, client=client)
         return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
     places = inspect.signature(call).parameters.values()

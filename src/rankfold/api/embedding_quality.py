@@ -57,11 +57,11 @@ def trustworthiness(
     k: int = DEFAULT_K,
     *,
     metric: str = EUCLIDEAN,
-    rows: int | str | None = None,
+    sample_rows: int | str | None = None,
     seed: int = 0,
     memory: str | int | None = None,
     scratch: str | Path | None = None,
-    on: str | Path | None = None,
+    cluster: str | Path | None = None,
     workers: int | None = None,
     threads: int | None = None,
     client: Any = None,
@@ -77,7 +77,7 @@ def trustworthiness(
         Neighbors of each row in the embedding, by Euclidean distance; fewer than half of the rows.
     metric : str
         By which the rows of ``x`` are ranked: as for ``knn``.
-    rows : {None, int, "all"}
+    sample_rows : {None, int, "all"}
         How many rows are looked at: all of at most 5000, else 5000 that ``seed`` chooses.
     others
         As for ``svd``. Workers on other machines need a folder that they share, ``scratch``.
@@ -93,8 +93,8 @@ def trustworthiness(
     A search for the neighbors of r rows, then ``2 r m n`` flops in one pass over ``x``, of which at most as
     much is read once more: see ``methods/embedding/trustworthiness.py``.
     """
-    how = {"on": on, "workers": workers, "threads": threads, "memory": memory, "client": client}
-    task = trustworthiness_task(x, embedding, k=k, metric=metric, rows=rows, seed=seed)
+    how = {"cluster": cluster, "workers": workers, "threads": threads, "memory": memory, "client": client}
+    task = trustworthiness_task(x, embedding, k=k, metric=metric, sample_rows=sample_rows, seed=seed)
     return _measured(task, how, scratch, progress)
 
 
@@ -105,11 +105,11 @@ def continuity(
     k: int = DEFAULT_K,
     *,
     metric: str | Callable[..., float] = EUCLIDEAN,
-    rows: int | str | None = None,
+    sample_rows: int | str | None = None,
     seed: int = 0,
     memory: str | int | None = None,
     scratch: str | Path | None = None,
-    on: str | Path | None = None,
+    cluster: str | Path | None = None,
     workers: int | None = None,
     threads: int | None = None,
     client: Any = None,
@@ -121,8 +121,8 @@ def continuity(
     in the embedding. Parameters and result are those of ``trustworthiness``; the metric may be a function, as
     for ``knn``.
     """
-    how = {"on": on, "workers": workers, "threads": threads, "memory": memory, "client": client}
-    task = continuity_task(x, embedding, k=k, metric=metric, rows=rows, seed=seed)
+    how = {"cluster": cluster, "workers": workers, "threads": threads, "memory": memory, "client": client}
+    task = continuity_task(x, embedding, k=k, metric=metric, sample_rows=sample_rows, seed=seed)
     return _measured(task, how, scratch, progress)
 
 

@@ -7,12 +7,21 @@ from collections.abc import Mapping
 from typing import Any
 
 ARGUMENTS = {
+    "gradient": "grad_tol",
+    "seconds": "time_limit",
     "alpha_w": "alpha_W",
     "alpha_h": "alpha_H",
     "constraint_w": "constraint_W",
     "constraint_h": "constraint_H",
 }
 """Parts of a request that are arguments of another name."""
+
+ROWS = {
+    **dict.fromkeys(("svd", "pca", "qr"), "with_rows"),
+    **dict.fromkeys(("trustworthiness", "continuity"), "sample_rows"),
+    "reconstruct": "row_range",
+}
+"""What the part ``rows`` of a request is called, by its kind."""
 
 CONTENTS = {"queries", "base", "result", "left", "update_of", "start", "second", "lists"}
 """Parts of a request that stand for what something holds: their values tell people nothing."""
@@ -51,9 +60,14 @@ def difference_of(attrs: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
+def argument_of(name: str, kind: str) -> str:
+    """The argument that a part of a request comes from."""
+    return ROWS.get(kind, name) if name == "rows" else ARGUMENTS.get(name, name)
+
+
 def _of(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """A part that differs; nothing of what another part tells."""
-    called = ARGUMENTS.get(name, name)
+    called = argument_of(name, new["kind"])
     if name in CONTENTS:
         return f"contents of {called}"
     if name == "adaptive":

@@ -32,7 +32,7 @@ def transform(
     out: str | Path | None = None,
     scratch: str | Path | None = None,
     overwrite: bool = False,
-    on: str | Path | None = None,
+    cluster: str | Path | None = None,
     workers: int | None = None,
     threads: int | None = None,
     client: Any = None,
@@ -60,7 +60,7 @@ def transform(
     _require_order("transform", result, x)
     task = TRANSFORM.task(result, x)
     require_apart(out, result)
-    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+    place = choose_place(cluster=cluster, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
@@ -74,7 +74,7 @@ def update(
     out: str | Path | None = None,
     scratch: str | Path | None = None,
     overwrite: bool = False,
-    on: str | Path | None = None,
+    cluster: str | Path | None = None,
     workers: int | None = None,
     threads: int | None = None,
     client: Any = None,
@@ -107,7 +107,7 @@ def update(
     _require_order("update", result, x)
     task = UPDATE.task(result, x, rank=rank)
     require_apart(out, result)
-    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+    place = choose_place(cluster=cluster, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
@@ -120,7 +120,7 @@ def check(
     out: str | Path | None = None,
     scratch: str | Path | None = None,
     overwrite: bool = False,
-    on: str | Path | None = None,
+    cluster: str | Path | None = None,
     workers: int | None = None,
     threads: int | None = None,
     client: Any = None,
@@ -152,7 +152,7 @@ def check(
     _require_order("check", result, x)
     task = CHECK.task(result, x)
     require_apart(out, result)
-    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+    place = choose_place(cluster=cluster, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
@@ -161,12 +161,12 @@ def reconstruct(
     result: Result | str | Path,
     *,
     rank: int | None = None,
-    rows: slice | None = None,
+    row_range: slice | None = None,
     memory: str | int | None = None,
     out: str | Path | None = None,
     scratch: str | Path | None = None,
     overwrite: bool = False,
-    on: str | Path | None = None,
+    cluster: str | Path | None = None,
     workers: int | None = None,
     threads: int | None = None,
     client: Any = None,
@@ -180,7 +180,7 @@ def reconstruct(
         Of ``svd``, ``pca`` or ``nmf``, with its rows.
     rank : int, default all
         Leading components to use.
-    rows : slice, default all
+    row_range : slice, default all
         Consecutive rows to write.
     others
         As for ``svd``.
@@ -191,9 +191,9 @@ def reconstruct(
         ``U s Vt``, ``W H``, or ``scores components``, with whitening, scale and mean undone; of the type of
         the fit. ``out`` is a plain Zarr array, which ``rf.open`` and every other reader of Zarr takes.
     """
-    task = RECONSTRUCT.task(result, rank=rank, rows=rows)
+    task = RECONSTRUCT.task(result, rank=rank, row_range=row_range)
     require_apart(out, result)
-    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+    place = choose_place(cluster=cluster, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress).X
 
 

@@ -27,7 +27,7 @@ def knn(
     out: str | Path | None = None,
     scratch: str | Path | None = None,
     overwrite: bool = False,
-    on: str | Path | None = None,
+    cluster: str | Path | None = None,
     workers: int | None = None,
     threads: int | None = None,
     client: Any = None,
@@ -63,5 +63,5 @@ def knn(
     """
     asked = {"queries": queries, "base": base, "metric": metric, "symmetric": symmetric}
     task = KNN.task(x, k=k, **asked)
-    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+    place = choose_place(cluster=cluster, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)

@@ -31,9 +31,9 @@ def svd(
     memory: str | int | None = None,
     out: str | Path | None = None,
     scratch: str | Path | None = None,
-    rows: bool = True,
+    with_rows: bool = True,
     overwrite: bool = False,
-    on: str | Path | None = None,
+    cluster: str | Path | None = None,
     workers: int | None = None,
     threads: int | None = None,
     client: Any = None,
@@ -59,7 +59,7 @@ def svd(
         returns the finished result. By default a temporary store that lives as long as the object.
     scratch : path, optional
         Folder for narrow intermediates, seen by all workers; beside ``out`` by default.
-    rows, overwrite : bool
+    with_rows, overwrite : bool
         Form and write ``U``; replace an output, or an unfinished run, of another request.
     on, workers, threads : optional
         This machine ("local"), or the jobs of a profile; worker processes or jobs, instead of the threads
@@ -80,8 +80,8 @@ def svd(
 
     Reads the matrix once (Gram or TSQR without ``U``, sketch), twice (Gram), 2 to 5 times (Krylov), or more.
     """
-    task = SVD.task(x, rank, tol, method, passes, oversampling, seed, rows=rows)
-    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+    task = SVD.task(x, rank, tol, method, passes, oversampling, seed, with_rows=with_rows)
+    place = choose_place(cluster=cluster, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
@@ -101,9 +101,9 @@ def pca(
     memory: str | int | None = None,
     out: str | Path | None = None,
     scratch: str | Path | None = None,
-    rows: bool = True,
+    with_rows: bool = True,
     overwrite: bool = False,
-    on: str | Path | None = None,
+    cluster: str | Path | None = None,
     workers: int | None = None,
     threads: int | None = None,
     client: Any = None,
@@ -127,9 +127,9 @@ def pca(
     per component ``singular_values``, ``explained_variance`` and its ``_ratio``, ``residuals`` and
     ``error_estimates``.
     """
-    flags = {"center": center, "scale": scale, "whiten": whiten, "rows": rows}
+    flags = {"center": center, "scale": scale, "whiten": whiten, "with_rows": with_rows}
     task = PCA.task(x, rank, tol, method, passes, oversampling, seed, **flags)
-    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+    place = choose_place(cluster=cluster, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
@@ -142,9 +142,9 @@ def qr(
     memory: str | int | None = None,
     out: str | Path | None = None,
     scratch: str | Path | None = None,
-    rows: bool = True,
+    with_rows: bool = True,
     overwrite: bool = False,
-    on: str | Path | None = None,
+    cluster: str | Path | None = None,
     workers: int | None = None,
     threads: int | None = None,
     client: Any = None,
@@ -156,7 +156,7 @@ def qr(
     ----------
     x : path, array or Source, (m, n)
         Anything ``svd`` takes.
-    rows : bool
+    with_rows : bool
         Form and write ``Q``; without it a tall matrix is read once.
     others
         As for ``svd``.
@@ -173,8 +173,8 @@ def qr(
     with ``Q`` once more where columns are nearly dependent. A wide matrix is read once, and so is its leading
     square: ``R`` is as large as the matrix.
     """
-    task = QR.task(x, passes=passes, seed=seed, rows=rows)
-    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+    task = QR.task(x, passes=passes, seed=seed, with_rows=with_rows)
+    place = choose_place(cluster=cluster, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
@@ -192,15 +192,15 @@ def nmf(
     constraint_W: str | float = "nonnegative",
     constraint_H: str | float = "nonnegative",
     tol: float = DEFAULT_FALL,
-    gradient: float = 0.0,
-    seconds: float = 0.0,
+    grad_tol: float = 0.0,
+    time_limit: float = 0.0,
     passes: int | None = None,
     seed: int = 0,
     memory: str | int | None = None,
     out: str | Path | None = None,
     scratch: str | Path | None = None,
     overwrite: bool = False,
-    on: str | Path | None = None,
+    cluster: str | Path | None = None,
     workers: int | None = None,
     threads: int | None = None,
     client: Any = None,
@@ -226,10 +226,10 @@ def nmf(
         factor alone is taken where components of the other have unit norm.
     constraint_W, constraint_H : {"nonnegative", "simplex"} or float
         Rows of W, or columns of H, sum to one; or no number is larger than that.
-    tol, gradient : float
+    tol, grad_tol : float
         Relative fall of the error in a pass, and norm of the projected gradient over that of the matrix,
         below which passes end.
-    seconds, passes, seed : float, int, int
+    time_limit, passes, seed : float, int, int
         After which no pass begins; most reads of the matrix, default 8, or 50 for "mu"; key of random starts.
     others
         As for ``svd``.
@@ -247,13 +247,13 @@ def nmf(
     """
     how = {"loss": loss, "solver": solver, "constraint_W": constraint_W, "constraint_H": constraint_H}
     penalties = {"alpha_W": alpha_W, "alpha_H": alpha_H, "l1_ratio": l1_ratio}
-    ends = {"tol": tol, "gradient": gradient, "seconds": seconds, "passes": passes}
+    ends = {"tol": tol, "grad_tol": grad_tol, "time_limit": time_limit, "passes": passes}
     task = NMF.task(x, rank, init=init, seed=seed, **how, **penalties, **ends)
-    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+    place = choose_place(cluster=cluster, workers=workers, threads=threads, memory=memory, client=client)
     return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
-WHERE = ("memory", "on", "workers", "threads", "client", "rates")
+WHERE = ("memory", "cluster", "workers", "threads", "client", "rates")
 """What a plan is told besides the arguments of its method."""
 
 
@@ -264,7 +264,7 @@ def plan(
     rank: int | None = None,
     *,
     memory: str | int | None = None,
-    on: str | Path | None = None,
+    cluster: str | Path | None = None,
     workers: int | None = None,
     threads: int | None = None,
     client: Any = None,
@@ -291,7 +291,7 @@ def plan(
     if any(asked.get(name) for name in ("center", "scale", "whiten") if name not in known):
         raise InputError(f"{kind} neither centers nor scales nor whitens: plan 'pca' for that")
     refuse_unknown(f"a plan of {kind}", asked, [*known, *WHERE])
-    place = choose_place(on=on, workers=workers, threads=threads, memory=memory, client=client)
+    place = choose_place(cluster=cluster, workers=workers, threads=threads, memory=memory, client=client)
     task = method.task(x, **asked)
     made = task.plan(place.budget)
     return made if rates is None else made.timed(rates, task.source, place.budget.workers)

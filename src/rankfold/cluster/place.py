@@ -40,7 +40,7 @@ class Place(Protocol):
 
 def choose_place(
     *,
-    on: str | Path | None = None,
+    cluster: str | Path | None = None,
     workers: int | None = None,
     threads: int | None = None,
     memory: str | int | None = None,
@@ -51,23 +51,28 @@ def choose_place(
     A client that is given, or active when nothing else is said, wins; then ``on``: this machine, the job
     of SLURM that this process runs in, or the profile of a cluster.
     """
-    if client is not None and not (on is None and workers is None and threads is None):
-        raise InputError("client= brings its own workers and threads: leave out on=, workers= and threads=")
-    if client is None and on is None and workers is None:
+    if client is not None and not (cluster is None and workers is None and threads is None):
+        raise InputError(
+            "client= brings its own workers and threads: leave out cluster=, workers= and threads="
+        )
+    if client is None and cluster is None and workers is None:
         client = active_client()
     if client is not None:
         return SomeClient(client, memory)
-    if on == "allocation":
+    if cluster == "allocation":
         from rankfold.cluster.slurm.allocation import Allocation
 
         return Allocation.of(positive_count("workers", workers), positive_count("threads", threads), memory)
-    if on not in (None, "local"):
+    if cluster not in (None, "local"):
         # Here and not above: reading profiles loads what no other place needs.
         from rankfold.cluster.slurm.jobs import SlurmJobs
         from rankfold.cluster.slurm.profile import find_profile
 
         return SlurmJobs.of(
-            find_profile(on), positive_count("workers", workers), positive_count("threads", threads), memory
+            find_profile(cluster),
+            positive_count("workers", workers),
+            positive_count("threads", threads),
+            memory,
         )
     if workers is None:
         cores = positive_count("threads", threads) or usable_cores()

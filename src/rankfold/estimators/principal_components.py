@@ -137,7 +137,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
             passes=passes,
             seed=int(check_random_state(self.random_state).randint(2**31)),
             whiten=self.whiten,
-            rows=rows and not every,
+            with_rows=rows and not every,
             memory=self.memory,
         )
         self._keep(samples, features)

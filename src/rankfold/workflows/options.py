@@ -85,7 +85,7 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def view(
-    rows: Annotated[
+    row_axes: Annotated[
         str | None, typer.Option(metavar="AXIS[,AXIS]", help="axes that become the rows; others are stacked")
     ] = None,
     select_rows: Annotated[
@@ -103,7 +103,7 @@ def view(
 ) -> dict[str, Any]:
     """How a source is seen as a matrix: arguments of ``rankfold.open``."""
     return {
-        "rows": rows,
+        "row_axes": row_axes,
         "select_rows": select_rows,
         "select_columns": select_columns,
         "drop_missing_columns": drop_missing_columns,
@@ -141,7 +141,7 @@ def _group(parameters: Mapping[str, Parameter], *, unsaid: bool) -> Callable[...
 
 
 def _option_name(parameter: Parameter) -> str:
-    """As Python passes it: an option such as --no-rows is another than --rows."""
+    """As Python passes it: an option such as --no-rows is the contrary of with_rows."""
     return (parameter.argument.option or parameter.name).strip("-").replace("-", "_").lower()
 
 
@@ -183,7 +183,7 @@ def place(
         str | None,
         typer.Option(help="of a worker, such as 2GiB; by default half of what is free"),
     ] = None,
-    on: Annotated[
+    cluster: Annotated[
         str | None, typer.Option(help="local, slurm, allocation, or the name or path of a profile")
     ] = None,
     workers: Annotated[
@@ -192,7 +192,7 @@ def place(
     threads: Annotated[int | None, typer.Option(help="of each process; all cores by default")] = None,
 ) -> dict[str, Any]:
     """Where it runs and within what."""
-    return {"memory": memory, "on": on, "workers": workers, "threads": threads}
+    return {"memory": memory, "cluster": cluster, "workers": workers, "threads": threads}
 
 
 def output(

@@ -14,7 +14,7 @@
 asked= driver=
 trap 'asked=yes; [ -z "$driver" ] || kill -USR1 "$driver"' USR1
 export RANKFOLD_PROFILE=lumi-c
-python -m rankfold pca store.zarr --rank 50 --out pca.zarr --on allocation &
+python -m rankfold pca store.zarr --rank 50 --out pca.zarr --cluster allocation &
 driver=$!
 [ -z "$asked" ] || kill -USR1 "$driver"
 while :; do

@@ -119,7 +119,7 @@ def test_of_rows_that_are_equally_far_the_smaller_index_is_nearer(
     x = rng.integers(0, 3, (distinct, columns))[rng.integers(0, distinct, 60)].astype(np.float32)
     embedding = rng.integers(0, 4, (60, 2)).astype(np.float32)
     expected = by_definition(x, embedding, k)
-    found = rf.trustworthiness(x, embedding, k, rows=59 if sampled else None, threads=1)
+    found = rf.trustworthiness(x, embedding, k, sample_rows=59 if sampled else None, threads=1)
     if sampled:  # of the row that is left out the penalty is at most k times the largest rank
         unit = 2.0 / (60 * k * (120.0 - 3.0 * k - 1.0))
         assert abs(found.value - expected) <= unit * (60 / 59) * k * 60
@@ -168,7 +168,9 @@ def test_it_does_not_depend_on_how_the_matrix_is_cut(
     for threads, memory in ((1, "500MiB"), (3, "900MiB")):
         found = rf.trustworthiness(first, second, 9, threads=threads, memory=memory)
         assert found.value == expected
-    sampled = [rf.trustworthiness(a, b, 9, rows=333, threads=2) for a, b in ((x, embedding), (first, second))]
+    sampled = [
+        rf.trustworthiness(a, b, 9, sample_rows=333, threads=2) for a, b in ((x, embedding), (first, second))
+    ]
     assert sampled[0] == sampled[1]
 
 
@@ -217,7 +219,7 @@ def test_products_in_float64_count_the_same(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_matrix_on_disk_is_read_once_to_count(tmp_path: Path, small_panels: None) -> None:
     x, embedding = data(2000, 30)
     store = to_zarr(tmp_path / "x.zarr", x, (100, 30))
-    found = rf.trustworthiness(store, embedding, 5, rows=500, threads=2)
+    found = rf.trustworthiness(store, embedding, 5, sample_rows=500, threads=2)
     attempt = found.runs[1]["attempts"][-1]
     assert attempt["passes"] == 1
     assert [name for name in attempt["sweep_seconds"] if name.startswith("ranks")] == ["ranks-0-500"]
@@ -266,7 +268,7 @@ def test_a_sample_is_within_its_error() -> None:
     exact = rf.trustworthiness(x, embedding, 8, threads=1).value
     off = []
     for seed in range(12):
-        found = rf.trustworthiness(x, embedding, 8, rows=240, seed=seed, threads=1)
+        found = rf.trustworthiness(x, embedding, 8, sample_rows=240, seed=seed, threads=1)
         assert 0 < found.standard_error < 0.01
         assert found.rows == 240
         off.append((found.value - exact) / found.standard_error)
@@ -281,7 +283,7 @@ def test_the_error_is_that_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     ranks = np.argsort(np.argsort(apart(x), axis=1), axis=1)
     near = np.argsort(apart(embedding), axis=1)[:, :k]
     penalty = np.maximum(np.take_along_axis(ranks, near, 1) + 1 - k, 0).sum(axis=1)[drawn_rows(m, r, 3)]
-    found = rf.trustworthiness(x, embedding, k, rows=r, seed=3, threads=1)
+    found = rf.trustworthiness(x, embedding, k, sample_rows=r, seed=3, threads=1)
     unit = 2.0 / (k * (2.0 * m - 3.0 * k - 1.0))
     assert found.value == pytest.approx(1 - unit * penalty.mean(), rel=1e-14)
     error = unit * penalty.std(ddof=1) / np.sqrt(r) * np.sqrt(1 - r / m)
@@ -309,7 +311,9 @@ def test_every_row_is_as_likely_to_be_drawn() -> None:
 
 def test_many_rows_are_sampled_unless_all_are_asked_for() -> None:
     x, embedding = data(5100, 3)
-    found, all_rows = (rf.trustworthiness(x, embedding, 5, rows=rows, threads=2) for rows in (None, "all"))
+    found, all_rows = (
+        rf.trustworthiness(x, embedding, 5, sample_rows=rows, threads=2) for rows in (None, "all")
+    )
     assert (found.rows, all_rows.rows, all_rows.standard_error) == (5000, 5100, 0.0)
     assert abs(found.value - all_rows.value) < 4 * found.standard_error
     assert repr(found).startswith("<trustworthiness 0.") and "5000 of 5100 rows, k=5>" in repr(found)
@@ -360,9 +364,9 @@ def test_what_cannot_be_measured_is_refused() -> None:
         ({"k": 20}, "k 20 was asked for.* has 40: ask for 1 to 19"),
         ({"k": 0}, "ask for 1 to 19"),
         ({"k": 2.5}, "k must be an integer"),
-        ({"rows": 41}, "rows 41 was asked for: look at 2 to 40"),
-        ({"rows": 1}, "rows 1 was asked for"),
-        ({"rows": "some"}, "rows must be a number, None or"),
+        ({"sample_rows": 41}, "sample_rows 41 was asked for: look at 2 to 40"),
+        ({"sample_rows": 1}, "sample_rows 1 was asked for"),
+        ({"sample_rows": "some"}, "sample_rows must be a number, None or"),
         ({"seed": -1}, "seed must lie in"),
         ({"metric": "hamming"}, "metric 'hamming': take one of euclidean"),
     ]
@@ -381,9 +385,9 @@ def test_what_is_not_a_number_is_refused(side: int, tmp_path: Path) -> None:
     pair[side][177, 1] = np.nan
     for rows in (None, 50):
         with pytest.raises(NonFiniteError, match="NaN or Inf"):
-            rf.trustworthiness(*pair, rows=rows, threads=1)
+            rf.trustworthiness(*pair, sample_rows=rows, threads=1)
         with pytest.raises(NonFiniteError, match="NaN or Inf"):
-            rf.continuity(*pair, rows=rows, threads=1, scratch=tmp_path)
+            rf.continuity(*pair, sample_rows=rows, threads=1, scratch=tmp_path)
 
 
 def test_too_little_memory_is_refused_before_anything_runs(tmp_path: Path) -> None:
@@ -414,8 +418,11 @@ def test_scratch_is_used_and_left_empty(tmp_path: Path) -> None:
 def test_processes_find_the_same(tmp_path: Path) -> None:
     x, embedding = data(900, 20)
     store = to_zarr(tmp_path / "x.zarr", x, (100, 20))
-    expected = rf.trustworthiness(x, embedding, rows=300, threads=1)
-    assert rf.trustworthiness(store, embedding, rows=300, workers=2, threads=1, memory="400MiB") == expected
+    expected = rf.trustworthiness(x, embedding, sample_rows=300, threads=1)
+    assert (
+        rf.trustworthiness(store, embedding, sample_rows=300, workers=2, threads=1, memory="400MiB")
+        == expected
+    )
 
 
 # Memory ----------------------------------------------------------------------------------------------
@@ -448,7 +455,7 @@ def tall(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["trustworthiness", "continuity"])
 def test_the_peak_is_planned(kind: str, tall: list[str]) -> None:
-    options = {"rows": 100, "threads": 2, "memory": "128MiB"}
+    options = {"sample_rows": 100, "threads": 2, "memory": "128MiB"}
     run = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", COMMAND, kind, *tall, json.dumps(options)],
         capture_output=True,

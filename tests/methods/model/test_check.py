@@ -83,7 +83,7 @@ def test_another_matrix_is_named(tmp_path: Path) -> None:
     with pytest.warns(rf.RankfoldWarning, match="has changed since"):
         assert rf.check(result, x[::-1].copy()).attrs["largest_residual"] > 0.01
     with pytest.raises(rf.RankfoldError, match="fitted without rows"):
-        rf.check(rf.svd(x, 4, rows=False), x)
+        rf.check(rf.svd(x, 4, with_rows=False), x)
 
 
 @pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")

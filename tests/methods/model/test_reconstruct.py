@@ -51,7 +51,7 @@ def test_the_approximation_is_the_product(shape: tuple[int, int], dtype: Any) ->
     x = decaying(*shape, dtype)
     for result in [rf.svd(x, 5, tol=1e-3), *(rf.pca(x, 5, tol=1e-3, **options) for options in FITS)]:
         for rank, rows in [(None, None), (2, None), (5, slice(7, 31)), (1, slice(-3, None))]:
-            made = rf.reconstruct(result, rank=rank, rows=rows)
+            made = rf.reconstruct(result, rank=rank, row_range=rows)
             want = product(result, rank or 5)[slice(None) if rows is None else rows]
             assert isinstance(made, np.ndarray) and made.dtype == dtype
             np.testing.assert_allclose(made, want, rtol=0, atol=rounding(want, dtype))
@@ -197,15 +197,15 @@ def test_what_cannot_be_rebuilt_is_refused(tmp_path: Path) -> None:
         ({"rank": 4}, "holds 3 components: ask for 1 to 3, or fit again with --rank 4"),
         ({"rank": 0}, "rank 0 was asked for"),
         ({"rank": 1.5}, "rank must be an integer"),
-        ({"rows": slice(300, None)}, "rows 300:None holds none of the 300 rows"),
-        ({"rows": slice(0, 9, 2)}, "steps of 2"),
+        ({"row_range": slice(300, None)}, "row_range 300:None holds none of the 300 rows"),
+        ({"row_range": slice(0, 9, 2)}, "steps of 2"),
         ({"memory": "9MiB"}, "--memory gives 9 MiB. Give --memory"),
         ({"out": result.path}, "on or around the result"),
     ]:
         with pytest.raises(rf.RankfoldError, match=message):
             rf.reconstruct(result, **wrong)
     with pytest.raises(rf.RankfoldError, match="has no scores: it was fitted without rows"):
-        rf.reconstruct(rf.pca(x, 3, rows=False))
+        rf.reconstruct(rf.pca(x, 3, with_rows=False))
     to_zarr(tmp_path / "x.zarr", x, (300, 20))
     with pytest.raises(rf.RankfoldError, match="never replaced"):
         rf.reconstruct(result, out=tmp_path / "x.zarr", overwrite=True)
@@ -223,7 +223,7 @@ def test_the_command_line_does_the_same(tmp_path: Path) -> None:
     run = rankfold(*command)
     assert run.exit_code == 0, run.output
     assert "low.zarr: done" in run.stdout and "50 x 20 float64 of rank 2" in run.stdout
-    want = rf.reconstruct(fit, rank=2, rows=slice(10, 60))
+    want = rf.reconstruct(fit, rank=2, row_range=slice(10, 60))
     np.testing.assert_array_equal(zarr.open_array(out, mode="r")[...], want)
     again = json.loads(rankfold(*command, "--json").stdout)
     assert again["already_done"] and again["request"]["rows"] == [10, 60]

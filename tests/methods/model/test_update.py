@@ -73,7 +73,7 @@ def test_an_update_is_a_fit_to_all_rows(flags: dict[str, bool], old: int, new: i
 
 def test_updates_follow_one_another_on_disk(tmp_path: Path) -> None:
     x = decaying(9000, 24)
-    result = rf.pca(x[:1000], 24, out=tmp_path / "0.zarr", rows=False)
+    result = rf.pca(x[:1000], 24, out=tmp_path / "0.zarr", with_rows=False)
     for i, (start, stop) in enumerate([(1000, 1010), (1010, 6000), (6000, 9000)], start=1):
         store = to_zarr(tmp_path / f"x{i}.zarr", x[start:stop], (500, 5))
         result = rf.update(tmp_path / f"{i - 1}.zarr", store, rank=24, out=tmp_path / f"{i}.zarr")
@@ -87,7 +87,7 @@ def test_a_result_that_was_cut_bounds_what_it_lacks() -> None:
         rng = np.random.default_rng(seed)
         x = rng.standard_normal((2000, 40)) * np.linspace(3, 1, 40)
         turned = np.roll(x[1000:], 20, axis=1)  # what was cut off the first half leads in the second
-        updated = rf.update(rf.pca(x[:1000], 5, tol=1e-10, rows=False), turned)
+        updated = rf.update(rf.pca(x[:1000], 5, tol=1e-10, with_rows=False), turned)
         both = np.vstack([x[:1000], turned])
         s = np.linalg.svd(both - both.mean(axis=0), compute_uv=False)[:5]
         error = np.abs(updated.singular_values - s) / s
@@ -99,8 +99,8 @@ def test_columns_that_begin_to_vary_are_scaled() -> None:
     x = decaying(500, 12)
     x[:300, 4] = 2.0
     x[:, 7] = 5.0
-    result = rf.pca(x[:300], 12, method="gram", scale=True, rows=False)
-    assert_same(rf.update(result, x[300:]), rf.pca(x, 12, method="gram", scale=True, rows=False), 8)
+    result = rf.pca(x[:300], 12, method="gram", scale=True, with_rows=False)
+    assert_same(rf.update(result, x[300:]), rf.pca(x, 12, method="gram", scale=True, with_rows=False), 8)
 
 
 def test_what_is_constant_but_for_rounding_and_what_is_of_unit_variance_are_told_apart() -> None:
@@ -109,22 +109,24 @@ def test_what_is_constant_but_for_rounding_and_what_is_of_unit_variance_are_told
     moving = np.vstack([still[:400], 1e6 + 0.01 * rng.standard_normal((300, 1))])
     for last in (still, moving):
         x = np.hstack([rng.standard_normal((700, 6)), last])
-        updated = rf.update(rf.pca(x[:400], 7, method="tsqr", scale=True, rows=False), x[400:])
-        fit = rf.pca(x, 7, method="tsqr", scale=True, rows=False)
+        updated = rf.update(rf.pca(x[:400], 7, method="tsqr", scale=True, with_rows=False), x[400:])
+        fit = rf.pca(x, 7, method="tsqr", scale=True, with_rows=False)
         np.testing.assert_allclose(updated.singular_values[:6], fit.singular_values[:6], rtol=1e-6)
         np.testing.assert_allclose(updated.scale, fit.scale, rtol=1e-6)
         assert updated.attrs["unscaled"] == fit.attrs["unscaled"]
     design = np.array(np.meshgrid(*[[-1.0, 1.0]] * 5)).reshape(5, -1).T * (31 / 32) ** 0.5
     new = 2 * rng.standard_normal((40, 5))
-    updated = rf.update(rf.pca(design, 1, scale=True, rows=False), new, rank=2)
+    updated = rf.update(rf.pca(design, 1, scale=True, with_rows=False), new, rank=2)
     np.testing.assert_allclose(updated.scale, np.vstack([design, new]).std(axis=0, ddof=1), rtol=1e-10)
 
 
 def test_nothing_is_said_to_be_known_of_what_was_never_kept() -> None:
     x = np.random.default_rng(1).standard_normal((200, 6))
-    updated = rf.update(rf.pca(x, 1, center=False, rows=False), np.zeros((3, 6)), rank=3)
+    updated = rf.update(rf.pca(x, 1, center=False, with_rows=False), np.zeros((3, 6)), rank=3)
     assert (updated.error_estimates[1:] == 1).all() and not updated.attrs["converged"]
-    full = rf.update(rf.pca(x[:, :2] @ x[:2, :2].T @ x[:2], 6, method="gram", rows=False), x[:3] * 0, rank=6)
+    full = rf.update(
+        rf.pca(x[:, :2] @ x[:2, :2].T @ x[:2], 6, method="gram", with_rows=False), x[:3] * 0, rank=6
+    )
     assert full.attrs["largest_error_estimate"] < 1
 
 
@@ -132,13 +134,13 @@ def test_nothing_is_said_to_be_known_of_what_was_never_kept() -> None:
 def test_a_large_mean_costs_what_is_said(mean: float) -> None:
     x = np.random.default_rng(2).standard_normal((900, 8)) + mean
     s = np.linalg.svd(x - x.mean(axis=0), compute_uv=False)
-    updated = rf.update(rf.pca(x[:500], 8, method="tsqr", rows=False), x[500:])
+    updated = rf.update(rf.pca(x[:500], 8, method="tsqr", with_rows=False), x[500:])
     assert (np.abs(updated.singular_values - s) <= (updated.error_estimates + 1e-14) * s).all()
 
 
 def test_a_crude_result_has_crude_residuals() -> None:
     x = np.random.default_rng(3).standard_normal((480, 60))
-    updated = rf.update(rf.pca(x[:400], 8, method="sketch", rows=False), x[400:])
+    updated = rf.update(rf.pca(x[:400], 8, method="sketch", with_rows=False), x[400:])
     y = x - x.mean(axis=0)
     v, s = updated.components.T, updated.singular_values
     left = y @ v
@@ -149,7 +151,7 @@ def test_a_crude_result_has_crude_residuals() -> None:
 
 def test_values_of_which_one_is_crude_bound_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(0).standard_normal((600, 40)) * np.append([30.0] * 3, np.linspace(3, 1, 37))
-    fit = rf.pca(x[:300], 6, method="subspace", passes=2, tol=1e-9, rows=False)
+    fit = rf.pca(x[:300], 6, method="subspace", passes=2, tol=1e-9, with_rows=False)
     assert fit.error_estimates.min() <= CRUDE < fit.error_estimates.max()
     found = rf.update(fit, x[300:])
     monkeypatch.setattr("rankfold.methods.model.update.CRUDE", 0.0)
@@ -161,7 +163,7 @@ def test_values_of_which_one_is_crude_bound_nothing(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("shape", [(700, 800), (60, 20_000)], ids=str)
 def test_rows_that_are_held_fit_the_plan(tmp_path: Path, shape: tuple[int, int]) -> None:
     x = np.random.default_rng(4).standard_normal(shape)
-    result = rf.pca(x[: shape[0] // 2], 5, rows=False)
+    result = rf.pca(x[: shape[0] // 2], 5, with_rows=False)
     rf.update(result, x, out=tmp_path / "u.zarr")
     last = rf.open_result(tmp_path / "u.zarr").run["attempts"][-1]
     assert last["measured_bytes"] is None or last["measured_bytes"] <= last["planned_bytes"]

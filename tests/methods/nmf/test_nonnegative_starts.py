@@ -216,18 +216,20 @@ def test_passes_end_for_the_reason_that_is_told() -> None:
         return attrs["stopped"], attrs["converged"], attrs["passes"]
 
     assert told(x)[:2] == ("tol", True)
-    assert told(x, tol=0, gradient=0.01, init="random", passes=50)[:2] == ("gradient", True)
+    assert told(x, tol=0, grad_tol=0.01, init="random", passes=50)[:2] == ("grad_tol", True)
     assert told(np.zeros((20, 5)))[:2] == ("exact", True)
     with pytest.warns(rf.RankfoldWarning, match=r"still fell by .* after 4 passes.*passes= \(--passes\)"):
         assert told(x, tol=0, init="random", passes=4) == ("passes", False, 4)
-    with pytest.warns(rf.RankfoldWarning, match=r"may still fall after 1 passes.*seconds= \(--seconds\)"):
-        assert told(x, tol=0, init="random", seconds=1e-9) == ("seconds", False, 1)
+    with pytest.warns(
+        rf.RankfoldWarning, match=r"may still fall after 1 passes.*time_limit= \(--time-limit\)"
+    ):
+        assert told(x, tol=0, init="random", time_limit=1e-9) == ("time_limit", False, 1)
 
 
 @quiet
 def test_a_gradient_that_is_reached_ends_passes() -> None:
     x = parts(300, 40, 3, noise=0.3)
-    found = rf.nmf(x, 3, tol=0, gradient=0.01, init="random", passes=50)
+    found = rf.nmf(x, 3, tol=0, grad_tol=0.01, init="random", passes=50)
     assert found.attrs["stationarity"] <= 0.01
     before = rf.nmf(x, 3, tol=0, init="random", passes=found.attrs["passes"] - 1)
     assert before.attrs["stationarity"] > 0.01
@@ -262,7 +264,7 @@ def test_what_nobody_can_mean_is_refused() -> None:
         ({"init": "custom"}, r"give the factors, init=\(W, H\)"),
         ({"loss": "itakura-saito"}, "loss 'itakura-saito' is not known"),
         ({"loss": "kullback-leibler", "solver": "hals"}, "solver hals is for the Frobenius loss: take mu"),
-        ({"loss": "kullback-leibler", "gradient": 0.1}, "gradient is for the Frobenius loss"),
+        ({"loss": "kullback-leibler", "grad_tol": 0.1}, "grad_tol is for the Frobenius loss"),
         ({"constraint_W": "simplex", "solver": "hals"}, "constraints are for solver admm"),
         ({"constraint_H": 1.0, "loss": "kullback-leibler"}, "constraints are for solver admm"),
         ({"constraint_H": "sphere"}, "constraint_h must be 'nonnegative', 'simplex', or the largest"),
@@ -272,8 +274,8 @@ def test_what_nobody_can_mean_is_refused() -> None:
         ({"alpha_W": -0.1}, "alpha_w must be a finite number of at least 0"),
         ({"alpha_H": np.inf}, "alpha_h must be a finite number"),
         ({"alpha_H": "other"}, "alpha_h must be a number"),
-        ({"gradient": -1}, "gradient must be"),
-        ({"seconds": np.nan}, "seconds must be"),
+        ({"grad_tol": -1}, "grad_tol must be"),
+        ({"time_limit": np.nan}, "time_limit must be"),
         ({"tol": 1.0}, "tol must be at least 0 and below 1"),
         ({"passes": 0}, "passes must be at least 1"),
         ({"passes": -3}, "passes must be at least 1"),

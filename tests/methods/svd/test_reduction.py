@@ -261,10 +261,10 @@ def test_passes_end_when_the_answer_is_good_enough() -> None:
 def test_without_rows_nothing_long_is_written() -> None:
     x = decaying(3000, 80)
     for method in METHODS:
-        result = rf.svd(x, rank=5, method=method, rows=False)
+        result = rf.svd(x, rank=5, method=method, with_rows=False)
         assert list(result) == ["Vt", "error_estimates", "residuals", "s"]
         np.testing.assert_allclose(result.s, exact(x, "svd")[1][:5], rtol=1e-4)
-    assert rf.svd(x, rank=5, method="gram", rows=False).attrs["passes"] == 1
+    assert rf.svd(x, rank=5, method="gram", with_rows=False).attrs["passes"] == 1
 
 
 @pytest.mark.process

@@ -134,10 +134,10 @@ def test_any_small_matrix(rows: int, columns: int, exponent: int, rank: int, dty
 
 def test_r_alone_takes_one_pass() -> None:
     x = np.random.default_rng(3).standard_normal((20_000, 30))
-    found = rf.qr(x, rows=False)
+    found = rf.qr(x, with_rows=False)
     assert found.attrs["passes"] == 1 and "Q" not in set(found)
     np.testing.assert_allclose(found.R, rf.qr(x).R, rtol=0, atol=1e-13 * np.abs(found.R).max())
-    assert rf.pca(x, 30, method="tsqr", rows=False).attrs["passes"] == 1
+    assert rf.pca(x, 30, method="tsqr", with_rows=False).attrs["passes"] == 1
 
 
 @pytest.mark.parametrize("shape", [(9000, 25), (25, 9000)], ids=str)
@@ -163,7 +163,7 @@ def test_a_matrix_and_its_transpose_agree() -> None:
 @pytest.mark.parametrize("scale", [False, True])
 def test_components_of_data_far_from_zero(scale: bool) -> None:
     x = turned(np.random.default_rng(6), 20_000, np.logspace(0, -4, 20)) + 1e4
-    found = rf.pca(x, 20, method="tsqr", scale=scale, rows=False)
+    found = rf.pca(x, 20, method="tsqr", scale=scale, with_rows=False)
     centered = x - x.mean(axis=0)
     if scale:
         centered /= centered.std(axis=0, ddof=1)
@@ -219,7 +219,7 @@ def test_a_wide_matrix_takes_one_pass(tmp_path: Path, make: Any, chunks: tuple[i
     assert not np.tril(r, -1).any() and (np.diag(r) >= 0).all()
     assert np.abs(q.T @ q - np.eye(30)).max() <= 100 * eps
     assert np.linalg.norm(q @ r - x) <= 100 * eps * np.linalg.norm(x.astype(np.float64))
-    assert "Q" not in set(rf.qr(x, rows=False))
+    assert "Q" not in set(rf.qr(x, with_rows=False))
 
 
 @pytest.mark.parametrize("offset", [1e4, 1e6])
@@ -235,7 +235,7 @@ def test_columns_in_other_units_keep_their_components() -> None:
     x = np.random.default_rng(11).standard_normal((20_000, 10)) * np.logspace(0, -18, 10)
     s = np.linalg.svd((x - x.mean(axis=0)) / x.std(axis=0, ddof=1), compute_uv=False)
     for rows in (False, True):
-        found = rf.pca(x, 10, method="tsqr", scale=True, rows=rows)
+        found = rf.pca(x, 10, method="tsqr", scale=True, with_rows=rows)
         np.testing.assert_allclose(found.singular_values, s, rtol=1e-12)
 
 
@@ -250,11 +250,11 @@ def test_lower_rank_takes_one_more_pass_only() -> None:
 
 def test_r_of_float32_does_not_overflow() -> None:
     x = (1e37 * np.random.default_rng(13).standard_normal((20_000, 5))).astype(np.float32)
-    assert np.isfinite(rf.qr(x, rows=False).R).all()
+    assert np.isfinite(rf.qr(x, with_rows=False).R).all()
 
 
 def test_a_refusal_leaves_nothing_in_the_way(tmp_path: Path) -> None:
     x = np.vstack([np.random.default_rng(14).standard_normal((9999, 20)), np.full((1, 20), 1e8)])
     with pytest.raises(rf.RankfoldError, match=r"takes 2 passes, but passes=1. Allow --passes 2\.$"):
-        rf.qr(x, rows=False, passes=1, out=tmp_path / "r.zarr")
-    assert rf.qr(x, rows=False, passes=2, out=tmp_path / "r.zarr").attrs["passes"] == 2
+        rf.qr(x, with_rows=False, passes=1, out=tmp_path / "r.zarr")
+    assert rf.qr(x, with_rows=False, passes=2, out=tmp_path / "r.zarr").attrs["passes"] == 2

@@ -97,7 +97,7 @@ def test_any_rectangle_of_any_stacking(
 ) -> None:
     shape, chunks, rows = cube
     x = field(shape)
-    source = open_source(KINDS[kind](tmp_path_factory.mktemp("cube"), x, chunks), rows=list(rows))
+    source = open_source(KINDS[kind](tmp_path_factory.mktemp("cube"), x, chunks), row_axes=list(rows))
     expected = matrix(x, rows)
     assert source.shape == expected.shape and source.dtype == np.float32
     whole = tuple((0, length) for length in expected.shape)
@@ -112,7 +112,7 @@ def test_any_rectangle_of_any_stacking(
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_stacked_source_keeps_the_protocol(tmp_path: Path, kind: str) -> None:
     x = field((7, 5, 6))
-    source = open_source(KINDS[kind](tmp_path, x, (2, 3, 6)), rows=1)
+    source = open_source(KINDS[kind](tmp_path, x, (2, 3, 6)), row_axes=1)
     source.check()
     assert isinstance(source, Source) and source.shape == (5, 42)
     for grid, length in ((source.row_grid, 5), (source.column_grid, 42)):
@@ -179,42 +179,48 @@ def test_axes_are_named_or_numbered(tmp_path: Path) -> None:
     x = field((4, 3, 5))
     path = store(tmp_path / "x.zarr", x, (1, 3, 5))
     for rows in ("time", "0", 0, ["time"], -3):
-        np.testing.assert_array_equal(read(open_source(path, rows=rows), (0, 4), (0, 15)), matrix(x, (0,)))
+        np.testing.assert_array_equal(
+            read(open_source(path, row_axes=rows), (0, 4), (0, 15)), matrix(x, (0,))
+        )
     for array in (zarr.open_array(path, mode="r"), x):
         rows = "lat,time" if array is not x else "2,0"
-        np.testing.assert_array_equal(read(open_source(array, rows=rows), (0, 20), (0, 3)), matrix(x, (2, 0)))
-    assert "by lat,time" in open_source(path, rows="lat,time").name
-    assert open_source(path, rows="lat").fingerprint() != open_source(path, rows="level").fingerprint()
+        np.testing.assert_array_equal(
+            read(open_source(array, row_axes=rows), (0, 20), (0, 3)), matrix(x, (2, 0))
+        )
+    assert "by lat,time" in open_source(path, row_axes="lat,time").name
+    assert (
+        open_source(path, row_axes="lat").fingerprint() != open_source(path, row_axes="level").fingerprint()
+    )
 
 
 def test_two_axes_the_other_way_round(tmp_path: Path) -> None:
     x = field((6, 9))
     path = store(tmp_path / "x.zarr", x, (4, 9))
-    np.testing.assert_array_equal(read(open_source(path, rows="level"), (0, 9), (0, 6)), x.T)
-    assert type(open_source(path, rows="time")) is type(open_source(path))
+    np.testing.assert_array_equal(read(open_source(path, row_axes="level"), (0, 9), (0, 6)), x.T)
+    assert type(open_source(path, row_axes="time")) is type(open_source(path))
 
 
 def test_what_axes_cannot_be_rows_is_said(tmp_path: Path) -> None:
     path = store(tmp_path / "sst.zarr", field((4, 3, 5)), (1, 3, 5))
     with pytest.raises(
         InputError,
-        match=r"sst\.zarr has 3 axes, time \(4\), level \(3\), lat \(5\); .* --rows time \(rows='time'\)",
+        match=r"sst\.zarr has 3 axes, time \(4\), level \(3\), lat \(5\); .* --row-axes time \(row_axes=",
     ):
         open_source(path)
     with pytest.raises(
         InputError, match=r"no axis 'tme'\. Did you mean 'time'\? Its axes are time \(4\), level"
     ):
-        open_source(path, rows="tme")
+        open_source(path, row_axes="tme")
     with pytest.raises(InputError, match=r"no axis '3'\. Its axes"):
-        open_source(path, rows="3")
+        open_source(path, row_axes="3")
     with pytest.raises(InputError, match=r"names an axis of .* twice"):
-        open_source(path, rows="time,0")
+        open_source(path, row_axes="time,0")
     with pytest.raises(InputError, match=r"takes every axis .*leave one out"):
-        open_source(path, rows="time,lat,level")
+        open_source(path, row_axes="time,lat,level")
     with pytest.raises(InputError, match="has 3 axes"):
-        open_source(path, rows="")
+        open_source(path, row_axes="")
     with pytest.raises(InputError, match="is a matrix already"):
-        open_source(open_source(path, rows="time"), rows="time")
+        open_source(open_source(path, row_axes="time"), row_axes="time")
     with pytest.raises(InputError, match=r"array has 3 axes, 0 \(2\), 1 \(3\), 2 \(4\)"):
         open_source(np.zeros((2, 3, 4)))
 
@@ -224,7 +230,7 @@ def test_missing_and_damaged_chunks_of_more_axes(tmp_path: Path, kind: str) -> N
     path = KINDS[kind](tmp_path / "x.zarr", field((4, 6, 4)), (1, 6, 4))
     victim = sorted(p for p in path.rglob("*") if p.is_file() and p.name[0] not in ".z")[-1]
     victim.write_bytes(victim.read_bytes()[: victim.stat().st_size * 2 // 3])
-    source = open_source(path, rows="time")
+    source = open_source(path, row_axes="time")
     with pytest.raises(ChunkError, match=r"chunk .* cannot be read .*Restore the store"):
         read(source, *((0, n) for n in source.shape))
     victim.unlink()
@@ -232,7 +238,7 @@ def test_missing_and_damaged_chunks_of_more_axes(tmp_path: Path, kind: str) -> N
         read(source, *((0, n) for n in source.shape))
     with pytest.raises(ChunkError, match="is missing"):
         source.check()
-    filled = open_source(path, rows="time", missing="fill")
+    filled = open_source(path, row_axes="time", missing="fill")
     expected = zarr.open_array(path, mode="r")[...].reshape(filled.shape)
     np.testing.assert_array_equal(read(filled, *((0, n) for n in filled.shape)), expected)
 
@@ -241,7 +247,7 @@ def test_npy_of_more_axes_cut_short(tmp_path: Path) -> None:
     path = save_npy(tmp_path, field((4, 3, 5)), "C", "f4")
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(ChunkError, match="is truncated"):
-        read(open_source(path, rows=1), (0, 3), (0, 20))
+        read(open_source(path, row_axes=1), (0, 3), (0, 20))
 
 
 def test_a_chunk_that_several_boxes_meet_is_decoded_once(
@@ -250,7 +256,7 @@ def test_a_chunk_that_several_boxes_meet_is_decoded_once(
     from rankfold.pipeline.formats import zarr_volume
 
     x = field((6, 5, 7))
-    source = open_source(store(tmp_path / "x.zarr", x, (3, 5, 7), compressors=ZstdCodec()), rows="time")
+    source = open_source(store(tmp_path / "x.zarr", x, (3, 5, 7), compressors=ZstdCodec()), row_axes="time")
     calls, decode = [], zarr_volume.decode_into
     monkeypatch.setattr(zarr_volume, "decode_into", lambda *args: (calls.append(1), decode(*args)))
     np.testing.assert_array_equal(read(source, (1, 6), (3, 30)), matrix(x, (0,))[1:, 3:30])
@@ -263,7 +269,7 @@ def test_a_stacked_matrix_reduces_to_the_same_bits(tmp_path: Path, compressors: 
     x = np.random.default_rng(1).standard_normal((600, 6, 8)).astype("f4")
     cube = store(tmp_path / "cube.zarr", x, (100, 6, 8), compressors=compressors)
     flat = store(tmp_path / "flat.zarr", x.reshape(600, 48), (100, 48), compressors=compressors)
-    one = rf.svd(rf.open(cube, rows="time"), 5, method=method)
+    one = rf.svd(rf.open(cube, row_axes="time"), 5, method=method)
     two = rf.svd(rf.open(flat), 5, method=method)
     for name in ("s", "Vt", "U"):
         np.testing.assert_array_equal(np.asarray(getattr(one, name)), np.asarray(getattr(two, name)))
@@ -272,7 +278,7 @@ def test_a_stacked_matrix_reduces_to_the_same_bits(tmp_path: Path, compressors: 
 def test_another_cut_of_a_wide_cube_agrees(tmp_path: Path) -> None:
     x = np.random.default_rng(1).standard_normal((20, 30, 40))
     path = store(tmp_path / "cube.zarr", x, (5, 7, 11), compressors=ZstdCodec(level=1))
-    found = rf.svd(rf.open(path, rows="time"), 5, method="gram")
+    found = rf.svd(rf.open(path, row_axes="time"), 5, method="gram")
     np.testing.assert_allclose(found.s, np.linalg.svd(x.reshape(20, -1), compute_uv=False)[:5], rtol=1e-12)
 
 
@@ -284,20 +290,20 @@ def test_a_gap_is_told_by_its_cell_and_its_coordinates() -> None:
     x[9, 3, 4] = np.nan
     cube = xr.DataArray(x, dims=("time", "lat", "lon"), name="sst")
     with pytest.raises(rf.RankfoldError, match=r"--drop-missing-columns \(rankfold\.open\(x, drop_missing_"):
-        rf.pca(rf.open(cube, rows="time"), 2)
+        rf.pca(rf.open(cube, row_axes="time"), 2)
     with pytest.raises(rf.RankfoldError) as raised:
-        rf.pca(rf.open(cube, rows="time", drop_missing_columns=True), 2)
+        rf.pca(rf.open(cube, row_axes="time", drop_missing_columns=True), 2)
     first = "1 NaN or Inf, the first at row 9, column 22 (from 0), which is time 9, lat 3, lon 4; "
     assert f"{first}row 9, column 19 of what is kept" in str(raised.value)
     assert "--drop-missing-columns" not in str(raised.value) and "--select-columns" in str(raised.value)
     picked = rf.open(
-        cube, rows="time", select_rows="1:11:2", select_columns="3:25", drop_missing_columns=True
+        cube, row_axes="time", select_rows="1:11:2", select_columns="3:25", drop_missing_columns=True
     )
     with pytest.raises(
         rf.RankfoldError, match=r"row 9, column 22 \(from 0\), .*; row 4, column 19 of what is"
     ):
         rf.svd(picked, 2)
-    negative = rf.open(np.nan_to_num(x), rows=[0, 2], select_columns=[4, 1])
+    negative = rf.open(np.nan_to_num(x), row_axes=[0, 2], select_columns=[4, 1])
     with pytest.raises(
         rf.RankfoldError, match=r"negative numbers, the first at row \d+, .* which is 0 \d+, 1 \d"
     ):
@@ -305,4 +311,4 @@ def test_a_gap_is_told_by_its_cell_and_its_coordinates() -> None:
     with pytest.raises(
         rf.RankfoldError, match=r"NaN or Inf: 1 in rows .* row 9, column 22 .* lat 3, lon 4; row"
     ):
-        rf.knn(rf.open(cube, rows="time", drop_missing_columns=True), 2)
+        rf.knn(rf.open(cube, row_axes="time", drop_missing_columns=True), 2)

@@ -19,7 +19,7 @@ from zarr.codecs import GzipCodec
 CODE = """
 import sys, threading, numpy as np
 from rankfold.pipeline.formats import open_source
-source, peak, done = open_source(sys.argv[1], rows=0, **eval(sys.argv[2])), [0], threading.Event()
+source, peak, done = open_source(sys.argv[1], row_axes=0, **eval(sys.argv[2])), [0], threading.Event()
 rows, columns = source.shape
 buffers = [np.ones((50, columns), source.dtype) for _ in range(2)]
 source.read_into(buffers[0][:1, :1], (0, 1), (0, 1))

@@ -271,7 +271,7 @@ def test_real_sea_surface_temperature_as_a_cube(tmp_path: Path) -> None:
         dimension_names=["time", "lat", "lon"],
     )
     array[...] = cube.reshape(array.shape)
-    source = rf.open(tmp_path / "sst.zarr", rows="time", drop_missing_columns=True)
+    source = rf.open(tmp_path / "sst.zarr", row_axes="time", drop_missing_columns=True)
     assert source.shape == sst.shape
     np.testing.assert_array_equal(read(source, (0, sst.shape[0]), (0, sst.shape[1])), sst)
     s = np.linalg.svd((sst - sst.mean(0)).astype("f8"), compute_uv=False)[:5]

@@ -58,7 +58,7 @@ def test_lengths_and_chunks_of_zarr_that_cannot_be(
         if what == "chunks" and length == 10**12:
             continue  # one chunk of 20 TB: whether it fits is for the plan to say
         with pytest.raises(InputError, match=r"which no array has|chunks of shape .* along one axis"):
-            open_source(path, rows=0)
+            open_source(path, row_axes=0)
 
 
 @pytest.mark.parametrize("name", ["zarr.json", ".zarray", ".zattrs", ".zgroup"])
@@ -158,7 +158,10 @@ def test_shapes_of_npy_files(tmp_path: Path, shape: str, rows: str | None) -> No
     header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
     path = tmp_path / "x.npy"
     path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(800))
-    for attempt in (lambda: open_source(path, rows=rows), lambda: import_array(path, tmp_path / "o.zarr")):
+    for attempt in (
+        lambda: open_source(path, row_axes=rows),
+        lambda: import_array(path, tmp_path / "o.zarr"),
+    ):
         with pytest.raises(InputError, match=r"which no array has|not whole numbers|not a valid"):
             attempt()
 

@@ -85,7 +85,7 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @given(data=st.data(), rows=st.sampled_from(["time", "lat", "lon,time", "2"]))
 def test_any_rectangle_of_any_file(place: Any, data: st.DataObject, rows: str) -> None:
     axes = {"time": (0, 1, 2), "lat": (1, 0, 2), "lon,time": (2, 0, 1), "2": (2, 0, 1)}[rows]
-    source = open_source(place, rows=rows)
+    source = open_source(place, row_axes=rows)
     expected = field().transpose(axes).reshape(source.shape)
     spans = []
     for length in expected.shape:
@@ -96,26 +96,26 @@ def test_any_rectangle_of_any_file(place: Any, data: st.DataObject, rows: str) -
 
 
 def test_every_file_keeps_the_protocol(place: Any) -> None:
-    source = open_source(place, rows="time")
+    source = open_source(place, row_axes="time")
     source.check()
     assert isinstance(source, Source) and source.shape == (20, 30) and source.dtype.isnative
     assert source.row_grid.length == 20 and source.column_grid.length == 30
     assert source.read_bytes(20, 30) >= 0
     again = pickle.loads(pickle.dumps(source))
-    assert again.fingerprint() == source.fingerprint() == open_source(place, rows="time").fingerprint()
+    assert again.fingerprint() == source.fingerprint() == open_source(place, row_axes="time").fingerprint()
     with ThreadPoolExecutor(6) as pool:
         pieces = list(pool.map(lambda top: read(again, (top, top + 4), (2, 29)), range(16)))
     for top, piece in enumerate(pieces):
         np.testing.assert_array_equal(piece, flat(field())[top : top + 4, 2:29])
-    with pytest.raises(InputError, match=r"time \(20\), lat \(5\), lon \(6\).*--rows time"):
+    with pytest.raises(InputError, match=r"time \(20\), lat \(5\), lon \(6\).*--row-axes time"):
         open_source(place)
     with pytest.raises(InputError, match=r"no axis 'tme'\. Did you mean 'time'"):
-        open_source(place, rows="tme")
+        open_source(place, row_axes="tme")
 
 
 def test_reductions_of_files_and_objects_agree(place: Any) -> None:
     s = np.linalg.svd(flat(field("f8")), compute_uv=False)[:3]
-    np.testing.assert_allclose(rf.svd(rf.open(place, rows="time"), 3, method="gram").s, s, rtol=1e-5)
+    np.testing.assert_allclose(rf.svd(rf.open(place, row_axes="time"), 3, method="gram").s, s, rtol=1e-5)
 
 
 def test_two_axes_need_no_rows(tmp_path: Path) -> None:
@@ -137,9 +137,9 @@ def test_packed_values_are_decoded(tmp_path: Path) -> None:
     x = field("f8") / 100
     x[:, 2, 3] = np.nan
     path = netcdf(tmp_path / "a.nc", x, **PACKED)
-    source = open_source(path, rows="time")  # the only variable of two axes or more
+    source = open_source(path, row_axes="time")  # the only variable of two axes or more
     np.testing.assert_allclose(read(source, (0, 20), (0, 30)), flat(x), atol=0.006)
-    assert open_source(path, rows="time", drop_missing_columns=True).shape == (20, 29)
+    assert open_source(path, row_axes="time", drop_missing_columns=True).shape == (20, 29)
     assert source.codec == "zlib + shuffle"  # type: ignore[attr-defined]
 
 
@@ -168,7 +168,7 @@ def test_stores_that_xarray_writes_mean_what_xarray_reads(
     options = {"zarr_format": zarr_format, "consolidated": False}
     data.to_dataset().to_zarr(tmp_path / "a.zarr", encoding={"sst": encoding}, **options)
     expected = xarray.open_zarr(tmp_path / "a.zarr", **options)["sst"].values
-    source = open_source(f"{tmp_path / 'a.zarr'}::sst", rows="time")
+    source = open_source(f"{tmp_path / 'a.zarr'}::sst", row_axes="time")
     found = read(source, *((0, length) for length in source.shape))
     np.testing.assert_array_equal(found, flat(expected))
     assert np.isnan(found).any() and source.dtype == expected.dtype
@@ -182,7 +182,7 @@ def test_what_is_opened_is_read_in_pieces_and_left_as_it_was(tmp_path: Path, mon
     from rankfold.pipeline.formats import netcdf as module
 
     opened = xarray.open_dataset(netcdf(tmp_path / "a.nc", field()))["sst"]
-    source = open_source(opened, rows="time")
+    source = open_source(opened, row_axes="time")
     monkeypatch.setattr(module, "REQUEST_BYTES", 500)
     sizes = []
     wrapped = module.LazyVariable.__getitem__
@@ -193,7 +193,7 @@ def test_what_is_opened_is_read_in_pieces_and_left_as_it_was(tmp_path: Path, mon
     )
     np.testing.assert_array_equal(read(source, (0, 20), (0, 30)), flat(field()))
     assert max(sizes) <= 125 and not opened.variable._in_memory
-    assert not open_source(opened, rows="lat").volume.variable.variable._in_memory  # type: ignore[attr-defined]
+    assert not open_source(opened, row_axes="lat").volume.variable.variable._in_memory  # type: ignore[attr-defined]
 
 
 @pytest.mark.process
@@ -203,7 +203,7 @@ def test_the_fingerprint_of_a_slice_is_its_own_in_every_process(tmp_path: Path) 
 import xarray
 from rankfold.pipeline.formats import open_source
 sst = xarray.open_dataset({str(path)!r})["sst"]
-print(*(open_source(part, rows="time").fingerprint() for part in (sst, sst[:5], sst[5:10], sst[5:10])))
+print(*(open_source(part, row_axes="time").fingerprint() for part in (sst, sst[:5], sst[5:10], sst[5:10])))
 """
     first, again = (
         subprocess.check_output([sys.executable, "-c", code], text=True).split() for _ in range(2)
@@ -215,33 +215,33 @@ print(*(open_source(part, rows="time").fingerprint() for part in (sst, sst[:5], 
 
 def test_grids_follow_the_chunks_of_the_file(tmp_path: Path) -> None:
     x = field()
-    zipped = open_source(hdf5(tmp_path / "z.h5", x, chunks=(4, 5, 6), compression="gzip"), rows="time")
+    zipped = open_source(hdf5(tmp_path / "z.h5", x, chunks=(4, 5, 6), compression="gzip"), row_axes="time")
     assert zipped.row_grid.edges.tolist() == [0, 4, 8, 12, 16, 20] and not zipped.row_grid.splittable
-    assert open_source(hdf5(tmp_path / "c.h5", x), rows="time").row_grid.splittable
-    chunked = open_source(hdf5(tmp_path / "p.h5", x, chunks=(4, 5, 6)), rows="time").row_grid
+    assert open_source(hdf5(tmp_path / "c.h5", x), row_axes="time").row_grid.splittable
+    chunked = open_source(hdf5(tmp_path / "p.h5", x, chunks=(4, 5, 6)), row_axes="time").row_grid
     assert chunked.splittable and len(chunked.edges) == 6
-    packed = open_source(netcdf(tmp_path / "a.nc", x, zlib=True, chunksizes=(4, 5, 6)), rows="time")
+    packed = open_source(netcdf(tmp_path / "a.nc", x, zlib=True, chunksizes=(4, 5, 6)), row_axes="time")
     assert packed.row_grid.edges.tolist() == [0, 4, 8, 12, 16, 20] and not packed.row_grid.splittable
-    assert open_source(netcdf(tmp_path / "b.nc", x), rows="time").row_grid.splittable
+    assert open_source(netcdf(tmp_path / "b.nc", x), row_axes="time").row_grid.splittable
 
 
 def test_names_of_datasets(tmp_path: Path) -> None:
     path = hdf5(tmp_path / "a.h5", field())
-    assert open_source(path, rows=0).name.startswith(f"{path}::fields/sst")
+    assert open_source(path, row_axes=0).name.startswith(f"{path}::fields/sst")
     with pytest.raises(
         SourceNotFoundError, match=r"has no dataset fields/ssd\. Did you mean .*::fields/sst\?"
     ):
-        open_source(f"{path}::fields/ssd", rows=0)
+        open_source(f"{path}::fields/ssd", row_axes=0)
     with h5py.File(path, "a") as file:
         file["wind"] = field()
         file["words"] = [b"a", b"b"]
     with pytest.raises(InputError, match=r"holds fields/sst \(20, 5, 6\), wind .* Name one: .*::fields/sst"):
-        open_source(path, rows=0)
+        open_source(path, row_axes=0)
     with pytest.raises(InputError, match=r"words holds \|S1|words holds object"):
-        open_source(f"{path}::words", rows=0)
+        open_source(f"{path}::words", row_axes=0)
     other = netcdf(tmp_path / "a.nc", field())
     with pytest.raises(SourceNotFoundError, match=r"no dataset sss\. Did you mean .*a\.nc::sst\?"):
-        open_source(f"{other}::sss", rows="time")
+        open_source(f"{other}::sss", row_axes="time")
     with pytest.raises(InputError, match=r"Dataset holds several arrays; .* x\['sst'\].*'time': 20"):
         open_source(xarray.open_dataset(other))
     with pytest.raises(InputError, match="cannot read an xarray Variable"):
@@ -253,13 +253,13 @@ def test_names_of_datasets(tmp_path: Path) -> None:
 def test_files_cut_short_are_refused(tmp_path: Path, kind: str, left: float) -> None:
     place = KINDS[kind](tmp_path, field())
     path = Path(place.partition("::")[0])
-    before = open_source(place, rows="time")
+    before = open_source(place, row_axes="time")
     whole = path.read_bytes()
     path.write_bytes(whole[: int(left if left == 5 else left * len(whole))])
     with pytest.raises(
         (InputError, ChunkError), match=r"is empty|does not begin|cut short|complete|promises"
     ):
-        open_source(place, rows="time")
+        open_source(place, row_axes="time")
     with pytest.raises(ChunkError, match=r"cannot be read.*Restore the file"):
         before.check()
 
@@ -273,7 +273,7 @@ def test_damaged_chunks_are_errors(tmp_path: Path) -> None:
         raw.write(bytes(20))
     for place in (path, path.rename(tmp_path / "a.nc")):
         place = tmp_path / "a.nc" if not place.exists() else place
-        source = open_source(f"{place}::fields/sst", rows=0)
+        source = open_source(f"{place}::fields/sst", row_axes=0)
         with pytest.raises(ChunkError, match=r"fields/sst cannot be read \(\w+ 8:12.*Restore the file"):
             for top in range(0, 20, 4):
                 read(source, (top, top + 4), (0, 30))
@@ -284,10 +284,10 @@ def test_chunks_that_were_never_written(tmp_path: Path) -> None:
         file.create_dataset("x", SHAPE, "f4", chunks=(4, 5, 6), fillvalue=3)[:8] = field()[:8]
         file.create_dataset("y", SHAPE, "f4")
     with pytest.raises(ChunkError, match=r"3 of 5 chunks were never written; .*missing='fill'"):
-        open_source(f"{tmp_path / 'a.h5'}::x", rows=0).check()
+        open_source(f"{tmp_path / 'a.h5'}::x", row_axes=0).check()
     with pytest.raises(ChunkError, match="y was never written"):
-        open_source(f"{tmp_path / 'a.h5'}::y", rows=0).check()
-    filled = open_source(f"{tmp_path / 'a.h5'}::x", rows=0, missing="fill")
+        open_source(f"{tmp_path / 'a.h5'}::y", row_axes=0).check()
+    filled = open_source(f"{tmp_path / 'a.h5'}::x", row_axes=0, missing="fill")
     filled.check()
     assert (read(filled, (8, 20), (0, 30)) == 3).all()
 
@@ -295,7 +295,7 @@ def test_chunks_that_were_never_written(tmp_path: Path) -> None:
 def test_a_file_written_anew_is_opened_anew(tmp_path: Path) -> None:
     for factor in (1, 2):
         for place in (hdf5(tmp_path / "a.h5", factor * field()), netcdf(tmp_path / "a.nc", factor * field())):
-            found = read(open_source(place, rows="time"), (0, 20), (0, 30))
+            found = read(open_source(place, row_axes="time"), (0, 20), (0, 30))
             np.testing.assert_array_equal(found, factor * flat(field()))
 
 
@@ -306,15 +306,15 @@ def test_a_library_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytes
     path, other = hdf5(tmp_path / "a.h5", field()), netcdf(tmp_path / "a.nc", field())
     monkeypatch.setattr(libraries.importlib, "import_module", absent)
     with pytest.raises(InputError, match=r"needs h5py, which .*: pip install h5py"):
-        open_source(path, rows=0)
+        open_source(path, row_axes=0)
     with pytest.raises(InputError, match=r"needs xarray, which .*: pip install xarray"):
-        open_source(other, rows=0)
+        open_source(other, row_axes=0)
 
 
 def test_import_makes_a_store_of_a_file(tmp_path: Path) -> None:
     from rankfold.pipeline.importing import import_array
 
     path = netcdf(tmp_path / "a.nc", field(), zlib=True, chunksizes=(4, 5, 3))
-    report = import_array(rf.open(path, rows="time"), tmp_path / "x.zarr")
+    report = import_array(rf.open(path, row_axes="time"), tmp_path / "x.zarr")
     assert report.shape == (20, 30)
     np.testing.assert_array_equal(read(open_source(tmp_path / "x.zarr"), (0, 20), (0, 30)), flat(field()))

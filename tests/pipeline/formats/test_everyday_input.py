@@ -112,9 +112,12 @@ sys.exit(any(name in sys.modules for name in ("pandas", "anndata", "h5py", "zarr
 def test_axes_given_where_a_flag_is_meant_are_told_what_to_type(tmp_path: Path) -> None:
     for x in (np.ones((20, 3, 4)), np.ones((20, 5))):
         for ask in (rf.pca, rf.svd):
-            with pytest.raises(InputError, match=r"open it first: rankfold\.open\(x, rows='time'\)"):
-                ask(x, 2, rows="time")
-    with pytest.raises(InputError, match=r"--rows 0 \(rows='0'\), in Python rankfold\.open\(x, rows='0'\)"):
+            for name in ("rows", "row_axes", "with_rows"):
+                with pytest.raises(InputError, match=r"open it first: rankfold\.open\(x, row_axes='time'\)"):
+                    ask(x, 2, **{name: "time"})
+    with pytest.raises(
+        InputError, match=r"--row-axes 0 \(row_axes='0'\), in Python rankfold\.open\(x, row_axes='0'\)"
+    ):
         rf.pca(np.ones((20, 3, 4)), 2)
     store = zarr_store(tmp_path / "x.zarr", numbers())
     assert open_source(store).shape == (ROWS, COLUMNS)

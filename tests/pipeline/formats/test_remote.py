@@ -91,7 +91,7 @@ def place(request: pytest.FixtureRequest, bucket: str) -> str:
 @settings(max_examples=8, derandomize=True, deadline=None)
 @given(data=st.data(), rows=st.sampled_from([(0,), (1,), (2, 0)]))
 def test_any_rectangle_of_a_store_elsewhere(place: str, data: st.DataObject, rows: tuple[int, ...]) -> None:
-    source = open_source(place, rows=list(rows))
+    source = open_source(place, row_axes=list(rows))
     axes = rows + tuple(axis for axis in range(3) if axis not in rows)
     expected = field().transpose(axes).reshape(source.shape)
     spans = []
@@ -103,7 +103,7 @@ def test_any_rectangle_of_a_store_elsewhere(place: str, data: st.DataObject, row
 
 
 def test_a_store_elsewhere_keeps_the_protocol(place: str) -> None:
-    source = open_source(place, rows=0)
+    source = open_source(place, row_axes=0)
     source.check()
     assert isinstance(source, Source) and source.shape == (20, 30)
     assert source.row_grid.edges.tolist() == [0, 4, 8, 12, 16, 20] and source.read_bytes(20, 30) > 0
@@ -129,14 +129,14 @@ def test_a_reduction_and_two_axes(bucket: str) -> None:
 def test_missing_objects_are_errors_or_fill_value(bucket: str, kind: str) -> None:
     place = store(f"{bucket}/gaps-{kind}.zarr", field(), **KINDS[kind])
     key = {"shards": "c/1/0/0", "v2": "2.0.0"}.get(kind, "c/2/0/0")
-    before = open_source(place, rows=0).fingerprint()
+    before = open_source(place, row_axes=0).fingerprint()
     delete(place, key)
-    source = open_source(place, rows=0)
+    source = open_source(place, row_axes=0)
     for attempt in (source.check, lambda: read(source, (8, 12), (0, 30))):
         with pytest.raises(ChunkError, match=rf"chunk {key} of \d+ is missing; .* missing='fill'"):
             attempt()
     assert source.fingerprint() != before
-    filled = open_source(place, rows=0, missing="fill")
+    filled = open_source(place, row_axes=0, missing="fill")
     filled.check()
     assert (read(filled, (8, 12), (0, 3)) == 0).all()
 
@@ -144,7 +144,7 @@ def test_missing_objects_are_errors_or_fill_value(bucket: str, kind: str) -> Non
 def test_objects_cut_short_are_errors(bucket: str) -> None:
     place = store(f"{bucket}/short.zarr", field())
     put(place, "c/2/0/0", b"123")
-    source = open_source(place, rows=0)
+    source = open_source(place, row_axes=0)
     with pytest.raises(ChunkError, match=r"chunk c/2/0/0 holds 3 bytes instead of 240"):
         source.check()
     with pytest.raises(ChunkError, match=r"cannot be read \(time 8:12.*Restore the store"):
@@ -160,7 +160,7 @@ def test_a_store_written_anew_is_opened_anew(bucket: str) -> None:
             compressors=GzipCodec(level=factor),
             chunks=(4 * factor, 5, 6),
         )
-        source = open_source(place, rows="time")
+        source = open_source(place, row_axes="time")
         np.testing.assert_array_equal(read(source, (0, 20), (0, 30)), factor * field().reshape(20, 30))
         prints.add(source.fingerprint())
     assert len(prints) == 2
@@ -173,24 +173,24 @@ def test_what_is_not_there_is_said(bucket: str, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(
         SourceNotFoundError, match=r"no Zarr array at .*::ssd\. Did you mean .*names\.zarr::sst\?"
     ):
-        open_source(f"{url}::ssd", rows=0)
+        open_source(f"{url}::ssd", row_axes=0)
     with pytest.raises(
         InputError, match=r"is a Zarr group, not an array\. The store holds sst\. Name one: .*::sst"
     ):
-        open_source(url, rows=0)
+        open_source(url, row_axes=0)
     with pytest.raises(SourceNotFoundError, match="No arrays were found in the store"):
         open_source(f"{bucket}/nothing.zarr::sst")
     with pytest.raises(SourceNotFoundError, match=r"there is no such bucket\. .*AWS_ENDPOINT_URL"):
         open_source("s3://other-bucket/x.zarr::sst")
-    with pytest.raises(InputError, match=r"time \(20\), lat \(5\), lon \(6\).*--rows time"):
+    with pytest.raises(InputError, match=r"time \(20\), lat \(5\), lon \(6\).*--row-axes time"):
         open_source(place)
     put(place, "zarr.json", json.dumps({"zarr_format": 3, "node_type": "array"}).encode())
     with pytest.raises(InputError, match=r"Zarr cannot open .*names\.zarr::sst"):
-        open_source(place, rows=0)
+        open_source(place, row_axes=0)
 
 
 def test_a_store_that_does_not_answer_is_no_damage(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = open_source(store(f"{bucket}/away.zarr", field()), rows=0)
+    source = open_source(store(f"{bucket}/away.zarr", field()), row_axes=0)
     gone = obstore.store.S3Store(
         "bucket", prefix="away.zarr", endpoint="http://127.0.0.1:9", retry_config={"max_retries": 0}
     )

@@ -41,7 +41,7 @@ def check_commands() -> Finding:
     """Whether the commands are there, and of what version."""
     missing = [command for command in COMMANDS if shutil.which(command) is None]
     if missing:
-        advice = "Log in where jobs are submitted, or run with --on local"
+        advice = "Log in where jobs are submitted, or run with --cluster local"
         return Finding("SLURM", "failed", f"there is no {', '.join(missing)}", advice)
     return Finding("SLURM", "ok", ask("sbatch", "--version").stdout.strip() or "version not said")
 
@@ -124,7 +124,7 @@ def check_worker_job(profile: Profile) -> Finding:
     with tempfile.TemporaryDirectory() as folder:  # dask-jobqueue makes one for logs
         options = place.job_options("rankfold-doctor", Path(folder))
         script = worker_script("tcp://driver:8786", **options)
-    return _tested("worker job", script, "for --on")
+    return _tested("worker job", script, "for --cluster")
 
 
 def check_submission(profile: Profile) -> Finding:

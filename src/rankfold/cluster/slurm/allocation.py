@@ -67,9 +67,9 @@ class Allocation:
         job = os.environ.get("SLURM_JOB_ID")
         if not job:
             raise InputError(
-                "on=allocation uses the nodes of the SLURM job that the command runs in, and there is none "
-                "here. Submit it: rankfold submit -- COMMAND...; or choose on=slurm, or the name of a "
-                "profile, for jobs that this command starts"
+                "cluster=allocation uses the nodes of the SLURM job that the command runs in, and there is "
+                "none here. Submit it: rankfold submit -- COMMAND...; or choose cluster=slurm, or the name "
+                "of a profile, for jobs that this command starts"
             )
         profile = find_profile(os.environ.get(PROFILE) or "slurm")
         per_node = _number("SLURM_NTASKS_PER_NODE") or profile.workers_per_node

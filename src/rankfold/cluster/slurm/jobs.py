@@ -223,7 +223,7 @@ def _require_accepted(script: str) -> None:
 
         raise ClusterError(
             f"SLURM refuses the worker job: {refusal(asked.stderr)}. Change the profile: rankfold doctor "
-            f"--on PROFILE says what there is. Its job script was:\n{script}"
+            f"--cluster PROFILE says what there is. Its job script was:\n{script}"
         )
 
 

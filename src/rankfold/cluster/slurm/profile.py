@@ -146,7 +146,7 @@ def find_profile(profile: object) -> Profile:
     if isinstance(profile, Profile):
         return profile
     if not isinstance(profile, str | os.PathLike):
-        raise InputError(f"on= takes 'local', 'slurm' or a profile, not {profile!r}")
+        raise InputError(f"cluster= takes 'local', 'slurm' or a profile, not {profile!r}")
     given = os.fspath(profile)
     folders = profile_folders()
     if given.endswith((".yaml", ".yml")):

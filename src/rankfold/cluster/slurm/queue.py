@@ -146,8 +146,8 @@ def require_commands(profile: str, *commands: str) -> None:
     for command in commands:
         if shutil.which(command) is None:
             raise ClusterError(
-                f"there is no {command} here: --on {profile} needs the commands of SLURM. "
-                "Log in where jobs are submitted, or run with --on local"
+                f"there is no {command} here: --cluster {profile} needs the commands of SLURM. "
+                "Log in where jobs are submitted, or run with --cluster local"
             )
 
 

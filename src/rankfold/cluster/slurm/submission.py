@@ -132,7 +132,7 @@ def submit(script: str, profile: Profile) -> str:
 
         raise ClusterError(
             f"SLURM refuses the job: {refusal(said.stderr or said.stdout)}. Change the profile "
-            f"{profile.name}: rankfold doctor --on PROFILE says what there is, --print shows the script"
+            f"{profile.name}: rankfold doctor --cluster PROFILE says what there is, --print shows the script"
         )
     return found[1]
 

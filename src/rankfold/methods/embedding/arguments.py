@@ -23,7 +23,7 @@ class RankArguments:
     metric: Annotated[str, Argument("by which rows of the matrix are ranked", choices=(*NAMES, *ALIASES))] = (
         EUCLIDEAN
     )
-    rows: Annotated[
+    sample_rows: Annotated[
         int | str | None, Argument('rows that are looked at, or "all"; at most 5000 by default', least=2)
     ] = None
     seed: Annotated[int, Argument("key of the rows that are looked at", least=0, below=2**64)] = 0

@@ -42,7 +42,14 @@ class FaithfulnessRequest:
 
     @classmethod
     def of(
-        cls, kind: str, ranked: Source, listed: Source, k: object, metric: object, rows: object, seed: object
+        cls,
+        kind: str,
+        ranked: Source,
+        listed: Source,
+        k: object,
+        metric: object,
+        sample_rows: object,
+        seed: object,
     ) -> FaithfulnessRequest:
         """From what a caller says; raises ``InputError`` for what cannot be measured."""
         count, (m, _) = integer("k", k), ranked.shape
@@ -64,7 +71,7 @@ class FaithfulnessRequest:
         number = integer("seed", seed)
         if not 0 <= number < 2**64:
             raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {number}")
-        return cls(kind, count, name, _looked_at(rows, m), m, number)
+        return cls(kind, count, name, _looked_at(sample_rows, m), m, number)
 
     @property
     def exact(self) -> bool:
@@ -92,12 +99,12 @@ def _looked_at(rows: object, most: int) -> int:
     if isinstance(rows, str):
         if rows == "all":
             return most
-        raise InputError(f'rows must be a number, None or "all", not {rows!r}')
+        raise InputError(f'sample_rows must be a number, None or "all", not {rows!r}')
     count = integer("rows", rows)
     if not 2 <= count <= most:
         raise InputError(
-            f'rows {count} was asked for: look at 2 to {most} rows, or at rows="all", since from fewer '
-            "than 2 nothing is known of the error"
+            f'sample_rows {count} was asked for: look at 2 to {most} rows, or at sample_rows="all", since '
+            "from fewer than 2 nothing is known of the error"
         )
     return count
 

@@ -30,7 +30,9 @@ class ReconstructArguments:
     """See ``rankfold.reconstruct``."""
 
     rank: Annotated[int | None, Argument("leading components to use; all by default", least=1)] = None
-    rows: Annotated[slice | None, Argument("consecutive rows to write, START:STOP; all by default")] = None
+    row_range: Annotated[slice | None, Argument("consecutive rows to write, START:STOP; all by default")] = (
+        None
+    )
 
 
 TRANSFORM = Method(

@@ -334,16 +334,18 @@ def _span(rows: slice | None, length: int) -> Span:
     if rows is None:
         return 0, length
     if rows.step not in (None, 1):
-        raise InputError(f"rows={rows} takes steps of {rows.step}; ask for consecutive rows")
+        raise InputError(f"row_range={rows} takes steps of {rows.step}; ask for consecutive rows")
     start, stop, _ = rows.indices(length)
     if stop <= start:
-        raise InputError(f"rows {rows.start}:{rows.stop} holds none of the {length} rows, counted from 0")
+        raise InputError(
+            f"row_range {rows.start}:{rows.stop} holds none of the {length} rows, counted from 0"
+        )
     return start, stop
 
 
 def reconstruct_task(
-    result: FactorModel | Result | str | Path, *, rank: object = None, rows: slice | None = None
+    result: FactorModel | Result | str | Path, *, rank: object = None, row_range: slice | None = None
 ) -> Reconstruction:
     """A result and what is wanted of it, checked; arguments of ``rankfold.reconstruct``."""
     wanted = None if rank is None else integer("rank", rank)
-    return Reconstruction.of(fitted(result, among=RECONSTRUCT.results), rank=wanted, rows=rows)
+    return Reconstruction.of(fitted(result, among=RECONSTRUCT.results), rank=wanted, rows=row_range)

@@ -40,8 +40,10 @@ class NmfArguments:
     )
     constraint_H: Annotated[Bound, Argument("the same of H, by columns")] = "nonnegative"
     tol: Annotated[float, Argument("relative fall of the error in a pass to stop at", least=0)] = DEFAULT_FALL
-    gradient: Annotated[float, Argument("norm of the projected gradient to stop at", least=0)] = 0.0
-    seconds: Annotated[float, Argument("after which no pass begins; 0 for no limit", least=0)] = 0.0
+    grad_tol: Annotated[float, Argument("norm of the projected gradient to stop at", least=0)] = 0.0
+    time_limit: Annotated[float, Argument("seconds after which no pass begins; 0 for no limit", least=0)] = (
+        0.0
+    )
     passes: Annotated[
         int | None, Argument("most passes over the matrix; 8 by default, 50 for mu", least=1)
     ] = None

@@ -263,13 +263,13 @@ class Nonnegative:
         asked, left = self.asked, history[-1]
         if left.cost == 0:
             return "exact"
-        if asked.gradient > 0 and left.stationarity <= asked.gradient:
-            return "gradient"
+        if asked.grad_tol > 0 and left.stationarity <= asked.grad_tol:
+            return "grad_tol"
         if len(history) > 1 and fall(history) < asked.tol:
             return "tol"
         if passes >= asked.passes:
             return "passes"
-        return "seconds" if 0 < asked.seconds <= seconds else ""
+        return "time_limit" if 0 < asked.time_limit <= seconds else ""
 
     def _write(
         self, run: Run, layout: Strategy, model: Model, found: NmfFit, fingerprint: str
@@ -285,12 +285,12 @@ class Nonnegative:
         combination = factor.combination(np.eye(rank), "factor")
         gram = write_combination(run, layout, combination, np.eye(rank), inverse, array)
         last = found.history[-1]
-        if found.stopped in ("passes", "seconds"):
+        if found.stopped in ("passes", "time_limit"):
             fell = fall(found.history) if len(found.history) > 1 else np.inf
             told = "may still fall" if np.isinf(fell) else f"still fell by {fell:.1e}"
             run.warnings.append(
                 f"the error {told} after {run.passes} passes, tol = {self.asked.tol:.1e}: allow more with "
-                f"{found.stopped}= (--{found.stopped}), or raise tol"
+                f"{found.stopped}= (--{found.stopped.replace('_', '-')}), or raise tol"
             )
         return {
             **run.facts(self.request(), self.asked.solver, self.source, fingerprint),
@@ -302,7 +302,7 @@ class Nonnegative:
             "squared_norm": found.total,
             "product_norm": float(np.sqrt(max((gram * (factors.short @ factors.short.T)).sum(), 0.0))),
             "stopped": found.stopped,
-            "converged": found.stopped in ("exact", "gradient", "tol"),
+            "converged": found.stopped in ("exact", "grad_tol", "tol"),
         }
 
 
@@ -318,7 +318,7 @@ class NmfFit:
     """Iterations on the compressed matrix."""
 
     stopped: str
-    """``"exact"``, ``"gradient"``, ``"tol"``, ``"passes"`` or ``"seconds"``."""
+    """``"exact"``, ``"grad_tol"``, ``"tol"``, ``"passes"`` or ``"time_limit"``."""
 
     total: float
     """``|X|^2``."""

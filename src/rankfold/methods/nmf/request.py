@@ -43,11 +43,11 @@ class FactorRequest:
     constraint_w: Constraint = "nonnegative"
     constraint_h: Constraint = "nonnegative"
     tol: float = DEFAULT_FALL
-    gradient: float = 0.0
+    grad_tol: float = 0.0
     """Stationarity below which passes end."""
 
-    seconds: float = 0.0
-    """After which no pass begins; 0 for no limit."""
+    time_limit: float = 0.0
+    """Seconds after which no pass begins; 0 for no limit."""
 
     passes: int = 0
     """Most reads; 0 for what is usual for the solver."""
@@ -67,7 +67,7 @@ class FactorRequest:
                 given[name] = integer(name, given.get(name))
         if given.get("passes") is not None and given["passes"] < 1:
             raise InputError(f"passes must be at least 1, not {given['passes']}")
-        for name in ("alpha_w", "alpha_h", "l1_ratio", "tol", "gradient", "seconds"):
+        for name in ("alpha_w", "alpha_h", "l1_ratio", "tol", "grad_tol", "time_limit"):
             if name in given:
                 given[name] = number(name, given[name])
         for name in ("constraint_w", "constraint_h"):
@@ -118,7 +118,7 @@ class FactorRequest:
             raise InputError(
                 f"tol must be at least 0 and below 1, not {self.tol}: a relative fall of the error"
             )
-        for option in ("gradient", "seconds", "alpha_w", "alpha_h"):
+        for option in ("grad_tol", "time_limit", "alpha_w", "alpha_h"):
             value = getattr(self, option)
             if not 0 <= value < float("inf"):
                 raise InputError(f"{option} must be a finite number of at least 0, not {value}")
@@ -143,8 +143,8 @@ class FactorRequest:
         if self.loss != "frobenius":
             if asked.solver != "mu":
                 raise InputError(f"solver {asked.solver} is for the Frobenius loss: take mu for {self.loss}")
-            if self.gradient:
-                raise InputError("gradient is for the Frobenius loss: say tol for the other")
+            if self.grad_tol:
+                raise InputError("grad_tol is for the Frobenius loss: say tol for the other")
         if self.constrained and asked.solver != "admm":
             raise InputError(
                 f"constraints are for solver admm: {asked.solver} takes factors that are >= 0 alone"
@@ -152,7 +152,10 @@ class FactorRequest:
 
     def as_dict(self) -> dict[str, Any]:
         """For the facts of a result, and what tells one request from another."""
-        return {"kind": "nmf", **dataclasses.asdict(self)}
+        asked = dataclasses.asdict(self)
+        # Results know these by the names of their first version.
+        asked["gradient"], asked["seconds"] = asked.pop("grad_tol"), asked.pop("time_limit")
+        return {"kind": "nmf", **asked}
 
 
 # Custom start -------------------------------------------------------------------------------------

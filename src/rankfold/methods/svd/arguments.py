@@ -41,7 +41,7 @@ class SvdArguments:
     passes: Passes = None
     oversampling: Oversampling = None
     seed: Seed = 0
-    rows: Rows = True
+    with_rows: Rows = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class PcaArguments:
     center: Annotated[bool, Argument("subtract column means")] = True
     scale: Annotated[bool, Argument("divide columns by their standard deviation")] = False
     whiten: Annotated[bool, Argument("scores of unit variance")] = False
-    rows: Rows = True
+    with_rows: Rows = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class QrArguments:
 
     passes: Passes = None
     seed: Annotated[int, Argument("key of what is random", least=0, below=2**64)] = 0
-    rows: Annotated[bool, Argument("leave out Q", option="--no-rows")] = True
+    with_rows: Annotated[bool, Argument("leave out Q", option="--no-rows")] = True
 
 
 SVD = Method(

@@ -109,10 +109,12 @@ def pca_task(x: object, *asked: Any, center: bool = True, **flags: Any) -> Reduc
     return _reduction(open_source(x), "pca", *asked, center=center, **flags)
 
 
-def qr_task(x: object, *, passes: object = None, seed: object = 0, rows: bool = True) -> Reduction:
+def qr_task(x: object, *, passes: object = None, seed: object = 0, with_rows: bool = True) -> Reduction:
     """What is to be factorized, checked; arguments of ``rankfold.qr``."""
     source = open_source(x)
-    return _reduction(source, "qr", min(source.shape), method="tsqr", passes=passes, seed=seed, rows=rows)
+    return _reduction(
+        source, "qr", min(source.shape), method="tsqr", passes=passes, seed=seed, with_rows=with_rows
+    )
 
 
 def _reduction(
@@ -124,6 +126,7 @@ def _reduction(
     passes: object = None,
     oversampling: object = None,
     seed: object = 0,
+    with_rows: bool = True,
     **flags: bool,
 ) -> Reduction:
     if rank is None and tol is None:
@@ -136,6 +139,7 @@ def _reduction(
         method,
         DEFAULT_PASSES if passes is None else integer("passes", passes),
         integer("seed", seed),
+        rows=with_rows,
         adaptive=adaptive,
         oversampling=None if oversampling is None else integer("oversampling", oversampling),
         **flags,

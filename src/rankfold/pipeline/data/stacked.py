@@ -50,13 +50,13 @@ def row_axes(name: str, axes: tuple[str, ...], shape: Sequence[int], rows: Rows)
     wanted = _split(rows)
     found = [_axis(name, axes, shape, each) for each in wanted]
     if len(set(found)) < len(found):
-        raise InputError(f"rows={rows!r} names an axis of {name} twice: name each once")
+        raise InputError(f"row_axes={rows!r} names an axis of {name} twice: name each once")
     if not found:
         raise InputError(_ask(name, axes, shape))
     if len(found) == len(axes):
         raise InputError(
-            f"rows={rows!r} takes every axis of {name} ({_listed(axes, shape)}), which leaves none for the "
-            "columns; leave one out"
+            f"row_axes={rows!r} takes every axis of {name} ({_listed(axes, shape)}), which leaves none for "
+            "the columns; leave one out"
         )
     return tuple(found)
 
@@ -87,8 +87,8 @@ def _ask(name: str, axes: tuple[str, ...], shape: Sequence[int]) -> str:
         )
     return (
         f"{name} has {len(shape)} axes, {_listed(axes, shape)}; a matrix has two. Say which become the rows, "
-        f"the others are stacked into columns: --rows {axes[0]} (rows={axes[0]!r}), in Python "
-        f"rankfold.open(x, rows={axes[0]!r})"
+        f"the others are stacked into columns: --row-axes {axes[0]} (row_axes={axes[0]!r}), in Python "
+        f"rankfold.open(x, row_axes={axes[0]!r})"
     )
 
 

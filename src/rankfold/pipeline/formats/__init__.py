@@ -67,7 +67,7 @@ class ViewOptions(TypedDict, total=False):
     """What ``open_source`` takes besides the matrix."""
 
     missing: str
-    rows: Rows
+    row_axes: Rows
     select_rows: Selection
     select_columns: Selection
     drop_missing_columns: bool
@@ -77,7 +77,7 @@ def open_source(
     x: object,
     *,
     missing: str = "error",
-    rows: Rows = None,
+    row_axes: Rows = None,
     select_rows: Selection = None,
     select_columns: Selection = None,
     drop_missing_columns: bool = False,
@@ -93,7 +93,7 @@ def open_source(
         array, an h5py dataset, a pandas DataFrame of numbers, an AnnData object (its X), a ``Source``.
     missing : {"error", "fill"}
         What a Zarr or HDF5 chunk is that was never written: an error, or its fill value.
-    rows : str, int or list of them, optional
+    row_axes : str, int or list of them, optional
         Axes that become the rows, by name or number, as ``"time"`` or ``"time,level"``; the others are
         stacked into columns in their order. Needed for arrays of more than two axes.
     select_rows, select_columns : str, slice or list, optional
@@ -109,7 +109,7 @@ def open_source(
     """
     if missing not in MISSING:
         raise InputError(f"missing={missing!r} is not known; say one of {', '.join(map(repr, MISSING))}")
-    source = select(_matrix(x, missing, rows), rows=select_rows, columns=select_columns)
+    source = select(_matrix(x, missing, row_axes), rows=select_rows, columns=select_columns)
     return without_missing_columns(source) if drop_missing_columns else source
 
 
@@ -140,7 +140,7 @@ def _matrix(x: object, missing: str, rows: Rows) -> Source:
         return _of_hdf5(x, missing, rows)
     if isinstance(x, Source):
         if rows is not None:
-            raise InputError(f"{x.name} is a matrix already: rows= is for arrays and places of arrays")
+            raise InputError(f"{x.name} is a matrix already: row_axes= is for arrays and places of arrays")
         return x
     raise InputError(
         f"cannot read a {module}.{type(x).__qualname__}; give the path of a Zarr store or .npy file, "
@@ -171,7 +171,7 @@ def _at(location: str, missing: str, rows: Rows) -> Source:
 
 def _refuse_axes(name: str, rows: Rows) -> None:
     if rows is not None:
-        raise InputError(f"{name} is a matrix already: leave out --rows (rows={rows!r})")
+        raise InputError(f"{name} is a matrix already: leave out --row-axes (row_axes={rows!r})")
 
 
 def _npz(path: str, array: str, missing: str, rows: Rows) -> Source:

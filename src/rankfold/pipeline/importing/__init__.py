@@ -198,7 +198,7 @@ def _import(matrix: object, wanted: Wanted, view: ViewOptions, job: _Job) -> Imp
         reader = sparse_reader(source)
     elif any(value not in (None, False) for name, value in view.items() if name != "missing"):
         raise InputError(
-            f"{reader.name} is read from its beginning, so --rows, --select-rows, --select-columns and "
+            f"{reader.name} is read from its beginning, so --row-axes, --select-rows, --select-columns and "
             "--drop-missing-columns do not apply: import it, and select when the store is read"
         )
     else:

@@ -93,11 +93,7 @@ def plan_task(
         GPUs would be reserved that nothing runs on.
     """
     arranged = sweeps.arrange(budget)
-    if budget.gpus and not any(each.on_device for each in arranged.passes):
-        raise InputError(
-            f"{outline.kind} by {outline.method} has no code for a GPU, and the profile reserves one for "
-            "each worker: it would stand idle. Take a profile without gpus:, or leave that line out"
-        )
+    refuse_idle_gpus(outline, arranged, budget)
     if arranged.concurrency < 1 or arranged.peak_bytes > budget.memory_bytes:
         raise MemoryBudgetError(
             f"{outline.subject or outline.kind} needs {format_bytes(arranged.peak_bytes)} in one worker, but "
@@ -133,6 +129,15 @@ def plan_task(
         decided_by=outline.decided_by,
         groups=arranged.groups,
     )
+
+
+def refuse_idle_gpus(outline: Outline, arranged: Arrangement, budget: Budget) -> None:
+    """Raise ``InputError`` where GPUs would be reserved that nothing runs on."""
+    if budget.gpus and not any(each.on_device for each in arranged.passes):
+        raise InputError(
+            f"{outline.kind} by {outline.method} has no code for a GPU, and the profile reserves one for "
+            "each worker: it would stand idle. Take a profile without gpus:, or leave that line out"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @command()
 def doctor(
-    on: Annotated[
-        str | None, typer.Option("--on", "--profile", help="name or path of a profile to be checked too")
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", "--profile", help="name or path of a profile to be checked too")
     ] = None,
     folder: Annotated[Path, typer.Option(help="where results and scratch will lie")] = Path("."),
     probe: Annotated[bool, typer.Option("--probe/--no-probe", help="send a job of half a minute")] = True,
@@ -35,7 +35,7 @@ def doctor(
 
     if wait is not None and not WALLTIME.fullmatch(wait):
         raise InputError(f"--wait {wait!r} is not a time such as 0:05:00")
-    profile = None if on in (None, "local", "allocation") else find_profile(on)
+    profile = None if cluster in (None, "local", "allocation") else find_profile(cluster)
     seconds = None if wait is None else walltime_seconds(wait)
     findings = []
     for finding in _findings(profile, folder, probe=probe, wait_seconds=seconds):
@@ -66,7 +66,7 @@ def _findings(
         failed = failed or finding.verdict == "failed"
         yield finding
     if profile is None:
-        yield Finding("node", "not checked", "no profile was given", "Give one by --on")
+        yield Finding("node", "not checked", "no profile was given", "Give one by --cluster")
     elif failed or not probe:
         why = "SLURM would refuse the job" if failed else "as asked"
         yield Finding("node", "not checked", why, "Repair what failed first" if failed else "")

@@ -69,7 +69,7 @@ def run(
     only: Annotated[
         str | None, typer.Option(metavar="STAGE", help="this stage alone; what it reads is used as it is")
     ] = None,
-    on: Annotated[
+    cluster: Annotated[
         str | None, typer.Option(help="local, slurm, allocation or a profile, in place of the one it names")
     ] = None,
     unless_running: Annotated[
@@ -83,7 +83,7 @@ def run(
     from rankfold.workflows.flows.run import run_flow
     from rankfold.workflows.operations.holder import holder_of
 
-    workflow = Workflow.read(flow, on)
+    workflow = Workflow.read(flow, cluster)
     if unless_running and (holder := holder_of(workflow.outputs / LOCK)):
         typer.echo(f"{workflow.outputs}: {holder} runs this workflow already, so this run does nothing")
         return
@@ -110,14 +110,14 @@ def _told(name: str, verdicts: list[StagePlan]) -> dict[str, Any]:
     return {"workflow": name, "stages": [verdict.as_dict() for verdict in verdicts]}
 
 
-def plan_flow(path: Path, on: str | None = None, *, as_json: bool) -> None:
+def plan_flow(path: Path, cluster: str | None = None, *, as_json: bool) -> None:
     """The table of stages that ``rankfold plan FLOW.yaml`` prints."""
     from rankfold.cluster.local.calibration import cached_rates
     from rankfold.workflows.flows.plan import Workflow, survey
     from rankfold.workflows.flows.record import Record
     from rankfold.workflows.flows.table import flow_table, plan_as_dict
 
-    workflow = Workflow.read(path, on)
+    workflow = Workflow.read(path, cluster)
     record = Record.of(workflow.outputs)
     record.require(workflow.flow.workflow)
     verdicts, rates = survey(workflow, record.stages), cached_rates()

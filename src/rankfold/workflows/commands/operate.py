@@ -71,7 +71,7 @@ def schedule(
     begin: Annotated[
         str | None, typer.Option(metavar="TIME", help="of the first, such as 2026-12-01T03:00, UTC; now")
     ] = None,
-    on: Annotated[
+    cluster: Annotated[
         str | None, typer.Option(help="name or path of a profile; by default the workflow's")
     ] = None,
     following: Annotated[bool, typer.Option("--next", help="print when it begins next, no more")] = False,
@@ -88,7 +88,7 @@ def schedule(
     if following and given is not None:
         typer.echo(written(given.after(datetime.now(UTC))))
         return
-    workflow = InOneJob.read(flow, on)
+    workflow = InOneJob.read(flow, cluster)
     when = chosen(workflow, given)
     if following:
         typer.echo(written(when.after(datetime.now(UTC))))

@@ -61,7 +61,7 @@ def reconstruct(
 
     earlier, part = last_attempt(output["out"]), window(select_rows)
     with _watched() as bar:
-        array = rankfold.reconstruct(fit, rank=rank, rows=part, progress=bar, **output, **place)
+        array = rankfold.reconstruct(fit, rank=rank, row_range=part, progress=bar, **output, **place)
     made = rankfold.open_result(output["out"])
     there = found_done(output["out"], earlier, overwrite=output["overwrite"])
     line = (

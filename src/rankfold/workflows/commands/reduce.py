@@ -119,11 +119,11 @@ def _plan_flow(
     from rankfold.workflows.commands.flow import plan_flow
 
     usual = {**options.view(), **options.place()}
-    said = [name for name, value in usual.items() if given[name] != value and name != "on"] + list(asked)
+    said = [name for name, value in usual.items() if given[name] != value and name != "cluster"] + list(asked)
     if store is not None or said:
         beside = repr(store) if store is not None else f"--{said[0].replace('_', '-')}"
         raise InputError(f"{path} says itself what is asked: leave out {beside}, or write it into the file")
-    plan_flow(Path(path), given["on"], as_json=as_json)
+    plan_flow(Path(path), given["cluster"], as_json=as_json)
 
 
 def rank_of_update(asked: dict[str, Any]) -> int | None:
@@ -131,7 +131,7 @@ def rank_of_update(asked: dict[str, Any]) -> int | None:
     from rankfold.pipeline.errors import InputError
 
     for parameter in PCA.parameters():
-        if parameter.name not in ("rank", "rows") and asked[parameter.name] != parameter.default:
+        if parameter.name not in ("rank", "with_rows") and asked[parameter.name] != parameter.default:
             option = parameter.name.replace("center", "no-center")
             raise InputError(
                 f"--{option} has no place beside --update: samples are centered, scaled and summed up as in "

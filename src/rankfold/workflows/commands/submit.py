@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rankfold.cluster.slurm.profile import Profile
 
 ELSEWHERE = ("plan", "submit", "schedule", "doctor")
-"""Commands that take ``--on`` and run on no workers."""
+"""Commands that take ``--cluster`` and run on no workers."""
 
 
 @command()
@@ -24,7 +24,7 @@ def submit(
             metavar="FLOW.yaml | -- COMMAND...", help="a workflow, or a command of rankfold and its options"
         ),
     ],
-    on: Annotated[
+    cluster: Annotated[
         str | None,
         typer.Option(help="name or path of a profile: nodes, walltime, partition; by default the workflow's"),
     ] = None,
@@ -36,18 +36,18 @@ def submit(
     words = what[1:] if what[0] == "run" else what
     if words and is_flow(words[0]):
         _require_command(["run", *words], context)
-        _submit_flow(words, on, show=show)
+        _submit_flow(words, cluster, show=show)
     else:
-        _submit_command(_require_command(what, context), what, on or "slurm", show=show)
+        _submit_command(_require_command(what, context), what, cluster or "slurm", show=show)
 
 
-def _submit_flow(words: list[str], on: str | None, *, show: bool) -> None:
+def _submit_flow(words: list[str], cluster: str | None, *, show: bool) -> None:
     from pathlib import Path
 
     from rankfold.workflows.operations.submitted import InOneJob, submit_flow
 
     path, *more = words
-    workflow = InOneJob.read(Path(path), on)
+    workflow = InOneJob.read(Path(path), cluster)
     verdicts = workflow.checked()
     if show:
         typer.echo(workflow.script(more), nl=False)
@@ -63,7 +63,7 @@ def _submit_flow(words: list[str], on: str | None, *, show: bool) -> None:
     )
 
 
-def _submit_command(given: dict[str, Any], what: list[str], on: str, *, show: bool) -> None:
+def _submit_command(given: dict[str, Any], what: list[str], cluster: str, *, show: bool) -> None:
     import sys
     from pathlib import Path
 
@@ -72,12 +72,12 @@ def _submit_command(given: dict[str, Any], what: list[str], on: str, *, show: bo
     from rankfold.workflows.operations.command_task import plan_command
     from rankfold.workflows.operations.submitted import job_name, submit_command
 
-    profile = find_profile(on)
+    profile = find_profile(cluster)
     plan_command(what[0], given, profile)
     out = Path(given["out"])
-    driver = [profile.python or sys.executable, "-m", "rankfold", *what, "--on", "allocation"]
+    driver = [profile.python or sys.executable, "-m", "rankfold", *what, "--cluster", "allocation"]
     names = {"name": job_name(what[0], out), "log": log_name(what[0])}
-    script = job_script(driver, profile, known_as=found_from(on, Path.cwd()), **names)
+    script = job_script(driver, profile, known_as=found_from(cluster, Path.cwd()), **names)
     if show:
         typer.echo(script, nl=False)
         return
@@ -100,11 +100,11 @@ def _require_command(what: list[str], submit: typer.Context) -> dict[str, Any]:
 
     known = submit.find_root().command.commands  # type: ignore[attr-defined]
     name, *arguments = what
-    placed = {key for key, each in known.items() if any("--on" in option.opts for option in each.params)}
+    placed = {key for key, each in known.items() if any("--cluster" in option.opts for option in each.params)}
     fit = sorted(placed.difference(ELSEWHERE))
     if name not in fit:
         raise InputError(f"submit takes a command that runs on workers: {', '.join(fit)}; not {name!r}")
-    if any(argument.partition("=")[0] == "--on" for argument in arguments):
-        raise InputError(f"the job runs on its own nodes: give --on before the dashes, not to {name}")
-    context = known[name].make_context(f"rankfold {name}", [*arguments, "--on", "allocation"])
+    if any(argument.partition("=")[0] == "--cluster" for argument in arguments):
+        raise InputError(f"the job runs on its own nodes: give --cluster before the dashes, not to {name}")
+    context = known[name].make_context(f"rankfold {name}", [*arguments, "--cluster", "allocation"])
     return dict(context.params)

@@ -142,7 +142,7 @@ def arrays_of(stage: BaseStage, stages: Mapping[str, BaseStage]) -> tuple[str, .
         source = stages.get(getattr(stage, "result", ""))
         return tuple(COORDINATES.values()) if source is None else (COORDINATES.get(source.method, "U"),)
     arrays = matrices_of(stage.method)
-    return arrays[1:] if getattr(stage, "rows", True) is False else arrays
+    return arrays[1:] if getattr(stage, "with_rows", True) is False else arrays
 
 
 def _check(name: str, stage: BaseStage, flow: Flow, document: Document) -> None:
@@ -164,8 +164,8 @@ def _check(name: str, stage: BaseStage, flow: Flow, document: Document) -> None:
             known = [*fitting, *flow.inputs, *(INITS[:-1] if key == "init" else ())]
             what = f"{text!r} is neither a stage of {' or '.join(methods)} nor an input{meant(text, known)}"
             raise InputError(document.told(("stages", name, key), f"{what}. There are {', '.join(known)}"))
-        if stage.method in OF_ROWS and getattr(flow.stages.get(text), "rows", True) is False:
-            reason = f"{text} has rows: false, and {stage.method} needs its rows. Leave that out"
+        if stage.method in OF_ROWS and getattr(flow.stages.get(text), "with_rows", True) is False:
+            reason = f"{text} has with_rows: false, and {stage.method} needs its rows. Leave that out"
             raise InputError(document.told(("stages", name, key), reason))
 
 
@@ -179,7 +179,7 @@ def _check_matrix(text: str, keys: tuple[str, ...], flow: Flow, document: Docume
     if found is not None and found.stage:
         stage = flow.stages[found.stage]
         if found.array and found.array in matrices_of(stage.method):
-            reason = f"{found.stage} has rows: false, so it makes no {found.array}. Leave that out"
+            reason = f"{found.stage} has with_rows: false, so it makes no {found.array}. Leave that out"
             raise InputError(document.told(keys, reason))
         arrays = [one for one in known if one.startswith(f"{found.stage}.")]
         if not found.array and arrays:

@@ -42,7 +42,7 @@ class Input(Part):
     """A matrix, and what of it is seen: arguments of ``rankfold.open``. Its path alone will do."""
 
     store: Where
-    rows: Text | None = None
+    row_axes: Text | None = None
     select_rows: Text | None = None
     select_columns: Text | None = None
     drop_missing_columns: bool = False

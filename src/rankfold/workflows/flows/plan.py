@@ -9,7 +9,7 @@ from typing import Any
 
 from rankfold._version import __version__
 from rankfold.api.execute import identity_of as whole_identity
-from rankfold.api.identity import ARGUMENTS
+from rankfold.api.identity import argument_of
 from rankfold.cluster.place import Place, choose_place
 from rankfold.methods.registry import METHODS
 from rankfold.methods.task import Task
@@ -28,9 +28,6 @@ from rankfold.workflows.flows.space import Demand, require_room, require_writabl
 from rankfold.workflows.flows.stage_models import Import, Resources
 from rankfold.workflows.flows.stages import NotKnownYet, StageInputs, StageResult, expected, task_of
 from rankfold.workflows.wording import placed
-
-CALLED = {"method": "algorithm", **ARGUMENTS}
-"""Parts of a request that a file calls otherwise."""
 
 CONTENTS = {"queries": "queries", "base": "base", "result": "result", "left": "result"}
 CONTENTS |= {"update_of": "result", "start": "init", "second": "second"}
@@ -74,11 +71,11 @@ class Workflow:
     steps: tuple[Step, ...]
 
     @classmethod
-    def read(cls, path: Path, on: str | None = None) -> Workflow:
+    def read(cls, path: Path, cluster: str | None = None) -> Workflow:
         """Read a file, to be run ``on`` another place than it says; every mistake is told with its line."""
         flow, document = read_flow(path)
-        if on is not None:
-            flow = flow.model_copy(update={"profile": on})
+        if cluster is not None:
+            flow = flow.model_copy(update={"profile": cluster})
         return cls(flow, document, steps_of(flow, document))
 
     @property
@@ -102,7 +99,9 @@ class Workflow:
     def place(self, step: Step) -> Place:
         """Where a step runs."""
         own = self.resources(step)
-        return choose_place(on=self.flow.profile, workers=own.workers, threads=own.threads, memory=own.memory)
+        return choose_place(
+            cluster=self.flow.profile, workers=own.workers, threads=own.threads, memory=own.memory
+        )
 
     def chosen(self, first: str | None, only: str | None) -> set[str]:
         """Names of the steps that were asked for."""
@@ -222,7 +221,7 @@ def _plan_stage(
 
 def _here(workflow: Workflow, step: Step) -> Place:
     """This process, for what has no work for others."""
-    return choose_place(on="local", threads=1, memory=workflow.resources(step).memory)
+    return choose_place(cluster="local", threads=1, memory=workflow.resources(step).memory)
 
 
 def _missing(path: Path) -> tuple[str, ...]:
@@ -288,7 +287,8 @@ def differences(kept: Mapping[str, Any], mine: Mapping[str, Any], step: Step) ->
         return (f"method: {old.get('kind')} -> {new['kind']}",)
     keys, told = type(step.stage).model_fields, dict[str, None]()
     for name in new:
-        key = CONTENTS.get(name, CALLED.get(name, name))
+        called = "algorithm" if name == "method" else argument_of(name, new["kind"])
+        key = CONTENTS.get(name, called)
         if old.get(name) == new[name] or key not in keys:
             continue
         if name in CONTENTS:

@@ -116,9 +116,9 @@ def _task(stage: BaseStage, scene: StageInputs) -> Task:
     inputs = [_held(stage, key, scene, model=model) for key, model in of]
     for key in {*stage.MATRICES, *stage.RESULTS}.difference(key for key, _ in of):
         asked[key] = _held(stage, key, scene)
-    if _is_slice(method, "rows"):
-        ends = (asked["rows"] or ":").split(":")
-        asked["rows"] = slice(*(int(end) if end else None for end in ends))
+    if _is_slice(method, "row_range"):
+        ends = (asked["row_range"] or ":").split(":")
+        asked["row_range"] = slice(*(int(end) if end else None for end in ends))
     return method.task(*inputs, **asked)
 
 

@@ -59,7 +59,7 @@ def task_of_command(name: str, given: Given) -> Task:
 BUILDERS: dict[str, Callable[[Given], Task]] = {
     "transform": lambda given: TRANSFORM.task(given["result"], _matrix(given, "new")),
     "reconstruct": lambda given: RECONSTRUCT.task(
-        given["result"], rank=given["rank"], rows=window(given["select_rows"])
+        given["result"], rank=given["rank"], row_range=window(given["select_rows"])
     ),
     "check": lambda given: CHECK.task(given["result"], _matrix(given)),
 }

@@ -73,9 +73,9 @@ class InOneJob(Workflow):
     """A workflow whose stages run on the nodes of the job that it is submitted as."""
 
     @classmethod
-    def read(cls, path: Path, on: str | None = None) -> Self:
+    def read(cls, path: Path, cluster: str | None = None) -> Self:
         """Its own profile, where it names one of a cluster, unless it is to be another."""
-        workflow = super(InOneJob, cls).read(path, on)
+        workflow = super(InOneJob, cls).read(path, cluster)
         flow = workflow.flow
         if flow.profile in HERE:
             flow = flow.model_copy(update={"profile": "slurm"})
@@ -103,7 +103,7 @@ class InOneJob(Workflow):
         """What the job runs."""
         python = self.profile.python or sys.executable
         path = str(self.document.path.absolute())
-        return [python, "-m", "rankfold", "run", path, *more, "--on", "allocation"]
+        return [python, "-m", "rankfold", "run", path, *more, "--cluster", "allocation"]
 
     @property
     def log(self) -> str:
