@@ -5,6 +5,7 @@
 # make test-wheel  what an installed package can lack, tested on the built wheel from outside the tree
 # make smoke       two runs on a real SLURM, which the tests start themselves: as root, with slurm-wlm and munge
 # make peers       the tests that Dask, scikit-learn, SciPy and pynndescent ship, run against rankfold (10 minutes)
+# make docs       the site, into build/site: guides, reference, gallery; strict, with pictures drawn by examples/
 # make bench       a pass against its physical limit (writes 16 GB under /tmp/rankfold-data once)
 
 PYTHON ?= python3
@@ -15,7 +16,7 @@ QUICK := not exhaustive and not process and not slow and not slurm
 IN_MEMORY := $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 8000000 {print "TMPDIR=/dev/shm"}')
 WHEEL := build/wheel-venv/bin/python
 
-.PHONY: demo check test test-all test-wheel smoke peers bench clean
+.PHONY: demo check test test-all test-wheel smoke peers docs bench clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/rankfold demo
@@ -48,6 +49,11 @@ check: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/architecture
 
+docs: $(VENV)/.installed-docs
+	$(BIN)/python docs/pages.py build/pages
+	$(BIN)/sphinx-build -W --keep-going -q -b html -c docs build/pages build/site
+	@echo build/site/index.html
+
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/passes.py
 
@@ -64,4 +70,8 @@ $(VENV)/.installed-demo: pyproject.toml | $(BIN)/python
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable . --group dev
+	touch $@
+
+$(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable . --group docs
 	touch $@

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import pkgutil
+import re
 import subprocess
 import sys
 
@@ -68,3 +70,15 @@ def test_star_imports_what_is_offered() -> None:
 
 def test_the_command_line_loads_no_numbers_before_it_is_told_what_to_do() -> None:
     assert not loaded_after("import rankfold.workflows.cli") & {*HEAVY, "numpy", "pydantic"}
+
+
+@pytest.mark.parametrize("name", [name for name in rankfold.__all__ if name[0].islower()])
+def test_functions_say_what_they_take_give_raise_and_cost(name: str) -> None:
+    told = inspect.getdoc(getattr(rankfold, name)) or ""
+    sections = re.findall(r"^(\w+)\n-+$", told, re.MULTILINE)
+    assert {"Parameters", "Returns", "Raises", "Notes"} <= set(sections), sections
+    taken = set(inspect.signature(getattr(rankfold, name)).parameters)
+    named = re.search(r"Parameters\n-+\n(.*?)\n\n\w+\n-+\n", told, re.DOTALL)
+    assert named is not None
+    words = set(re.findall(r"\w+", "\n".join(re.findall(r"^\S.*", named[1], re.MULTILINE))))
+    assert taken <= words or "others" in words, taken - words

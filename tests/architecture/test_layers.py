@@ -38,11 +38,11 @@ FLOORS = ("chunks", "data", "formats", "storage", "engine", "planning", "importi
 MOST_FILES = {"pipeline/formats": 13}
 """Files to a folder besides ``__init__.py``, where it is not 12."""
 
+PUBLIC = {*rankfold.__all__, "open_source"}
+"""Functions that users call."""
+
 LONGEST_FUNCTION, LONGEST_FILE = 50, 400
-LONG_FUNCTIONS = {
-    "api/reductions.py svd": 64,
-    "api/reductions.py nmf": 72,
-}  # most lines say what the arguments mean
+LONG_FUNCTIONS: dict[str, int] = {}
 LONG_FILES: dict[str, int] = {}
 NOT_WRITTEN_YET: dict[str, int] = {}
 """Places that raise NotImplementedError, and how many: what is not written yet, never a bad value."""
@@ -183,6 +183,8 @@ def test_functions_fit_a_screen() -> None:
         for node in ast.walk(tree(file)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or 0) - node.lineno + 1
+                if layer(file) == "api" or node.name in PUBLIC:  # whose docstrings are pages of the manual
+                    lines -= len((ast.get_docstring(node) or "").splitlines())
                 if lines > LONGEST_FUNCTION:
                     long[f"{file} {node.name}"] = lines
     assert_only_shrinks(long, LONG_FUNCTIONS)

@@ -88,10 +88,20 @@ def trustworthiness(
         Over all rows the value of ``sklearn.manifold.trustworthiness``, to the last bit where no distances
         are equal; of rows that are equally far the one of smaller index is the nearer.
 
+    Raises
+    ------
+    InputError, PlanError, DataError
+        As for ``svd``.
+
     Notes
     -----
     A search for the neighbors of r rows, then ``2 r m n`` flops in one pass over ``x``, of which at most as
-    much is read once more: see ``methods/embedding/trustworthiness.py``.
+    much is read once more: see ``rankfold.methods.embedding``. Nothing of size m^2 is held or written.
+
+    References
+    ----------
+    Venna, Kaski, Neighborhood preservation in nonlinear projection methods: an experimental study, ICANN
+    2001, LNCS 2130. Of a sample of rows the value comes with its standard error.
     """
     how = {"cluster": cluster, "workers": workers, "threads": threads, "memory": memory, "client": client}
     task = trustworthiness_task(x, embedding, k=k, metric=metric, sample_rows=sample_rows, seed=seed)
@@ -118,8 +128,36 @@ def continuity(
     """To what extent neighbors in the data are neighbors in an embedding.
 
     It is trustworthiness with the roles exchanged: neighbors are found in ``x``, by ``metric``, and ranked
-    in the embedding. Parameters and result are those of ``trustworthiness``; the metric may be a function, as
-    for ``knn``.
+    in the embedding.
+
+    Parameters
+    ----------
+    x, embedding : path, array or Source, (m, n) and (m, d)
+        The same rows in the same order; anything ``svd`` takes.
+    k : int, default 5
+        Neighbors of each row in ``x``; fewer than half of the rows.
+    metric : str or function
+        By which these are found, as for ``knn``.
+    sample_rows, seed, others
+        As for ``trustworthiness``.
+
+    Returns
+    -------
+    Quality
+        A share between 0 and 1, and its standard error.
+
+    Raises
+    ------
+    InputError, PlanError, DataError
+        As for ``svd``.
+
+    Notes
+    -----
+    A search for the neighbors of r rows, ``2 r m n`` flops, then one pass over the embedding.
+
+    References
+    ----------
+    Venna, Kaski, ICANN 2001, LNCS 2130: see ``trustworthiness``.
     """
     how = {"cluster": cluster, "workers": workers, "threads": threads, "memory": memory, "client": client}
     task = continuity_task(x, embedding, k=k, metric=metric, sample_rows=sample_rows, seed=seed)
@@ -164,6 +202,11 @@ def neighborhood_preservation(
     -------
     Quality
         ``standard_error`` is that of the mean, with the rows as a sample of all there could be.
+
+    Raises
+    ------
+    InputError
+        Results of another kind, or of other rows.
 
     Notes
     -----

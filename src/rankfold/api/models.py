@@ -56,6 +56,19 @@ def transform(
         nmf, exact least squares over rows that are not negative (by block principal pivoting), penalized as
         in the fit. What part of the samples the components leave out, as a norm, is
         ``attrs["relative_error"]``.
+
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``svd``.
+
+    Notes
+    -----
+    One pass of ``2 m n k`` flops over (m, n) samples; rows of the coordinates are written as they are read.
+
+    References
+    ----------
+    Kim, Park, SIAM J. Sci. Comput. 33(6), 2011, algorithm 2, for the rows of an nmf.
     """
     _require_order("transform", result, x)
     task = TRANSFORM.task(result, x)
@@ -100,9 +113,20 @@ def update(
         rounding the same, if the result has all components (``rank=min(m, n)``); else
         ``error_estimates`` bound what may be missing.
 
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``svd``.
+
     Notes
     -----
-    With fewer new rows than columns, these are held in memory; with more, a matrix of (n, n) is.
+    With fewer new rows than columns, these are held in memory; with more, a matrix of (n, n) is, after a pass
+    of ``3 m n^2`` flops over m new rows.
+
+    References
+    ----------
+    Chan, Golub, LeVeque, The American Statistician 37(3), 1983, for the mean's part in the scatter of two
+    groups: it enters as one more row of the stacked factors.
     """
     _require_order("update", result, x)
     task = UPDATE.task(result, x, rank=rank)
@@ -145,9 +169,19 @@ def check(
         and what both factors lack of orthonormality as they are stored, ``left_orthogonality`` and
         ``right_orthogonality``.
 
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``svd``.
+
     Notes
     -----
-    A residual r says that the matrix has a singular value within r s1 of s.
+    A residual r says that the matrix has a singular value within r s1 of s. One pass of ``4 m n k`` flops.
+
+    References
+    ----------
+    Golub, Van Loan, Matrix Computations, fourth edition, 2013, section 8.1, for the bound, by way of the
+    symmetric matrix of A and A'.
     """
     _require_order("check", result, x)
     task = CHECK.task(result, x)
@@ -190,6 +224,15 @@ def reconstruct(
     NumPy array, or Zarr array if it lies in ``out`` or exceeds 64 MiB
         ``U s Vt``, ``W H``, or ``scores components``, with whitening, scale and mean undone; of the type of
         the fit. ``out`` is a plain Zarr array, which ``rf.open`` and every other reader of Zarr takes.
+
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``svd``.
+
+    Notes
+    -----
+    Work ``2 m n rank`` flops; the result is read once, and the matrix written once, by whole chunks.
     """
     task = RECONSTRUCT.task(result, rank=rank, row_range=row_range)
     require_apart(out, result)

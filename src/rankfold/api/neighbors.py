@@ -55,11 +55,24 @@ def knn(
     Returns
     -------
     Result
-        ``indices`` (m, k), ``distances`` (m, k) float64, nearest first, then by index; ``graph``, as CSR.
+        ``indices`` (m, k) int64, ``distances`` (m, k) float64, nearest first, then by index; ``graph``, as
+        CSR. Distances are in the units of the data; squared, or one less the cosine, under those metrics.
+
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``svd``.
 
     Notes
     -----
-    About ``m^2 n`` flops in float32; distances in float64, by a fixed sum. See ``docs/neighbors.md``.
+    About ``m^2 n`` flops in float32, or twice as many of queries; every pair that products leave open is
+    measured in float64, by a fixed sum. See ``docs/neighbors.md``. Neighbors are exact, and the same bytes
+    for any chunks, memory and workers.
+
+    References
+    ----------
+    Products as bounds of distances are folklore; ours come with a bound of their rounding error, which is
+    derived in ``rankfold.kernels.neighbors.lists``, so that no neighbor is lost to float32.
     """
     asked = {"queries": queries, "base": base, "metric": metric, "symmetric": symmetric}
     task = KNN.task(x, k=k, **asked)

@@ -61,7 +61,7 @@ def svd(
         Folder for narrow intermediates, seen by all workers; beside ``out`` by default.
     with_rows, overwrite : bool
         Form and write ``U``; replace an output, or an unfinished run, of another request.
-    on, workers, threads : optional
+    cluster, workers, threads : optional
         This machine ("local"), or the jobs of a profile; worker processes or jobs, instead of the threads
         of this process; threads of each process, by default all usable cores, shared.
     client, progress : optional
@@ -76,9 +76,24 @@ def svd(
     Raises
     ------
     InputError, OutputError, PlanError, DataError
-        See ``rankfold.pipeline.errors``; each message says what to change.
+        What cannot be asked; what cannot be written; what does not fit in ``memory`` or on the disk, before
+        anything is read; NaN and Inf, with their place. Each message says what to change.
 
-    Reads the matrix once (Gram or TSQR without ``U``, sketch), twice (Gram), 2 to 5 times (Krylov), or more.
+    Notes
+    -----
+    Passes over the matrix, and flops of each: Gram 1, and 1 for ``U``, of ``m n min(m, n)``; Krylov 2 to 5 of
+    ``4 m n b`` with blocks of b columns, a quarter more than ``rank``; subspace some more of these; TSQR 1,
+    and 1 for ``U``, of ``3 m n min(m, n)``; sketch 1 of about ``32 m n rank``. Memory of a tall
+    matrix does not depend on its rows. "auto" takes Gram or Krylov, whichever a nominal core would finish first.
+
+    References
+    ----------
+    Musco, Musco, Randomized block Krylov methods for stronger and faster approximate singular value
+    decomposition, NeurIPS 2015, algorithm 2: both products come from one read here, and passes end on an
+    estimate of the error. Halko, Martinsson, Tropp, SIAM Review 53(2), 2011, algorithm 4.4 (subspace). Tropp,
+    Yurtsever, Udell, Cevher, SIAM J. Sci. Comput. 41(4), 2019 (sketch). Demmel, Grigori, Hoemmen, Langou,
+    SIAM J. Sci. Comput. 34(1), 2012, and Fukaya, Kannan, Nakatsukasa, Yamamoto, Yanagisawa, SIAM J. Sci.
+    Comput. 42(1), 2020 (TSQR). Where solvers deviate is said in ``rankfold.methods.svd.solvers``.
     """
     task = SVD.task(x, rank, tol, method, passes, oversampling, seed, with_rows=with_rows)
     place = choose_place(cluster=cluster, workers=workers, threads=threads, memory=memory, client=client)
@@ -123,9 +138,28 @@ def pca(
     others
         As for ``svd``.
 
-    Returns a ``Result`` with ``scores`` (m, k), ``components`` (k, n), ``mean`` and ``scale`` (n,), and
-    per component ``singular_values``, ``explained_variance`` and its ``_ratio``, ``residuals`` and
-    ``error_estimates``.
+    Returns
+    -------
+    Result
+        ``scores`` (m, k), ``components`` (k, n), ``mean`` and ``scale`` (n,), and per component
+        ``singular_values``, ``explained_variance`` (over m - 1), ``explained_variance_ratio``, ``residuals``
+        and ``error_estimates``. Signs make the
+        leading entry of each vector of the shorter side positive.
+
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``svd``.
+
+    Notes
+    -----
+    Passes and flops are those of ``svd``: means are taken during the first pass, about a provisional shift
+    from a sample, and what that differs by is put right exactly.
+
+    References
+    ----------
+    Chan, Golub, LeVeque, Algorithms for computing the sample variance, The American Statistician 37(3), 1983,
+    for means and scatter in pieces; solvers as for ``svd``.
     """
     flags = {"center": center, "scale": scale, "whiten": whiten, "with_rows": with_rows}
     task = PCA.task(x, rank, tol, method, passes, oversampling, seed, **flags)
@@ -167,11 +201,24 @@ def qr(
         ``Q`` (m, k), k = min(m, n), orthonormal columns, and ``R`` (k, n), upper triangular, its diagonal
         not negative. What ``Q`` lacks of orthogonality is ``attrs["orthogonality"]``.
 
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``svd``.
+
     Notes
     -----
-    Reads the matrix once, or twice with ``Q``; once more where rows are so unlike those of a sample, and
-    with ``Q`` once more where columns are nearly dependent. A wide matrix is read once, and so is its leading
-    square: ``R`` is as large as the matrix.
+    Reads the matrix once, or twice with ``Q``; once more where rows are so unlike those of a sample, and with
+    ``Q`` once more where columns are nearly dependent. A wide matrix is read once, and so is its leading
+    square: ``R`` is as large as the matrix. Flops ``3 m n^2`` for ``R`` of a tall matrix, and ``4 m n^2`` for
+    ``Q``.
+
+    References
+    ----------
+    Demmel, Grigori, Hoemmen, Langou, Communication-optimal parallel and sequential QR and LU factorizations,
+    SIAM J. Sci. Comput. 34(1), 2012, where a sample misleads; else Cholesky QR of columns that a sample makes
+    nearly orthonormal: Fukaya, Kannan, Nakatsukasa, Yamamoto, Yanagisawa, Shifted Cholesky QR, SIAM J. Sci.
+    Comput. 42(1), 2020, with a preconditioner from sampled rows instead of a shift.
     """
     task = QR.task(x, passes=passes, seed=seed, with_rows=with_rows)
     place = choose_place(cluster=cluster, workers=workers, threads=threads, memory=memory, client=client)
@@ -230,7 +277,8 @@ def nmf(
         Relative fall of the error in a pass, and norm of the projected gradient over that of the matrix,
         below which passes end.
     time_limit, passes, seed : float, int, int
-        After which no pass begins; most reads of the matrix, default 8, or 50 for "mu"; key of random starts.
+        Seconds after which no pass begins; most reads of the matrix, default 8, or 50 for "mu"; key of random
+        starts.
     others
         As for ``svd``.
 
@@ -241,9 +289,23 @@ def nmf(
         ``relative_error`` that is left (of the divergence from independent rows and columns, under
         Kullback-Leibler), ``errors`` after each pass, ``stationarity``, and why passes ``stopped``.
 
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``svd``; a negative number is a ``DataError``, with its place.
+
     Notes
     -----
-    Reads the matrix typically 3 or 4 times: see ``docs/choosing.md``. The minimum is local: ``seed`` decides.
+    Reads the matrix typically 3 or 4 times: see ``docs/choosing.md``. A pass takes ``4 m n k`` flops for its
+    products, and as many sweeps of descent as hide behind these. The minimum is local: ``seed`` decides.
+
+    References
+    ----------
+    Cichocki, Phan, Fast local algorithms for large scale nonnegative matrix and tensor factorizations, IEICE
+    Trans. Fundamentals E92-A(3), 2009 ("hals"). Kim, Park, Fast nonnegative matrix factorization, SIAM J.
+    Sci. Comput. 33(6), 2011, algorithm 2 ("bpp"). Lee, Seung, Algorithms for non-negative matrix
+    factorization, NIPS 13, 2001 ("mu"). Huang, Sidiropoulos, Liavas, IEEE Trans. Signal Processing 64(19),
+    2016 ("admm"). All are arranged so that one read updates both factors.
     """
     how = {"loss": loss, "solver": solver, "constraint_W": constraint_W, "constraint_H": constraint_H}
     penalties = {"alpha_W": alpha_W, "alpha_H": alpha_H, "l1_ratio": l1_ratio}
@@ -273,8 +335,33 @@ def plan(
 ) -> Plan:
     """The numbers of a method before it runs: the same as ``rankfold plan``. Reads no data.
 
-    ``kind`` is the name of a method of one matrix, ``others`` what it may be asked: the arguments of its
-    function.
+    Parameters
+    ----------
+    kind : str
+        The name of a method of one matrix: "svd", "pca", "qr", "nmf", "knn", or one of another package.
+    x : path, array or Source, (m, n)
+        Anything ``svd`` takes; its shape, type and chunks are looked at.
+    memory, cluster, workers, threads, client : optional
+        As for ``svd``.
+    rates : Rates, optional
+        Of this machine, as ``rankfold doctor`` measures them: the plan then predicts seconds.
+    others
+        What the method may be asked: the arguments of its function.
+
+    Returns
+    -------
+    Plan
+        Passes, bytes read and written, flops, tasks, and the peak memory of a worker, in bytes; its text is
+        the table that the command prints.
+
+    Raises
+    ------
+    InputError, PlanError
+        What cannot be asked, or does not fit, with the change that would.
+
+    Notes
+    -----
+    Takes milliseconds. What a method that stops on its tolerance will need is a guess, and said to be one.
     """
     names = [each.name for each in methods() if each.of_matrix]
     if not isinstance(kind, str) or (isinstance(x, str) and x in names and kind not in names):

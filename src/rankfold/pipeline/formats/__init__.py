@@ -102,10 +102,19 @@ def open_source(
         Leave out columns that are NaN in the first row kept, as places on land are; a number in one of
         them later on is an error when it is read.
 
+    Returns
+    -------
+    Source
+        Shape, type and chunks, and ``read_into``; anything that takes a matrix takes it.
+
     Raises
     ------
     InputError
         ``x`` is not a matrix of a supported type; ``SourceNotFoundError`` if it is not there.
+
+    Notes
+    -----
+    Reads metadata alone; of ``drop_missing_columns`` one row, of sparse matrices where rows begin.
     """
     if missing not in MISSING:
         raise InputError(f"missing={missing!r} is not known; say one of {', '.join(map(repr, MISSING))}")

@@ -151,8 +151,21 @@ def import_array(
     view : optional
         What ``open`` takes, of what can be read at any place.
 
-    Raises ``OutputError`` for a destination that is there or cannot be written, ``MemoryBudgetError`` when
-    not even a chunk fits, ``DiskSpaceError``, and ``DataError`` for a source that is damaged or no numbers.
+    Returns
+    -------
+    ImportReport
+        Shape, type, chunks, codec and bytes of what was written.
+
+    Raises
+    ------
+    OutputError, MemoryBudgetError, DiskSpaceError, DataError
+        A destination that is there or cannot be written; memory that holds not even a chunk; a full disk; a
+        source that is damaged, or no numbers.
+
+    Notes
+    -----
+    Reads the source once. A tile that does not match its chunks is copied by way of a plain file beside the
+    destination, which is gone when this returns. The destination appears when it is complete.
     """
     if layout not in LAYOUTS:
         raise InputError(f"layout={layout!r} is not known; say one of {', '.join(LAYOUTS)}")

@@ -304,5 +304,26 @@ def _let_go(temporary: object) -> None:
 
 
 def open_result(path: Path | str) -> Result:
-    """Open a result that ``--out`` or ``out=`` wrote."""
+    """Open a result that ``--out`` or ``out=`` wrote.
+
+    Parameters
+    ----------
+    path : path
+        Its folder.
+
+    Returns
+    -------
+    Result
+        Arrays by name: small ones as NumPy, those above 64 MiB and those of rows as Zarr, read when they are
+        sliced; ``attrs``, the reproducible facts; ``run``, what it took.
+
+    Raises
+    ------
+    InputError
+        What is there is no result; ``SourceNotFoundError`` if nothing is there.
+
+    Notes
+    -----
+    Reads metadata alone. Whether an array is whole is looked at when it is first used.
+    """
     return Result(path)
