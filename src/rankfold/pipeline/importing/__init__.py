@@ -133,8 +133,8 @@ def import_array(
     matrix : path, array or Source
         Checked first. Besides what ``open_source`` takes: .csv, .tsv, .parquet or a folder of them, .npz,
         .mtx, .h5ad.
-    destination : path
-        Folder of the new store. What is there is replaced, at the very end, if ``overwrite``.
+    destination, overwrite : path, bool
+        Folder of the new store; whether what is there is replaced, at the very end.
     memory_bytes, chunk_bytes : int
         Most memory of the buffers, the source and the encoders together; size of a chunk: full rows, unless
         256 of them take more than 64 MiB.
