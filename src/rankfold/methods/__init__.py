@@ -11,6 +11,7 @@
     registry    every method by its name, those of other packages too
     task        what every method gives: what can be planned and carried out
     chain       a task of tasks
+    random_keys what random numbers are drawn for
     warm        compile before the baseline of memory is taken
 
 Imports ``kernels`` and ``pipeline``; knows no cluster.

@@ -11,7 +11,7 @@ from covers import cover
 
 import rankfold as rf
 from rankfold.kernels.linear.count_sketch import draw_buckets
-from rankfold.methods.svd.panel_pass import ROW_SIGNS
+from rankfold.methods.random_keys import Purpose
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.strategy import choose_strategy
 from rankfold.pipeline.data.sample import Sample
@@ -129,7 +129,7 @@ def test_a_sample_with_gaps_is_no_reason_to_stop_early() -> None:
 def test_rows_that_cancel_in_the_sketch_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The leading direction lives in two equal rows of one bucket, with opposite signs."""
     rng = np.random.default_rng(0)
-    buckets, signs = draw_buckets(0, ROW_SIGNS, 7, 4 * 16)
+    buckets, signs = draw_buckets(0, Purpose.ROW_SIGNS, 7, 4 * 16)
     lost = 7 * 1024 + int(np.flatnonzero((buckets[1:] == buckets[:-1]) & (signs[1:] == -signs[:-1]))[0])
     x = rng.standard_normal((ROWS, COLUMNS)) * SPECTRA["fast"]
     x[:, -1] = 0

@@ -44,6 +44,7 @@ TRUSTWORTHINESS = Method(
     RankArguments,
     "rankfold.methods.embedding.trustworthiness:trustworthiness_task",
     inputs=(X, EMBEDDING),
+    edition=2,  # another sample of rows
 )
 CONTINUITY = Method(
     "continuity",
@@ -51,6 +52,7 @@ CONTINUITY = Method(
     RankArguments,
     "rankfold.methods.embedding.trustworthiness:continuity_task",
     inputs=(X, EMBEDDING),
+    edition=2,  # another sample of rows
 )
 PRESERVATION = Method(
     "neighborhood_preservation",

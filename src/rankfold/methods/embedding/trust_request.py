@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from rankfold.methods.knn.arguments import ALIASES
 from rankfold.methods.knn.request import METRICS
+from rankfold.methods.random_keys import Purpose
 from rankfold.methods.svd.request import integer
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
@@ -18,9 +19,6 @@ Int64 = npt.NDArray[np.int64]
 
 SAMPLED = 5000
 """Rows that are looked at unless more are asked for: the error is then some thousandth."""
-
-SAMPLED_ROWS = 7
-"""Purpose of the random numbers that choose them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +113,7 @@ def drawn_rows(rows: int, count: int, seed: int) -> Int64:
     Whatever is missing is drawn anew until there are enough, which favors no row. Memory follows ``count``:
     from half of the rows on, those that are left out are drawn.
     """
-    bits = np.random.Philox(key=np.array([seed, SAMPLED_ROWS], np.uint64))
+    bits = np.random.Philox(key=np.array([seed, Purpose.EMBEDDING_ROWS], np.uint64))
     generator, few = np.random.Generator(bits), min(count, rows - count)
     drawn = np.empty(0, np.int64)
     while len(drawn) < few:

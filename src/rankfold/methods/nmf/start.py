@@ -22,6 +22,7 @@ from rankfold.methods.nmf.penalty import Sizes, cheapest, penalty
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.panels import numbers
 from rankfold.methods.parts.start import Start
+from rankfold.methods.random_keys import Purpose
 from rankfold.methods.svd.operator import CenteredMatrix
 from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.grid import Grid
@@ -81,9 +82,6 @@ class SignedSquares(DeclaredFold):
 
 
 Float64 = npt.NDArray[np.float64]
-
-RANDOM, PLACES = 7, 8
-"""Purpose keys of random factors and of sampled rows."""
 
 SWEEPS = 5
 """Of descent in each iteration on a compressed matrix."""
@@ -154,7 +152,9 @@ def compress(run: Run, layout: Strategy, model: Model, centering: Centering, sta
 
 def random_short(model: Model) -> Float64:
     """(k, short) absolute values of normal numbers, of a size that leaves the long factor the same."""
-    numbers = gaussian_rows(model.asked.seed, RANDOM, (0, model.view.short), model.asked.rank)
+    numbers = gaussian_rows(
+        model.asked.seed, Purpose.NONNEGATIVE_START, (0, model.view.short), model.asked.rank
+    )
     return np.ascontiguousarray(np.abs(numbers).T) * model.balance
 
 
@@ -187,7 +187,7 @@ def most_sampled(rank: int) -> int:
 def _sampled_rows(p: ScratchMatrix, model: Model) -> Float64:
     """Rows at random places of equal stretches."""
     count = min(p.rows, most_sampled(model.asked.rank))
-    within = gaussian_rows(model.asked.seed, PLACES, (0, count), 1)[:, 0] % 1.0
+    within = _uniform_rows(model.asked.seed, count, 1)[:, 0]
     out = np.empty((count, p.columns), p.dtype)
     for i in range(count):
         p.read_into(out[i : i + 1], min(int((i + within[i]) * p.rows / count), p.rows - 1))
@@ -266,7 +266,7 @@ def signs_pass(p: ScratchMatrix, rank: int, constants: Path) -> SignedSquares:
 def sampled_short(layout: Strategy, model: Model) -> Float64:
     """(k, short) each the mean of some rows of a sample."""
     rows = layout.view.as_rows(numbers(layout.sample.read())).astype(np.float64)
-    picks = gaussian_rows(model.asked.seed, PLACES, (0, model.asked.rank), AVERAGED) % 1.0
+    picks = _uniform_rows(model.asked.seed, model.asked.rank, AVERAGED)
     means = np.maximum(rows[(picks * len(rows)).astype(int)], 0).mean(axis=1)
     return np.asarray(means * (model.unit * model.balance))
 
@@ -326,3 +326,8 @@ def still_to_fall(costs: list[float]) -> float:
     if now <= 0:
         return 0.0
     return now**2 / (before - now) if before > now else np.inf
+
+
+def _uniform_rows(seed: int, rows: int, columns: int) -> Float64:
+    """Numbers in [0, 1): the fraction of a standard normal number is uniform to 5e-9."""
+    return gaussian_rows(seed, Purpose.NONNEGATIVE_ROWS, (0, rows), columns) % 1.0

@@ -13,15 +13,13 @@ import numpy.typing as npt
 
 from rankfold.kernels.linear.gaussian import gaussian_rows
 from rankfold.kernels.linear.products import product
+from rankfold.methods.random_keys import Purpose
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.fold import Buffer, Constant, DeclaredFold, Workspace
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
-
-COMPLETION = 2
-"""Purpose key of the Gaussian columns that complete a basis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,7 @@ class Combination:
             product(y64, work.coefficients[top:end], out=work.product[:count])
             out[:, : self.columns] += work.product[:count]
         if self.random:
-            out[:, self.columns :] = gaussian_rows(self.seed, COMPLETION, (start, stop), self.random)
+            out[:, self.columns :] = gaussian_rows(self.seed, Purpose.COMPLETION, (start, stop), self.random)
         return out
 
 

@@ -24,6 +24,7 @@ from rankfold.kernels.linear.gaussian import gaussian_rows
 from rankfold.kernels.linear.orthonormal import orthonormalize
 from rankfold.kernels.linear.panel import panel_product
 from rankfold.methods.parts.panels import numbers
+from rankfold.methods.random_keys import Purpose
 from rankfold.pipeline.data.sample import Sample
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.storage.checkpoint import State, load_arrays, load_if_whole, save_arrays
@@ -31,16 +32,13 @@ from rankfold.pipeline.storage.checkpoint import State, load_arrays, load_if_who
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
-OMEGA = 1
-"""Purpose key of the random block."""
-
 ROUNDS = 3
 GRAIN_ROWS = 1024
 
 
 def random_block(short: int, width: int, seed: int) -> Float64:
     """Orthonormal (short, width) block without preference."""
-    return orthonormalize(gaussian_rows(seed, OMEGA, (0, short), width))
+    return orthonormalize(gaussian_rows(seed, Purpose.RANDOM_BLOCK, (0, short), width))
 
 
 def leading_block(rows: Array, width: int, seed: int) -> State:

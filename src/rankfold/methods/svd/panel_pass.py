@@ -20,14 +20,12 @@ from rankfold.kernels.linear.count_sketch import TILE_ROWS, add_to_buckets, draw
 from rankfold.kernels.linear.panel import panel_product
 from rankfold.methods.parts.conditioned import Centering, OverConditioned
 from rankfold.methods.parts.panels import Panels
+from rankfold.methods.random_keys import Purpose
 from rankfold.pipeline.engine.fold import Buffer, Constant, Sum, Workspace
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
-
-ROW_SIGNS = 6
-"""Purpose key of buckets and signs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ class PanelPass(OverConditioned):
         for tile in range(first // TILE_ROWS, -(-last // TILE_ROWS)):
             top = tile * TILE_ROWS
             low, high = max(first, top), min(last, top + TILE_ROWS)
-            drawn = draw_buckets(self.seed, ROW_SIGNS, tile, self.sketch_rows)
+            drawn = draw_buckets(self.seed, Purpose.ROW_SIGNS, tile, self.sketch_rows)
             buckets, signs = (numbers[low - top : high - top] for numbers in drawn)
             factors = (signs * self.centering.unit).astype(d.dtype)
             add_to_buckets(d[low - first : high - first], buckets, factors, sums=state["rows"])

@@ -25,9 +25,9 @@ from rankfold.kernels.linear.center_scale import measure, subtract
 from rankfold.kernels.linear.gaussian import TILE_ROWS, gaussian_rows
 from rankfold.kernels.linear.products import add_gram, product, weigh
 from rankfold.kernels.linear.qr import merge_r, panel_r
-from rankfold.methods.parts.combination import COMPLETION
 from rankfold.methods.parts.conditioned import Centering, OverConditioned
 from rankfold.methods.parts.panels import Panels
+from rankfold.methods.random_keys import Purpose
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.fold import Buffer, Constant, Sum, Workspace
 from rankfold.pipeline.storage.checkpoint import State
@@ -94,7 +94,7 @@ class OverWhitened(OverConditioned):
                 y[:, :known] -= work.offset
             if self.preconditioner.random:
                 drawn = gaussian_rows(
-                    self.preconditioner.seed, COMPLETION, (first, last), self.preconditioner.random
+                    self.preconditioner.seed, Purpose.COMPLETION, (first, last), self.preconditioner.random
                 )
                 drawn *= 1 / np.sqrt(self.cut.length)  # about as long as the others
                 y[:, known:] = drawn

@@ -18,15 +18,15 @@ from rankfold.kernels.linear.dense import fix_signs, leading_singular_triplets
 from rankfold.kernels.linear.gaussian import gaussian_rows
 from rankfold.kernels.linear.orthonormal import orthonormalize
 from rankfold.methods.parts.column_statistics import Statistics, statistics
-from rankfold.methods.parts.combination import COMPLETION
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.start import Start
+from rankfold.methods.random_keys import Purpose
 from rankfold.methods.svd.error_estimates import rounding
 from rankfold.methods.svd.long_factor import ZERO, OnScratch, Triplets
 from rankfold.methods.svd.operator import conditions, refuse_overflow, statistics_pass
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.blocks import NOWHERE, narrow_sweeps, of_triplets, statistics_sweep
-from rankfold.methods.svd.solvers.sketch_pass import SHORT_SIDE, Sizes, SketchPass
+from rankfold.methods.svd.solvers.sketch_pass import Sizes, SketchPass
 from rankfold.methods.svd.solvers.solver import Arrangement, Decomposition, Solver
 from rankfold.methods.svd.strategy import Strategy, chunk_rows
 from rankfold.pipeline.data.view import Orientation, View
@@ -122,7 +122,7 @@ def _pass(
     shift, weights = conditions(layout, centering, start, known)
     constants = run.part("sketch", "constants.part")
     if load_if_whole(constants) is None:
-        right = gaussian_rows(seed, SHORT_SIDE, (0, view.short), sizes.right)
+        right = gaussian_rows(seed, Purpose.SKETCH_SHORT_SIDE, (0, view.short), sizes.right)
         right *= weights[:, None]
         save_arrays(constants, {"right": right, "shift": shift})
     fold = SketchPass(
@@ -172,7 +172,7 @@ def _reconstruct(
     coefficients = basis @ left[:, :positive]
     if positive < rank:
         combination, rotation = scratch.completed(coefficients)
-        missing = gaussian_rows(seed, COMPLETION, (0, len(p)), rank - positive)
+        missing = gaussian_rows(seed, Purpose.COMPLETION, (0, len(p)), rank - positive)
         short = np.hstack([short, orthonormalize(missing, lambda: [short])])
     else:
         combination, rotation = scratch.combination(coefficients, "sketched"), np.eye(rank)
@@ -188,7 +188,7 @@ def _core(sketches: Sketches, sizes: Sizes, basis: Float64, p: Float64, seed: in
     """C that solves (Phi Q) C (Psi P)' = Z in the least-squares sense."""
     phi = sketches.across[sizes.error :]
     half = np.linalg.lstsq(phi[:, : sizes.range] @ basis, phi[:, sizes.range :])[0]
-    psi = gaussian_rows(seed, SHORT_SIDE, (0, len(p)), sizes.right)[:, sizes.range :]
+    psi = gaussian_rows(seed, Purpose.SKETCH_SHORT_SIDE, (0, len(p)), sizes.right)[:, sizes.range :]
     return np.asarray(np.linalg.lstsq(psi.T @ p, half.T)[0].T)
 
 

@@ -20,17 +20,12 @@ from rankfold.kernels.linear.gaussian import TILE_ROWS, gaussian_rows
 from rankfold.kernels.linear.sketch import sketch_product
 from rankfold.methods.parts.conditioned import Centering, OverConditioned
 from rankfold.methods.parts.panels import Panels
+from rankfold.methods.random_keys import Purpose
 from rankfold.pipeline.engine.fold import Buffer, Constant, Sum, Workspace
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
-
-LONG_SIDE = 4
-"""Purpose key of the test matrices of the long side: columns [co-range, error, core]."""
-
-SHORT_SIDE = 5
-"""Purpose key of the test matrices of the short side: columns [range, core]."""
 
 ERROR_ROWS = 10
 """Rows of the error sketch."""
@@ -152,7 +147,7 @@ class SketchPass(OverConditioned):
         """Sketch a panel, grain by grain."""
         sizes, unit = self.sizes, self.centering.unit
         for first, last, d in self.conditioned(state, work, start, stop, slot):
-            left = gaussian_rows(self.seed, LONG_SIDE, (first, last), sizes.left)
+            left = gaussian_rows(self.seed, Purpose.SKETCH_LONG_SIDE, (first, last), sizes.left)
             state["ones"] += left.sum(axis=0)
             rows = last - first
             down, y, range_ = work.down[:rows], work.y[:rows], work.range[:rows]

@@ -1,0 +1,37 @@
+"""What random numbers are drawn for: the key of a counter, with the seed, so that no two purposes share any.
+
+A number that is taken stays taken, also by what is no longer drawn: other numbers would change results.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, unique
+
+
+@unique
+class Purpose(IntEnum):
+    """Second half of a Philox key; the first is the seed."""
+
+    RANDOM_BLOCK = 1
+    """The block that passes begin with, where no sample gives one."""
+
+    COMPLETION = 2
+    """Columns that complete a basis where the matrix has fewer directions."""
+
+    SKETCH_LONG_SIDE = 4
+    """Test matrices of the long side: columns [co-range, error, core]."""
+
+    SKETCH_SHORT_SIDE = 5
+    """Test matrices of the short side: columns [range, core]."""
+
+    ROW_SIGNS = 6
+    """Buckets and signs of rows in a count sketch."""
+
+    NONNEGATIVE_START = 7
+    """Factors that a nonnegative factorization starts from."""
+
+    NONNEGATIVE_ROWS = 8
+    """Places of rows that it starts from."""
+
+    EMBEDDING_ROWS = 9
+    """Rows of which the neighborhoods of an embedding are looked at."""
