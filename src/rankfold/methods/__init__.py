@@ -1,18 +1,18 @@
 """Algorithms: a folder for a method, and what several share.
 
-    svd         singular value decomposition, principal components, QR; one solver, one file
-    nmf         nonnegative factors
-    knn         nearest neighbors
-    embedding   how well an embedding keeps neighborhoods
-    model       what is done with a result: transform, update, check, reconstruct
-    parts       what several methods share
+    svd          singular value decomposition, principal components, QR; one solver, one file
+    nmf          nonnegative factors
+    knn          nearest neighbors
+    embedding    how well an embedding keeps neighborhoods
+    model        what is done with a result: transform, update, check, reconstruct
+    parts        what several methods share
 
-    argument    what is known of an argument: type, bounds, choices, help
-    registry    every method by its name, those of other packages too
-    task        what every method gives: what can be planned and carried out
-    chain       a task of tasks
-    random_keys what random numbers are drawn for
-    warm        compile before the baseline of memory is taken
+    argument     what is known of an argument: type, bounds, choices, help
+    registry     every method by its name, those of other packages too
+    task         what every method gives: what can be planned and carried out
+    chain        a task of tasks
+    random_keys  what random numbers are drawn for
+    warm         compile before the baseline of memory is taken
 
 Imports ``kernels`` and ``pipeline``; knows no cluster.
 """
