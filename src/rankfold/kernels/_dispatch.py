@@ -44,20 +44,27 @@ def device_of(*arguments: object) -> str:
 
 
 @functools.cache
+def has_body(module: str, name: str, device: str) -> bool:
+    """Whether a kernel of that module has a tuned body on a device; nothing is loaded to find out."""
+    family, _, stem = module.rpartition(".")
+    if not family or importlib.util.find_spec(f"{family}.{device}") is None:
+        return False
+    tuned = f"{family}.{device}.{stem}"
+    spec = importlib.util.find_spec(tuned)
+    return spec is not None and f"\ndef {name}(" in spec.loader.get_source(tuned)  # type: ignore[union-attr]
+
+
+@functools.cache
 def implementation(module: str, name: str, device: str) -> Callable[..., Any] | None:
     """Tuned body of a kernel on a device, or None where the reference body is the best there is.
 
     ``module`` is the module of its contract. A tuned module is loaded if it has this body, and not to find
     out: that would load numba.
     """
+    if not has_body(module, name, device):
+        return None
     family, _, stem = module.rpartition(".")
-    tuned = f"{family}.{device}.{stem}"
-    if not family or importlib.util.find_spec(f"{family}.{device}") is None:
-        return None
-    spec = importlib.util.find_spec(tuned)
-    if spec is None or f"\ndef {name}(" not in spec.loader.get_source(tuned):  # type: ignore[union-attr]
-        return None
-    return getattr(importlib.import_module(tuned), name)  # type: ignore[no-any-return]
+    return getattr(importlib.import_module(f"{family}.{device}.{stem}"), name)  # type: ignore[no-any-return]
 
 
 def kernel(reference: Callable[P, R]) -> Callable[P, R]:

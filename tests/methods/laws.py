@@ -1,0 +1,88 @@
+"""What every method is asked to obey, by one line each: see ``test_laws.py``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from reference import to_zarr
+
+import rankfold as rf
+from rankfold.api.call import function_of
+
+TOY = Path(__file__).parent / "toy"
+sys.path.insert(0, str(TOY))
+
+from column_sums import COLUMN_SUMS
+
+Call = Callable[..., rf.Result]
+
+
+@dataclass(frozen=True)
+class Law:
+    """A method, and how it is called."""
+
+    call: Call
+    """Of a matrix, and of where and how."""
+
+    asked: dict[str, Any]
+    fit: Call | None = None
+    """What makes the result that it is of, if it is of one."""
+
+    name: str = ""
+    """Of the method, where it can be planned by name."""
+
+    tolerance: float = 1e-9
+    """Of its arrays, relative to the largest, on the same data in other chunks."""
+
+    def __call__(self, x: object, folder: Path, out: str = "r.zarr", **how: Any) -> rf.Result:
+        """Call it; the result of ``fit`` lies beside."""
+        first: tuple[object, ...] = (x,)
+        if self.fit is not None:
+            first = (self.fit(x, 4, out=folder / "fit.zarr", threads=1), x)
+        if self.call is rf.reconstruct:
+            first = first[:1]
+        return self.call(*first, **self.asked, out=folder / out, **how)
+
+
+def reconstructed(result: rf.Result, **how: Any) -> Any:
+    """The whole matrix, whose facts are its attributes."""
+    rf.reconstruct(result, **how)
+    return rf.open_result(how["out"])
+
+
+LAWS = {
+    "svd": Law(rf.svd, {"rank": 4, "method": "krylov", "tol": 1e-10}, name="svd"),
+    "svd by gram": Law(rf.svd, {"rank": 4, "method": "gram"}, name="svd"),
+    "svd by subspace": Law(rf.svd, {"rank": 4, "method": "subspace", "tol": 1e-10, "passes": 30}, name="svd"),
+    "svd by sketch": Law(rf.svd, {"rank": 4, "method": "sketch"}, name="svd", tolerance=1e-5),
+    "svd by tsqr": Law(rf.svd, {"rank": 4, "method": "tsqr"}, name="svd"),
+    "pca": Law(rf.pca, {"tol": 1e-3, "scale": True}, name="pca", tolerance=1e-6),
+    "qr": Law(rf.qr, {}, name="qr"),
+    "nmf": Law(rf.nmf, {"rank": 3}, name="nmf", tolerance=1e-3),
+    "knn": Law(rf.knn, {"k": 5, "symmetric": "union"}, name="knn"),
+    "transform": Law(rf.transform, {}, fit=rf.pca),
+    "update": Law(rf.update, {}, fit=rf.pca),
+    "check": Law(rf.check, {}, fit=rf.svd),
+    "reconstruct": Law(lambda result, _, **how: reconstructed(result, **how), {}, fit=rf.svd),
+    "column_sums": Law(function_of(COLUMN_SUMS), {"powers": 3}),
+}
+"""A line for each method, and for each solver."""
+
+
+def matrix() -> npt.NDArray[np.float64]:
+    """No number below zero, and singular values that decay: fit for all methods."""
+    rng = np.random.default_rng(5)
+    left, right = (np.abs(rng.standard_normal(shape)) for shape in ((1500, 12), (12, 40)))
+    x: npt.NDArray[np.float64] = left * 0.5 ** np.arange(12) @ right
+    return x
+
+
+def store(folder: Path, chunks: tuple[int, int] = (100, 40), x: npt.NDArray[Any] | None = None) -> str:
+    """That matrix, or another, on disk."""
+    return to_zarr(folder / f"x{chunks[0]}.zarr", matrix() if x is None else x, chunks)

@@ -1,0 +1,138 @@
+"""What holds of every method, whatever it computes: its line in ``laws.py`` is all that a method adds."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from laws import LAWS, TOY, Law, matrix, store
+from reference import same_bytes
+
+import rankfold as rf
+from rankfold.methods.registry import METHODS
+
+pytestmark = pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
+
+
+@pytest.fixture(params=LAWS, ids=list(LAWS))
+def law(request: pytest.FixtureRequest) -> Law:
+    return LAWS[request.param]
+
+
+@pytest.fixture(autouse=True)
+def short_segments(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Many tasks and checkpoints of little data."""
+    for module in ("engine.sweep", "planning.passes"):
+        monkeypatch.setattr(f"rankfold.pipeline.{module}.SEGMENT_SECONDS", 1e-5)
+    yield
+
+
+def arrays(result: rf.Result) -> dict[str, np.ndarray[Any, Any]]:
+    return {name: np.asarray(getattr(result, name)[...]) for name in result}
+
+
+def test_every_method_has_a_line() -> None:
+    measures = {"trustworthiness", "continuity", "neighborhood_preservation"}  # which leave a number
+    assert set(METHODS.ours) - measures <= {name.partition(" ")[0] for name in LAWS}
+
+
+def test_threads_and_memory_change_no_byte(law: Law, tmp_path: Path) -> None:
+    x = store(tmp_path)
+    one = law(x, tmp_path, "1.zarr", threads=1, memory="600MiB")
+    many = law(x, tmp_path, "3.zarr", threads=3, memory="2GiB")
+    assert same_bytes(one) == same_bytes(many)
+
+
+@pytest.mark.process
+def test_worker_processes_change_no_byte(law: Law, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(TOY))  # as if it were installed
+    x = store(tmp_path)
+    here = law(x, tmp_path, "1.zarr", threads=1)
+    there = law(x, tmp_path, "2.zarr", workers=1, threads=1)
+    assert same_bytes(here) == same_bytes(there)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.6])
+def test_a_run_that_is_interrupted_goes_on_and_ends_with_the_same_bytes(
+    law: Law, tmp_path: Path, share: float
+) -> None:
+    x, calls = store(tmp_path), [0]
+
+    def count(*_: Any) -> None:
+        calls[0] += 1
+
+    whole = law(x, tmp_path, "whole.zarr", threads=1, progress=count)
+    left = [int(share * calls[0])]
+
+    def interrupt(*_: Any) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        law(x, tmp_path, threads=1, progress=interrupt)
+    assert not (tmp_path / "r.zarr").exists()
+    assert same_bytes(law(x, tmp_path, threads=2)) == same_bytes(whole)
+
+
+def test_other_chunks_give_the_same_numbers(law: Law, tmp_path: Path) -> None:
+    one = arrays(law(store(tmp_path), tmp_path, "1.zarr", threads=1))
+    (tmp_path / "other").mkdir()
+    two = arrays(law(store(tmp_path, (370, 40)), tmp_path / "other", threads=1))
+    assert one.keys() == two.keys()
+    for name, values in one.items():
+        if name not in ("residuals", "error_estimates", "left_residuals", "right_residuals"):
+            assert values.shape == two[name].shape, name
+            bound = law.tolerance * max(float(np.abs(values).max(initial=0)), 1e-300)
+            np.testing.assert_allclose(two[name], values, rtol=0, atol=bound, err_msg=name)
+
+
+def test_nan_is_refused_with_its_place_and_leaves_nothing(law: Law, tmp_path: Path) -> None:
+    x = matrix()
+    x[1234, 7] = np.nan
+    place = "row 1234"
+    good, bad = store(tmp_path), store(tmp_path, (300, 40), x)
+    if law.fit is not None:
+        law.fit(good, 4, out=tmp_path / "fit.zarr", threads=1)
+        if law is LAWS["reconstruct"]:
+            pytest.skip("it reads no matrix")
+        call = law.call
+        with pytest.raises(rf.RankfoldError, match=place):
+            call(tmp_path / "fit.zarr", bad, **law.asked, out=tmp_path / "r.zarr", threads=1)
+    else:
+        with pytest.raises(rf.RankfoldError, match=place):
+            law(bad, tmp_path, threads=1)
+    assert not (tmp_path / "r.zarr").exists()
+
+
+def test_what_is_there_is_what_was_said(law: Law, tmp_path: Path) -> None:
+    """A second call finds it done; it opens, every file is as it was written; a plan said how many passes."""
+    x = store(tmp_path)
+    made = law(x, tmp_path, threads=1)
+    before = (tmp_path / "r.zarr" / "zarr.json").stat().st_mtime_ns
+    again = law(x, tmp_path, threads=2)
+    assert same_bytes(again) == same_bytes(made)
+    assert (tmp_path / "r.zarr" / "zarr.json").stat().st_mtime_ns == before
+    assert rf.verify(tmp_path / "r.zarr") == []
+    assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == same_bytes(made)
+    if law.name:
+        plan = rf.plan(law.name, x, **law.asked)
+        assert made.attrs["passes"] <= plan.most_passes
+
+
+def test_outputs_are_those_that_a_task_names(law: Law, tmp_path: Path) -> None:
+    if not law.name:
+        pytest.skip("it has no task of a matrix alone")
+    x = store(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = arrays(law(x, tmp_path, threads=1))
+    named = {each.name: each for each in METHODS[law.name].task(x, **law.asked).outputs()}
+    for name, values in made.items():
+        assert len(named[name].shape) == values.ndim, name
+        assert named[name].dtype == values.dtype, name
+        assert all(n >= m for n, m in zip(named[name].shape, values.shape, strict=True)), name
