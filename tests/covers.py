@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from _pytest.mark import ParameterSet
 
-Place = tuple[int, int]
+Executor = tuple[int, int]
 """A value: the number of its axis, and its own on that axis."""
 
 
@@ -80,7 +80,7 @@ def _greedy(combinations: list[tuple[int, ...]], strength: int) -> set[tuple[int
     """
     tuples = {where: _tuples(where, strength) for where in combinations}
     open_ones, chosen = set().union(*tuples.values()), set()
-    times: Counter[Place] = Counter()
+    times: Counter[Executor] = Counter()
     while open_ones:
         best = max(
             combinations,
@@ -92,5 +92,5 @@ def _greedy(combinations: list[tuple[int, ...]], strength: int) -> set[tuple[int
     return chosen
 
 
-def _tuples(where: tuple[int, ...], strength: int) -> set[tuple[Place, ...]]:
+def _tuples(where: tuple[int, ...], strength: int) -> set[tuple[Executor, ...]]:
     return set(itertools.combinations(enumerate(where), strength))

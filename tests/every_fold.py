@@ -23,7 +23,7 @@ from rankfold.methods.svd.solvers.preconditioned import (
     PreconditionedGram,
     Preconditioner,
 )
-from rankfold.methods.svd.solvers.sketch_pass import Sizes, SketchPass
+from rankfold.methods.svd.solvers.sketch_pass import SketchPass, SketchSizes
 from rankfold.methods.svd.strategy import choose_strategy
 from rankfold.pipeline.storage.checkpoint import save_arrays
 from rankfold.pipeline.storage.scratch import ScratchMatrix
@@ -44,7 +44,7 @@ def folds(folder: Path, dtype: str) -> Iterator[tuple[Any, float]]:
     y = layout.y(folder, 1, width)
     for rows in (0, 4 * width):
         yield PanelPass(layout.panels(2), centering, constants, y, None, True, 1e-6, rows), 0.1
-    sizes = Sizes.of(RANK, short)
+    sizes = SketchSizes.of(RANK, short)
     right = folder / "right.npz"
     save_arrays(right, {"right": np.zeros((short, sizes.right)), "shift": shift})
     sketched = choose_strategy(Request("svd", RANK, method="sketch"), x)

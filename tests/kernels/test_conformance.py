@@ -137,14 +137,14 @@ def symmetric(p: int) -> Array:
 
 
 def measure_case(shape: tuple[int, int], dtype: str) -> Case:
-    x, shift, unit = matrix(shape, dtype), matrix(shape[1:], seed=4), 0.25
-    d = np.abs(x.astype(np.float64) - shift) * unit
+    x, shift, pow2_scale = matrix(shape, dtype), matrix(shape[1:], seed=4), 0.25
+    d = np.abs(x.astype(np.float64) - shift) * pow2_scale
     # Any order of adding r numbers is within r eps of the sum of their magnitudes; two orders, twice that.
     # A square is rounded once more before it is added.
     rows = len(x)
     return Case(
         {"x": x, "shift": shift},
-        lambda body, a, xp: dict(zip(("sums", "squares"), body(a["x"], a["shift"], unit), strict=True)),
+        lambda body, a, xp: dict(zip(("sums", "squares"), body(a["x"], a["shift"], pow2_scale), strict=True)),
         {"sums": 2 * rows * EPS * d.sum(axis=0), "squares": 2 * (rows + 1) * EPS * (d * d).sum(axis=0)},
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from rankfold.api.call import function_of
 TOY = Path(__file__).parent / "toy"
 sys.path.insert(0, str(TOY))
 
-from column_sums import COLUMN_SUMS
+COLUMN_SUMS = importlib.import_module("column_sums").COLUMN_SUMS
 
 Call = Callable[..., rf.Result]
 

@@ -17,7 +17,7 @@ from flows import actions, begun, rankfold
 from reference import to_zarr
 
 import rankfold as rf
-from rankfold.methods.embedding.trustworthiness import Faithfulness
+from rankfold.methods.embedding.trustworthiness import EmbeddingQuality
 from rankfold.workflows.flows.record import Record
 
 FLOW = """\
@@ -108,7 +108,7 @@ def test_a_search_that_is_done_is_not_made_again(tmp_path: Path, monkeypatch: py
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Faithfulness, "work", killed)
+        patched.setattr(EmbeddingQuality, "work", killed)
         assert rankfold("run", flow).exit_code == 130
     assert actions(flow)["trust"] == ("resume", "was interrupted")
     assert not (tmp_path / "results" / "trust.zarr").exists()
@@ -133,7 +133,7 @@ def test_a_measure_of_something_else_starts_anew(tmp_path: Path, monkeypatch: py
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Faithfulness, "work", killed)
+        patched.setattr(EmbeddingQuality, "work", killed)
         assert rankfold("run", flow).exit_code == 130
     flow.write_text(text.replace("K}", "6}"))
     assert actions(flow)["cont"] == ("run", "missing; parameter k: 4 -> 6")

@@ -13,8 +13,8 @@ SECONDS = st.floats(0.01, 1e5)
 
 
 @given(SERIAL, SECONDS, st.sets(st.integers(1, 512), min_size=2, max_size=6))
-def test_amdahl_is_found_again(serial: float, seconds: float, lanes: set[int]) -> None:
-    found = fit_amdahl([Timing(p, 7.0, seconds * (serial + (1 - serial) / p)) for p in sorted(lanes)])
+def test_amdahl_is_found_again(serial: float, seconds: float, parallelism: set[int]) -> None:
+    found = fit_amdahl([Timing(p, 7.0, seconds * (serial + (1 - serial) / p)) for p in sorted(parallelism)])
     assert found is not None and found.serial == pytest.approx(serial, abs=1e-6)
     for p, speedup, efficiency in found.measured:
         assert speedup == pytest.approx(float(found.speedup(p)), rel=1e-6)
@@ -22,8 +22,8 @@ def test_amdahl_is_found_again(serial: float, seconds: float, lanes: set[int]) -
 
 
 @given(SERIAL, SECONDS, st.sets(st.integers(1, 512), min_size=2, max_size=6))
-def test_gustafson_is_found_again(serial: float, seconds: float, lanes: set[int]) -> None:
-    timings = [Timing(p, 3.0 * p, seconds * p / (p - serial * (p - 1))) for p in sorted(lanes)]
+def test_gustafson_is_found_again(serial: float, seconds: float, parallelism: set[int]) -> None:
+    timings = [Timing(p, 3.0 * p, seconds * p / (p - serial * (p - 1))) for p in sorted(parallelism)]
     found = fit_gustafson(timings)
     assert found is not None and found.serial == pytest.approx(serial, abs=1e-6)
     for p, speedup, _ in found.measured:

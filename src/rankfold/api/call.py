@@ -9,7 +9,7 @@ from typing import Any
 
 from rankfold.api.arguments import public
 from rankfold.api.execute import execute
-from rankfold.cluster.place import choose_place
+from rankfold.cluster.executor import choose_executor
 from rankfold.methods.argument import Parameter
 from rankfold.methods.registry import Method
 from rankfold.pipeline.engine.run import Progress
@@ -35,8 +35,10 @@ def function_of(method: Method) -> Callable[..., Result]:
         count = len(method.inputs)
         named = zip((each.name for each in method.parameters()), given[count:], strict=False)
         task = method.task(*given[:count], **{**dict(named), **asked})
-        place = choose_place(cluster=cluster, workers=workers, threads=threads, memory=memory, client=client)
-        return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+        executor = choose_executor(
+            cluster=cluster, workers=workers, threads=threads, memory=memory, client=client
+        )
+        return execute(task, executor, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
     places = inspect.signature(call).parameters.values()
     where = [each for each in places if each.kind is inspect.Parameter.KEYWORD_ONLY]

@@ -10,7 +10,7 @@ from typing import Any
 
 from rankfold.api.arguments import public
 from rankfold.api.execute import execute
-from rankfold.cluster.place import choose_place
+from rankfold.cluster.executor import choose_executor
 from rankfold.methods.chain import Chain
 from rankfold.methods.embedding.arguments import DEFAULT_K, EUCLIDEAN
 from rankfold.methods.embedding.preservation import preservation_task, share_in_common
@@ -168,8 +168,8 @@ def _measured(
     task: Chain, how: dict[str, Any], scratch: str | Path | None, progress: Progress | bool | None
 ) -> Quality:
     """Carry out a chain of neighbors and ranks, and keep nothing but what it found."""
-    place, asked = choose_place(**how), task.request()
-    if place.is_remote and scratch is None:
+    executor, asked = choose_executor(**how), task.request()
+    if executor.is_remote and scratch is None:
         raise InputError("workers on other machines need a folder that they share: say scratch=")
     temporary = TemporaryFolder()
     folder = temporary.path
@@ -177,7 +177,7 @@ def _measured(
         named = digest([asked, task.source.fingerprint()])
         folder = Path(scratch).absolute() / f"rankfold-{asked['kind']}-{named}"
     options: dict[str, Any] = {"scratch": None, "overwrite": True, "progress": progress}
-    result = execute(task, place, out=folder / "ranks.zarr", **options)
+    result = execute(task, executor, out=folder / "ranks.zarr", **options)
     record, facts = result.run, result.attrs
     shutil.rmtree(folder, ignore_errors=True)
     rows, known = facts["input"]["shape"][0], (facts["value"], facts["standard_error"])

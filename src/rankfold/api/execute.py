@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rankfold.api.identity import difference_of
-from rankfold.cluster.place import Place
+from rankfold.cluster.executor import Executor
 from rankfold.methods.chain import Chain
 from rankfold.methods.registry import edition_of
 from rankfold.methods.task import Task
@@ -46,7 +46,7 @@ class RankfoldWarning(UserWarning):
 
 def execute(
     task: Task,
-    place: Place,
+    executor: Executor,
     *,
     out: str | Path | None,
     scratch: str | Path | None,
@@ -55,11 +55,11 @@ def execute(
 ) -> Result:
     """The result of a task: made now, resumed, or found finished. ``progress``: see ``listener``."""
     _require_local(out, scratch)
-    if place.is_remote and out is None:
+    if executor.is_remote and out is None:
         raise InputError(
             "workers on other machines need a folder that they share: say where the result goes, out="
         )
-    made = task.plan(place.budget)
+    made = task.plan(executor.budget)
     with listener(progress, lambda: made) as listen:
         task.source.check()
         require_whole_input(getattr(task.source, "path", None))
@@ -74,19 +74,19 @@ def execute(
         if os.path.lexists(output) and _done(folder, identity, overwrite=overwrite):
             folder.tidy(identity)
             return Result(output)
-        if place.budget.workers > made.useful_workers:
+        if executor.budget.workers > made.useful_workers:
             LOG.warning(
                 "%d of %d workers are started: the matrix has no work for more",
                 made.useful_workers,
-                place.budget.workers,
+                executor.budget.workers,
             )
-            place = place.limited_to(made.useful_workers)
+            executor = executor.limited_to(made.useful_workers)
         check_disk(made, _free(folder.scratch), folder.scratch, folder.held_bytes)
         if isinstance(task, Chain):
-            _carry_out_links(task, folder, identity, place, (scratch, overwrite, listen))
+            _carry_out_links(task, folder, identity, executor, (scratch, overwrite, listen))
             return Result(output, temporary=temporary)
         with folder.claimed(identity, overwrite=overwrite):
-            facts = _carry_out(task, folder, made, place, fingerprint, listen)
+            facts = _carry_out(task, folder, made, executor, fingerprint, listen)
         return Result(output, temporary=temporary, facts=None if temporary is None else facts)
 
 
@@ -99,7 +99,7 @@ def _carry_out_links(
     chain: Chain,
     folder: RunDirectory,
     identity: dict[str, Any],
-    place: Place,
+    executor: Executor,
     options: tuple[str | Path | None, bool, Progress | None],
 ) -> None:
     """Results of all links but the last into the state of the run, then the last one, which ends that run."""
@@ -110,26 +110,31 @@ def _carry_out_links(
         for link in before:
             results[link.name] = folder.state / f"{link.name}.zarr"
             ready, out = link.ready(results), results[link.name]
-            made = execute(ready, place, out=out, scratch=scratch, overwrite=True, progress=progress)
+            made = execute(ready, executor, out=out, scratch=scratch, overwrite=True, progress=progress)
             steps[link.name] = made.run.get("attempts", [])
     ready = last.ready(results)
-    execute(ready, place, out=folder.output, scratch=scratch, overwrite=overwrite, progress=progress)
+    execute(ready, executor, out=folder.output, scratch=scratch, overwrite=overwrite, progress=progress)
     save_json(folder.record, {**load_record(folder.record), "steps": steps})
 
 
 def _carry_out(
-    task: Task, folder: RunDirectory, made: Plan, place: Place, fingerprint: str, progress: Progress | None
+    task: Task,
+    folder: RunDirectory,
+    made: Plan,
+    executor: Executor,
+    fingerprint: str,
+    progress: Progress | None,
 ) -> dict[str, Any]:
     """Its facts."""
     kernels = Kernels.of(task.source.dtype, task.request(), task.source.shape)
     kernels.warm()
-    facts = {**machine_facts(), "place": place.facts(), "plan": made.as_dict()}
+    facts = {**machine_facts(), "place": executor.facts(), "plan": made.as_dict()}
     asked = time.perf_counter()
     folder.log_attempt(facts)
     try:
-        with place.opened(folder, kernels) as scheduler, watched_memory() as memory:
+        with executor.opened(folder, kernels) as scheduler, watched_memory() as memory:
             began = time.perf_counter()
-            run, found = _worked(task, folder, made, place, scheduler, fingerprint, progress)
+            run, found = _worked(task, folder, made, executor, scheduler, fingerprint, progress)
             seconds = time.perf_counter() - began
     except DataError:
         # It cannot lead to a result. What is known of one that stays in place is not of this run.
@@ -160,7 +165,7 @@ def _worked(
     task: Task,
     folder: RunDirectory,
     made: Plan,
-    place: Place,
+    executor: Executor,
     scheduler: Scheduler,
     fingerprint: str,
     progress: Progress | None,
@@ -173,9 +178,9 @@ def _worked(
     """
     damaged = set[Path]()
     where = (folder.state, folder.scratch, folder.result)
-    at_once = made.concurrency * place.budget.workers
+    at_once = made.concurrency * executor.budget.workers
     background, edition = Background(), edition_of(task.request()["kind"])
-    keeping = Keeping(folder.resumable, place.is_remote, where, background)
+    keeping = Keeping(folder.resumable, executor.is_remote, where, background)
     try:
         while True:
             run = Run(
@@ -277,12 +282,12 @@ def _require_place(source: Source, output: Path, run: Path, *scratch: Path) -> N
     path = getattr(source, "path", None)
     if path is None:
         return
-    for place in (output, run, *scratch):
+    for location in (output, run, *scratch):
         # Scratch has folders of its own: others may lie beside them.
-        if lies_in(place, path) or (place not in scratch and lies_in(path, place)):
-            option = "--scratch" if place in scratch else "--out"
+        if lies_in(location, path) or (location not in scratch and lies_in(path, location)):
+            option = "--scratch" if location in scratch else "--out"
             raise OutputError(
-                f"{place} would lie in, on or around its own input {path}. Choose another {option}."
+                f"{location} would lie in, on or around its own input {path}. Choose another {option}."
             )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankfold.api.arguments import public
 from rankfold.api.execute import execute
-from rankfold.cluster.place import choose_place
+from rankfold.cluster.executor import choose_executor
 from rankfold.methods.model.arguments import CHECK, RECONSTRUCT, TRANSFORM, UPDATE
 from rankfold.methods.model.model import require_apart
 from rankfold.pipeline.engine.run import Progress
@@ -73,8 +73,10 @@ def transform(
     _require_order("transform", result, x)
     task = TRANSFORM.task(result, x)
     require_apart(out, result)
-    place = choose_place(cluster=cluster, workers=workers, threads=threads, memory=memory, client=client)
-    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    executor = choose_executor(
+        cluster=cluster, workers=workers, threads=threads, memory=memory, client=client
+    )
+    return execute(task, executor, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
 @public
@@ -131,8 +133,10 @@ def update(
     _require_order("update", result, x)
     task = UPDATE.task(result, x, rank=rank)
     require_apart(out, result)
-    place = choose_place(cluster=cluster, workers=workers, threads=threads, memory=memory, client=client)
-    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    executor = choose_executor(
+        cluster=cluster, workers=workers, threads=threads, memory=memory, client=client
+    )
+    return execute(task, executor, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
 @public
@@ -186,8 +190,10 @@ def check(
     _require_order("check", result, x)
     task = CHECK.task(result, x)
     require_apart(out, result)
-    place = choose_place(cluster=cluster, workers=workers, threads=threads, memory=memory, client=client)
-    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    executor = choose_executor(
+        cluster=cluster, workers=workers, threads=threads, memory=memory, client=client
+    )
+    return execute(task, executor, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
 @public
@@ -236,8 +242,10 @@ def reconstruct(
     """
     task = RECONSTRUCT.task(result, rank=rank, row_range=row_range)
     require_apart(out, result)
-    place = choose_place(cluster=cluster, workers=workers, threads=threads, memory=memory, client=client)
-    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress).X
+    executor = choose_executor(
+        cluster=cluster, workers=workers, threads=threads, memory=memory, client=client
+    )
+    return execute(task, executor, out=out, scratch=scratch, overwrite=overwrite, progress=progress).X
 
 
 def _require_order(name: str, result: object, x: object) -> None:

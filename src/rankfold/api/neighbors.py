@@ -8,7 +8,7 @@ from typing import Any
 
 from rankfold.api.arguments import public
 from rankfold.api.execute import execute
-from rankfold.cluster.place import choose_place
+from rankfold.cluster.executor import choose_executor
 from rankfold.methods.knn.arguments import DEFAULT_K, KNN
 from rankfold.pipeline.engine.run import Progress
 from rankfold.pipeline.storage.result import Result
@@ -76,5 +76,7 @@ def knn(
     """
     asked = {"queries": queries, "base": base, "metric": metric, "symmetric": symmetric}
     task = KNN.task(x, k=k, **asked)
-    place = choose_place(cluster=cluster, workers=workers, threads=threads, memory=memory, client=client)
-    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    executor = choose_executor(
+        cluster=cluster, workers=workers, threads=threads, memory=memory, client=client
+    )
+    return execute(task, executor, out=out, scratch=scratch, overwrite=overwrite, progress=progress)

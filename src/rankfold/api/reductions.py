@@ -7,7 +7,7 @@ from typing import Any
 
 from rankfold.api.arguments import public, refuse_unknown
 from rankfold.api.execute import execute
-from rankfold.cluster.place import choose_place
+from rankfold.cluster.executor import choose_executor
 from rankfold.methods.nmf.arguments import DEFAULT_FALL, NMF
 from rankfold.methods.registry import METHODS, methods
 from rankfold.methods.svd.arguments import PCA, QR, SVD
@@ -97,8 +97,10 @@ def svd(
     Comput. 42(1), 2020 (TSQR). Where solvers deviate is said in ``rankfold.methods.svd.solvers``.
     """
     task = SVD.task(x, rank, tol, method, passes, oversampling, seed, with_rows=with_rows)
-    place = choose_place(cluster=cluster, workers=workers, threads=threads, memory=memory, client=client)
-    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    executor = choose_executor(
+        cluster=cluster, workers=workers, threads=threads, memory=memory, client=client
+    )
+    return execute(task, executor, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
 @public
@@ -164,8 +166,10 @@ def pca(
     """
     flags = {"center": center, "scale": scale, "whiten": whiten, "with_rows": with_rows}
     task = PCA.task(x, rank, tol, method, passes, oversampling, seed, **flags)
-    place = choose_place(cluster=cluster, workers=workers, threads=threads, memory=memory, client=client)
-    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    executor = choose_executor(
+        cluster=cluster, workers=workers, threads=threads, memory=memory, client=client
+    )
+    return execute(task, executor, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
 @public
@@ -222,8 +226,10 @@ def qr(
     Comput. 42(1), 2020, with a preconditioner from sampled rows instead of a shift.
     """
     task = QR.task(x, passes=passes, seed=seed, with_rows=with_rows)
-    place = choose_place(cluster=cluster, workers=workers, threads=threads, memory=memory, client=client)
-    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    executor = choose_executor(
+        cluster=cluster, workers=workers, threads=threads, memory=memory, client=client
+    )
+    return execute(task, executor, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
 @public
@@ -312,8 +318,10 @@ def nmf(
     penalties = {"alpha_W": alpha_W, "alpha_H": alpha_H, "l1_ratio": l1_ratio}
     ends = {"tol": tol, "grad_tol": grad_tol, "time_limit": time_limit, "passes": passes}
     task = NMF.task(x, rank, init=init, seed=seed, **how, **penalties, **ends)
-    place = choose_place(cluster=cluster, workers=workers, threads=threads, memory=memory, client=client)
-    return execute(task, place, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    executor = choose_executor(
+        cluster=cluster, workers=workers, threads=threads, memory=memory, client=client
+    )
+    return execute(task, executor, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
 
 
 WHERE = ("memory", "cluster", "workers", "threads", "client", "rates")
@@ -379,7 +387,9 @@ def plan(
     if any(asked.get(name) for name in ("center", "scale", "whiten") if name not in known):
         raise InputError(f"{kind} neither centers nor scales nor whitens: plan 'pca' for that")
     refuse_unknown(f"a plan of {kind}", asked, [*known, *WHERE])
-    place = choose_place(cluster=cluster, workers=workers, threads=threads, memory=memory, client=client)
+    executor = choose_executor(
+        cluster=cluster, workers=workers, threads=threads, memory=memory, client=client
+    )
     task = method.task(x, **asked)
-    made = task.plan(place.budget)
-    return made if rates is None else made.timed(rates, task.source, place.budget.workers)
+    made = task.plan(executor.budget)
+    return made if rates is None else made.timed(rates, task.source, executor.budget.workers)

@@ -5,5 +5,5 @@ slurm      jobs of SLURM, or one job with many nodes
 doctor     what a run needs of a machine
 profiles   settings of sites that come with rankfold
 
-place      where a task runs, from the arguments of a call
+executor   where a task runs, from the arguments of a call
 """

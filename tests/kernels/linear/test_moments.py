@@ -24,12 +24,12 @@ def rows(count: int, columns: int, seed: int) -> Array:
     )
 
 
-def add(total: Moments, x: Array, unit: float = 1.0, mean: Array | None = None) -> Moments:
+def add(total: Moments, x: Array, pow2_scale: float = 1.0, mean: Array | None = None) -> Moments:
     """Add a block as a sweep does, in buffers of its own."""
     dtype = np.float64 if x.dtype == np.float64 else np.float32
     out, work = np.empty((len(x) + 1, x.shape[1]), dtype), np.empty((x.shape[1],) * 2, dtype)
     mean = x.mean(axis=0, dtype=np.float64) if mean is None else mean
-    add_rows(total, x, mean, unit, out=out, work=work)
+    add_rows(total, x, mean, pow2_scale, out=out, work=work)
     return total
 
 
@@ -114,11 +114,11 @@ def test_float32_far_from_zero_keeps_its_variance() -> None:
 @pytest.mark.parametrize("exponent", [-300, -3, 5, 200])
 def test_a_unit_scales_moments_exactly(exponent: int) -> None:
     # A power of two changes no digit of anything, as long as squares stay in range.
-    x, unit = rows(30, 3, 1), 2.0**exponent
+    x, pow2_scale = rows(30, 3, 1), 2.0**exponent
     plain, scaled = Moments.empty(3), Moments.empty(3)
     for block in np.split(x, 3):
         add(plain, block)
-        add(scaled, np.ldexp(block, -2 * exponent), unit=unit)
+        add(scaled, np.ldexp(block, -2 * exponent), pow2_scale=pow2_scale)
     expected = Moments(30, np.ldexp(plain.mean, -exponent), np.ldexp(plain.scatter, -2 * exponent))
     assert_same(scaled, expected)
 

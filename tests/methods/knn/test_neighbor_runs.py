@@ -222,8 +222,8 @@ def test_workers_that_were_thought_dead_write_no_more(tmp_path: Path, blocks_of_
 
     def look(name: str, done: int, total: int) -> None:
         if name == "write":
-            (ticket,) = (tmp_path / "r.zarr.run").glob("scratch-*/lists/attempt.json")
-            seen.append(load_json(ticket))
+            (lease,) = (tmp_path / "r.zarr.run").glob("scratch-*/lists/attempt.json")
+            seen.append(load_json(lease))
 
     rf.knn(x, 6, out=tmp_path / "r.zarr", progress=look)
     assert seen and set(seen) == {None}
@@ -259,8 +259,8 @@ def test_bounds_have_room_for_sums_over_all_columns(columns: int, dtype: Any) ->
     from rankfold.methods.knn.row_blocks import EXTRA, TERMS, slack
 
     product = min(columns, TERMS) + -(-columns // TERMS) + EXTRA - 18  # six roundings besides it
-    unit, wide = np.finfo(dtype).eps / 2, np.finfo(np.float64).eps / 2
-    assert slack(columns, np.dtype(dtype)) >= product * unit + 2 * columns * wide
+    pow2_scale, wide = np.finfo(dtype).eps / 2, np.finfo(np.float64).eps / 2
+    assert slack(columns, np.dtype(dtype)) >= product * pow2_scale + 2 * columns * wide
 
 
 @pytest.mark.parametrize("size", [1e-150, 1e-160, 1e-170, 1e-300])

@@ -129,7 +129,7 @@ def test_values_do_not_depend_on_order_basis_or_units(
     turned = x @ orthonormal(rng, x.shape[1], x.shape[1])
     others = [x[rng.permutation(len(x))], x[:, rng.permutation(x.shape[1])], turned, x * 10.0**size]
     others += [x.T] if kind == "svd" else []
-    for other, unit in zip(others, [1, 1, 1, 10.0**size, 1], strict=False):
+    for other, pow2_scale in zip(others, [1, 1, 1, 10.0**size, 1], strict=False):
         result = found(np.ascontiguousarray(other), kind, method, rank)
-        apart = np.abs(factors(result)[1] / unit - s)
+        apart = np.abs(factors(result)[1] / pow2_scale - s)
         assert apart.max() <= 1e-9 * s[0] + 4 * float(result.error_estimates.max()) * s[0]

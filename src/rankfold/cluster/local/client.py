@@ -54,7 +54,7 @@ def active_client() -> Any | None:
 
 
 class SomeClient:
-    """A place that somebody else made and keeps: see ``Place``."""
+    """A place that somebody else made and keeps: see ``Executor``."""
 
     is_remote = False  # may be, but who makes a client knows what its workers see
 
@@ -65,16 +65,16 @@ class SomeClient:
         self.budget = Budget(_working_memory(workers, memory), threads, max(1, len(workers)))
 
     def limited_to(self, workers: int) -> SomeClient:
-        """See ``Place``: workers of others are not ours to end."""
+        """See ``Executor``: workers of others are not ours to end."""
         return self
 
     def facts(self) -> dict[str, Any]:
-        """See ``Place``."""
+        """See ``Executor``."""
         return {"kind": "client", "workers": self.budget.workers, "threads": self.budget.threads}
 
     @contextlib.contextmanager
     def opened(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
-        """See ``Place``."""
+        """See ``Executor``."""
         with prepared(self.client, run, kernels, watch=lambda: None) as scheduler:
             yield scheduler
 

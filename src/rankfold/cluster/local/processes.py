@@ -70,23 +70,23 @@ SCHEDULER_SETTINGS = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Processes:
-    """See ``Place``."""
+    """See ``Executor``."""
 
     budget: Budget
     is_remote: ClassVar[bool] = False
 
     def limited_to(self, workers: int) -> Processes:
-        """See ``Place``."""
+        """See ``Executor``."""
         budget = dataclasses.replace(self.budget, workers=min(workers, self.budget.workers))
         return dataclasses.replace(self, budget=budget)
 
     def facts(self) -> dict[str, Any]:
-        """See ``Place``."""
+        """See ``Executor``."""
         return {"kind": "processes", "workers": self.budget.workers, "threads": self.budget.threads}
 
     @contextlib.contextmanager
     def opened(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
-        """See ``Place``."""
+        """See ``Executor``."""
         from distributed import Client as DaskClient
         from distributed import Scheduler, SpecCluster
 

@@ -38,16 +38,16 @@ class Threads:
     is_remote: ClassVar[bool] = False
 
     def limited_to(self, workers: int) -> Threads:
-        """See ``Place``: one process it is."""
+        """See ``Executor``: one process it is."""
         return self
 
     def facts(self) -> dict[str, Any]:
-        """See ``Place``."""
+        """See ``Executor``."""
         return {"kind": "threads", "threads": self.budget.threads}
 
     @contextlib.contextmanager
     def opened(self, run: RunDirectory, kernels: Warmup) -> Iterator[Threads]:
-        """See ``Place``. There is nothing to start."""
+        """See ``Executor``. There is nothing to start."""
         yield self
 
     def compute(

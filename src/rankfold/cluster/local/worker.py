@@ -44,12 +44,12 @@ class RankfoldWorker(WorkerPlugin):
         told: dict[str, dict[int, int]] = {}
 
         def report() -> None:
-            for ticket, reached in all_reached().items():
-                known = told.setdefault(ticket, {})
+            for lease, reached in all_reached().items():
+                known = told.setdefault(lease, {})
                 news = {stream: rows for stream, rows in reached.items() if known.get(stream) != rows}
                 if news:
                     known.update(news)
-                    worker.log_event(TOPIC, {"ticket": ticket, "reached": list(news.items())})
+                    worker.log_event(TOPIC, {"ticket": lease, "reached": list(news.items())})
 
         self._reports = PeriodicCallback(report, REPORT_MILLISECONDS)
         self._reports.start()

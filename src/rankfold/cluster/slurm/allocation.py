@@ -49,7 +49,7 @@ DEATH_SECONDS = 120
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Allocation:
-    """See ``Place``."""
+    """See ``Executor``."""
 
     profile: Profile
     budget: Budget
@@ -82,12 +82,12 @@ class Allocation:
         return cls(profile, budget, per_node, job, _number("SLURM_RESTART_COUNT") or 0, beside)
 
     def limited_to(self, workers: int) -> Allocation:
-        """See ``Place``."""
+        """See ``Executor``."""
         budget = dataclasses.replace(self.budget, workers=min(workers, self.budget.workers))
         return dataclasses.replace(self, budget=budget)
 
     def facts(self) -> dict[str, Any]:
-        """See ``Place``."""
+        """See ``Executor``."""
         return {
             "kind": "allocation",
             "workers": self.budget.workers,
@@ -99,7 +99,7 @@ class Allocation:
 
     @contextlib.contextmanager
     def opened(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
-        """See ``Place``."""
+        """See ``Executor``."""
         from distributed import Client as DaskClient
         from distributed import Scheduler, SpecCluster
 

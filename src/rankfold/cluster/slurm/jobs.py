@@ -49,7 +49,7 @@ MARGIN = 1.1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SlurmJobs:
-    """See ``Place``."""
+    """See ``Executor``."""
 
     profile: Profile
     budget: Budget
@@ -79,12 +79,12 @@ class SlurmJobs:
         return cls(profile, Budget(working, side_by_side, workers or profile.workers, profile.gpus))
 
     def limited_to(self, workers: int) -> SlurmJobs:
-        """See ``Place``."""
+        """See ``Executor``."""
         budget = dataclasses.replace(self.budget, workers=min(workers, self.budget.workers))
         return dataclasses.replace(self, budget=budget)
 
     def facts(self) -> dict[str, Any]:
-        """See ``Place``."""
+        """See ``Executor``."""
         return {
             "kind": "slurm",
             "workers": self.budget.workers,
@@ -94,7 +94,7 @@ class SlurmJobs:
 
     @contextlib.contextmanager
     def opened(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
-        """See ``Place``."""
+        """See ``Executor``."""
         from distributed import Client as DaskClient
 
         from rankfold.cluster.slurm.jobqueue import make_cluster

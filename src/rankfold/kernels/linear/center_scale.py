@@ -19,7 +19,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 @light_kernel
-def measure(x: Array, shift: Float64, unit: float) -> tuple[Float64, Float64]:
+def measure(x: Array, shift: Float64, pow2_scale: float) -> tuple[Float64, Float64]:
     """Column sums and sums of squares of ``(x - shift) * unit``, accumulated in float64.
 
     Parameters
@@ -43,7 +43,7 @@ def measure(x: Array, shift: Float64, unit: float) -> tuple[Float64, Float64]:
     24 r c).
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        d = (x.astype(np.float64) - shift) * unit
+        d = (x.astype(np.float64) - shift) * pow2_scale
         return _sums_by_fours(d), _sums_by_fours(d * d)
 
 

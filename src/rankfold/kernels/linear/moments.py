@@ -39,8 +39,8 @@ class Moments:
 
 
 @kernel
-def add_rows(total: Moments, x: Array, mean: Float64, unit: float, *, out: Array, work: Array) -> None:
-    """Add a block of rows, times ``unit``, to centered moments.
+def add_rows(total: Moments, x: Array, mean: Float64, pow2_scale: float, *, out: Array, work: Array) -> None:
+    """Add a block of rows, times ``pow2_scale``, to centered moments.
 
     Parameters
     ----------
@@ -69,8 +69,8 @@ def add_rows(total: Moments, x: Array, mean: Float64, unit: float, *, out: Array
     Unlike them we keep the full scatter matrix.
     """
     rows = len(x)
-    subtract(x, mean, np.full(x.shape[1], unit), out=out[:rows])
-    delta = mean * unit - total.mean
+    subtract(x, mean, np.full(x.shape[1], pow2_scale), out=out[:rows])
+    delta = mean * pow2_scale - total.mean
     count = total.count + rows
     out[rows] = delta * np.sqrt(total.count * rows / count)
     np.matmul(out[: rows + 1].T, out[: rows + 1], out=work)

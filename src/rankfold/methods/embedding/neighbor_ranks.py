@@ -58,12 +58,12 @@ class Held:
         """Of the rows, and of reading so many at a time."""
         return self.reader.memory_bytes(self.count) + self.reader.read_bytes(min(step, self.count))
 
-    def rows(self, step: int) -> HeldRows:
+    def rows(self, step: int) -> ResidentRows:
         """The rows, from whoever has them already."""
         with _LOCK:
             found = _HELD.get(self.name)
             if found is None:
-                found = _HELD[self.name] = HeldRows(self._read(step))
+                found = _HELD[self.name] = ResidentRows(self._read(step))
             return found
 
     def _read(self, step: int) -> Rows:
@@ -77,14 +77,14 @@ class Held:
 
 
 @dataclass(slots=True, weakref_slot=True)
-class HeldRows:
+class ResidentRows:
     """Rows that several threads read."""
 
     rows: Rows
 
 
 _LOCK = threading.Lock()
-_HELD: weakref.WeakValueDictionary[str, HeldRows] = weakref.WeakValueDictionary()
+_HELD: weakref.WeakValueDictionary[str, ResidentRows] = weakref.WeakValueDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +124,10 @@ class GatherRows(DeclaredFold):
 
 
 @dataclass(slots=True)
-class Work:
+class RankWorkspace:
     """Buffers of one segment, and the rows that are held."""
 
-    held: HeldRows
+    held: ResidentRows
     passing: RowBuffer
     thresholds: State = field(default_factory=dict)
     now: Rows | None = None
@@ -178,13 +178,13 @@ class MeetRows:
         """Of what the threads of a process share."""
         return self.held.memory_bytes(self.cut.panel_rows)
 
-    def workspace(self) -> Work:
+    def workspace(self) -> RankWorkspace:
         """Buffers; the rows that are held are read if no other thread has them."""
         rows = self.held.rows(self.cut.panel_rows)
         passing = self.passing.buffer(self.cut.panel_rows)
-        return Work(rows, passing, load_arrays(self.thresholds), precise=self.precise)
+        return RankWorkspace(rows, passing, load_arrays(self.thresholds), precise=self.precise)
 
-    def read(self, work: Work, start: int, stop: int, slot: int) -> None:
+    def read(self, work: RankWorkspace, start: int, stop: int, slot: int) -> None:
         """Fetch the rows that pass."""
         work.now = self.passing.read(work.passing, start, stop, 0)
 
@@ -201,7 +201,7 @@ class MeasureThresholds(MeetRows):
         """Nothing measured."""
         return {"keys": np.full(self.held.count * self.k, np.inf)}
 
-    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+    def step(self, state: State, work: RankWorkspace, start: int, stop: int, slot: int) -> None:
         """Measure what is named of a panel."""
         rows, held = work.now, work.held.rows
         assert rows is not None  # noqa: S101 - read came before
@@ -243,7 +243,7 @@ class CountNearer(MeetRows):
         """Nothing counted."""
         return {"counts": np.zeros((self.held.count, self.k), np.int64), "measured": np.zeros(1, np.int64)}
 
-    def step(self, state: State, work: Work, start: int, stop: int, slot: int) -> None:
+    def step(self, state: State, work: RankWorkspace, start: int, stop: int, slot: int) -> None:
         """Count the rows of a panel."""
         rows, held = work.now, work.held.rows
         assert rows is not None  # noqa: S101 - read came before
@@ -260,7 +260,7 @@ class CountNearer(MeetRows):
         total["counts"] += other["counts"]
         total["measured"] += other["measured"]
 
-    def _measure(self, state: State, work: Work, some: slice, others: Rows) -> None:
+    def _measure(self, state: State, work: RankWorkspace, some: slice, others: Rows) -> None:
         count_measured(
             work.held.rows.raw[some].astype(np.float64),
             others.raw.astype(np.float64),
@@ -270,7 +270,7 @@ class CountNearer(MeetRows):
             **{name: work.thresholds[name][some] for name in ("own", "keys", "ids")},
         )
 
-    def _count(self, state: State, work: Work, some: slice, others: Rows) -> None:
+    def _count(self, state: State, work: RankWorkspace, some: slice, others: Rows) -> None:
         x = work.held.rows.part(some.start, some.stop)
         wild = max(x.norms.max(), others.norms.max()) > LARGEST_SQUARE
         dtype = np.dtype(np.float64 if work.precise or wild else np.float32)

@@ -26,8 +26,8 @@ from rankfold.kernels.neighbors.lists import sort_lists
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.embedding.arguments import EUCLIDEAN
 from rankfold.methods.embedding.neighbor_ranks import CountNearer, GatherRows, Held, MeasureThresholds
-from rankfold.methods.embedding.trust_plan import HeldRows, plan_faithfulness
-from rankfold.methods.embedding.trust_request import FaithfulnessRequest
+from rankfold.methods.embedding.quality_plan import ResidentSweeps, plan_embedding_quality
+from rankfold.methods.embedding.quality_request import EmbeddingQualityRequest
 from rankfold.methods.knn.knn import Neighbors
 from rankfold.methods.knn.pair_fold import bounded
 from rankfold.methods.knn.request import NeighborRequest
@@ -71,11 +71,11 @@ _NOWHERE = Path("-")
 
 
 @dataclass(frozen=True, slots=True)
-class Faithfulness:
+class EmbeddingQuality:
     """A matrix whose rows are ranked, and neighbors on the other side, as ``execution`` takes them."""
 
     source: Source
-    asked: FaithfulnessRequest
+    asked: EmbeddingQualityRequest
     sample: Int64 | None
     """Rows that are looked at; None for all."""
 
@@ -83,7 +83,7 @@ class Faithfulness:
     """Result of ``knn`` for these rows: with k neighbors, or k + 1 of a sample, which may hold itself."""
 
     @classmethod
-    def of(cls, source: Source, asked: FaithfulnessRequest) -> Faithfulness:
+    def of(cls, source: Source, asked: EmbeddingQualityRequest) -> EmbeddingQuality:
         """Check that it can be done."""
         if source.row_grid.scattered:
             raise InputError(
@@ -130,7 +130,7 @@ class Faithfulness:
             return self.measuring(held, self.source), self.counting(held)
 
         picking = self._picking_bytes(folds(1)[1].cut.panel_rows)
-        return plan_faithfulness(HeldRows(self.source, self.asked, gather, folds, picking), budget)
+        return plan_embedding_quality(ResidentSweeps(self.source, self.asked, gather, folds, picking), budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
@@ -268,21 +268,21 @@ class Faithfulness:
         return found
 
 
-def estimate(asked: FaithfulnessRequest, total: int, squares: int) -> tuple[float, float]:
+def estimate(asked: EmbeddingQualityRequest, total: int, squares: int) -> tuple[float, float]:
     """Value and standard error from the sum of penalties over the rows looked at, and that of their squares.
 
     With ``r`` of ``m`` rows, drawn without replacement, the sum over all is ``m/r`` times that over the rows
     drawn, with variance ``m^2 (1 - r/m) s^2 / r``, ``s^2`` being the variance of a row's penalty.
     """
     m, k, r = asked.of_rows, asked.k, asked.rows
-    unit = 2.0 / (m * k * (2.0 * m - 3.0 * k - 1.0))
+    pow2_scale = 2.0 / (m * k * (2.0 * m - 3.0 * k - 1.0))
     if asked.exact:
-        return 1.0 - total * unit, 0.0
+        return 1.0 - total * pow2_scale, 0.0
     variance = (r * squares - total * total) / (r * (r - 1))
-    return 1.0 - total * m / r * unit, unit * m * math.sqrt(variance / r * (1 - r / m))
+    return 1.0 - total * m / r * pow2_scale, pow2_scale * m * math.sqrt(variance / r * (1 - r / m))
 
 
-def with_lists(task: Faithfulness, lists: Path) -> Faithfulness:
+def with_lists(task: EmbeddingQuality, lists: Path) -> EmbeddingQuality:
     """The same with the neighbors that were found."""
     return dataclasses.replace(task, lists=lists)
 
@@ -311,7 +311,9 @@ def _chain(
     asked: dict[str, Any],
 ) -> Chain:
     """Rows of one side are ranked by ``metric``, where rows of the other are neighbors by ``near``."""
-    ranks = Faithfulness.of(ranked, FaithfulnessRequest.of(kind, ranked, listed, metric=metric, **asked))
+    ranks = EmbeddingQuality.of(
+        ranked, EmbeddingQualityRequest.of(kind, ranked, listed, metric=metric, **asked)
+    )
     search = ranks.search(listed, near)
     links = (
         Link("neighbors", search),

@@ -190,8 +190,8 @@ def _certain(pairs: Pairs, lists: Path) -> float:
     """Share of rows, over all pairs of blocks, whose first shortlist was long enough."""
     uncertain = 0
     for block in range(pairs.count):
-        for lane in range(pairs.lanes):
-            found = load_lists(lists, block, lane)
+        for accumulator in range(pairs.accumulators):
+            found = load_lists(lists, block, accumulator)
             uncertain += int(found["uncertain"][0]) if found else 0
     return 1 - uncertain / (int(pairs.rows[-1]) * (len(pairs.met) - 1))
 

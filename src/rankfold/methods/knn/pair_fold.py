@@ -68,7 +68,7 @@ def bounded(metric: int, columns: int) -> bool:
 
 
 @dataclass(slots=True)
-class Work:
+class PairWorkspace:
     """Buffers of one task."""
 
     held: RowBuffer
@@ -152,15 +152,15 @@ class NearestPairs:
             "uncertain": np.zeros(1, np.int64),
         }
 
-    def workspace(self, rows: int) -> Work:
+    def workspace(self, rows: int) -> PairWorkspace:
         """Allocate buffers."""
-        return Work(self.left.buffer(rows), self.right.buffer(self.pairs.tallest()), self.precise)
+        return PairWorkspace(self.left.buffer(rows), self.right.buffer(self.pairs.tallest()), self.precise)
 
-    def holds(self, work: Work, held: tuple[int, int]) -> bool:
+    def holds(self, work: PairWorkspace, held: tuple[int, int]) -> bool:
         """Whether a group is there."""
         return work.span == held
 
-    def load_resident(self, work: Work, held: tuple[int, int]) -> int:
+    def load_resident(self, work: PairWorkspace, held: tuple[int, int]) -> int:
         """Read a group, block by block."""
         if work.span == held:
             return 0
@@ -173,7 +173,7 @@ class NearestPairs:
         work.span = held
         return (int(edges[held[1]]) - first) * self.left.bytes_to_read
 
-    def load_streamed(self, work: Work, block: int, held: tuple[int, int]) -> int:
+    def load_streamed(self, work: PairWorkspace, block: int, held: tuple[int, int]) -> int:
         """Read a block, or find it in the group."""
         if self.pairs.others is None and block in work.blocks:
             work.now = work.blocks[block]
@@ -182,7 +182,9 @@ class NearestPairs:
         work.now = self.right.read(work.passing, start, stop, 0)
         return (stop - start) * self.right.bytes_to_read
 
-    def accumulate(self, work: Work, block: int, state: State, other: int, other_state: State | None) -> None:
+    def accumulate(
+        self, work: PairWorkspace, block: int, state: State, other: int, other_state: State | None
+    ) -> None:
         """Lists of both blocks, or of the first alone if the other has none."""
         x, y = work.blocks[block], work.now
         assert y is not None  # noqa: S101 - let_pass came before
@@ -202,7 +204,9 @@ class NearestPairs:
         if lost > UNCERTAIN * (len(x) + len(y)):
             work.precise = True
 
-    def _side(self, work: Work, name: str, rows: Rows, state: State | None, dtype: np.dtype[Any]) -> Side:
+    def _side(
+        self, work: PairWorkspace, name: str, rows: Rows, state: State | None, dtype: np.dtype[Any]
+    ) -> Side:
         """A side with shortlists that take what may still be of use."""
         count, most, brought = len(rows), listed(self.k), near(rows, self.metric, dtype)
         if state is None:  # rows that only pass take nothing
@@ -218,7 +222,7 @@ class NearestPairs:
 
     def _scan(
         self,
-        work: Work,
+        work: PairWorkspace,
         one: Side,
         i: slice,
         two: Side,
@@ -245,13 +249,13 @@ class NearestPairs:
             diagonal=i.start - j.start + 1 if same else -len(x),
         )
 
-    def _factors(self, work: Work, x: Rows, y: Rows, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    def _factors(self, work: PairWorkspace, x: Rows, y: Rows, dtype: np.dtype[Any]) -> tuple[Array, Array]:
         if dtype == np.float32:
             assert x.copy is not None and y.copy is not None  # noqa: S101 - bounded metrics have them
             return x.copy, y.copy
         return self.left.double(x), self.right.double(y)
 
-    def _settle(self, work: Work, side: Side, others: Rows, state: State, *, same: bool) -> int:
+    def _settle(self, work: PairWorkspace, side: Side, others: Rows, state: State, *, same: bool) -> int:
         """Measure the shortlists of a side, and go through rows again that are uncertain; their number."""
         rows = side.rows
         certain = refine_rows(
@@ -272,7 +276,7 @@ class NearestPairs:
         state["uncertain"] += len(lost)
         return len(lost)
 
-    def _exhaust(self, work: Work, side: Side, lost: Int64, others: Rows, *, same: bool) -> None:
+    def _exhaust(self, work: PairWorkspace, side: Side, lost: Int64, others: Rows, *, same: bool) -> None:
         """Every pair of some rows with a block that float64 does not rule out."""
         every, double = side.rows, np.dtype(np.float64)
         x = Rows(every.first, every.raw[lost], None, every.norms[lost], every.scale[lost])
@@ -303,7 +307,7 @@ class NearestPairs:
         side.keys[lost], side.ids[lost] = keys, ids
 
     def _measure(
-        self, work: Work, x: Rows, state: State, y: Rows, other_state: State | None, *, same: bool
+        self, work: PairWorkspace, x: Rows, state: State, y: Rows, other_state: State | None, *, same: bool
     ) -> None:
         """All pairs, where nothing is to be gained from bounds."""
         none = np.full((len(y), 1), -np.inf), np.zeros((len(y), 1), np.int64)

@@ -103,7 +103,7 @@ def plan_neighbors(sweeps: PairSweeps, budget: Budget) -> Plan:
         orientation="pairs of rows",
         rank=fold.k,
         result_bytes=lists * (2 + 2 * sweeps.symmetric),
-        scratch_bytes=lists * fold.pairs.lanes + 2 * 24 * left.shape[0] * fold.k * sweeps.symmetric,
+        scratch_bytes=lists * fold.pairs.accumulators + 2 * 24 * left.shape[0] * fold.k * sweeps.symmetric,
         width=listed(fold.k),
         subject=f"knn of this {left.shape[0]} x {left.shape[1]} matrix",
     )
@@ -121,9 +121,9 @@ def _sweep(fold: NearestPairs, found: tuple[int, int, int], source: Source, left
     """The sweep over pairs in numbers."""
     pairs, lists = fold.pairs, left.shape[0] * 16 * fold.k
     concurrency, groups, task_bytes = found
-    tasks = 1 + (groups * (groups + 1) // 2 if pairs.others is None else groups * pairs.lanes)
+    tasks = 1 + (groups * (groups + 1) // 2 if pairs.others is None else groups * pairs.accumulators)
     flops = pairs.row_pairs * (SCAN_FLOPS + 2.0 * source.shape[1] * (1 if fold.left.bounded else 1.5))
-    at_once = max(1, groups // 2) if pairs.others is None else groups * pairs.lanes
+    at_once = max(1, groups // 2) if pairs.others is None else groups * pairs.accumulators
     reads, writes = _reads(fold, concurrency, groups, (source, left)), lists * groups
     item = 4 if fold.left.bounded and not fold.precise else 8
     return Pass("pairs", "matrix", reads, writes, flops, task_bytes, tasks, at_once, item=item)
@@ -134,7 +134,7 @@ def _reads(fold: NearestPairs, concurrency: int, groups: int, matrices: tuple[So
     pairs, (source, left) = fold.pairs, matrices
     rows, all_rows = left.shape[0] * fold.left.bytes_to_read, source.shape[0] * fold.right.bytes_to_read
     if pairs.others is not None:
-        return rows * pairs.lanes + all_rows * groups
+        return rows * pairs.accumulators + all_rows * groups
     if concurrency > 1 and groups <= FEW * concurrency:
         return rows * groups
     # Each group is held once for the groups that come after it, and passes by those before it. With several

@@ -248,9 +248,9 @@ class RowReader:
 def slack(columns: int, dtype: np.dtype[Any]) -> float:
     """Share of norms by which products may be wrong, ``e`` above."""
     terms = min(columns, TERMS) + -(-columns // TERMS)
-    unit = float(np.finfo(dtype).eps) / 2
+    pow2_scale = float(np.finfo(dtype).eps) / 2
     # Norms and distances are sums over all columns in float64 that bounds are held against.
-    return ((terms + EXTRA) * unit + 2 * columns * np.finfo(np.float64).eps) * 1.01
+    return ((terms + EXTRA) * pow2_scale + 2 * columns * np.finfo(np.float64).eps) * 1.01
 
 
 def near(rows: Rows, metric: int, dtype: np.dtype[Any]) -> Array:

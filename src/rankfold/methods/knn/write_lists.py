@@ -79,11 +79,11 @@ class WriteLists(DeclaredFold):
                 into[low - start : high - start] = found[low - begin : high - begin]
 
     def _finished(self, block: int) -> Lists:
-        """Sorted lists of a block, its lanes merged."""
+        """Sorted lists of a block, its accumulators merged."""
         state = finished_lists(self.lists, self.pairs, block)
         keys, ids = state["keys"], state["ids"]
-        for lane in range(1, self.pairs.lanes):
-            other = finished_lists(self.lists, self.pairs, block, lane)
+        for accumulator in range(1, self.pairs.accumulators):
+            other = finished_lists(self.lists, self.pairs, block, accumulator)
             merge_lists(keys, ids, other_keys=other["keys"], other_ids=other["ids"])
         sort_lists(keys, ids)
         return keys, ids

@@ -30,7 +30,7 @@ from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import cut
-from rankfold.pipeline.engine.fold import Buffer, Stored, Sum, Workspace
+from rankfold.pipeline.engine.fold import Buffer, ScratchConstant, Sum, Workspace
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
@@ -68,7 +68,7 @@ class Verify(OverPanels):
     weights: Float64
     """(k,) what the stored long factor is multiplied by to be orthonormal."""
 
-    reach: float
+    square_scale: float
     row_seconds: float
 
     @property
@@ -81,10 +81,10 @@ class Verify(OverPanels):
     def buffers(self) -> Mapping[str, Buffer]:
         """The short factor, numbers of columns, and products of a grain."""
         rows, short = self.panels.grain_rows, self.panels.view.short
-        columns = Stored.of(self.columns) if self._by_rows else Buffer((rows, 2))
+        columns = ScratchConstant.of(self.columns) if self._by_rows else Buffer((rows, 2))
         return {
             "columns": columns,
-            "short": Stored.of(self.short),
+            "short": ScratchConstant.of(self.short),
             "y": Buffer((rows, self.rank)),
             "long": Buffer((rows, self.rank)),
             "product": Buffer((short, self.rank)),
@@ -121,7 +121,7 @@ class Verify(OverPanels):
             if not self._by_rows:
                 self.columns.read_into(work.columns[: last - first], first)
             mean, factor = np.ascontiguousarray(work.columns[: raw.shape[1]].T)
-            squares = measured_squares(raw, mean, factor, self.reach)
+            squares = measured_squares(raw, mean, factor, self.square_scale)
             if squares is None:
                 refuse_overflow(state, raw, *self.panels.corner(first))
                 continue
@@ -156,7 +156,7 @@ class Verification:
     left: Source
     source: Source
     digest: str
-    reach: float
+    square_scale: float
     """See ``FactorModel.reach``."""
 
     @classmethod
@@ -169,7 +169,7 @@ class Verification:
                 f"{fitted.name} is not a result of {source.name}, which is {source.shape[0]} x "
                 f"{source.shape[1]}. Give the matrix that it was made from."
             )
-        return cls(fitted, left, source, fitted.digest(), fitted.reach())
+        return cls(fitted, left, source, fitted.digest(), fitted.square_scale())
 
     def request(self) -> dict[str, Any]:
         """See the protocol."""
@@ -227,9 +227,9 @@ class Verification:
             long=View(self.left if by_rows else self.fitted.right, view.orientation),
             short=ScratchMatrix(folder / "short.bin", view.short, rank, np.dtype(np.float64)),
             columns=ScratchMatrix(folder / "columns.bin", columns, 2, np.dtype(np.float64)),
-            values=self.fitted.s * self.fitted.unit(np.dtype(np.float64)),
+            values=self.fitted.s * self.fitted.pow2_scale(np.dtype(np.float64)),
             weights=self._left_weights() if by_rows else np.ones(rank),
-            reach=self.reach,
+            square_scale=self.square_scale,
             row_seconds=view.short * per_element,
         )
 
@@ -256,10 +256,10 @@ class Verification:
 
     def _prepare(self, fold: Verify) -> None:
         """The short factor and what columns are centered and scaled by, on scratch."""
-        unit = self.fitted.unit(np.dtype(np.float64))
+        pow2_scale = self.fitted.pow2_scale(np.dtype(np.float64))
         for start, stop in self.fitted.blocks():
             mean, scale = self.fitted.columns(start, stop)
-            fold.columns.write(start, np.column_stack([mean, unit / scale]))
+            fold.columns.write(start, np.column_stack([mean, pow2_scale / scale]))
             if fold.panels.view.orientation is Orientation.ROWS:
                 fold.short.write(start, self.fitted.vectors(start, stop).astype(np.float64))
         if fold.panels.view.orientation is Orientation.COLUMNS:

@@ -112,11 +112,11 @@ class FactorModel:
         """Columns of the longest block."""
         return next(iter(self.blocks()))[1]
 
-    def unit(self, dtype: np.dtype[Any]) -> float:
+    def pow2_scale(self, dtype: np.dtype[Any]) -> float:
         """Power of two that brings a typical element of the matrix, centered and scaled, near 1."""
         return 1.0 if self.kind == "nmf" else _reciprocal(self._typical, dtype)
 
-    def reach(self) -> float:
+    def square_scale(self) -> float:
         """Power of two for raw numbers, whose squares are summed in float64 whatever their type."""
         scale = max(float(self.columns(start, stop)[1].max()) for start, stop in self.blocks())
         return _reciprocal(self._typical * scale, np.dtype(np.float64))

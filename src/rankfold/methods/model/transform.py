@@ -61,7 +61,7 @@ class Projection:
     fitted: FactorModel
     source: Source
     digest: str
-    reach: float
+    square_scale: float
     """Power of two for raw numbers, whose squares are summed in float64 whatever their type."""
 
     @classmethod
@@ -80,7 +80,7 @@ class Projection:
             )
         if min(source.shape) < 1:
             raise InputError(f"{source.name} is {source.shape[0]} x {given}: there is nothing to transform")
-        return cls(fitted, source, fitted.digest(), fitted.reach())
+        return cls(fitted, source, fitted.digest(), fitted.square_scale())
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -88,9 +88,9 @@ class Projection:
         return np.promote_types(self.fitted.dtype, working_dtype(self.source.dtype))
 
     @property
-    def unit(self) -> float:
+    def pow2_scale(self) -> float:
         """Power of two that brings a typical row, centered and scaled, near 1."""
-        return self.fitted.unit(self.dtype)
+        return self.fitted.pow2_scale(self.dtype)
 
     def request(self) -> dict[str, Any]:
         """See the protocol."""
@@ -171,11 +171,13 @@ class Projection:
             panels = Panels(View(self.source, Orientation.ROWS), self._rows_cut(), slots, self.dtype)
             seconds = self._seconds(columns)
             weights, normal = self._weights(), self._normal(folder)
-            return ProjectRows(panels, basis, numbers, weights, self.reach, array, seconds, normal)
+            return ProjectRows(panels, basis, numbers, weights, self.square_scale, array, seconds, normal)
 
         def by_columns(slots: int) -> ProjectColumns:
             panels = Panels(View(self.source, Orientation.COLUMNS), self._columns_cut(), slots, self.dtype)
-            return ProjectColumns(panels, basis, numbers, self.reach, self._seconds(self.source.shape[0]))
+            return ProjectColumns(
+                panels, basis, numbers, self.square_scale, self._seconds(self.source.shape[0])
+            )
 
         most = by_rows(1).memory_bytes
         rows = most <= ROWS_BYTES or most <= by_columns(1).memory_bytes
@@ -202,7 +204,7 @@ class Projection:
         return length * (self.source.dtype.itemsize / NOMINAL_READ + flops)
 
     def _weights(self) -> npt.NDArray[np.float64]:
-        return self.fitted.score_weights() / self.unit
+        return self.fitted.score_weights() / self.pow2_scale
 
     def _prepare(self, run: Run) -> npt.NDArray[np.float64]:
         """Right vectors and column factors on scratch, by columns; the Gram matrix of the vectors."""
@@ -214,7 +216,7 @@ class Projection:
                 vectors = self.fitted.vectors(start, stop)
                 mean, scale = self.fitted.columns(start, stop)
                 fold.basis.write(start, vectors.astype(self.dtype))
-                fold.columns.write(start, np.column_stack([mean, self.unit / scale]))
+                fold.columns.write(start, np.column_stack([mean, self.pow2_scale / scale]))
                 wide = vectors.astype(np.float64)
                 gram += wide.T @ wide
             linear, diagonal = row_penalty(self.fitted)

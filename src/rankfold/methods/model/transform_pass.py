@@ -21,7 +21,7 @@ from rankfold.kernels.linear.products import add_gram, product, weigh
 from rankfold.methods.nmf.row_solvers import NormalRows
 from rankfold.methods.parts.finite import BAD, count_bad
 from rankfold.methods.parts.panels import OverPanels, Panels, numbers
-from rankfold.pipeline.engine.fold import Buffer, Stored, Sum, Workspace
+from rankfold.pipeline.engine.fold import Buffer, ScratchConstant, Sum, Workspace
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
@@ -45,7 +45,7 @@ class ProjectRows(OverPanels):
     weights: Float64
     """(k,)."""
 
-    reach: float
+    square_scale: float
     """Power of two that keeps squares of the raw numbers in range."""
 
     array: Path
@@ -66,8 +66,8 @@ class ProjectRows(OverPanels):
         """The basis, numbers of columns, products of a grain, and chunks of the output."""
         rows, dtype, rank = self.panels.grain_rows, self.panels.dtype, self.rank
         return {
-            "basis": Stored.of(self.basis),
-            "columns": Stored.of(self.columns),
+            "basis": ScratchConstant.of(self.basis),
+            "columns": ScratchConstant.of(self.columns),
             "y": Buffer((rows, rank), dtype),
             "y64": Buffer((rows, rank)),
             "z": Buffer((rows if self.normal else 0, rank)),
@@ -97,7 +97,7 @@ class ProjectRows(OverPanels):
         """Multiply a panel, grain by grain, and write its rows."""
         out = work.out[: stop - start]
         for first, last, raw in self.panels.grains(work.panels, start, stop, slot):
-            squares = measured_squares(raw, work.mean, work.factor, self.reach)
+            squares = measured_squares(raw, work.mean, work.factor, self.square_scale)
             if squares is None:
                 refuse_overflow(state, raw, *self.panels.corner(first))
                 continue
@@ -123,10 +123,10 @@ def products(z: Float64, y: Float64) -> State:
     return {"gram": gram, "inner": np.atleast_1d(np.trace(gram if z is y else z.T @ y))}
 
 
-def measured_squares(raw: Array, mean: Float64, factor: Float64, reach: float) -> float | None:
+def measured_squares(raw: Array, mean: Float64, factor: Float64, square_scale: float) -> float | None:
     """Sum of squares of ``(raw - mean) * factor``; None if one of them is not finite."""
-    squares = measure(numbers(raw), mean, reach)[1]
-    return float(squares @ (factor / reach) ** 2) if np.isfinite(squares).all() else None
+    squares = measure(numbers(raw), mean, square_scale)[1]
+    return float(squares @ (factor / square_scale) ** 2) if np.isfinite(squares).all() else None
 
 
 def refuse_overflow(state: State, raw: Array, row: int, column: int) -> None:
@@ -153,7 +153,7 @@ class ProjectColumns(OverPanels):
     columns: ScratchMatrix
     """(columns, 2): mean and factor of each column."""
 
-    reach: float
+    square_scale: float
     """Power of two that keeps squares of the raw numbers in range."""
 
     row_seconds: float
@@ -185,7 +185,7 @@ class ProjectColumns(OverPanels):
             basis, columns = work.basis[: last - first], work.columns[: last - first]
             self.columns.read_into(columns, first)
             mean, factor = np.ascontiguousarray(columns.T)
-            squares = measured_squares(raw, mean, factor, self.reach)
+            squares = measured_squares(raw, mean, factor, self.square_scale)
             if squares is None:
                 refuse_overflow(state, raw, *self.panels.corner(first))
                 continue

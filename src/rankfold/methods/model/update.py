@@ -170,7 +170,7 @@ class Update:
         layout = choose_strategy(request, self.source)
         centering, start = begin(run, layout, request)
         found = tsqr(run, layout, centering, start, form=False, passes=DEFAULT_PASSES, seed=request.seed)
-        factor = found.r / centering.unit / units
+        factor = found.r / centering.pow2_scale / units
         squares = np.einsum("ij,ij->j", factor, factor)
         return Summary(self.source.shape[0], found.known.mean / units, factor, self._counted(squares))
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.nonnegative.projected_gradient import gradient_rows
-from rankfold.methods.nmf.frobenius_pass import Iteration, NonnegativePass
+from rankfold.methods.nmf.frobenius_pass import NmfIteration, NonnegativePass
 from rankfold.methods.nmf.kl_pass import DivergencePass, below, left_by_independence
 from rankfold.methods.nmf.penalty import Penalty, Sizes, penalty, weights
 from rankfold.methods.nmf.request import FactorRequest
@@ -93,7 +93,7 @@ class Model:
 
     asked: FactorRequest
     view: View
-    unit: float
+    pow2_scale: float
     """Power of two that brings the largest numbers of the matrix near 1."""
 
     @property
@@ -105,7 +105,7 @@ class Model:
     def balance(self) -> float:
         """Power of two near the size of numbers in both factors where they are alike, which keeps squares in
         range."""
-        return float(np.exp2(np.round(-np.log2(self.unit) / 2)))
+        return float(np.exp2(np.round(-np.log2(self.pow2_scale) / 2)))
 
     def starting(self) -> Model:
         """What factors start by: descent stands for what is slow, or knows no other loss."""
@@ -151,7 +151,7 @@ class Model:
     def scales(self, short: Float64) -> tuple[float, float]:
         """Typical numbers of the long factor beside a short one, and of that."""
         size = float(short.mean())
-        return (1 / self.unit / len(short) / size if size > 0 else 1.0), size
+        return (1 / self.pow2_scale / len(short) / size if size > 0 else 1.0), size
 
     def filled(self, short: Float64) -> Float64:
         """Without the zeros that multiplicative updates would leave as they are."""
@@ -243,7 +243,7 @@ class Frobenius:
         constants = save_once(run.part(name, "constants.part"), linear_model(model, factors))
         after = model.factor(run.scratch, self.index + 1)
         close = self.error**2 < DIFFERENCE * float(np.finfo(model.view.dtype).eps)
-        iteration = Iteration(constants, factors.long, after, solve_long, residual=close)
+        iteration = NmfIteration(constants, factors.long, after, solve_long, residual=close)
         seconds = self.layout.row_seconds((6 if close else 4) * model.asked.rank)
         panels = dataclasses.replace(self.layout.panels(run.slots), borrows=True)
         fold = NonnegativePass(panels, iteration, measured, seconds)

@@ -32,7 +32,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Iteration:
+class NmfIteration:
     """What an iteration needs besides the data."""
 
     constants: Path
@@ -127,7 +127,7 @@ class NonnegativePass(OverPanels):
     """Fold of the matrix."""
 
     panels: Panels
-    iteration: Iteration
+    iteration: NmfIteration
     measured: bool
     """Whether squares are taken, and NaN and negative numbers counted: once is enough."""
 
@@ -180,7 +180,7 @@ class CompressedPass(DeclaredFold):
 
     compressed: ScratchMatrix
     cut: Cut
-    iteration: Iteration
+    iteration: NmfIteration
     row_seconds: float
     slots: int = 1
 

@@ -25,7 +25,7 @@ from rankfold.methods.nmf.alternation import (
     StepError,
 )
 from rankfold.methods.nmf.arguments import INITS
-from rankfold.methods.nmf.frobenius_pass import Iteration, NonnegativePass
+from rankfold.methods.nmf.frobenius_pass import NmfIteration, NonnegativePass
 from rankfold.methods.nmf.kl_pass import DivergencePass
 from rankfold.methods.nmf.request import CustomStart, FactorRequest, digest
 from rankfold.methods.nmf.start import (
@@ -208,7 +208,7 @@ class Nonnegative:
         panels, seconds = layout.panels(slots), layout.row_seconds(4 * self.asked.rank)
         if self.asked.loss != "frobenius":
             return DivergencePass(panels, _NOWHERE, before, after, True, seconds)
-        iteration = Iteration(_NOWHERE, before, after, model.solvers()[0], residual=True)
+        iteration = NmfIteration(_NOWHERE, before, after, model.solvers()[0], residual=True)
         return NonnegativePass(panels, iteration, True, seconds)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
@@ -223,7 +223,7 @@ class Nonnegative:
 
     def _begin(self, run: Run, layout: Strategy) -> tuple[Begun, Model]:
         centering, start = begin(run, layout, self._compression())
-        model, init = Model(self.asked, layout.view, centering.unit), self.asked.init
+        model, init = Model(self.asked, layout.view, centering.pow2_scale), self.asked.init
         refuse_size(model)
         if self.custom is not None:
             short = self.custom
@@ -326,7 +326,7 @@ class NmfFit:
 
 def refuse_size(model: Model) -> None:
     """Raise for a matrix whose products with its factors would leave the range of the working type."""
-    dtype, exponent = model.view.dtype, int(-np.log2(model.unit))
+    dtype, exponent = model.view.dtype, int(-np.log2(model.pow2_scale))
     if abs(exponent) > LARGEST_EXPONENT[dtype.itemsize]:
         size = exponent * np.log10(2)
         raise DataError(

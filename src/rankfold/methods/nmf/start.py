@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from rankfold.kernels.linear.gaussian import gaussian_rows
 from rankfold.methods.nmf.alternation import Factors, Model, improve_short, linear_model, sizes_of
-from rankfold.methods.nmf.frobenius_pass import CompressedPass, Iteration
+from rankfold.methods.nmf.frobenius_pass import CompressedPass, NmfIteration
 from rankfold.methods.nmf.penalty import Sizes, cheapest, penalty
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.panels import numbers
@@ -144,9 +144,9 @@ def compress(run: Run, layout: Strategy, model: Model, centering: Centering, sta
     products = q.T @ z
     theta, vectors = np.linalg.eigh((products + products.T) / 2)
     held = theta > 4 * float(np.finfo(layout.view.dtype).eps) * max(theta[-1], 0.0)
-    rotation, unit = vectors[:, held] / np.sqrt(theta[held]), centering.unit
-    right = rotation.T @ z.T / unit
-    squared_norm = matrix.squared_norm / unit**2
+    rotation, pow2_scale = vectors[:, held] / np.sqrt(theta[held]), centering.pow2_scale
+    right = rotation.T @ z.T / pow2_scale
+    squared_norm = matrix.squared_norm / pow2_scale**2
     return Compressed(block.y, rotation, right, squared_norm, float((right**2).sum()))
 
 
@@ -268,7 +268,7 @@ def sampled_short(layout: Strategy, model: Model) -> Float64:
     rows = layout.view.as_rows(numbers(layout.sample.read())).astype(np.float64)
     picks = _uniform_rows(model.asked.seed, model.asked.rank, AVERAGED)
     means = np.maximum(rows[(picks * len(rows)).astype(int)], 0).mean(axis=1)
-    return np.asarray(means * (model.unit * model.balance))
+    return np.asarray(means * (model.pow2_scale * model.balance))
 
 
 def revived(short: Float64, model: Model) -> Float64:
@@ -288,7 +288,7 @@ def compressed_pass(
     pieces = cut(grid, p.row_bytes + 4 * 8 * rank, 8 * rank * (p.columns + rank))
     solver, _ = model.solvers(sweeps=SWEEPS)
     before = model.compressed_factor(folder, index - 1) if index else None
-    iteration = Iteration(constants, before, model.compressed_factor(folder, index), solver)
+    iteration = NmfIteration(constants, before, model.compressed_factor(folder, index), solver)
     return CompressedPass(p, pieces, iteration, p.row_bytes * 2e-9)
 
 

@@ -25,7 +25,7 @@ class ColumnStatistics(OverPanels):
 
     panels: Panels
     shift: npt.NDArray[np.float64]
-    unit: float
+    pow2_scale: float
     row_seconds: float
 
     kernels = (measure,)
@@ -43,7 +43,7 @@ class ColumnStatistics(OverPanels):
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Add a panel."""
         for first, _, raw in self.panels.grains(work.panels, start, stop, slot):
-            sums, squares = measure(numbers(raw), self.shift, self.unit)
+            sums, squares = measure(numbers(raw), self.shift, self.pow2_scale)
             if np.isfinite(squares).all():
                 state["sums"] += sums
                 state["squares"] += squares
@@ -72,7 +72,7 @@ class Statistics:
     mean: Float64
     deviation: Float64
     total: float
-    """Sum of squares of the centered, scaled matrix, times unit squared; of any matrix."""
+    """Sum of squares of the centered, scaled matrix, times pow2_scale squared; of any matrix."""
 
 
 def statistics(state: State, view: View, shift: Float64, centering: Centering) -> Statistics:
@@ -81,7 +81,7 @@ def statistics(state: State, view: View, shift: Float64, centering: Centering) -
     if not (view.orientation is Orientation.ROWS and centering.center):
         return Statistics(np.zeros(len(state["sums"])), np.ones(len(state["sums"])), total)
     d = state["sums"] / count
-    return Statistics(shift + d / centering.unit, np.ones(len(d)), total - count * float(d @ d))
+    return Statistics(shift + d / centering.pow2_scale, np.ones(len(d)), total - count * float(d @ d))
 
 
 def scaled_statistics(state: State, view: View, shift: Float64, centering: Centering) -> Statistics:
@@ -89,8 +89,8 @@ def scaled_statistics(state: State, view: View, shift: Float64, centering: Cente
     count = view.long
     d = state["sums"] / count if centering.center else np.zeros(view.short)
     squares = state["squares"] - count * d**2
-    mean = shift + d / centering.unit
-    deviation = standard_deviations(squares / centering.unit**2, count, mean, centering)
+    mean = shift + d / centering.pow2_scale
+    deviation = standard_deviations(squares / centering.pow2_scale**2, count, mean, centering)
     return Statistics(mean, deviation, float((squares / divisors(deviation) ** 2).sum()))
 
 
@@ -98,4 +98,4 @@ def mean_about_shift(state: State, view: View, centering: Centering) -> Float64:
     """What the true mean differs from the provisional shift: the difference of both would lose digits."""
     if not (centering.center and view.orientation is Orientation.ROWS):
         return np.zeros(view.short)
-    return np.asarray(state["sums"] / view.long / centering.unit)
+    return np.asarray(state["sums"] / view.long / centering.pow2_scale)

@@ -32,7 +32,7 @@ class Centering:
 
     center: bool
     scale: bool
-    unit: float
+    pow2_scale: float
     """Power of two near the reciprocal of the largest element: squares of ``A`` stay in range."""
 
     constant_below: float
@@ -51,7 +51,7 @@ class LocalColumns:
     """What centered columns are multiplied by: 1, or 1 / standard deviation (1 where that is 0)."""
 
     squares: Float64
-    """Sum of squares of each column once centered and scaled, times unit squared."""
+    """Sum of squares of each column once centered and scaled, times pow2_scale squared."""
 
 
 def kept_columns(
@@ -77,14 +77,14 @@ def local_columns(x: npt.NDArray[Any], centering: Centering) -> LocalColumns:
     mean = np.zeros(columns)
     if centering.center:
         mean = measure(x, mean, 1.0)[0] / rows
-    sums, squares = measure(x, mean, centering.unit)
+    sums, squares = measure(x, mean, centering.pow2_scale)
     if centering.center:
         correction = sums / rows
-        mean = mean + correction / centering.unit
+        mean = mean + correction / centering.pow2_scale
         squares = squares - rows * correction**2
     factor, deviation = np.ones(columns), np.ones(columns)
     if centering.scale:
-        deviation = np.sqrt(np.maximum(squares, 0.0) / max(rows - 1, 1)) / centering.unit
+        deviation = np.sqrt(np.maximum(squares, 0.0) / max(rows - 1, 1)) / centering.pow2_scale
         varies = deviation > centering.constant_below * np.abs(mean)
         deviation[~varies] = 0.0
         factor[varies] = 1.0 / deviation[varies]
@@ -165,7 +165,7 @@ class OverConditioned(OverPanels):
 
     def _shifted(self, state: State, work: Workspace, first: int, raw: Array) -> Array | None:
         if self.measured:
-            sums, squares = measure(numbers(raw), work.shift, self.centering.unit)
+            sums, squares = measure(numbers(raw), work.shift, self.centering.pow2_scale)
             if not np.isfinite(squares).all():
                 return None
             state["sums"] += sums

@@ -93,7 +93,7 @@ class Start:
     shift: Float64
     """(short,) provisional column means of a tall matrix; zeros where nothing is centered this way."""
 
-    unit: float
+    pow2_scale: float
     """Power of two that brings the largest sampled element near 1."""
 
     sampled: Path
@@ -112,9 +112,9 @@ def sample_start(
     path, sampled = folder / "start.part", folder / "start-block.part"
     stored = load_if_whole(path)
     if stored is None or load_if_whole(sampled) is None:
-        shift, unit, d = _conditioned(sample, center=center, scale=scale)
+        shift, pow2_scale, d = _conditioned(sample, center=center, scale=scale)
         save_arrays(sampled, block(d) if sample.gives_block else {"q": np.zeros((0, 0))})
-        stored = {"shift": shift, "unit": np.asarray(unit)}
+        stored = {"shift": shift, "unit": np.asarray(pow2_scale)}
         save_arrays(path, stored)
     return Start(stored["shift"], float(stored["unit"]), sampled)
 
@@ -129,10 +129,10 @@ def _conditioned(sample: Sample, *, center: bool, scale: bool) -> tuple[Float64,
     subtract(x, mean, np.ones(columns), out=d)
     largest = max(float(d.max()), -float(d.min()))
     exponent = -int(np.frexp(largest)[1]) if largest > 0 else 0
-    unit = float(np.ldexp(1.0, int(np.clip(exponent, *_EXPONENTS[view.dtype.itemsize]))))
-    d *= d.dtype.type(unit)
+    pow2_scale = float(np.ldexp(1.0, int(np.clip(exponent, *_EXPONENTS[view.dtype.itemsize]))))
+    d *= d.dtype.type(pow2_scale)
     if scale:
         _, squares = measure(d, np.zeros(columns), 1.0)
         d /= np.where(squares > 0, np.sqrt(squares / len(d)), 1.0).astype(d.dtype)
     by_rows = view.orientation is Orientation.ROWS
-    return mean if by_rows else np.zeros(view.short), unit, view.as_rows(d)
+    return mean if by_rows else np.zeros(view.short), pow2_scale, view.as_rows(d)

@@ -140,7 +140,7 @@ def begin(run: Run, strategy: Strategy, request: Request) -> tuple[Centering, St
     # A solver that does not scale before its passes does so with what they find.
     scale = request.scale and (solver.scales_first or strategy.view.orientation is Orientation.COLUMNS)
     start = sample_start(strategy.sample, block, center=request.center, scale=scale, folder=run.folder)
-    return Centering(request.center, request.scale, start.unit, CONSTANT), start
+    return Centering(request.center, request.scale, start.pow2_scale, CONSTANT), start
 
 
 @dataclass(slots=True)
@@ -223,7 +223,10 @@ class CenteredMatrix:
         z = state["z"] * weights[:, None]
         missing = None
         if rows:
-            sketch, path = state["rows"] * (weights / self.centering.unit), run.part(name, "missing.part")
+            sketch, path = (
+                state["rows"] * (weights / self.centering.pow2_scale),
+                run.part(name, "missing.part"),
+            )
             save_missing(path, sketch, q, self.squared_norm - float((q * z).sum()), self.squared_norm)
             missing, self.sketch_rows = load_missing(path), 0
         path = run.part(name, "block.part")
@@ -254,7 +257,7 @@ class CenteredMatrix:
         offset = weighted.T @ d
         state["z"] -= np.outer(self.strategy.view.long * d, offset)
         if "rows" in state:
-            state["rows"] -= np.outer(state["signs"], self.centering.unit * d)
+            state["rows"] -= np.outer(state["signs"], self.centering.pow2_scale * d)
         return np.asarray(offset)
 
     def _far(self) -> bool:
@@ -266,7 +269,7 @@ class CenteredMatrix:
         view = self.strategy.view
         if not (self.centering.center and view.orientation is Orientation.ROWS):
             return False
-        d = (self.columns.mean - self.start.shift) * self.centering.unit
+        d = (self.columns.mean - self.start.shift) * self.centering.pow2_scale
         return view.long * float(d @ d) > FAR_FROM_MEAN * self.squared_norm
 
 
@@ -281,7 +284,7 @@ def _hides(missing: UnseenDirections, block: Block) -> bool:
 def statistics_pass(run: Run, strategy: Strategy, centering: Centering, start: Start) -> Statistics:
     """Means and standard deviations of the columns of a tall matrix, for scaling."""
     panels, seconds = strategy.panels(run.slots), strategy.row_seconds(4)
-    fold = ColumnStatistics(panels, start.shift, centering.unit, seconds)
+    fold = ColumnStatistics(panels, start.shift, centering.pow2_scale, seconds)
     state = run.pass_over_data("statistics", fold)
     refuse_bad(state, strategy.view.source)
     return scaled_statistics(state, strategy.view, start.shift, centering)
@@ -295,7 +298,7 @@ def conditions(
     shift = start.shift if known is None or not centering.center else known.mean
     by_rows = view.orientation is Orientation.ROWS
     weights = np.ones(view.short) if known is None or not by_rows else 1.0 / divisors(known.deviation)
-    return shift, weights * centering.unit
+    return shift, weights * centering.pow2_scale
 
 
 def refuse_overflow(state: State, view: View, products: str = "z") -> None:

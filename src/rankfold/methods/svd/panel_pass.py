@@ -35,7 +35,7 @@ class PanelPass(OverConditioned):
     panels: Panels
     centering: Centering
     constants: Path
-    """A part with ``q`` (short, width), scaled by ``unit`` and by column weights, and ``shift``."""
+    """A part with ``q`` (short, width), scaled by ``pow2_scale`` and by column weights, and ``shift``."""
 
     y: ScratchMatrix
     columns: ScratchMatrix | None
@@ -86,6 +86,6 @@ class PanelPass(OverConditioned):
             low, high = max(first, top), min(last, top + TILE_ROWS)
             drawn = draw_buckets(self.seed, Purpose.ROW_SIGNS, tile, self.sketch_rows)
             buckets, signs = (numbers[low - top : high - top] for numbers in drawn)
-            factors = (signs * self.centering.unit).astype(d.dtype)
+            factors = (signs * self.centering.pow2_scale).astype(d.dtype)
             add_to_buckets(d[low - first : high - first], buckets, factors, sums=state["rows"])
             np.add.at(state["signs"], buckets, signs)

@@ -1,7 +1,7 @@
 """What one process holds while it works on one attempt at a sweep: workspaces, progress, the wish to stop.
 
 Buffers outlive segments, since fresh ones would cost a page fault for every 4 KiB. They do not outlive the
-attempt: each has a ticket of its own, so a worker that lives on cannot hand the constants of one request
+attempt: each has a lease of its own, so a worker that lives on cannot hand the constants of one request
 to the next.
 """
 
@@ -89,18 +89,18 @@ class Attempt:
             return sum(self.reached.values())
 
 
-def new_ticket(folder: object) -> str:
+def new_lease(folder: object) -> str:
     """A name for an attempt that no other attempt on any machine has had."""
     return f"{folder}@{os.uname().nodename}-{os.getpid()}-{time.time_ns()}-{next(_COUNT)}"
 
 
-def attempt(ticket: str, limit: int) -> Attempt:
-    """The attempt of a ticket; buffers that others left idle in this process are dropped."""
+def attempt(lease: str, limit: int) -> Attempt:
+    """The attempt of a lease; buffers that others left idle in this process are dropped."""
     with _LOCK:
         for name, other in _ATTEMPTS.items():
-            if name != ticket:
+            if name != lease:
                 other.idle.clear()
-        return _ATTEMPTS.setdefault(ticket, Attempt(limit))
+        return _ATTEMPTS.setdefault(lease, Attempt(limit))
 
 
 def drop_idle() -> None:
@@ -121,10 +121,10 @@ def stop_all(ending: type[Exception] = Interrupted) -> bool:
         return not any(held.active for held in _ATTEMPTS.values())
 
 
-def note_reached(ticket: str, reached: dict[int, int]) -> None:
+def note_reached(lease: str, reached: dict[int, int]) -> None:
     """Take in how far streams have come in another process; attempts that have ended are past that."""
     with _LOCK:
-        held = _ATTEMPTS.get(ticket)
+        held = _ATTEMPTS.get(lease)
         if held is not None:
             held.reached.update(reached)
 
@@ -132,19 +132,19 @@ def note_reached(ticket: str, reached: dict[int, int]) -> None:
 def all_reached() -> dict[str, dict[int, int]]:
     """How far the streams of every attempt have come in this process."""
     with _LOCK:
-        return {ticket: dict(held.reached) for ticket, held in _ATTEMPTS.items() if held.reached}
+        return {lease: dict(held.reached) for lease, held in _ATTEMPTS.items() if held.reached}
 
 
-def stop_attempt(ticket: str) -> bool:
+def stop_attempt(lease: str) -> bool:
     """Ask segments to leave a checkpoint after their panel and end; whether none is left in this process."""
     with _LOCK:
-        held = _ATTEMPTS.get(ticket)
+        held = _ATTEMPTS.get(lease)
         if held is not None:
             held.stopped = True
         return held is None or not held.active
 
 
-def end_attempt(ticket: str) -> None:
+def end_attempt(lease: str) -> None:
     """Let go of what an attempt holds in this process."""
     with _LOCK:
-        _ATTEMPTS.pop(ticket, None)
+        _ATTEMPTS.pop(lease, None)

@@ -86,13 +86,13 @@ class Constant(Buffer):
 
 
 @dataclass(frozen=True, slots=True)
-class Stored(Buffer):
+class ScratchConstant(Buffer):
     """A narrow matrix on scratch that a segment holds as a whole."""
 
     matrix: ScratchMatrix | None = None
 
     @classmethod
-    def of(cls, matrix: ScratchMatrix) -> Stored:
+    def of(cls, matrix: ScratchMatrix) -> ScratchConstant:
         """All of it."""
         return cls((matrix.rows, matrix.columns), matrix.dtype, matrix)
 
@@ -171,7 +171,7 @@ class DeclaredFold:
                 if each.part not in parts:
                     parts[each.part] = load_arrays(each.part)
                 array = device.placed(parts[each.part].pop(name), each.dtype)
-            elif isinstance(each, Stored) and each.matrix is not None:
+            elif isinstance(each, ScratchConstant) and each.matrix is not None:
                 array = device.placed(each.matrix.load(), each.dtype)
             else:
                 array = device.empty(each.shape, each.dtype)

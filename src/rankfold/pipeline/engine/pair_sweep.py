@@ -26,12 +26,12 @@ import numpy.typing as npt
 from dask.delayed import Delayed
 
 from rankfold.pipeline.blas import one_blas_thread
-from rankfold.pipeline.engine.attempt import Attempt, attempt, end_attempt, new_ticket, stop_attempt
+from rankfold.pipeline.engine.attempt import Attempt, attempt, end_attempt, new_lease, stop_attempt
 from rankfold.pipeline.engine.by_reference import ByReference
 from rankfold.pipeline.engine.memory import bytes_above_baseline, return_freed_memory
 from rankfold.pipeline.engine.pairs import Meeting, Pairs, in_order, schedule
 from rankfold.pipeline.engine.scheduler import Scheduler
-from rankfold.pipeline.engine.sweep import SEGMENT_SECONDS, TICKET, TURNS, SetBack, require_ours, short
+from rankfold.pipeline.engine.sweep import LEASE, SEGMENT_SECONDS, TURNS, SetBack, require_ours, short
 from rankfold.pipeline.errors import DamagedStateError
 from rankfold.pipeline.storage.checkpoint import State, load_if_whole, make_folder, save_arrays, save_json
 from rankfold.pipeline.storage.journal import Journal
@@ -107,7 +107,7 @@ class PairSweep:
         tell = _Told(self.name, self.fold.pairs.row_pairs, rows, progress)
         for turn in range(TURNS):
             # Nobody writes here now: a worker that was thought dead must not set back what is complete.
-            save_json(self.folder / TICKET, None, durable=False)
+            save_json(self.folder / LEASE, None, durable=False)
             missing = self._missing()
             if not missing:
                 break
@@ -126,15 +126,15 @@ class PairSweep:
         """Meetings with pairs that are not done."""
         pairs, starts = self.fold.pairs, self.groups[:-1]
         own = pairs.others is None
-        met = np.ones((len(starts), len(starts) if own else pairs.lanes), np.bool_)
+        met = np.ones((len(starts), len(starts) if own else pairs.accumulators), np.bool_)
         for group, (first, last) in enumerate(itertools.pairwise(self.groups.tolist())):
-            for block, lane in itertools.product(range(first, last), range(pairs.lanes)):
-                found = load_if_whole(_part(self.folder, block, lane), _DONE)
+            for block, accumulator in itertools.product(range(first, last), range(pairs.accumulators)):
+                found = load_if_whole(_part(self.folder, block, accumulator), _DONE)
                 bits = _bits(None if found is None else found[_DONE], pairs)
                 if own:
                     met[group] &= np.logical_and.reduceat(bits, starts)
                 else:
-                    met[group, lane] &= bits[slice(*pairs.lane(lane))].all()
+                    met[group, accumulator] &= bits[slice(*pairs.accumulator(accumulator))].all()
         if own:
             met = met & met.T
         return [
@@ -149,18 +149,18 @@ class PairSweep:
         scheduler: Scheduler,
         tell: Callable[[int], None],
     ) -> PairReport:
-        ticket = new_ticket(self.folder)
-        save_json(self.folder / TICKET, ticket, durable=False)
-        here = attempt(ticket, self.concurrency)
+        lease = new_lease(self.folder)
+        save_json(self.folder / LEASE, lease, durable=False)
+        here = attempt(lease, self.concurrency)
         try:
             report: PairReport = scheduler.compute(
-                self.graph(missing, ticket),
+                self.graph(missing, lease),
                 concurrency=self.concurrency,
                 watch=lambda: tell(here.rows_done),
-                stop=functools.partial(stop_attempt, ticket),
+                stop=functools.partial(stop_attempt, lease),
             )
         finally:
-            end_attempt(ticket)
+            end_attempt(lease)
             return_freed_memory()
         return report
 
@@ -176,15 +176,15 @@ class PairSweep:
             total += held * (held - 1) // 2 if own else held * passing
         return total
 
-    def graph(self, missing: Sequence[tuple[Meeting, tuple[Any, ...]]], ticket: str) -> Delayed:
+    def graph(self, missing: Sequence[tuple[Meeting, tuple[Any, ...]]], lease: str) -> Delayed:
         """Tasks of the meetings, each after the ones before it that had the same groups.
 
         One dictionary: made of ``delayed`` calls each task would hold a table of all that come before it.
         """
-        fold = ByReference[PairFold](self.fold, self.folder / f"fold-{short(ticket)}.pickle")
+        fold = ByReference[PairFold](self.fold, self.folder / f"fold-{short(lease)}.pickle")
         held = int(np.diff(self.fold.pairs.rows[self.groups]).max())
         last: dict[object, tuple[str, int]] = {}
-        name, behind = f"{self.name}-meeting-{short(ticket)}", in_order(len(self.groups) - 1, self.at_once)
+        name, behind = f"{self.name}-meeting-{short(lease)}", in_order(len(self.groups) - 1, self.at_once)
         tasks: dict[Any, Any] = {}
         for index, (meeting, alone) in enumerate(missing):
             before = [last[group] for group in alone if group in last]
@@ -196,14 +196,14 @@ class PairSweep:
                 self.folder,
                 meeting,
                 held,
-                ticket=ticket,
+                lease=lease,
                 limit=self.concurrency,
                 journal=self.journal,
             )
             key = (name, index)
             tasks[key] = (work, before)
             last |= dict.fromkeys(alone, key)
-        everything = f"{self.name}-all-{short(ticket)}"
+        everything = f"{self.name}-all-{short(lease)}"
         tasks[everything] = (_gather, list(tasks))
         return Delayed(everything, tasks)  # type: ignore[no-untyped-call]  # as Dask has it
 
@@ -226,32 +226,32 @@ class _Told:
             self.progress(self.name, self.most, self.rows)
 
 
-def load_lists(folder: Path, block: int, lane: int = 0) -> State | None:
+def load_lists(folder: Path, block: int, accumulator: int = 0) -> State | None:
     """The accumulator of a block, or None if it has met none."""
-    return load_if_whole(_part(folder, block, lane))
+    return load_if_whole(_part(folder, block, accumulator))
 
 
-def finished_lists(folder: Path, pairs: Pairs, block: int, lane: int = 0) -> State:
+def finished_lists(folder: Path, pairs: Pairs, block: int, accumulator: int = 0) -> State:
     """The accumulator of a block that has met all others; a damaged one is removed, to be made anew."""
-    state, path = load_lists(folder, block, lane), _part(folder, block, lane)
-    first, last = (0, pairs.count) if pairs.others is None else pairs.lane(lane)
+    state, path = load_lists(folder, block, accumulator), _part(folder, block, accumulator)
+    first, last = (0, pairs.count) if pairs.others is None else pairs.accumulator(accumulator)
     if state is None or not _bits(state.pop(_DONE), pairs)[first:last].all():
         raise DamagedStateError(path, "was damaged or set back")
     return state
 
 
-def has_lists(folder: Path, block: int, lane: int = 0) -> bool:
+def has_lists(folder: Path, block: int, accumulator: int = 0) -> bool:
     """Whether a block has an accumulator on disk that is whole."""
-    return load_if_whole(_part(folder, block, lane), _DONE) is not None
+    return load_if_whole(_part(folder, block, accumulator), _DONE) is not None
 
 
-def save_lists(folder: Path, block: int, state: State, met: Bools, lane: int = 0) -> None:
+def save_lists(folder: Path, block: int, state: State, met: Bools, accumulator: int = 0) -> None:
     """Leave the accumulator of a block that has met some others."""
-    save_arrays(_part(folder, block, lane), {**state, _DONE: np.packbits(met)})
+    save_arrays(_part(folder, block, accumulator), {**state, _DONE: np.packbits(met)})
 
 
-def _part(folder: Path, block: int, lane: int) -> Path:
-    return folder / f"block-{block:05d}-{lane:03d}.part"
+def _part(folder: Path, block: int, accumulator: int) -> Path:
+    return folder / f"block-{block:05d}-{accumulator:03d}.part"
 
 
 def _bits(packed: npt.NDArray[np.uint8] | None, pairs: Pairs) -> Bools:
@@ -266,8 +266,8 @@ class _Kept:
 
     fold: PairFold
     folder: Path
-    ticket: str
-    lane: int
+    lease: str
+    accumulator: int
     states: dict[int, State] = field(default_factory=dict)
     met: dict[int, Bools] = field(default_factory=dict)
     changed: set[int] = field(default_factory=set)
@@ -275,7 +275,7 @@ class _Kept:
     def of(self, block: int) -> State:
         """The accumulator of a block."""
         if block not in self.states:
-            state = load_lists(self.folder, block, self.lane)
+            state = load_lists(self.folder, block, self.accumulator)
             packed = None if state is None else state.pop(_DONE, None)
             if state is None or packed is None:
                 state = self.fold.start(block)
@@ -295,8 +295,8 @@ class _Kept:
     def save(self, *blocks: int) -> None:
         """Write accumulators that have changed."""
         for block in set(blocks) & self.changed:
-            require_ours(self.folder, self.ticket)
-            save_lists(self.folder, block, self.states[block], self.met[block], self.lane)
+            require_ours(self.folder, self.lease)
+            save_lists(self.folder, block, self.states[block], self.met[block], self.accumulator)
             self.changed.discard(block)
 
     def drop(self, block: int) -> None:
@@ -313,12 +313,12 @@ def _meet(
     rows: int,
     before: list[PairReport],
     *,
-    ticket: str,
+    lease: str,
     limit: int,
     journal: Journal,
 ) -> PairReport:
     """Let the blocks of a meeting meet that have not yet; ``before`` only says after what."""
-    held, fold = attempt(ticket, limit), carried.value
+    held, fold = attempt(lease, limit), carried.value
     own = fold.pairs.others is None
     either = [meeting]
     if own and meeting.held != meeting.passing:
@@ -332,10 +332,10 @@ def _meet(
         journal.segment(meeting.held) as noted,
     ):
         meeting = next((m for m in either if fold.holds(work, m.held)), meeting)
-        kept = _Kept(fold, folder, ticket, meeting.lane)
+        kept = _Kept(fold, folder, lease, meeting.accumulator)
         try:
             read = fold.load_resident(work, meeting.held)
-            for each in _passing(fold, work, kept, meeting, held, ticket):
+            for each in _passing(fold, work, kept, meeting, held, lease):
                 read += each
                 noted["read_bytes"] = read
         finally:
@@ -344,7 +344,7 @@ def _meet(
 
 
 def _passing(
-    fold: PairFold, work: Any, kept: _Kept, meeting: Meeting, held: Attempt, ticket: str
+    fold: PairFold, work: Any, kept: _Kept, meeting: Meeting, held: Attempt, lease: str
 ) -> Iterator[int]:
     """Let blocks pass one by one; bytes that each was read by."""
     own, saved = fold.pairs.others is None, time.monotonic()

@@ -7,7 +7,7 @@ from shape and chunks, groups from memory and workers: a run that was killed goe
 Within one set of rows every pair of groups meets once. No two tasks may have a group at the same time,
 since both would write its accumulators: few groups meet in the rounds of a tournament, of many some are held
 while all others pass them, each at another distance. Between two sets (queries and rows) accumulators belong
-to queries alone; a *lane* is a run of row blocks with accumulators of its own, so that few queries give work
+to queries alone; an *accumulator* is the lists of a run of row blocks, so that few queries give work
 to many workers.
 """
 
@@ -75,14 +75,14 @@ class Pairs:
         return self.rows if self.others is None else self.others
 
     @property
-    def lanes(self) -> int:
+    def accumulators(self) -> int:
         """Accumulators of each block."""
         return 1 if self.others is None else min(len(self.met) - 1, -(-TASKS_WANTED // self.count))
 
-    def lane(self, index: int) -> tuple[int, int]:
-        """First and one past the last block that a lane meets."""
+    def accumulator(self, index: int) -> tuple[int, int]:
+        """First and one past the last block that an accumulator meets."""
         blocks = len(self.met) - 1
-        return blocks * index // self.lanes, blocks * (index + 1) // self.lanes
+        return blocks * index // self.accumulators, blocks * (index + 1) // self.accumulators
 
     @property
     def row_pairs(self) -> int:
@@ -98,12 +98,12 @@ class Pairs:
         """Groups that keep so many threads busy."""
         if self.others is None:
             return GROUPS_PER_THREAD * threads
-        return -(-GROUPS_PER_THREAD * threads // self.lanes)
+        return -(-GROUPS_PER_THREAD * threads // self.accumulators)
 
     @property
     def most_at_once(self) -> int:
         """Tasks that could run at once if every block were a group."""
-        return -(-self.count // 2) if self.others is None else self.count * self.lanes
+        return -(-self.count // 2) if self.others is None else self.count * self.accumulators
 
     def tallest(self) -> int:
         """Rows of the tallest block that is held or met."""
@@ -112,13 +112,13 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """What one task does: hold a group, and let blocks of a lane or of another group pass."""
+    """What one task does: hold a group, and let blocks of an accumulator or of another group pass."""
 
     held: tuple[int, int]
     """Blocks with accumulators, first and one past the last."""
 
     passing: tuple[int, int]
-    lane: int = 0
+    accumulator: int = 0
 
 
 def schedule(pairs: Pairs, groups: Int64, at_once: int = 1) -> Iterator[tuple[Meeting, tuple[Any, ...]]]:
@@ -126,8 +126,8 @@ def schedule(pairs: Pairs, groups: Int64, at_once: int = 1) -> Iterator[tuple[Me
     spans = [(int(a), int(b)) for a, b in itertools.pairwise(groups)]
     if pairs.others is not None:
         for group, span in enumerate(spans):
-            for lane in range(pairs.lanes):
-                yield Meeting(span, pairs.lane(lane), lane), ((group, lane),)
+            for accumulator in range(pairs.accumulators):
+                yield Meeting(span, pairs.accumulator(accumulator), accumulator), ((group, accumulator),)
         return
     for a, b in order(len(spans), at_once):
         yield Meeting(spans[a], spans[b]), (a, b)

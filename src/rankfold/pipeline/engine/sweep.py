@@ -25,7 +25,7 @@ from typing import Any
 from dask.delayed import Delayed, delayed
 
 from rankfold.pipeline.blas import core_type, one_blas_thread
-from rankfold.pipeline.engine.attempt import attempt, end_attempt, new_ticket, stop_attempt
+from rankfold.pipeline.engine.attempt import attempt, end_attempt, new_lease, stop_attempt
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.by_reference import ByReference
 from rankfold.pipeline.engine.fold import Fold, panels_of
@@ -59,7 +59,7 @@ TOTAL = "total.part"
 
 _NEXT = "next_panel"
 _CORE = "core_type"
-TICKET = "attempt.json"
+LEASE = "attempt.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,21 +176,21 @@ class Sweep:
 
     def _carry_out(self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None) -> int:
         """One graph, from where the streams stand to the root."""
-        ticket = new_ticket(self.folder)
+        lease = new_lease(self.folder)
         # Segments of an attempt whose driver is gone see that it is not theirs any more, and end.
-        save_json(self.folder / TICKET, ticket, durable=False)
-        held = attempt(ticket, self.concurrency)
+        save_json(self.folder / LEASE, lease, durable=False)
+        held = attempt(lease, self.concurrency)
         for stream in range(self.fold.cut.stream_count):
             held.reach(stream, _stream_rows(self.fold.cut, stream, self._reached(stream)))
         try:
             report = scheduler.compute(
-                self.graph(ticket),
+                self.graph(lease),
                 concurrency=self.concurrency,
-                watch=self._watch(ticket, progress),
-                stop=functools.partial(stop_attempt, ticket),
+                watch=self._watch(lease, progress),
+                stop=functools.partial(stop_attempt, lease),
             )
         finally:
-            end_attempt(ticket)
+            end_attempt(lease)
             del held  # and the buffers that lie idle in it
             return_freed_memory()
         _refuse_mixed(report)
@@ -202,10 +202,10 @@ class Sweep:
             return _finished(self._part(0, 0), int(self.fold.cut.streams[1]))
         return _finished(self._root(), None)
 
-    def graph(self, ticket: str = "") -> Delayed:
+    def graph(self, lease: str = "") -> Delayed:
         """Chains of segments from where their streams stand, joined by the merge tree."""
-        fold = ByReference[Fold](self.fold, self.folder / f"fold-{short(ticket)}.pickle")
-        layer = [self._chain(fold, stream, ticket) for stream in range(self.fold.cut.stream_count)]
+        fold = ByReference[Fold](self.fold, self.folder / f"fold-{short(lease)}.pickle")
+        layer = [self._chain(fold, stream, lease) for stream in range(self.fold.cut.stream_count)]
         level = 0
         while len(layer) > 1:
             level += 1
@@ -216,15 +216,15 @@ class Sweep:
                     list(zip(below[i : i + FAN_IN], ends[i : i + FAN_IN], strict=True)),
                     self._part(level, i // FAN_IN),
                     layer[i : i + FAN_IN],
-                    ticket=ticket,
+                    lease=lease,
                     limit=self.concurrency,
-                    dask_key_name=(self._key("merge", level, ticket), level, i // FAN_IN),
+                    dask_key_name=(self._key("merge", level, lease), level, i // FAN_IN),
                 )
                 for i in range(0, len(layer), FAN_IN)
             ]
         return layer[0]
 
-    def _chain(self, fold: ByReference[Fold], stream: int, ticket: str) -> Delayed:
+    def _chain(self, fold: ByReference[Fold], stream: int, lease: str) -> Delayed:
         cut = self.fold.cut
         last = int(cut.streams[stream + 1])
         reached = self._reached(stream)
@@ -237,11 +237,11 @@ class Sweep:
                 self._part(0, stream),
                 until,
                 token,
-                ticket=ticket,
+                lease=lease,
                 limit=self.concurrency,
                 journal=self.journal,
                 keeping=self.keeping,
-                dask_key_name=(self._key("segment", link, ticket), stream, until),
+                dask_key_name=(self._key("segment", link, lease), stream, until),
             )
         return token  # type: ignore[no-any-return]
 
@@ -250,11 +250,11 @@ class Sweep:
         done = load_if_whole(self._part(0, stream), _NEXT)
         return int(done[_NEXT]) if done else int(self.fold.cut.streams[stream])
 
-    def _key(self, kind: str, level: int, ticket: str) -> str:
+    def _key(self, kind: str, level: int, lease: str) -> str:
         # Keys of different attempts must differ, or a scheduler that still remembers one of them answers the
         # other with its result. Every link of the chains has a name of its own: Dask holds tasks back until a
         # worker is free only where their like depends on few.
-        return f"{self.name}-{kind}-{level}-{short(ticket)}"
+        return f"{self.name}-{kind}-{level}-{short(lease)}"
 
     def _part(self, level: int, index: int) -> Path:
         return self.folder / (f"stream-{index:05d}.part" if level == 0 else f"merge-{level}-{index:05d}.part")
@@ -265,8 +265,8 @@ class Sweep:
             level, count = level + 1, -(-count // FAN_IN)
         return self._part(level, 0)
 
-    def _watch(self, ticket: str, progress: Callable[[str, int, int], None] | None) -> Callable[[], None]:
-        held, rows = attempt(ticket, self.concurrency), self.fold.cut.length
+    def _watch(self, lease: str, progress: Callable[[str, int, int], None] | None) -> Callable[[], None]:
+        held, rows = attempt(lease, self.concurrency), self.fold.cut.length
         return lambda: progress(self.name, held.rows_done, rows) if progress else None
 
 
@@ -281,13 +281,13 @@ def _advance(
     until: int,
     before: Report | None,
     *,
-    ticket: str,
+    lease: str,
     limit: int,
     journal: Journal,
     keeping: Keeping,
 ) -> Report:
     """Fold a stream on to panel ``until``, from wherever its last checkpoint stands."""
-    held, fold, saved = attempt(ticket, limit), carried.value, time.monotonic()
+    held, fold, saved = attempt(lease, limit), carried.value, time.monotonic()
     with held.workspace(fold.workspace) as work, one_blas_thread(), journal.segment(stream) as noted:
         state, panel = _resume(fold, path, int(fold.cut.streams[stream]))
         ledger, written = Ledger.taken_from(state), Ledger()
@@ -300,7 +300,7 @@ def _advance(
                 held.reach(stream, _stream_rows(fold.cut, stream, panel + 1))
                 noted["rows"] = noted.get("rows", 0) + stop - start
                 if panel + 1 == until or held.stopped or time.monotonic() - saved > SEGMENT_SECONDS:
-                    require_ours(path.parent, ticket)
+                    require_ours(path.parent, lease)
                     if keeping.is_remote:
                         flush_all(keeping.paths(written))
                     ledger.add(written)
@@ -315,13 +315,13 @@ def _advance(
     return report if before is None else before | report
 
 
-def short(ticket: str) -> str:
-    return hashlib.blake2b(ticket.encode(), digest_size=6).hexdigest()
+def short(lease: str) -> str:
+    return hashlib.blake2b(lease.encode(), digest_size=6).hexdigest()
 
 
-def require_ours(folder: Path, ticket: str) -> None:
+def require_ours(folder: Path, lease: str) -> None:
     """Raise unless the attempt is still the one that the folder belongs to."""
-    if ticket and load_json(folder / TICKET, str) != ticket:
+    if lease and load_json(folder / LEASE, str) != lease:
         raise Interrupted(f"another run has taken over {folder}, or its result is complete")
 
 
@@ -356,11 +356,11 @@ def _merge(
     into: Path,
     reports: list[Report],
     *,
-    ticket: str,
+    lease: str,
     limit: int,
 ) -> Report:
     """Merge finished parts in order, one in memory at a time beside the sum."""
-    with attempt(ticket, limit).merging(), one_blas_thread():
+    with attempt(lease, limit).merging(), one_blas_thread():
         if load_if_whole(into) is None:
             total = _finished(*parts[0])
             ledger = Ledger.taken_from(total)
@@ -368,7 +368,7 @@ def _merge(
                 other = _finished(*part)
                 ledger.add(Ledger.taken_from(other))
                 carried.value.merge(total, other)
-            require_ours(into.parent, ticket)
+            require_ours(into.parent, lease)
             save_arrays(into, {**total, **ledger.as_arrays()})
     mine = Report(frozenset({core_type()}), bytes_above_baseline())
     return functools.reduce(operator.or_, reports, mine)

@@ -102,7 +102,7 @@ def node_kind(folder: str) -> str | None:
     return "group" if os.path.isfile(os.path.join(folder, ".zgroup")) else None
 
 
-class Found(NamedTuple):
+class Location(NamedTuple):
     """What may be read in a store."""
 
     path: str
@@ -117,7 +117,7 @@ class Found(NamedTuple):
         return len(self.shape), math.prod(self.shape)
 
 
-def best_first(arrays: Iterable[Found]) -> list[tuple[str, str]]:
+def best_first(arrays: Iterable[Location]) -> list[tuple[str, str]]:
     """Paths and words, those first that are likely meant: matrices, the largest first, ``X`` before all.
 
     Vectors are left out where there is anything else: of tables and coordinates there may be dozens.
@@ -127,7 +127,7 @@ def best_first(arrays: Iterable[Found]) -> list[tuple[str, str]]:
     return [(each.path, each.words) for each in wide or held]
 
 
-def arrays_below(folder: str, array: str = "", depth: int = DEPTH) -> Iterator[Found]:
+def arrays_below(folder: str, array: str = "", depth: int = DEPTH) -> Iterator[Location]:
     """Arrays and sparse matrices in a group, by their metadata."""
     here = os.path.join(folder, array)
     for entry in sorted(entry.name for entry in os.scandir(here) if entry.is_dir()):
@@ -136,9 +136,9 @@ def arrays_below(folder: str, array: str = "", depth: int = DEPTH) -> Iterator[F
         sparse = _sparse(os.path.join(folder, path)) if kind == "group" else None
         if kind == "array":
             words, shape = _described(os.path.join(folder, path))
-            yield Found(path, words, shape)
+            yield Location(path, words, shape)
         elif sparse is not None:
-            yield Found(path, f"{sparse} sparse", sparse)
+            yield Location(path, f"{sparse} sparse", sparse)
         elif kind == "group" and depth > 1:
             yield from arrays_below(folder, path, depth - 1)
 

@@ -10,7 +10,7 @@ from typing import Any
 from rankfold._version import __version__
 from rankfold.api.execute import identity_of as whole_identity
 from rankfold.api.identity import argument_of
-from rankfold.cluster.place import Place, choose_place
+from rankfold.cluster.executor import Executor, choose_executor
 from rankfold.methods.registry import METHODS
 from rankfold.methods.task import Task
 from rankfold.pipeline.errors import InputError, OutputError, RankfoldError
@@ -45,7 +45,7 @@ class StagePlan:
     reasons: tuple[str, ...]
     path: Path
     work: Task | Importing | None = None
-    place: Place | None = None
+    executor: Executor | None = None
     plan: Plan | None = None
     numbers: Numbers | None = None
 
@@ -96,10 +96,10 @@ class Workflow:
         folder = self.document.path.absolute().parent
         return found.model_copy(update={"scratch": located(found.scratch, folder)})
 
-    def place(self, step: Step) -> Place:
+    def executor(self, step: Step) -> Executor:
         """Where a step runs."""
         own = self.resources(step)
-        return choose_place(
+        return choose_executor(
             cluster=self.flow.profile, workers=own.workers, threads=own.threads, memory=own.memory
         )
 
@@ -213,15 +213,15 @@ def _plan_stage(
     if isinstance(work, Importing):
         numbers = numbers_of(work, None)
         return StagePlan(step, action, reasons, path, work, None, None, numbers), work.outcome(step.name)
-    place = _here(workflow, step) if METHODS[step.stage.method].in_process else workflow.place(step)
-    plan = work.plan(place.budget)
-    verdict = StagePlan(step, action, reasons, path, work, place, plan, numbers_of(work, plan))
+    executor = _here(workflow, step) if METHODS[step.stage.method].in_process else workflow.executor(step)
+    plan = work.plan(executor.budget)
+    verdict = StagePlan(step, action, reasons, path, work, executor, plan, numbers_of(work, plan))
     return verdict, expected(step.name, path, work)
 
 
-def _here(workflow: Workflow, step: Step) -> Place:
+def _here(workflow: Workflow, step: Step) -> Executor:
     """This process, for what has no work for others."""
-    return choose_place(cluster="local", threads=1, memory=workflow.resources(step).memory)
+    return choose_executor(cluster="local", threads=1, memory=workflow.resources(step).memory)
 
 
 def _missing(path: Path) -> tuple[str, ...]:

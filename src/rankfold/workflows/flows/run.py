@@ -112,8 +112,8 @@ def _held(workflow: Workflow) -> Iterator[Record]:
 
 def _carry_out(workflow: Workflow, verdict: StagePlan, record: Record, listener: Listener) -> None:
     """Run a stage, and keep how it ended."""
-    name, place = verdict.step.name, verdict.place
-    where = {"kind": "this process"} if place is None else place.facts()
+    name, executor = verdict.step.name, verdict.executor
+    where = {"kind": "this process"} if executor is None else executor.facts()
     record.begin(name, verdict.step.stage.method, verdict.reasons, where, anew=verdict.action != "resume")
     try:
         _work(workflow, verdict, record, listener)
@@ -143,7 +143,7 @@ def _work(workflow: Workflow, verdict: StagePlan, record: Record, listener: List
         if isinstance(work, Importing):
             work.carry_out(lambda done, total: watch("import", done, total))
             return
-        assert work is not None and verdict.place is not None  # noqa: S101  it is not skipped
+        assert work is not None and verdict.executor is not None  # noqa: S101  it is not skipped
         scratch = workflow.resources(verdict.step).scratch
         # What is replaced is this workflow's own: see ``decide_action``.
-        execute(work, verdict.place, out=verdict.path, scratch=scratch, overwrite=True, progress=watch)
+        execute(work, verdict.executor, out=verdict.path, scratch=scratch, overwrite=True, progress=watch)

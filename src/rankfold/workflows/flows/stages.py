@@ -214,7 +214,7 @@ class ImaginedModel(FactorModel):
         """None: nothing is known of its numbers."""
         return ""
 
-    def reach(self) -> float:
+    def square_scale(self) -> float:
         """See ``FactorModel``."""
         return 1.0
 

@@ -104,8 +104,8 @@ def stage_seconds(verdict: StagePlan, rates: Rates) -> float | None:
     """Predicted time of a stage, where that is known."""
     if isinstance(verdict.work, Importing):
         return import_seconds(verdict.work, rates)
-    if verdict.plan is None or verdict.place is None:
+    if verdict.plan is None or verdict.executor is None:
         return None
     if verdict.work is None:
         return None
-    return verdict.plan.timed(rates, verdict.work.source, verdict.place.budget.workers).seconds
+    return verdict.plan.timed(rates, verdict.work.source, verdict.executor.budget.workers).seconds

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rankfold.cluster.place import positive_count
+from rankfold.cluster.executor import positive_count
 from rankfold.cluster.slurm.profile import Profile
 from rankfold.cluster.slurm.submission import allocation_of
 from rankfold.methods.model.arguments import CHECK, RECONSTRUCT, TRANSFORM, UPDATE

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
-from rankfold.cluster.place import Place
+from rankfold.cluster.executor import Executor
 from rankfold.cluster.slurm.profile import Profile, find_profile, found_from
 from rankfold.cluster.slurm.queue import listed, require_commands
 from rankfold.cluster.slurm.script_lines import log_pattern
@@ -88,7 +88,7 @@ class InOneJob(Workflow):
         """What the job is made of."""
         return find_profile(self.flow.profile)
 
-    def place(self, step: Step) -> Place:
+    def executor(self, step: Step) -> Executor:
         """The nodes, as they will be."""
         own = self.resources(step)
         return allocation_of(self.profile, own.workers, own.threads, own.memory)

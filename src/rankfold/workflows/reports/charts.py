@@ -260,16 +260,16 @@ def speedups(scaling: Scaling, title: str, theme: Theme) -> Figure:
     """Measured speedup over one lane, beside the fitted law and the ideal."""
     figure = new_figure(720, title, theme)
     axes = place_axes(figure, 150, 20, WIDTH - 150 - MARGIN, 580)
-    most = max(lanes for lanes, _, _ in scaling.measured)
+    most = max(parallelism for parallelism, _, _ in scaling.measured)
     span = np.linspace(1, 2 * most, 200)
     axes.plot(span, span, color=theme.muted, linewidth=1, linestyle=":")
     axes.text(most, most * 1.04, "ideal", color=theme.muted, fontsize=8.5, ha="right")
     axes.plot(span, scaling.speedup(span), color=theme.accent, linewidth=1.5)
-    for lanes, speedup, efficiency in scaling.measured:
-        axes.plot(lanes, speedup, "o", color=theme.second, markersize=6)
+    for parallelism, speedup, efficiency in scaling.measured:
+        axes.plot(parallelism, speedup, "o", color=theme.second, markersize=6)
         axes.annotate(
-            f"{100 * efficiency:.0f} %", (lanes, speedup), (7, -12), textcoords="offset points", fontsize=8.5,
-            color=theme.ink,
+            f"{100 * efficiency:.0f} %", (parallelism, speedup), (7, -12), textcoords="offset points",
+            fontsize=8.5, color=theme.ink,
         )  # fmt: skip
     axes.set_ylim(0, 1.15 * max(most, float(scaling.speedup(2 * most))))
     axes.xaxis.set_major_locator(_locator(10, whole=True))

@@ -64,7 +64,7 @@ class Attempt:
     facts: dict[str, Any]
 
     @property
-    def lanes(self) -> int:
+    def parallelism(self) -> int:
         """Segments that run at once in all its processes."""
         place = self.facts.get("place", {})
         return int(place.get("workers", 1)) * int(self.facts.get("plan", {}).get("concurrency", 1))

@@ -144,7 +144,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
     return {
         **{key: attempt.facts[key] for key in kept if key in attempt.facts},
         "seconds": attempt.seconds,
-        "lanes": attempt.lanes,
+        "lanes": attempt.parallelism,
     }
 
 
@@ -157,17 +157,19 @@ def sweep_facts(stage: History, rates: Rates) -> list[dict[str, Any]]:
     found = []
     for name, seconds in stage.last.facts.get("sweep_seconds", {}).items():
         planned, own = stage.planned_sweep(name), _of_sweep(stage, name)
-        lanes = at_once(own) or stage.last.lanes
+        parallelism = at_once(own) or stage.last.parallelism
         if own and own[-1].began < stage.last.began:  # found finished by the attempt that came to its end
             seconds = busy_seconds(own)
         facts: dict[str, Any] = {"name": name, "seconds": seconds, "over": planned.get("over", "scratch")}
         if planned:
             moved = planned["reads_bytes"] + planned["writes_bytes"]
-            least = max(planned["flops"] / flops_rate, planned["reads_bytes"] / rates.read_bytes) / lanes
+            least = (
+                max(planned["flops"] / flops_rate, planned["reads_bytes"] / rates.read_bytes) / parallelism
+            )
             facts |= {
                 "flops": planned["flops"],
                 "bytes": moved,
-                "lanes": lanes,
+                "lanes": parallelism,
                 "least_seconds": least,
                 "share_of_limit": least / seconds if seconds > 0 else None,
                 "long_enough": seconds >= SHORT_SECONDS,
@@ -224,7 +226,7 @@ def scaling_of(stage: History, others: Sequence[History]) -> Scaling | None:
     """The law that fits a stage and the runs of the same kind beside it."""
     alike = [stage, *(one for one in others if _same_request(one, stage))]
     timings = [timing for one in alike if (timing := timing_of(one)) is not None]
-    return fit(sorted(timings, key=lambda one: one.lanes)) if len(timings) > 1 else None
+    return fit(sorted(timings, key=lambda one: one.parallelism)) if len(timings) > 1 else None
 
 
 def _same_request(one: History, other: History) -> bool:
@@ -237,7 +239,7 @@ def timing_of(stage: History) -> Timing | None:
     if not undisturbed or not stage.attempts[0].seconds or not stage.facts:
         return None
     rows, columns = stage.plan["shape"]
-    return Timing(stage.attempts[0].lanes, float(rows) * columns, stage.attempts[0].seconds)
+    return Timing(stage.attempts[0].parallelism, float(rows) * columns, stage.attempts[0].seconds)
 
 
 def scaling_facts(name: str, scaling: Scaling) -> dict[str, Any]:
@@ -247,7 +249,7 @@ def scaling_facts(name: str, scaling: Scaling) -> dict[str, Any]:
         "law": scaling.law,
         "serial": scaling.serial,
         "measured": [
-            {"lanes": lanes, "speedup": speedup, "efficiency": efficiency, "seconds": one.seconds}
-            for (lanes, speedup, efficiency), one in zip(scaling.measured, scaling.timings, strict=True)
+            {"lanes": parallelism, "speedup": speedup, "efficiency": efficiency, "seconds": one.seconds}
+            for (parallelism, speedup, efficiency), one in zip(scaling.measured, scaling.timings, strict=True)
         ],
     }

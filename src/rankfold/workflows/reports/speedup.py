@@ -24,7 +24,7 @@ Float64 = npt.NDArray[np.float64]
 class Timing:
     """A run that finished in one attempt."""
 
-    lanes: int
+    parallelism: int
     """Segments at once."""
 
     work: float
@@ -48,9 +48,9 @@ class Scaling:
 
     timings: tuple[Timing, ...]
 
-    def speedup(self, lanes: npt.ArrayLike) -> Float64:
+    def speedup(self, parallelism: npt.ArrayLike) -> Float64:
         """Predicted, over one lane."""
-        p = np.asarray(lanes, np.float64)
+        p = np.asarray(parallelism, np.float64)
         if self.law == "amdahl":
             return np.asarray(1 / (self.serial + (1 - self.serial) / p))
         return np.asarray(p - self.serial * (p - 1))
@@ -61,7 +61,7 @@ class Scaling:
         found = []
         for one in self.timings:
             speedup = self.single_seconds * one.work / one.seconds
-            found.append((one.lanes, speedup, speedup / one.lanes))
+            found.append((one.parallelism, speedup, speedup / one.parallelism))
         return found
 
 
@@ -72,9 +72,9 @@ def fit_amdahl(timings: Sequence[Timing]) -> Scaling | None:
     """
     from scipy.optimize import nnls
 
-    if len({one.lanes for one in timings}) < 2 or not _all_equal([one.work for one in timings]):
+    if len({one.parallelism for one in timings}) < 2 or not _all_equal([one.work for one in timings]):
         return None
-    p, seconds = (np.array([getattr(one, key) for one in timings], float) for key in ("lanes", "seconds"))
+    p, seconds = (np.array([getattr(one, key) for one in timings], float) for key in ("parallelism", "seconds"))
     (a, b), _ = nnls(np.stack([np.ones_like(p), 1 / p], axis=1) / seconds[:, None], np.ones_like(p))
     return Scaling("amdahl", float(a / (a + b)), float(a + b) / timings[0].work, tuple(timings))
 
@@ -86,9 +86,11 @@ def fit_gustafson(timings: Sequence[Timing]) -> Scaling | None:
     """
     from scipy.optimize import nnls
 
-    if len({one.lanes for one in timings}) < 2 or not _all_equal([one.work / one.lanes for one in timings]):
+    if len({one.parallelism for one in timings}) < 2 or not _all_equal(
+        [one.work / one.parallelism for one in timings]
+    ):
         return None
-    p = np.array([one.lanes for one in timings], float)
+    p = np.array([one.parallelism for one in timings], float)
     rate = np.array([one.work / one.seconds for one in timings])
     (slope, offset), _ = nnls(np.stack([p, np.ones_like(p)], axis=1) / rate[:, None], np.ones_like(p))
     single = slope + offset

@@ -18,7 +18,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 @compiled
-def _measure(x: Array, shift: Float64, unit: float, sums: Float64, squares: Float64) -> None:
+def _measure(x: Array, shift: Float64, pow2_scale: float, sums: Float64, squares: Float64) -> None:
     # Columns innermost: the compiler vectorizes over them without reordering any sum. Four rows at a
     # time load and store the accumulators once instead of four times (0.33 ms against 0.73 ms for
     # 1048 x 2000 float32).
@@ -26,15 +26,15 @@ def _measure(x: Array, shift: Float64, unit: float, sums: Float64, squares: Floa
     for i in range(0, fours, 4):
         x0, x1, x2, x3 = x[i], x[i + 1], x[i + 2], x[i + 3]
         for j in range(len(shift)):
-            d0 = (np.float64(x0[j]) - shift[j]) * unit
-            d1 = (np.float64(x1[j]) - shift[j]) * unit
-            d2 = (np.float64(x2[j]) - shift[j]) * unit
-            d3 = (np.float64(x3[j]) - shift[j]) * unit
+            d0 = (np.float64(x0[j]) - shift[j]) * pow2_scale
+            d1 = (np.float64(x1[j]) - shift[j]) * pow2_scale
+            d2 = (np.float64(x2[j]) - shift[j]) * pow2_scale
+            d3 = (np.float64(x3[j]) - shift[j]) * pow2_scale
             sums[j] += (d0 + d1) + (d2 + d3)
             squares[j] += (d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3)
     for i in range(fours, x.shape[0]):
         for j in range(len(shift)):
-            d = (np.float64(x[i, j]) - shift[j]) * unit
+            d = (np.float64(x[i, j]) - shift[j]) * pow2_scale
             sums[j] += d
             squares[j] += d * d
 
@@ -46,10 +46,10 @@ def _subtract(x: Array, shift: Float64, scale: Float64, out: Array) -> None:
             out[i, j] = (np.float64(x[i, j]) - shift[j]) * scale[j]
 
 
-def measure(x: Array, shift: Float64, unit: float) -> tuple[Float64, Float64]:
+def measure(x: Array, shift: Float64, pow2_scale: float) -> tuple[Float64, Float64]:
     """See the contract; scratch is the two results."""
     sums, squares = np.zeros(x.shape[1]), np.zeros(x.shape[1])
-    _measure(wide(x), plain(shift), float(unit), sums, squares)
+    _measure(wide(x), plain(shift), float(pow2_scale), sums, squares)
     return sums, squares
 
 

@@ -19,7 +19,7 @@ from rankfold.methods.svd.error_estimates import Truncation
 from rankfold.methods.svd.long_factor import Triplets
 from rankfold.methods.svd.panel_pass import PanelPass
 from rankfold.methods.svd.request import Request
-from rankfold.methods.svd.solvers.solver import Arrangement, Decomposition, Solver
+from rankfold.methods.svd.solvers.solver import Decomposition, Dimensions, Solver
 from rankfold.methods.svd.strategy import Strategy, chunk_rows
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import cut
@@ -45,12 +45,12 @@ class BlockSolver(Solver):
         """One, and one to scale by."""
         return 2 if request.scale and view.orientation is Orientation.ROWS else 1
 
-    def arrange(self, request: Request, view: View, width: int) -> Arrangement:
+    def arrange(self, request: Request, view: View, width: int) -> Dimensions:
         """Blocks as wide as asked; a sample gives the first where it may be better than a random one."""
         item = view.dtype.itemsize
         grains = cut(view.grid, view.short * item, 8 * view.short * width)
         block = width if 2 * width <= view.short else 0
-        return Arrangement(width, grains, chunk_rows(view.long, request.rank * item), block, block > 0)
+        return Dimensions(width, grains, chunk_rows(view.long, request.rank * item), block, block > 0)
 
     def block_passes(self, strategy: Strategy) -> int:
         """Most fused passes."""
@@ -158,14 +158,14 @@ def of_triplets(
 ) -> Decomposition:
     """Triplets of the matrix times its unit, in the units of the data."""
     return Decomposition(
-        triplets.s / centering.unit,
+        triplets.s / centering.pow2_scale,
         triplets.short,
         triplets,
         known,
         triplets.residuals,
         triplets.errors,
         convergence,
-        squared_norm(strategy, known.total, centering.unit),
+        squared_norm(strategy, known.total, centering.pow2_scale),
     )
 
 
@@ -175,12 +175,12 @@ def left_out(cut: Truncation, strategy: Strategy) -> dict[str, Any]:
     return {"approximation_error": float(np.hypot(cut.error, stored))}
 
 
-def squared_norm(strategy: Strategy, total: float, unit: float) -> float:
+def squared_norm(strategy: Strategy, total: float, pow2_scale: float) -> float:
     """A sum of squares in the units of the data, where float64 holds it."""
-    value = float(total) / unit / unit
+    value = float(total) / pow2_scale / pow2_scale
     if not np.isfinite(value) or (value < np.finfo(np.float64).tiny and total > 0):
         raise DataError(
-            f"the sum of squares of {strategy.view.source.name}, with elements near {1 / unit:.0e}, leaves "
-            "the range of float64. Rescale it"
+            f"the sum of squares of {strategy.view.source.name}, with elements near {1 / pow2_scale:.0e}, "
+            "leaves the range of float64. Rescale it"
         )
     return value

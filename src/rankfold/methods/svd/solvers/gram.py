@@ -33,7 +33,7 @@ from rankfold.methods.svd.operator import CenteredMatrix
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.ritz import Basis, rayleigh_ritz
 from rankfold.methods.svd.solvers.blocks import BlockSolver, left_out, of_triplets, squared_norm
-from rankfold.methods.svd.solvers.solver import Arrangement, Decomposition
+from rankfold.methods.svd.solvers.solver import Decomposition, Dimensions
 from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import cut
@@ -95,17 +95,17 @@ class GramPass(OverPanels):
 
     def _add_rows(self, state: State, work: Workspace, first: int, raw: Array) -> bool:
         raw = numbers(raw)
-        sums, squares = measure(raw, self.shift, self.centering.unit)
+        sums, squares = measure(raw, self.shift, self.centering.pow2_scale)
         if not np.isfinite(squares).all():
             return False
         mean = np.zeros(len(sums))
         if self.centering.center:
-            mean = self.shift + sums / (len(raw) * self.centering.unit)
+            mean = self.shift + sums / (len(raw) * self.centering.pow2_scale)
         total = _moments(state)
         grain = work.panels.grain
         if grain is None:
             raise TypeError("a Gram pass by rows needs grains of their own")
-        add_rows(total, raw, mean, self.centering.unit, out=grain, work=work.product)
+        add_rows(total, raw, mean, self.centering.pow2_scale, out=grain, work=work.product)
         state["count"][0] = total.count
         return True
 
@@ -113,7 +113,7 @@ class GramPass(OverPanels):
         columns = kept_columns(raw, self.centering, first, self.columns)
         if columns is None:
             return False
-        d = self.panels.conditioned(work.panels, raw, columns.mean, columns.scale * self.centering.unit)
+        d = self.panels.conditioned(work.panels, raw, columns.mean, columns.scale * self.centering.pow2_scale)
         product(d, d.T, out=work.product)
         state["scatter"] += work.product
         state["count"][0] += d.shape[1]
@@ -135,7 +135,7 @@ class Scatter:
     """Leading eigenpairs of the scatter matrix and the column statistics found on the way."""
 
     values: Float64
-    """(width,) eigenvalues: squared singular values, times unit squared."""
+    """(width,) eigenvalues: squared singular values, times pow2_scale squared."""
 
     vectors: Float64
     """(short, width)."""
@@ -147,7 +147,7 @@ class Scatter:
     """(short,) column standard deviations of a tall matrix, 0 where constant; 1 where not scaled by."""
 
     total: float
-    """Sum of squares of the centered, scaled matrix, times unit squared."""
+    """Sum of squares of the centered, scaled matrix, times pow2_scale squared."""
 
 
 def gram(run: Run, layout: Strategy, centering: Centering, start: Start) -> Scatter:
@@ -173,9 +173,11 @@ def gram(run: Run, layout: Strategy, centering: Centering, start: Start) -> Scat
     state = run.pass_over_data("gram", fold)
     refuse_bad(state, view.source)
     scatter = state["scatter"]
-    mean, deviation = state["mean"] / centering.unit, np.ones(view.short)
+    mean, deviation = state["mean"] / centering.pow2_scale, np.ones(view.short)
     if by_rows and centering.scale:
-        deviation = standard_deviations(np.diag(scatter) / centering.unit**2, view.long, mean, centering)
+        deviation = standard_deviations(
+            np.diag(scatter) / centering.pow2_scale**2, view.long, mean, centering
+        )
         scatter /= divisors(deviation)[:, None]
         scatter /= divisors(deviation)
     total = float(np.trace(scatter))
@@ -209,7 +211,7 @@ class Gram(BlockSolver):
         """The second is for the long factor."""
         return 2 if request.rows or view.orientation is Orientation.COLUMNS else 1
 
-    def arrange(self, request: Request, view: View, width: int) -> Arrangement:
+    def arrange(self, request: Request, view: View, width: int) -> Dimensions:
         """Blocks that are no wider than wanted: one column more tells the gap below the last one."""
         arranged = super().arrange(request, view, min(request.rank + 1, view.short))
         return dataclasses.replace(arranged, block=0, looks_beyond=False)
@@ -258,11 +260,11 @@ class Gram(BlockSolver):
         by_rows = strategy.view.orientation is Orientation.ROWS
         enough = request.adaptive or squared.max() <= request.tol or run.passes >= request.passes
         if by_rows and not request.rows and enough:
-            s = np.sqrt(values) / centering.unit
+            s = np.sqrt(values) / centering.pow2_scale
             short = scatter.vectors[:, :rank]
             short = short * fix_signs(short)
             residuals = eps / np.maximum(relative, eps)
-            total = squared_norm(strategy, scatter.total, centering.unit)
+            total = squared_norm(strategy, scatter.total, centering.pow2_scale)
             return Decomposition(s, short, None, known, residuals, squared, [], total, facts)
         vectors = scatter.vectors[:, : rank + 1]
         matrix = CenteredMatrix(run, strategy, centering, start, request.seed, known)

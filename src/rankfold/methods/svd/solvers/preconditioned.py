@@ -234,7 +234,7 @@ class WritePreconditioned(OverWhitened):
 
 @dataclass(frozen=True, slots=True)
 class PanelFactor(OverConditioned):
-    """Fold of a matrix, times the unit, into its R factor."""
+    """Fold of a matrix, times pow2_scale, into its R factor."""
 
     panels: Panels
     """Of float64."""
@@ -288,5 +288,5 @@ class PanelFactor(OverConditioned):
             below = stacked[self.width :]
             if self.ones:
                 below[:, 0] = 1.0
-            np.multiply(d, self.centering.unit, out=below[:, int(self.ones) :])
+            np.multiply(d, self.centering.pow2_scale, out=below[:, int(self.ones) :])
             state["r"] = panel_r(stacked)

@@ -26,8 +26,8 @@ from rankfold.methods.svd.long_factor import ZERO, OnScratch, Triplets
 from rankfold.methods.svd.operator import conditions, refuse_overflow, statistics_pass
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.blocks import NOWHERE, narrow_sweeps, of_triplets, statistics_sweep
-from rankfold.methods.svd.solvers.sketch_pass import Sizes, SketchPass
-from rankfold.methods.svd.solvers.solver import Arrangement, Decomposition, Solver
+from rankfold.methods.svd.solvers.sketch_pass import SketchPass, SketchSizes
+from rankfold.methods.svd.solvers.solver import Decomposition, Dimensions, Solver
 from rankfold.methods.svd.strategy import Strategy, chunk_rows
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import cut
@@ -51,7 +51,7 @@ For q = 10 and f = 3 that is 0.0015, whatever the matrix.
 
 @dataclass(frozen=True, slots=True)
 class Sketches:
-    """Sketches of A (times unit), centered and scaled."""
+    """Sketches of A (times pow2_scale), centered and scaled."""
 
     y: ScratchMatrix
     """Range sketch before the true mean was known: A Omega = Y - 1 offset'."""
@@ -68,7 +68,7 @@ class Sketches:
 
 
 @dataclass(frozen=True, slots=True)
-class Reconstruction:
+class SketchReconstruction:
     """What sketches tell."""
 
     triplets: Triplets
@@ -81,7 +81,7 @@ class Reconstruction:
 
 def sketch(
     run: Run, layout: Strategy, centering: Centering, start: Start, *, rank: int, seed: int
-) -> tuple[Reconstruction, Statistics]:
+) -> tuple[SketchReconstruction, Statistics]:
     """Make the pass and reconstruct ``rank`` triplets.
 
     Notes
@@ -98,7 +98,7 @@ def sketch(
     matrices with the basis from those with the sketch, which the pass accumulates as well. Test
     matrices are Gaussian by rows, keyed by the index of the row.
     """
-    sizes = Sizes.of(rank, layout.view.short)
+    sizes = SketchSizes.of(rank, layout.view.short)
     known = statistics_pass(run, layout, centering, start) if layout.statistics_passes else None
     sketches, known = _pass(run, layout, centering, start, sizes, seed, known)
     return _reconstruct(run, layout, sketches, sizes, known.total, rank, seed), known
@@ -109,7 +109,7 @@ def _pass(
     layout: Strategy,
     centering: Centering,
     start: Start,
-    sizes: Sizes,
+    sizes: SketchSizes,
     seed: int,
     known: Statistics | None,
 ) -> tuple[Sketches, Statistics]:
@@ -140,21 +140,21 @@ def _pass(
     refuse_overflow(state, view)
     z, core, offset = state["z"], state["core"], np.zeros(sizes.right)
     if known is not None:
-        z *= (weights / centering.unit)[:, None]
+        z *= (weights / centering.pow2_scale)[:, None]
     else:
         known = statistics(state, layout.view, start.shift, centering)
         if centering.center and view.orientation is Orientation.ROWS:
             d = known.mean - start.shift
             offset = load_arrays(constants)["right"].T @ d
-            z -= np.outer(d * centering.unit, state["ones"][: sizes.down])
+            z -= np.outer(d * centering.pow2_scale, state["ones"][: sizes.down])
             core -= np.outer(state["ones"][sizes.range :], offset)
     found = Sketches(fold.y, offset[: sizes.range], z[:, : sizes.range], z[:, sizes.range :], core)
     return found, known
 
 
 def _reconstruct(
-    run: Run, layout: Strategy, sketches: Sketches, sizes: Sizes, total: float, rank: int, seed: int
-) -> Reconstruction:
+    run: Run, layout: Strategy, sketches: Sketches, sizes: SketchSizes, total: float, rank: int, seed: int
+) -> SketchReconstruction:
     """A as Q C P' with Q, P orthonormal bases of the sketches of range and co-range, truncated."""
     scratch = OnScratch(run, layout, [sketches.y], sketches.offset, rank, seed)
     r = scratch.r_factor(scratch.combination(np.eye(sizes.range), "range"), "range")
@@ -181,10 +181,10 @@ def _reconstruct(
     residuals = np.full(rank, bound / values[0] if values[0] > 0 else 0.0)
     errors = np.minimum(_relative(bound, values) + rounding(values, layout.view.dtype), 1.0)
     triplets = Triplets(values, short * signs, combination, rotation * signs, residuals, errors)
-    return Reconstruction(triplets, float(np.sqrt(kept / total)) if total > 0 else 0.0)
+    return SketchReconstruction(triplets, float(np.sqrt(kept / total)) if total > 0 else 0.0)
 
 
-def _core(sketches: Sketches, sizes: Sizes, basis: Float64, p: Float64, seed: int) -> Float64:
+def _core(sketches: Sketches, sizes: SketchSizes, basis: Float64, p: Float64, seed: int) -> Float64:
     """C that solves (Phi Q) C (Psi P)' = Z in the least-squares sense."""
     phi = sketches.across[sizes.error :]
     half = np.linalg.lstsq(phi[:, : sizes.range] @ basis, phi[:, sizes.range :])[0]
@@ -223,17 +223,17 @@ class Sketch(Solver):
         """One, and one to scale by."""
         return 2 if request.scale and view.orientation is Orientation.ROWS else 1
 
-    def arrange(self, request: Request, view: View, width: int) -> Arrangement:
+    def arrange(self, request: Request, view: View, width: int) -> Dimensions:
         """As wide as the range sketch. Test vectors and products of a grain stay in cache beside it."""
-        item, sizes = view.dtype.itemsize, Sizes.of(request.rank, view.short)
+        item, sizes = view.dtype.itemsize, SketchSizes.of(request.rank, view.short)
         row_bytes = view.short * item + sizes.row_bytes(item)
         # A byte takes about four times as long as in a fused pass, so streams may be that much shorter.
         grains = cut(view.grid, row_bytes, sizes.accumulator_bytes(view.short), reads_per_byte=16)
-        return Arrangement(sizes.range, grains, chunk_rows(view.long, request.rank * item))
+        return Dimensions(sizes.range, grains, chunk_rows(view.long, request.rank * item))
 
     def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
         """The pass, one before it to scale by, and sweeps over the range sketch."""
-        view, sizes = strategy.view, Sizes.of(request.rank, strategy.view.short)
+        view, sizes = strategy.view, SketchSizes.of(request.rank, strategy.view.short)
         centering = Centering(request.center, request.scale, 1.0, 0.0)
         y, products = strategy.y(NOWHERE, 1, sizes.range), 2 * (sizes.right + sizes.down)
         panels, seconds = strategy.panels(slots), strategy.row_seconds(products)
@@ -246,13 +246,13 @@ class Sketch(Solver):
 
     def held_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
         """Test vectors, then what the sketch of rows has found."""
-        short, sizes = strategy.view.short, Sizes.of(request.rank, strategy.view.short)
+        short, sizes = strategy.view.short, SketchSizes.of(request.rank, strategy.view.short)
         sums = 8 * (short * sizes.down + sizes.across * sizes.right)
         return 8 * short * sizes.right if over == "matrix" else sums
 
     def driver_bytes(self, request: Request, strategy: Strategy) -> int:
         """Test vectors, sums and what centering takes off; then a basis of the sums."""
-        short, sizes = strategy.view.short, Sizes.of(request.rank, strategy.view.short)
+        short, sizes = strategy.view.short, SketchSizes.of(request.rank, strategy.view.short)
         centered = 2 * short * (sizes.right + sizes.down)
         basis = short * (sizes.down + 5 * sizes.range)
         small = 3 * sizes.across * sizes.right + 14 * sizes.range**2
@@ -260,7 +260,7 @@ class Sketch(Solver):
 
     def accumulator_bytes(self, request: Request, strategy: Strategy) -> int:
         """Of all sketches but the one on scratch."""
-        return Sizes.of(request.rank, strategy.view.short).accumulator_bytes(strategy.view.short)
+        return SketchSizes.of(request.rank, strategy.view.short).accumulator_bytes(strategy.view.short)
 
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start

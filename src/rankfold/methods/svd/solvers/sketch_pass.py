@@ -32,7 +32,7 @@ ERROR_ROWS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class SketchSizes:
     """Numbers of test vectors."""
 
     range: int
@@ -42,11 +42,11 @@ class Sizes:
     error: int = ERROR_ROWS
 
     @classmethod
-    def of(cls, rank: int, short: int) -> Sizes:
+    def of(cls, rank: int, short: int) -> SketchSizes:
         """Tropp et al. 2019 choose 4 rank + 1 and twice as many and one more for the core.
 
-        >>> Sizes.of(10, 1000)
-        Sizes(range=41, core=83, error=10)
+        >>> SketchSizes.of(10, 1000)
+        SketchSizes(range=41, core=83, error=10)
         """
         width = min(4 * rank + 1, short)
         return cls(width, 2 * width + 1)
@@ -87,9 +87,9 @@ class SketchPass(OverConditioned):
     panels: Panels
     centering: Centering
     constants: Path
-    """A part with ``right`` (short, range + core), times ``unit`` and column weights, and ``shift``."""
+    """A part with ``right`` (short, range + core), times ``pow2_scale`` and column weights, and ``shift``."""
 
-    sizes: Sizes
+    sizes: SketchSizes
     y: ScratchMatrix
     """The range sketch, (long, range)."""
 
@@ -145,14 +145,14 @@ class SketchPass(OverConditioned):
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Sketch a panel, grain by grain."""
-        sizes, unit = self.sizes, self.centering.unit
+        sizes, pow2_scale = self.sizes, self.centering.pow2_scale
         for first, last, d in self.conditioned(state, work, start, stop, slot):
             left = gaussian_rows(self.seed, Purpose.SKETCH_LONG_SIDE, (first, last), sizes.left)
             state["ones"] += left.sum(axis=0)
             rows = last - first
             down, y, range_ = work.down[:rows], work.y[:rows], work.range[:rows]
             # The unit is a power of two, and keeps products of a grain in range.
-            np.multiply(left[:, : sizes.down], unit, out=down, casting="same_kind")
+            np.multiply(left[:, : sizes.down], pow2_scale, out=down, casting="same_kind")
             across = left[:, sizes.range :]
             sketch_product(d, work.right, down, across, y=y, z=state["z"], core=state["core"], work=work.z)
             np.copyto(range_, y[:, : sizes.range])

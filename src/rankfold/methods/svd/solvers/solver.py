@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrangement:
+class Dimensions:
     """What a solver decides of a strategy."""
 
     width: int
@@ -123,7 +123,7 @@ class Solver(ABC):
         return view.short
 
     @abstractmethod
-    def arrange(self, request: Request, view: View, width: int) -> Arrangement:
+    def arrange(self, request: Request, view: View, width: int) -> Dimensions:
         """Widths and cuts; ``width`` is that of a block that has the rank and some columns more."""
 
     # A plan ---------------------------------------------------------------------------------------

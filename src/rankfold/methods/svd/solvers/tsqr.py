@@ -41,8 +41,8 @@ from rankfold.methods.svd.solvers.preconditioned import (
     Preconditioner,
     WritePreconditioned,
 )
-from rankfold.methods.svd.solvers.solver import Arrangement, Decomposition, Solver
-from rankfold.methods.svd.solvers.whitening import Basis, sampled_basis
+from rankfold.methods.svd.solvers.solver import Decomposition, Dimensions, Solver
+from rankfold.methods.svd.solvers.whitening import ColumnBasis, sampled_basis
 from rankfold.methods.svd.strategy import Strategy, leads_qr, matching_chunk
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.view import Orientation, View
@@ -70,7 +70,7 @@ MOST_ATTEMPTS = 8
 
 @dataclass(frozen=True, slots=True)
 class Factored:
-    """A = Q R, where A is centered, scaled, and times the unit."""
+    """A = Q R, where A is centered, scaled, and times pow2_scale."""
 
     r: Float64
     """(short, short) upper triangular, diagonal not negative."""
@@ -119,7 +119,7 @@ def tsqr(
     """
     sampled = load_arrays(start.sampled)
     if sampled["q"].size:
-        found = _by_gram(run, layout, centering, start, Basis(sampled["q"], sampled["scale"]), seed)
+        found = _by_gram(run, layout, centering, start, ColumnBasis(sampled["q"], sampled["scale"]), seed)
         if found is not None:
             return _scaled(layout, centering, found)
         _require_passes(run, layout, run.passes + 1 + form, passes, form)
@@ -127,13 +127,14 @@ def tsqr(
     if not form:
         return _scaled(layout, centering, Factored(r, known, None, np.zeros((0, 0))))
     constant = (
-        np.linalg.norm(r, axis=0) <= CONSTANT * np.abs(known.mean) * centering.unit * layout.view.long**0.5
+        np.linalg.norm(r, axis=0)
+        <= CONSTANT * np.abs(known.mean) * centering.pow2_scale * layout.view.long**0.5
     )
     r[:, constant] = 0
-    basis = Basis.of(r, zero(layout.view.short))
+    basis = ColumnBasis.of(r, zero(layout.view.short))
     mild = basis.whitened.shape == r.shape and _condition(r / basis.scale) <= MILD
     _require_passes(run, layout, run.passes + 1 + (not mild), passes, form)
-    w = basis.weights * centering.unit
+    w = basis.weights * centering.pow2_scale
     random, inner = layout.view.short - w.shape[1], np.eye(layout.view.short)
     for attempt in range(1 if mild else min(MOST_ATTEMPTS, passes - run.passes - 1)):
         key = (seed + attempt) % 2**64
@@ -155,11 +156,11 @@ def _require_passes(run: Run, layout: Strategy, need: int, passes: int, form: bo
 
 
 def _by_gram(
-    run: Run, layout: Strategy, centering: Centering, start: Start, basis: Basis, seed: int
+    run: Run, layout: Strategy, centering: Centering, start: Start, basis: ColumnBasis, seed: int
 ) -> Factored | None:
     """By one pass into the Gram matrix of whitened columns, or None where that loses digits."""
     view = layout.view
-    w = basis.weights * centering.unit
+    w = basis.weights * centering.pow2_scale
     fold = PreconditionedGram(
         layout.wide_panels(run.slots),
         centering,
@@ -215,7 +216,9 @@ def _reflected(
     return state["r"]
 
 
-def _factored(inner: Float64, basis: Basis, known: Statistics, preconditioner: Preconditioner) -> Factored:
+def _factored(
+    inner: Float64, basis: ColumnBasis, known: Statistics, preconditioner: Preconditioner
+) -> Factored:
     """R and Q from ``Y = Q_Y inner`` and ``A = Y[:, :p] back``: a small QR of their product."""
     short, positive = basis.whitened.shape
     back = np.zeros((short, short))
@@ -270,7 +273,7 @@ class Tsqr(Solver):
             return 1
         return 2 if request.rows or view.orientation is Orientation.COLUMNS else 1
 
-    def arrange(self, request: Request, view: View, width: int) -> Arrangement:
+    def arrange(self, request: Request, view: View, width: int) -> Dimensions:
         """Panels are whole chunks of the output, and the same in every pass: see ``preconditioned.py``.
 
         A grain in float64 and its product with the basis stay in second-level cache together, which takes
@@ -284,7 +287,7 @@ class Tsqr(Solver):
         least = max(1, min(4 * short, (32 * 2**20) // row_bytes))
         sums = max(8 * short**2, 4 * 2**20)
         grains = cut(grid, 8 * row_bytes, sums, least_rows=least, reads_per_byte=64)
-        return Arrangement(short, grains, chunk, 0 if leads_qr(request, view) else short)
+        return Dimensions(short, grains, chunk, 0 if leads_qr(request, view) else short)
 
     def basis_columns(self, strategy: Strategy) -> int:
         """Nothing is kept on scratch."""
@@ -347,8 +350,8 @@ class Tsqr(Solver):
             long = FromMatrix(found.preconditioner, found.inverse @ (left * signs), centering)
         errors = np.minimum(strategy.view.short * rounding(s, np.dtype(np.float64)), 1.0)
         residuals = np.full(len(s), strategy.view.short * np.finfo(np.float64).eps)
-        total = squared_norm(strategy, found.known.total, centering.unit)
-        values = s / centering.unit
+        total = squared_norm(strategy, found.known.total, centering.pow2_scale)
+        values = s / centering.pow2_scale
         return Decomposition(values, short * signs, long, found.known, residuals, errors, [], total, facts)
 
 

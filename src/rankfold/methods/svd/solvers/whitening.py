@@ -22,7 +22,7 @@ SAMPLED_ROWS = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Basis:
+class ColumnBasis:
     """``W = V / s`` for a matrix whose columns were first divided by powers of two."""
 
     whitened: Float64
@@ -32,7 +32,7 @@ class Basis:
     """(short,) the powers of two."""
 
     @classmethod
-    def of(cls, r: Float64, smallest: float) -> Basis:
+    def of(cls, r: Float64, smallest: float) -> ColumnBasis:
         """From an R factor, and only singular values above a share of the largest."""
         lengths = np.linalg.norm(r, axis=0)
         scale = np.where(lengths > 0, np.exp2(np.frexp(lengths)[1]), 1.0)
@@ -55,6 +55,6 @@ def sampled_basis(d: Array) -> State:
     r = np.zeros((d.shape[1], d.shape[1]))
     for start in range(0, len(d), SAMPLED_ROWS):
         r = panel_r(np.vstack([r, d[start : start + SAMPLED_ROWS]]))
-    basis = Basis.of(r, max(LEAST_SAMPLED, 1e3 * float(np.finfo(d.dtype.name).eps)))
+    basis = ColumnBasis.of(r, max(LEAST_SAMPLED, 1e3 * float(np.finfo(d.dtype.name).eps)))
     full = basis.whitened.shape == r.shape
     return {"q": basis.whitened if full else np.zeros((0, 0)), "scale": basis.scale}

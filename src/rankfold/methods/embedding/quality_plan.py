@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rankfold.methods.embedding.neighbor_ranks import CountNearer, GatherRows, MeasureThresholds
-from rankfold.methods.embedding.trust_request import FaithfulnessRequest
+from rankfold.methods.embedding.quality_request import EmbeddingQualityRequest
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.planning.fit import RESERVE_BYTES
@@ -25,11 +25,11 @@ SAMPLE_BYTES = 8 * 8
 
 
 @dataclass(frozen=True, slots=True)
-class HeldRows:
+class ResidentSweeps:
     """Sweeps of all rows beside some that are held, a group of them at a time."""
 
     source: Source
-    asked: FaithfulnessRequest
+    asked: EmbeddingQualityRequest
     gather: GatherRows | None
     folds: Callable[[int], tuple[MeasureThresholds, CountNearer]]
     picking_bytes: int
@@ -84,7 +84,7 @@ class HeldRows:
         return fits, threads
 
 
-def plan_faithfulness(sweeps: HeldRows, budget: Budget) -> Plan:
+def plan_embedding_quality(sweeps: ResidentSweeps, budget: Budget) -> Plan:
     """Plan counting passes within a budget.
 
     Raises
@@ -108,7 +108,7 @@ def plan_faithfulness(sweeps: HeldRows, budget: Budget) -> Plan:
     return plan_task(outline, sweeps, budget, lambda: _way_out(sweeps))
 
 
-def _passes(sweeps: HeldRows, rows: int, groups: int) -> tuple[Pass, ...]:
+def _passes(sweeps: ResidentSweeps, rows: int, groups: int) -> tuple[Pass, ...]:
     """Every sweep: the sample into a store of its own, then thresholds and counts of each group."""
     source, asked = sweeps.source, sweeps.asked
     measure, count = sweeps.folds(rows)
@@ -125,7 +125,7 @@ def _passes(sweeps: HeldRows, rows: int, groups: int) -> tuple[Pass, ...]:
     return tuple(found)
 
 
-def _way_out(sweeps: HeldRows) -> str:
+def _way_out(sweeps: ResidentSweeps) -> str:
     source, tallest = sweeps.source, sweeps.folds(1)[1].cut.panel_rows
     if source.row_grid.splittable or source.row_grid.longest != tallest:
         return ""

@@ -1,4 +1,4 @@
-"""What is asked of how faithful an embedding is, and which rows are looked at."""
+"""What is asked of a measure of an embedding, and which rows are looked at."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SAMPLED = 5000
 
 
 @dataclass(frozen=True, slots=True)
-class FaithfulnessRequest:
+class EmbeddingQualityRequest:
     """Parameters that a measure of neighborhoods depends on."""
 
     kind: str
@@ -48,7 +48,7 @@ class FaithfulnessRequest:
         metric: object,
         sample_rows: object,
         seed: object,
-    ) -> FaithfulnessRequest:
+    ) -> EmbeddingQualityRequest:
         """From what a caller says; raises ``InputError`` for what cannot be measured."""
         count, (m, _) = integer("k", k), ranked.shape
         if listed.shape[0] != m:

@@ -17,7 +17,7 @@ from rankfold.pipeline.storage.run_directory import RunDirectory
 from rankfold.pipeline.units import parse_bytes
 
 
-class Place(Protocol):
+class Executor(Protocol):
     """Threads of this process, worker processes, SLURM jobs, one allocation, or somebody's Dask client."""
 
     @property
@@ -28,7 +28,7 @@ class Place(Protocol):
     def is_remote(self) -> bool:
         """Whether its workers are on other machines: nothing may lie in a folder of this one alone."""
 
-    def limited_to(self, workers: int) -> Place:
+    def limited_to(self, workers: int) -> Executor:
         """The same place with no more workers than there is work for."""
 
     def facts(self) -> dict[str, Any]:
@@ -38,14 +38,14 @@ class Place(Protocol):
         """Start it for a run; nothing of it is left when the block ends."""
 
 
-def choose_place(
+def choose_executor(
     *,
     cluster: str | Path | None = None,
     workers: int | None = None,
     threads: int | None = None,
     memory: str | int | None = None,
     client: Any = None,
-) -> Place:
+) -> Executor:
     """The place that the arguments of a call describe.
 
     A client that is given, or active when nothing else is said, wins; then ``on``: this machine, the job

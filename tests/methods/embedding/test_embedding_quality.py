@@ -21,7 +21,7 @@ from sklearn.manifold import trustworthiness as peer
 import rankfold as rf
 from rankfold.kernels.neighbors.lists import BY_PRODUCTS, Metric
 from rankfold.methods.embedding.neighbor_ranks import CountNearer, reaches
-from rankfold.methods.embedding.trust_request import drawn_rows
+from rankfold.methods.embedding.quality_request import drawn_rows
 from rankfold.methods.knn.row_blocks import RowReader
 from rankfold.pipeline.errors import InputError, MemoryBudgetError, NonFiniteError
 from rankfold.pipeline.formats import open_source
@@ -63,10 +63,10 @@ def by_definition(x: Matrix, embedding: Matrix, k: int, metric: str = "euclidean
 @pytest.fixture
 def small_panels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many panels and streams, as a matrix of millions of rows has."""
-    from rankfold.methods.embedding import trustworthiness as faithfulness
+    from rankfold.methods.embedding import trustworthiness as quality
 
-    monkeypatch.setattr(faithfulness, "PANEL_ROWS", (64, 64))
-    monkeypatch.setattr(faithfulness, "STREAM_SECONDS", 1e-7)
+    monkeypatch.setattr(quality, "PANEL_ROWS", (64, 64))
+    monkeypatch.setattr(quality, "STREAM_SECONDS", 1e-7)
 
 
 # The definition ------------------------------------------------------------------------------------
@@ -121,8 +121,8 @@ def test_of_rows_that_are_equally_far_the_smaller_index_is_nearer(
     expected = by_definition(x, embedding, k)
     found = rf.trustworthiness(x, embedding, k, sample_rows=59 if sampled else None, threads=1)
     if sampled:  # of the row that is left out the penalty is at most k times the largest rank
-        unit = 2.0 / (60 * k * (120.0 - 3.0 * k - 1.0))
-        assert abs(found.value - expected) <= unit * (60 / 59) * k * 60
+        pow2_scale = 2.0 / (60 * k * (120.0 - 3.0 * k - 1.0))
+        assert abs(found.value - expected) <= pow2_scale * (60 / 59) * k * 60
     else:
         assert found.value == expected
 
@@ -177,9 +177,9 @@ def test_it_does_not_depend_on_how_the_matrix_is_cut(
 def test_rows_that_do_not_fit_are_held_in_groups(
     tmp_path: Path, small_panels: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rankfold.methods.embedding import trust_plan as faithfulness_plan
+    from rankfold.methods.embedding import quality_plan
 
-    monkeypatch.setattr(faithfulness_plan, "FEWEST_ROWS", 10)
+    monkeypatch.setattr(quality_plan, "FEWEST_ROWS", 10)
     x, embedding = data(3000, 1000, "float64")
     store = to_zarr(tmp_path / "x.zarr", x, (50, 1000))
     expected = rf.trustworthiness(x, embedding, 5, threads=1, memory="1GiB")
@@ -284,9 +284,9 @@ def test_the_error_is_that_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     near = np.argsort(apart(embedding), axis=1)[:, :k]
     penalty = np.maximum(np.take_along_axis(ranks, near, 1) + 1 - k, 0).sum(axis=1)[drawn_rows(m, r, 3)]
     found = rf.trustworthiness(x, embedding, k, sample_rows=r, seed=3, threads=1)
-    unit = 2.0 / (k * (2.0 * m - 3.0 * k - 1.0))
-    assert found.value == pytest.approx(1 - unit * penalty.mean(), rel=1e-14)
-    error = unit * penalty.std(ddof=1) / np.sqrt(r) * np.sqrt(1 - r / m)
+    pow2_scale = 2.0 / (k * (2.0 * m - 3.0 * k - 1.0))
+    assert found.value == pytest.approx(1 - pow2_scale * penalty.mean(), rel=1e-14)
+    error = pow2_scale * penalty.std(ddof=1) / np.sqrt(r) * np.sqrt(1 - r / m)
     assert found.standard_error == pytest.approx(error, rel=1e-12)
 
 
