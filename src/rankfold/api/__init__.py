@@ -1,4 +1,4 @@
-"""The public functions, and ``execute``, which joins a task and a place.
+"""The public functions, and ``execute``, which joins a task and an executor.
 
 reductions          svd, pca, qr, nmf, plan
 neighbors           knn
@@ -8,5 +8,6 @@ matrices            open, import_array
 execute             plan, claim, run, publish: the same for every task
 identity            in what a finished result differs from what is asked
 call                the functions of methods of other packages
+where               arguments of where and how, which all functions take
 arguments           what callers in Python say, checked before it means anything
 """

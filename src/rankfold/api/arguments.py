@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from rankfold.api.where import signature_of
 from rankfold.methods.svd.request import is_share, share_as_tol
 from rankfold.pipeline.errors import ArgumentError, InputError, OutputError
 from rankfold.pipeline.formats.locate import require_text
@@ -71,7 +72,8 @@ OUTPUTS = ("out", "destination")
 
 def public(function: F, *, name: str = "") -> F:
     """A function of the front door, with its arguments checked; under another ``name``, if one is given."""
-    parameters = inspect.signature(function).parameters
+    signature = signature_of(function)
+    parameters = signature.parameters
     called = name or function.__name__
     takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
     flags = {each.name for each in parameters.values() if each.annotation in FLAGS}
@@ -89,6 +91,7 @@ def public(function: F, *, name: str = "") -> F:
                 require_scratch(value)
         return function(*arguments, **keywords)
 
+    call.__signature__ = signature  # type: ignore[attr-defined]
     if name:
         call.__name__ = call.__qualname__ = name
         call.__module__ = __name__.partition(".")[0]  # where it is found under that name

@@ -4,50 +4,34 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from rankfold.api.arguments import public
-from rankfold.api.execute import execute
-from rankfold.cluster.executor import choose_executor
+from rankfold.api.execute import run
+from rankfold.api.where import Where
+from rankfold.api.where import parameters as where_parameters
 from rankfold.methods.argument import Parameter
 from rankfold.methods.registry import Method
-from rankfold.pipeline.engine.run import Progress
 from rankfold.pipeline.storage.result import Result
 
 
 def function_of(method: Method) -> Callable[..., Result]:
     """A function of what the method is of, its arguments, and where it runs: see ``rankfold.svd``."""
 
-    def call(
-        *given: Any,
-        memory: str | int | None = None,
-        out: str | Path | None = None,
-        scratch: str | Path | None = None,
-        overwrite: bool = False,
-        cluster: str | Path | None = None,
-        workers: int | None = None,
-        threads: int | None = None,
-        client: Any = None,
-        progress: Progress | bool | None = None,
-        **asked: Any,
-    ) -> Result:
-        count = len(method.inputs)
-        named = zip((each.name for each in method.parameters()), given[count:], strict=False)
-        task = method.task(*given[:count], **{**dict(named), **asked})
-        executor = choose_executor(
-            cluster=cluster, workers=workers, threads=threads, memory=memory, client=client
-        )
-        return execute(task, executor, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    names = [each.name for each in method.parameters()]
 
-    places = inspect.signature(call).parameters.values()
-    where = [each for each in places if each.kind is inspect.Parameter.KEYWORD_ONLY]
+    def call(*given: Any, **asked: Any) -> Result:
+        count = len(method.inputs)
+        where: Any = {name: asked.pop(name) for name in Where.__annotations__ if name in asked}
+        named = zip(names, given[count:], strict=False)
+        return run(method.task(*given[:count], **{**dict(named), **asked}), where)
+
     own = [
         inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         for name in (each.name for each in method.inputs)
     ]
     parameters = method.parameters()
-    signature = inspect.Signature([*own, *map(_signed, parameters), *where])
+    signature = inspect.Signature([*own, *map(_signed, parameters), *where_parameters()])
     call.__signature__ = signature  # type: ignore[attr-defined]
     told = (f"{each.name} : {each.argument.help}" for each in parameters)
     call.__doc__ = "\n".join([method.summary, "", *told, "others : as for ``svd``"])

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from rankfold.api.identity import difference_of
-from rankfold.cluster.executor import Executor
+from rankfold.api.where import Where
+from rankfold.cluster.executor import Executor, choose_executor
 from rankfold.methods.chain import Chain
 from rankfold.methods.registry import edition_of
 from rankfold.methods.task import Task
@@ -42,6 +43,25 @@ LOG = logging.getLogger("rankfold")
 
 class RankfoldWarning(UserWarning):
     """Something was done that the caller should know of; also kept in the result."""
+
+
+def run(task: Task, where: Where) -> Result:
+    """The result of a task, where and how a caller says."""
+    executor = choose_executor(
+        cluster=where.get("cluster"),
+        workers=where.get("workers"),
+        threads=where.get("threads"),
+        memory=where.get("memory"),
+        client=where.get("client"),
+    )
+    return execute(
+        task,
+        executor,
+        out=where.get("out"),
+        scratch=where.get("scratch"),
+        overwrite=where.get("overwrite", False),
+        progress=where.get("progress"),
+    )
 
 
 def execute(
@@ -157,7 +177,7 @@ def _carry_out(
     )
     folder.publish()
     for message in found["warnings"]:
-        warnings.warn(message, RankfoldWarning, stacklevel=5)
+        warnings.warn(message, RankfoldWarning, stacklevel=6)
     return found
 
 

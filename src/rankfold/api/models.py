@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from rankfold.api.arguments import public
-from rankfold.api.execute import execute
-from rankfold.cluster.executor import choose_executor
+from rankfold.api.execute import run
+from rankfold.api.where import Where
 from rankfold.methods.model.arguments import CHECK, RECONSTRUCT, TRANSFORM, UPDATE
 from rankfold.methods.model.model import require_apart
-from rankfold.pipeline.engine.run import Progress
 from rankfold.pipeline.errors import ArgumentError
 from rankfold.pipeline.storage.result import Result
 
@@ -27,16 +26,7 @@ if TYPE_CHECKING:
 def transform(
     result: Result | str | Path,
     x: object,
-    *,
-    memory: str | int | None = None,
-    out: str | Path | None = None,
-    scratch: str | Path | None = None,
-    overwrite: bool = False,
-    cluster: str | Path | None = None,
-    workers: int | None = None,
-    threads: int | None = None,
-    client: Any = None,
-    progress: Progress | bool | None = None,
+    **where: Unpack[Where],
 ) -> Result:
     """Coordinates of new samples in the components of a result, in one pass over them.
 
@@ -72,11 +62,8 @@ def transform(
     """
     _require_order("transform", result, x)
     task = TRANSFORM.task(result, x)
-    require_apart(out, result)
-    executor = choose_executor(
-        cluster=cluster, workers=workers, threads=threads, memory=memory, client=client
-    )
-    return execute(task, executor, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    require_apart(where.get("out"), result)
+    return run(task, where)
 
 
 @public
@@ -85,15 +72,7 @@ def update(
     x: object,
     *,
     rank: int | None = None,
-    memory: str | int | None = None,
-    out: str | Path | None = None,
-    scratch: str | Path | None = None,
-    overwrite: bool = False,
-    cluster: str | Path | None = None,
-    workers: int | None = None,
-    threads: int | None = None,
-    client: Any = None,
-    progress: Progress | bool | None = None,
+    **where: Unpack[Where],
 ) -> Result:
     """Principal components of the samples of a result and of new ones, in one pass over the new ones.
 
@@ -132,27 +111,15 @@ def update(
     """
     _require_order("update", result, x)
     task = UPDATE.task(result, x, rank=rank)
-    require_apart(out, result)
-    executor = choose_executor(
-        cluster=cluster, workers=workers, threads=threads, memory=memory, client=client
-    )
-    return execute(task, executor, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    require_apart(where.get("out"), result)
+    return run(task, where)
 
 
 @public
 def check(
     result: Result | str | Path,
     x: object,
-    *,
-    memory: str | int | None = None,
-    out: str | Path | None = None,
-    scratch: str | Path | None = None,
-    overwrite: bool = False,
-    cluster: str | Path | None = None,
-    workers: int | None = None,
-    threads: int | None = None,
-    client: Any = None,
-    progress: Progress | bool | None = None,
+    **where: Unpack[Where],
 ) -> Result:
     """How well the factors of a result fit the matrix that they are of, by one more pass over it.
 
@@ -189,11 +156,8 @@ def check(
     """
     _require_order("check", result, x)
     task = CHECK.task(result, x)
-    require_apart(out, result)
-    executor = choose_executor(
-        cluster=cluster, workers=workers, threads=threads, memory=memory, client=client
-    )
-    return execute(task, executor, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    require_apart(where.get("out"), result)
+    return run(task, where)
 
 
 @public
@@ -202,15 +166,7 @@ def reconstruct(
     *,
     rank: int | None = None,
     row_range: slice | None = None,
-    memory: str | int | None = None,
-    out: str | Path | None = None,
-    scratch: str | Path | None = None,
-    overwrite: bool = False,
-    cluster: str | Path | None = None,
-    workers: int | None = None,
-    threads: int | None = None,
-    client: Any = None,
-    progress: Progress | bool | None = None,
+    **where: Unpack[Where],
 ) -> Matrix:
     """The matrix as its leading components have it, in the units and columns of the data.
 
@@ -241,11 +197,8 @@ def reconstruct(
     Work ``2 m n rank`` flops; the result is read once, and the matrix written once, by whole chunks.
     """
     task = RECONSTRUCT.task(result, rank=rank, row_range=row_range)
-    require_apart(out, result)
-    executor = choose_executor(
-        cluster=cluster, workers=workers, threads=threads, memory=memory, client=client
-    )
-    return execute(task, executor, out=out, scratch=scratch, overwrite=overwrite, progress=progress).X
+    require_apart(where.get("out"), result)
+    return run(task, where).X
 
 
 def _require_order(name: str, result: object, x: object) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from rankfold.api.arguments import public
-from rankfold.api.execute import execute
-from rankfold.cluster.executor import choose_executor
+from rankfold.api.execute import run
+from rankfold.api.where import Where
 from rankfold.methods.knn.arguments import DEFAULT_K, KNN
-from rankfold.pipeline.engine.run import Progress
 from rankfold.pipeline.storage.result import Result
 
 
@@ -23,15 +22,7 @@ def knn(
     base: Result | str | Path | None = None,
     metric: str | Callable[..., float] = "euclidean",
     symmetric: str | None = None,
-    memory: str | int | None = None,
-    out: str | Path | None = None,
-    scratch: str | Path | None = None,
-    overwrite: bool = False,
-    cluster: str | Path | None = None,
-    workers: int | None = None,
-    threads: int | None = None,
-    client: Any = None,
-    progress: Progress | bool | None = None,
+    **where: Unpack[Where],
 ) -> Result:
     """The k nearest neighbors of every row, exactly, of a matrix that may be larger than memory.
 
@@ -76,7 +67,4 @@ def knn(
     """
     asked = {"queries": queries, "base": base, "metric": metric, "symmetric": symmetric}
     task = KNN.task(x, k=k, **asked)
-    executor = choose_executor(
-        cluster=cluster, workers=workers, threads=threads, memory=memory, client=client
-    )
-    return execute(task, executor, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    return run(task, where)

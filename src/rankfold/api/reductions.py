@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from rankfold.api.arguments import public, refuse_unknown
-from rankfold.api.execute import execute
+from rankfold.api.execute import run
+from rankfold.api.where import Where
 from rankfold.cluster.executor import choose_executor
 from rankfold.methods.nmf.arguments import DEFAULT_FALL, NMF
 from rankfold.methods.registry import METHODS, methods
 from rankfold.methods.svd.arguments import PCA, QR, SVD
-from rankfold.pipeline.engine.run import Progress
 from rankfold.pipeline.errors import ArgumentError, InputError
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.seconds import Rates
@@ -28,16 +28,8 @@ def svd(
     passes: int | None = None,
     oversampling: int | None = None,
     seed: int = 0,
-    memory: str | int | None = None,
-    out: str | Path | None = None,
-    scratch: str | Path | None = None,
     with_rows: bool = True,
-    overwrite: bool = False,
-    cluster: str | Path | None = None,
-    workers: int | None = None,
-    threads: int | None = None,
-    client: Any = None,
-    progress: Progress | bool | None = None,
+    **where: Unpack[Where],
 ) -> Result:
     """Leading singular triplets of a matrix that may be larger than memory.
 
@@ -97,10 +89,7 @@ def svd(
     Comput. 42(1), 2020 (TSQR). Where solvers deviate is said in ``rankfold.methods.svd.solvers``.
     """
     task = SVD.task(x, rank, tol, method, passes, oversampling, seed, with_rows=with_rows)
-    executor = choose_executor(
-        cluster=cluster, workers=workers, threads=threads, memory=memory, client=client
-    )
-    return execute(task, executor, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    return run(task, where)
 
 
 @public
@@ -116,16 +105,8 @@ def pca(
     center: bool = True,
     scale: bool = False,
     whiten: bool = False,
-    memory: str | int | None = None,
-    out: str | Path | None = None,
-    scratch: str | Path | None = None,
     with_rows: bool = True,
-    overwrite: bool = False,
-    cluster: str | Path | None = None,
-    workers: int | None = None,
-    threads: int | None = None,
-    client: Any = None,
-    progress: Progress | bool | None = None,
+    **where: Unpack[Where],
 ) -> Result:
     """Principal components of samples in rows, centered without a pass of their own.
 
@@ -166,10 +147,7 @@ def pca(
     """
     flags = {"center": center, "scale": scale, "whiten": whiten, "with_rows": with_rows}
     task = PCA.task(x, rank, tol, method, passes, oversampling, seed, **flags)
-    executor = choose_executor(
-        cluster=cluster, workers=workers, threads=threads, memory=memory, client=client
-    )
-    return execute(task, executor, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    return run(task, where)
 
 
 @public
@@ -178,16 +156,8 @@ def qr(
     *,
     passes: int | None = None,
     seed: int = 0,
-    memory: str | int | None = None,
-    out: str | Path | None = None,
-    scratch: str | Path | None = None,
     with_rows: bool = True,
-    overwrite: bool = False,
-    cluster: str | Path | None = None,
-    workers: int | None = None,
-    threads: int | None = None,
-    client: Any = None,
-    progress: Progress | bool | None = None,
+    **where: Unpack[Where],
 ) -> Result:
     """QR factorization of a matrix that may be larger than memory.
 
@@ -226,10 +196,7 @@ def qr(
     Comput. 42(1), 2020, with a preconditioner from sampled rows instead of a shift.
     """
     task = QR.task(x, passes=passes, seed=seed, with_rows=with_rows)
-    executor = choose_executor(
-        cluster=cluster, workers=workers, threads=threads, memory=memory, client=client
-    )
-    return execute(task, executor, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    return run(task, where)
 
 
 @public
@@ -250,15 +217,7 @@ def nmf(
     time_limit: float = 0.0,
     passes: int | None = None,
     seed: int = 0,
-    memory: str | int | None = None,
-    out: str | Path | None = None,
-    scratch: str | Path | None = None,
-    overwrite: bool = False,
-    cluster: str | Path | None = None,
-    workers: int | None = None,
-    threads: int | None = None,
-    client: Any = None,
-    progress: Progress | bool | None = None,
+    **where: Unpack[Where],
 ) -> Result:
     """Nonnegative factors of a nonnegative matrix that may be larger than memory.
 
@@ -318,10 +277,7 @@ def nmf(
     penalties = {"alpha_W": alpha_W, "alpha_H": alpha_H, "l1_ratio": l1_ratio}
     ends = {"tol": tol, "grad_tol": grad_tol, "time_limit": time_limit, "passes": passes}
     task = NMF.task(x, rank, init=init, seed=seed, **how, **penalties, **ends)
-    executor = choose_executor(
-        cluster=cluster, workers=workers, threads=threads, memory=memory, client=client
-    )
-    return execute(task, executor, out=out, scratch=scratch, overwrite=overwrite, progress=progress)
+    return run(task, where)
 
 
 WHERE = ("memory", "cluster", "workers", "threads", "client", "rates")

@@ -74,7 +74,9 @@ def fit_amdahl(timings: Sequence[Timing]) -> Scaling | None:
 
     if len({one.parallelism for one in timings}) < 2 or not _all_equal([one.work for one in timings]):
         return None
-    p, seconds = (np.array([getattr(one, key) for one in timings], float) for key in ("parallelism", "seconds"))
+    p, seconds = (
+        np.array([getattr(one, key) for one in timings], float) for key in ("parallelism", "seconds")
+    )
     (a, b), _ = nnls(np.stack([np.ones_like(p), 1 / p], axis=1) / seconds[:, None], np.ones_like(p))
     return Scaling("amdahl", float(a / (a + b)), float(a + b) / timings[0].work, tuple(timings))
 
