@@ -23,7 +23,7 @@ from rankfold.pipeline.planning.traffic import Traffic
 from rankfold.pipeline.units import format_bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Plan:
     """Everything that is known before the first byte is read."""
 
@@ -102,6 +102,9 @@ class Plan:
         return {**dataclasses.asdict(self), **sums, "passes_note": passes_note(self)}
 
     def __str__(self) -> str:
+        return table(self)
+
+    def __repr__(self) -> str:
         return table(self)
 
 

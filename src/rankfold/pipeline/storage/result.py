@@ -173,7 +173,7 @@ def _has_rows(array: zarr.Array[Any]) -> bool:
 class Result:
     """Arrays of a reduction and the facts about it.
 
-    Arrays are attributes: ``r.s``, ``r.components``. Row outputs of a stored result, and whatever exceeds
+    Arrays are attributes, ``r.s``, ``r.components``, or found by name, ``r["s"]``. Row outputs of a stored result, and whatever exceeds
     64 MiB, are Zarr arrays, read when sliced; the rest are NumPy arrays. A result without ``out=`` lives
     in a temporary store, which goes when the result and every array taken from it are gone. A reconstructed
     matrix is a plain Zarr array, and here the result whose one array is ``X``.
@@ -234,6 +234,13 @@ class Result:
             self._require_whole(name, sums=True)
             self._loaded[name] = np.asarray(array[...])
         return self._loaded[name]
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any] | zarr.Array[Any]:
+        """An array by a name that is not known before."""
+        if name not in self._arrays:
+            raise KeyError(f"this result has no {name!r}; it has {', '.join(self)}")
+        array: npt.NDArray[Any] | zarr.Array[Any] = getattr(self, name)
+        return array
 
     def matrix(self, name: str) -> Source:
         """An array as something to sweep."""
