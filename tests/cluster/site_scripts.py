@@ -14,10 +14,10 @@ from pathlib import Path
 
 from rankfold.cluster.profiles import shipped_profiles
 from rankfold.cluster.slurm.allocation import Allocation
+from rankfold.cluster.slurm.job_script import job_script
 from rankfold.cluster.slurm.jobqueue import worker_script
 from rankfold.cluster.slurm.jobs import SlurmJobs
 from rankfold.cluster.slurm.profile import Profile, find_profile
-from rankfold.cluster.slurm.submission import job_script
 from rankfold.pipeline.engine.scheduler import Budget
 
 STORED = Path(__file__).parent / "job_scripts"

@@ -17,8 +17,8 @@ from slurm_cluster import SlurmCluster
 import rankfold as rf
 from rankfold.cluster.local.client import STEALING, Client
 from rankfold.cluster.local.processes import SCHEDULER_SETTINGS
+from rankfold.cluster.slurm.job_script import job_script, submit
 from rankfold.cluster.slurm.profile import Profile, read_profile
-from rankfold.cluster.slurm.submission import job_script, submit
 from rankfold.pipeline.planning import passes
 
 PROFILE = """\

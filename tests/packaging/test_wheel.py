@@ -98,14 +98,14 @@ def test_every_profile_can_be_read() -> None:
 
 
 def test_every_workflow_is_printed_and_valid(tmp_path: Path) -> None:
-    from rankfold.workflows.flows import model
+    from rankfold.workflows.flows import flow_file
 
     assert example_names()
     for name in example_names():
         said = rankfold("example", name)
         assert said.exit_code == 0, said.output
         (tmp_path / "flow.yaml").write_text(said.stdout)
-        flow, _ = model.read_flow(tmp_path / "flow.yaml")
+        flow, _ = flow_file.read_flow(tmp_path / "flow.yaml")
         assert flow.stages
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rankfold.pipeline.errors import InputError
+from rankfold.workflows.flows.flow_file import read_flow
 from rankfold.workflows.flows.graph import steps_of
-from rankfold.workflows.flows.model import read_flow
 
 HEAD = "workflow: w\ninputs:\n  x: x.zarr\noutputs: results\nstages:\n"
 STAGE = "  s{number}:\n    method: pca\n    input: x\n    rank: 2\n    needs: [{needs}]\n"

@@ -172,7 +172,7 @@ def test_what_is_there_already_counts(flow: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def document(flow: Path) -> Any:
-    from rankfold.workflows.flows.model import read_flow
+    from rankfold.workflows.flows.flow_file import read_flow
 
     return read_flow(flow)[1]
 

@@ -22,12 +22,12 @@ from typing import Any
 from rankfold.cluster.doctor import local as doctor
 from rankfold.cluster.doctor.local import Finding
 from rankfold.cluster.doctor.node import ANSWER, CALL_SECONDS, CONNECT_SECONDS, NODE, REQUEST
+from rankfold.cluster.slurm.job_script import submit
 from rankfold.cluster.slurm.jobs import address_of, job_bytes
 from rankfold.cluster.slurm.leftovers import cancelled, no_job_left
 from rankfold.cluster.slurm.profile import Profile, walltime_seconds
 from rankfold.cluster.slurm.queue import ask
-from rankfold.cluster.slurm.script_lines import exports, in_directive, log_pattern
-from rankfold.cluster.slurm.submission import submit
+from rankfold.cluster.slurm.shell_lines import exports, in_directive, log_pattern
 from rankfold.pipeline.errors import ClusterError, RankfoldError
 from rankfold.pipeline.storage.checkpoint import load_json, save_json
 

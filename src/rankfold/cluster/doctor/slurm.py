@@ -129,7 +129,7 @@ def check_worker_job(profile: Profile) -> Finding:
 
 def check_submission(profile: Profile) -> Finding:
     """Whether SLURM would take a job that holds a whole command."""
-    from rankfold.cluster.slurm.submission import job_script
+    from rankfold.cluster.slurm.job_script import job_script
 
     script = job_script(["true"], profile, name="doctor", known_as=profile.name)
     return _tested("whole command", script, "for rankfold submit")

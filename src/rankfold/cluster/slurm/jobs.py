@@ -27,7 +27,7 @@ from rankfold.cluster.slurm.leftovers import no_job_left
 from rankfold.cluster.slurm.profile import Profile
 from rankfold.cluster.slurm.queue import Jobs, ask, described, require_commands
 from rankfold.cluster.slurm.rolling import Rolling
-from rankfold.cluster.slurm.script_lines import exports, in_directive, log_pattern
+from rankfold.cluster.slurm.shell_lines import exports, in_directive, log_pattern
 from rankfold.pipeline.engine.scheduler import Budget, Warmup
 from rankfold.pipeline.errors import ClusterError, InputError, NoWorkersError
 from rankfold.pipeline.storage.run_directory import RunDirectory

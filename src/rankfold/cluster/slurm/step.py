@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rankfold.cluster.slurm.script_lines import log_pattern
+from rankfold.cluster.slurm.shell_lines import log_pattern
 from rankfold.pipeline.errors import ClusterError, NoWorkersError
 
 END_SECONDS = 20.0

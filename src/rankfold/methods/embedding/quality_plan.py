@@ -9,8 +9,8 @@ from rankfold.methods.embedding.neighbor_ranks import CountNearer, GatherRows, M
 from rankfold.methods.embedding.quality_request import EmbeddingQualityRequest
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.planning.fit import RESERVE_BYTES
 from rankfold.pipeline.planning.passes import BLAS_BYTES, Pass, numbers_of
+from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
 

@@ -15,8 +15,8 @@ from rankfold.methods.knn.write_lists import WriteLists
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.pairs import FEW, Pairs
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.planning.fit import RESERVE_BYTES
 from rankfold.pipeline.planning.passes import Pass, blas_bytes, numbers_of
+from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
 

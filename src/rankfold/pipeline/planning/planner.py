@@ -18,8 +18,8 @@ from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.fold import Fold
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError, MemoryBudgetError
-from rankfold.pipeline.planning.fit import fit
 from rankfold.pipeline.planning.passes import Pass, numbers_of
+from rankfold.pipeline.planning.peak_memory import fit
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.units import format_bytes
 

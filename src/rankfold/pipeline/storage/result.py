@@ -174,9 +174,10 @@ class Result:
     """Arrays of a reduction and the facts about it.
 
     Arrays are attributes, ``r.s``, ``r.components``, or found by name, ``r["s"]``. Row outputs of a stored
-    result, and whatever exceeds 64 MiB, are Zarr arrays, read when sliced; the rest are NumPy arrays. A result
-    without ``out=`` lives in a temporary store, which goes when the result and every array taken from it are
-    gone. A reconstructed matrix is a plain Zarr array, and here the result whose one array is ``X``.
+    result, and whatever exceeds 64 MiB, are Zarr arrays, read when sliced; the rest are NumPy arrays. A
+    result without ``out=`` lives in a temporary store, which goes when the result and every array taken
+    from it are gone. A reconstructed matrix is a plain Zarr array, and here the result whose one array
+    is ``X``.
     """
 
     attrs: dict[str, Any]

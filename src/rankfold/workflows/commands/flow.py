@@ -165,7 +165,7 @@ def status(
 @command()
 def schema() -> None:
     """The JSON Schema of a workflow, for editors."""
-    from rankfold.workflows.flows.model import schema as made
+    from rankfold.workflows.flows.flow_file import schema as made
 
     typer.echo(json.dumps(made(), indent=1))
 

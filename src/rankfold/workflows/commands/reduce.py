@@ -99,7 +99,7 @@ def plan(
     import rankfold
     from rankfold.cluster.local.calibration import cached_rates
     from rankfold.pipeline.errors import InputError
-    from rankfold.workflows.flows.model import is_flow
+    from rankfold.workflows.flows.flow_file import is_flow
 
     if is_flow(kind):
         _plan_flow(kind, store, {**view, **place}, asked, as_json=as_json)

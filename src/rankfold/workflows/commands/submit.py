@@ -31,7 +31,7 @@ def submit(
     show: Annotated[bool, typer.Option("--print", help="print the job script, submit nothing")] = False,
 ) -> None:
     """Run a workflow or a command in one job of several nodes, which begins again until all is done."""
-    from rankfold.workflows.flows.model import is_flow
+    from rankfold.workflows.flows.flow_file import is_flow
 
     words = what[1:] if what[0] == "run" else what
     if words and is_flow(words[0]):
@@ -67,8 +67,8 @@ def _submit_command(given: dict[str, Any], what: list[str], cluster: str, *, sho
     import sys
     from pathlib import Path
 
+    from rankfold.cluster.slurm.job_script import job_script, log_name
     from rankfold.cluster.slurm.profile import find_profile, found_from
-    from rankfold.cluster.slurm.submission import job_script, log_name
     from rankfold.workflows.operations.command_task import plan_command
     from rankfold.workflows.operations.submitted import job_name, submit_command
 

@@ -1,9 +1,9 @@
 """Workflows: from a YAML file to stages that are done.
 
-model         a workflow as people write it: models of its YAML, and its JSON Schema
+flow_file     a workflow as people write it: models of its YAML, and its JSON Schema
 stage_models  its stages as people write them: a model for each method
 graph         its stages in order: references, sweeps, circles
-stages        from a stage to a task, of what is there or of what is to come
+stage_tasks   from a stage to a task, of what is there or of what is to come
 importing     a stage that imports
 plan          which stages would run, and why
 cost          what a stage takes: passes, bytes, memory, tasks, files, time

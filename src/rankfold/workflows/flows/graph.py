@@ -18,7 +18,7 @@ from rankfold.methods.nmf.arguments import INITS
 from rankfold.methods.registry import METHODS
 from rankfold.pipeline.errors import InputError
 from rankfold.settings.yaml_file import Document, keys_of, meant, no_such, told
-from rankfold.workflows.flows.model import Flow
+from rankfold.workflows.flows.flow_file import Flow
 from rankfold.workflows.flows.stage_models import BaseStage
 
 WHOLE = ("import", "reconstruct")

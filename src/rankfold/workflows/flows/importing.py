@@ -26,7 +26,7 @@ from rankfold.pipeline.planning.shape_only import ShapeOnly
 from rankfold.pipeline.storage.checkpoint import load_json, save_json
 from rankfold.pipeline.storage.run_directory import machine_facts
 from rankfold.workflows.flows.stage_models import Import
-from rankfold.workflows.flows.stages import StageInputs, StageResult
+from rankfold.workflows.flows.stage_tasks import StageInputs, StageResult
 
 MEMORY = 256 * 2**20
 CHUNK_BYTES = 16 * 2**20

@@ -21,12 +21,12 @@ from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import STATE_VERSION
 from rankfold.settings.yaml_file import Document, no_such
 from rankfold.workflows.flows.cost import Numbers, numbers_of
+from rankfold.workflows.flows.flow_file import Flow, located, read_flow
 from rankfold.workflows.flows.graph import Step, steps_of
 from rankfold.workflows.flows.importing import Importing, kept_identity
-from rankfold.workflows.flows.model import Flow, located, read_flow
 from rankfold.workflows.flows.space import Demand, require_room, require_writable
 from rankfold.workflows.flows.stage_models import Import, Resources
-from rankfold.workflows.flows.stages import NotKnownYet, StageInputs, StageResult, expected, task_of
+from rankfold.workflows.flows.stage_tasks import NotKnownYet, StageInputs, StageResult, expected, task_of
 from rankfold.workflows.wording import placed
 
 CONTENTS = {"queries": "queries", "base": "base", "result": "result", "left": "result"}

@@ -28,7 +28,7 @@ from rankfold.workflows.flows.plan import (
 )
 from rankfold.workflows.flows.record import LOCK, Record
 from rankfold.workflows.flows.space import writable
-from rankfold.workflows.flows.stages import StageInputs, StageResult
+from rankfold.workflows.flows.stage_tasks import StageInputs, StageResult
 from rankfold.workflows.wording import in_file, placed
 
 Bar = Callable[[str], contextlib.AbstractContextManager[Progress]]

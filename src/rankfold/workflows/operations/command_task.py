@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rankfold.cluster.executor import positive_count
+from rankfold.cluster.slurm.job_script import allocation_of
 from rankfold.cluster.slurm.profile import Profile
-from rankfold.cluster.slurm.submission import allocation_of
 from rankfold.methods.model.arguments import CHECK, RECONSTRUCT, TRANSFORM, UPDATE
 from rankfold.methods.registry import METHODS
 from rankfold.methods.task import Task

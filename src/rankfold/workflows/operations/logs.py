@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rankfold.cluster.slurm.job_script import PREFIX
 from rankfold.cluster.slurm.queue import listed
-from rankfold.cluster.slurm.submission import PREFIX
 from rankfold.pipeline.errors import InputError
 from rankfold.settings.yaml_file import no_such
 from rankfold.workflows.operations.whereabouts import RUN, Work, with_parts

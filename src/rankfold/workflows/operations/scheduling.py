@@ -12,7 +12,7 @@ import sys
 from datetime import UTC, datetime
 
 from rankfold.cluster.slurm.allocation import PROFILE
-from rankfold.cluster.slurm.submission import PREFIX, directives, job_script
+from rankfold.cluster.slurm.job_script import PREFIX, directives, job_script
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.checkpoint import disk_errors
 from rankfold.workflows.operations.submitted import AGAIN, CRONTAB, InOneJob, job_name

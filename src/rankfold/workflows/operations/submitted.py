@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Self
 
 from rankfold.cluster.executor import Executor
+from rankfold.cluster.slurm.job_script import PREFIX, allocation_of, job_script, log_name, submit
 from rankfold.cluster.slurm.profile import Profile, find_profile, found_from
 from rankfold.cluster.slurm.queue import listed, require_commands
-from rankfold.cluster.slurm.script_lines import log_pattern
-from rankfold.cluster.slurm.submission import PREFIX, allocation_of, job_script, log_name, submit
+from rankfold.cluster.slurm.shell_lines import log_pattern
 from rankfold.pipeline.errors import OutputError
 from rankfold.pipeline.storage.checkpoint import disk_errors, load_json, save_json
 from rankfold.pipeline.storage.run_directory import locked
+from rankfold.workflows.flows.flow_file import HERE
 from rankfold.workflows.flows.graph import Step
-from rankfold.workflows.flows.model import HERE
 from rankfold.workflows.flows.plan import StagePlan, Workflow, survey
 from rankfold.workflows.flows.record import LOCK as RUNNING
 from rankfold.workflows.flows.record import Record, now

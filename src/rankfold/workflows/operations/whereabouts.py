@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rankfold.cluster.slurm.job_script import PREFIX
 from rankfold.cluster.slurm.leftovers import noted
 from rankfold.cluster.slurm.queue import Listed
-from rankfold.cluster.slurm.submission import PREFIX
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
 from rankfold.pipeline.storage.checkpoint import load_json
 from rankfold.pipeline.storage.run_directory import load_record
-from rankfold.workflows.flows.model import is_flow
+from rankfold.workflows.flows.flow_file import is_flow
 from rankfold.workflows.flows.plan import Workflow
 from rankfold.workflows.flows.record import LOCK, RECORD, Record, known_of
 from rankfold.workflows.operations.holder import Holder, holder_of

@@ -27,8 +27,8 @@ from rankfold.pipeline.formats.zarr import ZarrSource
 from rankfold.pipeline.planning.shape_only import ShapeOnly
 from rankfold.pipeline.storage.result import Result
 from rankfold.settings.yaml_file import Document
+from rankfold.workflows.flows.flow_file import Flow
 from rankfold.workflows.flows.graph import Reference, resolve
-from rankfold.workflows.flows.model import Flow
 from rankfold.workflows.flows.stage_models import BaseStage
 from rankfold.workflows.wording import in_file
 

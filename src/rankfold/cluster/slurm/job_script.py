@@ -17,7 +17,7 @@ from rankfold.cluster.slurm.allocation import PROFILE, Allocation, node_bytes
 from rankfold.cluster.slurm.jobs import MARGIN
 from rankfold.cluster.slurm.profile import Profile
 from rankfold.cluster.slurm.queue import ask, require_commands
-from rankfold.cluster.slurm.script_lines import in_directive
+from rankfold.cluster.slurm.shell_lines import in_directive
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import ClusterError, InputError
 from rankfold.pipeline.units import format_bytes, parse_bytes
