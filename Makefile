@@ -37,8 +37,8 @@ test-wheel: $(VENV)/.installed-dev
 	cd build && wheel-venv/bin/python -m pytest -q -c ../pyproject.toml --rootdir .. ../tests/packaging
 
 smoke: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -q 'tests/cluster/test_slurm.py::test_jobs_give_the_same_bytes_as_threads[2]' \
-		'tests/cluster/test_allocation.py::test_an_allocation_gives_the_same_bytes_as_threads[plain]'
+	$(BIN)/python -m pytest -q 'tests/cluster/slurm/test_slurm.py::test_jobs_give_the_same_bytes_as_threads[2]' \
+		'tests/cluster/slurm/test_allocation.py::test_an_allocation_gives_the_same_bytes_as_threads[plain]'
 
 peers: $(VENV)/.installed-dev
 	$(BIN)/python tests/peers/run.py

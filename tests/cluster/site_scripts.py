@@ -20,7 +20,7 @@ from rankfold.cluster.slurm.jobs import SlurmJobs
 from rankfold.cluster.slurm.profile import Profile, find_profile
 from rankfold.pipeline.engine.scheduler import Budget
 
-STORED = Path(__file__).parent / "job_scripts"
+STORED = Path(__file__).parent / "slurm" / "job_scripts"
 COMMAND = ["pca", "store.zarr", "--rank", "50", "--out", "pca.zarr", "--cluster", "allocation"]
 SCHEDULER = "tcp://driver:8786"
 

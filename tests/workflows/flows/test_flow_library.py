@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 
 import rankfold as rf
 from rankfold.workflows.cli import app
-from rankfold.workflows.flows import model as flow
+from rankfold.workflows.flows import flow_file as flow
 from rankfold.workflows.flows import stage_models
 from rankfold.workflows.library import example_names, example_text
 
-PAGE = Path(__file__).parents[2] / "docs" / "workflows.md"
+PAGE = Path(__file__).parents[3] / "docs" / "workflows.md"
 YAMLS = [text for text in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.S) if "workflow:" in text]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse
-from flows import rankfold
+from flow_commands import rankfold
 from real_data import real
 from test_flow_library import cells, images
 

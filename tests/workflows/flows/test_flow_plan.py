@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flows import FLOW, begun, changed, rankfold, refused
+from flow_commands import FLOW, begun, changed, rankfold, refused
 from reference import to_zarr
 
 import rankfold as rf

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from flows import actions, begun, changed, rankfold, refused
+from flow_commands import actions, begun, changed, rankfold, refused
 
 import rankfold as rf
 from rankfold.methods.knn.arguments import KNN

@@ -21,7 +21,7 @@ NODES = {"frontier": (56, 512), "leonardo": (32, 494_000 / 2**10), "lumi-c": (12
 NODES |= {"perlmutter": (128, 512 * 10**9 / 2**30)}
 """Cores that a job may have on a node, and GiB of memory."""
 
-PAGE = Path(__file__).parents[2] / "docs" / "slurm.md"
+PAGE = Path(__file__).parents[3] / "docs" / "slurm.md"
 
 
 def test_job_scripts_are_as_stored() -> None:

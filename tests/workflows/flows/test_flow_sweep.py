@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from flows import FLOW, ROWS, actions, begun, changed, rankfold, refused
+from flow_commands import FLOW, ROWS, actions, begun, changed, rankfold, refused
 
 import rankfold as rf
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flows import actions, begun, rankfold
+from flow_commands import actions, begun, rankfold
 from reference import to_zarr
 
 import rankfold as rf

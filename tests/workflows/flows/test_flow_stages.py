@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from flows import FLOW, actions, begun, changed, rankfold, refused
+from flow_commands import FLOW, actions, begun, changed, rankfold, refused
 
 import rankfold as rf
 from rankfold.methods.knn.arguments import ALIASES, NAMES

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from flows import begun, rankfold
+from flow_commands import begun, rankfold
 
 from rankfold.cluster.slurm.leftovers import forget, noted
 from rankfold.cluster.slurm.queue import Listed

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flows import FLOW, begun, rankfold
+from flow_commands import FLOW, begun, rankfold
 
 from rankfold.workflows.wording import in_file
 

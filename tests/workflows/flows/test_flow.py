@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from drivers import HERE
-from flows import COLUMNS, FLOW, ROWS, actions, begun, changed, rankfold, refused
+from flow_commands import COLUMNS, FLOW, ROWS, actions, begun, changed, rankfold, refused
 from reference import same_bytes, to_zarr
 
 import rankfold as rf
