@@ -474,3 +474,27 @@ def test_a_base_that_does_not_belong_is_refused() -> None:
         rf.knn(x, 4, base=rf.pca(x, 2))
     with pytest.raises(InputError, match="must be a result of knn"):
         rf.knn(x, 4, base=rf.knn(x, 4, queries=x))
+
+
+@pytest.mark.parametrize("spread", [1.0, 1e-3])
+def test_products_are_made_anew_in_float64_only_where_float32_leaves_much_open(
+    spread: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rankfold.methods.knn.pair_fold import NearestPairs
+
+    rng = np.random.default_rng(0)
+    x = spread * rng.standard_normal((1500, 40))
+    x[::2, 0] += 1e4 * (spread < 1)  # two clusters: far from their mean, distances within one drown
+    precise: list[bool] = []
+    accumulate = NearestPairs.accumulate
+
+    def recorded(self: Any, work: Any, *pair: Any) -> None:
+        precise.append(work.precise)
+        accumulate(self, work, *pair)
+
+    monkeypatch.setattr(NearestPairs, "accumulate", recorded)
+    result = rf.knn(x.astype(np.float32), 5, threads=1)
+    assert precise[0] is False and precise[-1] is (spread < 1)
+    wide = x.astype(np.float32).astype(np.float64)
+    distances = np.sort(np.linalg.norm(wide[:20, None] - wide[None], axis=2), axis=1)[:, 1:6]
+    np.testing.assert_allclose(result.distances[:20], distances, rtol=1e-6)

@@ -1,0 +1,54 @@
+"""A chain is planned for the most that any of its links takes, and for the reads of all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+import rankfold as rf
+from rankfold.methods.chain import Chain, Link
+from rankfold.methods.task import Task
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.planning.plan import Plan
+
+BUDGET = Budget(2**30, 1)
+X = np.random.default_rng(0).standard_normal((300, 20))
+
+
+@dataclass(frozen=True)
+class PlannedTask:
+    """A task of which only the plan is known."""
+
+    made: Plan
+
+    def plan(self, budget: Budget) -> Plan:
+        return self.made
+
+
+def chain_of(*plans: Plan) -> Chain:
+    links = (Link(str(index), cast("Task", PlannedTask(plan))) for index, plan in enumerate(plans))
+    return Chain({}, tuple(links))
+
+
+@pytest.mark.parametrize("smaller_first", [True, False])
+@pytest.mark.parametrize(
+    "most", ["peak_bytes", "driver_bytes", "checkpoint_bytes", "useful_workers", "most_passes"]
+)
+def test_a_chain_is_planned_for_its_largest_link(most: str, smaller_first: bool) -> None:
+    plan: Any = rf.plan("pca", X, rank=3, memory="1GiB", threads=1)
+    small, large = dataclasses.replace(plan, **{most: 3}), dataclasses.replace(plan, **{most: 8})
+    chain = chain_of(*((small, large) if smaller_first else (large, small))).plan(BUDGET)
+    assert getattr(chain, most) == (11 if most == "most_passes" else 8)
+
+
+def test_results_of_links_count_as_scratch_until_the_last_has_read_them() -> None:
+    plan: Any = rf.plan("pca", X, rank=3, memory="1GiB", threads=1)
+    first = dataclasses.replace(plan, result_bytes=100, scratch_bytes=40)
+    last = dataclasses.replace(plan, result_bytes=7, scratch_bytes=20)
+    chain = chain_of(first, last).plan(BUDGET)
+    assert chain.scratch_bytes == 140 and chain.result_bytes == 7
+    assert len(chain.passes) == 2 * len(plan.passes)
