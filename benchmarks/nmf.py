@@ -37,7 +37,7 @@ import zarr
 from sklearn import decomposition
 
 import rankfold as rf
-from rankfold.methods.warm import Kernels
+from rankfold.methods.warm import MethodWarmup
 
 ROWS, COLUMNS, RANK = 20_000, 2000, 32
 CHUNK_ROWS = 4000
@@ -235,7 +235,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     x = matrix()
     norm = float(np.linalg.norm(x))
-    Kernels(x.dtype, ("hals",)).warm()
+    MethodWarmup(x.dtype, {"kind": "nmf", "solver": "hals"}, x.shape).warm()
     runs: list[dict[str, Any]] = []
     limits = []
     for _ in range(arguments.turns):

@@ -64,10 +64,10 @@ def child(who: str, store: Path, out: Path) -> dict[str, Any]:
 
 def _ours(store: Path, out: Path, form: bool) -> Any:
     import rankfold as rf
-    from rankfold.methods.warm import Kernels
+    from rankfold.methods.warm import MethodWarmup
 
     source = rf.open(store)
-    Kernels.of(source.dtype, {"kind": "qr", "method": "tsqr"}, source.shape).warm()
+    MethodWarmup(source.dtype, {"kind": "qr", "method": "tsqr"}, source.shape).warm()
 
     def go() -> Any:
         result = rf.qr(source, with_rows=form, memory=BUDGET, threads=THREADS, out=out / "qr.zarr")

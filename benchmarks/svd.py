@@ -73,11 +73,11 @@ def _ours(who: str, store: str, q: int, oversampling: int) -> Any:
     import warnings
 
     import rankfold as rf
-    from rankfold.methods.warm import Kernels
+    from rankfold.methods.warm import MethodWarmup
 
     warnings.simplefilter("ignore", rf.RankfoldWarning)  # passes end before the tolerance: that is asked
     source = rf.open(store)
-    Kernels.of(
+    MethodWarmup(
         source.dtype, {"kind": "svd", "method": "krylov"}, source.shape
     ).warm()  # imports and compiled code, as for the others
 

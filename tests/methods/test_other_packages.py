@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zarr
 
 import rankfold as rf
 
@@ -200,3 +201,31 @@ else:
 def _without(site: Path) -> subprocess.CompletedProcess[str]:
     (site / "site" / "column_sums-1.0.dist-info" / "entry_points.txt").unlink()
     return rankfold(site, "schema")
+
+
+MARKED = """\
+import dataclasses, os, pathlib
+import column_sums
+
+def mark(*of_what):
+    pathlib.Path("marks", str(os.getpid())).touch()
+    column_sums.warm_powers(*of_what)
+
+METHOD = dataclasses.replace(column_sums.COLUMN_SUMS, loops="marked:mark")
+"""
+
+
+@pytest.mark.parametrize(("where", "processes"), [(("--threads", 1), 1), (("--workers", 2), 3)])
+def test_its_loops_are_run_in_every_process_that_computes(
+    site: Path, where: tuple[object, ...], processes: int
+) -> None:
+    (site / "site" / "marked.py").write_text(MARKED)
+    (site / "site" / "column_sums-1.0.dist-info" / "entry_points.txt").write_text(
+        "[rankfold.methods]\ncolumn_sums = marked:METHOD\n"
+    )
+    (site / "marks").mkdir()
+    rows = np.random.default_rng(0).standard_normal((40_000, 8))
+    zarr.create_array(site / "x.zarr", data=rows, chunks=(1000, 8))
+    done = rankfold(site, "column-sums", "x.zarr", "--out", "r.zarr", "--memory", "256MiB", *where)
+    assert done.returncode == 0, done.stderr
+    assert 1 + (processes > 1) <= len([*(site / "marks").iterdir()]) <= processes

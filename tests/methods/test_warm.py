@@ -33,12 +33,12 @@ import warnings
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 import rankfold as rf
-from rankfold.methods.warm import Kernels
+from rankfold.methods.warm import MethodWarmup
 
 warnings.simplefilter("ignore", rf.RankfoldWarning)
 x = np.random.default_rng(0).random((2000, 40)).astype(np.float32)
 begun, late = [], []
-warm, compiled = Kernels.warm, Dispatcher.compile
+warm, compiled = MethodWarmup.warm, Dispatcher.compile
 
 def warmed(self):
     begun.clear()
@@ -50,7 +50,7 @@ def noted(self, signature):
         late.append(f"{{self.py_func.__qualname__}}{{signature}}")
     return compiled(self, signature)
 
-Kernels.warm, Dispatcher.compile = warmed, noted
+MethodWarmup.warm, Dispatcher.compile = warmed, noted
 {run}
 assert begun and not late, late
 """
@@ -69,10 +69,10 @@ SIGNATURES = """\
 import sys
 import numpy as np
 from numba.core import types
-from rankfold.methods.warm import Kernels
+from rankfold.methods.warm import MethodWarmup
 
 request = {{"kind": "knn", "k": 5, "metric": {metric!r}}}
-Kernels.of(np.dtype({dtype!r}), request, (10**6, {columns})).warm()
+MethodWarmup(np.dtype({dtype!r}), request, (10**6, {columns})).warm()
 loops = vars(sys.modules["rankfold.kernels.neighbors.cpu.lists"])
 for name in {names}:
     for arguments in loops[name].overloads:

@@ -17,7 +17,7 @@ from rankfold.cluster.executor import Executor, choose_executor
 from rankfold.methods.chain import Chain
 from rankfold.methods.registry import edition_of
 from rankfold.methods.task import Task
-from rankfold.methods.warm import Kernels
+from rankfold.methods.warm import MethodWarmup
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.keeping import Background, Keeping
 from rankfold.pipeline.engine.memory import watched_memory
@@ -146,7 +146,7 @@ def _carry_out(
     progress: Progress | None,
 ) -> dict[str, Any]:
     """Its facts."""
-    kernels = Kernels.of(task.source.dtype, task.request(), task.source.shape)
+    kernels = MethodWarmup(task.source.dtype, task.request(), task.source.shape)
     kernels.warm()
     facts = {**machine_facts(), "place": executor.facts(), "plan": made.as_dict()}
     asked = time.perf_counter()

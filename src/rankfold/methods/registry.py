@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import importlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -20,6 +21,8 @@ from rankfold.methods.argument import Parameter, parameters_of
 from rankfold.pipeline.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from rankfold.methods.task import Task
 
 LOG = logging.getLogger("rankfold")
@@ -134,6 +137,9 @@ class Method:
     in_process: bool = False
     """Whether the process that asks for it does all of it, wherever workers are."""
 
+    loops: str = "rankfold.methods.warm:warm_columns"
+    """``"module:function"`` of what runs each compiled loop of its sweeps once: see ``warm.py``."""
+
     edition: int = 1
     """Rises when other bytes answer the same request: results of an earlier edition are made anew."""
 
@@ -153,9 +159,17 @@ class Method:
 
     def task(self, *inputs: object, **arguments: Any) -> Task:
         """What is to be done, checked: of matrices, sources, results and their paths."""
-        module, _, name = self.home.partition(":")
-        made: Task = getattr(importlib.import_module(module), name)(*inputs, **arguments)
+        made: Task = _function(self.home)(*inputs, **arguments)
         return made
+
+    def warm(self, dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+        """Compile and load what answers a request of a matrix."""
+        _function(self.loops)(dtype, request, shape)
+
+
+def _function(home: str) -> Callable[..., Any]:
+    module, _, name = home.partition(":")
+    return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
 
 
 METHODS: Registry[Method] = Registry(

@@ -1,9 +1,10 @@
 """How well an embedding keeps neighborhoods.
 
 arguments         what measures may be asked
-quality_request     what is asked, checked
-quality_plan        how many rows are held at once
+quality_request   what is asked, checked
+quality_plan      how many rows are held at once
 trustworthiness   from ranks of neighbors to a measure, after a search for them
 preservation      what two searches for neighbors have in common
 neighbor_ranks    how many rows are nearer than given ones, and where those are
+warm              compiled loops, run once
 """

@@ -44,6 +44,7 @@ TRUSTWORTHINESS = Method(
     RankArguments,
     "rankfold.methods.embedding.trustworthiness:trustworthiness_task",
     inputs=(X, EMBEDDING),
+    loops="rankfold.methods.embedding.warm:warm_quality",
     edition=2,  # another sample of rows
 )
 CONTINUITY = Method(
@@ -52,6 +53,7 @@ CONTINUITY = Method(
     RankArguments,
     "rankfold.methods.embedding.trustworthiness:continuity_task",
     inputs=(X, EMBEDDING),
+    loops="rankfold.methods.embedding.warm:warm_quality",
     edition=2,  # another sample of rows
 )
 PRESERVATION = Method(

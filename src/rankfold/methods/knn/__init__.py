@@ -9,4 +9,5 @@ row_blocks    rows of a block: as stored, ready to multiply, and their norms
 pair_fold     lists of nearest rows out of two blocks
 write_lists   finished lists, into the chunks of the result
 graph         the lists as the graph of a sparse matrix
+warm          compiled loops, run once
 """

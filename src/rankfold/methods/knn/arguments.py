@@ -47,4 +47,5 @@ KNN = Method(
     KnnArguments,
     "rankfold.methods.knn.knn:knn_task",
     matrices=("distances", "indices", "graph"),
+    loops="rankfold.methods.knn.warm:warm_neighbors",
 )

@@ -41,6 +41,7 @@ TRANSFORM = Method(
     NoArguments,
     f"{HOME}.transform:transform_task",
     inputs=(Input("result", ("svd", "pca", "nmf")), X),
+    loops=f"{HOME}.transform:warm_transform",
 )
 UPDATE = Method(
     "update",

@@ -25,10 +25,12 @@ from rankfold.methods.model.transform_pass import ProjectColumns, ProjectRows
 from rankfold.methods.model.transform_pass import products as inner_products
 from rankfold.methods.nmf.penalty import Penalty
 from rankfold.methods.nmf.row_solvers import NormalRows, Pivoting, RowSolver, Splitting
+from rankfold.methods.nmf.warm import warm_coordinates
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.panels import Panels
 from rankfold.methods.svd.strategy import matching_chunk
 from rankfold.methods.task import Output, count
+from rankfold.methods.warm import warm_columns
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source
@@ -284,3 +286,10 @@ def _remedy(panels: Panels) -> str:
 def transform_task(result: FactorModel | Result | str | Path, x: object) -> Projection:
     """New rows and a result, checked; arguments of ``rankfold.transform``."""
     return Projection.of(fitted(result, among=TRANSFORM.results), open_source(x))
+
+
+def warm_transform(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+    """Run each compiled loop once: of columns, and those that solve for coordinates in factors."""
+    warm_columns(dtype, request, shape)
+    if request["of"] == "nmf":
+        warm_coordinates()

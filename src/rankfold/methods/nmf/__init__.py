@@ -9,4 +9,5 @@ frobenius_pass   an iteration of least squares, fused
 kl_pass          an iteration of the Kullback-Leibler divergence, fused
 row_solvers      rows of one factor, given the other
 penalty          penalties, weighed as scikit-learn weighs them
+warm             compiled loops, run once
 """

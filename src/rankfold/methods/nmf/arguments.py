@@ -56,4 +56,5 @@ NMF = Method(
     NmfArguments,
     "rankfold.methods.nmf.nmf:nmf_task",
     matrices=("W", "H"),
+    loops="rankfold.methods.nmf.warm:warm_factors",
 )

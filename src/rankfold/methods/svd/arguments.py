@@ -75,6 +75,7 @@ SVD = Method(
     SvdArguments,
     f"{HOME}:svd_task",
     matrices=("U", "Vt"),
+    loops=f"{HOME}:warm_solver",
 )
 PCA = Method(
     "pca",
@@ -82,6 +83,7 @@ PCA = Method(
     PcaArguments,
     f"{HOME}:pca_task",
     matrices=("scores", "components"),
+    loops=f"{HOME}:warm_solver",
 )
 QR = Method(
     "qr",

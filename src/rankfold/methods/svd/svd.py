@@ -21,9 +21,11 @@ from rankfold.methods.svd.request import (
     number,
 )
 from rankfold.methods.svd.solvers.qr import qr
+from rankfold.methods.svd.solvers.solver import SOLVERS
 from rankfold.methods.svd.strategy import LARGEST_SQUARE, Strategy, choose_strategy, resolved
 from rankfold.methods.svd.write import refuse_constant, write_found
 from rankfold.methods.task import Output, count, vectors
+from rankfold.methods.warm import warm_columns
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation
@@ -161,3 +163,11 @@ def _all_of(source: Source, method: str) -> int:
             "are wanted"
         )
     return count
+
+
+def warm_solver(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+    """Run each compiled loop of a solver once; of those that ``auto`` may take."""
+    method = request.get("method", "auto")
+    solvers = ("gram", "krylov") if method == "auto" else (method,)
+    loops = dict.fromkeys(name for solver in solvers for name in SOLVERS[solver].loops)
+    warm_columns(dtype, request, shape, loops=tuple(loops))

@@ -1,0 +1,68 @@
+"""Compiled loops that solve nonnegative rows, each run once on a few numbers."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from rankfold.kernels.nonnegative.admm import split_rows
+from rankfold.kernels.nonnegative.kl_divergence import quotients
+from rankfold.kernels.nonnegative.multiplicative import multiply_rows
+from rankfold.kernels.nonnegative.nnls import descend_rows, solve_rows
+from rankfold.kernels.nonnegative.projected_gradient import gradient_rows
+from rankfold.methods.warm import warm_columns
+
+DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+def warm_factors(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+    """What finding factors takes. Starts are by descent, whatever comes after."""
+    warm_columns(dtype, request, shape, loops=("panels",))
+    for solver in ("hals", request["solver"]):
+        _SOLVERS[solver]()
+
+
+def warm_coordinates() -> None:
+    """What finding coordinates in factors takes."""
+    for solver in ("bpp", "admm"):
+        _SOLVERS[solver]()
+
+
+def _few(dtype: np.dtype[Any]) -> tuple[np.ndarray[Any, Any], ...]:
+    """A Gram matrix, right sides, and rows."""
+    return np.eye(4, dtype=dtype), np.ones((4, 4), dtype), np.ones((4, 4), dtype)
+
+
+@functools.cache
+def _warm_descent() -> None:
+    for dtype in DTYPES:
+        gram, b, w = _few(dtype)
+        descend_rows(gram, b, w=w, sweeps=1)
+        gradient_rows(gram, b, w)
+
+
+@functools.cache
+def _warm_pivoting() -> None:
+    gram, b, w = _few(np.dtype(np.float64))
+    solve_rows(gram, b, w=w)
+
+
+@functools.cache
+def _warm_ratios() -> None:
+    for dtype in DTYPES:
+        gram, b, w = _few(dtype)
+        multiply_rows(gram, b, w=w, linear=np.ones(4, dtype), floor=0.0, sweeps=1)
+        for width in (4, 8):
+            quotients(np.ones((4, width), dtype)[:, :4], np.ones((4, width), dtype)[:, :4])
+
+
+@functools.cache
+def _warm_splitting() -> None:
+    for dtype in DTYPES:
+        gram, b, w = _few(dtype)
+        split_rows(gram, b, w=w, sweeps=1, upper=np.inf, simplex=False)
+
+
+_SOLVERS = {"hals": _warm_descent, "bpp": _warm_pivoting, "mu": _warm_ratios, "admm": _warm_splitting}
