@@ -54,7 +54,7 @@ def spectra_table() -> list[str]:
         for tol in (1e-2, 1e-4, 1e-8):
             cells = []
             for method in ("krylov", "subspace"):
-                result = rf.svd(x, RANK, method=method, tol=tol, passes=30)
+                result = rf.svd(x, RANK, solver=method, tol=tol, passes=30)
                 error = float(np.max(np.abs(result.s - s[:RANK]) / s[:RANK]))
                 estimate = result.attrs["largest_error_estimate"]
                 cells.append(f"{result.attrs['passes']} | {estimate:.0e} | {error:.0e}")
@@ -71,7 +71,7 @@ def single_pass_table() -> list[str]:
     for name, x, s in matrices(STEEP | SPECTRA):
         norm, cells = np.linalg.norm(s), [f"{np.linalg.norm(s[RANK:]) / np.linalg.norm(s):.1e}"]
         for method in ("sketch", "krylov"):
-            result = rf.svd(x, RANK, method=method, passes=1)
+            result = rf.svd(x, RANK, solver=method, passes=1)
             cells.append(f"{np.linalg.norm(x - (result.U[...] * result.s) @ result.Vt) / norm:.1e}")
             if method == "sketch":
                 cells.append(f"{result.attrs['approximation_error']:.1e}")
@@ -94,7 +94,7 @@ def mean_table() -> list[str]:
         s = np.linalg.svd(wide - wide.mean(axis=0), compute_uv=False)[:RANK]
         errors = []
         for method in ("gram", "krylov", "subspace"):
-            found = rf.pca(x, RANK, method=method, tol=1e-7, passes=20).singular_values
+            found = rf.pca(x, RANK, solver=method, tol=1e-7, passes=20).singular_values
             errors.append(np.max(np.abs(found - s)) / s[0])
         mean = x.mean(axis=0)
         naive = np.linalg.eigvalsh((x.T @ x / np.float32(len(x)) - np.outer(mean, mean)).astype(np.float64))[
@@ -154,7 +154,7 @@ def peers_table() -> list[str]:
         rows.append(
             (
                 f"10 values 0.6^i, float32, {power} power iterations",
-                told(lambda x=x, q=power: rf.svd(x, 10, method="krylov", passes=q + 1).s, values[:10]),
+                told(lambda x=x, q=power: rf.svd(x, 10, solver="krylov", passes=q + 1).s, values[:10]),
                 told(lambda x=x, q=power: compressed(x, 10, n_power_iter=q), values[:10]),
                 told(lambda x=x, o=options: extmath.randomized_svd(x, 10, **o)[1], values[:10]),
             )
@@ -164,7 +164,7 @@ def peers_table() -> list[str]:
     rows.append(
         (
             "5 values 1/i, float32, times 1e12, 2 power iterations",
-            told(lambda: rf.svd(x, 5, method="krylov", passes=3).s, 1e12 * values[:5]),
+            told(lambda: rf.svd(x, 5, solver="krylov", passes=3).s, 1e12 * values[:5]),
             told(lambda: compressed(x, 5, n_power_iter=2), 1e12 * values[:5]),
             told(lambda: extmath.randomized_svd(x, 5, n_iter=2, random_state=0)[1], 1e12 * values[:5]),
         )
@@ -176,7 +176,7 @@ def of_cuts() -> list[tuple[str, str, str, str]]:
     """How far the same seed leads apart when chunks differ, and matrices of other kinds."""
     x = low_rank(400, 300, 1 / np.arange(1, 101.0))
     cuts = [(100, 300), (100, 100), (400, 50)]
-    ours = [rf.svd(da.from_array(x, chunks=c), 5, method="krylov", passes=1, tol=0.5).s for c in cuts]
+    ours = [rf.svd(da.from_array(x, chunks=c), 5, solver="krylov", passes=1, tol=0.5).s for c in cuts]
     theirs = [compressed(x, 5, c) for c in cuts]
     apart = [f"{max(np.max(np.abs(s - found[0])) for s in found):.0e}" for found in (ours, theirs)]
     z, values = low_rank(300, 80, 0.8 ** np.arange(40)), 0.8 ** np.arange(40)

@@ -23,7 +23,7 @@ CALLS = {
     "svd of 100 x 20": "rf.svd(x[:100, :20], rank=3)",
     "svd": "rf.svd(x, rank=3)",
     "svd of float64": "rf.svd(x.astype(np.float64), rank=3)",
-    "pca by krylov": "rf.pca(x, rank=3, method='krylov')",
+    "pca by krylov": "rf.pca(x, rank=3, solver='krylov')",
     "qr": "rf.qr(x)",
     "knn": "rf.knn(x, 5)",
     "knn of float64": "rf.knn(x.astype(np.float64), 5)",

@@ -39,7 +39,7 @@ if how == "without checksums":
         module.checksum = lambda data, value=0: 0
 warnings.simplefilter("ignore")
 began = time.perf_counter()
-rf.svd(store, rank=RANK, method="krylov", passes=PASSES, tol=1e-15, out=out, threads=2, memory="2GiB")
+rf.svd(store, rank=RANK, solver="krylov", passes=PASSES, tol=1e-15, out=out, threads=2, memory="2GiB")
 print(json.dumps(time.perf_counter() - began))
 """
 

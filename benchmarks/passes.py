@@ -58,9 +58,9 @@ def limit_seconds(store: Path, width: int, grain: int, threads: int) -> float:
 
 def turn(store: Path, threads: int, out: Path) -> None:
     """What a fresh process does: a pass at the limit, our run, a pass at the limit."""
-    plan = rf.plan("svd", store, RANK, method="krylov", memory=BUDGET, threads=threads)
+    plan = rf.plan("svd", store, RANK, solver="krylov", memory=BUDGET, threads=threads)
     before = limit_seconds(store, plan.width, plan.panel_rows, threads)
-    rf.svd(store, rank=RANK, method="krylov", memory=BUDGET, threads=threads, out=out)
+    rf.svd(store, rank=RANK, solver="krylov", memory=BUDGET, threads=threads, out=out)
     after = limit_seconds(store, plan.width, plan.panel_rows, threads)
     print(json.dumps([before, after]))
 

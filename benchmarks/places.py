@@ -39,7 +39,7 @@ RANK, PASSES, BUDGET = 50, 3, "512MiB"
 def passes(source: Any, folder: Path, **where: Any) -> list[float]:
     """Seconds of each pass of a run."""
     with tempfile.TemporaryDirectory(dir=folder) as inner:
-        options = {"method": "krylov", "passes": PASSES, "tol": 1e-12, "rows": False, "memory": BUDGET}
+        options = {"solver": "krylov", "passes": PASSES, "tol": 1e-12, "with_rows": False, "memory": BUDGET}
         result = rf.svd(source, RANK, out=Path(inner) / "out.zarr", **options, **where)
         attempt = result.run["attempts"][-1]
     return [v for k, v in attempt["sweep_seconds"].items() if k.startswith("pass")]
@@ -75,7 +75,7 @@ def main() -> None:
     store, _ = matrix(arguments.folder, "spiked", arguments.rows)
     source, cores = rf.open(store), arguments.cores
     slow = SlowSource(source, arguments.milliseconds / 1000)
-    panel = rf.plan("svd", source, RANK, method="krylov", memory=BUDGET, threads=cores).panel_rows
+    panel = rf.plan("svd", source, RANK, solver="krylov", memory=BUDGET, threads=cores).panel_rows
     turns = []
     for _ in range(arguments.repeats):
         turns.append(

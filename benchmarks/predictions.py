@@ -46,8 +46,8 @@ print(json.dumps([last["planned_bytes"], last["measured_bytes"], last["passes"]]
 """
 
 METHODS: dict[str, dict[str, Any]] = {
-    "svd": {"kind": "svd", "rank": RANK, "method": "krylov", "passes": 3, "tol": 1e-9},
-    "pca": {"kind": "pca", "rank": RANK, "method": "gram"},
+    "svd": {"kind": "svd", "rank": RANK, "solver": "krylov", "passes": 3, "tol": 1e-9},
+    "pca": {"kind": "pca", "rank": RANK, "solver": "gram"},
     "nmf": {"kind": "nmf", "rank": 20},
     "knn": {"kind": "knn", "k": 15},
 }

@@ -32,7 +32,7 @@ inputs:
 outputs: results
 resources: {memory: 300MiB, workers: 2, threads: 1}
 stages:
-  components: {method: pca, input: counts, rank: 20, algorithm: krylov, tol: 1.0e-6, passes: 8}
+  components: {method: pca, input: counts, rank: 20, solver: krylov, tol: 1.0e-6, passes: 8}
   parts: {method: nmf, input: counts, rank: 12}
   near: {method: knn, input: some, k: 15}
 """

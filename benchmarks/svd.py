@@ -84,7 +84,7 @@ def _ours(who: str, store: str, q: int, oversampling: int) -> Any:
     def go() -> Any:
         with tempfile.TemporaryDirectory(dir=Path(store).parent) as folder:
             result = rf.svd(
-                source, RANK, method="krylov", passes=q, tol=1e-12, with_rows=False, memory=BUDGET,
+                source, RANK, solver="krylov", passes=q, tol=1e-12, with_rows=False, memory=BUDGET,
                 threads=THREADS, oversampling=oversampling or None, out=Path(folder) / "out.zarr",
             )  # fmt: skip
             return result.s, result.attrs["passes"], result.attrs["passes"]

@@ -30,9 +30,9 @@ def result() -> rf.Result:
         (rf.svd, "n_components", "rank="),
         (rf.nmf, "n_components", "rank="),
         (rf.knn, "n_neighbors", "k="),
-        (rf.svd, "algorithm", "method="),
+        (rf.svd, "algorithm", "solver="),
         (rf.nmf, "algorithm", "solver="),
-        (rf.pca, "svd_solver", "method="),
+        (rf.pca, "svd_solver", "solver="),
         (rf.pca, "random_state", "seed="),
         (rf.nmf, "max_iter", "passes="),
         (rf.svd, "compute_uv", "with_rows="),
@@ -58,7 +58,7 @@ def test_every_name_that_is_answered_is_taken_by_some_function() -> None:
 
 
 def test_a_name_that_is_like_none_lists_those_there_are() -> None:
-    with pytest.raises(ArgumentError, match="svd takes no quux: it takes x, rank, tol, method"):
+    with pytest.raises(ArgumentError, match="svd takes no quux: it takes x, rank, tol, solver"):
         rf.svd(X, 3, quux=1)
     for kind, name, ours in (("pca", "n_components", "rank"), ("knn", "n_neighbors", "k")):
         with pytest.raises(ArgumentError, match=f"a plan of {kind} takes no {name}: say {ours}="):
@@ -103,13 +103,13 @@ def test_all_are_found_where_neither_rank_nor_tolerance_is_said() -> None:
     assert found.attrs["method"] == "tsqr" and rf.plan("svd", X).rank == 8
     np.testing.assert_allclose(found.s, np.linalg.svd(X, compute_uv=False), rtol=1e-12)
     np.testing.assert_allclose(rf.pca(X).explained_variance_ratio.sum(), 1.0)
-    with pytest.raises(InputError, match="without either all are found, by method tsqr and not by krylov"):
-        rf.svd(X, method="krylov")
+    with pytest.raises(InputError, match="without either all are found, by solver tsqr and not by krylov"):
+        rf.svd(X, solver="krylov")
     wide = np.lib.stride_tricks.as_strided(X, (20_000, 20_000), (0, 0))
-    with pytest.raises(InputError, match=r"has 20000, more than the 16384 .* Say method='tsqr'"):
+    with pytest.raises(InputError, match=r"has 20000, more than the 16384 .* Say solver='tsqr'"):
         rf.plan("svd", wide)
     with pytest.raises(MemoryBudgetError, match="say how many components are enough, rank="):
-        rf.plan("svd", wide, method="tsqr", memory="1GiB")
+        rf.plan("svd", wide, solver="tsqr", memory="1GiB")
 
 
 def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path, result: rf.Result) -> None:

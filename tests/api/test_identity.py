@@ -17,13 +17,13 @@ X = np.random.default_rng(0).standard_normal((60, 8))
 
 
 def asked(rank: int | None = 3, x: Any = X, **options: Any) -> dict[str, Any]:
-    task = SVD.task(x, rank, method="gram", **options)
+    task = SVD.task(x, rank, solver="gram", **options)
     return identity_of(task.request(), task.source.fingerprint())
 
 
 @pytest.fixture(scope="module")
 def attrs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return rf.svd(X, 3, method="gram", out=tmp_path_factory.mktemp("r") / "r.zarr").attrs
+    return rf.svd(X, 3, solver="gram", out=tmp_path_factory.mktemp("r") / "r.zarr").attrs
 
 
 def test_the_same_request_differs_in_nothing(attrs: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ inputs: {x: X}
 outputs: results
 resources: {memory: 1GiB, threads: 2}
 stages:
-  components: {method: pca, input: x, rank: 6, algorithm: subspace, tol: 1.0e-9, passes: 3}
+  components: {method: pca, input: x, rank: 6, solver: subspace, tol: 1.0e-9, passes: 3}
   near: {method: knn, input: components.scores, k: 3}
   audit: {method: check, result: components, input: x}
 """
@@ -89,16 +89,16 @@ _ITERATIONS = ("--tol", "1e-9", "--passes", "4")
 _OUT = ("--out", "{trial}/r.zarr")
 
 CASES: tuple[Case, ...] = (
-    _svd("svd gram", "--method", "gram"),
-    _svd("svd krylov", "--method", "krylov", *_ITERATIONS),
-    _svd("svd subspace", "--method", "subspace", *_ITERATIONS),
-    _svd("svd sketch", "--method", "sketch"),
-    _svd("svd tsqr", "--method", "tsqr"),
-    _svd("svd scratch", "--method", "subspace", *_ITERATIONS, "--scratch", "{trial}/elsewhere"),
-    _svd("svd streams", "--method", "subspace", *_ITERATIONS, store="long"),
+    _svd("svd gram", "--solver", "gram"),
+    _svd("svd krylov", "--solver", "krylov", *_ITERATIONS),
+    _svd("svd subspace", "--solver", "subspace", *_ITERATIONS),
+    _svd("svd sketch", "--solver", "sketch"),
+    _svd("svd tsqr", "--solver", "tsqr"),
+    _svd("svd scratch", "--solver", "subspace", *_ITERATIONS, "--scratch", "{trial}/elsewhere"),
+    _svd("svd streams", "--solver", "subspace", *_ITERATIONS, store="long"),
     Case(
         "pca",
-        ("pca", "{input}/x.zarr", "--rank", "8", "--method", "krylov", *_ITERATIONS, *RUN, *_OUT),
+        ("pca", "{input}/x.zarr", "--rank", "8", "--solver", "krylov", *_ITERATIONS, *RUN, *_OUT),
         other_request=("8", "7"),
         other_matrix=("{input}/x.zarr", "{input}/y.zarr"),
         consumers=("info", "report", "verify", "transform", "reconstruct", "check", "update"),
@@ -167,7 +167,7 @@ CASES: tuple[Case, ...] = (
     ),
     _svd(
         "svd with 2 processes",
-        "--method",
+        "--solver",
         "subspace",
         *_ITERATIONS,
         "--workers",

@@ -192,7 +192,7 @@ def test_sparse_samples_are_centered_without_becoming_dense() -> None:
 
     x = scipy.sparse.random_array((3000, 60), density=0.05, rng=3, format="csr")
     for made in (x, x.tocsc(), x.tocoo()):
-        found = rf.pca(made, 5, method="gram")
+        found = rf.pca(made, 5, solver="gram")
         np.testing.assert_allclose(
             found.singular_values,
             np.linalg.svd(x.toarray() - x.toarray().mean(axis=0), compute_uv=False)[:5],

@@ -58,11 +58,11 @@ def reconstructed(result: rf.Result, **how: Any) -> Any:
 
 
 LAWS = {
-    "svd": Law(rf.svd, {"rank": 4, "method": "krylov", "tol": 1e-10}, name="svd"),
-    "svd by gram": Law(rf.svd, {"rank": 4, "method": "gram"}, name="svd"),
-    "svd by subspace": Law(rf.svd, {"rank": 4, "method": "subspace", "tol": 1e-10, "passes": 30}, name="svd"),
-    "svd by sketch": Law(rf.svd, {"rank": 4, "method": "sketch"}, name="svd", tolerance=1e-5),
-    "svd by tsqr": Law(rf.svd, {"rank": 4, "method": "tsqr"}, name="svd"),
+    "svd": Law(rf.svd, {"rank": 4, "solver": "krylov", "tol": 1e-10}, name="svd"),
+    "svd by gram": Law(rf.svd, {"rank": 4, "solver": "gram"}, name="svd"),
+    "svd by subspace": Law(rf.svd, {"rank": 4, "solver": "subspace", "tol": 1e-10, "passes": 30}, name="svd"),
+    "svd by sketch": Law(rf.svd, {"rank": 4, "solver": "sketch"}, name="svd", tolerance=1e-5),
+    "svd by tsqr": Law(rf.svd, {"rank": 4, "solver": "tsqr"}, name="svd"),
     "pca": Law(rf.pca, {"tol": 1e-3, "scale": True}, name="pca", tolerance=1e-6),
     "qr": Law(rf.qr, {}, name="qr"),
     "nmf": Law(rf.nmf, {"rank": 3}, name="nmf", tolerance=1e-3),

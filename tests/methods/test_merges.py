@@ -60,7 +60,7 @@ def calls(folder: Path) -> Iterator[Callable[[], object]]:
     near = to_zarr(folder / "near.zarr", np.abs(tall), (60, 20))
     # Chunks of whole columns, which do not split: no panel of rows is small.
     far = to_zarr(folder / "far.zarr", wide, (200, 2000), compressors="auto")
-    fit, far_fit = rf.pca(tall, 3, method="gram"), rf.pca(far, 3, tol=1e-3)
+    fit, far_fit = rf.pca(tall, 3, solver="gram"), rf.pca(far, 3, tol=1e-3)
     yield lambda: rf.check(fit, tall)
     yield lambda: rf.check(far_fit, far)
     yield lambda: rf.transform(fit, near)
@@ -68,7 +68,7 @@ def calls(folder: Path) -> Iterator[Callable[[], object]]:
     yield lambda: rf.nmf(near, 3, passes=3)
     yield lambda: rf.nmf(near, 3, loss="kullback-leibler", passes=3)
     yield lambda: rf.qr(tall)
-    yield lambda: rf.pca(tall, 3, scale=True, method="krylov", passes=2)
+    yield lambda: rf.pca(tall, 3, scale=True, solver="krylov", passes=2)
 
 
 @pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")

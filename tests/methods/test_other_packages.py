@@ -156,12 +156,12 @@ def test_one_that_is_broken_harms_no_other(site: Path) -> None:
     assert "method broken of another package cannot be loaded: no such library: it is left out" in done.stderr
     assert "Traceback" not in done.stderr
     assert rankfold(site, "svd", "x.npy", "--rank", 2, "--out", "s.zarr").returncode == 0
-    asked = rankfold(site, "svd", "x.npy", "--rank", 2, "--method", "shattered", "--out", "n.zarr")
+    asked = rankfold(site, "svd", "x.npy", "--rank", 2, "--solver", "shattered", "--out", "n.zarr")
     assert asked.returncode == 2 and "solver shattered of another package cannot be loaded" in asked.stderr
 
 
 def test_a_solver_of_svd_is_added_likewise(site: Path) -> None:
-    asked = ("wide.npy", "--rank", 2, "--method", "power")
+    asked = ("wide.npy", "--rank", 2, "--solver", "power")
     wide = np.random.default_rng(4).standard_normal((400, 60)) * 0.5 ** np.arange(60)
     np.save(site / "wide.npy", wide)
     planned = json.loads(rankfold(site, "plan", "pca", *asked, "--json").stdout)
@@ -174,9 +174,9 @@ def test_a_solver_of_svd_is_added_likewise(site: Path) -> None:
         exact = np.linalg.svd(wide - wide.mean(axis=0) * (kind == "pca"), compute_uv=False)[:2]
         np.testing.assert_allclose(getattr(result, values), exact, rtol=1e-9)
     schema = json.loads(rankfold(site, "schema").stdout)
-    assert "power" in schema["$defs"]["Pca"]["properties"]["algorithm"]["enum"]
+    assert "power" in schema["$defs"]["Pca"]["properties"]["solver"]["enum"]
     assert "power" in rankfold(site, "pca", "--help").stdout
-    no_rank = rankfold(site, "svd", "x.npy", "--tol", 0.1, "--method", "power", "--out", "n.zarr")
+    no_rank = rankfold(site, "svd", "x.npy", "--tol", 0.1, "--solver", "power", "--out", "n.zarr")
     assert no_rank.returncode == 2 and "power does not find the rank" in no_rank.stderr
 
 
@@ -184,11 +184,11 @@ def test_its_plan_does_not_depend_on_what_is_free(site: Path) -> None:
     code = """
 import numpy as np, rankfold as rf
 x = np.random.default_rng(0).standard_normal((3000, 400)).astype("float32")
-one = rf.svd(x, rank=5, method="power", memory="64 MiB")
-two = rf.svd(x, rank=5, method="power", memory="2 GiB")
+one = rf.svd(x, rank=5, solver="power", memory="64 MiB")
+two = rf.svd(x, rank=5, solver="power", memory="2 GiB")
 assert one.U[:].tobytes() == two.U[:].tobytes()
 try:
-    rf.svd(x, rank=5, method="power", memory="4 MiB")
+    rf.svd(x, rank=5, solver="power", memory="4 MiB")
 except rf.RankfoldError as error:
     assert "Give --memory" in str(error), error
 else:

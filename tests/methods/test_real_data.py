@@ -29,14 +29,14 @@ def agrees(x: np.ndarray, result: rf.Result, kind: str, rank: int, tol: float) -
 @pytest.mark.parametrize("method", spread(2, METHODS))
 def test_images_as_bytes(method: str) -> None:
     x = np.load(real("fashion_mnist.npz"))["X"][:20_000]
-    agrees(x, rf.pca(x, 20, method=method, tol=1e-5, passes=12), "pca", 20, 1e-5)
+    agrees(x, rf.pca(x, 20, solver=method, tol=1e-5, passes=12), "pca", 20, 1e-5)
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", ["svd", "pca"])
 def test_descriptors(method: str, kind: str) -> None:
     x = np.load(real("sift5k.npz"))["X"]
-    agrees(x, getattr(rf, kind)(x, 10, method=method, tol=1e-5, passes=12), kind, 10, 1e-5)
+    agrees(x, getattr(rf, kind)(x, 10, solver=method, tol=1e-5, passes=12), kind, 10, 1e-5)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -45,7 +45,7 @@ def test_cells_by_genes_from_a_native_store_with_empty_columns(method: str) -> N
     array = rf.open(f"{store}::X", missing="fill")
     x = np.empty(array.shape, array.dtype)
     array.read_into(x, (0, x.shape[0]), (0, x.shape[1]))
-    agrees(x, rf.pca(array, 30, method=method, tol=1e-5, passes=12), "pca", 30, 1e-5)
+    agrees(x, rf.pca(array, 30, solver=method, tol=1e-5, passes=12), "pca", 30, 1e-5)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -54,7 +54,7 @@ def test_months_by_cells_short_and_very_wide(method: str, transposed: bool) -> N
     with np.load(real("sst_ersst.npz")) as stored:
         x = stored[next(name for name in stored.files if stored[name].ndim == 2)]
     x = np.ascontiguousarray(x.T) if transposed else x
-    agrees(x, rf.pca(x, 12, method=method, tol=1e-5, passes=12), "pca", 12, 1e-5)
+    agrees(x, rf.pca(x, 12, solver=method, tol=1e-5, passes=12), "pca", 12, 1e-5)
 
 
 def test_sparse_words_made_dense() -> None:
@@ -66,14 +66,14 @@ def test_sea_surface_temperature_and_its_transpose() -> None:
     x = np.load(real("sst_ersst.npz"))["X"]
     across = np.ascontiguousarray(x.T)
     s = np.linalg.svd(x.astype(np.float64), compute_uv=False)
-    wide, tall = (rf.svd(m, method="tsqr", passes=4).s for m in (x, across))
+    wide, tall = (rf.svd(m, solver="tsqr", passes=4).s for m in (x, across))
     assert len(wide) == 128 and np.abs(wide - tall).max() <= 1e-12 * s[0]
     assert np.abs(wide - s).max() <= 1e-13 * s[0]
     eps = float(np.finfo(np.float64).eps)
     rank = int((s > 1e-7 * s[0]).sum())
     one, two = (
-        rf.svd(x, rank, method="gram", tol=0.5).s,
-        rf.svd(across, rank, method="gram", with_rows=False, tol=0.5).s,
+        rf.svd(x, rank, solver="gram", tol=0.5).s,
+        rf.svd(across, rank, solver="gram", with_rows=False, tol=0.5).s,
     )
     squares = eps * (s[0] / s[:rank]) ** 2
     assert (np.abs(two - s[:rank]) <= 128 * squares * s[:rank]).all()
@@ -86,7 +86,7 @@ def test_one_look_at_sea_surface_temperature_is_within_what_it_says(kind: str) -
     x = np.load(real("sst_ersst.npz"))["X"]
     for seed in range(3):
         for m in (x, np.ascontiguousarray(x.T)):
-            found = getattr(rf, kind)(m, 10, method="sketch", seed=seed)
+            found = getattr(rf, kind)(m, 10, solver="sketch", seed=seed)
             s = exact(m, kind)[1][:10]
             assert (np.abs(factors(found)[1] - s) <= found.error_estimates * s).all()
 

@@ -14,7 +14,7 @@ from rankfold.methods import warm
 RUNS = {
     "pca": "rf.pca(x, rank=3)",
     "pca of integers": "rf.pca((100 * x).astype(np.int16), rank=3)",
-    "svd by sketch": "rf.svd(x, rank=3, method='sketch')",
+    "svd by sketch": "rf.svd(x, rank=3, solver='sketch')",
     "qr": "rf.qr(x)",
     "knn": "rf.knn(x, 5)",
     "knn of float64": "rf.knn(x.astype(np.float64), 5, metric='cosine')",

@@ -107,7 +107,7 @@ def qr_factors(a: Any) -> Arrays:
 
 def svd_factors(a: Any) -> Arrays:
     """All of U, s and Vt."""
-    found = rf.svd(a, method="tsqr")
+    found = rf.svd(a, solver="tsqr")
     return as_numpy(a, found.U, found.s, found.Vt)
 
 
@@ -119,7 +119,7 @@ def svd_with_square_v(a: Any) -> Arrays:
 
 def leading_factors(a: Any, **asked: Any) -> Arrays:
     """U, s and Vt of some of the singular values."""
-    found = rf.svd(a, method="krylov", **asked)
+    found = rf.svd(a, solver="krylov", **asked)
     return as_numpy(a, found.U, found.s, found.Vt)
 
 

@@ -32,7 +32,7 @@ def randomized_svd(
         M.T if transpose is True else M,
         n_components,
         tol=1e-8,
-        method="krylov",
+        solver="krylov",
         passes=8 if n_iter == "auto" else int(n_iter) + 1,
         oversampling=n_oversamples,
         seed=int(check_random_state(random_state).randint(2**31)),

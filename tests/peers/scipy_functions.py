@@ -49,7 +49,7 @@ def svds(
         A = A.A  # an operator that was made of a matrix has it by this name
     seed = int(np.random.default_rng(rng).integers(2**62))
     try:
-        found = rf.svd(A, k, tol=tol or EXACT, method="krylov", passes=maxiter or 100, seed=seed)
+        found = rf.svd(A, k, tol=tol or EXACT, solver="krylov", passes=maxiter or 100, seed=seed)
     except InputError as error:
         raise refusal(error) from error
     u, s, vh = found.U[:, ::-1], found.s[::-1], found.Vt[::-1]

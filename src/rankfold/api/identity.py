@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 ARGUMENTS = {
+    "method": "solver",
     "gradient": "grad_tol",
     "seconds": "time_limit",
     "alpha_w": "alpha_W",

@@ -24,7 +24,7 @@ def svd(
     rank: int | None = None,
     *,
     tol: float | None = None,
-    method: str = "auto",
+    solver: str = "auto",
     passes: int | None = None,
     oversampling: int | None = None,
     seed: int = 0,
@@ -40,7 +40,7 @@ def svd(
     rank, tol : int; float, default 1e-4
         Number of triplets; relative error at which one counts as found. ``tol`` alone: as many as leave
         out that share of the Frobenius norm; neither: all, by "tsqr", of up to 16384 rows or columns.
-    method : {"auto", "gram", "krylov", "subspace", "sketch", "tsqr"}
+    solver : {"auto", "gram", "krylov", "subspace", "sketch", "tsqr"}
         See ``docs/choosing.md``.
     passes, oversampling, seed : int, default 8, a quarter of rank, and 0
         Most reads of the matrix; columns of a block beyond ``rank``; key of the random start block.
@@ -88,7 +88,7 @@ def svd(
     SIAM J. Sci. Comput. 34(1), 2012, and Fukaya, Kannan, Nakatsukasa, Yamamoto, Yanagisawa, SIAM J. Sci.
     Comput. 42(1), 2020 (TSQR). Where solvers deviate is said in ``rankfold.methods.svd.solvers``.
     """
-    task = SVD.task(x, rank, tol, method, passes, oversampling, seed, with_rows=with_rows)
+    task = SVD.task(x, rank, tol, solver, passes, oversampling, seed, with_rows=with_rows)
     return run(task, where)
 
 
@@ -98,7 +98,7 @@ def pca(
     rank: int | None = None,
     *,
     tol: float | None = None,
-    method: str = "auto",
+    solver: str = "auto",
     passes: int | None = None,
     oversampling: int | None = None,
     seed: int = 0,
@@ -116,7 +116,7 @@ def pca(
         Subtract the mean of each column.
     scale : bool
         Divide each column by its standard deviation (of m - 1; its root mean square if not centered).
-        Takes one more pass for a tall matrix, unless under ``method="gram"``.
+        Takes one more pass for a tall matrix, unless under ``solver="gram"``.
     whiten : bool
         Scores of unit variance.
     others
@@ -146,7 +146,7 @@ def pca(
     for means and scatter in pieces; solvers as for ``svd``.
     """
     flags = {"center": center, "scale": scale, "whiten": whiten, "with_rows": with_rows}
-    task = PCA.task(x, rank, tol, method, passes, oversampling, seed, **flags)
+    task = PCA.task(x, rank, tol, solver, passes, oversampling, seed, **flags)
     return run(task, where)
 
 

@@ -133,7 +133,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
             x,
             rank,
             tol=tol,
-            method=method,
+            solver=method,
             passes=passes,
             seed=int(check_random_state(self.random_state).randint(2**31)),
             whiten=self.whiten,

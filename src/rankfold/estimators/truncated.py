@@ -91,7 +91,7 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
             x,
             min(self.n_components, *x.shape),
             tol=self.tol or TOL,
-            method="krylov",
+            solver="krylov",
             passes=self.n_iter + 1 if self.algorithm == "randomized" else MOST_PASSES,
             oversampling=max(self.n_oversamples, self.n_components // 4),
             seed=int(check_random_state(self.random_state).randint(2**31)),
@@ -136,7 +136,7 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
         if samples < 2:
             return 0.0
         try:
-            found = rankfold.pca(self._matrix, 1, method="sketch", with_rows=False, memory=self.memory)
+            found = rankfold.pca(self._matrix, 1, solver="sketch", with_rows=False, memory=self.memory)
         except DataError:
             return 0.0
         return float(found.attrs["squared_norm"]) / samples  # type: ignore[no-any-return]

@@ -36,9 +36,6 @@ class Argument:
     option: str = ""
     """Of the command line, where it is not the name: a flag such as ``"--no-rows"`` turns ``True`` off."""
 
-    key: str = ""
-    """In a workflow, where it is not the name: ``method`` says there which method a stage is."""
-
     metavar: str = ""
     shown: bool = True
     """Whether the command line shows the default."""
@@ -59,11 +56,6 @@ class Parameter:
     def required(self) -> bool:
         """Whether there is no default."""
         return self.default is dataclasses.MISSING
-
-    @property
-    def key(self) -> str:
-        """Its name in a workflow."""
-        return self.argument.key or self.name
 
 
 def parameters_of(arguments: type) -> tuple[Parameter, ...]:

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from rankfold.pipeline.errors import Interrupted, PlanError, RankfoldError
 from rankfold.settings.yaml_file import Document, Keys, SettingsError
 
-KEYS = {"out": "outputs", "method": "algorithm", "missing-chunks": "missing", "no-rows": "with_rows: false"}
+KEYS = {"out": "outputs", "missing-chunks": "missing", "no-rows": "with_rows: false"}
 """Options that a file calls otherwise."""
 
 SAME = "memory rank tol passes k row-axes select-rows select-columns drop-missing-columns scratch"
 SAME += " oversampling seed workers threads time-limit grad-tol base queries columns without header"
-SAME += " layout dtype metric"
+SAME += " layout dtype metric solver"
 """Options that are keys."""
 
 GIVEN = re.compile(r"\d[\w.]*\w|\d|krylov|subspace|gram|sketch|tsqr|fill|DIR|time")
@@ -26,8 +26,8 @@ VAGUE = ("method", "input", "needs", "resources", "columns")
 def in_file(message: str) -> str:
     """A message that names options of a command, as one that names keys of a file.
 
-    >>> in_file("Give --memory 52MiB, or --method krylov, which --out needs (--no-rows).")
-    'Give memory: 52MiB, or algorithm: krylov, which outputs needs (with_rows: false).'
+    >>> in_file("Give --memory 52MiB, or --solver krylov, which --out needs (--no-rows).")
+    'Give memory: 52MiB, or solver: krylov, which outputs needs (with_rows: false).'
     >>> in_file("cannot write x.zarr. Choose another --out.")
     'cannot write x.zarr. Choose other outputs.'
     """

@@ -49,7 +49,7 @@ def test_residuals_are_those_of_the_definition(
     shape: tuple[int, int], dtype: Any, kind: str, options: dict[str, bool], tmp_path: Path
 ) -> None:
     x = (decaying(*shape) + 3 * (kind == "pca")).astype(dtype)
-    result = getattr(rf, kind)(x, 6, method="krylov", passes=3, tol=0.1, out=tmp_path / "r.zarr", **options)
+    result = getattr(rf, kind)(x, 6, solver="krylov", passes=3, tol=0.1, out=tmp_path / "r.zarr", **options)
     found = rf.check(tmp_path / "r.zarr", x)
     left, right, u, v = residuals(x, result, kind, options)
     eps = float(np.finfo(dtype).eps)

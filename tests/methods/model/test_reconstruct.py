@@ -136,7 +136,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("large")
     for name, times in (("a", 20), ("b", 50)):
         x = np.tile(decaying(2000, 100, np.float32), (times, 10))
-        rf.svd(x, 8, tol=0.5, passes=1, method="krylov", out=folder / f"{name}.zarr")
+        rf.svd(x, 8, tol=0.5, passes=1, solver="krylov", out=folder / f"{name}.zarr")
     return folder / "a.zarr", folder / "b.zarr"
 
 

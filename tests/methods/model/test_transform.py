@@ -83,7 +83,7 @@ def test_what_was_fitted_gets_its_own_scores(shape: tuple[int, int], dtype: Any)
     x = decaying(*shape, dtype)
     for method in ("gram", "krylov"):
         for options in OPTIONS:
-            result = rf.pca(x, 5, method=method, **options)
+            result = rf.pca(x, 5, solver=method, **options)
             made, s = scores_of(rf.transform(result, x)).astype(np.float64), result.singular_values
             # Right vectors are half a step better than the scores, A'u / s for s v: A v - s u is the residual
             # A'u - s v multiplied by A / s once more. Rounding is that of the transform, and what

@@ -58,9 +58,9 @@ BATCHES = [(400, 3000), (3000, 400), (3000, 7), (20, 2000), (25, 1)]
 def test_an_update_is_a_fit_to_all_rows(flags: dict[str, bool], old: int, new: int) -> None:
     x = decaying(old + new, 30, mean=50.0)
     x[old:] += 3.0  # a batch with another mean
-    result = rf.pca(x[:old], min(old, 30), method="gram" if old > 30 else "krylov", tol=1e-12, **flags)
+    result = rf.pca(x[:old], min(old, 30), solver="gram" if old > 30 else "krylov", tol=1e-12, **flags)
     updated = rf.update(result, x[old:], rank=10)
-    fit = rf.pca(x, method="tsqr", **flags)
+    fit = rf.pca(x, solver="tsqr", **flags)
     assert_same(updated, fit, 10)
     assert updated.attrs["passes"] == 1 and updated.attrs["largest_error_estimate"] <= 1e-9
     assert updated.attrs["input"]["shape"] == [old + new, 30]
@@ -79,7 +79,7 @@ def test_updates_follow_one_another_on_disk(tmp_path: Path) -> None:
         result = rf.update(tmp_path / f"{i - 1}.zarr", store, rank=24, out=tmp_path / f"{i}.zarr")
         again = rf.update(tmp_path / f"{i - 1}.zarr", store, rank=24, out=tmp_path / f"{i}.zarr")
         assert same_bytes(result) == same_bytes(again)
-    assert_same(result, rf.pca(x, 24, method="tsqr"), 8)
+    assert_same(result, rf.pca(x, 24, solver="tsqr"), 8)
 
 
 def test_a_result_that_was_cut_bounds_what_it_lacks() -> None:
@@ -99,8 +99,8 @@ def test_columns_that_begin_to_vary_are_scaled() -> None:
     x = decaying(500, 12)
     x[:300, 4] = 2.0
     x[:, 7] = 5.0
-    result = rf.pca(x[:300], 12, method="gram", scale=True, with_rows=False)
-    assert_same(rf.update(result, x[300:]), rf.pca(x, 12, method="gram", scale=True, with_rows=False), 8)
+    result = rf.pca(x[:300], 12, solver="gram", scale=True, with_rows=False)
+    assert_same(rf.update(result, x[300:]), rf.pca(x, 12, solver="gram", scale=True, with_rows=False), 8)
 
 
 def test_what_is_constant_but_for_rounding_and_what_is_of_unit_variance_are_told_apart() -> None:
@@ -109,8 +109,8 @@ def test_what_is_constant_but_for_rounding_and_what_is_of_unit_variance_are_told
     moving = np.vstack([still[:400], 1e6 + 0.01 * rng.standard_normal((300, 1))])
     for last in (still, moving):
         x = np.hstack([rng.standard_normal((700, 6)), last])
-        updated = rf.update(rf.pca(x[:400], 7, method="tsqr", scale=True, with_rows=False), x[400:])
-        fit = rf.pca(x, 7, method="tsqr", scale=True, with_rows=False)
+        updated = rf.update(rf.pca(x[:400], 7, solver="tsqr", scale=True, with_rows=False), x[400:])
+        fit = rf.pca(x, 7, solver="tsqr", scale=True, with_rows=False)
         np.testing.assert_allclose(updated.singular_values[:6], fit.singular_values[:6], rtol=1e-6)
         np.testing.assert_allclose(updated.scale, fit.scale, rtol=1e-6)
         assert updated.attrs["unscaled"] == fit.attrs["unscaled"]
@@ -125,7 +125,7 @@ def test_nothing_is_said_to_be_known_of_what_was_never_kept() -> None:
     updated = rf.update(rf.pca(x, 1, center=False, with_rows=False), np.zeros((3, 6)), rank=3)
     assert (updated.error_estimates[1:] == 1).all() and not updated.attrs["converged"]
     full = rf.update(
-        rf.pca(x[:, :2] @ x[:2, :2].T @ x[:2], 6, method="gram", with_rows=False), x[:3] * 0, rank=6
+        rf.pca(x[:, :2] @ x[:2, :2].T @ x[:2], 6, solver="gram", with_rows=False), x[:3] * 0, rank=6
     )
     assert full.attrs["largest_error_estimate"] < 1
 
@@ -134,13 +134,13 @@ def test_nothing_is_said_to_be_known_of_what_was_never_kept() -> None:
 def test_a_large_mean_costs_what_is_said(mean: float) -> None:
     x = np.random.default_rng(2).standard_normal((900, 8)) + mean
     s = np.linalg.svd(x - x.mean(axis=0), compute_uv=False)
-    updated = rf.update(rf.pca(x[:500], 8, method="tsqr", with_rows=False), x[500:])
+    updated = rf.update(rf.pca(x[:500], 8, solver="tsqr", with_rows=False), x[500:])
     assert (np.abs(updated.singular_values - s) <= (updated.error_estimates + 1e-14) * s).all()
 
 
 def test_a_crude_result_has_crude_residuals() -> None:
     x = np.random.default_rng(3).standard_normal((480, 60))
-    updated = rf.update(rf.pca(x[:400], 8, method="sketch", with_rows=False), x[400:])
+    updated = rf.update(rf.pca(x[:400], 8, solver="sketch", with_rows=False), x[400:])
     y = x - x.mean(axis=0)
     v, s = updated.components.T, updated.singular_values
     left = y @ v
@@ -151,7 +151,7 @@ def test_a_crude_result_has_crude_residuals() -> None:
 
 def test_values_of_which_one_is_crude_bound_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(0).standard_normal((600, 40)) * np.append([30.0] * 3, np.linspace(3, 1, 37))
-    fit = rf.pca(x[:300], 6, method="subspace", passes=2, tol=1e-9, with_rows=False)
+    fit = rf.pca(x[:300], 6, solver="subspace", passes=2, tol=1e-9, with_rows=False)
     assert fit.error_estimates.min() <= CRUDE < fit.error_estimates.max()
     found = rf.update(fit, x[300:])
     monkeypatch.setattr("rankfold.methods.model.update.CRUDE", 0.0)

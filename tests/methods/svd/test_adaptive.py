@@ -60,7 +60,7 @@ def test_the_rank_is_the_fewest_that_will_do(
     method: str, kind: str, shape: tuple[int, int], name: str, tol: float
 ) -> None:
     x = matrix(shape, SPECTRA[name])
-    found = getattr(rf, kind)(x, tol=tol, method=method, passes=12)
+    found = getattr(rf, kind)(x, tol=tol, solver=method, passes=12)
     s = exact(x, kind)[1]
     best = fewest(s, tol)
     rank = found.attrs["rank"]
@@ -87,7 +87,7 @@ def test_the_method_holds_what_the_tolerance_asks(tol: float, method: str) -> No
 def test_what_rounding_hides_is_said(method: str, dtype: Any, tol: float) -> None:
     x = matrix((1500, 200), SPECTRA["0.8^i"], dtype)
     with pytest.warns(rf.RankfoldWarning, match=r"may leave out .* above tol"):
-        found = rf.svd(x, tol=tol, method=method)
+        found = rf.svd(x, tol=tol, solver=method)
     assert left_out(x, found) <= found.attrs["approximation_error"] and not found.attrs["converged"]
 
 
@@ -99,7 +99,7 @@ def test_values_near_rounding_are_as_good_as_is_said(decay: float, dtype: Any, t
     x = matrix((1500, 200), decay**INDEX, dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", rf.RankfoldWarning)
-        found = rf.svd(x, tol=tol, method="krylov")
+        found = rf.svd(x, tol=tol, solver="krylov")
     s = np.linalg.svd(x.astype(np.float64), compute_uv=False)[: len(found.s)]
     assert (np.abs(found.s - s) <= 2 * found.error_estimates * s + 1e-14 * s[0]).all()
 
@@ -107,7 +107,7 @@ def test_values_near_rounding_are_as_good_as_is_said(decay: float, dtype: Any, t
 def test_passes_that_run_out_are_said() -> None:
     x = np.random.default_rng(1).standard_normal((3000, 1200))
     with pytest.warns(rf.RankfoldWarning, match="allow more with passes="):
-        found = rf.svd(x, tol=0.1, method="krylov", passes=2)
+        found = rf.svd(x, tol=0.1, solver="krylov", passes=2)
     assert found.attrs["rank"] == 320 and not found.attrs["converged"]
     assert left_out(x, found) == pytest.approx(found.attrs["approximation_error"], rel=0.05)
 
@@ -127,7 +127,7 @@ def test_any_small_matrix_of_any_scale(
 ) -> None:
     rng = np.random.default_rng(rank)
     x = rng.standard_normal((rows, rank)) @ rng.standard_normal((rank, columns)) * 10.0**exponent
-    found = rf.svd(x, tol=tol, method=method)
+    found = rf.svd(x, tol=tol, solver=method)
     assert found.attrs["rank"] <= max(rank, 1)
     assert not rank or left_out(x, found) <= tol
 
@@ -136,7 +136,7 @@ def test_any_small_matrix_of_any_scale(
 def test_rows_far_from_the_others_hide_nothing(method: str) -> None:
     x = np.random.default_rng(5).standard_normal((20_000, 30)) * np.linspace(1.5, 0.3, 30)
     x[::40] += 1e3
-    found = rf.pca(x, tol=1e-7 if method != "gram" else 2e-7, method=method)
+    found = rf.pca(x, tol=1e-7 if method != "gram" else 2e-7, solver=method)
     s = np.linalg.svd(x - x.mean(axis=0), compute_uv=False)[: found.attrs["rank"]]
     wrong = np.abs(found.singular_values - s) / s
     assert (wrong <= 4 * found.error_estimates + 1e-11).all()
@@ -159,7 +159,7 @@ def test_threads_and_cuts_change_nothing(tmp_path: Path) -> None:
     x = matrix((9000, 200), SPECTRA["1/i"])
     store = to_zarr(tmp_path / "x.zarr", x, (500, 200))
     made = [
-        rf.svd(store, tol=0.05, method="krylov", threads=threads, out=tmp_path / f"{threads}.zarr")
+        rf.svd(store, tol=0.05, solver="krylov", threads=threads, out=tmp_path / f"{threads}.zarr")
         for threads in (1, 2)
     ]
     assert same_bytes(made[0]) == same_bytes(made[1])
@@ -169,7 +169,7 @@ def test_threads_and_cuts_change_nothing(tmp_path: Path) -> None:
 def test_what_cannot_be_is_refused() -> None:
     x = matrix((300, 40), SPECTRA["1/i"])
     for options, message in (
-        ({"tol": 0.1, "method": "sketch"}, "sketch does not find the rank"),
+        ({"tol": 0.1, "solver": "sketch"}, "sketch does not find the rank"),
         ({"tol": 0.1, "oversampling": 8}, "oversampling counts columns beyond a rank"),
     ):
         with pytest.raises(rf.RankfoldError, match=message):
@@ -186,8 +186,8 @@ def test_truncations_add_up() -> None:
 def test_values_whose_sizes_are_not_known_are_counted_beside_what_converged() -> None:
     x = np.random.default_rng(0).standard_normal((60, 20_000)).astype(np.float32)
     with pytest.warns(rf.RankfoldWarning, match="tol = 0.5 bounds what is left out of the norm") as caught:
-        found = rf.svd(x, tol=0.5, method="krylov")
+        found = rf.svd(x, tol=0.5, solver="krylov")
     unknown = int((found.error_estimates >= 1).sum())
     assert unknown and f"the last {unknown} of {found.attrs['rank']} have" in str(caught[0].message)
     assert found.attrs["converged"] and found.attrs["approximation_error"] <= 0.5
-    assert rf.svd(x[:, :600], tol=0.5, method="gram").attrs["warnings"] == []
+    assert rf.svd(x[:, :600], tol=0.5, solver="gram").attrs["warnings"] == []

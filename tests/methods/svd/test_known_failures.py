@@ -27,7 +27,7 @@ def test_variances_are_not_differences_of_large_numbers(method: str, ratio: floa
     """Covariance as E[xx'] - E[x]E[x]' in float32: 10 % wrong at a mean of 100 deviations, then all of it."""
     x = (ratio + np.random.default_rng(1).standard_normal((20_000, 20)) * np.logspace(0, -1, 20)).astype("f4")
     exact = np.linalg.eigvalsh(np.cov(x.T.astype(np.float64)))[::-1][:5]
-    found = rf.pca(x, 5, method=method, tol=1e-6, passes=30).explained_variance
+    found = rf.pca(x, 5, solver=method, tol=1e-6, passes=30).explained_variance
     np.testing.assert_allclose(found, exact, rtol=1e-5)
 
 
@@ -38,7 +38,7 @@ def test_more_passes_do_not_lose_small_values(method: str, decay: float) -> None
     values = decay ** np.arange(40)
     x, errors = matrix(2000, 200, values, np.float32), []
     for passes in (2, 4, 6, 8):
-        found = rf.svd(x, 10, method=method, passes=passes, tol=1e-12)
+        found = rf.svd(x, 10, solver=method, passes=passes, tol=1e-12)
         wrong = np.abs(found.s - values[:10])
         assert (wrong <= found.error_estimates * values[:10] + 1e-6).all()
         errors.append(wrong.max())
@@ -49,7 +49,7 @@ def test_more_passes_do_not_lose_small_values(method: str, decay: float) -> None
 def test_large_and_small_units_are_as_good_as_others(method: str, size: float) -> None:
     """float32 times 1e12: products overflow, and the run ends with an error of LAPACK."""
     x = matrix(400, 100, 1 / np.arange(1, 51.0), np.float32)
-    s = rf.svd(x * np.float32(size), 5, method=method, tol=1e-6, passes=20).s
+    s = rf.svd(x * np.float32(size), 5, solver=method, tol=1e-6, passes=20).s
     np.testing.assert_allclose(s / size, 1 / np.arange(1, 6.0), rtol=1e-5)
 
 
@@ -59,7 +59,7 @@ def test_a_seed_means_the_same_for_every_chunking(method: str) -> None:
     x = matrix(400, 300, 1 / np.arange(1, 101.0))
     found = []
     for chunks in ((100, 300), (100, 100), (100, 50), (400, 300), (37, 41)):
-        found.append(rf.svd(da.from_array(x, chunks=chunks), 5, method=method, seed=3, passes=3, tol=0.5).s)
+        found.append(rf.svd(da.from_array(x, chunks=chunks), 5, solver=method, seed=3, passes=3, tol=0.5).s)
     for s in found[1:]:
         np.testing.assert_allclose(s, found[0], rtol=1e-12)
 
@@ -79,7 +79,7 @@ def test_missing_numbers_are_counted_and_placed(method: str) -> None:
     x = np.ones((400, 100))
     x[7, 5] = x[300, 2] = np.nan
     with pytest.raises(rf.RankfoldError, match=r"2 NaN or Inf, the first at row 7, column 5"):
-        rf.svd(da.from_array(x, chunks=(100, 100)), 3, method=method)
+        rf.svd(da.from_array(x, chunks=(100, 100)), 3, solver=method)
 
 
 @pytest.mark.parametrize("rows", [50, 100, 7])
@@ -94,7 +94,7 @@ def test_panels_shorter_than_wide_are_factorized(rows: int) -> None:
 def test_variances_are_over_one_less_than_the_samples(method: str) -> None:
     """Divided by m where the rest of the field divides by m - 1."""
     x = np.random.default_rng(3).standard_normal((30, 12))
-    found = rf.pca(x, 12, method=method)
+    found = rf.pca(x, 12, solver=method)
     np.testing.assert_allclose(found.explained_variance.sum(), x.var(axis=0, ddof=1).sum(), rtol=1e-12)
 
 
@@ -104,7 +104,7 @@ def test_signs_do_not_hang_on_rounding(method: str, shape: tuple[int, int]) -> N
     x = np.random.default_rng(4).standard_normal(shape) * np.linspace(3, 1, shape[1])
     signs = []
     for chunks in ((shape[0], shape[1]), (37, 40), (100, 7)):
-        found = rf.pca(da.from_array(x, chunks=chunks), 4, method=method, tol=1e-10, passes=30)
+        found = rf.pca(da.from_array(x, chunks=chunks), 4, solver=method, tol=1e-10, passes=30)
         right = factors(found)[2]
         signs.append(np.sign(right[np.arange(4), np.abs(right).argmax(axis=1)]))
     assert (signs[0] == signs[1]).all() and (signs[0] == signs[2]).all()
@@ -115,7 +115,7 @@ def test_scores_are_what_transform_gives(method: str, whiten: bool) -> None:
     """Fitting and transforming at once: other numbers than one after the other."""
     rng = np.random.default_rng(5)
     x = rng.standard_normal((600, 50)) @ rng.standard_normal((50, 50))
-    found = rf.pca(x, 5, method=method, whiten=whiten, tol=1e-10, passes=30)
+    found = rf.pca(x, 5, solver=method, whiten=whiten, tol=1e-10, passes=30)
     again = rf.transform(found, x).scores
     np.testing.assert_allclose(found.scores, again, atol=1e-5 * np.abs(again).max())
 
@@ -124,7 +124,7 @@ def test_scores_are_what_transform_gives(method: str, whiten: bool) -> None:
 def test_wide_and_gridded_arrays_are_taken_as_they_are(method: str, chunks: tuple[int, int]) -> None:
     """One chunk of all columns, or all rows, demanded; wide shapes that crash."""
     x = np.random.default_rng(7).standard_normal((50, 600))
-    found = rf.svd(da.from_array(x, chunks=chunks), 5, method=method, tol=1e-8, passes=30)
+    found = rf.svd(da.from_array(x, chunks=chunks), 5, solver=method, tol=1e-8, passes=30)
     assert found.U.shape == (50, 5) and found.Vt.shape == (5, 600)
     np.testing.assert_allclose(found.s, np.linalg.svd(x, compute_uv=False)[:5], rtol=1e-6)
 
@@ -136,4 +136,4 @@ def test_dask_arrays_of_sparse_chunks(kind: str, wrap: Any) -> None:
     x = scipy.sparse.random_array((600, 50), density=0.1, rng=8).toarray()
     sparse = da.from_array(x, chunks=(100, 50)).map_blocks(wrap)
     s = np.linalg.svd(x - x.mean(axis=0) * (kind == "pca"), compute_uv=False)[:5]
-    np.testing.assert_allclose(factors(getattr(rf, kind)(sparse, 5, method="gram"))[1], s, rtol=1e-10)
+    np.testing.assert_allclose(factors(getattr(rf, kind)(sparse, 5, solver="gram"))[1], s, rtol=1e-10)

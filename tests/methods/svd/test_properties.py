@@ -59,9 +59,9 @@ def seen(x: Array, kind: str) -> Array:
 
 def found(x: Any, kind: str, method: str, rank: int) -> rf.Result:
     return (
-        rf.svd(x, rank, method=method, tol=1e-10, passes=30)
+        rf.svd(x, rank, solver=method, tol=1e-10, passes=30)
         if kind == "svd"
-        else rf.pca(x, rank, method=method, tol=1e-10, passes=30)
+        else rf.pca(x, rank, solver=method, tol=1e-10, passes=30)
     )
 
 

@@ -47,7 +47,7 @@ def matrix(name: str, dtype: str = "f8") -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize(("tol", "name"), cover([1e-2, 1e-4, 1e-8], spread(9, SPECTRA), strength=1))
 def test_true_errors_stay_within_their_estimates_and_tol(name: str, tol: float) -> None:
     x, s = matrix(name)
-    result = rf.svd(x, 20, method="krylov", tol=tol, passes=20)
+    result = rf.svd(x, 20, solver="krylov", tol=tol, passes=20)
     error = np.abs(result.s - s) / s
     # Estimates, not bounds: a twentieth more is allowed, and rounding of the reference.
     assert np.all(error <= 1.05 * result.error_estimates + 1e-13 * s[0] / s)
@@ -68,7 +68,7 @@ def test_subspace_iteration_knows_how_far_it_is(name: str, dtype: str, wide: boo
     # The images that errors are measured by are rounded relative to s_1 squared, the half step less.
     rounding = 20 * eps * s[0] / s + (eps / 2) * (s[0] / s) ** 2
     for tol, passes in ((1e-3, 12), (1e-6, 5), (1e-8, 20)):
-        result = rf.svd(x.T if wide else x, 20, method="subspace", tol=tol, passes=passes)
+        result = rf.svd(x.T if wide else x, 20, solver="subspace", tol=tol, passes=passes)
         error = np.abs(result.s - s) / s
         assert np.all(error <= 1.05 * result.error_estimates + rounding)
         assert error.max() <= tol or not result.attrs["converged"]
@@ -80,6 +80,6 @@ def test_subspace_iteration_knows_how_far_it_is(name: str, dtype: str, wide: boo
 def test_what_squares_cannot_hold_is_not_claimed(method: str) -> None:
     rng, values = np.random.default_rng(0), 0.7 ** np.arange(1.0, 118)
     left, right = (np.linalg.qr(rng.standard_normal((rows, 117)))[0] for rows in (138, 117))
-    found = rf.svd((left * values) @ right.T, 88, method=method, tol=1e-10, passes=30)
+    found = rf.svd((left * values) @ right.T, 88, solver=method, tol=1e-10, passes=30)
     wrong, held = np.abs(found.s - values[:88]), found.s > 0
     assert (wrong <= 1.5 * found.error_estimates * values[:88] + 1e-15)[held].all() and held.sum() > 80

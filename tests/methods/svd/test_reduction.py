@@ -31,7 +31,7 @@ def test_triplets_are_those_of_the_dense_svd(
 ) -> None:
     x = decaying(*shape, dtype)
     rank = min(6, min(shape) - (kind == "pca" and shape[0] <= shape[1]))
-    result = getattr(rf, kind)(x, rank=rank, method=method, tol=1e-5, passes=12)
+    result = getattr(rf, kind)(x, rank=rank, solver=method, tol=1e-5, passes=12)
     s = exact(x, kind)[1]
     us, found, right = factors(result)
     eps = float(np.finfo(dtype).eps)
@@ -61,7 +61,7 @@ def test_float32_data_far_from_zero_lose_nothing(method: str) -> None:
     rng = np.random.default_rng(0)
     x = (1e4 + rng.standard_normal((20_000, 60)) * np.linspace(3, 0.3, 60)).astype(np.float32)
     s = exact(x, "pca")[1]
-    result = rf.pca(x, rank=20, method=method, tol=1e-7, passes=20)
+    result = rf.pca(x, rank=20, solver=method, tol=1e-7, passes=20)
     assert np.max(np.abs(result.singular_values - s[:20])) <= 1e-6 * s[0]
     np.testing.assert_allclose(result.mean, x.astype(np.float64).mean(axis=0), rtol=1e-12)
 
@@ -74,7 +74,7 @@ def test_a_first_panel_far_from_the_rest_does_not_spoil_the_mean() -> None:
     x[:512] += np.float32(9e3) * rng.standard_normal((512, 1)).astype(np.float32)
     s = exact(x, "pca")[1]
     for method in METHODS:
-        result = rf.pca(x, rank=10, method=method, tol=1e-6, passes=20)
+        result = rf.pca(x, rank=10, solver=method, tol=1e-6, passes=20)
         assert np.max(np.abs(result.singular_values - s[:10])) <= 2e-6 * s[0]
 
 
@@ -98,7 +98,7 @@ def chunkings(tmp_path_factory: pytest.TempPathFactory) -> Any:
 )
 def test_another_chunking_agrees(chunkings: Any, kind: str, method: str, dtype: Any) -> None:
     x, stores = chunkings(dtype)
-    results = [getattr(rf, kind)(store, rank=8, method=method, tol=1e-13, passes=20) for store in stores]
+    results = [getattr(rf, kind)(store, rank=8, solver=method, tol=1e-13, passes=20) for store in stores]
     tolerance = 1e-12 if dtype == np.float64 else 1e-5
     _, first, right = factors(results[0])
     gap = np.min(-np.diff(exact(x, kind)[1][:10])[7:8]) / first[0]
@@ -136,8 +136,8 @@ def test_threads_and_memory_change_no_byte(
 ) -> None:
     x = decaying(*shape, np.float32)
     store = to_zarr(tmp_path / "x.zarr", x, (2000, 200) if shape[0] > shape[1] else (200, 2000))
-    alone = rf.pca(store, rank=10, method=method, threads=1, memory="2GiB")
-    assert same_bytes(rf.pca(store, rank=10, method=method, threads=threads, memory=memory)) == same_bytes(
+    alone = rf.pca(store, rank=10, solver=method, threads=1, memory="2GiB")
+    assert same_bytes(rf.pca(store, rank=10, solver=method, threads=threads, memory=memory)) == same_bytes(
         alone
     )
 
@@ -161,7 +161,7 @@ def test_narrow_types_are_converted_per_panel(dtype: Any, shape: tuple[int, int]
     for kind in ("svd", "pca"):
         for method in METHODS:
             # The spectrum of noise is flat: subspace iteration gains a quarter a pass.
-            result = getattr(rf, kind)(x, rank=4, method=method, tol=1e-6, passes=60)
+            result = getattr(rf, kind)(x, rank=4, solver=method, tol=1e-6, passes=60)
             s = exact(x, kind)[1][:4]
             np.testing.assert_allclose(factors(result)[1], s, rtol=1e-5)
 
@@ -170,7 +170,7 @@ def test_narrow_types_are_converted_per_panel(dtype: Any, shape: tuple[int, int]
 def test_scaling_and_whitening(shape: tuple[int, int], method: str) -> None:
     x = decaying(*shape) * np.linspace(0.1, 9, shape[1])
     s = exact(x, "pca", scale=True)[1]
-    result = rf.pca(x, rank=5, scale=True, whiten=True, method=method, tol=1e-8, passes=20)
+    result = rf.pca(x, rank=5, scale=True, whiten=True, solver=method, tol=1e-8, passes=20)
     np.testing.assert_allclose(result.singular_values, s[:5], rtol=1e-7)
     np.testing.assert_allclose(result.scale, x.std(axis=0, ddof=1), rtol=1e-10)
     scores = np.asarray(result.scores[...])
@@ -185,7 +185,7 @@ def test_scaling_without_centering_divides_by_the_root_mean_square(
 ) -> None:
     x = decaying(*shape) * np.linspace(0.1, 9, shape[1])
     scale = np.sqrt((x**2).sum(axis=0) / (len(x) - 1))
-    result = rf.pca(x, rank=5, center=False, scale=True, method=method, tol=1e-8, passes=40)
+    result = rf.pca(x, rank=5, center=False, scale=True, solver=method, tol=1e-8, passes=40)
     s = np.linalg.svd(x / scale, compute_uv=False)[:5]
     np.testing.assert_allclose(result.singular_values, s, rtol=1e-7)
     np.testing.assert_allclose(result.scale, scale, rtol=1e-10)
@@ -197,7 +197,7 @@ def test_constant_columns_are_left_unscaled_and_named(shape: tuple[int, int], me
     x[:, 3] = 7.7
     x[:, 11] = 0.0
     with pytest.warns(rf.RankfoldWarning, match=r"2 columns are constant \(first: 3\)"):
-        result = rf.pca(x, rank=4, scale=True, method=method)
+        result = rf.pca(x, rank=4, scale=True, solver=method)
     assert np.all(np.abs(result.components[:, [3, 11]]) < 1e-12)
 
 
@@ -207,7 +207,7 @@ def test_columns_that_only_rounding_moves_are_constant(sign: int) -> None:
     x = decaying(500, 20)
     x[:, 3] = sign * 7.7 * (1 + np.finfo(float).eps * (np.arange(500) % 2))
     with pytest.warns(rf.RankfoldWarning, match=r"1 columns are constant \(first: 3\)"):
-        result = rf.pca(x, rank=4, scale=True, method="gram")
+        result = rf.pca(x, rank=4, scale=True, solver="gram")
     assert np.all(np.abs(result.components[:, 3]) < 1e-12)
 
 
@@ -215,7 +215,7 @@ def test_columns_that_only_rounding_moves_are_constant(sign: int) -> None:
 def test_missing_rank_is_completed_orthonormally(shape: tuple[int, int], method: str, true_rank: int) -> None:
     rng = np.random.default_rng(3)
     x = rng.standard_normal((shape[0], true_rank)) @ rng.standard_normal((true_rank, shape[1]))
-    result = rf.svd(x, rank=6, method=method)
+    result = rf.svd(x, rank=6, solver=method)
     s = np.linalg.svd(x, compute_uv=False)[:6]
     np.testing.assert_allclose(result.s, s, atol=1e-12 * max(s[0], 1))
     np.testing.assert_allclose(result.U[...].T @ result.U[...], np.eye(6), atol=1e-10)
@@ -226,7 +226,7 @@ def test_missing_rank_is_completed_orthonormally(shape: tuple[int, int], method:
 @pytest.mark.parametrize(("method", "shape"), cover(EVERY, [(90, 30), (30, 90), (30, 30)]))
 def test_full_rank_is_exact(shape: tuple[int, int], method: str) -> None:
     x = decaying(*shape)
-    result = rf.svd(x, rank=30, method=method)
+    result = rf.svd(x, rank=30, solver=method)
     np.testing.assert_allclose(result.s, exact(x, "svd")[1], rtol=1e-9)
     np.testing.assert_allclose((result.U[...] * result.s) @ result.Vt, x, atol=1e-10)
 
@@ -237,7 +237,7 @@ def test_float32_of_any_size_gives_the_same_bits_up_to_its_size(scale: float) ->
     factor = np.float32(2.0 ** round(np.log2(scale)))
     x = decaying(600, 50, np.float32)
     for method in EVERY:
-        plain, scaled = rf.svd(x, rank=5, method=method), rf.svd(x * factor, rank=5, method=method)
+        plain, scaled = rf.svd(x, rank=5, solver=method), rf.svd(x * factor, rank=5, solver=method)
         np.testing.assert_array_equal(plain.s * np.float64(factor), scaled.s)
         np.testing.assert_array_equal(plain.U[...], scaled.U[...])
 
@@ -245,7 +245,7 @@ def test_float32_of_any_size_gives_the_same_bits_up_to_its_size(scale: float) ->
 def test_fewer_passes_than_needed_say_so() -> None:
     x = decaying(2000, 300, power=0.3)
     with pytest.warns(rf.RankfoldWarning, match=r"above tol.*after 2 passes.*--passes"):
-        result = rf.svd(x, rank=10, method="krylov", tol=1e-9, passes=2)
+        result = rf.svd(x, rank=10, solver="krylov", tol=1e-9, passes=2)
     assert result.attrs["passes"] == 2
     assert not result.attrs["converged"]
 
@@ -254,17 +254,17 @@ def test_passes_end_when_the_answer_is_good_enough() -> None:
     x = decaying(4000, 400)
     with warnings.catch_warnings():
         warnings.simplefilter("error", rf.RankfoldWarning)
-        loose, tight = (rf.svd(x, rank=10, method="krylov", tol=tol) for tol in (1e-2, 1e-8))
+        loose, tight = (rf.svd(x, rank=10, solver="krylov", tol=tol) for tol in (1e-2, 1e-8))
     assert loose.attrs["passes"] < tight.attrs["passes"] <= 6
 
 
 def test_without_rows_nothing_long_is_written() -> None:
     x = decaying(3000, 80)
     for method in METHODS:
-        result = rf.svd(x, rank=5, method=method, with_rows=False)
+        result = rf.svd(x, rank=5, solver=method, with_rows=False)
         assert list(result) == ["Vt", "error_estimates", "residuals", "s"]
         np.testing.assert_allclose(result.s, exact(x, "svd")[1][:5], rtol=1e-4)
-    assert rf.svd(x, rank=5, method="gram", with_rows=False).attrs["passes"] == 1
+    assert rf.svd(x, rank=5, solver="gram", with_rows=False).attrs["passes"] == 1
 
 
 @pytest.mark.process
@@ -275,8 +275,8 @@ def test_a_dask_client_gives_the_same_bytes_as_threads(tmp_path: Path, method: s
     store = to_zarr(tmp_path / "x.zarr", decaying(40_000, 100, np.float32), (1000, 100))
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
     with LocalCluster(**options) as cluster, Client(cluster) as client:
-        there = rf.pca(store, rank=6, method=method, client=client, out=tmp_path / "r.zarr")
-    assert same_bytes(there) == same_bytes(rf.pca(store, rank=6, method=method, threads=2))
+        there = rf.pca(store, rank=6, solver=method, client=client, out=tmp_path / "r.zarr")
+    assert same_bytes(there) == same_bytes(rf.pca(store, rank=6, solver=method, threads=2))
 
 
 @pytest.mark.parametrize("scale", [1e200, 1e-200])

@@ -80,7 +80,7 @@ def test_no_error_exceeds_its_estimate(make: Any, spectrum: str) -> None:
     assert choose_strategy(Request("svd", RANK, method="krylov"), rf.open(x)).sketch_rows > 0
     for method in ("krylov", "subspace"):
         for passes in (1, 2, 3):
-            found = rf.svd(x, RANK, method=method, passes=passes, tol=1e-12, with_rows=False)
+            found = rf.svd(x, RANK, solver=method, passes=passes, tol=1e-12, with_rows=False)
             errors = np.abs(found.s - s) / s
             assert errors.max() <= max(found.error_estimates.max(), 1e-13), (method, passes)
 
@@ -88,10 +88,10 @@ def test_no_error_exceeds_its_estimate(make: Any, spectrum: str) -> None:
 @pytest.mark.parametrize("spectrum", SPECTRA)
 def test_a_fair_sample_saves_a_pass(spectrum: str, monkeypatch: pytest.MonkeyPatch) -> None:
     x, s = known(independent, spectrum)
-    found = rf.svd(x, RANK, method="krylov", with_rows=False)
+    found = rf.svd(x, RANK, solver="krylov", with_rows=False)
     assert (np.abs(found.s - s) <= 1e-4 * s).all()
     monkeypatch.setattr("rankfold.pipeline.data.sample.LARGEST_SHARE", ROWS)  # no row is sampled
-    assert found.attrs["passes"] < rf.svd(x, RANK, method="krylov", with_rows=False).attrs["passes"]
+    assert found.attrs["passes"] < rf.svd(x, RANK, solver="krylov", with_rows=False).attrs["passes"]
 
 
 @pytest.mark.parametrize(("spectrum", "make"), cover(SPECTRA, [batches, few_heavy_rows], strength=1))
@@ -99,10 +99,10 @@ def test_an_unfair_sample_costs_one_pass_at_most(
     make: Any, spectrum: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x, s = known(make, spectrum)
-    found = rf.svd(x, RANK, method="krylov", with_rows=False)
+    found = rf.svd(x, RANK, solver="krylov", with_rows=False)
     assert (np.abs(found.s - s) <= 1e-4 * s).all()
     monkeypatch.setattr("rankfold.pipeline.data.sample.LARGEST_SHARE", ROWS)
-    assert found.attrs["passes"] <= rf.svd(x, RANK, method="krylov", with_rows=False).attrs["passes"] + 1
+    assert found.attrs["passes"] <= rf.svd(x, RANK, solver="krylov", with_rows=False).attrs["passes"] + 1
 
 
 def test_what_is_sampled_does_not_depend_on_chunks(tmp_path: Any) -> None:
@@ -123,7 +123,7 @@ def test_a_sample_with_gaps_is_no_reason_to_stop_early() -> None:
     x = independent(np.random.default_rng(2))
     x[0, 0] = np.nan  # in the first place that is looked at
     with pytest.raises(rf.RankfoldError, match="1 NaN or Inf, the first at row 0, column 0"):
-        rf.svd(x, RANK, method="krylov", with_rows=False)
+        rf.svd(x, RANK, solver="krylov", with_rows=False)
 
 
 def test_rows_that_cancel_in_the_sketch_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,10 +138,10 @@ def test_rows_that_cancel_in_the_sketch_are_found(monkeypatch: pytest.MonkeyPatc
     assert choose_strategy(Request("svd", 3, method="krylov"), rf.open(x)).sketch_rows == 64
     s = np.linalg.svd(x, compute_uv=False)[:3]
     for method in ("krylov", "subspace"):
-        found = rf.svd(x, 3, tol=1e-2, method=method, with_rows=False)
+        found = rf.svd(x, 3, tol=1e-2, solver=method, with_rows=False)
         assert (np.abs(found.s - s) <= found.error_estimates * s).all() and found.attrs["converged"]
     with pytest.warns(rf.RankfoldWarning):
-        first = rf.svd(x, 3, tol=1e-2, passes=1, method="krylov", with_rows=False, oversampling=8)
+        first = rf.svd(x, 3, tol=1e-2, passes=1, solver="krylov", with_rows=False, oversampling=8)
     assert first.error_estimates[0] > 0.5
 
 
@@ -150,7 +150,7 @@ def test_marks_for_missing_values_are_refused(method: str) -> None:
     x = np.random.default_rng(3).standard_normal((20_000, 10))
     x[777, 4] = -np.finfo(np.float64).max
     with pytest.raises(rf.RankfoldError, match=r"row 777, column 4 .* squares leave the range of float64"):
-        rf.svd(x, 3, method=method, with_rows=False)
+        rf.svd(x, 3, solver=method, with_rows=False)
 
 
 @pytest.mark.parametrize(
@@ -159,4 +159,4 @@ def test_marks_for_missing_values_are_refused(method: str) -> None:
 def test_one_column_has_a_sample_or_none(rows: int, method: str) -> None:
     x = np.random.default_rng(rows).standard_normal((rows, 1))
     for matrix in (x, np.ascontiguousarray(x.T)):
-        assert rf.svd(matrix, 1, method=method).s[0] == pytest.approx(np.linalg.norm(x), rel=1e-13)
+        assert rf.svd(matrix, 1, solver=method).s[0] == pytest.approx(np.linalg.norm(x), rel=1e-13)

@@ -137,14 +137,14 @@ def test_r_alone_takes_one_pass() -> None:
     found = rf.qr(x, with_rows=False)
     assert found.attrs["passes"] == 1 and "Q" not in set(found)
     np.testing.assert_allclose(found.R, rf.qr(x).R, rtol=0, atol=1e-13 * np.abs(found.R).max())
-    assert rf.pca(x, 30, method="tsqr", with_rows=False).attrs["passes"] == 1
+    assert rf.pca(x, 30, solver="tsqr", with_rows=False).attrs["passes"] == 1
 
 
 @pytest.mark.parametrize("shape", [(9000, 25), (25, 9000)], ids=str)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_all_singular_values_without_saying_how_many(shape: tuple[int, int], dtype: Any) -> None:
     x = np.random.default_rng(4).standard_normal(shape).astype(dtype)
-    found = rf.svd(x, method="tsqr")
+    found = rf.svd(x, solver="tsqr")
     u, s, vt = np.linalg.svd(x.astype(np.float64), full_matrices=False)
     assert found.s.shape == (25,)
     np.testing.assert_allclose(found.s, s, rtol=0, atol=1e-13 * s[0])
@@ -156,14 +156,14 @@ def test_all_singular_values_without_saying_how_many(shape: tuple[int, int], dty
 
 def test_a_matrix_and_its_transpose_agree() -> None:
     x = turned(np.random.default_rng(5), 3000, np.logspace(0, -12, 40))
-    s, transposed = rf.svd(x, method="tsqr").s, rf.svd(np.ascontiguousarray(x.T), method="tsqr").s
+    s, transposed = rf.svd(x, solver="tsqr").s, rf.svd(np.ascontiguousarray(x.T), solver="tsqr").s
     np.testing.assert_allclose(s, transposed, rtol=0, atol=1e-13 * s[0])
 
 
 @pytest.mark.parametrize("scale", [False, True])
 def test_components_of_data_far_from_zero(scale: bool) -> None:
     x = turned(np.random.default_rng(6), 20_000, np.logspace(0, -4, 20)) + 1e4
-    found = rf.pca(x, 20, method="tsqr", scale=scale, with_rows=False)
+    found = rf.pca(x, 20, solver="tsqr", scale=scale, with_rows=False)
     centered = x - x.mean(axis=0)
     if scale:
         centered /= centered.std(axis=0, ddof=1)
@@ -227,7 +227,7 @@ def test_a_wide_matrix_takes_one_pass(tmp_path: Path, make: Any, chunks: tuple[i
 def test_vectors_of_data_far_from_zero_are_orthonormal(offset: float, condition: float) -> None:
     rng = np.random.default_rng(10)
     x = turned(rng, 20_000, np.logspace(0, -np.log10(condition), 10)) + offset
-    found = rf.pca(x, 10, method="tsqr", whiten=True)
+    found = rf.pca(x, 10, solver="tsqr", whiten=True)
     assert found.attrs["orthogonality"] <= max(1e-13, 30 * EPS * condition * offset / 1e6)
 
 
@@ -235,7 +235,7 @@ def test_columns_in_other_units_keep_their_components() -> None:
     x = np.random.default_rng(11).standard_normal((20_000, 10)) * np.logspace(0, -18, 10)
     s = np.linalg.svd((x - x.mean(axis=0)) / x.std(axis=0, ddof=1), compute_uv=False)
     for rows in (False, True):
-        found = rf.pca(x, 10, method="tsqr", scale=True, with_rows=rows)
+        found = rf.pca(x, 10, solver="tsqr", scale=True, with_rows=rows)
         np.testing.assert_allclose(found.singular_values, s, rtol=1e-12)
 
 
@@ -244,7 +244,7 @@ def test_lower_rank_takes_one_more_pass_only() -> None:
     with pytest.warns(rf.RankfoldWarning, match="has rank 12"):
         assert rf.qr(np.hstack([x, x[:, :3]]), passes=3).attrs["passes"] == 3
     with pytest.warns(rf.RankfoldWarning, match="has rank 10"):
-        found = rf.svd(np.hstack([x[:, :10], x[:, :10]]), method="tsqr", seed=2**64 - 1)
+        found = rf.svd(np.hstack([x[:, :10], x[:, :10]]), solver="tsqr", seed=2**64 - 1)
     assert np.abs(found.U[...].T @ found.U[...] - np.eye(20)).max() < 1e-13
 
 

@@ -269,8 +269,8 @@ def test_a_stacked_matrix_reduces_to_the_same_bits(tmp_path: Path, compressors: 
     x = np.random.default_rng(1).standard_normal((600, 6, 8)).astype("f4")
     cube = store(tmp_path / "cube.zarr", x, (100, 6, 8), compressors=compressors)
     flat = store(tmp_path / "flat.zarr", x.reshape(600, 48), (100, 48), compressors=compressors)
-    one = rf.svd(rf.open(cube, row_axes="time"), 5, method=method)
-    two = rf.svd(rf.open(flat), 5, method=method)
+    one = rf.svd(rf.open(cube, row_axes="time"), 5, solver=method)
+    two = rf.svd(rf.open(flat), 5, solver=method)
     for name in ("s", "Vt", "U"):
         np.testing.assert_array_equal(np.asarray(getattr(one, name)), np.asarray(getattr(two, name)))
 
@@ -278,7 +278,7 @@ def test_a_stacked_matrix_reduces_to_the_same_bits(tmp_path: Path, compressors: 
 def test_another_cut_of_a_wide_cube_agrees(tmp_path: Path) -> None:
     x = np.random.default_rng(1).standard_normal((20, 30, 40))
     path = store(tmp_path / "cube.zarr", x, (5, 7, 11), compressors=ZstdCodec(level=1))
-    found = rf.svd(rf.open(path, row_axes="time"), 5, method="gram")
+    found = rf.svd(rf.open(path, row_axes="time"), 5, solver="gram")
     np.testing.assert_allclose(found.s, np.linalg.svd(x.reshape(20, -1), compute_uv=False)[:5], rtol=1e-12)
 
 

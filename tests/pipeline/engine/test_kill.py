@@ -23,7 +23,7 @@ COMMAND = """
 import sys
 import rankfold as rf
 told = lambda name, done, total: print(name, done, flush=True)
-rf.pca(sys.argv[1], rank=12, method=sys.argv[3], tol=1e-9, passes=6, out=sys.argv[2], threads=2,
+rf.pca(sys.argv[1], rank=12, solver=sys.argv[3], tol=1e-9, passes=6, out=sys.argv[2], threads=2,
        memory="1GiB", progress=told)
 """
 
@@ -74,7 +74,7 @@ def test_ten_kills_at_random_moments_change_no_byte(tmp_path: Path, store: str, 
 def test_a_killed_process_is_gone_on_with(tmp_path: Path) -> None:
     x = decaying(10_000, 60, np.float32, power=0.4)
     store, out = to_zarr(tmp_path / "x.zarr", x, (1000, 60)), tmp_path / "r.zarr"
-    asked = {"rank": 12, "method": "krylov", "tol": 1e-9, "passes": 6, "threads": 2, "memory": "1GiB"}
+    asked = {"rank": 12, "solver": "krylov", "tol": 1e-9, "passes": 6, "threads": 2, "memory": "1GiB"}
     whole = same_bytes(rf.pca(store, **asked))
     with start(store, out, "krylov") as child:
         assert child.stdout is not None
@@ -96,11 +96,11 @@ def test_a_second_driver_on_the_same_output_refuses(tmp_path: Path, store: str) 
         child.stdout.readline()
         os.kill(child.pid, signal.SIGSTOP)  # holds the lock for as long as the question takes
         with pytest.raises(rf.RankfoldError, match=rf"another run is writing .*process {child.pid} on"):
-            rf.pca(store, rank=12, method="krylov", tol=1e-9, passes=6, out=out)
+            rf.pca(store, rank=12, solver="krylov", tol=1e-9, passes=6, out=out)
         os.kill(child.pid, signal.SIGCONT)
         child.communicate()
         assert child.returncode == 0
-    assert rf.pca(store, rank=12, method="krylov", tol=1e-9, passes=6, out=out).attrs["passes"] <= 6
+    assert rf.pca(store, rank=12, solver="krylov", tol=1e-9, passes=6, out=out).attrs["passes"] <= 6
 
 
 def test_an_interrupt_leaves_checkpoints_and_no_output(tmp_path: Path, store: str) -> None:
@@ -110,14 +110,14 @@ def test_an_interrupt_leaves_checkpoints_and_no_output(tmp_path: Path, store: st
 
     out = tmp_path / "r.zarr"
     with pytest.raises(KeyboardInterrupt):
-        rf.pca(store, rank=12, method="krylov", out=out, threads=2, progress=interrupt)
+        rf.pca(store, rank=12, solver="krylov", out=out, threads=2, progress=interrupt)
     assert not out.exists()
     assert list((tmp_path / "r.zarr.run").glob("state-*/pass-01/total.part"))
     seen: list[str] = []
     again = rf.pca(
-        store, rank=12, method="krylov", out=out, progress=lambda name, done, total: seen.append(name)
+        store, rank=12, solver="krylov", out=out, progress=lambda name, done, total: seen.append(name)
     )
-    assert same_bytes(again) == same_bytes(rf.pca(store, rank=12, method="krylov"))
+    assert same_bytes(again) == same_bytes(rf.pca(store, rank=12, solver="krylov"))
     left = sorted(path.name for path in (tmp_path / "r.zarr.run").iterdir())
     assert left == ["journal.jsonl", "lock", "run.json"]
 
@@ -125,7 +125,7 @@ def test_an_interrupt_leaves_checkpoints_and_no_output(tmp_path: Path, store: st
 def test_subspace_keeps_one_y_and_the_one_of_its_last_pass(tmp_path: Path, store: str) -> None:
     """A kill in the middle of a pass, and a task of an earlier pass that some worker still runs."""
     seen: set[str] = set()
-    options = {"rank": 12, "method": "subspace", "tol": 1e-9, "passes": 5, "threads": 2}
+    options = {"rank": 12, "solver": "subspace", "tol": 1e-9, "passes": 5, "threads": 2}
     out = tmp_path / "r.zarr"
 
     def interrupt(name: str, done: int, total: int) -> None:
@@ -145,7 +145,7 @@ def test_subspace_keeps_one_y_and_the_one_of_its_last_pass(tmp_path: Path, store
 
 
 def test_a_kill_while_the_result_is_published_leads_to_no_empty_one(tmp_path: Path, store: str) -> None:
-    options: dict[str, Any] = {"rank": 5, "method": "gram", "out": tmp_path / "r.zarr"}
+    options: dict[str, Any] = {"rank": 5, "solver": "gram", "out": tmp_path / "r.zarr"}
 
     def kill(self: RunDirectory) -> None:
         raise SystemExit  # after the rename, before state and scratch are cleared

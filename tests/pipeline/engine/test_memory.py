@@ -48,23 +48,23 @@ def measured(store: str, out: Path, **options: Any) -> tuple[int, int]:
 
 
 CASES = {
-    "krylov": {"kind": "svd", "rank": 20, "method": "krylov", "threads": 2, "memory": "512MiB"},
+    "krylov": {"kind": "svd", "rank": 20, "solver": "krylov", "threads": 2, "memory": "512MiB"},
     "pca krylov, four threads": {
         "kind": "pca",
         "rank": 20,
-        "method": "krylov",
+        "solver": "krylov",
         "threads": 4,
         "memory": "512MiB",
     },
-    "subspace": {"kind": "pca", "rank": 20, "method": "subspace", "threads": 2, "memory": "512MiB"},
-    "sketch": {"kind": "pca", "rank": 20, "method": "sketch", "threads": 2, "memory": "512MiB"},
-    "sketch, one thread": {"kind": "svd", "rank": 10, "method": "sketch", "threads": 1, "memory": "512MiB"},
-    "gram": {"kind": "pca", "rank": 20, "method": "gram", "threads": 2, "memory": "512MiB"},
-    "tsqr": {"kind": "pca", "rank": 20, "method": "tsqr", "threads": 2, "memory": "512MiB"},
+    "subspace": {"kind": "pca", "rank": 20, "solver": "subspace", "threads": 2, "memory": "512MiB"},
+    "sketch": {"kind": "pca", "rank": 20, "solver": "sketch", "threads": 2, "memory": "512MiB"},
+    "sketch, one thread": {"kind": "svd", "rank": 10, "solver": "sketch", "threads": 1, "memory": "512MiB"},
+    "gram": {"kind": "pca", "rank": 20, "solver": "gram", "threads": 2, "memory": "512MiB"},
+    "tsqr": {"kind": "pca", "rank": 20, "solver": "tsqr", "threads": 2, "memory": "512MiB"},
     "one thread, little memory": {
         "kind": "pca",
         "rank": 20,
-        "method": "krylov",
+        "solver": "krylov",
         "threads": 1,
         "memory": "120MiB",
     },
@@ -107,7 +107,7 @@ def test_a_wide_matrix_is_planned_too(tmp_path: Path, method: str) -> None:
         tmp_path / "r.zarr",
         kind="pca",
         rank=10,
-        method=method,
+        solver=method,
         threads=2,
         memory="512MiB",
     )
@@ -121,6 +121,6 @@ def test_the_algebra_between_passes_is_planned_too(tmp_path: Path, method: str) 
     """A short side so long that the driver, not a segment, takes the most."""
     store = tall(tmp_path / "x.zarr", 6000, 5000, "f4", chunks=(250, 5000), compressors=None)
     planned, peak = measured(
-        store, tmp_path / "r.zarr", kind="pca", rank=60, method=method, passes=4, threads=1, memory="2GiB"
+        store, tmp_path / "r.zarr", kind="pca", rank=60, solver=method, passes=4, threads=1, memory="2GiB"
     )
     assert peak <= planned

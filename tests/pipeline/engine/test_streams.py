@@ -67,7 +67,7 @@ def test_means_that_no_sample_tells(
     rng = np.random.default_rng(4)
     x = 3 + rng.standard_normal((1200, 4)) @ rng.standard_normal((4, 30))
     x += np.linspace(0, 6, 1200)[:, None] ** 2 * rng.standard_normal(30)
-    found = rf.pca(to_zarr(tmp_path / "x.zarr", x, (20, 30)), 5, method=method, tol=1e-8, passes=30)
+    found = rf.pca(to_zarr(tmp_path / "x.zarr", x, (20, 30)), 5, solver=method, tol=1e-8, passes=30)
     values = exact(x, "pca")[1][:5]
     assert max(streams) == 8
     np.testing.assert_allclose(found.singular_values, values, rtol=1e-8)

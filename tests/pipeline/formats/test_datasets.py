@@ -115,7 +115,7 @@ def test_every_file_keeps_the_protocol(place: Any) -> None:
 
 def test_reductions_of_files_and_objects_agree(place: Any) -> None:
     s = np.linalg.svd(flat(field("f8")), compute_uv=False)[:3]
-    np.testing.assert_allclose(rf.svd(rf.open(place, row_axes="time"), 3, method="gram").s, s, rtol=1e-5)
+    np.testing.assert_allclose(rf.svd(rf.open(place, row_axes="time"), 3, solver="gram").s, s, rtol=1e-5)
 
 
 def test_two_axes_need_no_rows(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_a_reduction_and_two_axes(bucket: str) -> None:
     x = field().reshape(20, 30)
     place = store(f"{bucket}/flat.zarr", x, chunks=(4, 30))
     s = np.linalg.svd(x.astype("f8"), compute_uv=False)[:3]
-    np.testing.assert_allclose(rf.svd(place, 3, method="gram").s, s, rtol=1e-5)
+    np.testing.assert_allclose(rf.svd(place, 3, solver="gram").s, s, rtol=1e-5)
     assert open_source(place).name == place
 
 

@@ -101,16 +101,16 @@ def test_a_fold_states_what_it_allocates_and_no_buffer_twice(tmp_path: Path, dty
 
 def test_the_peak_of_one_stream_does_not_grow_with_threads() -> None:
     x = np.zeros((2000, 1500), np.float32)
-    peaks = {rf.plan("svd", x, 10, method="gram", threads=t, memory="4GiB").peak_bytes for t in (1, 2, 4)}
+    peaks = {rf.plan("svd", x, 10, solver="gram", threads=t, memory="4GiB").peak_bytes for t in (1, 2, 4)}
     assert len(peaks) == 1
 
 
 def test_what_fits_is_not_refused() -> None:
     """A single stream has no merge: no room is kept for a second scatter matrix of 69 MiB."""
     x = np.zeros((3000, 3000), np.float32)
-    segment = max(p.segment_bytes for p in rf.plan("svd", x, 10, method="gram", memory="4GiB").passes)
+    segment = max(p.segment_bytes for p in rf.plan("svd", x, 10, solver="gram", memory="4GiB").passes)
     for threads in (1, 2):
-        plan = rf.plan("svd", x, 10, method="gram", threads=threads, memory=segment + 8 * M)
+        plan = rf.plan("svd", x, 10, solver="gram", threads=threads, memory=segment + 8 * M)
         assert plan.peak_bytes <= segment + 8 * M
 
 

@@ -49,7 +49,7 @@ def test_nothing_is_shown_where_nobody_watches_or_a_call_is_short() -> None:
 def test_a_call_that_takes_longer_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shown, "QUIET_SECONDS", 0.0)
     with stderr(Terminal()) as told:
-        rf.svd(X, 3, method="krylov")
+        rf.svd(X, 3, solver="krylov")
         rf.knn(X, 3)
     assert "pass 1 of at most 2" in told.getvalue() and "comparing rows" in told.getvalue()
     assert "ritz" not in told.getvalue()
@@ -60,7 +60,7 @@ def test_a_call_that_takes_longer_is_shown_on_a_terminal(monkeypatch: pytest.Mon
 
 def test_true_shows_lines_where_there_is_no_terminal() -> None:
     with stderr(io.StringIO()) as told:
-        rf.svd(X.T.copy(), 3, method="krylov", progress=True)
+        rf.svd(X.T.copy(), 3, solver="krylov", progress=True)
         rf.trustworthiness(X, X[:, :3], progress=True)
     lines = told.getvalue().splitlines()
     assert lines[0].startswith("pass 1 of at most 2: 500 of 500 columns")
@@ -69,7 +69,7 @@ def test_true_shows_lines_where_there_is_no_terminal() -> None:
 
 def test_a_function_is_called_as_it_always_was() -> None:
     calls: list[tuple[str, int, int]] = []
-    rf.svd(X, 3, method="krylov", progress=lambda *told: calls.append(told))
+    rf.svd(X, 3, solver="krylov", progress=lambda *told: calls.append(told))
     assert ("pass-01", 500, 500) in calls and calls[-1] == ("rows", 500, 500)
     for wrong in ("yes", 3):
         with pytest.raises(ArgumentError, match="progress must be True, False, None, or a function"):
@@ -102,7 +102,7 @@ def test_what_workers_and_compilers_say_is_shown_and_loggers_are_left_as_they_we
 def test_the_time_left_is_that_of_all_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr(shown.time, "monotonic", lambda: clock[0])
-    plan = rf.plan("svd", np.broadcast_to(np.float32(0), (10**6, 400)), 20, method="krylov", passes=3)
+    plan = rf.plan("svd", np.broadcast_to(np.float32(0), (10**6, 400)), 20, solver="krylov", passes=3)
     forecast = Forecast(plan)
     forecast.hear("pass-01", 0, 10**6)
     assert forecast.seconds_left() is None
@@ -118,7 +118,7 @@ def test_the_time_left_is_that_of_all_sweeps(monkeypatch: pytest.MonkeyPatch) ->
 def test_what_an_earlier_attempt_has_done_does_not_count_as_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(shown.time, "monotonic", lambda: clock[0])
-    forecast = Forecast(rf.plan("svd", np.broadcast_to(0.0, (10**6, 400)), 20, method="krylov", passes=4))
+    forecast = Forecast(rf.plan("svd", np.broadcast_to(0.0, (10**6, 400)), 20, solver="krylov", passes=4))
     for name in ("pass-01", "pass-02"):
         forecast.hear(name, 10**6, 10**6)
     forecast.hear("pass-03", 5 * 10**5, 10**6)
@@ -154,7 +154,7 @@ def test_every_sweep_of_a_plan_has_plain_words(kind: str, options: dict[str, Any
 def test_a_python_on_a_terminal_says_what_it_does() -> None:
     code = (
         "import numpy as np, rankfold as rf; from rankfold.pipeline.planning import progress;"
-        "progress.QUIET_SECONDS = 0.0; rf.svd(np.eye(900, 30) + 1, 3, method='gram')"
+        "progress.QUIET_SECONDS = 0.0; rf.svd(np.eye(900, 30) + 1, 3, solver='gram')"
     )
     reading, writing = pty.openpty()
     try:

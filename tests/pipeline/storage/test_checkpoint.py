@@ -320,7 +320,7 @@ def test_an_output_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 
 def test_what_an_earlier_attempt_has_left_counts_as_room(tmp_path: Path) -> None:
-    made = rf.plan("pca", np.ones((500, 20)), rank=3, method="krylov")
+    made = rf.plan("pca", np.ones((500, 20)), rank=3, solver="krylov")
     need = made.scratch_bytes + made.result_bytes + made.checkpoint_bytes
     with pytest.raises(DiskSpaceError, match="scratch and result take"):
         check_disk(made, need - 10, tmp_path, lambda: 9)

@@ -40,19 +40,19 @@ class Killed(BaseException):
 
 
 def krylov(out: Path, **options: Any) -> rf.Result:
-    return rf.pca(X, rank=4, method="krylov", tol=1e-9, passes=3, out=out, **options)
+    return rf.pca(X, rank=4, solver="krylov", tol=1e-9, passes=3, out=out, **options)
 
 
 def subspace(out: Path, **options: Any) -> rf.Result:
-    return rf.svd(X, rank=4, method="subspace", tol=1e-12, passes=3, out=out, **options)
+    return rf.svd(X, rank=4, solver="subspace", tol=1e-12, passes=3, out=out, **options)
 
 
 def sketch(out: Path, **options: Any) -> rf.Result:
-    return rf.svd(X, rank=4, method="sketch", out=out, **options)
+    return rf.svd(X, rank=4, solver="sketch", out=out, **options)
 
 
 def tsqr(out: Path, **options: Any) -> rf.Result:
-    return rf.svd(X, rank=4, method="tsqr", out=out, **options)
+    return rf.svd(X, rank=4, solver="tsqr", out=out, **options)
 
 
 def qr(out: Path, **options: Any) -> rf.Result:
@@ -302,7 +302,7 @@ def test_scratch_that_became_a_link_to_itself_is_made_again(tmp_path: Path, whol
 def test_parts_of_another_run_are_no_parts(tmp_path: Path, whole: dict[str, str]) -> None:
     run = killed_before_publishing(krylov, tmp_path / "r.zarr")
     other = killed_before_publishing(
-        lambda out: rf.pca(X + 1, rank=4, method="krylov", tol=1e-9, passes=3, out=out), tmp_path / "o.zarr"
+        lambda out: rf.pca(X + 1, rank=4, solver="krylov", tol=1e-9, passes=3, out=out), tmp_path / "o.zarr"
     )
     state, theirs = next(run.glob("state-*")), next(other.glob("state-*"))
     for file in theirs.rglob("*.part"):

@@ -23,7 +23,7 @@ def journal(run: Path, sweep: str = "pass") -> Journal:
 def test_every_row_of_every_sweep_is_noted_once(tmp_path: Path) -> None:
     x = np.random.default_rng(0).standard_normal((4000, 30)).astype(np.float32)
     out = tmp_path / "r.zarr"
-    rf.pca(to_zarr(tmp_path / "x.zarr", x, (500, 30)), rank=3, method="krylov", passes=3, threads=2, out=out)
+    rf.pca(to_zarr(tmp_path / "x.zarr", x, (500, 30)), rank=3, solver="krylov", passes=3, threads=2, out=out)
     lines = lines_of(tmp_path / "r.zarr.run")
     sweep = {line["id"]: line["sweep"] for line in lines if line["what"] == "segment"}
     rows = dict.fromkeys(sweep.values(), 0)

@@ -109,7 +109,7 @@ def test_bad_requests_exit_2(tmp_path: Path, store: Path) -> None:
         ("does not exist. Did you mean", ("svd", tmp_path / "y.zarr", "--rank", 3, *out)),
         ("rank 0 was asked for; ask for 1 to 30", ("svd", store, "--rank", 0, *out)),
         ("at most 30", ("svd", store, "--rank", 31, *out)),
-        ("without either all are found, by method tsqr", ("pca", store, "--method", "gram", *out)),
+        ("without either all are found, by solver tsqr", ("pca", store, "--solver", "gram", *out)),
         ("'2' has no unit: write 2GiB or 2MiB", ("svd", store, "--memory", "2", *out)),
         ("does not exist. Make it: mkdir -p", ("svd", store, "--out", tmp_path / "no" / "r.zarr")),
         ("/ is the root of the file system. Name a folder", ("svd", store, "--rank", 3, "--out", "/")),
@@ -124,7 +124,7 @@ def test_bad_requests_exit_2(tmp_path: Path, store: Path) -> None:
         ("passes must be at least 1", ("pca", store, "--rank", 3, "--passes", 0, *out)),
         (
             "'lanczos' is not one of auto, gram, krylov",
-            ("svd", store, "--rank", 3, "--method", "lanczos", *out),
+            ("svd", store, "--rank", 3, "--solver", "lanczos", *out),
         ),
         ("not a size in bytes", ("svd", store, "--rank", 3, "--memory", "much", *out)),
         ("cannot write", ("svd", store, "--rank", 3, "--out", tmp_path / "a file" / "r.zarr")),
@@ -199,7 +199,7 @@ def test_nan_and_inf_exit_4_counted_with_the_first_place(
             path,
             "--rank",
             2,
-            "--method",
+            "--solver",
             method,
             "--out",
             tmp_path / "r.zarr",
@@ -272,14 +272,14 @@ def test_a_full_disk_keeps_what_was_finished(
             raise OSError(errno.ENOSPC, "No space left on device")
         return write(file, data, offset)
 
-    command = ("svd", store, "--rank", 4, "--method", "krylov", "--out", out)
+    command = ("svd", store, "--rank", 4, "--solver", "krylov", "--out", out)
     with monkeypatch.context() as patched:
         patched.setattr(os, "pwrite", full)
         run = rankfold(*command)
     assert run.exit_code == 3 and "the disk is full" in run.stderr and len(run.stderr.splitlines()) < 9
     assert not out.exists()
     assert rankfold(*command).exit_code == 0
-    np.testing.assert_array_equal(rf.open_result(out).U[...], rf.svd(store, 4, method="krylov").U[...])
+    np.testing.assert_array_equal(rf.open_result(out).U[...], rf.svd(store, 4, solver="krylov").U[...])
 
 
 def test_too_small_a_disk_is_seen_before_the_first_read(
@@ -324,7 +324,7 @@ def test_signals_end_a_run_in_order_and_it_goes_on(tmp_path: Path, number: int, 
         str(path),
         "--rank",
         "20",
-        "--method",
+        "--solver",
         "krylov",
         "--tol",
         "1e-12",
@@ -369,7 +369,7 @@ def test_the_tolerance_alone_finds_the_rank(tmp_path: Path, store: Path) -> None
     rank = rf.open_result(tmp_path / "r.zarr").attrs["rank"]
     assert run.exit_code == 0 and f"rank {rank}, " in run.stdout and 1 <= rank < COLUMNS
     assert (
-        f"rank {COLUMNS} at most, " in rankfold("plan", "svd", store, "--tol", 0.3, "--method", "gram").stdout
+        f"rank {COLUMNS} at most, " in rankfold("plan", "svd", store, "--tol", 0.3, "--solver", "gram").stdout
     )
     assert f"leaves out {rf.open_result(tmp_path / 'r.zarr').attrs['approximation_error']:.2g}" in run.stdout
 
@@ -383,7 +383,7 @@ def test_all_components_are_found_where_nothing_is_said(tmp_path: Path, store: P
 def test_progress_counts_what_is_swept_in_plain_words(tmp_path: Path, x: np.ndarray) -> None:
     np.save(tmp_path / "wide.npy", x.T)
     run = rankfold(
-        "svd", tmp_path / "wide.npy", "--rank", 3, "--method", "krylov", "--out", tmp_path / "r.zarr"
+        "svd", tmp_path / "wide.npy", "--rank", 3, "--solver", "krylov", "--out", tmp_path / "r.zarr"
     )
     assert run.exit_code == 0, run.output
     told = run.stderr.splitlines()
@@ -393,7 +393,7 @@ def test_progress_counts_what_is_swept_in_plain_words(tmp_path: Path, x: np.ndar
 
 
 def test_passes_that_no_plan_knows_are_said_to_be_so(store: Path) -> None:
-    command = ("plan", "svd", store, "--rank", 3, "--method", "krylov")
+    command = ("plan", "svd", store, "--rank", 3, "--solver", "krylov")
     made = json.loads(rankfold(*command, "--json").stdout)
     note = f"up to {made['most_passes']}; depends on the spectrum"
     assert made["passes_note"].startswith(note) and note in rankfold(*command).stdout
@@ -405,7 +405,7 @@ def test_more_samples_are_added_to_a_result(tmp_path: Path, store: Path) -> None
     rankfold("pca", store, "--select-rows", "0:600", "--rank", COLUMNS, "--out", first, "--no-rows")
     run = rankfold("pca", "--update", first, store, "--select-rows", f"600:{ROWS}", "--out", both)
     assert run.exit_code == 0 and "pca by update" in run.stdout, run.output
-    fit = rf.pca(store, COLUMNS, method="tsqr", with_rows=False)
+    fit = rf.pca(store, COLUMNS, solver="tsqr", with_rows=False)
     np.testing.assert_allclose(rf.open_result(both).singular_values, fit.singular_values, rtol=1e-9)
     arguments = ("pca", "--update", first, store, "--scale", "--out", tmp_path / "n.zarr")
     refused(tmp_path, 2, "--scale has no place beside --update", *arguments)

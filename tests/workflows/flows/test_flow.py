@@ -32,7 +32,7 @@ TYPICAL = {
     "a key is misspelt": (
         ("rank: 5", "rnak: 5"),
         "{flow}:11: stages.components.rnak: no such key (did you mean 'rank'?). Keys are method, needs, "
-        "resources, input, rank, tol, algorithm, passes, oversampling, seed, center, scale, whiten, "
+        "resources, input, rank, tol, solver, passes, oversampling, seed, center, scale, whiten, "
         "with_rows",
     ),
     "a store is missing": (
@@ -87,7 +87,7 @@ def test_typical_mistakes_are_told_to_the_letter(
         ("rank: 5", "rank: 31", "Ask for rank: 30 or less"),
         ("method: knn", "method: kn", ":13: stages.near.method: no such method 'kn' (did you mean 'knn'?)"),
         ("    method: knn\n", "", ":12: stages.near: the key 'method' is missing"),
-        ("    rank: 5", "    algorithm: gran", ":11: stages.components.algorithm: no such value 'gran' (did"),
+        ("    rank: 5", "    solver: gran", ":11: stages.components.solver: no such value 'gran' (did"),
         ("    rank: 5\n", "", ":8: stages.components: say how many components, rank"),
         ("k: 3", "k: three", ":15: stages.near.k: takes a whole number, not 'three'"),
         ("k: 3", "k: 1500", ":15: stages.near.k: k 1500 was asked for, but components.scores has 1500 rows"),
@@ -128,8 +128,8 @@ def test_a_stage_that_does_not_fit_is_named_with_its_line(flow: Path) -> None:
 
 
 def test_messages_name_keys_and_not_options() -> None:
-    said = "Give --memory 52MiB, or --method krylov, which --out needs (--no-rows), or --rank. See --print"
-    wanted = "Give memory: 52MiB, or algorithm: krylov, which outputs needs (with_rows: false), or rank. "
+    said = "Give --memory 52MiB, or --solver krylov, which --out needs (--no-rows), or --rank. See --print"
+    wanted = "Give memory: 52MiB, or solver: krylov, which outputs needs (with_rows: false), or rank. "
     wanted += "See --print"
     assert in_file(said) == wanted
 
@@ -272,8 +272,8 @@ inputs: {x: x.zarr}
 outputs: results
 resources: {memory: 1GiB, threads: 1}
 stages:
-  first: {method: pca, input: x, rank: 3, algorithm: gram, with_rows: false}
-  second: {method: svd, input: x, rank: 10, algorithm: krylov, tol: 1.0e-12, passes: 12}
+  first: {method: pca, input: x, rank: 3, solver: gram, with_rows: false}
+  second: {method: svd, input: x, rank: 10, solver: krylov, tol: 1.0e-12, passes: 12}
 """
 
 
@@ -322,7 +322,7 @@ def test_an_interrupted_workflow_goes_on(tmp_path: Path, tall: Path, number: int
     again = rankfold("run", tmp_path / "flow.yaml")
     assert again.exit_code == 0 and "first, pca: skip" in again.stderr
     assert "second, svd: resume (was interrupted)" in again.stderr
-    whole = rf.svd(tall / "x.zarr", 10, method="krylov", tol=1e-12, passes=12)
+    whole = rf.svd(tall / "x.zarr", 10, solver="krylov", tol=1e-12, passes=12)
     assert same_bytes(rf.open_result(tmp_path / "results" / "second.zarr")) == same_bytes(whole)
     standing = json.loads(rankfold("status", tmp_path / "flow.yaml", "--json").stdout)["stages"][1]
     assert standing["state"] == "done" and standing["attempts"] == 2

@@ -26,7 +26,7 @@ inputs: {x: x.zarr}
 outputs: results
 resources: {memory: 1GiB, threads: 2}
 stages:
-  components: {method: pca, input: x, rank: 10, algorithm: krylov, tol: 1.0e-9, passes: 6}
+  components: {method: pca, input: x, rank: 10, solver: krylov, tol: 1.0e-9, passes: 6}
   near: {method: knn, input: components.scores, k: 10}
   trust: {method: trustworthiness, input: x, embedding: components.scores, sample_rows: 3000}
 """

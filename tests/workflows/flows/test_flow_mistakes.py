@@ -147,7 +147,7 @@ VALUES = {
     "no rank": (
         ("    rank: 5\n", ""),
         ":8: stages.components: say how many components, rank, or what share of the norm to leave out, tol; "
-        "all of them are algorithm: tsqr",
+        "all of them are solver: tsqr",
     ),
 }
 """Values that cannot be."""

@@ -52,12 +52,11 @@ ELSEWHERE |= {"cluster", "workers", "threads", "client", "progress", "view"}
 def test_keys_are_the_arguments_of_the_function(model: type[models.BaseStage]) -> None:
     parameters = inspect.signature(FUNCTIONS[model]).parameters
     wanted = {name: p.default for name, p in parameters.items() if name not in ELSEWHERE}
-    own = {
-        name: f
-        for name, f in model.model_fields.items()
+    found = {
+        name: field
+        for name, field in model.model_fields.items()
         if name not in ("method", "input", "needs", "resources")
     }
-    found = {"method" if name == "algorithm" else name: field for name, field in own.items()}
     assert set(found) == set(wanted)
     for name, field in found.items():
         if wanted[name] is inspect.Parameter.empty:

@@ -23,7 +23,7 @@ inputs: {x: x.npy}
 outputs: results
 resources: {memory: 256MiB, threads: 1}
 stages:
-  components: {method: pca, input: x, rank: 3, algorithm: krylov, passes: 3, tol: 1.0e-9}
+  components: {method: pca, input: x, rank: 3, solver: krylov, passes: 3, tol: 1.0e-9}
 """
 
 

@@ -31,7 +31,7 @@ outputs: results
 resources: {memory: 1GiB, threads: 2}
 stages:
   x: {method: import, input: table}
-  components: {method: pca, input: x, rank: 5, algorithm: krylov, passes: 3, tol: 1.0e-9}
+  components: {method: pca, input: x, rank: 5, solver: krylov, passes: 3, tol: 1.0e-9}
   factors: {method: nmf, input: x, rank: 4, passes: 4}
   near: {method: knn, input: components.scores, k: 4}
   audit: {method: check, result: components, input: x}

@@ -20,9 +20,7 @@ Tol = Annotated[
     float | None,
     Argument("estimated relative error to stop at, 1e-4 by default; without rank, of all"),
 ]
-Solver = Annotated[
-    str, Argument(f"{', '.join(CHOICES[:-1])} or {CHOICES[-1]}", choices=CHOICES, key="algorithm")
-]
+Solver = Annotated[str, Argument(f"{', '.join(CHOICES[:-1])} or {CHOICES[-1]}", choices=CHOICES)]
 Passes = Annotated[int | None, Argument("most passes over the matrix; 8 by default", least=1)]
 Oversampling = Annotated[
     int | None, Argument("columns of a block beyond the rank; a quarter of it by default")
@@ -37,7 +35,7 @@ class SvdArguments:
 
     rank: Rank = None
     tol: Tol = None
-    method: Solver = "auto"
+    solver: Solver = "auto"
     passes: Passes = None
     oversampling: Oversampling = None
     seed: Seed = 0
@@ -50,7 +48,7 @@ class PcaArguments:
 
     rank: Rank = None
     tol: Tol = None
-    method: Solver = "auto"
+    solver: Solver = "auto"
     passes: Passes = None
     oversampling: Oversampling = None
     seed: Seed = 0

@@ -101,7 +101,7 @@ def _way_out(request: Request, strategy: Strategy, budget: Budget) -> str:
     if request.kind != "qr":
         for method, reason in solver.narrower.items():
             if method in SOLVERS and _fits(dataclasses.replace(request, method=method), source, budget):
-                way_out += f", or --method {method}, which {reason}"
+                way_out += f", or --solver {method}, which {reason}"
                 break
         if rank := _rank_that_fits(request, source, budget):
             way_out += f", or --rank {rank}"

@@ -71,7 +71,7 @@ def check_request(request: Request, shape: tuple[int, int], name: str) -> None:
     if request.passes < 1:
         raise InputError(f"passes must be at least 1, not {request.passes}")
     if request.method != "auto" and request.method not in SOLVERS:
-        raise InputError(f"method {request.method!r} is not one of auto, {', '.join(SOLVERS.names())}")
+        raise InputError(f"solver {request.method!r} is not one of auto, {', '.join(SOLVERS.names())}")
     if request.adaptive and request.method != "auto" and not SOLVERS[request.method].finds_rank:
         finders = ("auto", *(name for name in SOLVERS.ours if SOLVERS[name].finds_rank))
         raise InputError(

@@ -164,7 +164,7 @@ def check_solver(solver: Solver, request: Request, view: View) -> None:
     if solver.needs_long and view.long < view.short:
         raise InputError(
             f"{view.source.name} can only be swept along its {view.orientation.value}, its shorter side, and "
-            f"{solver.name} is for the longer one. Take --method krylov, or store the transpose"
+            f"{solver.name} is for the longer one. Take --solver krylov, or store the transpose"
         )
 
 

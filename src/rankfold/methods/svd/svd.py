@@ -115,7 +115,7 @@ def qr_task(x: object, *, passes: object = None, seed: object = 0, with_rows: bo
     """What is to be factorized, checked; arguments of ``rankfold.qr``."""
     source = open_source(x)
     return _reduction(
-        source, "qr", min(source.shape), method="tsqr", passes=passes, seed=seed, with_rows=with_rows
+        source, "qr", min(source.shape), solver="tsqr", passes=passes, seed=seed, with_rows=with_rows
     )
 
 
@@ -124,7 +124,7 @@ def _reduction(
     kind: str,
     rank: Any = None,
     tol: object = None,
-    method: str = "auto",
+    solver: str = "auto",
     passes: object = None,
     oversampling: object = None,
     seed: object = 0,
@@ -132,13 +132,13 @@ def _reduction(
     **flags: bool,
 ) -> Reduction:
     if rank is None and tol is None:
-        rank, method = _all_of(source, method), "tsqr"
+        rank, solver = _all_of(source, solver), "tsqr"
     adaptive = rank is None
     request = Request(
         kind,
         min(source.shape) if rank is None else component_count(rank),
         DEFAULT_TOL if tol is None else number("tol", tol),
-        method,
+        solver,
         DEFAULT_PASSES if passes is None else integer("passes", passes),
         integer("seed", seed),
         rows=with_rows,
@@ -150,16 +150,16 @@ def _reduction(
     return Reduction(resolved(request, source), source)
 
 
-def _all_of(source: Source, method: str) -> int:
+def _all_of(source: Source, solver: str) -> int:
     """The number of all components, where those are to be found: neither a rank nor a tolerance is given."""
     count = min(source.shape)
     advice = "say how many components, rank= (--rank), or what share of the norm to leave out, tol= (--tol)"
-    if method not in ("auto", "tsqr"):
-        raise InputError(f"{advice}: without either all are found, by method tsqr and not by {method}")
-    if method == "auto" and count > LARGEST_SQUARE:
+    if solver not in ("auto", "tsqr"):
+        raise InputError(f"{advice}: without either all are found, by solver tsqr and not by {solver}")
+    if solver == "auto" and count > LARGEST_SQUARE:
         raise InputError(
             f"{advice}: without either all are found, and {source.name} has {count}, more than the "
-            f"{LARGEST_SQUARE} up to which that is done unasked. Say method='tsqr' (--method tsqr) if all "
+            f"{LARGEST_SQUARE} up to which that is done unasked. Say solver='tsqr' (--solver tsqr) if all "
             "are wanted"
         )
     return count

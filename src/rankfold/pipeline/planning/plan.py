@@ -126,4 +126,4 @@ def _narrower(plan: Plan, missing: int) -> str:
     scratch = long * (plan.width * np.dtype(plan.working_dtype).itemsize + 16)
     if plan.method != "krylov" or plan.scratch_bytes - scratch < missing:
         return ""
-    return f", or take --method subspace, whose scratch is {format_bytes(scratch)} however many its passes"
+    return f", or take --solver subspace, whose scratch is {format_bytes(scratch)} however many its passes"

@@ -287,7 +287,7 @@ def differences(kept: Mapping[str, Any], mine: Mapping[str, Any], step: Step) ->
         return (f"method: {old.get('kind')} -> {new['kind']}",)
     keys, told = type(step.stage).model_fields, dict[str, None]()
     for name in new:
-        called = "algorithm" if name == "method" else argument_of(name, new["kind"])
+        called = argument_of(name, new["kind"])
         key = CONTENTS.get(name, called)
         if old.get(name) == new[name] or key not in keys:
             continue

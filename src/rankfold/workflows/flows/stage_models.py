@@ -133,8 +133,8 @@ class BaseStage(Part):
     def asked(self) -> dict[str, Any]:
         """Arguments of the Python function, but for matrices and results."""
         if self.PARAMETERS:
-            plain = [each for each in self.PARAMETERS if each.key not in (*self.MATRICES, *self.RESULTS)]
-            return {each.name: getattr(self, each.key) for each in plain}
+            plain = [each for each in self.PARAMETERS if each.name not in (*self.MATRICES, *self.RESULTS)]
+            return {each.name: getattr(self, each.name) for each in plain}
         return self.model_dump(exclude={"method", "needs", "resources", *self.MATRICES, *self.RESULTS})
 
 
@@ -143,9 +143,9 @@ def model_of(method: Method) -> type[BaseStage]:
     parameters = method.parameters()
     keys: dict[str, Any] = {"method": (Literal[method.name], ...)}
     keys |= {each.key or each.name: (str, ...) for each in method.inputs}
-    keys |= {each.key: (_type_of(each), ... if each.required else each.default) for each in parameters}
+    keys |= {each.name: (_type_of(each), ... if each.required else each.default) for each in parameters}
     held = [(each.key or each.name, each.holds) for each in method.inputs]
-    held += [(each.key, each.argument.holds) for each in parameters if each.argument.holds]
+    held += [(each.name, each.argument.holds) for each in parameters if each.argument.holds]
     made = create_model(
         "".join(word.title() for word in method.name.split("_")),
         __base__=BaseStage,

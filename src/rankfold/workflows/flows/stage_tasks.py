@@ -139,10 +139,10 @@ def _held(stage: BaseStage, key: str, scene: StageInputs, *, model: bool = False
 
 def _reduction(stage: BaseStage, scene: StageInputs) -> Task:
     asked = stage.asked()
-    if asked["rank"] is None and asked["tol"] is None and asked["method"] == "auto":
+    if asked["rank"] is None and asked["tol"] is None and asked["solver"] == "auto":
         raise InputError(  # a file says what it asks for
             "say how many components, rank, or what share of the norm to leave out, tol; all of them are "
-            "algorithm: tsqr"
+            "solver: tsqr"
         )
     return _task(stage, scene)
 

@@ -241,7 +241,7 @@ class Gram(BlockSolver):
 
     def way_out(self, request: Request, strategy: Strategy) -> str:
         """See ``Solver``."""
-        return ", or --method krylov, which keeps no (n, n) matrix"
+        return ", or --solver krylov, which keeps no (n, n) matrix"
 
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start

@@ -165,10 +165,10 @@ class Solver(ABC):
     def advice(self, request: Request, strategy: Strategy, passes: int) -> str:
         """What to change where the estimated error stays above the tolerance after ``passes``."""
         if self.stops_early and passes >= request.passes:
-            exact = ", take --method gram or tsqr" * request.adaptive
+            exact = ", take --solver gram or tsqr" * request.adaptive
             return f"allow more with passes= (--passes){exact}, or raise tol"
         if request.adaptive:
-            return "squares in this precision tell no more; take --method tsqr, or raise tol"
+            return "squares in this precision tell no more; take --solver tsqr, or raise tol"
         return self.remedy.format(dtype=strategy.view.dtype.name)
 
     # The work -------------------------------------------------------------------------------------

@@ -320,7 +320,7 @@ class Tsqr(Solver):
             return ""
         if request.rank == min(strategy.view.source.shape):
             return ", or say how many components are enough, rank= (--rank): all of them were asked for"
-        return ", or --method krylov, which keeps no (n, n) matrix"
+        return ", or --solver krylov, which keeps no (n, n) matrix"
 
     def advice(self, request: Request, strategy: Strategy, passes: int) -> str:
         """Nothing tells more: the type is too short."""
