@@ -1,6 +1,7 @@
 """Files that are read from beginning to end, as an import takes them.
 
 reader          what all of them offer; what is unpacked first
+tables          what delimited and parquet have in common
 delimited       .csv, .tsv, also .gz
 gzipped         files that gzip wrote
 parquet         .parquet, or a folder of them
@@ -19,11 +20,10 @@ from collections.abc import Iterator
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.csr import CsrSource
 from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
-from rankfold.pipeline.importing.readers import delimited, matrix_market
 from rankfold.pipeline.importing.readers.compressed import CompressedReader, Vector
-from rankfold.pipeline.importing.readers.delimited import delimited_reader
+from rankfold.pipeline.importing.readers.delimited import SEPARATORS, delimited_reader
 from rankfold.pipeline.importing.readers.h5ad import h5ad_reader
-from rankfold.pipeline.importing.readers.matrix_market import matrix_market_reader
+from rankfold.pipeline.importing.readers.matrix_market import MATRIX_MARKET_ENDINGS, matrix_market_reader
 from rankfold.pipeline.importing.readers.npz import npz_reader
 from rankfold.pipeline.importing.readers.parquet import parquet_paths, parquet_reader
 from rankfold.pipeline.importing.readers.reader import EntryReader, Packed, RowReader, Wanted
@@ -49,11 +49,11 @@ def open_reader(location: str, wanted: Wanted) -> Reader | None:
         return npz_reader(path, part)
     if path.endswith(".h5ad"):
         return h5ad_reader(path, part)
-    return matrix_market_reader(path, wanted) if path.endswith(matrix_market.ENDINGS) else None
+    return matrix_market_reader(path, wanted) if path.endswith(MATRIX_MARKET_ENDINGS) else None
 
 
 def _table(path: str, wanted: Wanted) -> RowReader | Packed | None:
-    if os.path.splitext(path.removesuffix(".gz"))[1] in delimited.ENDINGS:
+    if os.path.splitext(path.removesuffix(".gz"))[1] in SEPARATORS:
         return delimited_reader(path, wanted)
     if os.path.isdir(path) and node_kind(path) is not None:
         return None

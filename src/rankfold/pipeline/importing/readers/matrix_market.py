@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,10 +22,10 @@ from rankfold.pipeline.data.dtypes import require_matrix
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import ChunkError, DataError, InputError
 from rankfold.pipeline.formats.npy import npy_source
-from rankfold.pipeline.importing.readers.gzipped import open_unpacked, unpacked
-from rankfold.pipeline.importing.readers.reader import Entries, Packed, Wanted
+from rankfold.pipeline.importing.readers.gzipped import GZIP_ERRORS, open_unpacked, unpack_stream
+from rankfold.pipeline.importing.readers.reader import Entries, Packed, Wanted, write_columns_header
 
-ENDINGS = (".mtx", ".mtx.gz")
+MATRIX_MARKET_ENDINGS = (".mtx", ".mtx.gz")
 
 TYPES = {
     "real": "float64",
@@ -39,7 +38,7 @@ TYPES = {
 
 SYMMETRIES = ("general", "symmetric", "skew-symmetric")
 
-PARSED = 24
+LINE_FACTOR = 24
 """Memory that parsing takes in times of the text: a line of 6 bytes is two places and a number, twice."""
 
 TEXT_BYTES = (2**16, 8 * 2**20)
@@ -49,8 +48,6 @@ HEAD_LINE = 2**20
 
 HEAD_LINES = 2**16
 """Most lines before the numbers."""
-
-DAMAGED = (OSError, EOFError, zlib.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +108,7 @@ class CoordinateReader:
             seen += count
             if seen > promised:
                 break
-            yield self._parsed(text, count, line), done
+            yield self._parse(text, count, line), done
         if seen != promised:
             more = " or more" if seen > promised else ""
             raise ChunkError(
@@ -119,7 +116,7 @@ class CoordinateReader:
                 + ("It is cut short: restore the file" if seen < promised else "Correct its third number")
             )
 
-    def _parsed(self, text: bytes, count: int, line: int) -> Entries:
+    def _parse(self, text: bytes, count: int, line: int) -> Entries:
         import scipy.io
 
         kind, (rows, columns) = self.head.field, self.shape
@@ -134,7 +131,7 @@ class CoordinateReader:
 
 
 @dataclass(frozen=True, slots=True)
-class PackedColumns:
+class PackedArray:
     """A dense matrix, column by column: unpacked to a file in Fortran order."""
 
     name: str
@@ -153,14 +150,13 @@ class PackedColumns:
         dtype, target, seen = np.dtype(TYPES[self.head.field]), folder / "columns.npy", 0
         rows, columns = self.head.sizes
         with open(target, "wb") as out:
-            header = {"descr": dtype.str, "fortran_order": True, "shape": (rows, columns)}
-            np.lib.format.write_array_header_2_0(out, header)
+            write_columns_header(out, dtype, (rows, columns))
             for text, line, _ in _texts(self.path, self.head, self.memory_bytes):
                 count = text.count(b"\n") + (not text.endswith(b"\n"))
                 if seen + count > rows * columns:
                     seen += count
                     break
-                numbers = self._parsed(text, count, line)
+                numbers = self._parse(text, count, line)
                 numbers.astype(dtype, copy=False).tofile(out)
                 seen += count
                 progress(seen * dtype.itemsize)
@@ -171,7 +167,7 @@ class PackedColumns:
             )
         return npy_source(str(target))
 
-    def _parsed(self, text: bytes, count: int, line: int) -> Any:
+    def _parse(self, text: bytes, count: int, line: int) -> Any:
         import scipy.io
 
         header = f"%%MatrixMarket matrix array {self.head.field} general\n{count} 1\n"
@@ -188,7 +184,7 @@ def matrix_market_reader(path: str, wanted: Wanted) -> CoordinateReader | Packed
     try:
         with open_unpacked(path) as file:
             head = _head(file, path)
-    except DAMAGED as error:
+    except GZIP_ERRORS as error:
         raise ChunkError(f"{path} cannot be read: {error}. Restore the file") from error
     require_matrix(path, head.sizes[:2], np.dtype(TYPES[head.field]))
     if head.layout == "coordinate":
@@ -197,7 +193,7 @@ def matrix_market_reader(path: str, wanted: Wanted) -> CoordinateReader | Packed
         raise InputError(
             f"{path} is a dense {head.symmetry} {head.field} matrix; dense ones are read if general"
         )
-    return PackedColumns(path, path, head)
+    return PackedArray(path, path, head)
 
 
 def _head(file: IO[bytes], path: str) -> _Head:
@@ -231,11 +227,11 @@ def _head(file: IO[bytes], path: str) -> _Head:
 
 def _texts(path: str, head: _Head, memory_bytes: int) -> Iterator[tuple[bytes, int, int]]:
     """Whole lines without empty ones, the number of the first of them, and bytes of the file done."""
-    size = min(max(memory_bytes // PARSED, TEXT_BYTES[0]), TEXT_BYTES[1])
+    size = min(max(memory_bytes // LINE_FACTOR, TEXT_BYTES[0]), TEXT_BYTES[1])
     line = head.lines + 1
     try:
         with open(path, "rb") as raw:
-            file: Any = unpacked(raw)
+            file: Any = unpack_stream(raw)
             for _ in range(head.lines):
                 file.readline(HEAD_LINE)
             while block := file.read(size):
@@ -244,7 +240,7 @@ def _texts(path: str, head: _Head, memory_bytes: int) -> Iterator[tuple[bytes, i
                 if text := _without_empty_lines(block):
                     yield text, line, raw.tell()
                 line += count
-    except DAMAGED as error:
+    except GZIP_ERRORS as error:
         raise ChunkError(f"{path} cannot be read after line {line}: {error}. Restore the file") from error
 
 

@@ -174,3 +174,9 @@ def copy_stream(file: IO[bytes], target: Path, progress: Callable[[int], None], 
                 raise ValueError(f"it holds more than the {most} bytes that its header promises")
             out.write(piece)
             progress(done)
+
+
+def write_columns_header(out: IO[bytes], dtype: np.dtype[Any], shape: tuple[int, int]) -> None:
+    """Begin a ``.npy`` file whose numbers follow column by column."""
+    header = {"descr": dtype.str, "fortran_order": True, "shape": shape}
+    np.lib.format.write_array_header_2_0(out, header)
