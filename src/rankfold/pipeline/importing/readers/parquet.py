@@ -181,6 +181,8 @@ def parquet_reader(path: str, wanted: Wanted) -> ParquetReader | WideTable:
     common = np.result_type(*[kind for kind in types if kind is not None])
     if common.kind in "iub" and _has_missing(metadata, [each.name for each in taken]):
         common = np.result_type(common, np.float32)
+    if common.kind in "iub" and wanted.dtype is not None and wanted.dtype.name in ("float32", "float64"):
+        common = wanted.dtype  # holds NaN, where values are missing without a word in the statistics
     reader = ParquetReader(path, paths, common, tuple(each.name for each in taken), length)
     if nested or _page_bytes(metadata, reader.taken) <= wanted.memory_bytes // 2:
         return reader
