@@ -28,8 +28,8 @@ SHAPE = 'five fields, minute hour day month weekday, such as "0 3 * * 1" for Mon
 
 UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 
-YEARS = 9
-"""The 29th of February may be eight years away."""
+YEARS = 41
+"""The 29th of February may be forty years away on a day of the week: `0 0 29 2 */7` around 2100."""
 
 
 @dataclass(frozen=True, slots=True)
