@@ -24,7 +24,7 @@ Load = Callable[[], Sequence["Photograph"]]
 SIDE = 8
 COLUMNS = SIDE * SIDE * 3
 CHUNK_ROWS = 16384
-"""Of 768 bytes each: 12 MiB."""
+"""Rows of 768 bytes in a chunk, which is 12 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +88,12 @@ def write_patches(
                 attributes={"photographs": [photograph.name for photograph in photographs]},
                 config={"write_empty_chunks": True},
             )
-            done = 0
+            rows_written = 0
             for rows in patch_blocks(photographs, rows_per_chunk):
-                array[done : done + len(rows)] = rows
-                done += len(rows)
+                array[rows_written : rows_written + len(rows)] = rows
+                rows_written += len(rows)
                 if progress is not None:
-                    progress("patches", done, total)
+                    progress("patches", rows_written, total)
             shutil.rmtree(store, ignore_errors=True)  # damaged: see ``patches_are_there``
             os.rename(part, store)
     finally:
@@ -113,7 +113,7 @@ def patch_blocks(photographs: Sequence[Photograph], rows: int) -> Iterator[Patch
             numbers = np.arange(max(first, 0), min(first + rows, lines * across))
             parts.append(view[numbers // across, numbers % across].reshape(-1, COLUMNS))
             first -= lines * across
-        yield np.concatenate(parts) / np.float32(255)
+        yield np.divide(np.concatenate(parts), np.float32(255), dtype=np.float32)
 
 
 def patches_are_there(store: Path, photographs: Sequence[Photograph]) -> bool:
@@ -126,7 +126,7 @@ def patches_are_there(store: Path, photographs: Sequence[Photograph]) -> bool:
     layout = ((sum(each.patches for each in photographs), COLUMNS), "float32")
     try:
         source = open_source(store)
-        what = (source.shape, source.dtype.name)
+        what: object = (source.shape, source.dtype.name)
         if what == layout:
             source.check()
             return True

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from rankfold.pipeline.errors import ChunkError, DataError, InputError
-from rankfold.pipeline.importing.readers.gzipped import GZIP_ERRORS, open_unpacked, unpack_stream
-from rankfold.pipeline.importing.readers.reader import HEADERS, Wanted, choose_columns, shown
+from rankfold.pipeline.importing.readers.gzipped import GZIP_ERRORS, open_text, unpack_stream
+from rankfold.pipeline.importing.readers.reader import HEADERS, Wanted, choose_columns, list_names
 from rankfold.pipeline.importing.readers.tables import Batch, Table, clip_bytes, load_arrow
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
@@ -84,13 +84,13 @@ class DelimitedReader(Table):
         row = 0
         # In the main thread Arrow takes Ctrl-C for itself, and forgets it when a block ends soon after.
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            for block, line, done in self._texts(size):
+            for block, line, bytes_read in self._texts(size):
                 try:
                     batches = pool.submit(parse, block, arrow, text).result()
                 except arrow.ArrowInvalid as error:
                     raise self._explain(str(error), block, line) from error
                 for columns in batches:
-                    yield Batch(columns, self.name, row, done)
+                    yield Batch(columns, self.name, row, bytes_read)
                     row += sum(map(len, columns)) // self.columns
 
     def _texts(self, size: int) -> Iterator[tuple[bytes, int, int]]:
@@ -148,10 +148,10 @@ class DelimitedReader(Table):
         records = [
             record for record in _records(block, self.separator) if len(record) > 1 or record[0].strip()
         ]
-        expected = len(self.names)
+        width = len(self.names)
         for number, record in enumerate(records, start=1):
-            if len(record) != expected:
-                message = f"Row #{number}: Expected {expected} columns, got {len(record)}"
+            if len(record) != width:
+                message = f"Row #{number}: Expected {width} columns, got {len(record)}"
                 raise arrow.ArrowInvalid(f"CSV parse error: {message}")
         if not records:
             return []
@@ -200,33 +200,38 @@ class DelimitedReader(Table):
         )
 
 
-def delimited_reader(path: str, wanted: Wanted) -> DelimitedReader:
+def delimited_reader(path: str, options: Wanted) -> DelimitedReader:
     """A text file by its name and its first line."""
-    if wanted.header not in HEADERS:
-        raise InputError(f"header={wanted.header!r} is not known; say one of {', '.join(HEADERS)}")
+    if options.header not in HEADERS:
+        raise InputError(f"header={options.header!r} is not known; say one of {', '.join(HEADERS)}")
     load_arrow(path, "csv")
     separator = SEPARATORS[os.path.splitext(path.removesuffix(".gz"))[1]]
     cells, lines, separator = _first_record(path, separator)
     if not cells:
         raise DataError(f"{path} is empty, so there is nothing to import")
     names, notes = cells, list[str]()
-    if wanted.header == "no" or (wanted.header == "auto" and all(map(_number, cells)) and not _counts(cells)):
+    if options.header == "no" or (
+        options.header == "auto" and all(map(_number, cells)) and not _counts(cells)
+    ):
         names, lines = [str(position) for position in range(len(cells))], 0
-    elif wanted.header == "auto" and _counts(cells):
+    elif options.header == "auto" and _counts(cells):
         notes.append(
-            f"the first line of {path} counts {shown(cells, 3)}, so it was taken for names; "
+            f"the first line of {path} counts {list_names(cells, 3)}, so it was taken for names; "
             "say --header no if it is data"
         )
-    if not wanted.selects and len(names) > 1 and not names[0].strip():
+    if not options.selects and len(names) > 1 and not names[0].strip():
         raise InputError(
             f"the first column of {path} has no name, as where pandas or R write the names of rows. Leave it "
             "out with --without 'column 1', or say which to take with --columns"
         )
     names = [name or f"column {position + 1}" for position, name in enumerate(names)]
-    positions = choose_columns(names, wanted, path)
-    dtype, taken = wanted.dtype or np.dtype(np.float64), tuple(names[position] for position in positions)
+    positions = choose_columns(names, options, path)
+    dtype, column_names = (
+        options.dtype or np.dtype(np.float64),
+        tuple(names[position] for position in positions),
+    )
     return DelimitedReader(
-        path, (path,), dtype, taken, tuple(names), tuple(positions), separator, lines, tuple(notes)
+        path, (path,), dtype, column_names, tuple(names), tuple(positions), separator, lines, tuple(notes)
     )
 
 
@@ -234,7 +239,7 @@ def _first_record(path: str, separator: str) -> tuple[list[str], int, str]:
     """Cells of the first record, the lines it takes with those before it, and what separates cells."""
     lines = 0
     try:
-        with open_unpacked(path) as file:
+        with open_text(path) as file:
             while True:
                 line = file.readline(LONGEST_LINE)
                 if not line:
@@ -262,10 +267,10 @@ def _first_record(path: str, separator: str) -> tuple[list[str], int, str]:
 
 def _lines_before(block: bytes, row: int) -> int:
     """Lines before a row, which Arrow counts from 1 and without empty lines."""
-    seen = 0
+    rows = 0
     for index, line in enumerate(block.split(b"\n")):
-        seen += bool(line.strip())
-        if seen == row:
+        rows += bool(line.strip())
+        if rows == row:
             return index
     return row - 1
 

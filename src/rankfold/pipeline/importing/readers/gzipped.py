@@ -22,7 +22,7 @@ def unpack_stream(raw: IO[bytes]) -> Any:
 
 
 @contextlib.contextmanager
-def open_unpacked(path: str) -> Iterator[Any]:
+def open_text(path: str) -> Iterator[Any]:
     """The text of the file at a path."""
     with open(path, "rb") as raw:
         yield unpack_stream(raw)

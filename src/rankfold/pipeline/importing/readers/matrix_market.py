@@ -22,7 +22,7 @@ from rankfold.pipeline.data.dtypes import require_matrix
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import ChunkError, DataError, InputError
 from rankfold.pipeline.formats.npy import npy_source
-from rankfold.pipeline.importing.readers.gzipped import GZIP_ERRORS, open_unpacked, unpack_stream
+from rankfold.pipeline.importing.readers.gzipped import GZIP_ERRORS, open_text, unpack_stream
 from rankfold.pipeline.importing.readers.reader import Entries, Packed, Wanted, write_columns_header
 
 MATRIX_MARKET_ENDINGS = (".mtx", ".mtx.gz")
@@ -39,7 +39,7 @@ TYPES = {
 SYMMETRIES = ("general", "symmetric", "skew-symmetric")
 
 LINE_FACTOR = 24
-"""Memory that parsing takes in times of the text: a line of 6 bytes is two places and a number, twice."""
+"""Memory that parsing takes in times of the text: a line of 6 bytes is two indices and a number, twice."""
 
 TEXT_BYTES = (2**16, 8 * 2**20)
 
@@ -61,7 +61,7 @@ class _Head:
     """Rows, columns and, in coordinate layout, entries."""
 
     lines: int
-    """How many they are."""
+    """Number of these lines."""
 
     text: bytes = b""
 
@@ -82,7 +82,7 @@ class CoordinateReader:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """By the field of the header."""
+        """Type of the numbers, by the field of the header."""
         return np.dtype(TYPES[self.head.field])
 
     @property
@@ -92,7 +92,7 @@ class CoordinateReader:
 
     @property
     def in_row_order(self) -> bool:
-        """The format promises no order."""
+        """No: the format promises no order."""
         return False
 
     @property
@@ -102,18 +102,22 @@ class CoordinateReader:
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
         """Entries of some lines; see ``EntryReader``."""
-        promised, seen = self.head.sizes[2], 0
-        for text, line, done in _texts(self.path, self.head, memory_bytes):
+        total, entries_read = self.head.sizes[2], 0
+        for text, line, bytes_read in _texts(self.path, self.head, memory_bytes):
             count = text.count(b"\n") + (not text.endswith(b"\n"))
-            seen += count
-            if seen > promised:
+            entries_read += count
+            if entries_read > total:
                 break
-            yield self._parse(text, count, line), done
-        if seen != promised:
-            more = " or more" if seen > promised else ""
+            yield self._parse(text, count, line), bytes_read
+        if entries_read != total:
+            more = " or more" if entries_read > total else ""
             raise ChunkError(
-                f"{self.name} promises {promised} entries but has {seen}{more}. "
-                + ("It is cut short: restore the file" if seen < promised else "Correct its third number")
+                f"{self.name} promises {total} entries but has {entries_read}{more}. "
+                + (
+                    "It is cut short: restore the file"
+                    if entries_read < total
+                    else "Correct its third number"
+                )
             )
 
     def _parse(self, text: bytes, count: int, line: int) -> Entries:
@@ -124,10 +128,10 @@ class CoordinateReader:
         try:
             if "integer" in kind:
                 _require_whole_numbers(text)
-            found = scipy.io.mmread(io.BytesIO(header.encode() + text), spmatrix=False)
+            matrix = scipy.io.mmread(io.BytesIO(header.encode() + text), spmatrix=False)
         except (ValueError, OverflowError) as error:
             raise _bad_line(self.name, str(error), line) from error
-        return Entries(found.row, found.col, found.data.astype(self.dtype, copy=False))
+        return Entries(matrix.row, matrix.col, matrix.data.astype(self.dtype, copy=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,23 +151,23 @@ class PackedArray:
 
     def unpack(self, folder: Path, progress: Any) -> Source:
         """Write the numbers as they come."""
-        dtype, target, seen = np.dtype(TYPES[self.head.field]), folder / "columns.npy", 0
+        dtype, target, numbers_read = np.dtype(TYPES[self.head.field]), folder / "columns.npy", 0
         rows, columns = self.head.sizes
         with open(target, "wb") as out:
             write_columns_header(out, dtype, (rows, columns))
             for text, line, _ in _texts(self.path, self.head, self.memory_bytes):
                 count = text.count(b"\n") + (not text.endswith(b"\n"))
-                if seen + count > rows * columns:
-                    seen += count
+                if numbers_read + count > rows * columns:
+                    numbers_read += count
                     break
                 numbers = self._parse(text, count, line)
                 numbers.astype(dtype, copy=False).tofile(out)
-                seen += count
-                progress(seen * dtype.itemsize)
-        if seen != rows * columns:
+                numbers_read += count
+                progress(numbers_read * dtype.itemsize)
+        if numbers_read != rows * columns:
             raise ChunkError(
-                f"{self.name} promises {rows} x {columns} numbers but has {seen}"
-                f"{' or more' if seen > rows * columns else ''}. Restore the file"
+                f"{self.name} promises {rows} x {columns} numbers but has {numbers_read}"
+                f"{' or more' if numbers_read > rows * columns else ''}. Restore the file"
             )
         return npy_source(str(target))
 
@@ -179,10 +183,10 @@ class PackedArray:
             raise _bad_line(self.name, str(error), line) from error
 
 
-def matrix_market_reader(path: str, wanted: Wanted) -> CoordinateReader | Packed:
+def matrix_market_reader(path: str, options: Wanted) -> CoordinateReader | Packed:
     """A file by its header."""
     try:
-        with open_unpacked(path) as file:
+        with open_text(path) as file:
             head = _head(file, path)
     except GZIP_ERRORS as error:
         raise ChunkError(f"{path} cannot be read: {error}. Restore the file") from error
@@ -260,6 +264,6 @@ def _require_whole_numbers(text: bytes) -> None:
 
 def _bad_line(name: str, message: str, first: int) -> DataError:
     """What the parser said of a line of a block, counted in the file; its header took two lines."""
-    found = re.match(r"Line (\d+): (.*)", message, re.DOTALL)
-    where = f", line {first + int(found[1]) - 3}" if found else f", after line {first - 1}"
-    return ChunkError(f"{name}{where}: {found[2] if found else message} Repair or restore the file")
+    place = re.match(r"Line (\d+): (.*)", message, re.DOTALL)
+    where = f", line {first + int(place[1]) - 3}" if place else f", after line {first - 1}"
+    return ChunkError(f"{name}{where}: {place[2] if place else message} Repair or restore the file")

@@ -19,7 +19,12 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.memory import return_freed_memory
 from rankfold.pipeline.errors import ChunkError, DataError, InputError
 from rankfold.pipeline.formats.npy import npy_source
-from rankfold.pipeline.importing.readers.reader import Wanted, choose_columns, shown, write_columns_header
+from rankfold.pipeline.importing.readers.reader import (
+    Wanted,
+    choose_columns,
+    list_names,
+    write_columns_header,
+)
 from rankfold.pipeline.importing.readers.tables import Batch, Table, clip_bytes, load_arrow
 
 PARQUET_ENDINGS = (".parquet", ".pq")
@@ -46,12 +51,12 @@ class ParquetReader(Table):
     @property
     def columns(self) -> int:
         """Numbers in a row."""
-        return len(self.taken) if self.list_length is None else self.list_length
+        return len(self.column_names) if self.list_length is None else self.list_length
 
     def batches(self, memory_bytes: int) -> Iterator[Batch]:
         """Rows of the files one after the other."""
         arrow, before = load_arrow(self.name), 0
-        buffer_bytes = clip_bytes(memory_bytes // (8 * len(self.taken)), STREAM_BYTES)
+        buffer_bytes = clip_bytes(memory_bytes // (8 * len(self.column_names)), STREAM_BYTES)
         rows = max(1, memory_bytes // (BATCH_FACTOR * self.columns * max(8, self.dtype.itemsize)))
         for path in self.paths:
             size, row = os.path.getsize(path), 0
@@ -60,7 +65,7 @@ class ParquetReader(Table):
                 total = file.metadata.num_rows
                 try:
                     for batch in file.iter_batches(
-                        min(rows, 2**17), columns=list(self.taken), use_threads=False
+                        min(rows, 2**17), columns=list(self.column_names), use_threads=False
                     ):
                         if batch.num_rows:
                             columns, first, row = self._columns(batch, path, row), row, row + batch.num_rows
@@ -72,22 +77,22 @@ class ParquetReader(Table):
             before += size
 
     def _require_columns(self, path: str, names: list[str]) -> None:
-        if not set(self.taken) <= set(names):
-            raise InputError(f"{path} has columns {shown(names)}, not all of those of {self.paths[0]}")
+        if not set(self.column_names) <= set(names):
+            raise InputError(f"{path} has columns {list_names(names)}, not all of those of {self.paths[0]}")
 
     def _columns(self, batch: Any, path: str, row: int) -> list[Any]:
         """The columns in the order they are taken, or what the lists of one hold."""
         if self.list_length is None:
-            return [batch.column(name) for name in self.taken]
-        column = batch.column(self.taken[0])
+            return [batch.column(name) for name in self.column_names]
+        (name,) = self.column_names
+        column = batch.column(name)
         lengths = column.value_lengths().fill_null(-1).to_numpy(zero_copy_only=False)
         if (lengths != self.list_length).any():
             wrong = int(np.argmax(lengths != self.list_length))
             what = "no list" if lengths[wrong] < 0 else f"a list of {lengths[wrong]} numbers"
             raise DataError(
-                f"{path}, rows {row}:{row + batch.num_rows}: column {self.taken[0]!r} has {what} at row "
-                f"{wrong} of these, where the first list has {self.list_length}. A matrix needs lists of one "
-                "length"
+                f"{path}, rows {row}:{row + batch.num_rows}: column {name!r} has {what} at row {wrong} of "
+                f"these, where the first list has {self.list_length}. A matrix needs lists of one length"
             )
         return [column.flatten()]
 
@@ -138,8 +143,8 @@ class WideTable:
             write_columns_header(out, dtype, (rows, self.table.columns))
             start = out.tell()
             for first in range(0, self.table.columns, self.at_a_time):
-                names = self.table.taken[first : first + self.at_a_time]
-                group = replace(self.table, taken=names)
+                names = self.table.column_names[first : first + self.at_a_time]
+                group = replace(self.table, column_names=names)
                 row = 0
                 for block, _ in group.blocks(self.memory_bytes // 8):
                     for column in range(len(names)):
@@ -164,29 +169,29 @@ def _give_back(path: str) -> None:
     return_freed_memory()
 
 
-def parquet_reader(path: str, wanted: Wanted) -> ParquetReader | WideTable:
-    """The columns that are wanted of a file or a folder of files."""
+def parquet_reader(path: str, options: Wanted) -> ParquetReader | WideTable:
+    """The columns to take from a file or a folder of files, read row by row where memory allows."""
     paths = parquet_paths(path)
     with open_parquet(paths[0], STREAM_BYTES[0]) as file:
         schema, metadata = file.schema_arrow, file.metadata
-        taken = [schema.field(i) for i in choose_columns(schema.names, wanted, path)]
-        nested = len(taken) == 1 and _listed(taken[0].type)
-        types = [_type(each.type.value_type if nested else each.type) for each in taken]
-        for each, kind in zip(taken, types, strict=True):
+        fields = [schema.field(i) for i in choose_columns(schema.names, options, path)]
+        is_vector = len(fields) == 1 and _is_list(fields[0].type)
+        types = [_type(each.type.value_type if is_vector else each.type) for each in fields]
+        for each, kind in zip(fields, types, strict=True):
             if kind is None:  # never "None in types": NumPy takes None for float64
                 raise _no_number(paths[0], file, each, schema)
-        length = _length(file, taken[0]) if nested else None
+        length = _length(file, fields[0]) if is_vector else None
     if length == 0:
         raise DataError(f"{path} holds no rows of numbers, so there is nothing to import")
-    common = np.result_type(*[kind for kind in types if kind is not None])
-    if common.kind in "iub" and _has_missing(metadata, [each.name for each in taken]):
-        common = np.result_type(common, np.float32)
-    if common.kind in "iub" and wanted.dtype is not None and wanted.dtype.name in ("float32", "float64"):
-        common = wanted.dtype  # holds NaN, where values are missing without a word in the statistics
-    reader = ParquetReader(path, paths, common, tuple(each.name for each in taken), length)
-    if nested or _page_bytes(metadata, reader.taken) <= wanted.memory_bytes // 2:
+    dtype = np.result_type(*[kind for kind in types if kind is not None])
+    if dtype.kind in "iub" and _has_missing(metadata, [each.name for each in fields]):
+        dtype = np.result_type(dtype, np.float32)
+    if dtype.kind in "iub" and options.dtype is not None and options.dtype.name in ("float32", "float64"):
+        dtype = options.dtype  # holds NaN, where values are missing without a word in the statistics
+    reader = ParquetReader(path, paths, dtype, tuple(each.name for each in fields), length)
+    if is_vector or _page_bytes(metadata, reader.column_names) <= options.memory_bytes // 2:
         return reader
-    return WideTable(reader, wanted.memory_bytes)
+    return WideTable(reader, options.memory_bytes)
 
 
 def open_parquet(path: str, buffer_bytes: int) -> Any:
@@ -198,7 +203,7 @@ def open_parquet(path: str, buffer_bytes: int) -> Any:
         raise ChunkError(f"{path} is not a whole Parquet file: {error}. Restore the file") from error
 
 
-def _listed(kind: Any) -> bool:
+def _is_list(kind: Any) -> bool:
     return str(kind).startswith(("list<", "fixed_size_list<", "large_list<"))
 
 
@@ -215,12 +220,12 @@ def _type(kind: Any) -> np.dtype[Any] | None:
 def _no_number(path: str, file: Any, field_: Any, schema: Any) -> Exception:
     """The error for a column that holds no numbers, with its first value."""
     name = field_.name
-    if _listed(field_.type):
+    if _is_list(field_.type):
         return InputError(
             f"{path}: column {name!r} holds lists ({field_.type}), which is a matrix by itself. Take it "
             f"alone: --columns {name!r} (columns=[{name!r}])"
         )
-    lists = [each.name for each in schema if _listed(each.type)]
+    lists = [each.name for each in schema if _is_list(each.type)]
     batch = next(file.iter_batches(batch_size=1, columns=[name], use_threads=False), None)
     first = f", its first value is {batch.column(0)[0].as_py()!r}" if batch and batch.num_rows else ""
     other = f", or take the column of lists alone with --columns {lists[0]!r}" if lists else ""
@@ -259,7 +264,7 @@ def _page_bytes(metadata: Any, names: Sequence[str]) -> int:
 
 def _column_chunks(metadata: Any, names: Sequence[str]) -> Iterator[Iterator[Any]]:
     """What the file says of the columns, row group by row group."""
-    taken = set(names)
+    choice = set(names)
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         chunks = map(group.column, range(group.num_columns))
-        yield (chunk for chunk in chunks if chunk.path_in_schema.partition(".")[0] in taken)
+        yield (chunk for chunk in chunks if chunk.path_in_schema.partition(".")[0] in choice)

@@ -29,7 +29,7 @@ class Batch(NamedTuple):
     row: int
     """Number of the first row in the file, from 0."""
 
-    done: int
+    bytes_read: int
     """Bytes of all files that are read once these rows are."""
 
 
@@ -40,13 +40,13 @@ class Table(ABC):
     name: str
     paths: tuple[str, ...]
     dtype: np.dtype[Any]
-    taken: tuple[str, ...]
+    column_names: tuple[str, ...]
     """Names of the columns that are read."""
 
     @property
     def columns(self) -> int:
         """Numbers in a row."""
-        return len(self.taken)
+        return len(self.column_names)
 
     @property
     def block_dtype(self) -> np.dtype[Any]:
@@ -65,14 +65,14 @@ class Table(ABC):
     def blocks(self, memory_bytes: int) -> Iterator[tuple[npt.NDArray[Any], int]]:
         """Batches as rows of numbers; see ``RowReader``."""
         for batch in self.batches(memory_bytes):
-            yield self._join_columns(batch), batch.done
+            yield self._join_columns(batch), batch.bytes_read
 
     def _join_columns(self, batch: Batch) -> npt.NDArray[Any]:
         if len(batch.columns) == 1:
-            numbers = self._convert(batch.columns[0], batch, self.taken, self.columns)
+            numbers = self._convert(batch.columns[0], batch, self.column_names, self.columns)
             return numbers.astype(self.block_dtype, copy=False).reshape(-1, self.columns)
         rows = np.empty((len(batch.columns[0]), self.columns), self.block_dtype)
-        for position, (column, name) in enumerate(zip(batch.columns, self.taken, strict=True)):
+        for position, (column, name) in enumerate(zip(batch.columns, self.column_names, strict=True)):
             rows[:, position] = self._convert(column, batch, (name,), 1)
         return rows
 
