@@ -29,13 +29,13 @@ Keys = tuple[str | int, ...]
 
 Model = TypeVar("Model", bound=BaseModel)
 
-UNITS = ("KiB", "MiB", "GiB", "TiB", "kB", "MB", "GB", "TB")
+SIZE_UNITS = ("KiB", "MiB", "GiB", "TiB", "kB", "MB", "GB", "TB")
 
 
 MOST_BYTES = 2**18
-"""Of a file: the parser takes some ten seconds for a MiB."""
+"""Most of a file: the parser takes some ten seconds for a MiB."""
 
-LISTED = 8
+MOST_FILES = 8
 """Most files that a message names."""
 
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
@@ -59,8 +59,8 @@ def _bytes(value: object) -> int:
         return parse_bytes(value)  # type: ignore[arg-type]
     except InputError as error:
         unit = text[len(number) :].strip()
-        likely = [u for u in UNITS if u.lower() == unit.lower()]
-        likely += [u for u in UNITS if u.lower().startswith(unit.lower())]
+        likely = [u for u in SIZE_UNITS if u.lower() == unit.lower()]
+        likely += [u for u in SIZE_UNITS if u.lower().startswith(unit.lower())]
         hint = f" (did you mean {number}{likely[0]}?)" if likely and unit not in ("", likely[0]) else ""
         raise ValueError(f"{error}{hint}") from None
     except OverflowError:
@@ -126,12 +126,12 @@ def read_document(path: Path, what: str) -> Document:
     """Read a file that is to hold ``key: value`` lines; ``what`` is what messages call it."""
     text = _text_of(path, what)
     try:
-        if found := oddity(text, _Plain, what):
-            raise SettingsError(f"{path}:{found[0]}: {found[1]}")
+        if mistake := oddity(text, _Plain, what):
+            raise SettingsError(f"{path}:{mistake[0]}: {mistake[1]}")
         root = yaml.compose(text, Loader=_Plain)
     except yaml.YAMLError as error:
-        line, said = in_plain_words(error, text, what)
-        raise SettingsError(f"{path}:{line}: {said}") from error
+        line, message = in_plain_words(error, text, what)
+        raise SettingsError(f"{path}:{line}: {message}") from error
     if root is None:
         return Document(path, {}, {})
     if not isinstance(root, yaml.MappingNode):
@@ -155,7 +155,7 @@ def require_file(path: Path, what: str) -> Path:
     near = difflib.get_close_matches(path.stem, [one.stem for one in beside], n=1)
     if near:
         hint = f". Did you mean {next(one for one in beside if one.stem == near[0])}?"
-    elif 0 < len(beside) <= LISTED:
+    elif 0 < len(beside) <= MOST_FILES:
         hint = f". YAML files there: {', '.join(one.name for one in beside)}"
     else:
         hint = f": give the path of a {what}"
@@ -200,7 +200,7 @@ def _value(node: Any, path: Path, keys: Keys, lines: dict[Keys, int]) -> Any:
             lines[*keys, number] = item.start_mark.line + 1
         return [_value(item, path, (*keys, number), lines) for number, item in enumerate(node.value)]
     if isinstance(node, yaml.MappingNode):
-        found = {}
+        mapping = {}
         for key, value in node.value:
             line = key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode):
@@ -212,8 +212,8 @@ def _value(node: Any, path: Path, keys: Keys, lines: dict[Keys, int]) -> Any:
                     f"{path}:{line}: {name}: already in line {lines[here]}. Keep one, rename the other"
                 )
             lines[here] = line
-            found[key.value] = _value(value, path, here, lines)
-        return found
+            mapping[key.value] = _value(value, path, here, lines)
+        return mapping
     tag = node.tag.rpartition(":")[2]
     if tag == "null":
         return None
@@ -223,31 +223,31 @@ def _value(node: Any, path: Path, keys: Keys, lines: dict[Keys, int]) -> Any:
 # What a model refuses -------------------------------------------------------------------------------
 
 
-def filled(document: Document, model: type[Model], **known: Any) -> Model:
-    """What a document says, as a model has it; ``known`` stands where the document says nothing."""
+def filled(document: Document, model: type[Model], **defaults: Any) -> Model:
+    """What a document says, as a model has it; ``defaults`` stand where the document says nothing."""
     try:
-        return model(**{**known, **document.values})
+        return model(**{**defaults, **document.values})
     except ValidationError as error:
-        found = {_place(each): told(document, model, each) for each in reversed(_gathered(error))}
-        raise SettingsError("\n".join(reversed(found.values()))) from None
+        messages = {_place(each): told(document, model, each) for each in reversed(_gather_mistakes(error))}
+        raise SettingsError("\n".join(reversed(messages.values()))) from None
 
 
-def _gathered(error: ValidationError) -> list[dict[str, Any]]:
+def _gather_mistakes(error: ValidationError) -> list[dict[str, Any]]:
     """Mistakes, those of one place as one: keys that are missing, and one that is there but misspelt."""
-    found, missing = list[dict[str, Any]](), dict[Keys, list[str]]()
+    mistakes, missing = list[dict[str, Any]](), dict[Keys, list[str]]()
     errors: list[dict[str, Any]] = [{**each} for each in error.errors()]
     unknown = [tuple(each["loc"]) for each in errors if each["type"] == "extra_forbidden"]
     for each in errors:
         if each["type"] != "missing":
-            found.append(each)
+            mistakes.append(each)
             continue
         holder, key = tuple(each["loc"][:-1]), str(each["loc"][-1])
         if difflib.get_close_matches(key, [str(way[-1]) for way in unknown if way[:-1] == holder], n=1):
             continue
         if holder not in missing:
-            found.append({**each, "keys": missing.setdefault(holder, [])})
+            mistakes.append({**each, "keys": missing.setdefault(holder, [])})
         missing[holder].append(key)
-    return found
+    return mistakes
 
 
 def _place(error: Mapping[str, Any]) -> tuple[str | int, ...]:
@@ -257,41 +257,43 @@ def _place(error: Mapping[str, Any]) -> tuple[str | int, ...]:
 
 
 def told(document: Document, model: type[BaseModel], error: Mapping[str, Any], within: Keys = ()) -> str:
-    """One mistake that a model has found, as a line; ``within`` is where the model begins."""
-    found, kinds, holders = within, [model], [model]
+    """One mistake that a model refuses, as a line; ``within`` is where the model begins."""
+    place, kinds, holders = within, [model], [model]
     last: str | int = ""
     for last in error["loc"]:
-        if (*found, last) in document.lines:
-            found, holders, kinds = (*found, last), kinds, [k for kind in kinds for k in _inside(kind, last)]
+        if (*place, last) in document.lines:
+            place, holders, kinds = (*place, last), kinds, [k for kind in kinds for k in _inside(kind, last)]
         else:
             kinds = [kind for kind in kinds if _is_called(kind, last)] or kinds
     kind, context = error["type"], error.get("ctx", {})
     if kind == "extra_forbidden":
-        return document.told(found, _unknown(last, error["input"], keys_of(holders)))
+        return document.told(place, _unknown(last, error["input"], keys_of(holders)))
     if kind == "missing":
         *others, final = [repr(key) for key in error.get("keys", [last])]
         keys = f"keys {', '.join(others)} and {final} are" if others else f"key {final} is"
-        return document.told(found, f"the {keys} missing")
+        return document.told(place, f"the {keys} missing")
     if kind == "union_tag_not_found":
-        return document.told(found, f"the key {_bare(context['discriminator'])!r} is missing")
+        return document.told(place, f"the key {_bare(context['discriminator'])!r} is missing")
     if kind == "union_tag_invalid":
         tag = _bare(context["discriminator"])
-        return document.told((*found, tag), no_such(tag, context["tag"], _quoted(context["expected_tags"])))
+        return document.told(
+            (*place, tag), no_such(tag, context["tag"], _split_names(context["expected_tags"]))
+        )
     if kind == "literal_error":
-        return document.told(found, no_such("value", error["input"], _quoted(context["expected"])))
+        return document.told(place, no_such("value", error["input"], _split_names(context["expected"])))
     if kind == "too_short":
-        what, least = str(found[-1]).removesuffix("s"), context["min_length"]
-        return document.told(found, f"needs at least {'one' if least == 1 else least} {what}")
+        what, least = str(place[-1]).removesuffix("s"), context["min_length"]
+        return document.told(place, f"needs at least {'one' if least == 1 else least} {what}")
     message = WORDS[kind](context) if kind in WORDS else error["msg"].removeprefix("Value error, ")
     if repr(error["input"]) in message:
-        return document.told(found, message)
-    given = _shown(error["input"])
-    if kind in HOLDERS and document.lines.get((*found, 0), 0) > document.lines.get(found, 0):
-        given = "not a list that begins with -"
-    return document.told(found, f"{message}, {given}")
+        return document.told(place, message)
+    ending = _say_value(error["input"])
+    if kind in HOLDERS and document.lines.get((*place, 0), 0) > document.lines.get(place, 0):
+        ending = "not a list that begins with -"
+    return document.told(place, f"{message}, {ending}")
 
 
-def _limited(by: str, limit: float) -> str:
+def _say_limit(by: str, limit: float) -> str:
     return (
         f"takes a whole number {by} {limit}" if isinstance(limit, int) else f"takes a number {by} {limit:g}"
     )
@@ -306,15 +308,15 @@ WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     **dict.fromkeys(("tuple_type", "list_type"), lambda _: "takes a list, such as [first, second]"),
     "dict_type": lambda _: "takes `name: ...` lines",
     **dict.fromkeys(("model_type", "model_attributes_type"), lambda _: "takes `key: value` lines"),
-    "greater_than_equal": lambda context: _limited("of at least", context["ge"]),
-    "greater_than": lambda context: _limited("above", context["gt"]),
-    "less_than_equal": lambda context: _limited("of at most", context["le"]),
-    "less_than": lambda context: _limited("below", context["lt"]),
+    "greater_than_equal": lambda context: _say_limit("of at least", context["ge"]),
+    "greater_than": lambda context: _say_limit("above", context["gt"]),
+    "less_than_equal": lambda context: _say_limit("of at most", context["le"]),
+    "less_than": lambda context: _say_limit("below", context["lt"]),
 }
 """What pydantic means by the types of its errors, given their context."""
 
 HOLDERS = ("dict_type", "model_type", "model_attributes_type")
-"""Errors of what is to hold keys."""
+"""Types of errors that say that a value should hold keys."""
 
 
 def _unknown(key: str | int, value: object, keys: list[str]) -> str:
@@ -325,15 +327,15 @@ def _unknown(key: str | int, value: object, keys: list[str]) -> str:
     return f"no such key{meant(key, keys)}. Keys are {', '.join(keys)}"
 
 
-def no_such(what: str, given: object, known: Iterable[str]) -> str:
-    """A message about a name that is not among those known."""
-    names = list(known)
-    return f"no such {what} {given!r}{meant(given, names)}. There are {', '.join(names)}"
+def no_such(what: str, value: object, choices: Iterable[str]) -> str:
+    """A message about a name that is not among the choices."""
+    names = list(choices)
+    return f"no such {what} {value!r}{meant(value, names)}. There are {', '.join(names)}"
 
 
-def meant(given: object, known: Iterable[str]) -> str:
+def meant(value: object, choices: Iterable[str]) -> str:
     """The name that was probably meant, in brackets; nothing if none is near."""
-    near = difflib.get_close_matches(str(given), list(known), n=1)
+    near = difflib.get_close_matches(str(value), list(choices), n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
@@ -378,13 +380,13 @@ def _bare(text: str) -> str:
     return text.strip("'")
 
 
-def _quoted(text: str) -> list[str]:
+def _split_names(text: str) -> list[str]:
     """Names from pydantic's list of them in quotes."""
     return [_bare(part) for part in text.replace(" or ", ", ").split(", ")]
 
 
-def _shown(value: object) -> str:
-    """What was found, as the end of a sentence."""
+def _say_value(value: object) -> str:
+    """A value that a file holds, as the end of a sentence."""
     if value is None:
         return "here is nothing"
     if isinstance(value, bool):

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 
 import yaml
 
-SHOWN = 40
+MOST_CHARACTERS = 40
 """Most characters of a wrong value that a message repeats."""
 
 
 NO_CHARACTER = re.compile("[\0\ud800-\udfff]")
-"""What no path and no UTF-8 may hold."""
+"""Characters that no path and no UTF-8 may hold."""
 
 MOST_DEPTH = 32
-"""Lists and keys within each other."""
+"""Most levels of lists and keys within each other."""
 
 
 def oddity(text: str, loader: type[yaml.SafeLoader], what: str) -> tuple[int, str] | None:
@@ -34,8 +34,8 @@ def oddity(text: str, loader: type[yaml.SafeLoader], what: str) -> tuple[int, st
         line = int(event.start_mark.line) + 1
         if depth > MOST_DEPTH:
             return line, f"keys and lists are nested too deep. Is this a {what}?"
-        if isinstance(event, yaml.ScalarEvent) and (found := NO_CHARACTER.search(event.value)):
-            return line, f"is not text: here is the character #x{ord(found[0]):04x}. Leave it out"
+        if isinstance(event, yaml.ScalarEvent) and (character := NO_CHARACTER.search(event.value)):
+            return line, f"is not text: here is the character #x{ord(character[0]):04x}. Leave it out"
     return None
 
 
@@ -54,10 +54,10 @@ def in_plain_words(error: yaml.YAMLError, text: str, what: str) -> tuple[int, st
     if problem.startswith("mapping values"):
         return _odd_colon(lines, here.line, here.column)
     if problem.startswith(("expected ',' or",)):
-        left = _indent(lines[here.line]) <= _indent(lines[begins.line]) and here.line > begins.line
-        opened, closed = lines[begins.line][begins.column], problem[17]
-        said = f"between {opened} and {closed} a comma is missing, or {closed} itself"
-        return (begins if left else here).line + 1, said
+        ends_outside = _indent(lines[here.line]) <= _indent(lines[begins.line]) and here.line > begins.line
+        opening, closing = lines[begins.line][begins.column], problem[17]
+        message = f"between {opening} and {closing} a comma is missing, or {closing} itself"
+        return (begins if ends_outside else here).line + 1, message
     if "alias" in f"{context} {problem}" or "cannot start any token" in problem:
         value = re.sub(r"\s+#.*", "", lines[begins.line][begins.column :]).rstrip(" ]}")
         return begins.line + 1, f'what begins with {value[:1]} needs quotes: write "{cut(value)}"'
@@ -102,4 +102,4 @@ def _indent(line: str) -> int:
 
 
 def cut(text: str) -> str:
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}..."

@@ -49,7 +49,7 @@ RANK = 32
 CROP = 128
 """Side of the part of a photograph that is put together again from components."""
 
-KEPT = (4, 8, 32)
+COMPONENT_COUNTS = (4, 8, 32)
 """Numbers of components that it is put together from."""
 
 
@@ -175,7 +175,9 @@ def draw_pictures(result: Result, photographs: Sequence[Photograph], folder: Pat
         ),
         take_picture(
             folder / "reconstruction.png",
-            lambda theme: tile_grid(copies, len(KEPT) + 1, "Photographs from a few numbers per patch", theme),
+            lambda theme: tile_grid(
+                copies, len(COMPONENT_COUNTS) + 1, "Photographs from a few numbers per patch", theme
+            ),
             title="What they capture",
             caption=f"Each patch of {COLUMNS} numbers is put together again from the mean and as many "
             "components as the label says, patches side by side. The error is the root mean square over "
@@ -209,7 +211,7 @@ def photograph_tiles(photographs: Sequence[Photograph], mean: Float64, component
     tiles = []
     for photograph in photographs:
         crop = crop_of(photograph)
-        for k in KEPT:
+        for k in COMPONENT_COUNTS:
             near = reconstruct(crop, mean, components[:k])
             error = float(np.sqrt(np.mean((near - crop) ** 2)))
             tiles.append(Tile(near.clip(0, 1), f"{k} components", f"error {100 * error:.1f} %"))
@@ -238,7 +240,7 @@ def _page(
 ) -> Page:
     value = {fact.label: fact.value.replace(" ", "\N{NO-BREAK SPACE}") for fact in facts}
     last, home = _last_attempt(result), folder.absolute()
-    made = [f"{last['started'][:16].replace('T', ' ')} UTC", f"Python {last['python']}"] if last else []
+    origin = [f"{last['started'][:16].replace('T', ' ')} UTC", f"Python {last['python']}"] if last else []
     return Page(
         title="Principal components of every patch of two photographs",
         lead="All overlapping 8 by 8 color patches of two photographs, one to a row, are a matrix on disk. "
@@ -256,5 +258,5 @@ def _page(
         script=_SCRIPT.format(
             store=str(home / "patches.zarr"), rank=RANK, memory=memory, out=str(home / "pca.zarr")
         ),
-        origin=", ".join([f"rankfold {result.attrs['version']}", *made]),
+        origin=", ".join([f"rankfold {result.attrs['version']}", *origin]),
     )

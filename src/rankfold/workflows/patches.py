@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
 from rankfold.pipeline.engine.run import Progress
 from rankfold.pipeline.errors import ChunkError, InputError, OutputError
@@ -23,7 +24,7 @@ Load = Callable[[], Sequence["Photograph"]]
 SIDE = 8
 COLUMNS = SIDE * SIDE * 3
 CHUNK_ROWS = 16384
-"""Of 768 bytes each: 12 MiB."""
+"""Rows of 768 bytes in a chunk, which is 12 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +54,10 @@ def sample_photographs() -> list[Photograph]:
             "the photographs of the demo come with scikit-learn, which is not installed: "
             "pip install scikit-learn"
         ) from error
-    found = load_sample_images()
-    focus = {"china.jpg": (104, 136), "flower.jpg": (143, 244)}
-    names = [Path(name).name for name in found.filenames]
+    samples, focus = load_sample_images(), {"china.jpg": (104, 136), "flower.jpg": (143, 244)}
     return [
         Photograph(name, pixels, focus.get(name, (0, 0)))
-        for name, pixels in zip(names, found.images, strict=True)
+        for name, pixels in zip(map(os.path.basename, samples.filenames), samples.images, strict=True)
     ]
 
 
@@ -89,12 +88,12 @@ def write_patches(
                 attributes={"photographs": [photograph.name for photograph in photographs]},
                 config={"write_empty_chunks": True},
             )
-            done = 0
+            rows_written = 0
             for rows in patch_blocks(photographs, rows_per_chunk):
-                array[done : done + len(rows)] = rows
-                done += len(rows)
+                array[rows_written : rows_written + len(rows)] = rows
+                rows_written += len(rows)
                 if progress is not None:
-                    progress("patches", done, total)
+                    progress("patches", rows_written, total)
             shutil.rmtree(store, ignore_errors=True)  # damaged: see ``patches_are_there``
             os.rename(part, store)
     finally:
@@ -106,53 +105,36 @@ def patch_blocks(photographs: Sequence[Photograph], rows: int) -> Iterator[Patch
 
     Photograph by photograph, top to bottom, left to right; within a patch row, column, color.
     """
-    block = np.empty((rows, COLUMNS), np.float32)
-    filled = 0
-    for photograph in photographs:
-        taken = 0
-        while taken < photograph.patches:
-            count = min(rows - filled, photograph.patches - taken)
-            _cut_patches(photograph.pixels, taken, block[filled : filled + count])
-            taken, filled = taken + count, filled + count
-            if filled == rows:
-                yield block
-                filled = 0
-    if filled:
-        yield block[:filled]
-
-
-def _cut_patches(pixels: Pixels, first: int, out: Patches) -> None:
-    """Patches ``first`` and following of a photograph; copies only the lines of pixels they lie in."""
-    lines = np.lib.stride_tricks.sliding_window_view(pixels, (SIDE, SIDE, 3))[:, :, 0]
-    across = lines.shape[1]
-    top, bottom = first // across, -(-(first + len(out)) // across)
-    window = lines[top:bottom].reshape(-1, COLUMNS)
-    start = first - top * across
-    np.divide(window[start : start + len(out)], np.float32(255), out=out)
+    windows = [sliding_window_view(each.pixels, (SIDE, SIDE, 3))[:, :, 0] for each in photographs]
+    for top in range(0, sum(each.patches for each in photographs), rows):
+        parts, first = [], top
+        for view in windows:
+            lines, across = view.shape[:2]
+            numbers = np.arange(max(first, 0), min(first + rows, lines * across))
+            parts.append(view[numbers // across, numbers % across].reshape(-1, COLUMNS))
+            first -= lines * across
+        yield np.divide(np.concatenate(parts), np.float32(255), dtype=np.float32)
 
 
 def patches_are_there(store: Path, photographs: Sequence[Photograph]) -> bool:
     """Whether the patches of these photographs are complete; a store with damaged chunks is not.
 
-    Raises
-    ------
-    OutputError
-        Something else has the name.
+    Raises ``OutputError`` where something else has the name.
     """
     if not store.exists():
         return False
-    total = sum(photograph.patches for photograph in photographs)
+    layout = ((sum(each.patches for each in photographs), COLUMNS), "float32")
     try:
         source = open_source(store)
-        found = (source.shape, source.dtype.name)
-        if found == ((total, COLUMNS), "float32"):
+        what: object = (source.shape, source.dtype.name)
+        if what == layout:
             source.check()
             return True
     except ChunkError:
         return False
     except InputError:
-        found = None
+        what = "not a matrix"
     raise OutputError(
-        f"{store} exists and is not what the demo writes: {'not a matrix' if found is None else found} "
-        f"instead of {((total, COLUMNS), 'float32')}. Choose another folder with --out, or remove it."
+        f"{store} exists and is not what the demo writes: {what} instead of {layout}. Choose another folder "
+        "with --out, or remove it."
     )

@@ -322,6 +322,19 @@ def test_types_are_joined_and_missing_values_are_nan(tmp_path: Path) -> None:
     assert report.dtype == "float64"
 
 
+def test_missing_values_that_no_statistics_promise_are_refused_with_their_row(tmp_path: Path) -> None:
+    column = pa.array([1, 2, None], pa.int32())
+    pq.write_table(pa.table({"a": column, "b": column}), tmp_path / "x.parquet", write_statistics=False)
+    message = r"x\.parquet: column 'a' has no value in row 3 of the data, and int32 .*float64"
+    refused(tmp_path / "x.parquet", DataError, message)
+    x, _ = imported(tmp_path / "x.parquet", dtype="float32")
+    np.testing.assert_array_equal(x, [[1, 1], [2, 2], [np.nan, np.nan]])
+    (tmp_path / "out.zarr").rename(tmp_path / "old.zarr")
+    vectors = pa.array([[1, 2], [3, None]], pa.list_(pa.int16()))
+    pq.write_table(pa.table({"e": vectors}), tmp_path / "x.parquet", write_statistics=False)
+    refused(tmp_path / "x.parquet", DataError, "column 'e' has no value in row 2 of the data, and int16")
+
+
 @pytest.mark.parametrize("kind", ["fixed", "list", "large"])
 def test_a_column_of_vectors_is_the_matrix(tmp_path: Path, kind: str) -> None:
     x = np.random.default_rng(3).standard_normal((300, 17)).astype("f4")

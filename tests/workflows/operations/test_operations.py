@@ -619,6 +619,7 @@ def test_crons_come_when_they_should() -> None:
         "0 0 29 2 *": "2028-02-29T00:00:00Z",
         "59 23 31 12 *": "2026-12-31T23:59:00Z",
         "0 8-20/4,23 * * *": "2026-11-22T12:00:00Z",
+        "0 0 22 11 */7": "2037-11-22T00:00:00Z",  # a Sunday
     }.items():
         assert written(Cron.read(cron).after(now)) == wanted, cron
 

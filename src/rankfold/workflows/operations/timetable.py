@@ -26,10 +26,15 @@ FIELDS = (
 
 SHAPE = 'five fields, minute hour day month weekday, such as "0 3 * * 1" for Mondays at 03:00'
 
-UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+INTERVALS = {
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+}
 
-YEARS = 9
-"""The 29th of February may be eight years away."""
+YEARS = 41
+"""Most years to the next time: the 29th of February on a Sunday may be forty away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +71,9 @@ class Cron:
 
     def after(self, moment: datetime) -> datetime:
         """The first time later than a moment."""
-        found = self._next(moment)
-        assert found is not None  # noqa: S101  # asked when it was read
-        return found
+        time = self._next(moment)
+        assert time is not None  # noqa: S101  # tried when it was read
+        return time
 
     def _next(self, moment: datetime) -> datetime | None:
         start = (moment + timedelta(minutes=1)).replace(second=0, microsecond=0)
@@ -80,8 +85,8 @@ class Cron:
                     for hour in sorted(self.hours)
                     for minute in sorted(self.minutes)
                 )
-                if found := next((time for time in times if time >= start), None):
-                    return found
+                if first := next((time for time in times if time >= start), None):
+                    return first
             day += timedelta(days=1)
         return None
 
@@ -93,17 +98,17 @@ class Cron:
 
 def _numbers(field: str, name: str, low: int, high: int) -> frozenset[int]:
     """What one field says: ``*``, ``3``, ``1-5``, ``*/15``, and lists of them."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in field.split(","):
-        read = re.fullmatch(r"(?:\*|(\d+)(?:-(\d+))?)(?:/(\d+))?", part)
-        if not read:
+        item = re.fullmatch(r"(?:\*|(\d+)(?:-(\d+))?)(?:/(\d+))?", part)
+        if not item:
             raise ValueError(f"{part!r} is no {name}: write a number, *, 1-5, */15, or a list of them, 1,3")
-        first = low if read[1] is None else int(read[1])
-        last = high if read[1] is None or (read[3] and not read[2]) else int(read[2] or read[1])
-        if not (low <= first <= last <= high) or read[3] == "0":
+        first = low if item[1] is None else int(item[1])
+        last = high if item[1] is None or (item[3] and not item[2]) else int(item[2] or item[1])
+        if not (low <= first <= last <= high) or item[3] == "0":
             raise ValueError(f"{part!r} is no {name}: those are {low} to {high}, the lower one first")
-        found |= {*range(first, last + 1, int(read[3] or 1))}
-    return frozenset(found)
+        numbers |= {*range(first, last + 1, int(item[3] or 1))}
+    return frozenset(numbers)
 
 
 def read_every(text: str) -> timedelta:
@@ -112,19 +117,19 @@ def read_every(text: str) -> timedelta:
     >>> [str(read_every(text)) for text in ("90m", "6h", "1d", "2w")]
     ['1:30:00', '6:00:00', '1 day, 0:00:00', '14 days, 0:00:00']
     """
-    read = re.fullmatch(r"([1-9]\d{0,4})([mhdw])", text)
-    if not read:
+    interval = re.fullmatch(r"([1-9]\d{0,4})([mhdw])", text)
+    if not interval:
         raise ValueError(f"{text!r} is no time between two runs: write a number and m, h, d or w, such as 1d")
-    return int(read[1]) * UNITS[read[2]]
+    return int(interval[1]) * INTERVALS[interval[2]]
 
 
 def read_time(text: str) -> datetime:
     """A time, UTC unless it says otherwise; raises ValueError with how it is written."""
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(f"{text!r} is no time: write it as 2026-12-01T03:00, in UTC") from None
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def written(moment: datetime) -> str:
@@ -132,7 +137,7 @@ def written(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _checked(check: Callable[[str], object]) -> AfterValidator:
+def _check_with(check: Callable[[str], object]) -> AfterValidator:
     def look(value: str) -> str:
         check(value)
         return value
@@ -145,12 +150,12 @@ class Schedule(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    cron: Annotated[str, _checked(Cron.read)] | None = None
-    every: Annotated[str, _checked(read_every)] | None = None
-    begin: Annotated[str, _checked(read_time)] | None = None
+    cron: Annotated[str, _check_with(Cron.read)] | None = None
+    every: Annotated[str, _check_with(read_every)] | None = None
+    begin: Annotated[str, _check_with(read_time)] | None = None
 
     @model_validator(mode="after")
-    def _said_once(self) -> Self:
+    def _require_one(self) -> Self:
         if (self.cron is None) == (self.every is None):
             raise ValueError('say when it runs: cron: "0 3 * * 1", or every: 1d, one of them')
         if self.begin is not None and self.every is None:
@@ -159,13 +164,13 @@ class Schedule(BaseModel):
 
     @classmethod
     def given(cls, cron: str | None, every: str | None, begin: str | None) -> Self:
-        """From options; raises InputError."""
+        """The schedule that options of the command line describe; raises InputError."""
         try:
             return cls(cron=cron, every=every, begin=begin)
         except ValidationError as error:
             first = error.errors()[0]
-            said = first["msg"].removeprefix("Value error, ")
-            raise InputError(f"--{first['loc'][0]}: {said}" if first["loc"] else said) from None
+            message = first["msg"].removeprefix("Value error, ")
+            raise InputError(f"--{first['loc'][0]}: {message}" if first["loc"] else message) from None
 
     def after(self, moment: datetime) -> datetime:
         """The first time later than a moment."""
@@ -176,12 +181,12 @@ class Schedule(BaseModel):
         return begin + max(0, math.floor((moment - begin) / step) + 1) * step
 
     def options(self) -> list[str]:
-        """As ``rankfold schedule`` takes it."""
-        said = {"--cron": self.cron, "--every": self.every, "--begin": self.begin}
-        return [word for name, value in said.items() if value is not None for word in (name, value)]
+        """The options of ``rankfold schedule`` that describe it."""
+        options = {"--cron": self.cron, "--every": self.every, "--begin": self.begin}
+        return [word for name, value in options.items() if value is not None for word in (name, value)]
 
     def __str__(self) -> str:
-        """In words."""
+        """The schedule in words, for messages."""
         if self.cron is not None:
             return f'at "{self.cron}"'
         return f"every {self.every}" + (f" from {self.begin} on" if self.begin else "")

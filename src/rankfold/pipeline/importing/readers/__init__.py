@@ -1,6 +1,7 @@
 """Files that are read from beginning to end, as an import takes them.
 
 reader          what all of them offer; what is unpacked first
+tables          what delimited and parquet have in common
 delimited       .csv, .tsv, also .gz
 gzipped         files that gzip wrote
 parquet         .parquet, or a folder of them
@@ -19,11 +20,10 @@ from collections.abc import Iterator
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.csr import CsrSource
 from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
-from rankfold.pipeline.importing.readers import delimited, matrix_market
 from rankfold.pipeline.importing.readers.compressed import CompressedReader, Vector
-from rankfold.pipeline.importing.readers.delimited import delimited_reader
+from rankfold.pipeline.importing.readers.delimited import SEPARATORS, delimited_reader
 from rankfold.pipeline.importing.readers.h5ad import h5ad_reader
-from rankfold.pipeline.importing.readers.matrix_market import matrix_market_reader
+from rankfold.pipeline.importing.readers.matrix_market import MATRIX_MARKET_ENDINGS, matrix_market_reader
 from rankfold.pipeline.importing.readers.npz import npz_reader
 from rankfold.pipeline.importing.readers.parquet import parquet_paths, parquet_reader
 from rankfold.pipeline.importing.readers.reader import EntryReader, Packed, RowReader, Wanted
@@ -33,31 +33,31 @@ __all__ = ["Reader", "open_reader", "sparse_reader"]
 Reader = RowReader | EntryReader | Packed
 
 
-def open_reader(location: str, wanted: Wanted) -> Reader | None:
+def open_reader(location: str, options: Wanted) -> Reader | None:
     """How to read a file from its beginning; nothing for what can be read at any place."""
     if "://" in location:
         return None
     path, part = split_location(location)
     require_path(path)
-    if reader := _table(path, wanted):
+    if reader := _table(path, options):
         if part:
             raise InputError(f"{path} is one table, so it holds no array {part}")
         return reader
-    if wanted.selects or wanted.header != "auto":
+    if options.selects or options.header != "auto":
         raise InputError(f"{path} is no table with named columns: they are chosen in .csv, .tsv and .parquet")
     if path.endswith(".npz"):
         return npz_reader(path, part)
     if path.endswith(".h5ad"):
         return h5ad_reader(path, part)
-    return matrix_market_reader(path, wanted) if path.endswith(matrix_market.ENDINGS) else None
+    return matrix_market_reader(path, options) if path.endswith(MATRIX_MARKET_ENDINGS) else None
 
 
-def _table(path: str, wanted: Wanted) -> RowReader | Packed | None:
-    if os.path.splitext(path.removesuffix(".gz"))[1] in delimited.ENDINGS:
-        return delimited_reader(path, wanted)
+def _table(path: str, options: Wanted) -> RowReader | Packed | None:
+    if os.path.splitext(path.removesuffix(".gz"))[1] in SEPARATORS:
+        return delimited_reader(path, options)
     if os.path.isdir(path) and node_kind(path) is not None:
         return None
-    return parquet_reader(path, wanted) if parquet_paths(path) else None
+    return parquet_reader(path, options) if parquet_paths(path) else None
 
 
 def sparse_reader(source: CsrSource) -> CompressedReader:

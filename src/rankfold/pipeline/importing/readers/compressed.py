@@ -34,7 +34,7 @@ Opener = Callable[[], contextlib.AbstractContextManager[dict[str, Vector]]]
 
 @dataclass(frozen=True, slots=True)
 class CompressedReader:
-    """CSR or CSC."""
+    """A sparse matrix line by line, CSR or CSC."""
 
     name: str
     shape: tuple[int, int]
@@ -48,7 +48,7 @@ class CompressedReader:
 
     @property
     def in_row_order(self) -> bool:
-        """As CSR is by its nature."""
+        """Whether it is CSR: CSC comes column by column."""
         return self.by == "rows"
 
     @property
@@ -66,8 +66,8 @@ class CompressedReader:
                     continue
                 indices, values = vectors["indices"].take(start, stop), vectors["data"].take(start, stop)
                 require_inside(self.name, "indices", indices, start, short)
-                numbered = np.repeat(np.arange(top, top + len(ends) - 1), np.diff(ends))
-                rows, columns = (numbered, indices) if self.by == "rows" else (indices, numbered)
+                line_numbers = np.repeat(np.arange(top, top + len(ends) - 1), np.diff(ends))
+                rows, columns = (line_numbers, indices) if self.by == "rows" else (indices, line_numbers)
                 yield Entries(rows, columns, values), stop * self.dtype.itemsize
 
     def _groups(
@@ -113,7 +113,7 @@ class TripletReader:
 
     @property
     def in_row_order(self) -> bool:
-        """Nobody knows before reading."""
+        """No: their order is not known before they are read."""
         return False
 
     @property
@@ -137,9 +137,9 @@ def require_vectors(name: str, vectors: Mapping[str, tuple[tuple[int, ...], np.d
     """Raise ``ChunkError`` unless shapes and types, by name, are those of vectors of a sparse matrix."""
     for vector, (shape, dtype) in vectors.items():
         if len(shape) != 1 or (vector != "data" and dtype.kind not in "iu"):
-            needed = "numbers" if vector == "data" else "whole numbers"
+            kind = "numbers" if vector == "data" else "whole numbers"
             raise ChunkError(
-                f"{name}: {vector} is {dtype} {shape}, but should be a vector of {needed}. Restore the file"
+                f"{name}: {vector} is {dtype} {shape}, but should be a vector of {kind}. Restore the file"
             )
 
 

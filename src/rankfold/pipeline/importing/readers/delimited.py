@@ -15,20 +15,18 @@ import csv
 import io
 import os
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from rankfold.pipeline.errors import ChunkError, DataError, InputError
-from rankfold.pipeline.formats.handles import library
-from rankfold.pipeline.importing.readers.gzipped import open_unpacked, unpacked
-from rankfold.pipeline.importing.readers.reader import HEADERS, Wanted, choose_columns, shown
+from rankfold.pipeline.importing.readers.gzipped import GZIP_ERRORS, open_text, unpack_stream
+from rankfold.pipeline.importing.readers.reader import HEADERS, Wanted, choose_columns, list_names
+from rankfold.pipeline.importing.readers.tables import Batch, Table, clip_bytes, load_arrow
 
-ENDINGS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 """What separates cells, by the end of the name. In a .csv a semicolon or a tab is noticed."""
 
 LONGEST_LINE = 64 * 2**20
@@ -39,15 +37,13 @@ BLOCK_BYTES = (2**16, 4 * 2**20)
 WIDE = 1000
 """Columns above which all cells are parsed as one column."""
 
-PARSED = 16
+TEXT_FACTOR = 16
 """Memory that parsing takes in times of the text: a cell of two bytes becomes a number of eight, twice."""
 
-PARSED_AS_ONE = 64
+CELL_FACTOR = 64
 """The same where every cell is an object of its own first."""
 
 BOM = b"\xef\xbb\xbf"
-
-DAMAGED = (OSError, EOFError, zlib.error)
 
 MISSING = ("", "na", "n/a", "#n/a", "nan", "-nan", "null", "none", "inf", "-inf", "+inf")
 """Cells that stand where a number might, in lower case."""
@@ -59,51 +55,43 @@ BAD_WIDTH = re.compile(r"CSV parse error: Row #(\d+): Expected (\d+) columns, go
 
 
 @dataclass(frozen=True, slots=True)
-class DelimitedReader:
+class DelimitedReader(Table):
     """A text file of numbers, its columns chosen."""
 
-    name: str
-    path: str
-    dtype: np.dtype[Any]
     names: tuple[str, ...]
     """Of all columns in the file."""
 
-    taken: tuple[int, ...]
-    """Positions of the columns that are read."""
+    positions: tuple[int, ...]
+    """Of the columns that are read."""
 
     separator: str
     header_lines: int
     notes: tuple[str, ...] = field(default=())
 
     @property
-    def columns(self) -> int:
-        """Numbers in a row."""
-        return len(self.taken)
+    def block_dtype(self) -> np.dtype[Any]:
+        """Type that Arrow parses: it has no text for truth values that are 0 and 1, nor for halves."""
+        if self.dtype.kind == "b":
+            return np.dtype(np.uint8)
+        return np.dtype(np.float32) if self.dtype == np.float16 else self.dtype
 
-    @property
-    def total_bytes(self) -> int:
-        """Bytes of the file, compressed ones if it is."""
-        return os.path.getsize(self.path)
-
-    def blocks(self, memory_bytes: int) -> Iterator[tuple[npt.NDArray[Any], int]]:
-        """The rows of some lines at a time; see ``RowReader``."""
-        arrow, text = (
-            library("pyarrow", extra="formats", what=f"reading {self.path}"),
-            library("pyarrow.csv", extra="formats", what=f"reading {self.path}"),
-        )
+    def batches(self, memory_bytes: int) -> Iterator[Batch]:
+        """The rows of some lines at a time."""
+        arrow, text = load_arrow(self.name), load_arrow(self.name, "csv")
         wide = len(self.names) > WIDE
-        parse = self._parsed_as_one if wide else self._parsed
-        taken = memory_bytes // (PARSED_AS_ONE if wide else PARSED)
-        rows, size = 0, min(max(taken, BLOCK_BYTES[0]), BLOCK_BYTES[1])
+        parse = self._parse_as_one if wide else self._parse_columns
+        size = clip_bytes(memory_bytes // (CELL_FACTOR if wide else TEXT_FACTOR), BLOCK_BYTES)
+        row = 0
         # In the main thread Arrow takes Ctrl-C for itself, and forgets it when a block ends soon after.
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            for block, line, done in self._texts(size):
+            for block, line, bytes_read in self._texts(size):
                 try:
-                    for numbers in pool.submit(parse, block, line, rows, arrow, text).result():
-                        yield numbers, done
-                        rows += len(numbers)
+                    batches = pool.submit(parse, block, arrow, text).result()
                 except arrow.ArrowInvalid as error:
-                    raise self._refused(str(error), block, line) from error
+                    raise self._explain(str(error), block, line) from error
+                for columns in batches:
+                    yield Batch(columns, self.name, row, bytes_read)
+                    row += sum(map(len, columns)) // self.columns
 
     def _texts(self, size: int) -> Iterator[tuple[bytes, int, int]]:
         """Whole records, the number of their first line, and the bytes of the file that are done.
@@ -112,8 +100,8 @@ class DelimitedReader:
         """
         line = self.header_lines + 1
         try:
-            with open(self.path, "rb") as raw:
-                file: Any = unpacked(raw)
+            with open(self.name, "rb") as raw:
+                file: Any = unpack_stream(raw)
                 for _ in range(self.header_lines):
                     file.readline(LONGEST_LINE)
                 if not self.header_lines and file.read(3) != BOM:
@@ -135,109 +123,76 @@ class DelimitedReader:
                         block += more
                     yield block, line, raw.tell()
                     line += block.count(b"\n")
-        except DAMAGED as error:
+        except GZIP_ERRORS as error:
             raise ChunkError(
                 f"{self.name} is cut short or damaged after line {line}: {error}. Restore the file"
             ) from error
 
-    def _parsed(self, block: bytes, line: int, rows: int, arrow: Any, text: Any) -> list[npt.NDArray[Any]]:
-        """The numbers of a block, which begins with a line and a row of the data; column by column."""
+    def _parse_columns(self, block: bytes, arrow: Any, text: Any) -> list[list[Any]]:
+        """The columns of a block of whole records."""
         every = [str(position) for position in range(len(self.names))]
-        kind = arrow.from_numpy_dtype(self._type())
+        kind = arrow.from_numpy_dtype(self.block_dtype)
         table = text.read_csv(
             arrow.BufferReader(block),
             read_options=text.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=every),
             parse_options=text.ParseOptions(delimiter=self.separator, newlines_in_values=True),
             convert_options=text.ConvertOptions(
-                include_columns=[every[position] for position in self.taken],
+                include_columns=[every[position] for position in self.positions],
                 column_types=dict.fromkeys(every, kind),
             ),
         )
-        found = []
-        for batch in table.to_batches():
-            found.append(self._numbers(batch, rows))
-            rows += batch.num_rows
-        return found
+        return [batch.columns for batch in table.to_batches()]
 
-    def _parsed_as_one(
-        self, block: bytes, line: int, rows: int, arrow: Any, text: Any
-    ) -> list[npt.NDArray[Any]]:
+    def _parse_as_one(self, block: bytes, arrow: Any, text: Any) -> list[list[Any]]:
         """The same, all cells as one column: each column of its own takes Arrow some 10 kB."""
         records = [
             record for record in _records(block, self.separator) if len(record) > 1 or record[0].strip()
         ]
-        expected = len(self.names)
+        width = len(self.names)
         for number, record in enumerate(records, start=1):
-            if len(record) != expected:
-                message = f"Row #{number}: Expected {expected} columns, got {len(record)}"
+            if len(record) != width:
+                message = f"Row #{number}: Expected {width} columns, got {len(record)}"
                 raise arrow.ArrowInvalid(f"CSV parse error: {message}")
-        cells = [record[position] for record in records for position in self.taken]
-        options = {
-            "read_options": text.ReadOptions(use_threads=False, column_names=["0"]),
-            "parse_options": text.ParseOptions(ignore_empty_lines=False, quote_char=False),
-        }
-        kind, shape = arrow.from_numpy_dtype(self._type()), (len(records), len(self.taken))
-        if not cells:
+        if not records:
             return []
-        data = b"\n".join(cells) + b"\n"
-        options["read_options"].block_size = len(data) + 1
+        data = b"\n".join(record[position] for record in records for position in self.positions) + b"\n"
+        kind = arrow.from_numpy_dtype(self.block_dtype)
         try:
-            column = text.read_csv(
+            table = text.read_csv(
                 arrow.BufferReader(data),
+                read_options=text.ReadOptions(
+                    use_threads=False, column_names=["0"], block_size=len(data) + 1
+                ),
+                parse_options=text.ParseOptions(ignore_empty_lines=False, quote_char=False),
                 convert_options=text.ConvertOptions(column_types={"0": kind}),
-                **options,
-            )[0].combine_chunks()
+            )
         except arrow.ArrowInvalid as error:
-            raise arrow.ArrowInvalid(self._in_place(str(error))) from error
-        if column.null_count and self._type().kind != "f":
-            place = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-            raise self._without_value(place % shape[1], rows + place // shape[1])
-        return [column.to_numpy(zero_copy_only=False).reshape(shape)]
+            raise arrow.ArrowInvalid(self._in_block(str(error))) from error
+        return [[table[0].combine_chunks()]]
 
-    def _in_place(self, message: str) -> str:
+    def _in_block(self, message: str) -> str:
         """What Arrow said of one long column, in terms of the block."""
-        if not (found := BAD_VALUE.match(message)):
+        if not (error := BAD_VALUE.match(message)):
             return message
-        row, place = divmod(int(found[2]) - 1, len(self.taken))
-        what = f"CSV conversion error to {found[3]}: invalid value {found[4]}"
-        return f"In CSV column #{self.taken[place]}: Row #{row + 1}: {what}"
+        row, place = divmod(int(error[2]) - 1, len(self.positions))
+        what = f"CSV conversion error to {error[3]}: invalid value {error[4]}"
+        return f"In CSV column #{self.positions[place]}: Row #{row + 1}: {what}"
 
-    def _type(self) -> np.dtype[Any]:
-        """Type that Arrow parses: it has no text for truth values that are 0 and 1, nor for halves."""
-        if self.dtype.kind == "b":
-            return np.dtype(np.uint8)
-        return np.dtype(np.float32) if self.dtype == np.float16 else self.dtype
-
-    def _numbers(self, batch: Any, rows: int) -> npt.NDArray[Any]:
-        if self._type().kind != "f":
-            for position, column in zip(self.taken, batch.columns, strict=True):
-                if column.null_count:
-                    row = rows + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-                    raise self._without_value(self.taken.index(position), row)
-        numbers: npt.NDArray[Any] = batch.to_tensor(null_to_nan=self._type().kind == "f").to_numpy()
-        return numbers
-
-    def _without_value(self, place: int, row: int) -> DataError:
-        return DataError(
-            f"{self.name}: column {self.names[self.taken[place]]!r} has no value in row {row + 1} of the "
-            f"data, and {self.dtype} cannot say so. Import it as float64 or float32"
-        )
-
-    def _refused(self, message: str, block: bytes, line: int) -> Exception:
+    def _explain(self, message: str, block: bytes, line: int) -> Exception:
         """What Arrow said of a block that begins with ``line``, in terms of the file."""
-        if found := BAD_VALUE.match(message):
-            name, value = self.names[int(found[1])], found[4]
-            kind = "not a number" if found[3] in ("double", "float") else f"no {found[3]}"
-            where = line + _lines_before(block, int(found[2]))
+        if error := BAD_VALUE.match(message):
+            name, value = self.names[int(error[1])], error[4]
+            kind = "not a number" if error[3] in ("double", "float") else f"no {error[3]}"
+            where = line + _lines_before(block, int(error[2]))
             return DataError(
                 f"{self.name}: column {name!r} has {value} in line {where}, which is {kind}. Leave the "
                 f"column out with --without {name!r} (without=[{name!r}])"
                 + ("" if self.dtype.kind == "f" else ", or choose a type that holds it")
             )
-        if found := BAD_WIDTH.match(message):
-            where = line + _lines_before(block, int(found[1]))
+        if error := BAD_WIDTH.match(message):
+            where = line + _lines_before(block, int(error[1]))
             return ChunkError(
-                f"{self.name}: line {where} has {found[3]} cells, where {found[2]} are expected. Is it "
+                f"{self.name}: line {where} has {error[3]} cells, where {error[2]} are expected. Is it "
                 "cut short, or its separator another one? Repair the line"
             )
         return ChunkError(
@@ -245,39 +200,46 @@ class DelimitedReader:
         )
 
 
-def delimited_reader(path: str, wanted: Wanted) -> DelimitedReader:
+def delimited_reader(path: str, options: Wanted) -> DelimitedReader:
     """A text file by its name and its first line."""
-    if wanted.header not in HEADERS:
-        raise InputError(f"header={wanted.header!r} is not known; say one of {', '.join(HEADERS)}")
-    library("pyarrow.csv", extra="formats", what=f"reading {path}")
-    separator = ENDINGS[os.path.splitext(path.removesuffix(".gz"))[1]]
+    if options.header not in HEADERS:
+        raise InputError(f"header={options.header!r} is not known; say one of {', '.join(HEADERS)}")
+    load_arrow(path, "csv")
+    separator = SEPARATORS[os.path.splitext(path.removesuffix(".gz"))[1]]
     cells, lines, separator = _first_record(path, separator)
     if not cells:
         raise DataError(f"{path} is empty, so there is nothing to import")
     names, notes = cells, list[str]()
-    if wanted.header == "no" or (wanted.header == "auto" and all(map(_number, cells)) and not _counts(cells)):
+    if options.header == "no" or (
+        options.header == "auto" and all(map(_number, cells)) and not _counts(cells)
+    ):
         names, lines = [str(position) for position in range(len(cells))], 0
-    elif wanted.header == "auto" and _counts(cells):
+    elif options.header == "auto" and _counts(cells):
         notes.append(
-            f"the first line of {path} counts {shown(cells, 3)}, so it was taken for names; "
+            f"the first line of {path} counts {list_names(cells, 3)}, so it was taken for names; "
             "say --header no if it is data"
         )
-    if not wanted.selects and len(names) > 1 and not names[0].strip():
+    if not options.selects and len(names) > 1 and not names[0].strip():
         raise InputError(
             f"the first column of {path} has no name, as where pandas or R write the names of rows. Leave it "
             "out with --without 'column 1', or say which to take with --columns"
         )
     names = [name or f"column {position + 1}" for position, name in enumerate(names)]
-    taken = choose_columns(names, wanted, path)
-    dtype = wanted.dtype or np.dtype(np.float64)
-    return DelimitedReader(path, path, dtype, tuple(names), tuple(taken), separator, lines, tuple(notes))
+    positions = choose_columns(names, options, path)
+    dtype, column_names = (
+        options.dtype or np.dtype(np.float64),
+        tuple(names[position] for position in positions),
+    )
+    return DelimitedReader(
+        path, (path,), dtype, column_names, tuple(names), tuple(positions), separator, lines, tuple(notes)
+    )
 
 
 def _first_record(path: str, separator: str) -> tuple[list[str], int, str]:
     """Cells of the first record, the lines it takes with those before it, and what separates cells."""
     lines = 0
     try:
-        with open_unpacked(path) as file:
+        with open_text(path) as file:
             while True:
                 line = file.readline(LONGEST_LINE)
                 if not line:
@@ -289,7 +251,7 @@ def _first_record(path: str, separator: str) -> tuple[list[str], int, str]:
                     break
             while line.count(b'"') % 2 and (more := file.readline(LONGEST_LINE)):
                 line, lines = line + more, lines + 1
-    except DAMAGED as error:
+    except GZIP_ERRORS as error:
         raise ChunkError(f"{path} cannot be read: {error}. Restore the file") from error
     if b"\r" in re.sub(rb'"[^"]*"', b"", line.rstrip(b"\r\n")):
         raise InputError(
@@ -305,10 +267,10 @@ def _first_record(path: str, separator: str) -> tuple[list[str], int, str]:
 
 def _lines_before(block: bytes, row: int) -> int:
     """Lines before a row, which Arrow counts from 1 and without empty lines."""
-    seen = 0
+    rows = 0
     for index, line in enumerate(block.split(b"\n")):
-        seen += bool(line.strip())
-        if seen == row:
+        rows += bool(line.strip())
+        if rows == row:
             return index
     return row - 1
 

@@ -21,9 +21,9 @@ from rankfold.pipeline.formats.handles import library
 from rankfold.pipeline.importing.readers.compressed import CompressedReader, Vector, require_vectors
 from rankfold.pipeline.units import format_bytes
 
-LAYOUTS = {"csr_matrix": "rows", "csc_matrix": "columns", "csr": "rows", "csc": "columns"}
+GROUP_LAYOUTS = {"csr_matrix": "rows", "csc_matrix": "columns", "csr": "rows", "csc": "columns"}
 
-DECODED = 3
+DECODE_FACTOR = 3
 """Times its own size that reading a block takes: the block, and chunks being decoded."""
 
 
@@ -57,7 +57,7 @@ class DatasetReader:
                 f"{format_bytes(chunk_bytes)}, but reading is given {format_bytes(memory_bytes)}. Give "
                 f"four times as much: --memory {-(-4 * (chunk_bytes + row) // 2**20)}MiB"
             )
-        step = max(1, (memory_bytes - chunk_bytes) // (DECODED * row))
+        step = max(1, (memory_bytes - chunk_bytes) // (DECODE_FACTOR * row))
         step = step - step % self.chunk[0] if step > self.chunk[0] else step
         with _file(self.path) as file:
             for top in range(0, self.rows, step):
@@ -99,7 +99,7 @@ def _sparse(path: str, key: str, group: Any) -> CompressedReader:
     name = f"{path}::{key}"
     layout = str(group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", "")))
     shape = group.attrs.get("shape", group.attrs.get("h5sparse_shape"))
-    if layout not in LAYOUTS or shape is None or not {"data", "indices", "indptr"} <= set(group):
+    if layout not in GROUP_LAYOUTS or shape is None or not {"data", "indices", "indptr"} <= set(group):
         raise InputError(
             f"{name} is a group ({layout or 'of no known layout'}), not a matrix; name one with ::"
         )
@@ -110,7 +110,7 @@ def _sparse(path: str, key: str, group: Any) -> CompressedReader:
     require_vectors(name, {part: (vector.shape or (), vector.dtype) for part, vector in vectors.items()})
     data, indices, pointers = (group[part].shape[0] for part in ("data", "indices", "indptr"))
     require_matrix(name, (rows, columns), group["data"].dtype)
-    by = LAYOUTS[layout]
+    by = GROUP_LAYOUTS[layout]
     lines = rows if by == "rows" else columns
     if indices != data or pointers != lines + 1:
         raise ChunkError(
@@ -141,18 +141,18 @@ def _file(path: str) -> Iterator[Any]:
 
 def _read(dataset: Any, start: int, stop: int, name: str) -> npt.NDArray[Any]:
     try:
-        found = dataset[start:stop]
+        block = dataset[start:stop]
     except (OSError, RuntimeError) as error:
         raise ChunkError(
             f"{name}, lines {start}:{stop}, cannot be read: {error}. Restore the file"
         ) from error
-    numbers: npt.NDArray[Any] = found.astype(native(found.dtype), copy=False)
+    numbers: npt.NDArray[Any] = block.astype(native(block.dtype), copy=False)
     return numbers
 
 
 def _matrices(file: Any, h5py: Any) -> list[str]:
     """Names that a message may offer: of what has two axes, or is sparse."""
-    found = []
+    matrices = []
     for key in (
         "X",
         "raw/X",
@@ -161,7 +161,7 @@ def _matrices(file: Any, h5py: Any) -> list[str]:
     ):
         node = file.get(key)
         if isinstance(node, h5py.Dataset) and node.ndim == 2:
-            found.append(f"{key} {node.shape} {node.dtype}")
+            matrices.append(f"{key} {node.shape} {node.dtype}")
         elif isinstance(node, h5py.Group) and "indptr" in node:
-            found.append(f"{key} {tuple(node.attrs.get('shape', ()))} sparse")
-    return found or [f"no matrix ({os.path.getsize(file.filename)} bytes)"]
+            matrices.append(f"{key} {tuple(node.attrs.get('shape', ()))} sparse")
+    return matrices or [f"no matrix ({os.path.getsize(file.filename)} bytes)"]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,10 +22,10 @@ from rankfold.pipeline.data.dtypes import require_matrix
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import ChunkError, DataError, InputError
 from rankfold.pipeline.formats.npy import npy_source
-from rankfold.pipeline.importing.readers.gzipped import open_unpacked, unpacked
-from rankfold.pipeline.importing.readers.reader import Entries, Packed, Wanted
+from rankfold.pipeline.importing.readers.gzipped import GZIP_ERRORS, open_text, unpack_stream
+from rankfold.pipeline.importing.readers.reader import Entries, Packed, Wanted, write_columns_header
 
-ENDINGS = (".mtx", ".mtx.gz")
+MATRIX_MARKET_ENDINGS = (".mtx", ".mtx.gz")
 
 TYPES = {
     "real": "float64",
@@ -39,8 +38,8 @@ TYPES = {
 
 SYMMETRIES = ("general", "symmetric", "skew-symmetric")
 
-PARSED = 24
-"""Memory that parsing takes in times of the text: a line of 6 bytes is two places and a number, twice."""
+LINE_FACTOR = 24
+"""Memory that parsing takes in times of the text: a line of 6 bytes is two indices and a number, twice."""
 
 TEXT_BYTES = (2**16, 8 * 2**20)
 
@@ -49,8 +48,6 @@ HEAD_LINE = 2**20
 
 HEAD_LINES = 2**16
 """Most lines before the numbers."""
-
-DAMAGED = (OSError, EOFError, zlib.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,7 @@ class _Head:
     """Rows, columns and, in coordinate layout, entries."""
 
     lines: int
-    """How many they are."""
+    """Number of these lines."""
 
     text: bytes = b""
 
@@ -85,7 +82,7 @@ class CoordinateReader:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """By the field of the header."""
+        """Type of the numbers, by the field of the header."""
         return np.dtype(TYPES[self.head.field])
 
     @property
@@ -95,7 +92,7 @@ class CoordinateReader:
 
     @property
     def in_row_order(self) -> bool:
-        """The format promises no order."""
+        """No: the format promises no order."""
         return False
 
     @property
@@ -105,21 +102,25 @@ class CoordinateReader:
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
         """Entries of some lines; see ``EntryReader``."""
-        promised, seen = self.head.sizes[2], 0
-        for text, line, done in _texts(self.path, self.head, memory_bytes):
+        total, entries_read = self.head.sizes[2], 0
+        for text, line, bytes_read in _texts(self.path, self.head, memory_bytes):
             count = text.count(b"\n") + (not text.endswith(b"\n"))
-            seen += count
-            if seen > promised:
+            entries_read += count
+            if entries_read > total:
                 break
-            yield self._parsed(text, count, line), done
-        if seen != promised:
-            more = " or more" if seen > promised else ""
+            yield self._parse(text, count, line), bytes_read
+        if entries_read != total:
+            more = " or more" if entries_read > total else ""
             raise ChunkError(
-                f"{self.name} promises {promised} entries but has {seen}{more}. "
-                + ("It is cut short: restore the file" if seen < promised else "Correct its third number")
+                f"{self.name} promises {total} entries but has {entries_read}{more}. "
+                + (
+                    "It is cut short: restore the file"
+                    if entries_read < total
+                    else "Correct its third number"
+                )
             )
 
-    def _parsed(self, text: bytes, count: int, line: int) -> Entries:
+    def _parse(self, text: bytes, count: int, line: int) -> Entries:
         import scipy.io
 
         kind, (rows, columns) = self.head.field, self.shape
@@ -127,14 +128,14 @@ class CoordinateReader:
         try:
             if "integer" in kind:
                 _require_whole_numbers(text)
-            found = scipy.io.mmread(io.BytesIO(header.encode() + text), spmatrix=False)
+            matrix = scipy.io.mmread(io.BytesIO(header.encode() + text), spmatrix=False)
         except (ValueError, OverflowError) as error:
             raise _bad_line(self.name, str(error), line) from error
-        return Entries(found.row, found.col, found.data.astype(self.dtype, copy=False))
+        return Entries(matrix.row, matrix.col, matrix.data.astype(self.dtype, copy=False))
 
 
 @dataclass(frozen=True, slots=True)
-class PackedColumns:
+class PackedArray:
     """A dense matrix, column by column: unpacked to a file in Fortran order."""
 
     name: str
@@ -150,28 +151,27 @@ class PackedColumns:
 
     def unpack(self, folder: Path, progress: Any) -> Source:
         """Write the numbers as they come."""
-        dtype, target, seen = np.dtype(TYPES[self.head.field]), folder / "columns.npy", 0
+        dtype, target, numbers_read = np.dtype(TYPES[self.head.field]), folder / "columns.npy", 0
         rows, columns = self.head.sizes
         with open(target, "wb") as out:
-            header = {"descr": dtype.str, "fortran_order": True, "shape": (rows, columns)}
-            np.lib.format.write_array_header_2_0(out, header)
+            write_columns_header(out, dtype, (rows, columns))
             for text, line, _ in _texts(self.path, self.head, self.memory_bytes):
                 count = text.count(b"\n") + (not text.endswith(b"\n"))
-                if seen + count > rows * columns:
-                    seen += count
+                if numbers_read + count > rows * columns:
+                    numbers_read += count
                     break
-                numbers = self._parsed(text, count, line)
+                numbers = self._parse(text, count, line)
                 numbers.astype(dtype, copy=False).tofile(out)
-                seen += count
-                progress(seen * dtype.itemsize)
-        if seen != rows * columns:
+                numbers_read += count
+                progress(numbers_read * dtype.itemsize)
+        if numbers_read != rows * columns:
             raise ChunkError(
-                f"{self.name} promises {rows} x {columns} numbers but has {seen}"
-                f"{' or more' if seen > rows * columns else ''}. Restore the file"
+                f"{self.name} promises {rows} x {columns} numbers but has {numbers_read}"
+                f"{' or more' if numbers_read > rows * columns else ''}. Restore the file"
             )
         return npy_source(str(target))
 
-    def _parsed(self, text: bytes, count: int, line: int) -> Any:
+    def _parse(self, text: bytes, count: int, line: int) -> Any:
         import scipy.io
 
         header = f"%%MatrixMarket matrix array {self.head.field} general\n{count} 1\n"
@@ -183,12 +183,12 @@ class PackedColumns:
             raise _bad_line(self.name, str(error), line) from error
 
 
-def matrix_market_reader(path: str, wanted: Wanted) -> CoordinateReader | Packed:
+def matrix_market_reader(path: str, options: Wanted) -> CoordinateReader | Packed:
     """A file by its header."""
     try:
-        with open_unpacked(path) as file:
+        with open_text(path) as file:
             head = _head(file, path)
-    except DAMAGED as error:
+    except GZIP_ERRORS as error:
         raise ChunkError(f"{path} cannot be read: {error}. Restore the file") from error
     require_matrix(path, head.sizes[:2], np.dtype(TYPES[head.field]))
     if head.layout == "coordinate":
@@ -197,7 +197,7 @@ def matrix_market_reader(path: str, wanted: Wanted) -> CoordinateReader | Packed
         raise InputError(
             f"{path} is a dense {head.symmetry} {head.field} matrix; dense ones are read if general"
         )
-    return PackedColumns(path, path, head)
+    return PackedArray(path, path, head)
 
 
 def _head(file: IO[bytes], path: str) -> _Head:
@@ -231,11 +231,11 @@ def _head(file: IO[bytes], path: str) -> _Head:
 
 def _texts(path: str, head: _Head, memory_bytes: int) -> Iterator[tuple[bytes, int, int]]:
     """Whole lines without empty ones, the number of the first of them, and bytes of the file done."""
-    size = min(max(memory_bytes // PARSED, TEXT_BYTES[0]), TEXT_BYTES[1])
+    size = min(max(memory_bytes // LINE_FACTOR, TEXT_BYTES[0]), TEXT_BYTES[1])
     line = head.lines + 1
     try:
         with open(path, "rb") as raw:
-            file: Any = unpacked(raw)
+            file: Any = unpack_stream(raw)
             for _ in range(head.lines):
                 file.readline(HEAD_LINE)
             while block := file.read(size):
@@ -244,7 +244,7 @@ def _texts(path: str, head: _Head, memory_bytes: int) -> Iterator[tuple[bytes, i
                 if text := _without_empty_lines(block):
                     yield text, line, raw.tell()
                 line += count
-    except DAMAGED as error:
+    except GZIP_ERRORS as error:
         raise ChunkError(f"{path} cannot be read after line {line}: {error}. Restore the file") from error
 
 
@@ -264,6 +264,6 @@ def _require_whole_numbers(text: bytes) -> None:
 
 def _bad_line(name: str, message: str, first: int) -> DataError:
     """What the parser said of a line of a block, counted in the file; its header took two lines."""
-    found = re.match(r"Line (\d+): (.*)", message, re.DOTALL)
-    where = f", line {first + int(found[1]) - 3}" if found else f", after line {first - 1}"
-    return ChunkError(f"{name}{where}: {found[2] if found else message} Repair or restore the file")
+    place = re.match(r"Line (\d+): (.*)", message, re.DOTALL)
+    where = f", line {first + int(place[1]) - 3}" if place else f", after line {first - 1}"
+    return ChunkError(f"{name}{where}: {place[2] if place else message} Repair or restore the file")

@@ -31,12 +31,12 @@ from rankfold.pipeline.importing.readers.compressed import (
 )
 from rankfold.pipeline.importing.readers.reader import Packed, copy_stream
 
-DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
+MEMBER_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
 
 HEADER_BYTES = 2**16
 """More than the header of a member takes."""
 
-LAYOUTS = {"csr": "rows", "csc": "columns"}
+MEMBER_LAYOUTS = {"csr": "rows", "csc": "columns"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +64,18 @@ class PackedMember:
             try:
                 with archive.open(f"{self.member.name}.npy") as file:
                     copy_stream(file, target, progress, most=self.total_bytes + HEADER_BYTES)
-            except DAMAGED as error:
-                raise _damaged(self.name, error) from error
+            except MEMBER_ERRORS as error:
+                raise _damage_error(self.name, error) from error
         source = npy_source(str(target))
         source.check()
         return source
 
 
-def npz_reader(path: str, wanted: str) -> Packed | CompressedReader | TripletReader | None:
+def npz_reader(path: str, part: str) -> Packed | CompressedReader | TripletReader | None:
     """How to read a ``.npz`` file from its beginning, or nothing where it can be read at any place."""
-    if not wanted and is_sparse(path):
+    if not part and is_sparse(path):
         return _sparse(path, npz_members(path))
-    member = choose_member(path, wanted)
+    member = choose_member(path, part)
     require_matrix(f"{path}::{member.name}", member.shape, member.dtype)
     return None if member.stored else PackedMember(f"{path}::{member.name}", path, member)
 
@@ -89,7 +89,7 @@ def _sparse(path: str, members: dict[str, Member]) -> CompressedReader | Triplet
     layout = small["format"].item()
     layout = layout.decode() if isinstance(layout, bytes) else str(layout)
     names = ("row", "col", "data") if layout == "coo" else ("indices", "indptr", "data")
-    if layout not in (*LAYOUTS, "coo") or not set(names) <= set(members):
+    if layout not in (*MEMBER_LAYOUTS, "coo") or not set(names) <= set(members):
         raise InputError(
             f"{path} is a sparse matrix in layout {layout!r}; csr, csc and coo are read. Save it as "
             "scipy.sparse.csr_matrix(x)"
@@ -100,18 +100,18 @@ def _sparse(path: str, members: dict[str, Member]) -> CompressedReader | Triplet
     require_vectors(path, {part: (members[part].shape, np.dtype(members[part].dtype)) for part in names})
     count, dtype = data.shape[0], native(np.dtype(data.dtype))
     if layout == "coo":
-        return TripletReader(path, (rows, columns), dtype, count, lambda: _opened(path, names))
+        return TripletReader(path, (rows, columns), dtype, count, lambda: _open_vectors(path, names))
     if members["indices"].shape != data.shape:
         raise ChunkError(
             f"{path}: data has {count} numbers, indices {members['indices'].shape[0]}. Restore the file"
         )
     return CompressedReader(
-        path, (rows, columns), dtype, count, LAYOUTS[layout], lambda: _opened(path, names)
+        path, (rows, columns), dtype, count, MEMBER_LAYOUTS[layout], lambda: _open_vectors(path, names)
     )
 
 
 @contextlib.contextmanager
-def _opened(path: str, names: tuple[str, ...]) -> Iterator[dict[str, Vector]]:
+def _open_vectors(path: str, names: tuple[str, ...]) -> Iterator[dict[str, Vector]]:
     with contextlib.ExitStack() as stack:
         archive = stack.enter_context(open_zip(path))
         yield {
@@ -129,24 +129,24 @@ class ForwardVector:
 
     def take(self, start: int, stop: int) -> npt.NDArray[Any]:
         """The next ``stop - start`` numbers."""
-        wanted = (stop - start) * self.dtype.itemsize
+        byte_count = (stop - start) * self.dtype.itemsize
         try:
-            found = self.file.read(wanted)
-        except DAMAGED as error:
-            raise _damaged(self.name, error) from error
-        if len(found) != wanted:
+            data = self.file.read(byte_count)
+        except MEMBER_ERRORS as error:
+            raise _damage_error(self.name, error) from error
+        if len(data) != byte_count:
             raise ChunkError(f"{self.name} ends before number {stop} of {self.length}. Restore the file")
-        return np.frombuffer(found, self.dtype).astype(native(self.dtype), copy=False)
+        return np.frombuffer(data, self.dtype).astype(native(self.dtype), copy=False)
 
 
 def _whole(archive: zipfile.ZipFile, path: str, name: str) -> npt.NDArray[Any]:
     try:
         with archive.open(f"{name}.npy") as file:
-            found: npt.NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
-            return found
-    except DAMAGED as error:
-        raise _damaged(f"{path}::{name}", error) from error
+            numbers: npt.NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+            return numbers
+    except MEMBER_ERRORS as error:
+        raise _damage_error(f"{path}::{name}", error) from error
 
 
-def _damaged(name: str, error: Exception) -> ChunkError:
+def _damage_error(name: str, error: Exception) -> ChunkError:
     return ChunkError(f"{name} is damaged or cut short: {error}. Restore the file")

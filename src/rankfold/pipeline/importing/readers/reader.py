@@ -52,8 +52,8 @@ class Entries(NamedTuple):
     values: npt.NDArray[Any]
 
 
-class Sized(Protocol):
-    """What both kinds of readers tell."""
+class MatrixFile(Protocol):
+    """What readers of rows and of entries say of a file."""
 
     @property
     def name(self) -> str:
@@ -72,7 +72,7 @@ class Sized(Protocol):
         """What was decided about the file that its owner should know."""
 
 
-class RowReader(Sized, Protocol):
+class RowReader(MatrixFile, Protocol):
     """A dense matrix that comes row by row."""
 
     @property
@@ -87,7 +87,7 @@ class RowReader(Sized, Protocol):
 
 
 @runtime_checkable
-class EntryReader(Sized, Protocol):
+class EntryReader(MatrixFile, Protocol):
     """A sparse matrix whose stored numbers come in some order."""
 
     @property
@@ -106,20 +106,20 @@ class EntryReader(Sized, Protocol):
         """Stored numbers, with indices that are checked, and bytes done."""
 
 
-def choose_columns(names: Sequence[str], wanted: Wanted, where: str) -> list[int]:
-    """Positions of the columns that are taken, in the order asked for."""
-    for asked in (wanted.columns or (), wanted.without or ()):
-        for name in asked:
+def choose_columns(names: Sequence[str], options: Wanted, where: str) -> list[int]:
+    """Positions of the columns to take, in the order of ``options.columns``."""
+    for choice in (options.columns or (), options.without or ()):
+        for name in choice:
             if names.count(name) != 1:
                 raise InputError(_not_one(names, name, where))
-    taken = (
-        [names.index(name) for name in wanted.columns] if wanted.columns is not None else range(len(names))
+    order = (
+        [names.index(name) for name in options.columns] if options.columns is not None else range(len(names))
     )
-    left_out = set(wanted.without or ())
-    chosen = [position for position in taken if names[position] not in left_out]
-    if not chosen:
+    left_out = set(options.without or ())
+    positions = [position for position in order if names[position] not in left_out]
+    if not positions:
         raise InputError(f"{where}: no column is left of {len(names)}; take at least one")
-    return chosen
+    return positions
 
 
 def _not_one(names: Sequence[str], name: str, where: str) -> str:
@@ -129,10 +129,10 @@ def _not_one(names: Sequence[str], name: str, where: str) -> str:
 
     near = difflib.get_close_matches(name, names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"{where} has no column {name!r}.{hint} It has {shown(names)}"
+    return f"{where} has no column {name!r}.{hint} It has {list_names(names)}"
 
 
-def shown(names: Sequence[str], most: int = 8) -> str:
+def list_names(names: Sequence[str], most: int = 8) -> str:
     """Some names for a message."""
     text = ", ".join(map(repr, names[:most]))
     return text + (f" and {len(names) - most} more" if len(names) > most else "")
@@ -166,11 +166,17 @@ class Packed(Protocol):
 
 def copy_stream(file: IO[bytes], target: Path, progress: Callable[[int], None], *, most: int) -> None:
     """Everything that is left of ``file``; ``ValueError`` for more than ``most`` bytes."""
-    done = 0
+    byte_count = 0
     with open(target, "wb") as out:
         while piece := file.read(COPY_BYTES):
-            done += len(piece)
-            if done > most:
+            byte_count += len(piece)
+            if byte_count > most:
                 raise ValueError(f"it holds more than the {most} bytes that its header promises")
             out.write(piece)
-            progress(done)
+            progress(byte_count)
+
+
+def write_columns_header(out: IO[bytes], dtype: np.dtype[Any], shape: tuple[int, int]) -> None:
+    """Begin a ``.npy`` file whose numbers follow column by column."""
+    header = {"descr": dtype.str, "fortran_order": True, "shape": shape}
+    np.lib.format.write_array_header_2_0(out, header)

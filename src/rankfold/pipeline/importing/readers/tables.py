@@ -1,0 +1,103 @@
+"""What tables of text and of Parquet have in common: arrays of Arrow become rows of numbers.
+
+A reader of a table gives batches of arrays; here they are joined, and missing values become NaN or an
+error. Arrow is loaded when a table is read; where it is not installed, the message says how to get it.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.formats.handles import library
+
+
+class Batch(NamedTuple):
+    """Some rows of a table."""
+
+    columns: Sequence[Any]
+    """An array of Arrow for each column, or a single one that holds the numbers row by row."""
+
+    path: str
+    row: int
+    """Number of the first row in the file, from 0."""
+
+    bytes_read: int
+    """Bytes of all files that are read once these rows are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table(ABC):
+    """Columns of numbers in one or more files; a ``RowReader``."""
+
+    name: str
+    paths: tuple[str, ...]
+    dtype: np.dtype[Any]
+    column_names: tuple[str, ...]
+    """Names of the columns that are read."""
+
+    @property
+    def columns(self) -> int:
+        """Numbers in a row."""
+        return len(self.column_names)
+
+    @property
+    def block_dtype(self) -> np.dtype[Any]:
+        """Type of the numbers in the blocks."""
+        return self.dtype
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the files, compressed ones if they are."""
+        return sum(map(os.path.getsize, self.paths))
+
+    @abstractmethod
+    def batches(self, memory_bytes: int) -> Iterator[Batch]:
+        """All rows from first to last."""
+
+    def blocks(self, memory_bytes: int) -> Iterator[tuple[npt.NDArray[Any], int]]:
+        """Batches as rows of numbers; see ``RowReader``."""
+        for batch in self.batches(memory_bytes):
+            yield self._join_columns(batch), batch.bytes_read
+
+    def _join_columns(self, batch: Batch) -> npt.NDArray[Any]:
+        if len(batch.columns) == 1:
+            numbers = self._convert(batch.columns[0], batch, self.column_names, self.columns)
+            return numbers.astype(self.block_dtype, copy=False).reshape(-1, self.columns)
+        rows = np.empty((len(batch.columns[0]), self.columns), self.block_dtype)
+        for position, (column, name) in enumerate(zip(batch.columns, self.column_names, strict=True)):
+            rows[:, position] = self._convert(column, batch, (name,), 1)
+        return rows
+
+    def _convert(self, column: Any, batch: Batch, names: Sequence[str], width: int) -> npt.NDArray[Any]:
+        """An array of Arrow, ``width`` numbers of which are a row, as one of NumPy."""
+        if str(column.type).startswith("decimal"):
+            column = column.cast("float64", safe=False)
+        if column.null_count and self.dtype.kind != "f":
+            place = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+            raise DataError(
+                f"{batch.path}: column {names[place % len(names)]!r} has no value in row "
+                f"{batch.row + place // width + 1} of the data, and {self.dtype} cannot say so. Import it as "
+                "float64 or float32"
+            )
+        if column.null_count and str(column.type) == "bool":
+            column = column.cast("uint8")
+        numbers: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+        return numbers
+
+
+def load_arrow(path: str, part: str = "") -> Any:
+    """Arrow or a part of it, such as ``csv``; raises ``InputError`` where it is not installed."""
+    return library(f"pyarrow.{part}" if part else "pyarrow", extra="formats", what=f"reading {path}")
+
+
+def clip_bytes(count: int, limits: tuple[int, int]) -> int:
+    """A share of the memory, at least and at most so many bytes."""
+    return min(max(count, limits[0]), limits[1])
