@@ -126,9 +126,9 @@ class OverPanels(DeclaredFold):
 
     def workspace(self) -> Workspace:
         """Buffers, and panels."""
-        made = super().workspace()
-        made.panels = self.panels.buffers()
-        return made
+        work = super().workspace()
+        work.panels = self.panels.buffers()
+        return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Fetch a panel."""

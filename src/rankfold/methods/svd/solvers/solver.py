@@ -173,7 +173,7 @@ class Solver(ABC):
 
     # The work -------------------------------------------------------------------------------------
 
-    def sampled(self, request: Request, strategy: Strategy, rows: npt.NDArray[Any]) -> State:
+    def make_sample_block(self, request: Request, strategy: Strategy, rows: npt.NDArray[Any]) -> State:
         """The part that holds the block of a sample of rows, where one is asked for."""
         raise TypeError(f"{self.name} starts without a block of a sample")
 
