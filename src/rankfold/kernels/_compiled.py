@@ -47,13 +47,13 @@ def compile_loop(function: Loop, *, fastmath: Any = False, called_from_python: b
     return loop  # type: ignore[no-any-return]
 
 
-compile_contracted = functools.partial(compile_loop, fastmath={"contract"})
+compile_with_contraction = functools.partial(compile_loop, fastmath={"contract"})
 """The same of a loop in which a product and a sum may be one step; nothing is reordered."""
 
 part = functools.partial(compile_loop, called_from_python=False)
 """A loop that other loops call, and Python never does."""
 
-contracted_part = functools.partial(compile_contracted, called_from_python=False)
+contracted_part = functools.partial(compile_with_contraction, called_from_python=False)
 """The same of a loop in which a product and a sum may be one step."""
 
 
@@ -70,7 +70,7 @@ def _stamp(file: Path) -> tuple[int, int]:
 
 
 class _LoopCache(FunctionCache):
-    """What was compiled of one loop."""
+    """The compiled signatures of one loop."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]

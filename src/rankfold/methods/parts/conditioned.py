@@ -57,7 +57,7 @@ class LocalColumns:
 def measure_columns(
     x: npt.NDArray[Any], centering: Centering, first: int, file: ScratchMatrix | None
 ) -> LocalColumns | None:
-    """Statistics of whole columns from ``first`` on, also written to ``kept``; None if not finite."""
+    """Statistics of whole columns from ``first`` on, also written to ``file``; None if not finite."""
     columns = local_columns(x, centering)
     if not np.isfinite(columns.squares).all():
         return None
@@ -132,7 +132,7 @@ class OverConditionedPanels(OverPanels):
 
     @property
     def beside_bytes(self) -> int:
-        """Vectors."""
+        """Bytes of vectors along either side of a grain, and nothing else."""
         return self.vectors_bytes
 
     def sums(self) -> Mapping[str, Sum]:

@@ -26,7 +26,7 @@ class Panels:
     cut: Cut
     slots: int
     dtype: np.dtype[Any]
-    """Of grains once conditioned."""
+    """Type of grains once they are centered and scaled."""
 
     extra_rows: int = 0
     """Rows that a grain buffer has beyond the grain."""
@@ -111,17 +111,17 @@ class OverPanels(DeclaredFold):
 
     @property
     def cut(self) -> Cut:
-        """Panels and streams."""
+        """How long rows are cut into panels and streams."""
         return self.panels.cut
 
     @property
     def slots(self) -> int:
-        """Buffers for panels."""
+        """Number of buffers for panels."""
         return self.panels.slots
 
     @property
     def memory_bytes(self) -> int:
-        """Of a segment, with its panels."""
+        """Bytes of a segment, with its panels."""
         return self.panels.memory_bytes + super().memory_bytes
 
     def workspace(self) -> Workspace:

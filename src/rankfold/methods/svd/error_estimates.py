@@ -18,7 +18,7 @@ exceeded the largest estimate, and none its own by more than half."""
 
 @dataclass(frozen=True, slots=True)
 class Ritz:
-    """What small matrices tell of the leading singular values on a basis Q."""
+    """Estimates of the leading singular values on a basis Q, from small matrices."""
 
     values: Float64
     """(rank,) on span(Q): lower bounds of the singular values, by Cauchy interlacing."""
@@ -123,7 +123,7 @@ def ritz_values(
 
 
 def estimated_errors(history: Sequence[Ritz]) -> Float64:
-    """Estimated relative errors of the last ``risen`` values, from all passes so far.
+    """Estimated relative errors of the last ``half_step_values``, from all passes so far.
 
     Notes
     -----
@@ -132,7 +132,7 @@ def estimated_errors(history: Sequence[Ritz]) -> Float64:
     is fast, the second where it quickens; where convergence is slow both are near the truth.
     """
     last_pass = history[-1]
-    # What bounds the error of ``values`` bounds that of ``risen`` less the rise, which is known.
+    # What bounds the error of ``values`` bounds that of ``half_step_values`` less the rise, which is known.
     estimate = np.maximum(SAFETY * last_pass.second_order - last_pass.gain, 0.0)
     if len(history) > 2:
         before, middle, last = (ritz.half_step_values for ritz in history[-3:])
@@ -149,7 +149,7 @@ def estimated_errors(history: Sequence[Ritz]) -> Float64:
 
 
 def errors_of_iteration(ritz: Ritz, pair: Ritz | None) -> Float64:
-    """Estimated relative errors of ``ritz.risen`` after a pass of subspace iteration.
+    """Estimated relative errors of ``ritz.half_step_values`` after a pass of subspace iteration.
 
     ``ritz`` is of the block that was multiplied, ``pair`` of that block and the one before together.
 
@@ -176,7 +176,7 @@ def _order_errors(estimate: Float64) -> Float64:
 
 
 def errors_of_missed(s: Float64, remainder: float) -> Float64:
-    """Largest relative errors of values whose squares may each lack ``missed``; 0 for a value of 0."""
+    """Largest relative errors of values whose squares may each lack ``remainder``; 0 for a value of 0."""
     return np.asarray(np.sqrt(1 + remainder / np.where(s > 0, s, np.inf) ** 2) - 1)
 
 

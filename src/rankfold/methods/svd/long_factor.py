@@ -39,11 +39,11 @@ class LongFactor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FromMatrix:
-    """``Y @ coefficients`` with the Y of a whitening: formed by one more pass over the matrix."""
+    """``Y @ coefficients`` with the Y of a preconditioner: formed by one more pass over the matrix."""
 
     preconditioner: Preconditioner
     coefficients: Float64
-    """(whitening.width, k)."""
+    """(preconditioner.width, k)."""
 
     centering: Centering
 
@@ -149,7 +149,7 @@ class OnScratch:
         return np.asarray(r)
 
     def complete(self, coefficients: Float64) -> tuple[Combination, Float64]:
-        """``rank`` orthonormal columns of which the first span the product with ``kept``, as a recipe.
+        """A recipe of ``rank`` orthonormal columns, of which the first span the product with ``coefficients``.
 
         For a matrix of lower rank than asked for. A second narrow sweep orthonormalizes random columns
         against those that the matrix does determine.

@@ -47,9 +47,9 @@ class UnseenDirections:
 
 
 def save_missing(path: Path, rows: Array, q: Float64, remainder: float, total: float) -> None:
-    """Find what a sketch (l, short) tells beyond a block (short, width), as much as a block can hold.
+    """Find leading directions of a sketch (l, short) outside a block (short, width), as many as fit in one.
 
-    ``left_over`` is the sum of squares of A P and ``total`` that of A, as the pass found them.
+    ``remainder`` is the sum of squares of A P and ``total`` that of A, as the pass found them.
 
     Notes
     -----
@@ -77,5 +77,5 @@ def save_missing(path: Path, rows: Array, q: Float64, remainder: float, total: f
 
 
 def load_missing(path: Path) -> UnseenDirections:
-    """What was found."""
+    """Load the directions that ``save_missing`` wrote."""
     return UnseenDirections(**load_arrays(path))

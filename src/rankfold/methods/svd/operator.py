@@ -64,11 +64,11 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What an operator made of a block."""
+    """A block with its images, and what the operator learned beside."""
 
     block: Block
     missing: UnseenDirections | None = None
-    """What it tells of directions outside the block, where it looked."""
+    """Directions outside the block, where the operator made a sketch of rows."""
 
     bad_start: bool = False
     """Whether what the block was made from was so far off that a random one is the better beginning."""
@@ -83,7 +83,7 @@ class Operator(Protocol):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of its products, whose rounding it is."""
+        """Type of its products, which sets their rounding."""
 
     @property
     def squared_norm(self) -> float:
@@ -97,7 +97,7 @@ class Operator(Protocol):
         """Orthonormal (short, width) to begin with."""
 
     def random(self, width: int) -> Float64:
-        """The same, without preference."""
+        """The same, random."""
 
     def apply(self, q: Float64) -> Application:
         """``A q`` and ``A'A q`` of orthonormal (short, width)."""
@@ -107,7 +107,7 @@ class Operator(Protocol):
 
 
 class Iteration(Protocol):
-    """What a method does between applications."""
+    """The steps of a method between applications."""
 
     def take(self, application: Application, squared_norm: float) -> bool:
         """Take in the images of a block; whether another block would bring no more."""
@@ -153,7 +153,7 @@ class CenteredMatrix:
     start: Start
     seed: int
     column_statistics: Statistics | None = None
-    """What is known of its columns; the first pass finds it out."""
+    """Statistics of its columns; None before the first pass, which measures them."""
 
     sketch_rows: int = 0
     """Rows of the sketch that the first pass makes beside, to tell what its block misses; 0 for none."""
@@ -170,7 +170,7 @@ class CenteredMatrix:
 
     @property
     def columns(self) -> Statistics:
-        """What a pass has found."""
+        """Statistics of the columns, which a pass has measured."""
         if self.column_statistics is None:
             raise TypeError("columns are known after a pass")
         return self.column_statistics

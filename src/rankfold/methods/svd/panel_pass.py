@@ -2,7 +2,7 @@
 
 A first pass may make a sketch of the rows as well, while they are in cache.
 
-``A`` is the matrix as long by short, its columns centered and scaled as asked: see ``conditioned``.
+``A`` is the matrix as long by short, its columns centered and scaled as asked: see ``conditioned.py``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class PanelPass(OverConditionedPanels):
 
     @property
     def shift_part(self) -> Path:
-        """See ``OverConditioned``."""
+        """See ``OverConditionedPanels``."""
         return self.constants
 
     def buffers(self) -> Mapping[str, Buffer]:

@@ -247,11 +247,11 @@ def choose_orientation(source: Source, rank: int, kind: str = "svd") -> Orientat
 def expected_passes(tol: float, method: str = "krylov", *, from_sample: bool = False) -> int:
     """Fused passes that a method typically needs for a relative error of ``tol``.
 
-    ``sampled`` where the first block is one that a sample gives.
+    ``from_sample`` where the first block is one that a sample gives.
 
     >>> [expected_passes(t) for t in (1e-2, 1e-4, 1e-8)]
     [4, 4, 5]
-    >>> [expected_passes(t, "subspace", sampled=True) for t in (1e-2, 1e-4, 1e-8)]
+    >>> [expected_passes(t, "subspace", from_sample=True) for t in (1e-2, 1e-4, 1e-8)]
     [4, 7, 13]
     """
     digits = -math.log10(tol) - 1e-9

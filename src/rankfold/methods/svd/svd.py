@@ -63,16 +63,13 @@ class Reduction:
     source: Source
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """The request as a dictionary, as it is stored."""
         return self.parameters.as_dict()
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
-        parameters, layout, (rows, columns) = (
-            self.parameters,
-            choose_strategy(self.parameters, self.source),
-            self.source.shape,
-        )
+        """Arrays that the result will have."""
+        parameters, (rows, columns) = self.parameters, self.source.shape
+        layout = choose_strategy(parameters, self.source)
         left, right = {"svd": SVD, "pca": PCA, "qr": QR}[parameters.kind].matrices
         by_rows, long = layout.view.orientation is Orientation.ROWS, layout.view.long
         chunks = count(long, min(layout.out_chunk, long))
@@ -87,11 +84,11 @@ class Reduction:
         return (*factors, *small, *vectors(columns, *each))
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """The plan of the request within a budget."""
         return make_plan(self.parameters, self.source, budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Carry out the request; the facts of its result."""
         carry_out = qr if self.parameters.kind == "qr" else reduce
         return carry_out(run, choose_strategy(self.parameters, self.source), self.parameters, fingerprint)
 
@@ -100,17 +97,17 @@ class Reduction:
 
 
 def svd_task(x: object, *arguments: Any, **flags: Any) -> Reduction:
-    """What is to be decomposed, checked; arguments of ``rankfold.svd``."""
+    """A task from the arguments of ``rankfold.svd``, which are checked."""
     return _reduction(open_source(x), "svd", *arguments, **flags)
 
 
 def pca_task(x: object, *arguments: Any, center: bool = True, **flags: Any) -> Reduction:
-    """Whose components are to be found, checked; arguments of ``rankfold.pca``."""
+    """A task from the arguments of ``rankfold.pca``, which are checked."""
     return _reduction(open_source(x), "pca", *arguments, center=center, **flags)
 
 
 def qr_task(x: object, *, passes: object = None, seed: object = 0, with_rows: bool = True) -> Reduction:
-    """What is to be factorized, checked; arguments of ``rankfold.qr``."""
+    """A task from the arguments of ``rankfold.qr``, which are checked."""
     source = open_source(x)
     return _reduction(
         source, "qr", min(source.shape), method="tsqr", passes=passes, seed=seed, with_rows=with_rows

@@ -118,11 +118,12 @@ def _columns(
 
 
 def warn_of_unscaled(run: Run, deviation: Float64) -> list[int]:
-    """Which columns are constant, and are said to be."""
+    """Indices of constant columns, after a warning that names them."""
     constant_columns = np.flatnonzero(deviation == 0)
     if len(constant_columns):
         run.warnings.append(
-            f"{len(constant_columns)} columns are constant (first: {constant_columns[0]}) and were left unscaled"
+            f"{len(constant_columns)} columns are constant (first: {constant_columns[0]}) and were left "
+            "unscaled"
         )
     return [int(column) for column in constant_columns]
 
@@ -137,11 +138,12 @@ def _facts(
 ) -> dict[str, Any]:
     """Reproducible facts only: the same request on the same data gives the same bytes."""
     worst, advice = float(decomposition.errors.max()), layout.solver.advice(request, layout, run.passes)
+    rank = len(decomposition.s)
     final_error = float(decomposition.facts["approximation_error"]) if request.adaptive else worst
     if request.adaptive and final_error > request.tol:
         run.warnings.append(
-            f"the approximation of rank {len(decomposition.s)} may leave out {final_error:.1e} of the norm, above tol = "
-            f"{request.tol:.1e}: " + advice
+            f"the approximation of rank {rank} may leave out {final_error:.1e} of the norm, above "
+            f"tol = {request.tol:.1e}: " + advice
         )
     elif final_error > request.tol:
         run.warnings.append(
@@ -151,8 +153,8 @@ def _facts(
     if request.adaptive and (unknown := int((decomposition.errors >= UNKNOWN).sum())):
         run.warnings.append(
             f"tol = {request.tol:g} bounds what is left out of the norm, not the error of single values: the "
-            f"last {unknown} of {len(decomposition.s)} have estimated errors of 1 or more (largest {worst:.1f}), so "
-            "that their sizes are not known. Where they matter ask for a rank= (--rank)"
+            f"last {unknown} of {rank} have estimated errors of 1 or more (largest {worst:.1f}), "
+            "so that their sizes are not known. Where they matter ask for a rank= (--rank)"
         )
     norm_share = float((decomposition.s**2).sum() / decomposition.total) if decomposition.total > 0 else 1.0
     return {
@@ -160,7 +162,7 @@ def _facts(
         "block_width": layout.width,
         "largest_error_estimate": worst,
         "converged": final_error <= request.tol,
-        "rank": len(decomposition.s),
+        "rank": rank,
         "convergence": [e if np.isfinite(e) else None for e in decomposition.convergence],
         "squared_norm": decomposition.total,
         "captured": min(norm_share, 1.0),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._compiled import compile_contracted, compile_loop, contracted_part, part
+from rankfold.kernels._compiled import compile_loop, compile_with_contraction, contracted_part, part
 from rankfold.kernels.nonnegative.nnls import EXCHANGES, RETRIES
 
 Array = npt.NDArray[Any]
@@ -57,7 +57,7 @@ def _descend_tile(gram: Array, b: Array, tile: Array, rows: int, sweeps: int, sl
     return gradient
 
 
-@compile_contracted
+@compile_with_contraction
 def _descend(
     gram: Array, b: Array, w: Array, sweeps: int, tile: Array, right: Array, slope: Array
 ) -> tuple[float, float]:

@@ -42,7 +42,7 @@ class BlockSolver(Solver):
     """Whether every block stays on scratch, or the last one."""
 
     def least_passes(self, request: Request, view: View) -> int:
-        """One, and one to scale by."""
+        """One pass, and one before it where columns are scaled."""
         return 2 if request.scale and view.orientation is Orientation.ROWS else 1
 
     def arrange(self, request: Request, view: View, width: int) -> Dimensions:
@@ -53,11 +53,11 @@ class BlockSolver(Solver):
         return Dimensions(width, grains, chunk_rows(view.long, request.rank * item), block, block > 0)
 
     def block_passes(self, strategy: Strategy) -> int:
-        """Most fused passes."""
+        """Largest number of fused passes."""
         return 1 if strategy.width == strategy.view.short else strategy.passes - strategy.statistics_passes
 
     def basis_columns(self, strategy: Strategy) -> int:
-        """Of all blocks that are kept."""
+        """Columns of all blocks that stay on scratch."""
         block_count = self.block_passes(strategy) if self.keeps_blocks else 1
         return min(strategy.view.short, strategy.width * block_count)
 
@@ -152,7 +152,7 @@ def narrow_sweeps(
     return sweeps
 
 
-# What is found --------------------------------------------------------------------------------------
+# Decompositions -------------------------------------------------------------------------------------
 
 
 def of_triplets(
@@ -176,7 +176,7 @@ def of_triplets(
 
 
 def truncation_facts(cut: Truncation, strategy: Strategy) -> dict[str, Any]:
-    """What an approximation leaves out, and what rounding of its factors as they are stored does."""
+    """The error of an approximation, with the rounding of its factors as they are stored."""
     storage_error = STORAGE_ROUNDING * float(np.finfo(strategy.view.dtype).eps)
     return {"approximation_error": float(np.hypot(cut.error, storage_error))}
 

@@ -75,7 +75,7 @@ class GramPass(OverPanels):
         return 8 * 8 * max(self.panels.view.short, self.panels.grain_rows)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Moments."""
+        """Count, mean and scatter of the rows."""
         short, one = self.panels.view.short, np.dtype(np.int64)
         return {"count": Sum((1,), one), "mean": Sum((short,)), "scatter": Sum((short, short)), "bad": BAD}
 
@@ -138,7 +138,7 @@ class Scatter:
     """(width,) eigenvalues: squared singular values, times pow2_scale squared."""
 
     vectors: Float64
-    """(short, width)."""
+    """(short, width) eigenvectors."""
 
     mean: Float64
     """(short,) column means of a tall matrix, in the units of the data."""
@@ -217,11 +217,11 @@ class Gram(BlockSolver):
         return dataclasses.replace(dimensions, block=0, looks_beyond=False)
 
     def block_passes(self, strategy: Strategy) -> int:
-        """One."""
+        """One, which forms the long factor."""
         return 1
 
     def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
-        """Both."""
+        """The Gram pass, and the fused pass."""
         view = strategy.view
         centering = Centering(request.center, request.scale, 1.0, 0.0)
         seconds, elements = strategy.row_seconds(2 * view.short), view.long * view.short
@@ -236,7 +236,7 @@ class Gram(BlockSolver):
         return max(squares, super().driver_bytes(request, strategy))
 
     def panels(self, strategy: Strategy) -> Panels:
-        """Of the Gram pass."""
+        """The panels of the Gram pass."""
         return gram_panels(strategy.view, 1)
 
     def way_out(self, request: Request, strategy: Strategy) -> str:
@@ -246,7 +246,7 @@ class Gram(BlockSolver):
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition:
-        """From the scatter matrix alone where no long factor is wanted and squares tell enough."""
+        """Take triplets from the scatter matrix alone if no long factor is wanted and squares tell enough."""
         scatter = gram(run, strategy, centering, start)
         columns = Statistics(scatter.mean, scatter.deviation, scatter.total)
         rank, facts = request.rank, {}

@@ -190,7 +190,7 @@ class Krylov(BlockSolver):
         return width * max(request.passes - statistics, 1)
 
     def block_passes(self, strategy: Strategy) -> int:
-        """No more than fill the space."""
+        """As many passes as fill the space, at most."""
         return min(super().block_passes(strategy), -(-strategy.view.short // strategy.width))
 
     def likely_passes(self, request: Request, strategy: Strategy, most: int) -> int:
@@ -201,7 +201,7 @@ class Krylov(BlockSolver):
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition:
-        """To a rank, or to a share of the norm."""
+        """Find triplets up to a rank, or up to a share of the norm."""
         rows, width = strategy.sketch_rows, strategy.width
         matrix = CenteredMatrix(run, strategy, centering, start, request.seed, sketch_rows=rows)
         if not request.adaptive:

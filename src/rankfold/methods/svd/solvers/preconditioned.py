@@ -63,7 +63,7 @@ class OverWhitenedPanels(OverConditionedPanels):
 
     @property
     def shift_part(self) -> Path:
-        """See ``OverConditioned``."""
+        """See ``OverConditionedPanels``."""
         return self.preconditioner.constants
 
     def buffers(self) -> Mapping[str, Buffer]:
@@ -106,7 +106,7 @@ class PreconditionedGram(OverWhitenedPanels):
     """Fold of a matrix into ``Y'Y``, measured on the way."""
 
     panels: Panels
-    """Of float64."""
+    """Panels of float64."""
 
     centering: Centering
     preconditioner: Preconditioner
@@ -117,13 +117,13 @@ class PreconditionedGram(OverWhitenedPanels):
     kernels = (measure, subtract, gaussian_rows, product, add_gram)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Of the products."""
+        """The Gram matrix of the products."""
         square = (self.preconditioner.width,) * 2
         return {"gram": Sum(square), **OverConditionedPanels.sums(self)}
 
     @property
     def beside_bytes(self) -> int:
-        """The product of a grain, besides."""
+        """Bytes of vectors, of random columns and of the product of a grain."""
         return self.random_bytes + 8 * self.preconditioner.width**2
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
@@ -137,7 +137,7 @@ class PreconditionedFactor(OverWhitenedPanels):
     """Fold of a matrix into the R factor of Y, for columns that may be less independent than hoped."""
 
     panels: Panels
-    """Of float64."""
+    """Panels of float64."""
 
     centering: Centering
     preconditioner: Preconditioner
@@ -157,7 +157,7 @@ class PreconditionedFactor(OverWhitenedPanels):
     kernels = (measure, subtract, gaussian_rows, product, panel_r)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Of the products."""
+        """The R factor of the products."""
         square = (self.preconditioner.width,) * 2
         return {"r": Sum(square, join=merge_r), **OverConditionedPanels.sums(self)}
 
@@ -177,7 +177,7 @@ class WritePreconditionedRows(OverWhitenedPanels):
     """Fold that writes ``(Y @ coefficients) * weights`` and sums up the Gram matrix before weights."""
 
     panels: Panels
-    """Of float64; panels are whole chunks of the array."""
+    """Panels of float64, which are whole chunks of the array."""
 
     centering: Centering
     preconditioner: Preconditioner
@@ -208,7 +208,7 @@ class WritePreconditionedRows(OverWhitenedPanels):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Of the factor."""
+        """The Gram matrix of the factor."""
         return {"gram": Sum((self.rank, self.rank)), **OverConditionedPanels.sums(self)}
 
     @property
@@ -237,7 +237,7 @@ class PanelFactor(OverConditionedPanels):
     """Fold of a matrix, times pow2_scale, into its R factor."""
 
     panels: Panels
-    """Of float64."""
+    """Panels of float64."""
 
     centering: Centering
     shift: Float64
@@ -252,7 +252,7 @@ class PanelFactor(OverConditionedPanels):
 
     @property
     def width(self) -> int:
-        """Columns in all."""
+        """Columns of R."""
         return self.panels.view.short + self.ones
 
     @property
@@ -272,7 +272,7 @@ class PanelFactor(OverConditionedPanels):
         return {**OverConditionedPanels.buffers(self), "stacked": stacked}
 
     def sums(self) -> Mapping[str, Sum]:
-        """R."""
+        """The R factor."""
         return {"r": Sum((self.width, self.width), join=merge_r), **OverConditionedPanels.sums(self)}
 
     @property

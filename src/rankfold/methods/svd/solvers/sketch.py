@@ -69,7 +69,7 @@ class Sketches:
 
 @dataclass(frozen=True, slots=True)
 class SketchReconstruction:
-    """What sketches tell."""
+    """Triplets from sketches, and the error of their approximation."""
 
     triplets: Triplets
     approximation_error: float
@@ -210,7 +210,7 @@ def _relative(bound: float, s: Float64) -> Float64:
 
 
 class Sketch(Solver):
-    """One pass, whatever comes of it."""
+    """A single pass, whatever accuracy it reaches."""
 
     name = "sketch"
     narrower: ClassVar[Mapping[str, str]] = {
@@ -220,7 +220,7 @@ class Sketch(Solver):
     remedy = "a single pass does no better; --method krylov takes several, or raise tol"
 
     def least_passes(self, request: Request, view: View) -> int:
-        """One, and one to scale by."""
+        """One pass, and one before it where columns are scaled."""
         return 2 if request.scale and view.orientation is Orientation.ROWS else 1
 
     def arrange(self, request: Request, view: View, width: int) -> Dimensions:
@@ -261,13 +261,13 @@ class Sketch(Solver):
         )
 
     def accumulator_bytes(self, request: Request, strategy: Strategy) -> int:
-        """Of all sketches but the one on scratch."""
+        """Bytes of all sketches but the one on scratch."""
         return SketchSizes.of(request.rank, strategy.view.short).accumulator_bytes(strategy.view.short)
 
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition:
-        """And an estimate of what the approximation lacks."""
+        """Reconstruct triplets, and estimate the error of the approximation."""
         reconstruction, columns = sketch(
             run, strategy, centering, start, rank=request.rank, seed=request.seed
         )

@@ -102,7 +102,7 @@ class SketchPass(OverConditionedPanels):
 
     @property
     def shift_part(self) -> Path:
-        """See ``OverConditioned``."""
+        """See ``OverConditionedPanels``."""
         return self.constants
 
     def buffers(self) -> Mapping[str, Buffer]:
@@ -134,7 +134,7 @@ class SketchPass(OverConditionedPanels):
         return self.vectors_bytes + 8 * rows * sizes.right + once
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sketches."""
+        """The sketches that stay in memory, and sums of test vectors."""
         sizes = self.sizes
         return {
             "z": Sum((self.panels.view.short, sizes.down)),

@@ -134,7 +134,7 @@ class Subspace(BlockSolver):
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition:
-        """To a rank."""
+        """Find triplets up to a rank."""
         rows, rank = strategy.sketch_rows, request.rank
         matrix = CenteredMatrix(run, strategy, centering, start, request.seed, sketch_rows=rows)
         basis, convergence = subspace(matrix, width=strategy.width, rank=rank, tol=request.tol)

@@ -91,8 +91,8 @@ def warn_of_rank(run: Run, layout: Strategy, factorization: Factorization, rank:
     """Say which columns of a long factor the matrix does not determine."""
     if factorization.preconditioner is not None and factorization.preconditioner.directions < rank:
         run.warnings.append(
-            f"{layout.view.source.name} has rank {factorization.preconditioner.directions}, to rounding: the other "
-            f"{rank - factorization.preconditioner.directions} columns of its long factor are arbitrary"
+            f"{layout.view.source.name} has rank {factorization.preconditioner.directions}, to rounding: the "
+            f"other {rank - factorization.preconditioner.directions} columns of its long factor are arbitrary"
         )
 
 
@@ -285,8 +285,8 @@ class Tsqr(Solver):
         than its start.
         """
         short, row_bytes = view.short, 8 * view.short
-        read, write = short * view.source.dtype.itemsize, request.rank * view.dtype.itemsize
-        chunk = matching_chunk(view.grid, read, write)
+        read_bytes, write_bytes = short * view.source.dtype.itemsize, request.rank * view.dtype.itemsize
+        chunk = matching_chunk(view.grid, read_bytes, write_bytes)
         grid = Grid.regular(view.long, chunk, splittable=False)
         least = max(1, min(4 * short, (32 * 2**20) // row_bytes))
         sums = max(8 * short**2, 4 * 2**20)
@@ -302,7 +302,7 @@ class Tsqr(Solver):
         return [dataclasses.replace(sweep, item=8) for sweep in _sweeps(request, strategy, slots)]
 
     def likely_passes(self, request: Request, strategy: Strategy, most: int) -> int:
-        """A sample usually helps."""
+        """The fewest: a sample usually helps."""
         return self.least_passes(request, strategy.view)
 
     def held_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
@@ -315,7 +315,7 @@ class Tsqr(Solver):
         return max(strategy.sample_bytes, squares) + strategy.long_vectors_bytes
 
     def panels(self, strategy: Strategy) -> Panels:
-        """In float64."""
+        """Panels of float64."""
         return strategy.wide_panels(1)
 
     def way_out(self, request: Request, strategy: Strategy) -> str:
