@@ -149,7 +149,7 @@ class OnScratch:
         return np.asarray(r)
 
     def complete(self, coefficients: Float64) -> tuple[Combination, Float64]:
-        """A recipe of ``rank`` orthonormal columns, of which the first span the product with ``coefficients``.
+        """A recipe of ``rank`` orthonormal columns; the first ones span the product with ``coefficients``.
 
         For a matrix of lower rank than asked for. A second narrow sweep orthonormalizes random columns
         against those that the matrix does determine.

@@ -119,9 +119,8 @@ def tsqr(
     """
     sample = load_arrays(start.block_path)
     if sample["q"].size:
-        factorization = _by_gram(
-            run, layout, centering, start, ColumnBasis(sample["q"], sample["scale"]), seed
-        )
+        basis = ColumnBasis(sample["q"], sample["scale"])
+        factorization = _by_gram(run, layout, centering, start, basis, seed)
         if factorization is not None:
             return _scale_columns(layout, centering, factorization)
         _require_passes(run, layout, run.passes + 1 + form, passes, form)
@@ -137,11 +136,11 @@ def tsqr(
     mild = basis.vectors.shape == r.shape and _condition(r / basis.scale) <= MILD
     _require_passes(run, layout, run.passes + 1 + (not mild), passes, form)
     w = basis.weights * centering.pow2_scale
-    random, inner = layout.view.short - w.shape[1], np.eye(layout.view.short)
+    offset, random, inner = w.T @ mean_shift, layout.view.short - w.shape[1], np.eye(layout.view.short)
     for attempt in range(1 if mild else min(MOST_ATTEMPTS, passes - run.passes - 1)):
         key = (seed + attempt) % 2**64
-        preconditioner = _save_preconditioner(
-            run, f"whitening-{attempt}", w, w.T @ mean_shift, start.shift, key, random=random
+        preconditioner = _save_weights(
+            run, f"whitening-{attempt}", w, offset, start.shift, key, random=random
         )
         if not mild:
             inner = _reflect(run, layout, centering, preconditioner, f"reflections-{attempt}")
@@ -168,7 +167,7 @@ def _by_gram(
     fold = PreconditionedGram(
         layout.wide_panels(run.slots),
         centering,
-        _save_preconditioner(run, "first", w, np.zeros(view.short), start.shift, seed),
+        _save_weights(run, "first", w, np.zeros(view.short), start.shift, seed),
         layout.column_file(run.scratch, centering),
         layout.row_seconds(3 * view.short),
     )
@@ -182,7 +181,7 @@ def _by_gram(
     inner = r_of_gram(product)
     if inner is None:
         return None
-    preconditioner = _save_preconditioner(run, "whitening", w, offset, start.shift, seed)
+    preconditioner = _save_weights(run, "whitening", w, offset, start.shift, seed)
     return _factorize(inner, basis, _column_statistics(state, layout, start, centering), preconditioner)
 
 
@@ -246,7 +245,7 @@ def _column_statistics(state: State, layout: Strategy, start: Start, centering: 
     return tell(state, layout.view, start.shift, centering)
 
 
-def _save_preconditioner(
+def _save_weights(
     run: Run, name: str, w: Float64, offset: Float64, shift: Float64, seed: int, *, random: int = 0
 ) -> Preconditioner:
     path = save_once(run.part(f"{name}.part"), {"w": w, "offset": offset, "shift": shift})
