@@ -14,10 +14,10 @@ import pytest
 from rankfold.kernels import _compiled
 
 LOOP = """\
-from rankfold.kernels._compiled import compiled
+from rankfold.kernels._compiled import compile_loop
 
 
-@compiled
+@compile_loop
 def total(x):
     found = x[0]
     for i in range(1, len(x)):

@@ -31,7 +31,7 @@ SIGNATURES: list[str] = []
 """What this process has compiled, or is compiling: loops that were not kept."""
 
 
-def compiled(function: Loop, *, fastmath: Any = False, called_from_python: bool = True) -> Loop:
+def compile_loop(function: Loop, *, fastmath: Any = False, called_from_python: bool = True) -> Loop:
     """A loop as machine code, which runs beside others and divides as NumPy does.
 
     What converts arguments from Python objects takes as long to compile as a short loop. A loop that only
@@ -43,17 +43,17 @@ def compiled(function: Loop, *, fastmath: Any = False, called_from_python: bool 
     # It is none where numba was told not to compile, and the cache raises where no folder takes it.
     if isinstance(loop, Dispatcher):
         with contextlib.suppress(RuntimeError):
-            loop._cache = _Kept(function)  # type: ignore[attr-defined]
+            loop._cache = _LoopCache(function)  # type: ignore[attr-defined]
     return loop  # type: ignore[no-any-return]
 
 
-contracted = functools.partial(compiled, fastmath={"contract"})
+compile_with_contraction = functools.partial(compile_loop, fastmath={"contract"})
 """The same of a loop in which a product and a sum may be one step; nothing is reordered."""
 
-part = functools.partial(compiled, called_from_python=False)
+part = functools.partial(compile_loop, called_from_python=False)
 """A loop that other loops call, and Python never does."""
 
-contracted_part = functools.partial(contracted, called_from_python=False)
+contracted_part = functools.partial(compile_with_contraction, called_from_python=False)
 """The same of a loop in which a product and a sum may be one step."""
 
 
@@ -65,12 +65,12 @@ def _kernels() -> tuple[Any, ...]:
 
 
 def _stamp(file: Path) -> tuple[int, int]:
-    found = file.stat()
-    return found.st_mtime_ns, found.st_size
+    status = file.stat()
+    return status.st_mtime_ns, status.st_size
 
 
-class _Kept(FunctionCache):
-    """What was compiled of one loop."""
+class _LoopCache(FunctionCache):
+    """The compiled signatures of one loop."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
@@ -105,7 +105,7 @@ class _Files(IndexDataCacheFile):
         name = self._index_name.removesuffix("nbi") + f"{own}.nbc"
         self._save_data(name, data)  # type: ignore[no-untyped-call]
         try:
-            known = self._load_index()  # type: ignore[no-untyped-call]
+            index = self._load_index()  # type: ignore[no-untyped-call]
         except Exception:  # noqa: BLE001  # damaged
-            known = {}
-        self._save_index({**known, key: name})  # type: ignore[no-untyped-call]
+            index = {}
+        self._save_index({**index, key: name})  # type: ignore[no-untyped-call]

@@ -34,13 +34,13 @@ def device_of(*arguments: object) -> str:
         Arrays of both devices are mixed.
     """
     libraries = (type(a).__module__.partition(".")[0] for a in arguments if not isinstance(a, np.generic))
-    found = {_DEVICES[library] for library in libraries if library in _DEVICES}
-    if len(found) > 1:
+    devices = {_DEVICES[library] for library in libraries if library in _DEVICES}
+    if len(devices) > 1:
         raise TypeError(
             "arrays of host and device are mixed in one kernel call: move them to one side first "
             "(rankfold moves data only at the border of a task)"
         )
-    return found.pop() if found else "cpu"
+    return devices.pop() if devices else "cpu"
 
 
 @functools.cache
@@ -49,9 +49,9 @@ def has_body(module: str, name: str, device: str) -> bool:
     family, _, stem = module.rpartition(".")
     if not family or importlib.util.find_spec(f"{family}.{device}") is None:
         return False
-    tuned = f"{family}.{device}.{stem}"
-    spec = importlib.util.find_spec(tuned)
-    return spec is not None and f"\ndef {name}(" in spec.loader.get_source(tuned)  # type: ignore[union-attr]
+    body_module = f"{family}.{device}.{stem}"
+    spec = importlib.util.find_spec(body_module)
+    return spec is not None and f"\ndef {name}(" in spec.loader.get_source(body_module)  # type: ignore[union-attr]
 
 
 @functools.cache

@@ -39,8 +39,8 @@ def draw_buckets(
     Salmon, Moraes, Dror, Shaw, Parallel random numbers: as easy as 1, 2, 3, SC 2011 (Philox).
     """
     bits = np.random.Philox(key=np.array([seed, purpose], np.uint64), counter=[0, 0, 0, tile])
-    drawn = np.random.Generator(bits).integers(0, 2 * count, TILE_ROWS)
-    return drawn // 2, 2 * (drawn % 2) - 1
+    numbers = np.random.Generator(bits).integers(0, 2 * count, TILE_ROWS)
+    return numbers // 2, 2 * (numbers % 2) - 1
 
 
 @light_kernel

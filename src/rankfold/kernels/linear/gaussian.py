@@ -39,7 +39,7 @@ def gaussian_rows(seed: int, purpose: int, rows: tuple[int, int], columns: int) 
     out = np.empty((stop - start, columns))
     for tile in range(start // TILE_ROWS, -(-stop // TILE_ROWS)):
         bits = np.random.Philox(key=np.array([seed, purpose], np.uint64), counter=[0, 0, 0, tile])
-        drawn = np.random.Generator(bits).standard_normal((TILE_ROWS, columns))
+        numbers = np.random.Generator(bits).standard_normal((TILE_ROWS, columns))
         first, last = max(start, tile * TILE_ROWS), min(stop, (tile + 1) * TILE_ROWS)
-        out[first - start : last - start] = drawn[first - tile * TILE_ROWS : last - tile * TILE_ROWS]
+        out[first - start : last - start] = numbers[first - tile * TILE_ROWS : last - tile * TILE_ROWS]
     return out

@@ -39,15 +39,15 @@ def orthonormalize(w: Float64, against: Callable[[], Iterable[Float64]] = tuple)
     """
     q = np.linalg.qr(w)[0]
     for sweep in range(8):
-        lost = 0.0
+        largest_overlap = 0.0
         for block in against():
             overlap = block.T @ q
-            lost = max(lost, float(np.abs(overlap).max(initial=0.0)))
+            largest_overlap = max(largest_overlap, float(np.abs(overlap).max(initial=0.0)))
             q -= block @ overlap
         # Columns that vanish exactly would come back from Householder QR as the same unit vectors each time.
-        gone = np.flatnonzero(np.linalg.norm(q, axis=0) < 1e-10)
-        q[:, gone] = gaussian_rows(sweep, RESTART, (0, len(q)), q.shape[1])[:, gone]
+        zero_columns = np.flatnonzero(np.linalg.norm(q, axis=0) < 1e-10)
+        q[:, zero_columns] = gaussian_rows(sweep, RESTART, (0, len(q)), q.shape[1])[:, zero_columns]
         q = np.linalg.qr(q)[0]
-        if lost < 1e-12 and not gone.size:
+        if largest_overlap < 1e-12 and not zero_columns.size:
             break
     return q

@@ -191,8 +191,8 @@ def exhaust_rows(
     for i in range(len(x)):
         for j in range(len(y)):
             bound, root = near_i[i] + near_j[j] - products[i, j], keys[i, 0]
-            settled = root == 0 and metric != Metric.INNER_PRODUCT and first + j > ids[i, 0]
-            if first + j == own[i] or bound > half(root, metric) or settled:
+            no_gain = root == 0 and metric != Metric.INNER_PRODUCT and first + j > ids[i, 0]
+            if first + j == own[i] or bound > half(root, metric) or no_gain:
                 continue
             key = distance(x[i], y[j], scale_x[i], scale_y[j], metric=metric)
             _take(keys[i], ids[i], key, first + j)
@@ -309,8 +309,8 @@ def distance(x: Array, y: Array, scale_x: float, scale_y: float, *, metric: int)
         apart = a * scale_x - b * scale_y
         return _lanes(apart * apart) / 2
     apart = a - b
-    squared = _lanes(apart * apart)
-    return float(np.sqrt(squared)) if metric == Metric.EUCLIDEAN else squared
+    square = _lanes(apart * apart)
+    return float(np.sqrt(square)) if metric == Metric.EUCLIDEAN else square
 
 
 def _lanes(terms: Float64) -> float:

@@ -62,19 +62,19 @@ def count_nearer(
     -----
     Two additions and at most 2 k comparisons a pair, as vectors; 3 d flops where it is measured.
     """
-    (low, high), measured = limits(keys, metric, products.dtype), 0
+    (low, high), pair_count = limits(keys, metric, products.dtype), 0
     for i, j in itertools.product(range(len(x)), range(len(y))):
         if first + j == own[i]:
             continue
         least, most = (side[0][i] + side[1][j] - products[i, j] for side in (near, far))
         surely = most < low[i]
-        left = ~surely & (least <= high[i])
+        unsure = ~surely & (least <= high[i])
         counts[i] += surely
-        if left.any():
+        if unsure.any():
             key = distance(x[i], y[j], scale_x[i], scale_y[j], metric=metric)
-            counts[i, left] += before(key, first + j, keys[i, left], ids[i, left])
-            measured += 1
-    return measured
+            counts[i, unsure] += before(key, first + j, keys[i, unsure], ids[i, unsure])
+            pair_count += 1
+    return pair_count
 
 
 @kernel
@@ -128,13 +128,13 @@ def measure_listed(
     -------
     (n,) float64
     """
-    found = np.empty(len(rows))
+    pair_keys = np.empty(len(rows))
     for t, (i, j) in enumerate(zip(rows, others, strict=True)):
         if by_lanes:
-            found[t] = distance(x[i], y[j], scale_x[i], scale_y[j], metric=metric)
+            pair_keys[t] = distance(x[i], y[j], scale_x[i], scale_y[j], metric=metric)
         else:
-            found[t] = in_order(x[i].astype(np.float64), y[j].astype(np.float64), metric)
-    return found
+            pair_keys[t] = in_order(x[i].astype(np.float64), y[j].astype(np.float64), metric)
+    return pair_keys
 
 
 def limits(keys: Float64, metric: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:

@@ -49,12 +49,12 @@ def split_rows(gram: Array, b: Array, *, w: Array, sweeps: int, upper: float, si
     if not penalty > 0:
         w[...] = project(w, upper, simplex)
         return
-    dual, solved = (w @ gram - b) / penalty, w.copy()
+    dual, solution = (w @ gram - b) / penalty, w.copy()
     for sweep in range(sweeps):
         if sweep:
-            solved = (b + penalty * (w + dual)) @ inverse
-        w[...] = project(solved - dual, upper, simplex)
-        dual += w - solved
+            solution = (b + penalty * (w + dual)) @ inverse
+        w[...] = project(solution - dual, upper, simplex)
+        dual += w - solution
 
 
 def penalty_and_inverse(gram: Array, dtype: np.dtype[Any]) -> tuple[Any, Array]:

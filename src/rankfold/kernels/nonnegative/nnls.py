@@ -59,8 +59,8 @@ def descend_rows(gram: Array, b: Array, *, w: Array, sweeps: int) -> tuple[float
         for t in range(len(gram)):
             slope = w @ gram[:, t] - b[:, t]
             if sweep == 0:
-                projected = np.where(w[:, t] > 0, slope, np.minimum(slope, 0)).astype(np.float64)
-                gradient += float(projected @ projected)
+                projection = np.where(w[:, t] > 0, slope, np.minimum(slope, 0)).astype(np.float64)
+                gradient += float(projection @ projection)
             if gram[t, t] > 0:
                 w[:, t] = np.maximum(w[:, t] - slope / gram[t, t], 0)
     return gradient, float(np.einsum("ij,ij->", w, b, dtype=np.float64))
@@ -91,15 +91,15 @@ def solve_rows(gram: Float64, b: Float64, *, w: Float64) -> int:
     Kim, Park, Fast nonnegative matrix factorization: an active-set-like method and comparisons, SIAM J. Sci.
     Comput. 33(6), 2011, algorithm 2; rows are solved one by one, since equal supports are rare.
     """
-    k, unsolved = len(gram), 0
-    ridged = gram + 1e-14 * np.trace(gram) / k * np.eye(k)
+    k, failures = len(gram), 0
+    ridge_gram = gram + 1e-14 * np.trace(gram) / k * np.eye(k)
     for row in range(len(b)):
         tolerance = 1e-12 * np.abs(b[row]).max(initial=0.0)
         passive, retries, fewest = w[row] > 0, RETRIES, k + 1
         for _ in range(EXCHANGES * k):
             x, y = np.zeros(k), -b[row]
-            x[passive] = np.linalg.solve(ridged[np.ix_(passive, passive)], b[row, passive])
-            y = ridged @ x - b[row]
+            x[passive] = np.linalg.solve(ridge_gram[np.ix_(passive, passive)], b[row, passive])
+            y = ridge_gram @ x - b[row]
             wrong = (passive & (x < 0)) | (~passive & (y < -tolerance))
             if not wrong.any():
                 w[row] = x
@@ -112,6 +112,6 @@ def solve_rows(gram: Float64, b: Float64, *, w: Float64) -> int:
                 wrong[: int(np.flatnonzero(wrong)[-1])] = False
             passive = passive ^ wrong
         else:
-            unsolved += 1
-            descend_rows.reference(ridged, b[row : row + 1], w=w[row : row + 1], sweeps=200)  # type: ignore[attr-defined]
-    return unsolved
+            failures += 1
+            descend_rows.reference(ridge_gram, b[row : row + 1], w=w[row : row + 1], sweeps=200)  # type: ignore[attr-defined]
+    return failures

@@ -37,5 +37,5 @@ def gradient_rows(gram: Array, b: Array, w: Array) -> Float64:
     the projected gradient whose norm is his stopping condition.
     """
     slope = w @ gram - b
-    projected = np.where(w > 0, slope, np.minimum(slope, 0)).astype(np.float64)
-    return np.einsum("ij,ij->j", projected, projected)  # type: ignore[no-any-return]
+    projection = np.where(w > 0, slope, np.minimum(slope, 0)).astype(np.float64)
+    return np.einsum("ij,ij->j", projection, projection)  # type: ignore[no-any-return]

@@ -31,7 +31,7 @@ class ColumnStatistics(OverPanels):
     kernels = (measure,)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Of each column."""
+        """Sums and sums of squares of each column."""
         short = (self.panels.view.short,)
         return {"sums": Sum(short), "squares": Sum(short), "bad": BAD}
 
@@ -67,7 +67,7 @@ def divisors(deviation: Float64) -> Float64:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What is known of the columns of a tall matrix once all rows were seen."""
+    """Means and deviations of the columns of a tall matrix, after a pass over all rows."""
 
     mean: Float64
     deviation: Float64
@@ -76,7 +76,7 @@ class Statistics:
 
 
 def statistics(state: State, view: View, shift: Float64, centering: Centering) -> Statistics:
-    """What a pass that measured its columns tells of them."""
+    """Statistics of the columns, from the sums of a pass."""
     total, count = float(state["squares"].sum()), view.long
     if not (view.orientation is Orientation.ROWS and centering.center):
         return Statistics(np.zeros(len(state["sums"])), np.ones(len(state["sums"])), total)
@@ -85,7 +85,7 @@ def statistics(state: State, view: View, shift: Float64, centering: Centering) -
 
 
 def scaled_statistics(state: State, view: View, shift: Float64, centering: Centering) -> Statistics:
-    """What sums about the provisional shift tell of columns that are to be scaled."""
+    """Statistics of columns that are to be scaled, from sums about the provisional shift."""
     count = view.long
     d = state["sums"] / count if centering.center else np.zeros(view.short)
     squares = state["squares"] - count * d**2
@@ -95,7 +95,7 @@ def scaled_statistics(state: State, view: View, shift: Float64, centering: Cente
 
 
 def mean_about_shift(state: State, view: View, centering: Centering) -> Float64:
-    """What the true mean differs from the provisional shift: the difference of both would lose digits."""
+    """True mean less provisional shift, from sums: the difference of both vectors would lose digits."""
     if not (centering.center and view.orientation is Orientation.ROWS):
         return np.zeros(view.short)
     return np.asarray(state["sums"] / view.long / centering.pow2_scale)

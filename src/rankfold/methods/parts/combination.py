@@ -108,10 +108,10 @@ class OverCombination(DeclaredFold):
         return self.grain_rows + self.combination.width
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Those of the combination."""
+        """The buffers of the combination."""
         return self.combination.buffers(self.grain_rows)
 
     @property
     def beside_bytes(self) -> int:
-        """That of the combination."""
+        """Bytes that the combination takes beside its buffers."""
         return self.combination.beside_bytes

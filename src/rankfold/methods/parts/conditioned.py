@@ -54,15 +54,15 @@ class LocalColumns:
     """Sum of squares of each column once centered and scaled, times pow2_scale squared."""
 
 
-def kept_columns(
-    x: npt.NDArray[Any], centering: Centering, first: int, kept: ScratchMatrix | None
+def measure_columns(
+    x: npt.NDArray[Any], centering: Centering, first: int, file: ScratchMatrix | None
 ) -> LocalColumns | None:
-    """Statistics of whole columns from ``first`` on, also written to ``kept``; None if not finite."""
+    """Statistics of whole columns from ``first`` on, also written to ``file``; None if not finite."""
     columns = local_columns(x, centering)
     if not np.isfinite(columns.squares).all():
         return None
-    if kept is not None:
-        kept.write(first, np.column_stack([columns.mean, columns.deviation]))
+    if file is not None:
+        file.write(first, np.column_stack([columns.mean, columns.deviation]))
     return columns
 
 
@@ -98,7 +98,7 @@ def local_columns(x: npt.NDArray[Any], centering: Centering) -> LocalColumns:
 Array = npt.NDArray[Any]
 
 
-class OverConditioned(OverPanels):
+class OverConditionedPanels(OverPanels):
     """What folds over centered and scaled panels share."""
 
     __slots__ = ()
@@ -107,7 +107,7 @@ class OverConditioned(OverPanels):
     columns: ScratchMatrix | None
     """Where mean and scale of each column go when the sweep runs along the columns."""
 
-    measured: bool
+    measures_columns: bool
     """Whether sums and squares are taken: the first pass over the data."""
 
     shift: Float64
@@ -115,10 +115,10 @@ class OverConditioned(OverPanels):
     def buffers(self) -> Mapping[str, Buffer]:
         """What columns are shifted by, from ``shift_part`` if the fold does not hold it itself."""
         short = self.panels.view.short
-        made: dict[str, Buffer] = {"ones": Buffer((max(short, self.panels.grain_rows),))}
+        buffers: dict[str, Buffer] = {"ones": Buffer((max(short, self.panels.grain_rows),))}
         if self.shift_part is not None:
-            made["shift"] = Constant((short,), part=self.shift_part)
-        return made
+            buffers["shift"] = Constant((short,), part=self.shift_part)
+        return buffers
 
     @property
     def shift_part(self) -> Path | None:
@@ -132,7 +132,7 @@ class OverConditioned(OverPanels):
 
     @property
     def beside_bytes(self) -> int:
-        """Vectors."""
+        """Bytes of vectors along either side of a grain, and nothing else."""
         return self.vectors_bytes
 
     def sums(self) -> Mapping[str, Sum]:
@@ -142,20 +142,22 @@ class OverConditioned(OverPanels):
 
     def workspace(self) -> Workspace:
         """Buffers, panels, and ones."""
-        made = super().workspace()
-        made.ones[:] = 1.0
+        work = super().workspace()
+        work.ones[:] = 1.0
         if self.shift_part is None:
-            made.shift = self.shift
-        return made
+            work.shift = self.shift
+        return work
 
-    def conditioned(
+    def condition_grains(
         self, state: State, work: Workspace, start: int, stop: int, slot: int
     ) -> Iterator[tuple[int, int, Array]]:
         """Grains of the panel in a slot, ready to multiply: first and last long row, (rows, short).
 
         Those with NaN or Inf are counted and left out.
         """
-        condition = self._shifted if self.panels.view.orientation is Orientation.ROWS else self._centered
+        condition = (
+            self._shift_columns if self.panels.view.orientation is Orientation.ROWS else self._center_columns
+        )
         for first, last, raw in self.panels.grains(work.panels, start, stop, slot):
             d = condition(state, work, first, raw)
             if d is None:
@@ -163,8 +165,8 @@ class OverConditioned(OverPanels):
             else:
                 yield first, last, self.panels.view.as_rows(d)
 
-    def _shifted(self, state: State, work: Workspace, first: int, raw: Array) -> Array | None:
-        if self.measured:
+    def _shift_columns(self, state: State, work: Workspace, first: int, raw: Array) -> Array | None:
+        if self.measures_columns:
             sums, squares = measure(numbers(raw), work.shift, self.centering.pow2_scale)
             if not np.isfinite(squares).all():
                 return None
@@ -174,8 +176,8 @@ class OverConditioned(OverPanels):
             return raw
         return self.panels.conditioned(work.panels, raw, work.shift, work.ones[: raw.shape[1]])
 
-    def _centered(self, state: State, work: Workspace, first: int, raw: Array) -> Array | None:
-        columns = kept_columns(raw, self.centering, first, self.columns)
+    def _center_columns(self, state: State, work: Workspace, first: int, raw: Array) -> Array | None:
+        columns = measure_columns(raw, self.centering, first, self.columns)
         if columns is None:
             return None
         state["squares"][0] += columns.squares.sum()

@@ -46,10 +46,10 @@ def count_negative(state: State, x: npt.NDArray[Any], row: int, column: int) -> 
     _count(state, "negative", x < 0, row, column)
 
 
-def _count(state: State, name: str, marked: npt.NDArray[np.bool_], row: int, column: int) -> None:
-    """Add marked elements, and where the first is."""
-    first = np.unravel_index(int(marked.argmax()), marked.shape)
-    here = np.array([marked.sum(), row + first[0], column + first[1]], dtype=np.int64)
+def _count(state: State, name: str, mask: npt.NDArray[np.bool_], row: int, column: int) -> None:
+    """Add the elements that a mask marks, and where the first is."""
+    first = np.unravel_index(int(mask.argmax()), mask.shape)
+    here = np.array([mask.sum(), row + first[0], column + first[1]], dtype=np.int64)
     state[name] = join_bad(state[name], here)
 
 

@@ -37,7 +37,7 @@ class NarrowGram(OverCombination):
         return self.combination.beside_bytes + 8 * self.combination.width**2
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Add rows."""
+        """Add the rows of a panel."""
         for first, last in grains(start, stop, self.cut.grain_rows):
             rows = self.combination.rows(work, first, last)
             add_gram(rows, total=state["gram"])
@@ -58,7 +58,7 @@ class NarrowR(OverCombination):
     kernels = (gaussian_rows, product, panel_r, merge_r)
 
     def sums(self) -> Mapping[str, Sum]:
-        """R."""
+        """The R factor."""
         return {"r": Sum((self.combination.width,) * 2, join=merge_r)}
 
     @property
@@ -69,6 +69,6 @@ class NarrowR(OverCombination):
         return self.combination.beside_bytes + copies
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Add rows."""
+        """Add the rows of a panel."""
         for first, last in grains(start, stop, self.cut.grain_rows):
             state["r"] = merge_r(state["r"], panel_r(self.combination.rows(work, first, last)))

@@ -26,7 +26,7 @@ class Panels:
     cut: Cut
     slots: int
     dtype: np.dtype[Any]
-    """Of grains once conditioned."""
+    """Type of grains once they are centered and scaled."""
 
     extra_rows: int = 0
     """Rows that a grain buffer has beyond the grain."""
@@ -111,24 +111,24 @@ class OverPanels(DeclaredFold):
 
     @property
     def cut(self) -> Cut:
-        """Panels and streams."""
+        """How long rows are cut into panels and streams."""
         return self.panels.cut
 
     @property
     def slots(self) -> int:
-        """Buffers for panels."""
+        """Number of buffers for panels."""
         return self.panels.slots
 
     @property
     def memory_bytes(self) -> int:
-        """Of a segment, with its panels."""
+        """Bytes of a segment, with its panels."""
         return self.panels.memory_bytes + super().memory_bytes
 
     def workspace(self) -> Workspace:
         """Buffers, and panels."""
-        made = super().workspace()
-        made.panels = self.panels.buffers()
-        return made
+        work = super().workspace()
+        work.panels = self.panels.buffers()
+        return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Fetch a panel."""

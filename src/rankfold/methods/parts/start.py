@@ -96,12 +96,12 @@ class Start:
     pow2_scale: float
     """Power of two that brings the largest sampled element near 1."""
 
-    sampled: Path
+    block_path: Path
     """A part with ``q``: (short, width) from the sample, or nothing if it gives no block."""
 
     def block(self, view: View, width: int, seed: int) -> Float64:
         """The block of the first pass."""
-        q: Float64 = load_arrays(self.sampled)["q"]
+        q: Float64 = load_arrays(self.block_path)["q"]
         return q if q.size else random_block(view.short, width, seed)
 
 
@@ -109,17 +109,17 @@ def sample_start(
     sample: Sample, block: Callable[[Array], State], *, center: bool, scale: bool, folder: Path
 ) -> Start:
     """Read the sample, or take what an earlier attempt found; ``block`` of its rows, if they are enough."""
-    path, sampled = folder / "start.part", folder / "start-block.part"
-    stored = load_if_whole(path)
-    if stored is None or load_if_whole(sampled) is None:
-        shift, pow2_scale, d = _conditioned(sample, center=center, scale=scale)
-        save_arrays(sampled, block(d) if sample.gives_block else {"q": np.zeros((0, 0))})
-        stored = {"shift": shift, "unit": np.asarray(pow2_scale)}
-        save_arrays(path, stored)
-    return Start(stored["shift"], float(stored["unit"]), sampled)
+    path, block_path = folder / "start.part", folder / "start-block.part"
+    arrays = load_if_whole(path)
+    if arrays is None or load_if_whole(block_path) is None:
+        shift, pow2_scale, d = _condition_sample(sample, center=center, scale=scale)
+        save_arrays(block_path, block(d) if sample.gives_block else {"q": np.zeros((0, 0))})
+        arrays = {"shift": shift, "unit": np.asarray(pow2_scale)}
+        save_arrays(path, arrays)
+    return Start(arrays["shift"], float(arrays["unit"]), block_path)
 
 
-def _conditioned(sample: Sample, *, center: bool, scale: bool) -> tuple[Float64, float, Array]:
+def _condition_sample(sample: Sample, *, center: bool, scale: bool) -> tuple[Float64, float, Array]:
     """Shift and unit, and the sample much as passes will see it, (rows, short)."""
     view = sample.view
     x = numbers(sample.read())

@@ -55,7 +55,7 @@ class WriteRows(OverCombination):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Of the factor."""
+        """The Gram matrix of the factor."""
         return {"gram": Sum((self.rank, self.rank))}
 
     @property

@@ -18,12 +18,12 @@ exceeded the largest estimate, and none its own by more than half."""
 
 @dataclass(frozen=True, slots=True)
 class Ritz:
-    """What small matrices tell of the leading singular values on a basis Q."""
+    """Estimates of the leading singular values on a basis Q, from small matrices."""
 
     values: Float64
     """(rank,) on span(Q): lower bounds of the singular values, by Cauchy interlacing."""
 
-    risen: Float64
+    half_step_values: Float64
     """(rank,) on span(A Q), half a step further: not smaller, and lower bounds still."""
 
     second_order: Float64
@@ -35,7 +35,9 @@ class Ritz:
     @property
     def gain(self) -> Float64:
         """(rank,) relative rise by the half step."""
-        return np.maximum(self.risen - self.values, 0.0) / np.maximum(self.risen, np.finfo(np.float64).tiny)
+        return np.maximum(self.half_step_values - self.values, 0.0) / np.maximum(
+            self.half_step_values, np.finfo(np.float64).tiny
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +60,16 @@ class Truncation:
     @classmethod
     def of_all(cls, s: Float64, tol: float) -> Truncation:
         """The same where all singular values are known: what is left is summed, not a difference."""
-        left = np.append(np.cumsum(s[:0:-1] ** 2)[::-1], 0.0)
+        remainders = np.append(np.cumsum(s[:0:-1] ** 2)[::-1], 0.0)
         total = float((s**2).sum())
-        return cls._least(left, total, tol, (len(s) * float(np.finfo(np.float64).eps)) ** 2 * total)
+        return cls._least(remainders, total, tol, (len(s) * float(np.finfo(np.float64).eps)) ** 2 * total)
 
     @classmethod
-    def _least(cls, left: Float64, total: float, tol: float, rounding: float) -> Truncation:
+    def _least(cls, remainders: Float64, total: float, tol: float, rounding: float) -> Truncation:
         # Where as little is left as rounding, more components are not known to be better.
-        enough = left <= max(tol**2 * total - rounding, rounding)
-        rank = int(enough.argmax()) + 1 if enough.any() else len(left)
-        most = max(float(left[rank - 1]), 0.0) + rounding
+        enough = remainders <= max(tol**2 * total - rounding, rounding)
+        rank = int(enough.argmax()) + 1 if enough.any() else len(remainders)
+        most = max(float(remainders[rank - 1]), 0.0) + rounding
         return cls(rank, min(float(np.sqrt(most / total)), 1.0) if total > 0 else 0.0)
 
 
@@ -111,17 +113,17 @@ def ritz_values(
     tiny = np.finfo(np.float64).tiny
     values = np.sqrt(theta)
     inverse = np.where(values > np.finfo(np.float64).eps * values[0], 1.0 / np.maximum(values, tiny), 0.0)
-    risen = np.linalg.svd(image * inverse, compute_uv=False).astype(np.float64, copy=False)
+    half_step_values = np.linalg.svd(image * inverse, compute_uv=False).astype(np.float64, copy=False)
     gap = theta - max(theta[-1], outside)
     second_order = np.where(residual > 0, np.inf, 0.0)
     np.divide(residual, 2 * theta * gap, out=second_order, where=gap > 0)
     error = np.linalg.norm(w.T @ (products - products.T) @ w, axis=1) / 2
     noise = np.minimum(error / (2 * np.maximum(theta, tiny)), 1.0)
-    return Ritz(values[:rank], risen[:rank], second_order[:rank], noise[:rank])
+    return Ritz(values[:rank], half_step_values[:rank], second_order[:rank], noise[:rank])
 
 
 def estimated_errors(history: Sequence[Ritz]) -> Float64:
-    """Estimated relative errors of the last ``risen`` values, from all passes so far.
+    """Estimated relative errors of the last ``half_step_values``, from all passes so far.
 
     Notes
     -----
@@ -130,24 +132,24 @@ def estimated_errors(history: Sequence[Ritz]) -> Float64:
     is fast, the second where it quickens; where convergence is slow both are near the truth.
     """
     last_pass = history[-1]
-    # What bounds the error of ``values`` bounds that of ``risen`` less the rise, which is known.
+    # What bounds the error of ``values`` bounds that of ``half_step_values`` less the rise, which is known.
     estimate = np.maximum(SAFETY * last_pass.second_order - last_pass.gain, 0.0)
     if len(history) > 2:
-        before, middle, last = (ritz.risen for ritz in history[-3:])
+        before, middle, last = (ritz.half_step_values for ritz in history[-3:])
         rise, previous = np.maximum(last - middle, 0.0), np.maximum(middle - before, 0.0)
         ratio = rise / np.maximum(previous, np.finfo(np.float64).tiny)
-        left = np.full_like(ratio, np.inf)
+        remainder = np.full_like(ratio, np.inf)
         falls = ratio < 1
-        left[falls] = (
+        remainder[falls] = (
             (rise * ratio)[falls] / (1 - ratio[falls]) / np.maximum(last[falls], np.finfo(np.float64).tiny)
         )
-        estimate = np.minimum(estimate, SAFETY * left)
+        estimate = np.minimum(estimate, SAFETY * remainder)
     # The rate of one value is guessed from two differences, and may be flattered by chance.
-    return _ordered(estimate)
+    return _order_errors(estimate)
 
 
 def errors_of_iteration(ritz: Ritz, pair: Ritz | None) -> Float64:
-    """Estimated relative errors of ``ritz.risen`` after a pass of subspace iteration.
+    """Estimated relative errors of ``ritz.half_step_values`` after a pass of subspace iteration.
 
     ``ritz`` is of the block that was multiplied, ``pair`` of that block and the one before together.
 
@@ -161,19 +163,21 @@ def errors_of_iteration(ritz: Ritz, pair: Ritz | None) -> Float64:
     first. After one pass there is no pair, and twice the safety is taken.
     """
     if pair is None:
-        return _ordered(2 * SAFETY * ritz.second_order - ritz.gain)
-    known = np.maximum(pair.risen - ritz.risen, 0.0) / np.maximum(pair.risen, np.finfo(np.float64).tiny)
-    return _ordered(known + np.maximum(SAFETY * pair.second_order - pair.gain, 0.0))
+        return _order_errors(2 * SAFETY * ritz.second_order - ritz.gain)
+    distance = np.maximum(pair.half_step_values - ritz.half_step_values, 0.0) / np.maximum(
+        pair.half_step_values, np.finfo(np.float64).tiny
+    )
+    return _order_errors(distance + np.maximum(SAFETY * pair.second_order - pair.gain, 0.0))
 
 
-def _ordered(estimate: Float64) -> Float64:
+def _order_errors(estimate: Float64) -> Float64:
     """Between 0 and 1, and none known to be better than a larger one, which converges first."""
     return np.clip(np.maximum.accumulate(estimate), 0.0, 1.0)
 
 
-def errors_of_missed(s: Float64, missed: float) -> Float64:
-    """Largest relative errors of values whose squares may each lack ``missed``; 0 for a value of 0."""
-    return np.asarray(np.sqrt(1 + missed / np.where(s > 0, s, np.inf) ** 2) - 1)
+def errors_of_missed(s: Float64, remainder: float) -> Float64:
+    """Largest relative errors of values whose squares may each lack ``remainder``; 0 for a value of 0."""
+    return np.asarray(np.sqrt(1 + remainder / np.where(s > 0, s, np.inf) ** 2) - 1)
 
 
 def rounding(s: Float64, dtype: np.dtype[Any]) -> Float64:

@@ -16,7 +16,7 @@ from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.narrow import NarrowGram, NarrowR
 from rankfold.methods.parts.write_rows import WriteRows
-from rankfold.methods.svd.solvers.preconditioned import Preconditioner, WritePreconditioned
+from rankfold.methods.svd.solvers.preconditioned import Preconditioner, WritePreconditionedRows
 from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.run import Run
@@ -39,11 +39,11 @@ class LongFactor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FromMatrix:
-    """``Y @ coefficients`` with the Y of a whitening: formed by one more pass over the matrix."""
+    """``Y @ coefficients`` with the Y of a preconditioner: formed by one more pass over the matrix."""
 
     preconditioner: Preconditioner
     coefficients: Float64
-    """(whitening.width, k)."""
+    """(preconditioner.width, k)."""
 
     centering: Centering
 
@@ -52,7 +52,7 @@ class FromMatrix:
         constants, rank = run.part("rows.part"), self.coefficients.shape[1]
         save_arrays(constants, {"coefficients": self.coefficients, "weights": weights})
         transposed = layout.view.orientation is Orientation.COLUMNS
-        fold = WritePreconditioned(
+        fold = WritePreconditionedRows(
             layout.wide_panels(run.slots),
             self.centering,
             self.preconditioner,
@@ -131,8 +131,8 @@ class OnScratch:
 
     def combination(self, coefficients: Float64, name: str, *, random: int = 0) -> Combination:
         """Its product with ``coefficients``, and random columns beside; kept under a name."""
-        known = {"coefficients": coefficients, "offset": self.offset @ coefficients}
-        constants = save_once(self.run.part(f"{name}.part"), known)
+        arrays = {"coefficients": coefficients, "offset": self.offset @ coefficients}
+        constants = save_once(self.run.part(f"{name}.part"), arrays)
         return Combination(tuple(self.parts), constants, coefficients.shape[1], random, self.seed)
 
     def r_factor(self, combination: Combination, name: str) -> Float64:
@@ -148,14 +148,14 @@ class OnScratch:
             r = self.run.sweep(f"{name}-qr", NarrowR(combination, cut, seconds))["r"]
         return np.asarray(r)
 
-    def completed(self, kept: Float64) -> tuple[Combination, Float64]:
-        """``rank`` orthonormal columns of which the first span the product with ``kept``, as a recipe.
+    def complete(self, coefficients: Float64) -> tuple[Combination, Float64]:
+        """A recipe of ``rank`` orthonormal columns; the first ones span the product with ``coefficients``.
 
         For a matrix of lower rank than asked for. A second narrow sweep orthonormalizes random columns
         against those that the matrix does determine.
         """
-        rank, positive = self.rank, kept.shape[1]
-        combination = self.combination(kept, "completed", random=rank - positive)
+        rank, positive = self.rank, coefficients.shape[1]
+        combination = self.combination(coefficients, "completed", random=rank - positive)
         r = self.r_factor(combination, "completed")
         inverse = np.zeros((rank, rank))
         inverse[:positive, :positive] = np.linalg.inv(r[:positive, :positive])

@@ -46,10 +46,10 @@ class UnseenDirections:
     """(short, k) orthonormal, orthogonal to the block."""
 
 
-def save_missing(path: Path, rows: Array, q: Float64, left_over: float, total: float) -> None:
-    """Find what a sketch (l, short) tells beyond a block (short, width), as much as a block can hold.
+def save_missing(path: Path, rows: Array, q: Float64, remainder: float, total: float) -> None:
+    """Find leading directions of a sketch (l, short) outside a block (short, width), as many as fit in one.
 
-    ``left_over`` is the sum of squares of A P and ``total`` that of A, as the pass found them.
+    ``remainder`` is the sum of squares of A P and ``total`` that of A, as the pass found them.
 
     Notes
     -----
@@ -59,23 +59,23 @@ def save_missing(path: Path, rows: Array, q: Float64, left_over: float, total: f
     that meet in one bucket with opposite signs are lost to it altogether, but not to the sum of squares.
     """
     if load_if_whole(path) is None:
-        left = rows.astype(np.float64)
-        left -= (left @ q) @ q.T
-        keep = min(q.shape[1], left.shape[1] - q.shape[1], len(left))
-        product = left @ left.T
-        held = np.trace(product)
-        deviation = np.sqrt(2 / len(left)) * np.linalg.norm(product)
+        rest = rows.astype(np.float64)
+        rest -= (rest @ q) @ q.T
+        keep = min(q.shape[1], rest.shape[1] - q.shape[1], len(rest))
+        product = rest @ rest.T
+        trace = np.trace(product)
+        deviation = np.sqrt(2 / len(rest)) * np.linalg.norm(product)
         rounding = ROUNDING * np.finfo(rows.dtype).eps * total
-        hidden = max(left_over - held - DEVIATIONS * deviation - rounding, 0.0)
-        sketched, vectors = leading_eigenpairs(product, keep)
-        sketched = np.maximum(sketched, 0.0)
-        bound = hidden + sketched[0] / max(1 - DEVIATIONS * np.sqrt(2 / len(left)), 0.1)
-        squares = np.maximum(sketched - (held - np.cumsum(sketched)) / len(left), 0.0)
-        directions = (left.T @ vectors) / np.sqrt(np.where(sketched > 0, sketched, 1.0))
-        told = {"bound": bound, "hidden": hidden, "sketched": sketched, "squares": squares}
-        save_arrays(path, {**told, "directions": directions})
+        deficit = max(remainder - trace - DEVIATIONS * deviation - rounding, 0.0)
+        eigenvalues, vectors = leading_eigenpairs(product, keep)
+        eigenvalues = np.maximum(eigenvalues, 0.0)
+        bound = deficit + eigenvalues[0] / max(1 - DEVIATIONS * np.sqrt(2 / len(rest)), 0.1)
+        squares = np.maximum(eigenvalues - (trace - np.cumsum(eigenvalues)) / len(rest), 0.0)
+        directions = (rest.T @ vectors) / np.sqrt(np.where(eigenvalues > 0, eigenvalues, 1.0))
+        arrays = {"bound": bound, "hidden": deficit, "sketched": eigenvalues, "squares": squares}
+        save_arrays(path, {**arrays, "directions": directions})
 
 
 def load_missing(path: Path) -> UnseenDirections:
-    """What was found."""
+    """Load the directions that ``save_missing`` wrote."""
     return UnseenDirections(**load_arrays(path))

@@ -64,13 +64,13 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What an operator made of a block."""
+    """A block with its images, and what the operator learned beside."""
 
     block: Block
     missing: UnseenDirections | None = None
-    """What it tells of directions outside the block, where it looked."""
+    """Directions outside the block, where the operator made a sketch of rows."""
 
-    misled: bool = False
+    bad_start: bool = False
     """Whether what the block was made from was so far off that a random one is the better beginning."""
 
 
@@ -83,7 +83,7 @@ class Operator(Protocol):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of its products, whose rounding it is."""
+        """Type of its products, which sets their rounding."""
 
     @property
     def squared_norm(self) -> float:
@@ -97,7 +97,7 @@ class Operator(Protocol):
         """Orthonormal (short, width) to begin with."""
 
     def random(self, width: int) -> Float64:
-        """The same, without preference."""
+        """The same, random."""
 
     def apply(self, q: Float64) -> Application:
         """``A q`` and ``A'A q`` of orthonormal (short, width)."""
@@ -107,12 +107,12 @@ class Operator(Protocol):
 
 
 class Iteration(Protocol):
-    """What a method does between applications."""
+    """The steps of a method between applications."""
 
-    def take(self, applied: Application, squared_norm: float) -> bool:
+    def take(self, application: Application, squared_norm: float) -> bool:
         """Take in the images of a block; whether another block would bring no more."""
 
-    def following(self, applied: Application) -> Float64:
+    def following(self, application: Application) -> Float64:
         """The next orthonormal block. Called when there is one: the scratch of the last may then go."""
 
 
@@ -120,14 +120,14 @@ def iterate(operator: Operator, width: int, iteration: Iteration) -> None:
     """Apply an operator until the iteration has enough, or as often as is allowed."""
     q = operator.first(width)
     while True:
-        applied = operator.apply(q)
+        application = operator.apply(q)
         last = operator.exhausted
-        if applied.misled and not last:
+        if application.bad_start and not last:
             q = operator.random(width)
-        elif iteration.take(applied, operator.squared_norm) or last:
+        elif iteration.take(application, operator.squared_norm) or last:
             return
         else:
-            q = iteration.following(applied)
+            q = iteration.following(application)
 
 
 # The matrix of a request --------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def iterate(operator: Operator, width: int, iteration: Iteration) -> None:
 def begin(run: Run, strategy: Strategy, request: Request) -> tuple[Centering, Start]:
     """What is known before the first pass: how columns are centered, and what a sample tells."""
     solver = strategy.solver
-    block = partial(solver.sampled, request, strategy)
+    block = partial(solver.make_sample_block, request, strategy)
     # A solver that does not scale before its passes does so with what they find.
     scale = request.scale and (solver.scales_first or strategy.view.orientation is Orientation.COLUMNS)
     start = sample_start(strategy.sample, block, center=request.center, scale=scale, folder=run.folder)
@@ -152,8 +152,8 @@ class CenteredMatrix:
     centering: Centering
     start: Start
     seed: int
-    known: Statistics | None = None
-    """What is known of its columns; the first pass finds it out."""
+    column_statistics: Statistics | None = None
+    """Statistics of its columns; None before the first pass, which measures them."""
 
     sketch_rows: int = 0
     """Rows of the sketch that the first pass makes beside, to tell what its block misses; 0 for none."""
@@ -170,10 +170,10 @@ class CenteredMatrix:
 
     @property
     def columns(self) -> Statistics:
-        """What a pass has found."""
-        if self.known is None:
+        """Statistics of the columns, which a pass has measured."""
+        if self.column_statistics is None:
             raise TypeError("columns are known after a pass")
-        return self.known
+        return self.column_statistics
 
     @property
     def squared_norm(self) -> float:
@@ -188,7 +188,7 @@ class CenteredMatrix:
     def first(self, width: int) -> Float64:
         """What a sample gives, or random; columns are measured before where that takes a pass."""
         if self.strategy.statistics_passes:
-            self.known = statistics_pass(self.run, self.strategy, self.centering, self.start)
+            self.column_statistics = statistics_pass(self.run, self.strategy, self.centering, self.start)
         return self.start.block(self.strategy.view, width, self.seed)
 
     def random(self, width: int) -> Float64:
@@ -209,17 +209,17 @@ class CenteredMatrix:
 
         with D the shifted matrix, w the weights of columns, Y = D (w q). A sketch: S A = (S D - (S 1) d') w.
         """
-        run, strategy, had = self.run, self.strategy, self.known
+        run, strategy, prior = self.run, self.strategy, self.column_statistics
         name = f"pass-{run.passes + 1:02d}"
         q = load_arrays(save_once(run.part(name, "basis.part"), {"q": q}))["q"]
         y = strategy.y(run.scratch, run.passes + 1, q.shape[1])
-        shift, weights = conditions(strategy, self.centering, self.start, had)
-        weighted, rows = q * weights[:, None], self.sketch_rows
-        state = self._pass(name, {"q": weighted, "shift": shift}, y)
+        shift, weights = conditions(strategy, self.centering, self.start, prior)
+        basis, rows = q * weights[:, None], self.sketch_rows
+        state = self._pass(name, {"q": basis, "shift": shift}, y)
         offset = np.zeros(q.shape[1])
-        if had is None:
-            self.known = statistics(state, strategy.view, self.start.shift, self.centering)
-            offset = self._move_to_mean(state, weighted)
+        if prior is None:
+            self.column_statistics = statistics(state, strategy.view, self.start.shift, self.centering)
+            offset = self._move_to_mean(state, basis)
         z = state["z"] * weights[:, None]
         missing = None
         if rows:
@@ -232,8 +232,8 @@ class CenteredMatrix:
         path = run.part(name, "block.part")
         save_arrays(path, {"q": q, "z": z, "offset": offset})
         block = Block(path, q.shape[1], y)
-        misled = (had is None and self._far()) or (missing is not None and _hides(missing, block))
-        return Application(block, missing, misled)
+        bad_start = (prior is None and self._far()) or (missing is not None and _hides(missing, block))
+        return Application(block, missing, bad_start)
 
     def _pass(self, name: str, constants: dict[str, Float64], y: ScratchMatrix) -> State:
         fold = PanelPass(
@@ -242,7 +242,7 @@ class CenteredMatrix:
             constants=save_once(self.run.part(name, "constants.part"), constants),
             y=y,
             columns=self.strategy.column_file(self.run.scratch, self.centering),
-            measured=self.known is None,
+            measures_columns=self.column_statistics is None,
             row_seconds=self.strategy.row_seconds(4 * y.columns),
             sketch_rows=self.sketch_rows,
             seed=self.seed,
@@ -251,10 +251,10 @@ class CenteredMatrix:
         refuse_overflow(state, self.strategy.view)
         return state
 
-    def _move_to_mean(self, state: State, weighted: Float64) -> Float64:
+    def _move_to_mean(self, state: State, basis: Float64) -> Float64:
         """Center what a pass accumulated about the provisional shift; the offset of its products."""
         d = mean_about_shift(state, self.strategy.view, self.centering)
-        offset = weighted.T @ d
+        offset = basis.T @ d
         state["z"] -= np.outer(self.strategy.view.long * d, offset)
         if "rows" in state:
             state["rows"] -= np.outer(state["signs"], self.centering.pow2_scale * d)
@@ -291,13 +291,13 @@ def statistics_pass(run: Run, strategy: Strategy, centering: Centering, start: S
 
 
 def conditions(
-    strategy: Strategy, centering: Centering, start: Start, known: Statistics | None
+    strategy: Strategy, centering: Centering, start: Start, columns: Statistics | None
 ) -> tuple[Float64, Float64]:
     """What a pass shifts columns by, and what it multiplies test vectors or a basis by: unit and weights."""
     view = strategy.view
-    shift = start.shift if known is None or not centering.center else known.mean
+    shift = start.shift if columns is None or not centering.center else columns.mean
     by_rows = view.orientation is Orientation.ROWS
-    weights = np.ones(view.short) if known is None or not by_rows else 1.0 / divisors(known.deviation)
+    weights = np.ones(view.short) if columns is None or not by_rows else 1.0 / divisors(columns.deviation)
     return shift, weights * centering.pow2_scale
 
 

@@ -2,7 +2,7 @@
 
 A first pass may make a sketch of the rows as well, while they are in cache.
 
-``A`` is the matrix as long by short, its columns centered and scaled as asked: see ``conditioned``.
+``A`` is the matrix as long by short, its columns centered and scaled as asked: see ``conditioned.py``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from rankfold.kernels.linear.center_scale import measure, subtract
 from rankfold.kernels.linear.count_sketch import TILE_ROWS, add_to_buckets, draw_buckets
 from rankfold.kernels.linear.panel import panel_product
-from rankfold.methods.parts.conditioned import Centering, OverConditioned
+from rankfold.methods.parts.conditioned import Centering, OverConditionedPanels
 from rankfold.methods.parts.panels import Panels
 from rankfold.methods.random_keys import Purpose
 from rankfold.pipeline.engine.fold import Buffer, Constant, Sum, Workspace
@@ -29,7 +29,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class PanelPass(OverConditioned):
+class PanelPass(OverConditionedPanels):
     """Fold of a matrix with a basis of ``width`` columns."""
 
     panels: Panels
@@ -39,7 +39,7 @@ class PanelPass(OverConditioned):
 
     y: ScratchMatrix
     columns: ScratchMatrix | None
-    measured: bool
+    measures_columns: bool
     row_seconds: float
     sketch_rows: int = 0
     """Rows of the sketch; 0 for none."""
@@ -50,14 +50,14 @@ class PanelPass(OverConditioned):
 
     @property
     def shift_part(self) -> Path:
-        """See ``OverConditioned``."""
+        """See ``OverConditionedPanels``."""
         return self.constants
 
     def buffers(self) -> Mapping[str, Buffer]:
         """The basis, and products of a grain, in the working type."""
         view, width = self.panels.view, self.y.columns
         return {
-            **OverConditioned.buffers(self),
+            **OverConditionedPanels.buffers(self),
             "q": Constant((view.short, width), view.dtype, self.constants),
             "y": Buffer((self.panels.grain_rows, width), view.dtype),
             "z": Buffer((view.short, width), view.dtype),
@@ -67,11 +67,11 @@ class PanelPass(OverConditioned):
         """Products, and a sketch of the rows."""
         short, rows = self.panels.view.short, self.sketch_rows
         sketch = {"rows": Sum((rows, short), self.panels.view.dtype), "signs": Sum((rows,))} if rows else {}
-        return {"z": Sum((short, self.y.columns)), **OverConditioned.sums(self), **sketch}
+        return {"z": Sum((short, self.y.columns)), **OverConditionedPanels.sums(self), **sketch}
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Multiply a panel, grain by grain."""
-        for first, last, d in self.conditioned(state, work, start, stop, slot):
+        for first, last, d in self.condition_grains(state, work, start, stop, slot):
             y = work.y[: last - first]
             panel_product(d, work.q, y=y, z=state["z"], work=work.z)
             self.y.write(first, y)
@@ -84,8 +84,8 @@ class PanelPass(OverConditioned):
         for tile in range(first // TILE_ROWS, -(-last // TILE_ROWS)):
             top = tile * TILE_ROWS
             low, high = max(first, top), min(last, top + TILE_ROWS)
-            drawn = draw_buckets(self.seed, Purpose.ROW_SIGNS, tile, self.sketch_rows)
-            buckets, signs = (numbers[low - top : high - top] for numbers in drawn)
+            draws = draw_buckets(self.seed, Purpose.ROW_SIGNS, tile, self.sketch_rows)
+            buckets, signs = (numbers[low - top : high - top] for numbers in draws)
             factors = (signs * self.centering.pow2_scale).astype(d.dtype)
             add_to_buckets(d[low - first : high - first], buckets, factors, sums=state["rows"])
             np.add.at(state["signs"], buckets, signs)

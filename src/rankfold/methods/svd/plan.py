@@ -49,11 +49,11 @@ def make_plan(request: Request, source: Source, budget: Budget) -> Plan:
 def sweeps_of(request: Request, strategy: Strategy) -> PanelSweeps:
     """Every sweep that the request may make."""
     solver = strategy.solver
-    held = {over: solver.held_bytes(request, strategy, over) for over in ("matrix", "scratch")}
+    resident_bytes = {over: solver.held_bytes(request, strategy, over) for over in ("matrix", "scratch")}
 
     def sweeps(slots: int) -> list[Pass]:
-        made = solver.sweeps(request, strategy, slots)
-        return [dataclasses.replace(sweep, held_bytes=held[sweep.over]) for sweep in made]
+        passes = solver.sweeps(request, strategy, slots)
+        return [dataclasses.replace(sweep, held_bytes=resident_bytes[sweep.over]) for sweep in passes]
 
     return PanelSweeps(
         sweeps,
@@ -68,8 +68,8 @@ def sweeps_of(request: Request, strategy: Strategy) -> PanelSweeps:
 
 
 def _fits(request: Request, source: Source, budget: Budget) -> bool:
-    arranged = sweeps_of(request, choose_strategy(request, source)).arrange(budget)
-    return arranged.concurrency >= 1 and arranged.peak_bytes <= budget.memory_bytes
+    arrangement = sweeps_of(request, choose_strategy(request, source)).arrange(budget)
+    return arrangement.concurrency >= 1 and arrangement.peak_bytes <= budget.memory_bytes
 
 
 def _import_would_fit(request: Request, source: Source, budget: Budget) -> bool:
@@ -95,8 +95,8 @@ def _way_out(request: Request, strategy: Strategy, budget: Budget) -> str:
             f"{format_bytes(panels.memory_bytes)} to read, and `rankfold import STORE NEW.zarr` writes one "
             "with small chunks"
         )
-    if known := solver.way_out(request, strategy):
-        return known
+    if advice := solver.way_out(request, strategy):
+        return advice
     way_out = ""
     if request.kind != "qr":
         for method, reason in solver.narrower.items():

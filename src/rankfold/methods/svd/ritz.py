@@ -55,7 +55,7 @@ class Basis:
         self.blocks.append(block)
         column = np.vstack([other.T @ z for other in self.each("q")])
         row = np.hstack([*below, column[-block.width :]])
-        self.products = _bordered(self.products, column, row)
+        self.products = _add_border(self.products, column, row)
 
     def combine(self, name: str, coefficients: Float64) -> Float64:
         """``[Q_1 ...] @ coefficients`` or ``[Z_1 ...] @ coefficients``."""
@@ -76,8 +76,8 @@ class Basis:
         if not possible:
             return None
         order = np.argsort(-np.append(theta, missing.squares), kind="stable")
-        ranked = int((order[: self.width] >= self.width).sum())
-        new = max(min(ranked, possible), min(possible, self.width - rank))
+        leading = int((order[: self.width] >= self.width).sum())
+        new = max(min(leading, possible), min(possible, self.width - rank))
         return np.hstack([missing.directions[:, :new], self.combine("z", w[:, : self.width - new])])
 
     def residuals(self, keep: int) -> Float64:
@@ -104,7 +104,7 @@ class Basis:
         return ritz_values(self.products, theta, w, image, residual, rank, outside)
 
 
-def _bordered(matrix: Float64, column: Float64, row: Float64) -> Float64:
+def _add_border(matrix: Float64, column: Float64, row: Float64) -> Float64:
     """A matrix with a new block column and block row, which share their last square."""
     old = len(matrix)
     return np.block([[matrix, column[:old]], [row[:, :old], column[old:]]])
@@ -113,7 +113,7 @@ def _bordered(matrix: Float64, column: Float64, row: Float64) -> Float64:
 # Singular triplets --------------------------------------------------------------------------------
 
 
-DROWNED = 0.1
+NOISE_LIMIT = 0.1
 """Noise at which a value is not known to a digit, nor then how much of it is noise."""
 
 TINY = float(np.finfo(np.float64).tiny)
@@ -157,8 +157,8 @@ def _directions(layout: Strategy, basis: Basis, rank: int) -> Float64:
     eps = float(np.finfo(layout.view.dtype).eps)
     keep = min(max(layout.width, rank), basis.width)
     # Of all of the space nothing may be lost to the squares that order its directions.
-    mixed = basis.width == layout.view.short or theta[rank - 1] <= 100 * eps * theta[0]
-    return w if mixed else w[:, :keep]
+    keep_all = basis.width == layout.view.short or theta[rank - 1] <= 100 * eps * theta[0]
+    return w if keep_all else w[:, :keep]
 
 
 def _half_step(
@@ -177,44 +177,46 @@ def _half_step(
     them nobody does, and the Ritz values stand as they are.
     """
     wide = max(layout.width, rank)
-    all_kept = basis.ritz(wide, wide)
+    basis_ritz = basis.ritz(wide, wide)
     # What a direction beyond the wanted ones brings in is its own size times its own noise.
-    last = max(all_kept.values[rank - 1], TINY)
-    heard = all_kept.noise * (np.minimum(all_kept.values, last) / last)
-    drowned = (heard > _bearable_noise(layout, estimate)) | (all_kept.noise > DROWNED)
-    accurate = int(drowned.argmax()) if drowned.any() else len(drowned)
+    last = max(basis_ritz.values[rank - 1], TINY)
+    noise_level = basis_ritz.noise * (np.minimum(basis_ritz.values, last) / last)
+    below_noise = (noise_level > _tolerated_noise(layout, estimate)) | (basis_ritz.noise > NOISE_LIMIT)
+    accurate = int(below_noise.argmax()) if below_noise.any() else len(below_noise)
     if basis.width == layout.view.short:
         accurate = 0  # there is nowhere to step: Ritz pairs on all of the space are as exact as they get
-    kept = min(max(rank, accurate), len(s))
-    image = basis.combine("z", directions @ (h[:, :kept] / s[:kept]))
+    count = min(max(rank, accurate), len(s))
+    image = basis.combine("z", directions @ (h[:, :count] / s[:count]))
     ritz = basis.combine("q", directions @ h[:, :rank])
     residuals = np.linalg.norm(image[:, :rank] - ritz * s[:rank], axis=0) / s[0]
     values, short, rotation = s[:rank], ritz, h[:, :rank] / s[:rank]
-    noise, gain = all_kept.noise[:rank], all_kept.gain[:rank]
+    noise, gain = basis_ritz.noise[:rank], basis_ritz.gain[:rank]
     if estimate is None:
-        estimate = SAFETY * all_kept.second_order[:rank]
+        estimate = SAFETY * basis_ritz.second_order[:rank]
     if accurate >= rank:
         short, values, turn = leading_singular_triplets(image, rank)
-        rotation = (h[:, :kept] / s[:kept]) @ turn
-        errors = estimate + np.maximum(noise, heard[rank:kept].max(initial=0.0))
+        rotation = (h[:, :count] / s[:count]) @ turn
+        errors = estimate + np.maximum(noise, noise_level[rank:count].max(initial=0.0))
     else:
         errors = np.maximum(estimate, noise) + gain
-        known = estimate < 1  # where passes could not tell, the gap to what lies outside is not known
-        errors[known] = np.minimum(errors, SAFETY * _second_order(residuals, s, rank, kept))[known]
+        has_estimate = estimate < 1  # where passes could not tell, the gap to what lies outside is not known
+        errors[has_estimate] = np.minimum(errors, SAFETY * _second_order(residuals, s, rank, count))[
+            has_estimate
+        ]
     errors = (0.0 if basis.width == layout.view.short else errors) + rounding(s[:rank], layout.view.dtype)
     signs = fix_signs(short)
     return Triplets(values, short * signs, combination, rotation * signs, residuals, np.minimum(errors, 1.0))
 
 
-def _bearable_noise(layout: Strategy, estimate: Float64 | None) -> float:
+def _tolerated_noise(layout: Strategy, estimate: Float64 | None) -> float:
     """Noise that a direction may bring: well below the error that is left without the half step."""
     least = HALF_STEP_NOISE[layout.view.dtype.itemsize]
     return least if estimate is None else float(np.clip(0.1 * estimate.max(), least, 100 * least))
 
 
-def _second_order(residuals: Float64, s: Float64, rank: int, kept: int) -> Float64:
+def _second_order(residuals: Float64, s: Float64, rank: int, count: int) -> Float64:
     """As in ``ritz_values``, for values and vectors that come from the R factor."""
-    last = s[min(max(kept, rank + 1), len(s)) - 1]
+    last = s[min(max(count, rank + 1), len(s)) - 1]
     gap = s[:rank] ** 2 - last**2
     return np.where(gap > 0, (residuals * s[0]) ** 2 / (2 * np.where(gap > 0, gap, 1.0)), np.inf)
 
@@ -224,17 +226,17 @@ def _with_zeros(
 ) -> Triplets:
     """A matrix of lower rank than asked for: its long factor is completed."""
     positive, rank = int((s > ZERO * s[0]).sum()), y.rank
-    kept = directions[:, :positive]
-    combination, inverse = y.completed(kept)
+    coefficients = directions[:, :positive]
+    combination, inverse = y.complete(coefficients)
     values = np.concatenate([s[:positive], np.zeros(rank - positive)])
     short = basis.combine("q", directions[:, :rank])
-    image = basis.combine("z", kept) @ inverse[:positive]
+    image = basis.combine("z", coefficients) @ inverse[:positive]
     residuals = np.linalg.norm(image - short * values, axis=0) / (s[0] if s[0] > 0 else 1.0)
     signs = fix_signs(short)
     errors = rounding(values, y.layout.view.dtype)
     if estimate is None and basis.width < y.layout.view.short:
-        told = basis.ritz(rank, max(y.layout.width, rank))
-        estimate = SAFETY * told.second_order + told.noise
+        ritz = basis.ritz(rank, max(y.layout.width, rank))
+        estimate = SAFETY * ritz.second_order + ritz.noise
     if estimate is not None:
         errors[:positive] += estimate[:positive]
     return Triplets(values, short * signs, combination, inverse * signs, residuals, np.minimum(errors, 1.0))
@@ -262,7 +264,7 @@ class Convergence:
         ``exact`` says that the basis is the whole space.
         """
         self.estimate = np.zeros(self.rank) if exact else estimate
-        rounded = ritz.noise + rounding(ritz.values, self.dtype)
-        self.errors.append(float(np.minimum(self.estimate + rounded, 1.0).max()))
-        enough = (self.estimate + rounded <= self.tol) | (self.estimate <= 2 * rounded)
+        rounding_error = ritz.noise + rounding(ritz.values, self.dtype)
+        self.errors.append(float(np.minimum(self.estimate + rounding_error, 1.0).max()))
+        enough = (self.estimate + rounding_error <= self.tol) | (self.estimate <= 2 * rounding_error)
         return exact or bool(enough.all())

@@ -40,7 +40,7 @@ CHUNK_BYTES = (2 * 2**20, 64 * 2**20)
 PANEL_BYTES = 32 * 2**20
 """A panel that becomes a chunk of an output is read in about this size, whatever that chunk would like."""
 
-CHUNKS_WANTED = 10_000
+TARGET_CHUNKS = 10_000
 """Row outputs grow their chunks, within bounds, to stay near this many files."""
 
 
@@ -135,19 +135,19 @@ def choose_strategy(request: Request, source: Source) -> Strategy:
         width = adaptive_width(view.short)
     solver = SOLVERS[request.method if request.method != "auto" else choose_method(request, view, width)]
     check_solver(solver, request, view)
-    arranged = solver.arrange(request, view, width)
-    sample = Sample.of(view, arranged.block)
+    dimensions = solver.arrange(request, view, width)
+    sample = Sample.of(view, dimensions.block)
     scales_first = solver.scales_first and request.scale and view.orientation is Orientation.ROWS
     return Strategy(
         view=view,
         solver=solver,
-        width=arranged.width,
+        width=dimensions.width,
         passes=request.passes,
-        cut=arranged.cut,
-        out_chunk=arranged.out_chunk,
+        cut=dimensions.cut,
+        out_chunk=dimensions.out_chunk,
         statistics_passes=int(scales_first),
         sample=sample,
-        sketch_rows=4 * arranged.block * (sample.gives_block and arranged.looks_beyond),
+        sketch_rows=4 * dimensions.block * (sample.gives_block and dimensions.looks_beyond),
     )
 
 
@@ -168,7 +168,7 @@ def check_solver(solver: Solver, request: Request, view: View) -> None:
         )
 
 
-def resolved(request: Request, source: Source) -> Request:
+def resolve_request(request: Request, source: Source) -> Request:
     """A request that leaves the rank to its tolerance, with the method and the most components there can be.
 
     Gram, if it is the cheaper and the tolerance more than rounding of squares; TSQR below that.
@@ -244,19 +244,19 @@ def choose_orientation(source: Source, rank: int, kind: str = "svd") -> Orientat
     return Orientation.ROWS if long_is_rows else Orientation.COLUMNS
 
 
-def expected_passes(tol: float, method: str = "krylov", *, sampled: bool = False) -> int:
+def expected_passes(tol: float, method: str = "krylov", *, from_sample: bool = False) -> int:
     """Fused passes that a method typically needs for a relative error of ``tol``.
 
-    ``sampled`` where the first block is one that a sample gives.
+    ``from_sample`` where the first block is one that a sample gives.
 
     >>> [expected_passes(t) for t in (1e-2, 1e-4, 1e-8)]
     [4, 4, 5]
-    >>> [expected_passes(t, "subspace", sampled=True) for t in (1e-2, 1e-4, 1e-8)]
+    >>> [expected_passes(t, "subspace", from_sample=True) for t in (1e-2, 1e-4, 1e-8)]
     [4, 7, 13]
     """
     digits = -math.log10(tol) - 1e-9
     passes = 2 + math.ceil(1.5 * digits) if method == "subspace" else 3 + max(1, math.ceil(digits / 4))
-    return passes - sampled
+    return passes - from_sample
 
 
 def choose_method(request: Request, view: View, width: int) -> str:
@@ -291,5 +291,5 @@ def matching_chunk(native: Grid, read_bytes: int, written_bytes: int) -> int:
 
 def chunk_rows(length: int, row_bytes: int) -> int:
     """Rows in a chunk of an output of so many rows of so many bytes."""
-    wanted = min(max(length * row_bytes // CHUNKS_WANTED, CHUNK_BYTES[0]), CHUNK_BYTES[1])
-    return max(1, wanted // row_bytes)
+    target_bytes = min(max(length * row_bytes // TARGET_CHUNKS, CHUNK_BYTES[0]), CHUNK_BYTES[1])
+    return max(1, target_bytes // row_bytes)

@@ -22,8 +22,8 @@ from rankfold.methods.svd.request import (
 )
 from rankfold.methods.svd.solvers.qr import qr
 from rankfold.methods.svd.solvers.solver import SOLVERS
-from rankfold.methods.svd.strategy import LARGEST_SQUARE, Strategy, choose_strategy, resolved
-from rankfold.methods.svd.write import refuse_constant, write_found
+from rankfold.methods.svd.strategy import LARGEST_SQUARE, Strategy, choose_strategy, resolve_request
+from rankfold.methods.svd.write import refuse_constant, write_decomposition
 from rankfold.methods.task import Output, count, vectors
 from rankfold.methods.warm import warm_columns
 from rankfold.pipeline.blas import one_blas_thread
@@ -42,10 +42,10 @@ def reduce(run: Run, layout: Strategy, request: Request, fingerprint: str) -> di
     """Carry out a request; the result is complete in ``run.result`` when this returns its facts."""
     with one_blas_thread():
         centering, start = begin(run, layout, request)
-        found = layout.solver.solve(run, layout, request, centering, start)
-        refuse_constant(request, found, layout)
-        layout = layout.for_rank(len(found.s))
-        facts = write_found(run, layout, request, found, fingerprint)
+        decomposition = layout.solver.solve(run, layout, request, centering, start)
+        refuse_constant(request, decomposition, layout)
+        layout = layout.for_rank(len(decomposition.s))
+        facts = write_decomposition(run, layout, request, decomposition, fingerprint)
         run.describe(facts)
     return facts
 
@@ -61,58 +61,55 @@ VARIANCES = ("singular_values", "explained_variance", "explained_variance_ratio"
 class Reduction:
     """A request and its matrix, as ``execution`` takes them."""
 
-    asked: Request
+    parameters: Request
     source: Source
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
-        return self.asked.as_dict()
+        """The request as a dictionary, as it is stored."""
+        return self.parameters.as_dict()
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
-        asked, layout, (rows, columns) = (
-            self.asked,
-            choose_strategy(self.asked, self.source),
-            self.source.shape,
-        )
-        left, right = {"svd": SVD, "pca": PCA, "qr": QR}[asked.kind].matrices
+        """Arrays that the result will have."""
+        parameters, (rows, columns) = self.parameters, self.source.shape
+        layout = choose_strategy(parameters, self.source)
+        left, right = {"svd": SVD, "pca": PCA, "qr": QR}[parameters.kind].matrices
         by_rows, long = layout.view.orientation is Orientation.ROWS, layout.view.long
         chunks = count(long, min(layout.out_chunk, long))
-        factors = [Output(right, (asked.rank, columns), layout.view.dtype, 1 if by_rows else chunks)]
-        if asked.rows:
-            factors += [Output(left, (rows, asked.rank), layout.view.dtype, chunks if by_rows else 1)]
-        if asked.kind == "qr":
+        factors = [Output(right, (parameters.rank, columns), layout.view.dtype, 1 if by_rows else chunks)]
+        if parameters.rows:
+            factors += [Output(left, (rows, parameters.rank), layout.view.dtype, chunks if by_rows else 1)]
+        if parameters.kind == "qr":
             return tuple(factors)
-        names = ["s"] if asked.kind == "svd" else [*VARIANCES]
-        small = vectors(asked.rank, "residuals", "error_estimates", *names)
-        each = ["mean"] * (asked.kind == "pca") + ["scale"] * asked.scale
+        names = ["s"] if parameters.kind == "svd" else [*VARIANCES]
+        small = vectors(parameters.rank, "residuals", "error_estimates", *names)
+        each = ["mean"] * (parameters.kind == "pca") + ["scale"] * parameters.scale
         return (*factors, *small, *vectors(columns, *each))
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
-        return make_plan(self.asked, self.source, budget)
+        """The plan of the request within a budget."""
+        return make_plan(self.parameters, self.source, budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
-        carry_out = qr if self.asked.kind == "qr" else reduce
-        return carry_out(run, choose_strategy(self.asked, self.source), self.asked, fingerprint)
+        """Carry out the request; the facts of its result."""
+        carry_out = qr if self.parameters.kind == "qr" else reduce
+        return carry_out(run, choose_strategy(self.parameters, self.source), self.parameters, fingerprint)
 
 
 # Arguments ----------------------------------------------------------------------------------------
 
 
-def svd_task(x: object, *asked: Any, **flags: Any) -> Reduction:
-    """What is to be decomposed, checked; arguments of ``rankfold.svd``."""
-    return _reduction(open_source(x), "svd", *asked, **flags)
+def svd_task(x: object, *arguments: Any, **flags: Any) -> Reduction:
+    """A task from the arguments of ``rankfold.svd``, which are checked."""
+    return _reduction(open_source(x), "svd", *arguments, **flags)
 
 
-def pca_task(x: object, *asked: Any, center: bool = True, **flags: Any) -> Reduction:
-    """Whose components are to be found, checked; arguments of ``rankfold.pca``."""
-    return _reduction(open_source(x), "pca", *asked, center=center, **flags)
+def pca_task(x: object, *arguments: Any, center: bool = True, **flags: Any) -> Reduction:
+    """A task from the arguments of ``rankfold.pca``, which are checked."""
+    return _reduction(open_source(x), "pca", *arguments, center=center, **flags)
 
 
 def qr_task(x: object, *, passes: object = None, seed: object = 0, with_rows: bool = True) -> Reduction:
-    """What is to be factorized, checked; arguments of ``rankfold.qr``."""
+    """A task from the arguments of ``rankfold.qr``, which are checked."""
     source = open_source(x)
     return _reduction(
         source, "qr", min(source.shape), solver="tsqr", passes=passes, seed=seed, with_rows=with_rows
@@ -147,7 +144,7 @@ def _reduction(
         **flags,
     )
     check_request(request, source.shape, source.name)
-    return Reduction(resolved(request, source), source)
+    return Reduction(resolve_request(request, source), source)
 
 
 def _all_of(source: Source, solver: str) -> int:

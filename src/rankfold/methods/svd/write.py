@@ -23,143 +23,149 @@ UNKNOWN = 1.0
 """Estimated relative error of a singular value from which on its size is not known."""
 
 
-def refuse_constant(request: Request, found: Decomposition, layout: Strategy) -> None:
+def refuse_constant(request: Request, decomposition: Decomposition, layout: Strategy) -> None:
     """Raise for centered columns that have nothing left."""
-    if request.center and not found.total > 0:
+    if request.center and not decomposition.total > 0:
         raise DataError(
             f"every column of {layout.view.source.name} is constant: there is no variance to explain. "
             "Use svd, or pca with center=False, if that is what you meant."
         )
 
 
-def write_found(
-    run: Run, layout: Strategy, request: Request, found: Decomposition, fingerprint: str
+def write_decomposition(
+    run: Run, layout: Strategy, request: Request, decomposition: Decomposition, fingerprint: str
 ) -> dict[str, Any]:
     """Write arrays, then say what they are."""
     rows, _ = layout.view.source.shape
-    variance = found.s**2 / max(rows - 1, 1)
-    weights = _score_weights(run, request, found, rows, layout)
-    orthogonality = _write_factors(run, layout, request, found, weights)
-    small = {"residuals": found.residuals, "error_estimates": found.errors}
+    variance = decomposition.s**2 / max(rows - 1, 1)
+    weights = _score_weights(run, request, decomposition, rows, layout)
+    orthogonality = _write_factors(run, layout, request, decomposition, weights)
+    small = {"residuals": decomposition.residuals, "error_estimates": decomposition.errors}
     if request.kind == "svd":
-        small["s"] = found.s
+        small["s"] = decomposition.s
     else:
-        total = found.total / max(rows - 1, 1)
+        total = decomposition.total / max(rows - 1, 1)
         small |= {
-            "singular_values": found.s,
+            "singular_values": decomposition.s,
             "explained_variance": variance,
             "explained_variance_ratio": variance / total if total > 0 else np.zeros_like(variance),
         }
-        small |= _columns(run, layout, request, found)
+        small |= _columns(run, layout, request, decomposition)
     write_small(run.result, small)
-    return _facts(run, layout, request, found, fingerprint, orthogonality)
+    return _facts(run, layout, request, decomposition, fingerprint, orthogonality)
 
 
-def _score_weights(run: Run, request: Request, found: Decomposition, rows: int, layout: Strategy) -> Float64:
+def _score_weights(
+    run: Run, request: Request, decomposition: Decomposition, rows: int, layout: Strategy
+) -> Float64:
     """What the left singular vectors are multiplied by: 1, s, or for whitening sqrt(m - 1)."""
     if request.kind == "svd":
-        return np.ones(len(found.s))
+        return np.ones(len(decomposition.s))
     if not request.whiten:
-        return found.s
-    noise = float(np.finfo(layout.view.dtype).eps) * np.sqrt(max(layout.view.source.shape)) * found.s[0]
-    drowned = found.s <= noise
-    if drowned.any():
+        return decomposition.s
+    noise = (
+        float(np.finfo(layout.view.dtype).eps) * np.sqrt(max(layout.view.source.shape)) * decomposition.s[0]
+    )
+    below_noise = decomposition.s <= noise
+    if below_noise.any():
         run.warnings.append(
-            f"{int(drowned.sum())} components have no variance beyond rounding; their scores are zero, "
+            f"{int(below_noise.sum())} components have no variance beyond rounding; their scores are zero, "
             "not whitened"
         )
-    return np.where(drowned, 0.0, np.sqrt(max(rows - 1, 1)))
+    return np.where(below_noise, 0.0, np.sqrt(max(rows - 1, 1)))
 
 
 def _write_factors(
-    run: Run, layout: Strategy, request: Request, found: Decomposition, weights: Float64
+    run: Run, layout: Strategy, request: Request, decomposition: Decomposition, weights: Float64
 ) -> float | None:
     """Write left and right factors; the loss of orthogonality of the one that was formed by a sweep."""
     view, dtype = layout.view, layout.view.dtype
     left, right = ("U", "Vt") if request.kind == "svd" else ("scores", "components")
     if view.orientation is Orientation.ROWS:
-        write_small(run.result, {right: np.ascontiguousarray(found.short.T, dtype=dtype)})
-        return _sweep_rows(run, layout, request, found, left, weights) if request.rows else None
+        write_small(run.result, {right: np.ascontiguousarray(decomposition.short.T, dtype=dtype)})
+        return _sweep_rows(run, layout, request, decomposition, left, weights) if request.rows else None
     if request.rows:
-        write_small(run.result, {left: np.ascontiguousarray(found.short * weights, dtype=dtype)})
-    return _sweep_rows(run, layout, request, found, right, np.ones(len(found.s)))
+        write_small(run.result, {left: np.ascontiguousarray(decomposition.short * weights, dtype=dtype)})
+    return _sweep_rows(run, layout, request, decomposition, right, np.ones(len(decomposition.s)))
 
 
 def _sweep_rows(
-    run: Run, layout: Strategy, request: Request, found: Decomposition, name: str, weights: Float64
+    run: Run, layout: Strategy, request: Request, decomposition: Decomposition, name: str, weights: Float64
 ) -> float:
-    if found.long is None:
+    if decomposition.long is None:
         raise TypeError("the long factor was not prepared")
-    rank = len(found.s)
+    rank = len(decomposition.s)
     array = create_long_array(run, layout, name, rank)
-    product = found.long.write(run, layout, array, weights)
+    product = decomposition.long.write(run, layout, array, weights)
     return float(np.abs(product - np.eye(rank)).max())
 
 
 def _columns(
-    run: Run, layout: Strategy, request: Request, found: Decomposition
+    run: Run, layout: Strategy, request: Request, decomposition: Decomposition
 ) -> dict[str, npt.NDArray[Any]]:
     """Mean and scale of the columns, and a warning about those that could not be scaled."""
     columns = layout.view.source.shape[1]
     mean, deviation = np.zeros(columns), np.ones(columns)
     if layout.view.orientation is Orientation.ROWS:
-        mean, deviation = found.statistics.mean, found.statistics.deviation
+        mean, deviation = decomposition.statistics.mean, decomposition.statistics.deviation
     elif request.center or request.scale:
-        stored = run.loaded(layout.columns(run.scratch))
-        mean, deviation = stored[:, 0], stored[:, 1]
+        local_statistics = run.loaded(layout.columns(run.scratch))
+        mean, deviation = local_statistics[:, 0], local_statistics[:, 1]
     if not request.scale:
         return {"mean": mean}
-    found.facts["unscaled"] = warn_of_unscaled(run, deviation)
+    decomposition.facts["unscaled"] = warn_of_unscaled(run, deviation)
     return {"mean": mean, "scale": divisors(deviation)}
 
 
 def warn_of_unscaled(run: Run, deviation: Float64) -> list[int]:
-    """Which columns are constant, and are said to be."""
-    unscaled = np.flatnonzero(deviation == 0)
-    if len(unscaled):
+    """Indices of constant columns, after a warning that names them."""
+    constant_columns = np.flatnonzero(deviation == 0)
+    if len(constant_columns):
         run.warnings.append(
-            f"{len(unscaled)} columns are constant (first: {unscaled[0]}) and were left unscaled"
+            f"{len(constant_columns)} columns are constant (first: {constant_columns[0]}) and were left "
+            "unscaled"
         )
-    return [int(column) for column in unscaled]
+    return [int(column) for column in constant_columns]
 
 
 def _facts(
     run: Run,
     layout: Strategy,
     request: Request,
-    found: Decomposition,
+    decomposition: Decomposition,
     fingerprint: str,
     orthogonality: float | None,
 ) -> dict[str, Any]:
     """Reproducible facts only: the same request on the same data gives the same bytes."""
-    worst, advice = float(found.errors.max()), layout.solver.advice(request, layout, run.passes)
-    reached = float(found.facts["approximation_error"]) if request.adaptive else worst
-    if request.adaptive and reached > request.tol:
+    worst, advice = float(decomposition.errors.max()), layout.solver.advice(request, layout, run.passes)
+    rank = len(decomposition.s)
+    final_error = float(decomposition.facts["approximation_error"]) if request.adaptive else worst
+    if request.adaptive and final_error > request.tol:
         run.warnings.append(
-            f"the approximation of rank {len(found.s)} may leave out {reached:.1e} of the norm, above tol = "
-            f"{request.tol:.1e}: " + advice
+            f"the approximation of rank {rank} may leave out {final_error:.1e} of the norm, above "
+            f"tol = {request.tol:.1e}: " + advice
         )
-    elif reached > request.tol:
+    elif final_error > request.tol:
         run.warnings.append(
             f"the largest estimated error of a singular value is {worst:.1e}, above tol = {request.tol:.1e}, "
             f"after {run.passes} passes: " + advice
         )
-    if request.adaptive and (unknown := int((found.errors >= UNKNOWN).sum())):
+    if request.adaptive and (unknown := int((decomposition.errors >= UNKNOWN).sum())):
         run.warnings.append(
             f"tol = {request.tol:g} bounds what is left out of the norm, not the error of single values: the "
-            f"last {unknown} of {len(found.s)} have estimated errors of 1 or more (largest {worst:.1f}), so "
-            "that their sizes are not known. Where they matter ask for a rank= (--rank)"
+            f"last {unknown} of {rank} have estimated errors of 1 or more (largest {worst:.1f}), "
+            "so that their sizes are not known. Where they matter ask for a rank= (--rank)"
         )
-    captured = float((found.s**2).sum() / found.total) if found.total > 0 else 1.0
+    norm_share = float((decomposition.s**2).sum() / decomposition.total) if decomposition.total > 0 else 1.0
     return {
         **run.facts(request.as_dict(), layout.method, layout.view.source, fingerprint),
         "block_width": layout.width,
         "largest_error_estimate": worst,
-        "converged": reached <= request.tol,
-        "rank": len(found.s),
-        "convergence": [e if np.isfinite(e) else None for e in found.convergence],
-        "squared_norm": found.total,
-        "captured": min(captured, 1.0),
+        "converged": final_error <= request.tol,
+        "rank": rank,
+        "convergence": [e if np.isfinite(e) else None for e in decomposition.convergence],
+        "squared_norm": decomposition.total,
+        "captured": min(norm_share, 1.0),
         "orthogonality": orthogonality,
-        **found.facts,
+        **decomposition.facts,
     }

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._compiled import compiled
+from rankfold.kernels._compiled import compile_loop
 from rankfold.kernels._layouts import plain
 from rankfold.kernels.hashing.digest import LANES, PRIME
 
 Words = npt.NDArray[np.uint64]
 
 
-@compiled
+@compile_loop
 def _mix(words: Words, lanes: Words) -> None:
     whole = words.shape[0] // LANES
     for row in range(whole):

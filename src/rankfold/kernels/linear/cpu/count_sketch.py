@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._compiled import compiled
+from rankfold.kernels._compiled import compile_loop
 from rankfold.kernels._layouts import plain, wide
 
 Array = npt.NDArray[Any]
 
 
-@compiled
+@compile_loop
 def _by_rows(d: Array, buckets: npt.NDArray[np.int64], factors: Array, sums: Array) -> None:
     for i in range(len(buckets)):
         row, into, factor = d[i], sums[buckets[i]], factors[i]
@@ -24,16 +24,16 @@ def _by_rows(d: Array, buckets: npt.NDArray[np.int64], factors: Array, sums: Arr
             into[j] += factor * row[j]
 
 
-@compiled
+@compile_loop
 def _by_columns(
-    turned: Array, buckets: npt.NDArray[np.int64], factors: Array, sums: Array, bucket_sums: Array
+    transpose: Array, buckets: npt.NDArray[np.int64], factors: Array, sums: Array, bucket_sums: Array
 ) -> None:
     # Columns lie whole: their rows are gathered in numbers that stay in first-level cache.
     for j in range(sums.shape[1]):
         for c in range(len(bucket_sums)):
             bucket_sums[c] = 0
         for i in range(len(buckets)):
-            bucket_sums[buckets[i]] += factors[i] * turned[j, i]
+            bucket_sums[buckets[i]] += factors[i] * transpose[j, i]
         for c in range(len(bucket_sums)):
             sums[c, j] += bucket_sums[c]
 

@@ -51,10 +51,10 @@ def distance(
         return 1.0
     # A product with 1 is exact: one loop does for all three.
     _add_squares(row, y, Index(j), scale_y if metric == COSINE else 1.0, sums)
-    squared = _total(sums)
+    square = _total(sums)
     if metric == COSINE:
-        return squared / 2
-    return np.sqrt(squared) if metric == EUCLIDEAN else squared
+        return square / 2
+    return np.sqrt(square) if metric == EUCLIDEAN else square
 
 
 @part

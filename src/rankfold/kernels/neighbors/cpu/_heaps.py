@@ -45,10 +45,10 @@ def take(keys: Float64, ids: Int64, key: float, name: int) -> None:
     """Let a pair into a list if it is nearer than the farthest there and not in it."""
     if key < keys[0] or (key == keys[0] and name < ids[0]):
         # Counted, not looked for: without a way out early the loop is one of vectors.
-        found = 0
+        copies = 0
         for t in range(len(ids)):
-            found += ids[t] == name
-        if found == 0:
+            copies += ids[t] == name
+        if copies == 0:
             sift(keys, ids, TOP, len(keys), key, name)
 
 

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._compiled import compiled, part
+from rankfold.kernels._compiled import compile_loop, part
 from rankfold.kernels.neighbors.cpu._heaps import take
 from rankfold.kernels.neighbors.lists import Metric
 
@@ -34,7 +34,7 @@ TINY = 1e-300
 """Above what squares lose that are too small for all their bits."""
 
 
-@compiled
+@compile_loop
 def measure(
     x: Float64,
     y: Float64,
@@ -47,7 +47,7 @@ def measure(
     first_j: int,
     diagonal: int,
     sums: Float64,
-    found: Int64,
+    near_columns: Int64,
     far_i: Float64,
     far_j: Float64,
     tile: Float64,
@@ -67,8 +67,8 @@ def measure(
             _measure_run(x[i], tile, metric, sums)
             if not _any_near(sums, far_i[i], far_j):
                 continue
-            for t in range(_list_near(sums, far_i[i], far_j, found)):
-                j = found[t]
+            for t in range(_list_near(sums, far_i[i], far_j, near_columns)):
+                j = near_columns[t]
                 if least <= j < columns:
                     key = np.sqrt(sums[j]) if metric == EUCLIDEAN else sums[j]
                     take(keys_i[i], ids_i[i], key, first_j + start + j)
@@ -146,16 +146,16 @@ def _measure_run(row: Float64, tile: Float64, metric: int, sums: Float64) -> Non
 
 @part
 def _any_near(sums: Float64, far: float, far_j: Float64) -> bool:
-    found = False
+    near = False
     for j in range(Index(RUN)):
-        found |= (sums[j] <= far) | (sums[j] <= far_j[j])
-    return found
+        near |= (sums[j] <= far) | (sums[j] <= far_j[j])
+    return near
 
 
 @part
-def _list_near(sums: Float64, far: float, far_j: Float64, found: Int64) -> int:
+def _list_near(sums: Float64, far: float, far_j: Float64, near_columns: Int64) -> int:
     count = Index(0)
     for j in range(Index(RUN)):
-        found[count] = j
+        near_columns[count] = j
         count += Index((sums[j] <= far) | (sums[j] <= far_j[j]))
     return count  # type: ignore[return-value]

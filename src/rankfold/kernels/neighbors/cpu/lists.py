@@ -16,7 +16,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._compiled import compiled, part
+from rankfold.kernels._compiled import compile_loop, part
 from rankfold.kernels._layouts import plain, wide
 from rankfold.kernels.neighbors.cpu._distances import INNER_PRODUCT, distance, inner_product, load
 from rankfold.kernels.neighbors.cpu._heaps import TOP, heapify, sift, sort, take
@@ -150,8 +150,8 @@ def compare_pairs(
     diagonal: int,
 ) -> None:
     """See the contract; what numba cannot compile is called from Python, with a warning."""
-    compiled = _compiled(function) if isinstance(function, _COMPILABLE) else None
-    if compiled is None:
+    loop = _compile_metric(function) if isinstance(function, _COMPILABLE) else None
+    if loop is None:
         lists = {"keys_i": keys_i, "ids_i": ids_i, "keys_j": keys_j, "ids_j": ids_j}
         where = {"first_i": first_i, "first_j": first_j, "diagonal": diagonal}
         contract.reference(x, y, function=function, **lists, **where)  # type: ignore[attr-defined]
@@ -159,7 +159,7 @@ def compare_pairs(
     # Writable, since a function may have been compiled for that.
     rows, nowhere = [np.require(a, requirements=["C", "W"]) for a in (x, y)], np.full(2, -1)
     _run(
-        functools.partial(compare, compiled),
+        functools.partial(compare, loop),
         rows,
         (keys_i, ids_i, keys_j, ids_j),
         int(first_i),
@@ -192,27 +192,27 @@ def _run(loop: Callable[..., None], inputs: Sequence[object], lists: Sequence[Ar
 
 @part
 def _any_below(row: Array, near: Any, near_j: Array, far: Any, far_j: Array, a: int, b: int) -> bool:
-    found = False
+    below = False
     for j in range(Index(a), Index(b)):
         bound = near + near_j[j] - row[j]
-        found |= (bound < far) | (bound < far_j[j])
-    return found
+        below |= (bound < far) | (bound < far_j[j])
+    return below
 
 
 @part
 def _list_below(
-    row: Array, near: Any, near_j: Array, far: Any, far_j: Array, a: int, b: int, found: Int64
+    row: Array, near: Any, near_j: Array, far: Any, far_j: Array, a: int, b: int, columns: Int64
 ) -> int:
     # No branch depends on a number: few of 64 pass, and which is not to be predicted.
     count = Index(0)
     for j in range(Index(a), Index(b)):
         bound = near + near_j[j] - row[j]
-        found[count] = j
+        columns[count] = j
         count += Index((bound < far) | (bound < far_j[j]))
     return count  # type: ignore[return-value]
 
 
-@compiled
+@compile_loop
 def _scan(
     products: Array,
     near_i: Array,
@@ -225,7 +225,7 @@ def _scan(
     first_j: int,
     diagonal: int,
     far_j: Array,
-    found: Int64,
+    columns: Int64,
 ) -> None:
     q = len(near_j)
     for i in range(len(near_i)):
@@ -234,8 +234,8 @@ def _scan(
             b, far = min(a + RUN, q), bounds_i[i, 0]
             if not _any_below(row, near, near_j, far, far_j, a, b):
                 continue
-            for t in range(_list_below(row, near, near_j, far, far_j, a, b, found)):
-                j = found[t]
+            for t in range(_list_below(row, near, near_j, far, far_j, a, b, columns)):
+                j = columns[t]
                 bound = near + near_j[j] - row[j]
                 if bound < bounds_i[i, 0]:
                     sift(bounds_i[i], places_i[i], TOP, bounds_i.shape[1], bound, np.int32(first_j + j))
@@ -256,7 +256,7 @@ def _candidates(bounds: Array, places: Int32, limit: float, heap: Float64, names
     return count
 
 
-@compiled
+@compile_loop
 def _refine(
     x: Array,
     y: Array,
@@ -291,13 +291,13 @@ def _refine(
 
 @part
 def _any_within(row: Float64, near: float, near_j: Float64, limit: float, a: int, b: int) -> bool:
-    found = False
+    within = False
     for j in range(Index(a), Index(b)):
-        found |= not near + near_j[j] - row[j] > limit
-    return found
+        within |= not near + near_j[j] - row[j] > limit
+    return within
 
 
-@compiled
+@compile_loop
 def _exhaust(
     products: Float64,
     near_i: Float64,
@@ -326,20 +326,20 @@ def _exhaust(
                 continue
             for j in range(start, stop):
                 bound, root = near_i[i] + near_j[j] - products[i, j], keys[i, 0]
-                settled = root == 0 and metric != INNER_PRODUCT and first + j > ids[i, 0]
-                if first + j == own[i] or bound > _half(root, metric) or settled:
+                no_gain = root == 0 and metric != INNER_PRODUCT and first + j > ids[i, 0]
+                if first + j == own[i] or bound > _half(root, metric) or no_gain:
                     continue
                 key = distance(row, scale_x[i], y, j, scale_y[j], metric, inner, sums)
                 take(keys[i], ids[i], key, first + j)
 
 
-@compiled
+@compile_loop
 def _sort(keys: Float64, ids: Int64) -> None:
     for i in range(len(keys)):
         sort(keys[i], ids[i])
 
 
-@compiled
+@compile_loop
 def _merge(keys: Float64, ids: Int64, other_keys: Float64, other_ids: Int64) -> None:
     for i in range(len(keys)):
         for t in range(other_ids.shape[1]):
@@ -348,12 +348,12 @@ def _merge(keys: Float64, ids: Int64, other_keys: Float64, other_ids: Int64) -> 
 
 
 @functools.lru_cache(maxsize=16)
-def _compiled(function: Callable[[Float64, Float64], float]) -> Any:
+def _compile_metric(function: Callable[[Float64, Float64], float]) -> Any:
     """A function as numba has compiled it with its loop, or None where numba cannot."""
-    jitted = function if numba.extending.is_jitted(function) else numba.njit(nogil=True)(function)
+    loop = function if numba.extending.is_jitted(function) else numba.njit(nogil=True)(function)
     keys, ids = np.empty((0, 1)), np.empty((0, 1), np.int64)
     try:
-        compare(jitted, keys, keys, keys, ids, keys, ids, 0, 0, 0, np.full(2, -1))
+        compare(loop, keys, keys, keys, ids, keys, ids, 0, 0, 0, np.full(2, -1))
     except (numba.core.errors.NumbaError, numba.core.errors.UnsupportedBytecodeError) as error:
         name = getattr(function, "__qualname__", repr(function))
         warnings.warn(
@@ -362,4 +362,4 @@ def _compiled(function: Callable[[Float64, Float64], float]) -> Any:
             stacklevel=4,  # from here by the body and the dispatcher to the caller
         )
         return None
-    return jitted
+    return loop

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._compiled import compiled, part
+from rankfold.kernels._compiled import compile_loop, part
 from rankfold.kernels._layouts import plain
 from rankfold.kernels.neighbors.cpu._distances import EUCLIDEAN, distance, inner_product, load
 from rankfold.kernels.neighbors.cpu._pairs import CHEBYSHEV, MANHATTAN, RUN, TINY, WIDER, _load, _measure_run
@@ -49,13 +49,13 @@ def count_nearer(
     low, high = limits(np.asarray(keys), metric, products.dtype)
     near, far = (plain(near[0]), plain(near[1])), (plain(far[0]), plain(far[1]))
     rows, scale = (plain(x), plain(y)), (plain(scale_x), plain(scale_y))
-    held = np.ascontiguousarray(counts)
+    plain_counts = np.ascontiguousarray(counts)
     where = (int(metric), inner_product(metric), plain(own), int(first), plain(keys), plain(ids), low, high)
     loop: Callable[..., int] = _count_nearer
-    measured = int(loop(plain(products), near, far, *rows, scale, *where, held))
-    if held is not counts:
-        counts[...] = held
-    return measured
+    pair_count = int(loop(plain(products), near, far, *rows, scale, *where, plain_counts))
+    if plain_counts is not counts:
+        counts[...] = plain_counts
+    return pair_count
 
 
 def count_measured(
@@ -68,11 +68,11 @@ def count_measured(
         with np.errstate(over="ignore"):
             squares = keys * keys
             low, high = np.minimum(squares, LARGEST) / WIDER - TINY, squares * WIDER + TINY
-    held = np.ascontiguousarray(counts)
+    plain_counts = np.ascontiguousarray(counts)
     where = (plain(own), int(first), plain(keys), plain(ids), plain(low), plain(high))
-    _count_measured(plain(x), plain(y), int(metric), *where, held)
-    if held is not counts:
-        counts[...] = held
+    _count_every_pair(plain(x), plain(y), int(metric), *where, plain_counts)
+    if plain_counts is not counts:
+        counts[...] = plain_counts
 
 
 def measure_listed(
@@ -87,23 +87,23 @@ def measure_listed(
     others: Int64,
 ) -> Float64:
     """See the contract; scratch 8 d bytes."""
-    found = np.empty(len(rows))
-    pairs = (plain(rows), plain(others), found)
+    pair_keys = np.empty(len(rows))
+    pairs = (plain(rows), plain(others), pair_keys)
     if by_lanes:
         _measure_lanes(
             plain(x), plain(y), plain(scale_x), plain(scale_y), int(metric), inner_product(metric), *pairs
         )
     else:
         _measure_in_order(plain(x), plain(y), int(metric), *pairs)
-    return found
+    return pair_keys
 
 
 @part
 def _any_within(row: Array, near: Any, near_j: Array, high: Any, a: int, b: int) -> bool:
-    found = False
+    within = False
     for j in range(Index(a), Index(b)):
-        found |= near + near_j[j] - row[j] <= high
-    return found
+        within |= near + near_j[j] - row[j] <= high
+    return within
 
 
 @part
@@ -138,7 +138,7 @@ def _sure(most: Array, low: Any) -> int:
     return count  # type: ignore[return-value]
 
 
-@compiled
+@compile_loop
 def _count_nearer(
     products: Array,
     near: tuple[Array, Array],
@@ -156,11 +156,11 @@ def _count_nearer(
     high: Array,
     counts: Int64,
 ) -> int:
-    q, last, measured = len(y), keys.shape[1] - 1, 0
+    q, last, pair_count = len(y), keys.shape[1] - 1, 0
     least, most = np.empty(RUN, products.dtype), np.empty(RUN, products.dtype)
-    row, sums, found = np.empty(x.shape[1]), np.empty(LANES), np.empty(RUN)
+    row, sums, pair_keys = np.empty(x.shape[1]), np.empty(LANES), np.empty(RUN)
     for i in range(len(x)):
-        loaded = False
+        in_buffer = False
         for start in range(0, q, RUN):
             count, itself, fresh = min(RUN, q - start), own[i] - first - start, True
             if not _any_within(products[i], near[0][i], near[1], high[i, last], start, start + count):
@@ -175,23 +175,23 @@ def _count_nearer(
                 if possible == sure:
                     continue
                 if fresh:
-                    found[:], fresh = np.nan, False
-                if not loaded:
+                    pair_keys[:], fresh = np.nan, False
+                if not in_buffer:
                     load(x[i], scale[0][i], metric, row)
-                    loaded = True
+                    in_buffer = True
                 for j in range(count):
                     if least[j] <= high[i, s] and not most[j] < low[i, s]:
-                        if np.isnan(found[j]):
-                            found[j] = distance(
+                        if np.isnan(pair_keys[j]):
+                            pair_keys[j] = distance(
                                 row, scale[0][i], y, start + j, scale[1][start + j], metric, inner, sums
                             )
-                            measured += 1
-                        counts[i, s] += _before(found[j], first + start + j, keys[i, s], ids[i, s])
-    return measured
+                            pair_count += 1
+                        counts[i, s] += _before(pair_keys[j], first + start + j, keys[i, s], ids[i, s])
+    return pair_count
 
 
-@compiled
-def _count_measured(
+@compile_loop
+def _count_every_pair(
     x: Float64,
     y: Float64,
     metric: int,
@@ -229,7 +229,7 @@ def _count_measured(
                         counts[i, s] += _before(key, name, keys[i, s], ids[i, s])
 
 
-@compiled
+@compile_loop
 def _measure_lanes(
     x: Array,
     y: Array,
@@ -239,19 +239,21 @@ def _measure_lanes(
     inner: Any,
     rows: Int64,
     others: Int64,
-    found: Float64,
+    pair_keys: Float64,
 ) -> None:
-    row, sums, held = np.empty(x.shape[1]), np.empty(LANES), -1
+    row, sums, current = np.empty(x.shape[1]), np.empty(LANES), -1
     for t in range(len(rows)):
         i, j = rows[t], others[t]
-        if i != held:
+        if i != current:
             load(x[i], scale_x[i], metric, row)
-            held = i
-        found[t] = distance(row, scale_x[i], y, j, scale_y[j], metric, inner, sums)
+            current = i
+        pair_keys[t] = distance(row, scale_x[i], y, j, scale_y[j], metric, inner, sums)
 
 
-@compiled
-def _measure_in_order(x: Array, y: Array, metric: int, rows: Int64, others: Int64, found: Float64) -> None:
+@compile_loop
+def _measure_in_order(
+    x: Array, y: Array, metric: int, rows: Int64, others: Int64, pair_keys: Float64
+) -> None:
     for t in range(len(rows)):
         i, j, total = rows[t], others[t], 0.0
         for e in range(x.shape[1]):
@@ -260,4 +262,4 @@ def _measure_in_order(x: Array, y: Array, metric: int, rows: Int64, others: Int6
                 total = max(total, apart)
             else:
                 total += apart if metric == MANHATTAN else apart * apart
-        found[t] = np.sqrt(total) if metric == EUCLIDEAN else total
+        pair_keys[t] = np.sqrt(total) if metric == EUCLIDEAN else total

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._compiled import compiled, contracted_part
+from rankfold.kernels._compiled import compile_loop, contracted_part
 from rankfold.kernels.nonnegative.admm import penalty_and_inverse
 from rankfold.kernels.nonnegative.cpu._tiles import LANES, compact, load, multiply, store
 
@@ -33,12 +33,12 @@ def _raise_thresholds(free: Array, top: Array, threshold: Array, excess: Array, 
             above = v > threshold[j]
             excess[j] += v if above else zero
             count[j] += one if above else zero
-    raised = 0
+    rises = 0
     for j in range(LANES):
         mean = excess[j] / count[j]
-        raised += mean > threshold[j]
+        rises += mean > threshold[j]
         threshold[j] = max(threshold[j], mean)
-    return raised > 0
+    return rises > 0
 
 
 @contracted_part
@@ -75,38 +75,38 @@ def _right_side(b: Array, tile: Array, free: Array, penalty: float, right: Array
 
 
 @contracted_part
-def _without_dual(solved: Array, tile: Array, free: Array) -> None:
+def _without_dual(solution: Array, tile: Array, free: Array) -> None:
     for t in range(free.shape[0]):
         for j in range(LANES):
-            free[t, j] = solved[t, j] - (tile[t, j] - free[t, j])
+            free[t, j] = solution[t, j] - (tile[t, j] - free[t, j])
 
 
-@compiled
+@compile_loop
 def _split(
     gram: Array, inverse: Array, b: Array, w: Array, penalty: float, sweeps: int, upper: float, simplex: bool
 ) -> None:
     rows, k = w.shape
-    tile, held, free = (
+    tile, b_tile, free = (
         np.zeros((k, LANES), w.dtype),
         np.zeros((k, LANES), w.dtype),
         np.zeros((k, LANES), w.dtype),
     )
-    right, solved = np.zeros((k, LANES), w.dtype), np.zeros((k, LANES), w.dtype)
+    right, solution = np.zeros((k, LANES), w.dtype), np.zeros((k, LANES), w.dtype)
     lanes = np.zeros((4, LANES), w.dtype)
     for first in range(0, rows, LANES):
         count = min(LANES, rows - first)
         load(w, first, count, tile)
-        load(b, first, count, held)
+        load(b, first, count, b_tile)
         for sweep in range(sweeps):
             if not penalty > 0:
                 free[:] = tile
             elif sweep == 0:
-                multiply(gram, tile, solved)
-                _first_step(solved, held, tile, penalty, free)
+                multiply(gram, tile, solution)
+                _first_step(solution, b_tile, tile, penalty, free)
             else:
-                _right_side(held, tile, free, penalty, right)
-                multiply(inverse, right, solved)
-                _without_dual(solved, tile, free)
+                _right_side(b_tile, tile, free, penalty, right)
+                multiply(inverse, right, solution)
+                _without_dual(solution, tile, free)
             if simplex:
                 _onto_simplex(free, lanes, tile)
             else:

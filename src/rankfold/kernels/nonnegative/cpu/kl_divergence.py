@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._compiled import compiled, contracted_part
+from rankfold.kernels._compiled import compile_loop, contracted_part
 from rankfold.kernels.nonnegative.cpu._tiles import LANES
 
 Array = npt.NDArray[Any]
@@ -56,7 +56,7 @@ def _divide(data: Float64, model: Float64, floor: float, terms: Float64) -> None
         model[j] = q * 2.0**1022 if steep else q
 
 
-@compiled
+@compile_loop
 def _quotients(x: Array, product: Array, floor: float, largest: float) -> float:
     data, model, terms, sums = np.zeros(LANES), np.ones(LANES), np.zeros(LANES), np.zeros(LANES)
     total = 0.0

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._compiled import compiled, contracted_part
+from rankfold.kernels._compiled import compile_loop, contracted_part
 from rankfold.kernels.nonnegative.cpu._tiles import LANES, compact, load, multiply, store
 
 Array = npt.NDArray[Any]
@@ -25,7 +25,7 @@ def _multiply_tile(
                 tile[t, j] = max(tile[t, j] * b[t, j] / (below[t, j] + price), floor)
 
 
-@compiled
+@compile_loop
 def _multiply(gram: Array, b: Array, w: Array, shift: Array, floor: float, sweeps: int) -> None:
     rows, k = w.shape
     tile, right = np.zeros((k, LANES), w.dtype), np.zeros((k, LANES), w.dtype)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._compiled import compiled, contracted, contracted_part, part
+from rankfold.kernels._compiled import compile_loop, compile_with_contraction, contracted_part, part
 from rankfold.kernels.nonnegative.nnls import EXCHANGES, RETRIES
 
 Array = npt.NDArray[Any]
@@ -57,7 +57,7 @@ def _descend_tile(gram: Array, b: Array, tile: Array, rows: int, sweeps: int, sl
     return gradient
 
 
-@contracted
+@compile_with_contraction
 def _descend(
     gram: Array, b: Array, w: Array, sweeps: int, tile: Array, right: Array, slope: Array
 ) -> tuple[float, float]:
@@ -155,12 +155,12 @@ def _pivot(
     return False
 
 
-@compiled
+@compile_loop
 def _solve(gram: Float64, b: Float64, w: Float64, tile: Float64, right: Float64, slope: Float64) -> int:
     rows, k = b.shape
     index, factor, x = np.zeros(k, np.int64), np.zeros((k, k)), np.zeros(k)
     passive, wrong = np.zeros(k, np.bool_), np.zeros(k, np.bool_)
-    unsolved = 0
+    failures = 0
     for row in range(rows):
         for i in range(k):
             passive[i] = w[row, i] > 0
@@ -168,9 +168,9 @@ def _solve(gram: Float64, b: Float64, w: Float64, tile: Float64, right: Float64,
             for i in range(k):
                 w[row, i] = x[i]
         else:
-            unsolved += 1
+            failures += 1
             _descend(gram, b[row : row + 1], w[row : row + 1], 200, tile, right, slope)
-    return unsolved
+    return failures
 
 
 def descend_rows(gram: Array, b: Array, *, w: Array, sweeps: int) -> tuple[float, float]:
@@ -180,8 +180,8 @@ def descend_rows(gram: Array, b: Array, *, w: Array, sweeps: int) -> tuple[float
 
 def solve_rows(gram: Float64, b: Float64, *, w: Float64) -> int:
     """See the contract; scratch 8 k^2 bytes."""
-    ridged = gram + 1e-14 * np.trace(gram) / len(gram) * np.eye(len(gram))
-    return _solve(ridged, b, w, *_tiles(w))
+    ridge_gram = gram + 1e-14 * np.trace(gram) / len(gram) * np.eye(len(gram))
+    return _solve(ridge_gram, b, w, *_tiles(w))
 
 
 def _tiles(w: Array) -> tuple[Array, Array, Array]:

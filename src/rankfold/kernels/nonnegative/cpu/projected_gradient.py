@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._compiled import compiled, contracted_part
+from rankfold.kernels._compiled import compile_loop, contracted_part
 from rankfold.kernels.nonnegative.cpu._tiles import LANES, compact, load, multiply
 
 Array = npt.NDArray[Any]
@@ -19,11 +19,11 @@ def _add_squares(b: Array, tile: Array, slope: Array, squares: Float64) -> None:
     for t in range(b.shape[0]):
         for j in range(LANES):
             s = np.float64(slope[t, j] - b[t, j])
-            projected = s if tile[t, j] > 0 else min(s, 0.0)
-            squares[t, j] += projected * projected
+            projection = s if tile[t, j] > 0 else min(s, 0.0)
+            squares[t, j] += projection * projection
 
 
-@compiled
+@compile_loop
 def _gradient(
     gram: Array, b: Array, w: Array, tile: Array, right: Array, slope: Array, squares: Float64, sums: Float64
 ) -> None:

@@ -31,7 +31,7 @@ from rankfold.pipeline.storage.scratch import ScratchMatrix
 NOWHERE = Path("-")
 """For folds that are planned and not run."""
 
-STORED = 4
+STORAGE_ROUNDING = 4
 """Units of the working type by which an approximation differs from its factors as they are stored."""
 
 
@@ -42,7 +42,7 @@ class BlockSolver(Solver):
     """Whether every block stays on scratch, or the last one."""
 
     def least_passes(self, request: Request, view: View) -> int:
-        """One, and one to scale by."""
+        """One pass, and one before it where columns are scaled."""
         return 2 if request.scale and view.orientation is Orientation.ROWS else 1
 
     def arrange(self, request: Request, view: View, width: int) -> Dimensions:
@@ -53,13 +53,13 @@ class BlockSolver(Solver):
         return Dimensions(width, grains, chunk_rows(view.long, request.rank * item), block, block > 0)
 
     def block_passes(self, strategy: Strategy) -> int:
-        """Most fused passes."""
+        """Largest number of fused passes."""
         return 1 if strategy.width == strategy.view.short else strategy.passes - strategy.statistics_passes
 
     def basis_columns(self, strategy: Strategy) -> int:
-        """Of all blocks that are kept."""
-        kept = self.block_passes(strategy) if self.keeps_blocks else 1
-        return min(strategy.view.short, strategy.width * kept)
+        """Columns of all blocks that stay on scratch."""
+        block_count = self.block_passes(strategy) if self.keeps_blocks else 1
+        return min(strategy.view.short, strategy.width * block_count)
 
     def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
         """Statistics where they are needed, fused passes, and what is made of them."""
@@ -68,22 +68,22 @@ class BlockSolver(Solver):
 
     def block_sweeps(self, request: Request, strategy: Strategy, slots: int, before: int) -> list[Pass]:
         """Fused passes after some others, and sweeps over scratch."""
-        view, width, left = strategy.view, strategy.width, strategy.view.short
+        view, width, free_columns = strategy.view, strategy.width, strategy.view.short
         centering = Centering(request.center, request.scale, 1.0, 0.0)
         elements = float(view.long * view.short)
         blocks: list[ScratchMatrix] = []
         sweeps = []
         for index in range(self.block_passes(strategy)):
-            y = strategy.y(NOWHERE, index, min(width, left) if self.keeps_blocks else width)
+            y = strategy.y(NOWHERE, index, min(width, free_columns) if self.keeps_blocks else width)
             rows = 0 if blocks else strategy.sketch_rows
             seconds = strategy.row_seconds(4 * y.columns)
             fold = PanelPass(strategy.panels(slots), centering, NOWHERE, y, None, True, seconds, rows)
             name, data = f"pass-{before + index + 1:02d}", int(elements) * view.source.dtype.itemsize
             sweeps.append(numbers_of(name, fold, data, y.nbytes, 4 * elements * y.columns))
             blocks.append(y)
-            left -= y.columns
-        kept = blocks if self.keeps_blocks else blocks[-1:]
-        return sweeps + narrow_sweeps(request, strategy, tuple(kept), "ritz")
+            free_columns -= y.columns
+        basis_blocks = blocks if self.keeps_blocks else blocks[-1:]
+        return sweeps + narrow_sweeps(request, strategy, tuple(basis_blocks), "ritz")
 
     def held_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
         """The basis of a pass, with and without weights; small matrices of a basis, and short factors."""
@@ -113,7 +113,7 @@ class BlockSolver(Solver):
         short = strategy.view.short
         return 8 * short * strategy.width + strategy.sketch_rows * short * strategy.view.dtype.itemsize
 
-    def sampled(self, request: Request, strategy: Strategy, rows: npt.NDArray[Any]) -> State:
+    def make_sample_block(self, request: Request, strategy: Strategy, rows: npt.NDArray[Any]) -> State:
         """Leading directions of the sample."""
         return leading_block(rows, strategy.width, request.seed)
 
@@ -132,7 +132,9 @@ def narrow_sweeps(
     """Sweeps over scratch: a block of directions is kept, or all of them where rounding mixes them."""
     view, most = strategy.view, strategy.solver.basis_columns(strategy)
     by_rows, seconds = view.orientation is Orientation.ROWS, strategy.row_seconds(4)
-    choices = [Combination(blocks, NOWHERE, kept, 0, 0) for kept in sorted({min(strategy.width, most), most})]
+    choices = [
+        Combination(blocks, NOWHERE, columns, 0, 0) for columns in sorted({min(strategy.width, most), most})
+    ]
     cuts = [strategy.narrow_cut(choice, request.rank) for choice in choices]
     reads = view.long * choices[0].row_bytes
     flops = 2.0 * view.long * choices[0].width * (most + choices[0].width)
@@ -141,38 +143,42 @@ def narrow_sweeps(
         chunks = (NOWHERE, NOWHERE, not by_rows, view.dtype, request.rank, seconds)
         folds.append([WriteRows(c, cut, *chunks) for c, cut in zip(choices, cuts, strict=True)])
     sweeps = []
-    for called, same in zip((name, "rows"), folds, strict=False):
-        writes = view.long * request.rank * view.dtype.itemsize if called == "rows" else 0
-        sweep = numbers_of(called, same[0], reads, writes, flops, over="scratch")
+    for sweep_name, same in zip((name, "rows"), folds, strict=False):
+        writes = view.long * request.rank * view.dtype.itemsize if sweep_name == "rows" else 0
+        sweep = numbers_of(sweep_name, same[0], reads, writes, flops, over="scratch")
         largest = max(same, key=lambda fold: int(fold.memory_bytes))
         bytes_ = {"segment_bytes": largest.memory_bytes, "accumulator_bytes": largest.accumulator_bytes}
         sweeps.append(dataclasses.replace(sweep, **bytes_))
     return sweeps
 
 
-# What is found --------------------------------------------------------------------------------------
+# Decompositions -------------------------------------------------------------------------------------
 
 
 def of_triplets(
-    strategy: Strategy, centering: Centering, triplets: Triplets, known: Statistics, convergence: list[float]
+    strategy: Strategy,
+    centering: Centering,
+    triplets: Triplets,
+    columns: Statistics,
+    convergence: list[float],
 ) -> Decomposition:
     """Triplets of the matrix times its unit, in the units of the data."""
     return Decomposition(
         triplets.s / centering.pow2_scale,
         triplets.short,
         triplets,
-        known,
+        columns,
         triplets.residuals,
         triplets.errors,
         convergence,
-        squared_norm(strategy, known.total, centering.pow2_scale),
+        squared_norm(strategy, columns.total, centering.pow2_scale),
     )
 
 
-def left_out(cut: Truncation, strategy: Strategy) -> dict[str, Any]:
-    """What an approximation leaves out, and what rounding of its factors as they are stored does."""
-    stored = STORED * float(np.finfo(strategy.view.dtype).eps)
-    return {"approximation_error": float(np.hypot(cut.error, stored))}
+def truncation_facts(cut: Truncation, strategy: Strategy) -> dict[str, Any]:
+    """The error of an approximation, with the rounding of its factors as they are stored."""
+    storage_error = STORAGE_ROUNDING * float(np.finfo(strategy.view.dtype).eps)
+    return {"approximation_error": float(np.hypot(cut.error, storage_error))}
 
 
 def squared_norm(strategy: Strategy, total: float, pow2_scale: float) -> float:

@@ -24,7 +24,7 @@ from rankfold.kernels.linear.dense import fix_signs, leading_eigenpairs
 from rankfold.kernels.linear.moments import Moments, add_rows, merge_moments
 from rankfold.kernels.linear.products import product
 from rankfold.methods.parts.column_statistics import Statistics, divisors, standard_deviations
-from rankfold.methods.parts.conditioned import Centering, kept_columns
+from rankfold.methods.parts.conditioned import Centering, measure_columns
 from rankfold.methods.parts.finite import BAD, count_bad, join_bad, refuse_bad
 from rankfold.methods.parts.panels import OverPanels, Panels, numbers
 from rankfold.methods.parts.start import Start
@@ -32,7 +32,7 @@ from rankfold.methods.svd.error_estimates import Truncation
 from rankfold.methods.svd.operator import CenteredMatrix
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.ritz import Basis, rayleigh_ritz
-from rankfold.methods.svd.solvers.blocks import BlockSolver, left_out, of_triplets, squared_norm
+from rankfold.methods.svd.solvers.blocks import BlockSolver, of_triplets, squared_norm, truncation_facts
 from rankfold.methods.svd.solvers.solver import Decomposition, Dimensions
 from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.view import Orientation, View
@@ -75,7 +75,7 @@ class GramPass(OverPanels):
         return 8 * 8 * max(self.panels.view.short, self.panels.grain_rows)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Moments."""
+        """Count, mean and scatter of the rows."""
         short, one = self.panels.view.short, np.dtype(np.int64)
         return {"count": Sum((1,), one), "mean": Sum((short,)), "scatter": Sum((short, short)), "bad": BAD}
 
@@ -110,7 +110,7 @@ class GramPass(OverPanels):
         return True
 
     def _add_columns(self, state: State, work: Workspace, first: int, raw: Array) -> bool:
-        columns = kept_columns(raw, self.centering, first, self.columns)
+        columns = measure_columns(raw, self.centering, first, self.columns)
         if columns is None:
             return False
         d = self.panels.conditioned(work.panels, raw, columns.mean, columns.scale * self.centering.pow2_scale)
@@ -138,7 +138,7 @@ class Scatter:
     """(width,) eigenvalues: squared singular values, times pow2_scale squared."""
 
     vectors: Float64
-    """(short, width)."""
+    """(short, width) eigenvectors."""
 
     mean: Float64
     """(short,) column means of a tall matrix, in the units of the data."""
@@ -213,15 +213,15 @@ class Gram(BlockSolver):
 
     def arrange(self, request: Request, view: View, width: int) -> Dimensions:
         """Blocks that are no wider than wanted: one column more tells the gap below the last one."""
-        arranged = super().arrange(request, view, min(request.rank + 1, view.short))
-        return dataclasses.replace(arranged, block=0, looks_beyond=False)
+        dimensions = super().arrange(request, view, min(request.rank + 1, view.short))
+        return dataclasses.replace(dimensions, block=0, looks_beyond=False)
 
     def block_passes(self, strategy: Strategy) -> int:
-        """One."""
+        """One, which forms the long factor."""
         return 1
 
     def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
-        """Both."""
+        """The Gram pass, and the fused pass."""
         view = strategy.view
         centering = Centering(request.center, request.scale, 1.0, 0.0)
         seconds, elements = strategy.row_seconds(2 * view.short), view.long * view.short
@@ -236,7 +236,7 @@ class Gram(BlockSolver):
         return max(squares, super().driver_bytes(request, strategy))
 
     def panels(self, strategy: Strategy) -> Panels:
-        """Of the Gram pass."""
+        """The panels of the Gram pass."""
         return gram_panels(strategy.view, 1)
 
     def way_out(self, request: Request, strategy: Strategy) -> str:
@@ -246,32 +246,32 @@ class Gram(BlockSolver):
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition:
-        """From the scatter matrix alone where no long factor is wanted and squares tell enough."""
+        """Take triplets from the scatter matrix alone if no long factor is wanted and squares tell enough."""
         scatter = gram(run, strategy, centering, start)
-        known = Statistics(scatter.mean, scatter.deviation, scatter.total)
+        columns = Statistics(scatter.mean, scatter.deviation, scatter.total)
         rank, facts = request.rank, {}
         if request.adaptive:
             cut = Truncation.of(scatter.values, scatter.total, request.tol)
-            rank, facts = cut.rank, left_out(cut, strategy)
+            rank, facts = cut.rank, truncation_facts(cut, strategy)
         values = np.maximum(scatter.values[:rank], 0.0)
         relative = np.sqrt(values / max(values[0], np.finfo(float).tiny))
         eps = float(np.finfo(np.float64).eps)
-        squared = eps / np.maximum(relative, eps) ** 2 / 2
+        value_errors = eps / np.maximum(relative, eps) ** 2 / 2
         by_rows = strategy.view.orientation is Orientation.ROWS
-        enough = request.adaptive or squared.max() <= request.tol or run.passes >= request.passes
+        enough = request.adaptive or value_errors.max() <= request.tol or run.passes >= request.passes
         if by_rows and not request.rows and enough:
             s = np.sqrt(values) / centering.pow2_scale
             short = scatter.vectors[:, :rank]
             short = short * fix_signs(short)
             residuals = eps / np.maximum(relative, eps)
             total = squared_norm(strategy, scatter.total, centering.pow2_scale)
-            return Decomposition(s, short, None, known, residuals, squared, [], total, facts)
+            return Decomposition(s, short, None, columns, residuals, value_errors, [], total, facts)
         vectors = scatter.vectors[:, : rank + 1]
-        matrix = CenteredMatrix(run, strategy, centering, start, request.seed, known)
+        matrix = CenteredMatrix(run, strategy, centering, start, request.seed, columns)
         basis = Basis()
         basis.add(matrix.apply(vectors).block)
         triplets = rayleigh_ritz(run, strategy, basis, rank, request.seed)
-        return dataclasses.replace(of_triplets(strategy, centering, triplets, known, []), facts=facts)
+        return dataclasses.replace(of_triplets(strategy, centering, triplets, columns, []), facts=facts)
 
 
 GRAM = Gram()

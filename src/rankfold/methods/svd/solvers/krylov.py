@@ -35,7 +35,7 @@ from rankfold.methods.svd.error_estimates import (
 from rankfold.methods.svd.operator import Application, CenteredMatrix, Operator, iterate
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.ritz import Basis, Convergence, rayleigh_ritz
-from rankfold.methods.svd.solvers.blocks import BlockSolver, left_out, of_triplets
+from rankfold.methods.svd.solvers.blocks import BlockSolver, of_triplets, truncation_facts
 from rankfold.methods.svd.solvers.solver import Decomposition
 from rankfold.methods.svd.strategy import Strategy, expected_passes
 from rankfold.pipeline.data.view import Orientation, View
@@ -60,35 +60,40 @@ def krylov(operator: Operator, *, width: int, rank: int, tol: float) -> tuple[Ba
     """
     growth = _Growth(operator.short, width, Convergence(rank, tol, operator.dtype))
     iterate(operator, width, growth)
-    return growth.basis, growth.seen
+    return growth.basis, growth.convergence
 
 
 @dataclass(slots=True)
 class _Growth:
     short: int
     width: int
-    seen: Convergence
+    convergence: Convergence
     basis: Basis = field(default_factory=Basis)
     history: list[Ritz] = field(default_factory=list)
-    mixed: bool = False
+    uses_residuals: bool = False
     """Whether blocks are not images of those before alone, so that the next is made from residuals."""
 
-    def take(self, applied: Application, squared_norm: float) -> bool:
-        self.basis.add(applied.block)
-        outside = 0.0 if applied.missing is None else float(applied.missing.bound)
-        settling = self.mixed and not self.history
-        self.history.append(self.basis.ritz(self.seen.rank, self.width, outside=outside, settling=settling))
+    def take(self, application: Application, squared_norm: float) -> bool:
+        self.basis.add(application.block)
+        outside = 0.0 if application.missing is None else float(application.missing.bound)
+        settling = self.uses_residuals and not self.history
+        self.history.append(
+            self.basis.ritz(self.convergence.rank, self.width, outside=outside, settling=settling)
+        )
         exact = self.basis.width == self.short
-        return self.seen.observe(self.history[-1], estimated_errors(self.history), exact=exact)
+        return self.convergence.observe(self.history[-1], estimated_errors(self.history), exact=exact)
 
-    def following(self, applied: Application) -> Float64:
-        missing = applied.missing
-        left = self.short - self.basis.width
-        z = self.basis.residuals(self.width) if self.mixed else applied.block.load("z")
-        if missing is not None and (both := self.basis.with_missing(missing, self.seen.rank)) is not None:
-            z, self.mixed = both, True
+    def following(self, application: Application) -> Float64:
+        missing = application.missing
+        free_columns = self.short - self.basis.width
+        z = self.basis.residuals(self.width) if self.uses_residuals else application.block.load("z")
+        if (
+            missing is not None
+            and (both := self.basis.with_missing(missing, self.convergence.rank)) is not None
+        ):
+            z, self.uses_residuals = both, True
             self.history.clear()  # rates of convergence begin anew
-        return orthonormalize(z[:, : min(self.width, left)], lambda: self.basis.each("q"))
+        return orthonormalize(z[:, : min(self.width, free_columns)], lambda: self.basis.each("q"))
 
 
 # To a tolerance -----------------------------------------------------------------------------------
@@ -99,7 +104,7 @@ LEAST_GAIN = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Captured:
+class Capture:
     """A basis that holds a matrix but for a share of it."""
 
     basis: Basis
@@ -107,11 +112,11 @@ class Captured:
     errors: list[float]
     """Approximation error after each pass."""
 
-    missed: float
+    remainder: float
     """Sum of squares outside the basis: no squared singular value is larger by more than that."""
 
 
-def capture(operator: Operator, *, width: int, tol: float) -> Captured:
+def capture(operator: Operator, *, width: int, tol: float) -> Capture:
     """Grow the basis until what it leaves out is ``tol`` of the norm.
 
     Notes
@@ -124,42 +129,42 @@ def capture(operator: Operator, *, width: int, tol: float) -> Captured:
     Matrix Anal. Appl. 39(3), 2018, for the error indicator |A|^2 - |B|^2, where B = Q'A; ours is that of A Q
     on a Krylov basis, and rounding, which limits theirs to 2e-7 in float64, is measured.
     """
-    growth = _Capture(operator.short, width, tol)
+    growth = _CaptureGrowth(operator.short, width, tol)
     iterate(operator, width, growth)
-    errors = [each.error for each in growth.told]
-    return Captured(growth.basis, growth.told[-1], errors, growth.missed)
+    errors = [each.error for each in growth.truncations]
+    return Capture(growth.basis, growth.truncations[-1], errors, growth.remainder)
 
 
 @dataclass(slots=True)
-class _Capture:
+class _CaptureGrowth:
     short: int
     width: int
     tol: float
     basis: Basis = field(default_factory=Basis)
-    told: list[Truncation] = field(default_factory=list)
-    missed: float = 0.0
-    mixed: bool = False
+    truncations: list[Truncation] = field(default_factory=list)
+    remainder: float = 0.0
+    uses_residuals: bool = False
     """Whether blocks are not images of those before alone, so that the next is made from residuals."""
 
-    def take(self, applied: Application, squared_norm: float) -> bool:
-        self.basis.add(applied.block)
+    def take(self, application: Application, squared_norm: float) -> bool:
+        self.basis.add(application.block)
         products = self.basis.products
         theta, _ = ritz_vectors(products, len(products))
         rounding = float(np.linalg.norm(products - products.T))
-        self.told.append(Truncation.of(theta, squared_norm, self.tol, rounding=rounding))
-        left = squared_norm - float(theta.sum())
-        self.missed, drowned = max(left, 0.0) + rounding, left <= rounding
-        return self.told[-1].error <= self.tol or drowned or len(products) == self.short
+        self.truncations.append(Truncation.of(theta, squared_norm, self.tol, rounding=rounding))
+        rest = squared_norm - float(theta.sum())
+        self.remainder, below_noise = max(rest, 0.0) + rounding, rest <= rounding
+        return self.truncations[-1].error <= self.tol or below_noise or len(products) == self.short
 
-    def following(self, applied: Application) -> Float64:
-        missing = applied.missing
+    def following(self, application: Application) -> Float64:
+        missing = application.missing
         width = min(self.width, self.short - self.basis.width)
-        z = self.basis.residuals(self.width) if self.mixed else applied.block.load("z")
+        z = self.basis.residuals(self.width) if self.uses_residuals else application.block.load("z")
         if missing is not None:
-            wanted = self.width - int(LEAST_GAIN * self.width)
-            both = self.basis.with_missing(missing, wanted)
+            rank = self.width - int(LEAST_GAIN * self.width)
+            both = self.basis.with_missing(missing, rank)
             if both is not None:
-                z, self.mixed = both, True
+                z, self.uses_residuals = both, True
         return orthonormalize(z[:, :width], lambda: self.basis.each("q"))
 
 
@@ -185,31 +190,35 @@ class Krylov(BlockSolver):
         return width * max(request.passes - statistics, 1)
 
     def block_passes(self, strategy: Strategy) -> int:
-        """No more than fill the space."""
+        """As many passes as fill the space, at most."""
         return min(super().block_passes(strategy), -(-strategy.view.short // strategy.width))
 
     def likely_passes(self, request: Request, strategy: Strategy, most: int) -> int:
         """See ``expected_passes``."""
-        expected = expected_passes(request.tol, sampled=strategy.sample.gives_block)
-        return most - max(0, self.block_passes(strategy) - expected)
+        passes = expected_passes(request.tol, from_sample=strategy.sample.gives_block)
+        return most - max(0, self.block_passes(strategy) - passes)
 
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition:
-        """To a rank, or to a share of the norm."""
+        """Find triplets up to a rank, or up to a share of the norm."""
         rows, width = strategy.sketch_rows, strategy.width
         matrix = CenteredMatrix(run, strategy, centering, start, request.seed, sketch_rows=rows)
         if not request.adaptive:
-            basis, seen = krylov(matrix, width=width, rank=request.rank, tol=request.tol)
-            triplets = rayleigh_ritz(run, strategy, basis, request.rank, request.seed, estimate=seen.estimate)
-            return of_triplets(strategy, centering, triplets, matrix.columns, seen.errors)
-        held = capture(matrix, width=width, tol=request.tol)
-        triplets = rayleigh_ritz(run, strategy, held.basis, held.cut.rank, request.seed)
-        bound = errors_of_missed(triplets.s, held.missed) + rounding(triplets.s, strategy.view.dtype)
+            basis, convergence = krylov(matrix, width=width, rank=request.rank, tol=request.tol)
+            triplets = rayleigh_ritz(
+                run, strategy, basis, request.rank, request.seed, estimate=convergence.estimate
+            )
+            return of_triplets(strategy, centering, triplets, matrix.columns, convergence.errors)
+        approximation = capture(matrix, width=width, tol=request.tol)
+        triplets = rayleigh_ritz(run, strategy, approximation.basis, approximation.cut.rank, request.seed)
+        bound = errors_of_missed(triplets.s, approximation.remainder) + rounding(
+            triplets.s, strategy.view.dtype
+        )
         errors = np.maximum.accumulate(np.minimum(FEW_PASSES * triplets.errors, bound))
         triplets = dataclasses.replace(triplets, errors=errors)
-        found = of_triplets(strategy, centering, triplets, matrix.columns, held.errors)
-        return dataclasses.replace(found, facts=left_out(held.cut, strategy))
+        decomposition = of_triplets(strategy, centering, triplets, matrix.columns, approximation.errors)
+        return dataclasses.replace(decomposition, facts=truncation_facts(approximation.cut, strategy))
 
 
 KRYLOV = Krylov()

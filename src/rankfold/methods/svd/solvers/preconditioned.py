@@ -25,7 +25,7 @@ from rankfold.kernels.linear.center_scale import measure, subtract
 from rankfold.kernels.linear.gaussian import TILE_ROWS, gaussian_rows
 from rankfold.kernels.linear.products import add_gram, product, weigh
 from rankfold.kernels.linear.qr import merge_r, panel_r
-from rankfold.methods.parts.conditioned import Centering, OverConditioned
+from rankfold.methods.parts.conditioned import Centering, OverConditionedPanels
 from rankfold.methods.parts.panels import Panels
 from rankfold.methods.random_keys import Purpose
 from rankfold.pipeline.data.view import Orientation
@@ -55,7 +55,7 @@ class Preconditioner:
         return self.directions + self.random
 
 
-class OverWhitened(OverConditioned):
+class OverWhitenedPanels(OverConditionedPanels):
     """What folds over such products share."""
 
     __slots__ = ()
@@ -63,68 +63,68 @@ class OverWhitened(OverConditioned):
 
     @property
     def shift_part(self) -> Path:
-        """See ``OverConditioned``."""
+        """See ``OverConditionedPanels``."""
         return self.preconditioner.constants
 
     def buffers(self) -> Mapping[str, Buffer]:
         """The basis, and the products of a grain."""
-        short, known, part = self.panels.view.short, self.preconditioner.directions, self.shift_part
+        short, directions, part = self.panels.view.short, self.preconditioner.directions, self.shift_part
         return {
             **super().buffers(),
-            "w": Constant((short, known), part=part),
-            "offset": Constant((known,), part=part),
+            "w": Constant((short, directions), part=part),
+            "offset": Constant((directions,), part=part),
             "y": Buffer((self.panels.grain_rows, self.preconditioner.width)),
         }
 
     @property
-    def drawn_bytes(self) -> int:
+    def random_bytes(self) -> int:
         """Bytes of vectors, and of Gaussian columns as they are drawn."""
-        drawn = 2 * 8 * self.preconditioner.random * (self.panels.grain_rows + TILE_ROWS)
-        return self.vectors_bytes + drawn
+        column_bytes = 2 * 8 * self.preconditioner.random * (self.panels.grain_rows + TILE_ROWS)
+        return self.vectors_bytes + column_bytes
 
     def products(
         self, state: State, work: Workspace, start: int, stop: int, slot: int
     ) -> Iterator[tuple[int, int, Float64]]:
         """Grains of Y: first and last long row, and (rows, width)."""
-        known, moved = self.preconditioner.directions, bool(work.offset.any())
-        for first, last, d in self.conditioned(state, work, start, stop, slot):
+        directions, has_offset = self.preconditioner.directions, bool(work.offset.any())
+        for first, last, d in self.condition_grains(state, work, start, stop, slot):
             y = work.y[: last - first]
-            product(d, work.w, out=y[:, :known])
-            if moved:
-                y[:, :known] -= work.offset
+            product(d, work.w, out=y[:, :directions])
+            if has_offset:
+                y[:, :directions] -= work.offset
             if self.preconditioner.random:
-                drawn = gaussian_rows(
+                random_columns = gaussian_rows(
                     self.preconditioner.seed, Purpose.COMPLETION, (first, last), self.preconditioner.random
                 )
-                drawn *= 1 / np.sqrt(self.cut.length)  # about as long as the others
-                y[:, known:] = drawn
+                random_columns *= 1 / np.sqrt(self.cut.length)  # about as long as the others
+                y[:, directions:] = random_columns
             yield first, last, y
 
 
 @dataclass(frozen=True, slots=True)
-class PreconditionedGram(OverWhitened):
+class PreconditionedGram(OverWhitenedPanels):
     """Fold of a matrix into ``Y'Y``, measured on the way."""
 
     panels: Panels
-    """Of float64."""
+    """Panels of float64."""
 
     centering: Centering
     preconditioner: Preconditioner
     columns: ScratchMatrix | None
     row_seconds: float
-    measured: bool = True
+    measures_columns: bool = True
 
     kernels = (measure, subtract, gaussian_rows, product, add_gram)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Of the products."""
+        """The Gram matrix of the products."""
         square = (self.preconditioner.width,) * 2
-        return {"gram": Sum(square), **OverConditioned.sums(self)}
+        return {"gram": Sum(square), **OverConditionedPanels.sums(self)}
 
     @property
     def beside_bytes(self) -> int:
-        """The product of a grain, besides."""
-        return self.drawn_bytes + 8 * self.preconditioner.width**2
+        """Bytes of vectors, of random columns and of the product of a grain."""
+        return self.random_bytes + 8 * self.preconditioner.width**2
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Multiply a panel, grain by grain."""
@@ -133,38 +133,38 @@ class PreconditionedGram(OverWhitened):
 
 
 @dataclass(frozen=True, slots=True)
-class PreconditionedFactor(OverWhitened):
+class PreconditionedFactor(OverWhitenedPanels):
     """Fold of a matrix into the R factor of Y, for columns that may be less independent than hoped."""
 
     panels: Panels
-    """Of float64."""
+    """Panels of float64."""
 
     centering: Centering
     preconditioner: Preconditioner
     columns: ScratchMatrix | None
     row_seconds: float
-    measured: bool = False
+    measures_columns: bool = False
 
     @property
     def merge_bytes(self) -> int:
         """Bytes that two R factors and the copies of LAPACK take beyond what a grain does."""
-        return max(0, 3 * 2 * 8 * self.preconditioner.width**2 - self._stacked_bytes)
+        return max(0, 3 * 2 * 8 * self.preconditioner.width**2 - self._stack_bytes)
 
     @property
-    def _stacked_bytes(self) -> int:
+    def _stack_bytes(self) -> int:
         return 3 * 8 * self.preconditioner.width * (self.panels.grain_rows + self.preconditioner.width)
 
     kernels = (measure, subtract, gaussian_rows, product, panel_r)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Of the products."""
+        """The R factor of the products."""
         square = (self.preconditioner.width,) * 2
-        return {"r": Sum(square, join=merge_r), **OverConditioned.sums(self)}
+        return {"r": Sum(square, join=merge_r), **OverConditionedPanels.sums(self)}
 
     @property
     def beside_bytes(self) -> int:
         """A grain below R, which LAPACK copies twice, besides."""
-        return self.drawn_bytes + self._stacked_bytes
+        return self.random_bytes + self._stack_bytes
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Factorize products, grain by grain, below what came before."""
@@ -173,11 +173,11 @@ class PreconditionedFactor(OverWhitened):
 
 
 @dataclass(frozen=True, slots=True)
-class WritePreconditioned(OverWhitened):
+class WritePreconditionedRows(OverWhitenedPanels):
     """Fold that writes ``(Y @ coefficients) * weights`` and sums up the Gram matrix before weights."""
 
     panels: Panels
-    """Of float64; panels are whole chunks of the array."""
+    """Panels of float64, which are whole chunks of the array."""
 
     centering: Centering
     preconditioner: Preconditioner
@@ -192,7 +192,7 @@ class WritePreconditioned(OverWhitened):
     dtype: np.dtype[Any]
     rank: int
     row_seconds: float
-    measured: bool = False
+    measures_columns: bool = False
 
     kernels = (measure, subtract, gaussian_rows, product, add_gram, weigh)
 
@@ -200,7 +200,7 @@ class WritePreconditioned(OverWhitened):
         """What products are combined by, grains of the factor, and chunks of the array."""
         tall, width, rank = self.cut.panel_rows, self.preconditioner.width, self.rank
         return {
-            **OverWhitened.buffers(self),
+            **OverWhitenedPanels.buffers(self),
             "coefficients": Constant((width, rank), part=self.constants),
             "weights": Constant((rank,), part=self.constants),
             "factor": Buffer((self.panels.grain_rows, rank)),
@@ -208,14 +208,14 @@ class WritePreconditioned(OverWhitened):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Of the factor."""
-        return {"gram": Sum((self.rank, self.rank)), **OverConditioned.sums(self)}
+        """The Gram matrix of the factor."""
+        return {"gram": Sum((self.rank, self.rank)), **OverConditionedPanels.sums(self)}
 
     @property
     def beside_bytes(self) -> int:
         """The product of a grain, and chunks that are not as they lie, which are copied."""
         chunks = self.cut.panel_rows * self.rank * self.dtype.itemsize
-        return self.drawn_bytes + 8 * self.rank**2 + chunks
+        return self.random_bytes + 8 * self.rank**2 + chunks
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Form rows ``start:stop`` and write them as whole chunks."""
@@ -233,17 +233,17 @@ class WritePreconditioned(OverWhitened):
 
 
 @dataclass(frozen=True, slots=True)
-class PanelFactor(OverConditioned):
+class PanelFactor(OverConditionedPanels):
     """Fold of a matrix, times pow2_scale, into its R factor."""
 
     panels: Panels
-    """Of float64."""
+    """Panels of float64."""
 
     centering: Centering
     shift: Float64
     columns: ScratchMatrix | None
     row_seconds: float
-    measured: bool = True
+    measures_columns: bool = True
 
     @property
     def ones(self) -> bool:
@@ -252,16 +252,16 @@ class PanelFactor(OverConditioned):
 
     @property
     def width(self) -> int:
-        """Columns in all."""
+        """Columns of R."""
         return self.panels.view.short + self.ones
 
     @property
     def merge_bytes(self) -> int:
         """Bytes that two R factors and the copies of LAPACK take beyond what a grain does."""
-        return max(0, 3 * 2 * 8 * self.width**2 - 2 * self._stacked_bytes)
+        return max(0, 3 * 2 * 8 * self.width**2 - 2 * self._stack_bytes)
 
     @property
-    def _stacked_bytes(self) -> int:
+    def _stack_bytes(self) -> int:
         return 8 * self.width * (self.panels.grain_rows + self.width)
 
     kernels = (measure, subtract, panel_r)
@@ -269,20 +269,20 @@ class PanelFactor(OverConditioned):
     def buffers(self) -> Mapping[str, Buffer]:
         """R so far, and a grain below it."""
         stacked = Buffer((self.width + self.panels.grain_rows, self.width))
-        return {**OverConditioned.buffers(self), "stacked": stacked}
+        return {**OverConditionedPanels.buffers(self), "stacked": stacked}
 
     def sums(self) -> Mapping[str, Sum]:
-        """R."""
-        return {"r": Sum((self.width, self.width), join=merge_r), **OverConditioned.sums(self)}
+        """The R factor."""
+        return {"r": Sum((self.width, self.width), join=merge_r), **OverConditionedPanels.sums(self)}
 
     @property
     def beside_bytes(self) -> int:
         """What LAPACK copies of a grain below R, twice."""
-        return self.vectors_bytes + 2 * self._stacked_bytes
+        return self.vectors_bytes + 2 * self._stack_bytes
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Factorize a panel, grain by grain, below what came before."""
-        for first, last, d in self.conditioned(state, work, start, stop, slot):
+        for first, last, d in self.condition_grains(state, work, start, stop, slot):
             stacked = work.stacked[: self.width + last - first]
             stacked[: self.width] = state["r"]
             below = stacked[self.width :]

@@ -46,13 +46,15 @@ def qr(run: Run, layout: Strategy, request: Request, fingerprint: str) -> dict[s
 def _tall(run: Run, layout: Strategy, request: Request, centering: Centering, start: Start) -> float | None:
     """What Q lacks of orthogonality, if it was written."""
     view = layout.view
-    found = tsqr(run, layout, centering, start, form=request.rows, passes=request.passes, seed=request.seed)
-    warn_of_rank(run, layout, found, view.short)
-    write_small(run.result, {"R": found.r / centering.pow2_scale})
-    if not request.rows or found.preconditioner is None:
+    factorization = tsqr(
+        run, layout, centering, start, form=request.rows, passes=request.passes, seed=request.seed
+    )
+    warn_of_rank(run, layout, factorization, view.short)
+    write_small(run.result, {"R": factorization.r / centering.pow2_scale})
+    if not request.rows or factorization.preconditioner is None:
         return None
     array = create_long_array(run, layout, "Q", view.short)
-    long = FromMatrix(found.preconditioner, found.inverse, centering)
+    long = FromMatrix(factorization.preconditioner, factorization.inverse, centering)
     return _lacks(long.write(run, layout, array, np.ones(view.short)))
 
 
@@ -60,21 +62,21 @@ def _wide(run: Run, layout: Strategy, request: Request, centering: Centering) ->
     """A = Q R with the Q of its leading square: R is the product of A and Q', formed by one pass."""
     view = layout.view
     path = run.part("square.part")
-    stored = load_if_whole(path)
-    if stored is None:
+    arrays = load_if_whole(path)
+    if arrays is None:
         square = np.empty((view.short, view.short), view.source.dtype)
         view.source.read_into(square, (0, view.short), (0, view.short))
         # What is not a number is told by the pass, with its place.
         q, r = np.linalg.qr(np.nan_to_num(square.astype(np.float64)) * centering.pow2_scale)
         signs = np.where(np.diag(r) < 0, -1.0, 1.0)
         w, nothing = q * signs * centering.pow2_scale, np.zeros(view.short)
-        stored = {"w": w, "offset": nothing, "shift": nothing, "r": r * signs[:, None]}
-        save_arrays(path, stored)
-    q = stored["w"] / centering.pow2_scale
+        arrays = {"w": w, "offset": nothing, "shift": nothing, "r": r * signs[:, None]}
+        save_arrays(path, arrays)
+    q = arrays["w"] / centering.pow2_scale
     long = FromMatrix(Preconditioner(path, view.short, 0, request.seed), np.eye(view.short), centering)
     array = create_long_array(run, layout, "R", view.short)
     long.write(run, layout, array, np.full(view.short, 1 / centering.pow2_scale))
-    _overwrite_square(array, stored["r"] / centering.pow2_scale)
+    _overwrite_square(array, arrays["r"] / centering.pow2_scale)
     run.changed(array)
     q = q.astype(view.dtype)
     if request.rows:

@@ -69,7 +69,7 @@ class Sketches:
 
 @dataclass(frozen=True, slots=True)
 class SketchReconstruction:
-    """What sketches tell."""
+    """Triplets from sketches, and the error of their approximation."""
 
     triplets: Triplets
     approximation_error: float
@@ -99,9 +99,9 @@ def sketch(
     matrices are Gaussian by rows, keyed by the index of the row.
     """
     sizes = SketchSizes.of(rank, layout.view.short)
-    known = statistics_pass(run, layout, centering, start) if layout.statistics_passes else None
-    sketches, known = _pass(run, layout, centering, start, sizes, seed, known)
-    return _reconstruct(run, layout, sketches, sizes, known.total, rank, seed), known
+    columns = statistics_pass(run, layout, centering, start) if layout.statistics_passes else None
+    sketches, columns = _pass(run, layout, centering, start, sizes, seed, columns)
+    return _reconstruct(run, layout, sketches, sizes, columns.total, rank, seed), columns
 
 
 def _pass(
@@ -111,7 +111,7 @@ def _pass(
     start: Start,
     sizes: SketchSizes,
     seed: int,
-    known: Statistics | None,
+    columns: Statistics | None,
 ) -> tuple[Sketches, Statistics]:
     """Sketches about the provisional shift, and what the true mean makes of them.
 
@@ -119,7 +119,7 @@ def _pass(
     product of its sums of test vectors with d.
     """
     view = layout.view
-    shift, weights = conditions(layout, centering, start, known)
+    shift, weights = conditions(layout, centering, start, columns)
     constants = run.part("sketch", "constants.part")
     if load_if_whole(constants) is None:
         right = gaussian_rows(seed, Purpose.SKETCH_SHORT_SIDE, (0, view.short), sizes.right)
@@ -132,24 +132,24 @@ def _pass(
         sizes=sizes,
         y=layout.y(run.scratch, 1, sizes.range),
         columns=layout.column_file(run.scratch, centering),
-        measured=known is None,
+        measures_columns=columns is None,
         seed=seed,
         row_seconds=layout.row_seconds(2 * (sizes.right + sizes.down)),
     )
     state = run.pass_over_data("sketch", fold)
     refuse_overflow(state, view)
     z, core, offset = state["z"], state["core"], np.zeros(sizes.right)
-    if known is not None:
+    if columns is not None:
         z *= (weights / centering.pow2_scale)[:, None]
     else:
-        known = statistics(state, layout.view, start.shift, centering)
+        columns = statistics(state, layout.view, start.shift, centering)
         if centering.center and view.orientation is Orientation.ROWS:
-            d = known.mean - start.shift
+            d = columns.mean - start.shift
             offset = load_arrays(constants)["right"].T @ d
             z -= np.outer(d * centering.pow2_scale, state["ones"][: sizes.down])
             core -= np.outer(state["ones"][sizes.range :], offset)
-    found = Sketches(fold.y, offset[: sizes.range], z[:, : sizes.range], z[:, sizes.range :], core)
-    return found, known
+    sketches = Sketches(fold.y, offset[: sizes.range], z[:, : sizes.range], z[:, sizes.range :], core)
+    return sketches, columns
 
 
 def _reconstruct(
@@ -167,11 +167,11 @@ def _reconstruct(
     positive = int((s[:rank] > ZERO * s[:1]).sum())
     theta = sketches.across[: sizes.error, : sizes.range] @ basis @ left
     whole = _squared_error(sketches.error.T, theta * s, right, p)
-    kept = _squared_error(sketches.error.T, theta[:, :positive] * s[:positive], right[:, :positive], p)
+    rank_error = _squared_error(sketches.error.T, theta[:, :positive] * s[:positive], right[:, :positive], p)
     short = p @ right[:, :positive]
     coefficients = basis @ left[:, :positive]
     if positive < rank:
-        combination, rotation = scratch.completed(coefficients)
+        combination, rotation = scratch.complete(coefficients)
         missing = gaussian_rows(seed, Purpose.COMPLETION, (0, len(p)), rank - positive)
         short = np.hstack([short, orthonormalize(missing, lambda: [short])])
     else:
@@ -181,7 +181,7 @@ def _reconstruct(
     residuals = np.full(rank, bound / values[0] if values[0] > 0 else 0.0)
     errors = np.minimum(_relative(bound, values) + rounding(values, layout.view.dtype), 1.0)
     triplets = Triplets(values, short * signs, combination, rotation * signs, residuals, errors)
-    return SketchReconstruction(triplets, float(np.sqrt(kept / total)) if total > 0 else 0.0)
+    return SketchReconstruction(triplets, float(np.sqrt(rank_error / total)) if total > 0 else 0.0)
 
 
 def _core(sketches: Sketches, sizes: SketchSizes, basis: Float64, p: Float64, seed: int) -> Float64:
@@ -201,8 +201,8 @@ def _squared_error(theta_a: Float64, theta_u: Float64, right: Float64, p: Float6
 def _relative(bound: float, s: Float64) -> Float64:
     """Relative errors of values that differ from the true ones by ``bound`` at most (Weyl)."""
     errors = np.where(s > 0, 1.0, 0.0)
-    known = s > bound
-    errors[known] = bound / (s[known] - bound)
+    certain = s > bound
+    errors[certain] = bound / (s[certain] - bound)
     return np.minimum(errors, 1.0)
 
 
@@ -210,7 +210,7 @@ def _relative(bound: float, s: Float64) -> Float64:
 
 
 class Sketch(Solver):
-    """One pass, whatever comes of it."""
+    """A single pass, whatever accuracy it reaches."""
 
     name = "sketch"
     narrower: ClassVar[Mapping[str, str]] = {
@@ -220,7 +220,7 @@ class Sketch(Solver):
     remedy = "a single pass does no better; --solver krylov takes several, or raise tol"
 
     def least_passes(self, request: Request, view: View) -> int:
-        """One, and one to scale by."""
+        """One pass, and one before it where columns are scaled."""
         return 2 if request.scale and view.orientation is Orientation.ROWS else 1
 
     def arrange(self, request: Request, view: View, width: int) -> Dimensions:
@@ -253,23 +253,29 @@ class Sketch(Solver):
     def driver_bytes(self, request: Request, strategy: Strategy) -> int:
         """Test vectors, sums and what centering takes off; then a basis of the sums."""
         short, sizes = strategy.view.short, SketchSizes.of(request.rank, strategy.view.short)
-        centered = 2 * short * (sizes.right + sizes.down)
+        centering_size = 2 * short * (sizes.right + sizes.down)
         basis = short * (sizes.down + 5 * sizes.range)
         small = 3 * sizes.across * sizes.right + 14 * sizes.range**2
-        return max(strategy.sample_bytes, 8 * (max(centered, basis) + small)) + strategy.long_vectors_bytes
+        return (
+            max(strategy.sample_bytes, 8 * (max(centering_size, basis) + small)) + strategy.long_vectors_bytes
+        )
 
     def accumulator_bytes(self, request: Request, strategy: Strategy) -> int:
-        """Of all sketches but the one on scratch."""
+        """Bytes of all sketches but the one on scratch."""
         return SketchSizes.of(request.rank, strategy.view.short).accumulator_bytes(strategy.view.short)
 
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition:
-        """And an estimate of what the approximation lacks."""
-        made, known = sketch(run, strategy, centering, start, rank=request.rank, seed=request.seed)
-        errors = [float(made.triplets.errors.max())]
-        found = of_triplets(strategy, centering, made.triplets, known, errors)
-        return dataclasses.replace(found, facts={"approximation_error": made.approximation_error})
+        """Reconstruct triplets, and estimate the error of the approximation."""
+        reconstruction, columns = sketch(
+            run, strategy, centering, start, rank=request.rank, seed=request.seed
+        )
+        errors = [float(reconstruction.triplets.errors.max())]
+        decomposition = of_triplets(strategy, centering, reconstruction.triplets, columns, errors)
+        return dataclasses.replace(
+            decomposition, facts={"approximation_error": reconstruction.approximation_error}
+        )
 
 
 SKETCH = Sketch()

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from rankfold.kernels.linear.center_scale import measure, subtract
 from rankfold.kernels.linear.gaussian import TILE_ROWS, gaussian_rows
 from rankfold.kernels.linear.sketch import sketch_product
-from rankfold.methods.parts.conditioned import Centering, OverConditioned
+from rankfold.methods.parts.conditioned import Centering, OverConditionedPanels
 from rankfold.methods.parts.panels import Panels
 from rankfold.methods.random_keys import Purpose
 from rankfold.pipeline.engine.fold import Buffer, Constant, Sum, Workspace
@@ -81,7 +81,7 @@ class SketchSizes:
 
 
 @dataclass(frozen=True, slots=True)
-class SketchPass(OverConditioned):
+class SketchPass(OverConditionedPanels):
     """Fold of a matrix into its sketches."""
 
     panels: Panels
@@ -94,7 +94,7 @@ class SketchPass(OverConditioned):
     """The range sketch, (long, range)."""
 
     columns: ScratchMatrix | None
-    measured: bool
+    measures_columns: bool
     seed: int
     row_seconds: float
 
@@ -102,14 +102,14 @@ class SketchPass(OverConditioned):
 
     @property
     def shift_part(self) -> Path:
-        """See ``OverConditioned``."""
+        """See ``OverConditionedPanels``."""
         return self.constants
 
     def buffers(self) -> Mapping[str, Buffer]:
         """Test vectors of the short side, those of a grain, and products, in the working type."""
         (short, dtype), sizes, rows = self._short_side, self.sizes, self.panels.grain_rows
         return {
-            **OverConditioned.buffers(self),
+            **OverConditionedPanels.buffers(self),
             "right": Constant((short, sizes.right), dtype, self.constants),
             "down": Buffer((rows, sizes.down), dtype),
             "y": Buffer((rows, sizes.right), dtype),
@@ -134,19 +134,19 @@ class SketchPass(OverConditioned):
         return self.vectors_bytes + 8 * rows * sizes.right + once
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sketches."""
+        """The sketches that stay in memory, and sums of test vectors."""
         sizes = self.sizes
         return {
             "z": Sum((self.panels.view.short, sizes.down)),
             "core": Sum((sizes.across, sizes.right)),
             "ones": Sum((sizes.left,)),
-            **OverConditioned.sums(self),
+            **OverConditionedPanels.sums(self),
         }
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Sketch a panel, grain by grain."""
         sizes, pow2_scale = self.sizes, self.centering.pow2_scale
-        for first, last, d in self.conditioned(state, work, start, stop, slot):
+        for first, last, d in self.condition_grains(state, work, start, stop, slot):
             left = gaussian_rows(self.seed, Purpose.SKETCH_LONG_SIDE, (first, last), sizes.left)
             state["ones"] += left.sum(axis=0)
             rows = last - first

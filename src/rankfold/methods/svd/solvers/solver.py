@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Dimensions:
-    """What a solver decides of a strategy."""
+    """The part of a strategy that a solver decides."""
 
     width: int
     """Columns of a block, of the range sketch, or of R."""
 
     cut: Cut
-    """Of its passes over the matrix."""
+    """How its passes cut the matrix."""
 
     out_chunk: int
     """Long rows in one chunk of the long factor."""
@@ -60,7 +60,7 @@ class Dimensions:
 
 @dataclass(frozen=True, slots=True)
 class Decomposition:
-    """What a solver found, in the units of the data."""
+    """The singular triplets that a solver found, in the units of the data."""
 
     s: Float64
     short: Float64
@@ -173,7 +173,7 @@ class Solver(ABC):
 
     # The work -------------------------------------------------------------------------------------
 
-    def sampled(self, request: Request, strategy: Strategy, rows: npt.NDArray[Any]) -> State:
+    def make_sample_block(self, request: Request, strategy: Strategy, rows: npt.NDArray[Any]) -> State:
         """The part that holds the block of a sample of rows, where one is asked for."""
         raise TypeError(f"{self.name} starts without a block of a sample")
 
@@ -181,7 +181,7 @@ class Solver(ABC):
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition:
-        """Make the passes."""
+        """Make the passes; the decomposition that they give."""
 
 
 SOLVERS: Registry[Solver] = Registry(

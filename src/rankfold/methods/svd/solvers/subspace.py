@@ -49,36 +49,40 @@ def subspace(operator: Operator, *, width: int, rank: int, tol: float) -> tuple[
     """
     iteration = _Power(operator, width, Convergence(rank, tol, operator.dtype))
     iterate(operator, width, iteration)
-    return iteration.basis, iteration.seen
+    return iteration.basis, iteration.convergence
 
 
 @dataclass(slots=True)
 class _Power:
     operator: Operator
     width: int
-    seen: Convergence
+    convergence: Convergence
     basis: Basis = field(default_factory=Basis)
     """The block of the last pass."""
 
-    mixed: bool = False
+    has_new_directions: bool = False
     """Whether the block has directions that the one before had not."""
 
-    def take(self, applied: Application, squared_norm: float) -> bool:
-        block, missing, before = applied.block, applied.missing, self.basis.blocks
+    def take(self, application: Application, squared_norm: float) -> bool:
+        block, missing, before = application.block, application.missing, self.basis.blocks
         self.basis = Basis()
         self.basis.add(block)
-        rank, width = self.seen.rank, self.width
+        rank, width = self.convergence.rank, self.width
         outside = float(missing.bound) if missing is not None else 0.0
         ritz = self.basis.ritz(rank, width, outside=outside)
-        pair = self._pair(before[0], block).ritz(rank, width, settling=self.mixed) if before else None
+        pair = (
+            self._pair(before[0], block).ritz(rank, width, settling=self.has_new_directions)
+            if before
+            else None
+        )
         exact = block.width == self.operator.short
-        return self.seen.observe(ritz, errors_of_iteration(ritz, pair), exact=exact)
+        return self.convergence.observe(ritz, errors_of_iteration(ritz, pair), exact=exact)
 
-    def following(self, applied: Application) -> Float64:
-        block, missing = applied.block, applied.missing
+    def following(self, application: Application) -> Float64:
+        block, missing = application.block, application.missing
         self.operator.drop(block)
-        both = self.basis.with_missing(missing, self.seen.rank) if missing is not None else None
-        self.mixed = both is not None
+        both = self.basis.with_missing(missing, self.convergence.rank) if missing is not None else None
+        self.has_new_directions = both is not None
         return orthonormalize(block.load("z") if both is None else both)
 
     def _pair(self, before: Block, block: Block) -> Basis:
@@ -95,14 +99,14 @@ class _Power:
         overlap = q.T @ rest
         rest -= q @ overlap
         _, length, turn = leading_singular_triplets(rest, min(rest.shape))
-        added = int((length > np.finfo(self.operator.dtype).eps ** 0.25).sum())
-        if not added:
+        count = int((length > np.finfo(self.operator.dtype).eps ** 0.25).sum())
+        if not count:
             return pair
-        turn = turn[:, :added] / length[:added]
+        turn = turn[:, :count] / length[:count]
         image = (before.load("z") - z @ overlap) @ turn
         path = block.path.with_name("added.part")
-        save_arrays(path, {"q": rest @ turn, "z": image, "offset": np.zeros(added)})
-        pair.add(Block(path, added, before.y))
+        save_arrays(path, {"q": rest @ turn, "z": image, "offset": np.zeros(count)})
+        pair.add(Block(path, count, before.y))
         return pair
 
 
@@ -119,8 +123,8 @@ class Subspace(BlockSolver):
 
     def likely_passes(self, request: Request, strategy: Strategy, most: int) -> int:
         """See ``expected_passes``."""
-        expected = expected_passes(request.tol, self.name, sampled=strategy.sample.gives_block)
-        return most - max(0, self.block_passes(strategy) - expected)
+        passes = expected_passes(request.tol, self.name, from_sample=strategy.sample.gives_block)
+        return most - max(0, self.block_passes(strategy) - passes)
 
     def resident(self, request: Request, strategy: Strategy) -> tuple[int, int]:
         """The block before is set against the last one."""
@@ -130,12 +134,12 @@ class Subspace(BlockSolver):
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition:
-        """To a rank."""
+        """Find triplets up to a rank."""
         rows, rank = strategy.sketch_rows, request.rank
         matrix = CenteredMatrix(run, strategy, centering, start, request.seed, sketch_rows=rows)
-        basis, seen = subspace(matrix, width=strategy.width, rank=rank, tol=request.tol)
-        triplets = rayleigh_ritz(run, strategy, basis, rank, request.seed, estimate=seen.estimate)
-        return of_triplets(strategy, centering, triplets, matrix.columns, seen.errors)
+        basis, convergence = subspace(matrix, width=strategy.width, rank=rank, tol=request.tol)
+        triplets = rayleigh_ritz(run, strategy, basis, rank, request.seed, estimate=convergence.estimate)
+        return of_triplets(strategy, centering, triplets, matrix.columns, convergence.errors)
 
 
 SUBSPACE = Subspace()

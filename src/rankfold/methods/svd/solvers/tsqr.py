@@ -33,13 +33,13 @@ from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import Truncation, rounding
 from rankfold.methods.svd.long_factor import FromMatrix
 from rankfold.methods.svd.request import Request
-from rankfold.methods.svd.solvers.blocks import NOWHERE, left_out, squared_norm
+from rankfold.methods.svd.solvers.blocks import NOWHERE, squared_norm, truncation_facts
 from rankfold.methods.svd.solvers.preconditioned import (
     PanelFactor,
     PreconditionedFactor,
     PreconditionedGram,
     Preconditioner,
-    WritePreconditioned,
+    WritePreconditionedRows,
 )
 from rankfold.methods.svd.solvers.solver import Decomposition, Dimensions, Solver
 from rankfold.methods.svd.solvers.whitening import ColumnBasis, sampled_basis
@@ -69,7 +69,7 @@ MOST_ATTEMPTS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Factored:
+class Factorization:
     """A = Q R, where A is centered, scaled, and times pow2_scale."""
 
     r: Float64
@@ -87,18 +87,18 @@ def zero(short: int) -> float:
     return max(short, 32) * float(np.finfo(np.float64).eps)
 
 
-def warn_of_rank(run: Run, layout: Strategy, found: Factored, rank: int) -> None:
+def warn_of_rank(run: Run, layout: Strategy, factorization: Factorization, rank: int) -> None:
     """Say which columns of a long factor the matrix does not determine."""
-    if found.preconditioner is not None and found.preconditioner.directions < rank:
+    if factorization.preconditioner is not None and factorization.preconditioner.directions < rank:
         run.warnings.append(
-            f"{layout.view.source.name} has rank {found.preconditioner.directions}, to rounding: the other "
-            f"{rank - found.preconditioner.directions} columns of its long factor are arbitrary"
+            f"{layout.view.source.name} has rank {factorization.preconditioner.directions}, to rounding: the "
+            f"other {rank - factorization.preconditioner.directions} columns of its long factor are arbitrary"
         )
 
 
 def tsqr(
     run: Run, layout: Strategy, centering: Centering, start: Start, *, form: bool, passes: int, seed: int
-) -> Factored:
+) -> Factorization:
     """R, and if ``form`` the recipe of Q.
 
     Raises
@@ -117,33 +117,36 @@ def tsqr(
     Kannan, Nakatsukasa, Yamamoto, Yanagisawa, Shifted Cholesky QR, SIAM J. Sci. Comput. 42(1), 2020, for the
     stability of Cholesky QR after preconditioning; our preconditioner comes from sampled rows.
     """
-    sampled = load_arrays(start.sampled)
-    if sampled["q"].size:
-        found = _by_gram(run, layout, centering, start, ColumnBasis(sampled["q"], sampled["scale"]), seed)
-        if found is not None:
-            return _scaled(layout, centering, found)
+    sample = load_arrays(start.block_path)
+    if sample["q"].size:
+        basis = ColumnBasis(sample["q"], sample["scale"])
+        factorization = _by_gram(run, layout, centering, start, basis, seed)
+        if factorization is not None:
+            return _scale_columns(layout, centering, factorization)
         _require_passes(run, layout, run.passes + 1 + form, passes, form)
-    r, moved, known = _by_reflections(run, layout, centering, start)
+    r, mean_shift, columns = _by_reflections(run, layout, centering, start)
     if not form:
-        return _scaled(layout, centering, Factored(r, known, None, np.zeros((0, 0))))
+        return _scale_columns(layout, centering, Factorization(r, columns, None, np.zeros((0, 0))))
     constant = (
         np.linalg.norm(r, axis=0)
-        <= CONSTANT * np.abs(known.mean) * centering.pow2_scale * layout.view.long**0.5
+        <= CONSTANT * np.abs(columns.mean) * centering.pow2_scale * layout.view.long**0.5
     )
     r[:, constant] = 0
     basis = ColumnBasis.of(r, zero(layout.view.short))
-    mild = basis.whitened.shape == r.shape and _condition(r / basis.scale) <= MILD
+    mild = basis.vectors.shape == r.shape and _condition(r / basis.scale) <= MILD
     _require_passes(run, layout, run.passes + 1 + (not mild), passes, form)
     w = basis.weights * centering.pow2_scale
-    random, inner = layout.view.short - w.shape[1], np.eye(layout.view.short)
+    offset, random, inner = w.T @ mean_shift, layout.view.short - w.shape[1], np.eye(layout.view.short)
     for attempt in range(1 if mild else min(MOST_ATTEMPTS, passes - run.passes - 1)):
         key = (seed + attempt) % 2**64
-        preconditioner = _kept(run, f"whitening-{attempt}", w, w.T @ moved, start.shift, key, random=random)
+        preconditioner = _save_weights(
+            run, f"whitening-{attempt}", w, offset, start.shift, key, random=random
+        )
         if not mild:
-            inner = _reflected(run, layout, centering, preconditioner, f"reflections-{attempt}")
+            inner = _reflect(run, layout, centering, preconditioner, f"reflections-{attempt}")
         if not random or _condition(inner) <= MILD:  # few rows may draw columns that nearly depend
             break
-    return _scaled(layout, centering, _factored(inner, basis, known, preconditioner))
+    return _scale_columns(layout, centering, _factorize(inner, basis, columns, preconditioner))
 
 
 def _require_passes(run: Run, layout: Strategy, need: int, passes: int, form: bool) -> None:
@@ -157,14 +160,14 @@ def _require_passes(run: Run, layout: Strategy, need: int, passes: int, form: bo
 
 def _by_gram(
     run: Run, layout: Strategy, centering: Centering, start: Start, basis: ColumnBasis, seed: int
-) -> Factored | None:
+) -> Factorization | None:
     """By one pass into the Gram matrix of whitened columns, or None where that loses digits."""
     view = layout.view
     w = basis.weights * centering.pow2_scale
     fold = PreconditionedGram(
         layout.wide_panels(run.slots),
         centering,
-        _kept(run, "first", w, np.zeros(view.short), start.shift, seed),
+        _save_weights(run, "first", w, np.zeros(view.short), start.shift, seed),
         layout.column_file(run.scratch, centering),
         layout.row_seconds(3 * view.short),
     )
@@ -178,8 +181,8 @@ def _by_gram(
     inner = r_of_gram(product)
     if inner is None:
         return None
-    preconditioner = _kept(run, "whitening", w, offset, start.shift, seed)
-    return _factored(inner, basis, _known(state, layout, start, centering), preconditioner)
+    preconditioner = _save_weights(run, "whitening", w, offset, start.shift, seed)
+    return _factorize(inner, basis, _column_statistics(state, layout, start, centering), preconditioner)
 
 
 def _by_reflections(
@@ -196,11 +199,11 @@ def _by_reflections(
     state = run.pass_over_data("reflections", fold)
     refuse_bad(state, layout.view.source)
     r, ones = state["r"], int(fold.ones)
-    known = _known(state, layout, start, centering)
-    return r[ones:, ones:], mean_about_shift(state, layout.view, centering), known
+    columns = _column_statistics(state, layout, start, centering)
+    return r[ones:, ones:], mean_about_shift(state, layout.view, centering), columns
 
 
-def _reflected(
+def _reflect(
     run: Run, layout: Strategy, centering: Centering, preconditioner: Preconditioner, name: str
 ) -> Float64:
     """The R factor of whitened columns."""
@@ -216,33 +219,33 @@ def _reflected(
     return state["r"]
 
 
-def _factored(
-    inner: Float64, basis: ColumnBasis, known: Statistics, preconditioner: Preconditioner
-) -> Factored:
+def _factorize(
+    inner: Float64, basis: ColumnBasis, columns: Statistics, preconditioner: Preconditioner
+) -> Factorization:
     """R and Q from ``Y = Q_Y inner`` and ``A = Y[:, :p] back``: a small QR of their product."""
-    short, positive = basis.whitened.shape
+    short, positive = basis.vectors.shape
     back = np.zeros((short, short))
     back[:positive] = inner[:positive, :positive] @ basis.back()
     q, r = np.linalg.qr(back)
     signs = np.where(np.diag(r) < 0, -1.0, 1.0)
     inverse = scipy.linalg.solve_triangular(inner, q * signs, check_finite=False)
-    return Factored(r * signs[:, None], known, preconditioner, inverse)
+    return Factorization(r * signs[:, None], columns, preconditioner, inverse)
 
 
-def _scaled(layout: Strategy, centering: Centering, found: Factored) -> Factored:
+def _scale_columns(layout: Strategy, centering: Centering, factorization: Factorization) -> Factorization:
     """With the columns of a tall matrix divided by their standard deviations."""
     if not (centering.scale and layout.view.orientation is Orientation.ROWS):
-        return found
-    return dataclasses.replace(found, r=found.r / divisors(found.known.deviation))
+        return factorization
+    return dataclasses.replace(factorization, r=factorization.r / divisors(factorization.known.deviation))
 
 
-def _known(state: State, layout: Strategy, start: Start, centering: Centering) -> Statistics:
+def _column_statistics(state: State, layout: Strategy, start: Start, centering: Centering) -> Statistics:
     by_rows = layout.view.orientation is Orientation.ROWS
     tell = scaled_statistics if centering.scale and by_rows else statistics
     return tell(state, layout.view, start.shift, centering)
 
 
-def _kept(
+def _save_weights(
     run: Run, name: str, w: Float64, offset: Float64, shift: Float64, seed: int, *, random: int = 0
 ) -> Preconditioner:
     path = save_once(run.part(f"{name}.part"), {"w": w, "offset": offset, "shift": shift})
@@ -281,8 +284,8 @@ class Tsqr(Solver):
         than its start.
         """
         short, row_bytes = view.short, 8 * view.short
-        read, written = short * view.source.dtype.itemsize, request.rank * view.dtype.itemsize
-        chunk = matching_chunk(view.grid, read, written)
+        read_bytes, write_bytes = short * view.source.dtype.itemsize, request.rank * view.dtype.itemsize
+        chunk = matching_chunk(view.grid, read_bytes, write_bytes)
         grid = Grid.regular(view.long, chunk, splittable=False)
         least = max(1, min(4 * short, (32 * 2**20) // row_bytes))
         sums = max(8 * short**2, 4 * 2**20)
@@ -298,7 +301,7 @@ class Tsqr(Solver):
         return [dataclasses.replace(sweep, item=8) for sweep in _sweeps(request, strategy, slots)]
 
     def likely_passes(self, request: Request, strategy: Strategy, most: int) -> int:
-        """A sample usually helps."""
+        """The fewest: a sample usually helps."""
         return self.least_passes(request, strategy.view)
 
     def held_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
@@ -311,7 +314,7 @@ class Tsqr(Solver):
         return max(strategy.sample_bytes, squares) + strategy.long_vectors_bytes
 
     def panels(self, strategy: Strategy) -> Panels:
-        """In float64."""
+        """Panels of float64."""
         return strategy.wide_panels(1)
 
     def way_out(self, request: Request, strategy: Strategy) -> str:
@@ -326,7 +329,7 @@ class Tsqr(Solver):
         """Nothing tells more: the type is too short."""
         return f"{strategy.view.dtype.name} does not hold so small a value beside the largest"
 
-    def sampled(self, request: Request, strategy: Strategy, rows: npt.NDArray[Any]) -> State:
+    def make_sample_block(self, request: Request, strategy: Strategy, rows: npt.NDArray[Any]) -> State:
         """A basis in which the sample is orthonormal."""
         return sampled_basis(rows)
 
@@ -335,24 +338,28 @@ class Tsqr(Solver):
     ) -> Decomposition:
         """All triplets, of which the leading ones are kept."""
         form = request.rows or strategy.view.orientation is Orientation.COLUMNS
-        found = tsqr(run, strategy, centering, start, form=form, passes=request.passes, seed=request.seed)
-        left, s, short = leading_singular_triplets(found.r, request.rank)
+        factorization = tsqr(
+            run, strategy, centering, start, form=form, passes=request.passes, seed=request.seed
+        )
+        left, s, short = leading_singular_triplets(factorization.r, request.rank)
         facts = {}
         if request.adaptive:
             cut = Truncation.of_all(s, request.tol)
             left, s, short = left[:, : cut.rank], s[: cut.rank], short[:, : cut.rank]
-            facts = left_out(cut, strategy)
-        warn_of_rank(run, strategy, found, len(s))
+            facts = truncation_facts(cut, strategy)
+        warn_of_rank(run, strategy, factorization, len(s))
         s[s <= zero(strategy.view.short) * s[0]] = 0.0
         signs = fix_signs(short)
         long = None
-        if found.preconditioner is not None:
-            long = FromMatrix(found.preconditioner, found.inverse @ (left * signs), centering)
+        if factorization.preconditioner is not None:
+            long = FromMatrix(factorization.preconditioner, factorization.inverse @ (left * signs), centering)
         errors = np.minimum(strategy.view.short * rounding(s, np.dtype(np.float64)), 1.0)
         residuals = np.full(len(s), strategy.view.short * np.finfo(np.float64).eps)
-        total = squared_norm(strategy, found.known.total, centering.pow2_scale)
+        total = squared_norm(strategy, factorization.known.total, centering.pow2_scale)
         values = s / centering.pow2_scale
-        return Decomposition(values, short * signs, long, found.known, residuals, errors, [], total, facts)
+        return Decomposition(
+            values, short * signs, long, factorization.known, residuals, errors, [], total, facts
+        )
 
 
 def _sweeps(request: Request, strategy: Strategy, slots: int) -> list[Pass]:
@@ -370,8 +377,8 @@ def _sweeps(request: Request, strategy: Strategy, slots: int) -> list[Pass]:
     if request.rows or view.orientation is Orientation.COLUMNS:
         rank, long = request.rank, view.long * request.rank * view.dtype.itemsize
         seconds = strategy.row_seconds(2 * (short + rank))
-        written = (NOWHERE, NOWHERE, view.orientation is Orientation.COLUMNS, view.dtype, rank, seconds)
-        write = WritePreconditioned(panels, centering, preconditioner, None, *written)
+        arguments = (NOWHERE, NOWHERE, view.orientation is Orientation.COLUMNS, view.dtype, rank, seconds)
+        write = WritePreconditionedRows(panels, centering, preconditioner, None, *arguments)
         sweeps.insert(1, numbers_of("rows", write, data, long, 2 * elements * (short + rank)))
         if leads_qr(request, view):
             return sweeps

@@ -14,10 +14,10 @@ from rankfold.pipeline.storage.checkpoint import State
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
-LEAST_SAMPLED = 1e-10
+LEAST_SINGULAR_VALUE = 1e-10
 """Smallest singular value of a sample, relative to its largest, that a basis is made from."""
 
-SAMPLED_ROWS = 1024
+SAMPLE_ROWS = 1024
 """Of a sample that are factorized at a time."""
 
 
@@ -25,7 +25,7 @@ SAMPLED_ROWS = 1024
 class ColumnBasis:
     """``W = V / s`` for a matrix whose columns were first divided by powers of two."""
 
-    whitened: Float64
+    vectors: Float64
     """(short, p) V / s: columns are orthogonal."""
 
     scale: Float64
@@ -37,24 +37,24 @@ class ColumnBasis:
         lengths = np.linalg.norm(r, axis=0)
         scale = np.where(lengths > 0, np.exp2(np.frexp(lengths)[1]), 1.0)
         _, s, vt = np.linalg.svd(r / scale)
-        kept = int((s > smallest * s[0]).sum())
-        return cls(vt[:kept].T / s[:kept], scale)
+        count = int((s > smallest * s[0]).sum())
+        return cls(vt[:count].T / s[:count], scale)
 
     @property
     def weights(self) -> Float64:
         """W, by which columns as they are become orthonormal."""
-        return self.whitened / self.scale[:, None]
+        return self.vectors / self.scale[:, None]
 
     def back(self) -> Float64:
         """(p, short): ``A = A W back``, to rounding of each column."""
-        return np.asarray((self.whitened / (self.whitened**2).sum(axis=0)).T * self.scale)
+        return np.asarray((self.vectors / (self.vectors**2).sum(axis=0)).T * self.scale)
 
 
 def sampled_basis(d: Array) -> State:
     """The basis that makes the columns of some rows orthonormal; nothing in ``q`` if they depend."""
     r = np.zeros((d.shape[1], d.shape[1]))
-    for start in range(0, len(d), SAMPLED_ROWS):
-        r = panel_r(np.vstack([r, d[start : start + SAMPLED_ROWS]]))
-    basis = ColumnBasis.of(r, max(LEAST_SAMPLED, 1e3 * float(np.finfo(d.dtype.name).eps)))
-    full = basis.whitened.shape == r.shape
-    return {"q": basis.whitened if full else np.zeros((0, 0)), "scale": basis.scale}
+    for start in range(0, len(d), SAMPLE_ROWS):
+        r = panel_r(np.vstack([r, d[start : start + SAMPLE_ROWS]]))
+    basis = ColumnBasis.of(r, max(LEAST_SINGULAR_VALUE, 1e3 * float(np.finfo(d.dtype.name).eps)))
+    full = basis.vectors.shape == r.shape
+    return {"q": basis.vectors if full else np.zeros((0, 0)), "scale": basis.scale}
