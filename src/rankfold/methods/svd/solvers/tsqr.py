@@ -139,9 +139,7 @@ def tsqr(
     offset, random, inner = w.T @ mean_shift, layout.view.short - w.shape[1], np.eye(layout.view.short)
     for attempt in range(1 if mild else min(MOST_ATTEMPTS, passes - run.passes - 1)):
         key = (seed + attempt) % 2**64
-        preconditioner = _save_weights(
-            run, f"whitening-{attempt}", w, offset, start.shift, key, random=random
-        )
+        preconditioner = _save_basis(run, f"whitening-{attempt}", w, offset, start.shift, key, random=random)
         if not mild:
             inner = _reflect(run, layout, centering, preconditioner, f"reflections-{attempt}")
         if not random or _condition(inner) <= MILD:  # few rows may draw columns that nearly depend
@@ -167,7 +165,7 @@ def _by_gram(
     fold = PreconditionedGram(
         layout.wide_panels(run.slots),
         centering,
-        _save_weights(run, "first", w, np.zeros(view.short), start.shift, seed),
+        _save_basis(run, "first", w, np.zeros(view.short), start.shift, seed),
         layout.column_file(run.scratch, centering),
         layout.row_seconds(3 * view.short),
     )
@@ -181,7 +179,7 @@ def _by_gram(
     inner = r_of_gram(product)
     if inner is None:
         return None
-    preconditioner = _save_weights(run, "whitening", w, offset, start.shift, seed)
+    preconditioner = _save_basis(run, "whitening", w, offset, start.shift, seed)
     return _factorize(inner, basis, _column_statistics(state, layout, start, centering), preconditioner)
 
 
@@ -245,7 +243,7 @@ def _column_statistics(state: State, layout: Strategy, start: Start, centering: 
     return tell(state, layout.view, start.shift, centering)
 
 
-def _save_weights(
+def _save_basis(
     run: Run, name: str, w: Float64, offset: Float64, shift: Float64, seed: int, *, random: int = 0
 ) -> Preconditioner:
     path = save_once(run.part(f"{name}.part"), {"w": w, "offset": offset, "shift": shift})
