@@ -29,7 +29,7 @@ def measure(x: Array, shift: Float64, pow2_scale: float) -> tuple[Float64, Float
         proves a finite panel.
     shift : (c,) float64
         Subtracted from every row.
-    unit : float
+    pow2_scale : float
         A power of two that keeps squares in range.
 
     Returns

@@ -50,7 +50,7 @@ def add_rows(total: Moments, x: Array, mean: Float64, pow2_scale: float, *, out:
         The rows; left untouched unless it shares memory with ``out``.
     mean : (d,) float64
         Their mean.
-    unit : float
+    pow2_scale : float
         Power of two that keeps squares in the range of the working type.
     out : (r + 1, d) float32 or float64, overwritten
         Becomes the centered rows, and one row more for the difference of the means.
