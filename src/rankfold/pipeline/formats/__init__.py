@@ -2,8 +2,7 @@
 
     locate        STORE::array, or what is there
     arrays        NumPy and SciPy arrays, lists, data frames
-    zarr          matrices in a Zarr folder
-    zarr_volume   Zarr arrays of more axes
+    zarr          Zarr arrays in a folder
     zarr_layout   how chunks of a Zarr array lie
     csr           sparse groups in Zarr
     remote        Zarr in object stores

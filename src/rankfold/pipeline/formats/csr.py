@@ -16,20 +16,19 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.chunks.codecs import encoding_of
 from rankfold.pipeline.chunks.files import ChunkFiles
-from rankfold.pipeline.chunks.geometry import Span
-from rankfold.pipeline.chunks.reads import Tile
+from rankfold.pipeline.chunks.geometry import Piece, Span
 from rankfold.pipeline.data.dtypes import cut, native, require_chunks, require_matrix, whole_lengths
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError
 from rankfold.pipeline.formats.locate import node_kind
-from rankfold.pipeline.formats.zarr import ZarrSource
+from rankfold.pipeline.formats.zarr import ZarrSource, read_through_zarr
 from rankfold.pipeline.formats.zarr_layout import key_style
 
 if TYPE_CHECKING:
@@ -65,17 +64,9 @@ class VectorSource(ZarrSource):
         """Bytes of the chunk files on disk."""
         return self.files.stored_bytes() if self.length else 0
 
-    def _decode(self, array: zarr.Array[Any], request: Tile) -> None:
-        """Chunks that Zarr decodes; whatever it raises names the first of them."""
-        from zarr.buffer.cpu import NDBuffer, buffer_prototype
-
-        target = NDBuffer(cast("Any", request.out[0]))  # Zarr's protocol is narrower than NumPy's stubs
-        try:
-            array.get_basic_selection((slice(*request.columns),), out=target, prototype=buffer_prototype)
-        except MemoryError:
-            raise
-        except Exception as error:
-            raise self._broken(self.files.key(0, request.j), request, error) from error
+    def _select(self, array: zarr.Array[Any], request: Piece) -> None:
+        """The columns of a request, which are all the axes that the array has."""
+        read_through_zarr(array, Piece(request.box[1:], request.out[0]))
 
 
 def vector_at(path: str, array: str, *, missing: str = "error") -> VectorSource:

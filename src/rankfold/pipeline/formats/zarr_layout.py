@@ -20,8 +20,7 @@ from rankfold.pipeline.data.dtypes import native, require_chunks, require_matrix
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stacked
 from rankfold.pipeline.errors import InputError, RankfoldError
 from rankfold.pipeline.formats.locate import require_array
-from rankfold.pipeline.formats.zarr import ZarrSource
-from rankfold.pipeline.formats.zarr_volume import ZarrVolume
+from rankfold.pipeline.formats.zarr import ZarrSource, ZarrVolume
 
 if TYPE_CHECKING:
     import zarr
