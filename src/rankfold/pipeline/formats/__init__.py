@@ -38,14 +38,13 @@ from rankfold.pipeline.formats.arrays import (
     array_of_lists,
     array_source,
     array_volume,
-    dask_volume,
     is_cells,
     is_kept_sparse,
     matrix_of_cells,
     sparse_source,
 )
 from rankfold.pipeline.formats.csr import compressed_kind, csr_source
-from rankfold.pipeline.formats.dask import dask_source
+from rankfold.pipeline.formats.dask import dask_source, dask_volume
 from rankfold.pipeline.formats.hdf5 import hdf5_matrix
 from rankfold.pipeline.formats.locate import is_address, require_path, split_location
 from rankfold.pipeline.formats.netcdf import netcdf_matrix, xarray_matrix

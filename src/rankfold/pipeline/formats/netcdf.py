@@ -29,8 +29,8 @@ from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source, Volume
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stacked
 from rankfold.pipeline.errors import ChunkError, InputError
-from rankfold.pipeline.formats.arrays import array_source, array_volume, dask_volume
-from rankfold.pipeline.formats.dask import dask_source
+from rankfold.pipeline.formats.arrays import array_source, array_volume
+from rankfold.pipeline.formats.dask import dask_source, dask_volume
 from rankfold.pipeline.formats.handles import Handles, choose, file_fingerprint, file_version, library
 from rankfold.pipeline.formats.hdf5 import require_hdf5
 

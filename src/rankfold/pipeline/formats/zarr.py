@@ -15,14 +15,13 @@ import functools
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.chunks.encoding import (
-    Encoding,
     codec_bytes,
     decode_into,
     encoded_bound,
@@ -30,12 +29,21 @@ from rankfold.pipeline.chunks.encoding import (
     require_whole_blosc,
     scratch,
 )
-from rankfold.pipeline.chunks.files import ChunkFiles, missing_message
-from rankfold.pipeline.chunks.geometry import Box, Piece, Span, cells, local, requests
-from rankfold.pipeline.chunks.reads import SCRATCH_BYTES, TURN_BYTES, read_plain_box, read_run
+from rankfold.pipeline.chunks.files import missing_message
+from rankfold.pipeline.chunks.geometry import Box, Piece, cells, local, requests
+from rankfold.pipeline.chunks.reads import (
+    SCRATCH_BYTES,
+    TURN_BYTES,
+    read_plain_box,
+    read_rectangle,
+    read_run,
+    tiles,
+)
 from rankfold.pipeline.chunks.shard import ABSENT, read_index
 from rankfold.pipeline.data.grid import Grid, regular_grids
+from rankfold.pipeline.data.source import Matrix
 from rankfold.pipeline.errors import ChunkError
+from rankfold.pipeline.formats.zarr_metadata import Layout, read_through_zarr
 
 if TYPE_CHECKING:
     import zarr
@@ -48,54 +56,23 @@ OVERHEAD_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class ZarrArray:
-    """A Zarr array as strings and numbers; no file stays open between two reads."""
+class ZarrArray(Layout):
+    """A Zarr array in a folder as strings and numbers; no file stays open between two reads."""
 
-    name: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
     path: str
     """Folder of the store."""
-
-    array: str
-    """Path of the array in the store, empty for the store itself."""
-
-    chunks: tuple[int, ...]
-    """Shape of what is decoded at once: inner chunks where there are shards."""
-
-    files: ChunkFiles
-    encoding: Encoding
-    format: str
-    """Zarr version and, where there are shards, their shape."""
-
-    fill: float | int | bool
-    missing: str
-    """``error`` or ``fill``: what a chunk without a file is."""
-
-    version: str = field(repr=False)
-    """Digest of the metadata, so that a store written anew is also opened anew."""
-
-    @property
-    def codec(self) -> str:
-        """How chunks are compressed, in words; ``none`` where they are not."""
-        return self.encoding.words
 
     @property
     def grids(self) -> tuple[Grid, ...]:
         """Native chunks along every axis."""
         return regular_grids(self.shape, self.chunks, splittable=self.encoding.reader == "plain")
 
-    @property
-    def chunk_bytes(self) -> int:
-        """Bytes of one decoded chunk."""
-        return math.prod(self.chunks) * self.dtype.itemsize
-
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
         """Copy every box to its place; see ``Volume``."""
         if self.encoding.reader == "zarr":
             self._read_requests(pieces)
             return
-        for index, parts in cells(pieces, self.files.extent):
+        for index, parts in self._cells(pieces, self.files.extent):
             self._read_file(index, parts)
 
     def check(self) -> None:
@@ -122,11 +99,6 @@ class ZarrArray:
         and as numbers."""
         inner = math.prod(self.files.extent) // math.prod(self.chunks)
         return OVERHEAD_BYTES + SCRATCH_BYTES + 3 * 16 * inner
-
-    def _decoding_bytes(self, request: int) -> int:
-        """Memory that Zarr takes for a request: ``Encoding.stages`` times its chunks, and three times that
-        below 32 MiB, from where on the heap gives memory back."""
-        return request * self.encoding.stages * (3 if self.chunk_bytes < 32 * 2**20 else 1)
 
     # Chunks that are read here
 
@@ -158,7 +130,7 @@ class ZarrArray:
             return
         counts = [extent // chunk for extent, chunk in zip(self.files.extent, self.chunks, strict=True)]
         table = read_index(fd, size, math.prod(counts), self.encoding).reshape(*counts, 2)
-        for inner, inside in cells(parts, self.chunks):
+        for inner, inside in self._cells(parts, self.chunks):
             place = tuple(i - at * count for i, at, count in zip(inner, index, counts, strict=True))
             offset, length = table[place].tolist()
             if offset == ABSENT:
@@ -174,22 +146,28 @@ class ZarrArray:
         self, fd: int, index: tuple[int, ...], parts: list[Piece], *, offset: int, size: int
     ) -> None:
         """Boxes of the chunk that is stored in ``size`` bytes from ``offset`` on."""
-        corner = tuple([(i * chunk, (i + 1) * chunk) for i, chunk in zip(index, self.chunks, strict=True)])
         if self.encoding.reader == "plain":
             if size != self.chunk_bytes:
                 raise ValueError(f"it holds {size} bytes instead of {self.chunk_bytes}")
             for part in parts:
-                read_plain_box(fd, part.out, offset=offset, shape=self.chunks, at=local(part.box, corner))
+                self._read_plain(fd, index, part, offset)
         else:
             require_sensible(size, self.chunk_bytes)
             encoded = scratch.get("encoded", size)
             read_run(fd, encoded, offset)
-            self._decode_chunk(encoded, parts, corner)
+            self._decode_chunk(encoded, index, parts)
         if self.encoding.swapped:
             for part in parts:
                 part.out.byteswap(inplace=True)
 
-    def _decode_chunk(self, encoded: npt.NDArray[np.uint8], parts: list[Piece], corner: Box) -> None:
+    def _read_plain(self, fd: int, index: tuple[int, ...], part: Piece, offset: int) -> None:
+        """A box of the chunk whose numbers lie in the file from ``offset`` on."""
+        at = local(part.box, self._corner(index))
+        read_plain_box(fd, part.out, offset=offset, shape=self.chunks, at=at)
+
+    def _decode_chunk(
+        self, encoded: npt.NDArray[np.uint8], index: tuple[int, ...], parts: list[Piece]
+    ) -> None:
         """Decode a chunk straight to its place if it fills it, else into a buffer to copy from."""
         first = parts[0].out
         if first.shape == self.chunks and first.flags.c_contiguous:
@@ -198,8 +176,19 @@ class ZarrArray:
         decoded = scratch.get("decoded", self.chunk_bytes)
         decode_into(self.encoding.codec, encoded, decoded)
         numbers = decoded.view(self.dtype).reshape(self.chunks)
+        corner = self._corner(index)
         for part in parts:
             part.out[...] = numbers[local(part.box, corner)]
+
+    def _corner(self, index: tuple[int, ...]) -> Box:
+        """The box of a chunk; only where it begins is of interest."""
+        return tuple((i * chunk, (i + 1) * chunk) for i, chunk in zip(index, self.chunks, strict=True))
+
+    def _cells(
+        self, pieces: Sequence[Piece], extent: tuple[int, ...]
+    ) -> Iterator[tuple[tuple[int, ...], list[Piece]]]:
+        """Chunks or files that the pieces meet, each with what lies in it."""
+        return cells(pieces, extent)
 
     # Chunks that are left to Zarr
 
@@ -268,25 +257,11 @@ class ZarrArray:
 
 
 @dataclass(frozen=True, slots=True)
-class ZarrSource(ZarrArray):
+class ZarrSource(Matrix, ZarrArray):
     """A Zarr array as a matrix of its two axes."""
 
     shape: tuple[int, int]
     chunks: tuple[int, int]
-
-    @property
-    def row_grid(self) -> Grid:
-        """Native chunks along the rows."""
-        return self.grids[0]
-
-    @property
-    def column_grid(self) -> Grid:
-        """Native chunks along the columns."""
-        return self.grids[1]
-
-    def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
-        """Copy ``self[rows, columns]`` into ``out``; see ``Source``."""
-        self.read_boxes([Piece((rows, columns), out)])
 
     def read_bytes(self, rows: int, columns: int) -> int:
         """Most memory of one ``read_into`` besides ``out``.
@@ -305,7 +280,7 @@ class ZarrSource(ZarrArray):
                 self.encoding.codec, self.chunk_bytes, encoded=self._encoded_bytes, placed=placed
             )
         down, across = self._request(rows, columns)
-        return self._fixed_bytes + self._decoding_bytes(down * across * self.chunk_bytes)
+        return self._fixed_bytes + self.decoding_bytes(down * across * self.chunk_bytes)
 
     @property
     def _encoded_bytes(self) -> int:
@@ -333,6 +308,24 @@ class ZarrSource(ZarrArray):
         for _, (part,) in cells([piece], (down * self.chunks[0], across * self.chunks[1])):
             yield part
 
+    # The two inmost steps of a read, for two axes alone in half the time: small chunks feel it.
+
+    def _cells(
+        self, pieces: Sequence[Piece], extent: tuple[int, ...]
+    ) -> Iterator[tuple[tuple[int, ...], list[Piece]]]:
+        """Chunks or files that a piece, the only one, meets."""
+        (piece,), (down, across) = pieces, extent
+        selection_rows, selection_columns = piece.box
+        for i, j, rows, columns, out in tiles(piece.out, selection_rows, selection_columns, (down, across)):
+            yield (i, j), [Piece((rows, columns), out)]
+
+    def _read_plain(self, fd: int, index: tuple[int, ...], part: Piece, offset: int) -> None:
+        """A rectangle of the chunk whose numbers lie in the file from ``offset`` on."""
+        ((top, _), (left, _)), (height, width) = part.box, self.chunks
+        start = (top - index[0] * height) * width + left - index[1] * width
+        item = self.dtype.itemsize
+        read_rectangle(fd, part.out, offset=offset + start * item, pitch=width * item)
+
     def _place(self, box: Box) -> str:
         """What a message says of a box besides its file."""
         (top, bottom), (left, right) = box
@@ -351,23 +344,7 @@ class ZarrVolume(ZarrArray):
             return self._fixed_bytes + min(TURN_BYTES, elements * self.dtype.itemsize)
         if self.encoding.reader == "codec":
             return self._fixed_bytes + codec_bytes(self.encoding.codec, self.chunk_bytes)
-        request = max(self.chunk_bytes, min(REQUEST_BYTES, padded_bytes(self)))
-        return self._fixed_bytes + self._decoding_bytes(request)
-
-
-def padded_bytes(volume: Any) -> int:
-    """Bytes of all decoded chunks of an array."""
-    counts = (-(-length // chunk) for length, chunk in zip(volume.shape, volume.chunks, strict=True))
-    return math.prod(counts) * int(volume.chunk_bytes)
-
-
-def read_through_zarr(array: zarr.Array[Any], request: Piece) -> None:
-    """A box that Zarr copies from the decoded chunks straight to its place."""
-    from zarr.buffer.cpu import NDBuffer, buffer_prototype
-
-    selection = tuple(slice(*span) for span in request.box)
-    target = NDBuffer(cast("Any", request.out))  # Zarr's protocol is narrower than NumPy's stubs
-    array.get_basic_selection(selection, out=target, prototype=buffer_prototype)
+        return self._fixed_bytes + self.decoding_bytes(self.request_bytes(REQUEST_BYTES))
 
 
 @functools.lru_cache(maxsize=32)
