@@ -20,24 +20,27 @@ import scipy.sparse
 from rankfold.kernels.hashing.digest import LANES, mix_words
 from rankfold.pipeline.chunks.geometry import Piece, Span, requests
 from rankfold.pipeline.data.dtypes import SUPPORTED, cut, native, require_matrix
-from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.grid import Grid, regular_grids
+from rankfold.pipeline.data.source import Matrix
 from rankfold.pipeline.errors import InputError
 
 DIGEST_BYTES = 4 * 2**20
 """Rows are hashed in blocks of this size, so that no second copy of the matrix is ever made."""
 
 
-class InMemory:
-    """What matrices in memory share, dense or sparse."""
+class InMemory(Matrix):
+    """What arrays in memory share, dense or sparse, of two or more axes."""
 
     __slots__ = ()
     array: Any
+    kind = "array"
+    codec = "none"
+    path = None
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        rows, columns = self.array.shape
-        return rows, columns
+    def name(self) -> str:
+        """What messages call it: type and shape."""
+        return f"{self.kind} {self.dtype} {self.array.shape}"
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -45,19 +48,9 @@ class InMemory:
         return native(self.array.dtype)
 
     @property
-    def codec(self) -> str:
-        """Never compressed."""
-        return "none"
-
-    @property
-    def row_grid(self) -> Grid:
-        """One piece that can be cut anywhere."""
-        return Grid.regular(self.shape[0], self.shape[0], splittable=True)
-
-    @property
-    def column_grid(self) -> Grid:
-        """One piece that can be cut anywhere."""
-        return Grid.regular(self.shape[1], self.shape[1], splittable=True)
+    def grids(self) -> tuple[Grid, ...]:
+        """Pieces that can be cut anywhere."""
+        return regular_grids(self.array.shape, self.array.shape, splittable=True)
 
     def check(self) -> None:
         """Nothing can be wrong with it."""
@@ -73,15 +66,13 @@ class ArraySource(InMemory):
 
     array: npt.NDArray[Any]
 
-    @property
-    def name(self) -> str:
-        """What messages call it: type and shape."""
-        return f"array {self.dtype} {self.shape}"
+    format = "NumPy array"
 
     @property
-    def format(self) -> str:
-        """Where it lies."""
-        return "NumPy array"
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        rows, columns = self.array.shape
+        return rows, columns
 
     def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
         """Copy ``self[rows, columns]`` into ``out``; see ``Source``."""
@@ -123,35 +114,17 @@ def array_source(array: npt.NDArray[Any]) -> ArraySource:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ArrayVolume:
+class ArrayVolume(InMemory):
     """A NumPy array with names for its axes."""
 
     array: npt.NDArray[Any]
     axes: tuple[str, ...]
     format: str = "NumPy array"
 
-    codec = "none"
-    path = None
-
-    @property
-    def name(self) -> str:
-        """What messages call it: type and shape."""
-        return f"array {self.dtype} {self.shape}"
-
     @property
     def shape(self) -> tuple[int, ...]:
         """Length of every axis."""
         return self.array.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements in native byte order."""
-        return native(self.array.dtype)
-
-    @property
-    def grids(self) -> tuple[Grid, ...]:
-        """Pieces that can be cut anywhere."""
-        return tuple(Grid.regular(length, length, splittable=True) for length in self.shape)
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
         """Copy every box to its place."""
@@ -162,9 +135,6 @@ class ArrayVolume:
         """Nothing: the copy goes from one array to the other."""
         return 0
 
-    def check(self) -> None:
-        """Nothing can be wrong with it."""
-
     def fingerprint(self) -> str:
         """Digest of type, shape and content; order in memory does not matter."""
         digest = hashlib.blake2b(f"{self.dtype.str} {self.shape}".encode(), digest_size=16)
@@ -173,10 +143,6 @@ class ArrayVolume:
         for _, part in requests(whole, (1,) * self.array.ndim, step):
             digest.update(np.ascontiguousarray(part, self.dtype).data)
         return digest.hexdigest()
-
-    def stored_bytes(self) -> int:
-        """Bytes on disk: none."""
-        return 0
 
 
 def array_volume(
@@ -198,15 +164,14 @@ class SparseSource(InMemory):
     array: Any
     """Compressed by rows, without duplicates."""
 
-    @property
-    def name(self) -> str:
-        """What messages call it: type and shape."""
-        return f"sparse {self.dtype} {self.shape}"
+    kind = "sparse"
+    format = "SciPy sparse array"
 
     @property
-    def format(self) -> str:
-        """Where it lies."""
-        return "SciPy sparse array"
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        rows, columns = self.array.shape
+        return rows, columns
 
     def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
         """Fill ``out`` with ``self[rows, columns]``; see ``Source``."""
