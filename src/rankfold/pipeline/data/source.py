@@ -119,6 +119,32 @@ class Volume(Protocol):
         """Bytes on disk, 0 where there are none."""
 
 
+class Wrapper:
+    """What is taken over as it is by a source or volume that is read through ``inner``, another one."""
+
+    __slots__ = ()
+    inner: Any
+
+    @property
+    def path(self) -> str | None:
+        """Local file or folder, if it lies in one."""
+        return getattr(self.inner, "path", None)
+
+    @property
+    def codec(self) -> str:
+        """How chunks are compressed."""
+        return str(getattr(self.inner, "codec", "unknown"))
+
+    def check(self) -> None:
+        """Raise ``ChunkError`` for what can be found wrong, also in what is left out."""
+        self.inner.check()
+
+    def stored_bytes(self) -> int:
+        """Bytes on disk of all that is read from."""
+        count = getattr(self.inner, "stored_bytes", None)
+        return int(count()) if count else 0
+
+
 class Matrix:
     """An array of two axes that is read box by box, as a ``Source``: what follows from its boxes."""
 
