@@ -3,7 +3,8 @@
     locate        STORE::array, or what is there
     arrays        NumPy and SciPy arrays, lists, data frames
     zarr          Zarr arrays in a folder
-    zarr_layout   how chunks of a Zarr array lie
+    zarr_layout   Zarr arrays in a folder, opened
+    zarr_metadata how chunks of a Zarr array lie
     csr           sparse groups in Zarr
     remote        Zarr in object stores
     npy           .npy, .fbin, .u8bin and .i8bin files
