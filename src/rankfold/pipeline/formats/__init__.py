@@ -1,18 +1,18 @@
 """Whatever a user may point at, as a ``Source``.
 
-    locate        STORE::array, or what is there
-    arrays        NumPy and SciPy arrays, lists, data frames
-    zarr          Zarr arrays in a folder
-    zarr_layout   Zarr arrays in a folder, opened
-    zarr_metadata how chunks of a Zarr array lie
-    csr           sparse groups in Zarr
-    remote        Zarr in object stores
-    npy           .npy, .fbin, .u8bin and .i8bin files
-    npz           .npz files that are not compressed
-    hdf5          HDF5 files, through h5py
-    netcdf        netCDF files and xarray objects
-    dask          Dask arrays
-    handles       which dataset of a file is meant, optional libraries
+    locate         STORE::array, or what is there
+    arrays         NumPy and SciPy arrays, lists, data frames
+    zarr           Zarr arrays in a folder
+    zarr_layout    Zarr arrays in a folder, opened
+    zarr_metadata  how chunks of a Zarr array lie
+    csr            sparse groups in Zarr
+    remote         Zarr in object stores
+    npy            .npy, .fbin, .u8bin and .i8bin files
+    npz            .npz files that are not compressed
+    hdf5           HDF5 files, through h5py
+    netcdf         netCDF files and xarray objects
+    dask           Dask arrays
+    handles        which dataset of a file is meant, optional libraries
 
 No optional library, nor Zarr nor Dask, is imported before it is needed: objects are known by the module
 of their type.
