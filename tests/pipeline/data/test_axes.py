@@ -253,12 +253,12 @@ def test_npy_of_more_axes_cut_short(tmp_path: Path) -> None:
 def test_a_chunk_that_several_boxes_meet_is_decoded_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rankfold.pipeline.formats import zarr_volume
+    from rankfold.pipeline.formats import zarr
 
     x = field((6, 5, 7))
     source = open_source(store(tmp_path / "x.zarr", x, (3, 5, 7), compressors=ZstdCodec()), row_axes="time")
-    calls, decode = [], zarr_volume.decode_into
-    monkeypatch.setattr(zarr_volume, "decode_into", lambda *args: (calls.append(1), decode(*args)))
+    calls, decode = [], zarr.decode_into
+    monkeypatch.setattr(zarr, "decode_into", lambda *args: (calls.append(1), decode(*args)))
     np.testing.assert_array_equal(read(source, (1, 6), (3, 30)), matrix(x, (0,))[1:, 3:30])
     assert len(calls) == 2
 

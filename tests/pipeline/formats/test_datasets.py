@@ -193,7 +193,7 @@ def test_what_is_opened_is_read_in_pieces_and_left_as_it_was(tmp_path: Path, mon
     )
     np.testing.assert_array_equal(read(source, (0, 20), (0, 30)), flat(field()))
     assert max(sizes) <= 125 and not opened.variable._in_memory
-    assert not open_source(opened, row_axes="lat").volume.variable.variable._in_memory  # type: ignore[attr-defined]
+    assert not open_source(opened, row_axes="lat").inner.variable.variable._in_memory  # type: ignore[attr-defined]
 
 
 @pytest.mark.process

@@ -20,7 +20,7 @@ import numpy as np
 from rankfold.pipeline.chunks.geometry import Piece, requests
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.selection import unit
-from rankfold.pipeline.data.source import Volume
+from rankfold.pipeline.data.source import Volume, Wrapper
 from rankfold.pipeline.errors import InputError
 
 REQUEST_BYTES = 4 * 2**20
@@ -28,7 +28,7 @@ REQUEST_BYTES = 4 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class DecodedVolume:
+class DecodedVolume(Wrapper):
     """A volume whose numbers are scaled and whose missing values are NaN."""
 
     inner: Volume
@@ -59,19 +59,9 @@ class DecodedVolume:
         return self.inner.grids
 
     @property
-    def path(self) -> str | None:
-        """Local file or folder, if it lies in one."""
-        return self.inner.path
-
-    @property
     def format(self) -> str:
         """Kind of store."""
         return f"{self.inner.format}, packed as {self.inner.dtype}"
-
-    @property
-    def codec(self) -> str:
-        """How chunks are compressed."""
-        return self.inner.codec
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
         """Copy every box to its place, decoded; see ``Volume``."""
@@ -92,18 +82,10 @@ class DecodedVolume:
         held = max(REQUEST_BYTES // item, math.prod(unit(grid) for grid in self.grids))
         return self.inner.read_bytes(elements) + 2 * held * (item + 1)
 
-    def check(self) -> None:
-        """Raise ``ChunkError`` for what can be found wrong without reading the data."""
-        self.inner.check()
-
     def fingerprint(self) -> str:
         """Digest of the store and of how it is decoded."""
         text = f"{self.inner.fingerprint()} {self.dtype.str} {self.scale} {self.offset} {self.missing}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-    def stored_bytes(self) -> int:
-        """Bytes on disk."""
-        return self.inner.stored_bytes()
 
 
 def is_packed(dtype: np.dtype[Any], attributes: Mapping[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,3 +45,15 @@ class Grid:
     def longest(self) -> int:
         """Extent of the longest chunk."""
         return int(np.diff(self.edges).max())
+
+
+def regular_grids(shape: Sequence[int], chunks: Sequence[int], *, splittable: bool) -> tuple[Grid, ...]:
+    """The cut of every axis into chunks of one shape.
+
+    >>> [grid.edges.tolist() for grid in regular_grids((3, 4), (2, 4), splittable=False)]
+    [[0, 2, 3], [0, 4]]
+    """
+    return tuple(
+        Grid.regular(length, chunk, splittable=splittable)
+        for length, chunk in zip(shape, chunks, strict=True)
+    )

@@ -18,7 +18,7 @@ from rankfold.pipeline.chunks.encoding import scratch
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.selection import steps, unit
-from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.source import Source, Wrapper
 from rankfold.pipeline.errors import DataError
 
 FETCH_BYTES = 8 * 2**20
@@ -72,7 +72,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WithoutMissing:
+class WithoutMissing(Wrapper):
     """The columns of another matrix that its first row has numbers in."""
 
     inner: Source
@@ -90,24 +90,14 @@ class WithoutMissing:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the elements."""
+        """Type of the elements in native byte order."""
         return self.inner.dtype
-
-    @property
-    def path(self) -> str | None:
-        """Local file or folder, if it lies in one."""
-        return getattr(self.inner, "path", None)
 
     @property
     def format(self) -> str:
         """Kind of store, and how many columns are left out."""
         inner = getattr(self.inner, "format", type(self.inner).__name__)
         return f"{inner}, without {self.kept.length - self.kept.count} missing columns"
-
-    @property
-    def codec(self) -> str:
-        """How chunks are compressed."""
-        return str(getattr(self.inner, "codec", "unknown"))
 
     @property
     def row_grid(self) -> Grid:
@@ -150,20 +140,11 @@ class WithoutMissing:
         buffer = max(FETCH_BYTES, tall * wide * item) * 9 // 8
         return self.inner.read_bytes(max(rows, tall) + 1, wide) + buffer + copies
 
-    def check(self) -> None:
-        """Raise ``ChunkError`` for what can be found wrong without reading the data."""
-        self.inner.check()
-
     def fingerprint(self) -> str:
         """Digest of the matrix and of which columns are kept."""
         digest = hashlib.blake2b(self.inner.fingerprint().encode(), digest_size=16)
         digest.update(self.kept.bits.data)
         return digest.hexdigest()
-
-    def stored_bytes(self) -> int:
-        """Bytes on disk of the whole matrix."""
-        count = getattr(self.inner, "stored_bytes", None)
-        return int(count()) if count else 0
 
     def _item_column(self) -> int:
         """Bytes of one column of what is read at once at the least."""

@@ -39,7 +39,7 @@ def place_of(source: Source, row: int, column: int) -> str:
         else:
             break
     words = f"row {place[0]}, column {place[1]} (from 0)"
-    if isinstance(inner, StackedSource) and len(inner.volume.shape) > 2:
+    if isinstance(inner, StackedSource) and len(inner.inner.shape) > 2:
         words += f", which is {_coordinates(inner, *place)}"
     return words if place == (row, column) else f"{words}; row {row}, column {column} of what is kept"
 
@@ -60,6 +60,6 @@ def _coordinates(source: StackedSource, row: int, column: int) -> str:
     """Index along every axis of the array, in its order."""
     found: dict[int, int] = {}
     for axes, index in ((source.row_axes, row), (source.column_axes, column)):
-        places = np.unravel_index(index, [source.volume.shape[axis] for axis in axes])
+        places = np.unravel_index(index, [source.inner.shape[axis] for axis in axes])
         found.update(zip(axes, map(int, places), strict=True))
-    return ", ".join(f"{name} {found[axis]}" for axis, name in enumerate(source.volume.axes))
+    return ", ".join(f"{name} {found[axis]}" for axis, name in enumerate(source.inner.axes))

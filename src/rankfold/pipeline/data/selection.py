@@ -18,7 +18,7 @@ from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.chunks.reads import SKIP_BYTES
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.picks import Fetch, Part, Picks, Selection, pick
-from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.source import Source, Wrapper
 
 
 def steps(span: Span, grid: Grid, most: int) -> Iterator[Span]:
@@ -51,7 +51,7 @@ FETCH_BYTES = 4 * 2**20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SelectedSource:
+class SelectedSource(Wrapper):
     """Rows and columns of another matrix; ``None`` keeps all."""
 
     inner: Source
@@ -72,23 +72,13 @@ class SelectedSource:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the elements."""
+        """Type of the elements in native byte order."""
         return self.inner.dtype
-
-    @property
-    def path(self) -> str | None:
-        """Local file or folder, if it lies in one."""
-        return getattr(self.inner, "path", None)
 
     @property
     def format(self) -> str:
         """Kind of store."""
         return f"part of {getattr(self.inner, 'format', type(self.inner).__name__)}"
-
-    @property
-    def codec(self) -> str:
-        """How chunks are compressed."""
-        return str(getattr(self.inner, "codec", "unknown"))
 
     @property
     def row_grid(self) -> Grid:
@@ -132,10 +122,6 @@ class SelectedSource:
         buffer = 2 * max(FETCH_BYTES, tall * wide * self.dtype.itemsize)
         return self.inner.read_bytes(max(rows, tall) + 1, max(columns, wide)) + buffer
 
-    def check(self) -> None:
-        """Raise ``ChunkError`` for what can be found wrong, also where nothing is selected."""
-        self.inner.check()
-
     def fingerprint(self) -> str:
         """Digest of the matrix and of what is kept."""
         digest = hashlib.blake2b(self.inner.fingerprint().encode(), digest_size=16)
@@ -143,11 +129,6 @@ class SelectedSource:
             digest.update(b"all" if picks is None else np.ascontiguousarray(picks.runs, "<i8").data)
             digest.update(b";")
         return digest.hexdigest()
-
-    def stored_bytes(self) -> int:
-        """Bytes on disk of the whole matrix."""
-        count = getattr(self.inner, "stored_bytes", None)
-        return int(count()) if count else 0
 
     def _fetch(self, out: npt.NDArray[Any], row: Fetch, column: Fetch) -> None:
         """Read one piece straight to its place, or what must be read with it into a buffer."""

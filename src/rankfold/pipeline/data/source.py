@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -117,6 +117,59 @@ class Volume(Protocol):
 
     def stored_bytes(self) -> int:
         """Bytes on disk, 0 where there are none."""
+
+
+class Wrapper:
+    """What is taken over as it is by a source or volume that is read through ``inner``, another one."""
+
+    __slots__ = ()
+    inner: Any
+
+    @property
+    def path(self) -> str | None:
+        """Local file or folder, if it lies in one."""
+        return getattr(self.inner, "path", None)
+
+    @property
+    def codec(self) -> str:
+        """How chunks are compressed."""
+        return str(getattr(self.inner, "codec", "unknown"))
+
+    def check(self) -> None:
+        """Raise ``ChunkError`` for what can be found wrong, also in what is left out."""
+        self.inner.check()
+
+    def stored_bytes(self) -> int:
+        """Bytes on disk of all that is read from."""
+        count = getattr(self.inner, "stored_bytes", None)
+        return int(count()) if count else 0
+
+
+class Matrix:
+    """An array of two axes that is read box by box, as a ``Source``: what follows from its boxes."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def grids(self) -> tuple[Grid, ...]: ...
+
+        def read_boxes(self, pieces: Sequence[Piece]) -> None: ...
+
+    @property
+    def row_grid(self) -> Grid:
+        """Native chunks along the rows."""
+        return self.grids[0]
+
+    @property
+    def column_grid(self) -> Grid:
+        """Native chunks along the columns."""
+        return self.grids[1]
+
+    def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
+        """Copy ``self[rows, columns]`` into ``out``; see ``Source``."""
+        self.read_boxes([Piece((rows, columns), out)])
 
 
 def stack_grids(grids: Sequence[Grid]) -> Grid:

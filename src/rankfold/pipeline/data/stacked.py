@@ -23,7 +23,7 @@ import numpy.typing as npt
 from rankfold.pipeline.chunks.geometry import Box, Piece, Span, runs
 from rankfold.pipeline.data.dtypes import require_matrix
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.source import Volume, stack_grids
+from rankfold.pipeline.data.source import Volume, Wrapper, stack_grids
 from rankfold.pipeline.errors import InputError
 
 Rows = str | int | Sequence[str | int] | None
@@ -104,10 +104,10 @@ PIECE_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class StackedSource:
+class StackedSource(Wrapper):
     """A volume whose ``row_axes`` and ``column_axes`` are stacked in C order, in the order they are named."""
 
-    volume: Volume
+    inner: Volume
     row_axes: tuple[int, ...]
     column_axes: tuple[int, ...]
 
@@ -115,8 +115,8 @@ class StackedSource:
     def name(self) -> str:
         """What messages call it: the array, and its rows where they are not the first of two axes."""
         if self.row_axes == (0,) and self.column_axes == (1,):
-            return self.volume.name
-        return f"{self.volume.name} by {','.join(self.volume.axes[axis] for axis in self.row_axes)}"
+            return self.inner.name
+        return f"{self.inner.name} by {','.join(self.inner.axes[axis] for axis in self.row_axes)}"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -126,33 +126,23 @@ class StackedSource:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the elements in native byte order."""
-        return self.volume.dtype
-
-    @property
-    def path(self) -> str | None:
-        """Local file or folder, if it lies in one."""
-        return self.volume.path
+        return self.inner.dtype
 
     @property
     def format(self) -> str:
         """Kind of store, and its axes."""
-        axes = zip(self.volume.axes, self.volume.shape, strict=True)
-        return f"{self.volume.format}, {' x '.join(f'{axis} {length}' for axis, length in axes)}"
-
-    @property
-    def codec(self) -> str:
-        """How chunks are compressed."""
-        return self.volume.codec
+        axes = zip(self.inner.axes, self.inner.shape, strict=True)
+        return f"{self.inner.format}, {' x '.join(f'{axis} {length}' for axis, length in axes)}"
 
     @property
     def row_grid(self) -> Grid:
         """Chunks along the stacked rows."""
-        return stack_grids([self.volume.grids[axis] for axis in self.row_axes])
+        return stack_grids([self.inner.grids[axis] for axis in self.row_axes])
 
     @property
     def column_grid(self) -> Grid:
         """Chunks along the stacked columns."""
-        return stack_grids([self.volume.grids[axis] for axis in self.column_axes])
+        return stack_grids([self.inner.grids[axis] for axis in self.column_axes])
 
     def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
         """Copy ``self[rows, columns]`` into ``out``; see ``Source``."""
@@ -166,28 +156,20 @@ class StackedSource:
                 view = part.reshape([stop - start for start, stop in spans], copy=False)
                 pieces.append(Piece(tuple(spans[axis] for axis in order), view.transpose(order)))
         if pieces:
-            self.volume.read_boxes(pieces)
+            self.inner.read_boxes(pieces)
 
     def read_bytes(self, rows: int, columns: int) -> int:
         """Most memory of one ``read_into`` besides ``out``: that of the volume, and a few views."""
         boxes = (2 * len(self.row_axes) - 1) * max(1, 2 * len(self.column_axes) - 1)
-        return self.volume.read_bytes(rows * columns) + boxes * PIECE_BYTES
-
-    def check(self) -> None:
-        """Raise ``ChunkError`` for what can be found wrong without reading the data."""
-        self.volume.check()
+        return self.inner.read_bytes(rows * columns) + boxes * PIECE_BYTES
 
     def fingerprint(self) -> str:
         """Digest of the array and of how its axes are stacked."""
-        text = f"{self.volume.fingerprint()} {self.row_axes} {self.column_axes}"
+        text = f"{self.inner.fingerprint()} {self.row_axes} {self.column_axes}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
-    def stored_bytes(self) -> int:
-        """Bytes on disk."""
-        return self.volume.stored_bytes()
-
     def _lengths(self, axes: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(self.volume.shape[axis] for axis in axes)
+        return tuple(self.inner.shape[axis] for axis in axes)
 
 
 def stacked(volume: Volume, rows: Rows) -> StackedSource:

@@ -1,18 +1,18 @@
 """Whatever a user may point at, as a ``Source``.
 
-    locate        STORE::array, or what is there
-    arrays        NumPy and SciPy arrays, lists, data frames
-    zarr          matrices in a Zarr folder
-    zarr_volume   Zarr arrays of more axes
-    zarr_layout   how chunks of a Zarr array lie
-    csr           sparse groups in Zarr
-    remote        Zarr in object stores
-    npy           .npy, .fbin, .u8bin and .i8bin files
-    npz           .npz files that are not compressed
-    hdf5          HDF5 files, through h5py
-    netcdf        netCDF files and xarray objects
-    dask          Dask arrays
-    handles       which dataset of a file is meant, optional libraries
+    locate         STORE::array, or what is there
+    arrays         NumPy and SciPy arrays, lists, data frames
+    zarr           Zarr arrays in a folder
+    zarr_layout    Zarr arrays in a folder, opened
+    zarr_metadata  how chunks of a Zarr array lie
+    csr            sparse groups in Zarr
+    remote         Zarr in object stores
+    npy            .npy, .fbin, .u8bin and .i8bin files
+    npz            .npz files that are not compressed
+    hdf5           HDF5 files, through h5py
+    netcdf         netCDF files and xarray objects
+    dask           Dask arrays
+    handles        which dataset of a file is meant, optional libraries
 
 No optional library, nor Zarr nor Dask, is imported before it is needed: objects are known by the module
 of their type.
@@ -39,14 +39,13 @@ from rankfold.pipeline.formats.arrays import (
     array_of_lists,
     array_source,
     array_volume,
-    dask_volume,
     is_cells,
     is_kept_sparse,
     matrix_of_cells,
     sparse_source,
 )
 from rankfold.pipeline.formats.csr import compressed_kind, csr_source
-from rankfold.pipeline.formats.dask import dask_source
+from rankfold.pipeline.formats.dask import dask_source, dask_volume
 from rankfold.pipeline.formats.hdf5 import hdf5_matrix
 from rankfold.pipeline.formats.locate import is_address, require_path, split_location
 from rankfold.pipeline.formats.netcdf import netcdf_matrix, xarray_matrix

@@ -1,8 +1,7 @@
 """What people have in their hands: NumPy and SciPy arrays, lists, pandas frames, AnnData objects.
 
 Pickling a NumPy array ships the numbers: tasks should carry paths instead. Of a sparse array, what is read is
-filled in with zeros. Arrays of more axes are read box by box, Dask arrays too (see ``dask.py``): a Dask block
-is computed once for all boxes of a read that meet it, and never two at a time.
+filled in with zeros. Arrays of more axes are read box by box.
 
 Objects are known by the module and the name of their type, so neither pandas nor AnnData is ever imported.
 """
@@ -10,8 +9,6 @@ Objects are known by the module and the name of their type, so neither pandas no
 from __future__ import annotations
 
 import hashlib
-import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,27 +18,29 @@ import numpy.typing as npt
 import scipy.sparse
 
 from rankfold.kernels.hashing.digest import LANES, mix_words
-from rankfold.pipeline.chunks.geometry import Box, Piece, Span, intersect, local, requests
+from rankfold.pipeline.chunks.geometry import Piece, Span, requests
 from rankfold.pipeline.data.dtypes import SUPPORTED, cut, native, require_matrix
-from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.grid import Grid, regular_grids
+from rankfold.pipeline.data.source import Matrix
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.formats.dask import block_edges, computed_block, require_known_chunks, touched
 
 DIGEST_BYTES = 4 * 2**20
 """Rows are hashed in blocks of this size, so that no second copy of the matrix is ever made."""
 
 
-class InMemory:
-    """What matrices in memory share, dense or sparse."""
+class InMemory(Matrix):
+    """What arrays in memory share, dense or sparse, of two or more axes."""
 
     __slots__ = ()
     array: Any
+    kind = "array"
+    codec = "none"
+    path = None
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        rows, columns = self.array.shape
-        return rows, columns
+    def name(self) -> str:
+        """What messages call it: type and shape."""
+        return f"{self.kind} {self.dtype} {self.array.shape}"
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -49,19 +48,9 @@ class InMemory:
         return native(self.array.dtype)
 
     @property
-    def codec(self) -> str:
-        """Never compressed."""
-        return "none"
-
-    @property
-    def row_grid(self) -> Grid:
-        """One piece that can be cut anywhere."""
-        return Grid.regular(self.shape[0], self.shape[0], splittable=True)
-
-    @property
-    def column_grid(self) -> Grid:
-        """One piece that can be cut anywhere."""
-        return Grid.regular(self.shape[1], self.shape[1], splittable=True)
+    def grids(self) -> tuple[Grid, ...]:
+        """Pieces that can be cut anywhere."""
+        return regular_grids(self.array.shape, self.array.shape, splittable=True)
 
     def check(self) -> None:
         """Nothing can be wrong with it."""
@@ -77,15 +66,13 @@ class ArraySource(InMemory):
 
     array: npt.NDArray[Any]
 
-    @property
-    def name(self) -> str:
-        """What messages call it: type and shape."""
-        return f"array {self.dtype} {self.shape}"
+    format = "NumPy array"
 
     @property
-    def format(self) -> str:
-        """Where it lies."""
-        return "NumPy array"
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        rows, columns = self.array.shape
+        return rows, columns
 
     def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
         """Copy ``self[rows, columns]`` into ``out``; see ``Source``."""
@@ -127,35 +114,17 @@ def array_source(array: npt.NDArray[Any]) -> ArraySource:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ArrayVolume:
+class ArrayVolume(InMemory):
     """A NumPy array with names for its axes."""
 
     array: npt.NDArray[Any]
     axes: tuple[str, ...]
     format: str = "NumPy array"
 
-    codec = "none"
-    path = None
-
-    @property
-    def name(self) -> str:
-        """What messages call it: type and shape."""
-        return f"array {self.dtype} {self.shape}"
-
     @property
     def shape(self) -> tuple[int, ...]:
         """Length of every axis."""
         return self.array.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements in native byte order."""
-        return native(self.array.dtype)
-
-    @property
-    def grids(self) -> tuple[Grid, ...]:
-        """Pieces that can be cut anywhere."""
-        return tuple(Grid.regular(length, length, splittable=True) for length in self.shape)
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
         """Copy every box to its place."""
@@ -166,9 +135,6 @@ class ArrayVolume:
         """Nothing: the copy goes from one array to the other."""
         return 0
 
-    def check(self) -> None:
-        """Nothing can be wrong with it."""
-
     def fingerprint(self) -> str:
         """Digest of type, shape and content; order in memory does not matter."""
         digest = hashlib.blake2b(f"{self.dtype.str} {self.shape}".encode(), digest_size=16)
@@ -178,72 +144,6 @@ class ArrayVolume:
             digest.update(np.ascontiguousarray(part, self.dtype).data)
         return digest.hexdigest()
 
-    def stored_bytes(self) -> int:
-        """Bytes on disk: none."""
-        return 0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DaskVolume:
-    """A Dask array with chunks of known sizes and names for its axes."""
-
-    array: Any
-    axes: tuple[str, ...]
-    format: str = "Dask array"
-
-    codec = "computed"
-    path = None
-
-    @property
-    def name(self) -> str:
-        """What messages call it: Dask's name."""
-        return f"dask array {self.array.name}"
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Length of every axis."""
-        return tuple(int(length) for length in self.array.shape)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements in native byte order."""
-        return native(self.array.dtype)
-
-    @property
-    def grids(self) -> tuple[Grid, ...]:
-        """Blocks along every axis."""
-        return tuple(Grid(np.unique(block_edges(sizes)), splittable=False) for sizes in self.array.chunks)
-
-    def read_boxes(self, pieces: Sequence[Piece]) -> None:
-        """Copy every box to its place, block by block."""
-        edges = [block_edges(sizes) for sizes in self.array.chunks]
-        met: dict[tuple[int, ...], Box] = {}
-        for piece in pieces:
-            hits = (touched(along, span) for along, span in zip(edges, piece.box, strict=True))
-            for index in itertools.product(*([i for i, _, _ in each] for each in hits)):
-                met[index] = tuple((int(e[i]), int(e[i + 1])) for e, i in zip(edges, index, strict=True))
-        for index, box in sorted(met.items()):
-            block = computed_block(self.array, index)
-            for piece in pieces:
-                if part := intersect(piece, box):
-                    np.copyto(part.out, block[local(part.box, box)])
-
-    def read_bytes(self, elements: int) -> int:
-        """Largest block twice: the block itself, and what the last step of its graph started from."""
-        return 2 * math.prod(grid.longest for grid in self.grids) * self.dtype.itemsize
-
-    def check(self) -> None:
-        """Nothing can be seen without computing."""
-
-    def fingerprint(self) -> str:
-        """Digest of Dask's name, which is a token of how the array is made, and of its chunks."""
-        text = f"{self.array.name} {self.dtype.str} {self.array.chunks}"
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-    def stored_bytes(self) -> int:
-        """Bytes on disk: not known of a graph."""
-        return 0
-
 
 def array_volume(
     array: npt.NDArray[Any], axes: tuple[str, ...], *, format: str = "NumPy array"
@@ -252,12 +152,6 @@ def array_volume(
     if isinstance(array, np.ma.MaskedArray):
         raise InputError("a masked array has gaps, which would be taken for numbers; pass x.filled(value)")
     return ArrayVolume(np.asarray(array), axes, format)
-
-
-def dask_volume(array: Any, axes: tuple[str, ...], *, format: str = "Dask array") -> DaskVolume:
-    """A Dask array, checked."""
-    require_known_chunks(array)
-    return DaskVolume(array, axes, format)
 
 
 # Sparse arrays ------------------------------------------------------------------------------------
@@ -270,15 +164,14 @@ class SparseSource(InMemory):
     array: Any
     """Compressed by rows, without duplicates."""
 
-    @property
-    def name(self) -> str:
-        """What messages call it: type and shape."""
-        return f"sparse {self.dtype} {self.shape}"
+    kind = "sparse"
+    format = "SciPy sparse array"
 
     @property
-    def format(self) -> str:
-        """Where it lies."""
-        return "SciPy sparse array"
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        rows, columns = self.array.shape
+        return rows, columns
 
     def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
         """Fill ``out`` with ``self[rows, columns]``; see ``Source``."""

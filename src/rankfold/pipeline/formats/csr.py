@@ -16,21 +16,19 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.chunks.codecs import encoding_of
 from rankfold.pipeline.chunks.files import ChunkFiles
-from rankfold.pipeline.chunks.geometry import Span
-from rankfold.pipeline.chunks.reads import Tile
-from rankfold.pipeline.data.dtypes import cut, native, require_chunks, require_matrix, whole_lengths
+from rankfold.pipeline.chunks.geometry import Piece, Span
+from rankfold.pipeline.data.dtypes import cut, require_chunks, require_matrix, whole_lengths
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError
 from rankfold.pipeline.formats.locate import node_kind
 from rankfold.pipeline.formats.zarr import ZarrSource
-from rankfold.pipeline.formats.zarr_layout import key_style
+from rankfold.pipeline.formats.zarr_metadata import layout_of, metadata_version, read_through_zarr
 
 if TYPE_CHECKING:
     import zarr
@@ -65,17 +63,9 @@ class VectorSource(ZarrSource):
         """Bytes of the chunk files on disk."""
         return self.files.stored_bytes() if self.length else 0
 
-    def _decode(self, array: zarr.Array[Any], request: Tile) -> None:
-        """Chunks that Zarr decodes; whatever it raises names the first of them."""
-        from zarr.buffer.cpu import NDBuffer, buffer_prototype
-
-        target = NDBuffer(cast("Any", request.out[0]))  # Zarr's protocol is narrower than NumPy's stubs
-        try:
-            array.get_basic_selection((slice(*request.columns),), out=target, prototype=buffer_prototype)
-        except MemoryError:
-            raise
-        except Exception as error:
-            raise self._broken(self.files.key(0, request.j), request, error) from error
+    def _select(self, array: zarr.Array[Any], request: Piece) -> None:
+        """The columns of a request, which are all the axes that the array has."""
+        read_through_zarr(array, Piece(request.box[1:], request.out[0]))
 
 
 def vector_at(path: str, array: str, *, missing: str = "error") -> VectorSource:
@@ -96,33 +86,25 @@ def vector_at(path: str, array: str, *, missing: str = "error") -> VectorSource:
         raise InputError(f"{name} is {found.dtype} {found.shape}, but should be a vector of numbers")
     require_chunks(name, found.shape, found.shards or found.chunks, found.dtype)
     require_chunks(name, found.shape, found.chunks, found.dtype)
-    dtype, extent = native(found.dtype), (found.shards or found.chunks)[0]
     folder = os.path.join(os.path.abspath(path), array)
-    files, version = _files(found, folder, extent)
+    document, version = metadata_version(found, folder)
+    layout = layout_of(found, folder, document=document, version=version, missing=missing)
+    layout["files"] = _files_of_row(layout["files"])
+    layout["chunks"] = (1, *layout["chunks"])
+    layout["format"] = f"Zarr v{found.metadata.zarr_format}"
     return VectorSource(
         name=name,
         shape=(1, found.shape[0]),
-        dtype=dtype,
         path=os.path.abspath(path),
         array=array,
-        chunks=(1, found.chunks[0]),
-        files=files,
-        encoding=encoding_of(found.metadata),
-        format=f"Zarr v{found.metadata.zarr_format}",
-        fill=dtype.type(0 if found.fill_value is None else found.fill_value).item(),
-        missing=missing,
-        version=version,
+        **layout,
     )
 
 
-def _files(array: zarr.Array[Any], folder: str, extent: int) -> tuple[VectorFiles, str]:
-    """Names of the chunk files, and a digest of the metadata."""
-    prefix, separator = key_style(array.metadata, folder)
-    document = ".zarray" if array.metadata.zarr_format == 2 else "zarr.json"
-    with open(os.path.join(folder, document), "rb") as file:
-        version = hashlib.blake2b(file.read(), digest_size=16).hexdigest()
-    counts = (1, -(-array.shape[0] // extent))
-    return VectorFiles(folder, document, (1, extent), counts, prefix, separator), version
+def _files_of_row(files: ChunkFiles) -> VectorFiles:
+    """The files of a vector as those of a grid of one row."""
+    counts, extent = (1, *files.counts), (1, *files.extent)
+    return VectorFiles(files.folder, files.metadata, extent, counts, files.prefix, files.separator)
 
 
 # The group of three vectors -----------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A Dask array as a ``Source``: the blocks that a read needs, one after the other, never the whole.
+"""Dask arrays: the blocks that a read needs, one after the other, each once for all its boxes.
 
 The graph is carried and computed in the thread that reads (``scheduler="synchronous"``), so a sweep
 keeps its own parallelism. What a block takes while it is computed is in the graph, not in our hands.
@@ -9,23 +9,28 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.chunks.geometry import Span
+from rankfold.pipeline.chunks.geometry import Box, Piece, Span, intersect, local
 from rankfold.pipeline.data.dtypes import native, require_matrix
 from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.source import Matrix
 from rankfold.pipeline.errors import ChunkError, InputError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DaskSource:
-    """A two-dimensional Dask array with chunks of known, possibly unequal, sizes."""
+class DaskBlocks:
+    """A Dask array with chunks of known, possibly unequal, sizes."""
 
     array: Any
+
+    codec = "computed"
+    path = None
 
     @property
     def name(self) -> str:
@@ -33,49 +38,28 @@ class DaskSource:
         return f"dask array {self.array.name}"
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        rows, columns = self.array.shape
-        return int(rows), int(columns)
-
-    @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the elements in native byte order."""
         return native(self.array.dtype)
 
     @property
-    def format(self) -> str:
-        """Where it comes from."""
-        return "Dask array"
+    def grids(self) -> tuple[Grid, ...]:
+        """Blocks along every axis."""
+        return tuple(Grid(np.unique(block_edges(sizes)), splittable=False) for sizes in self.array.chunks)
 
-    @property
-    def codec(self) -> str:
-        """Blocks are computed, not decoded."""
-        return "computed"
-
-    @property
-    def row_grid(self) -> Grid:
-        """Blocks along the rows."""
-        return Grid(np.unique(block_edges(self.array.chunks[0])), splittable=False)
-
-    @property
-    def column_grid(self) -> Grid:
-        """Blocks along the columns."""
-        return Grid(np.unique(block_edges(self.array.chunks[1])), splittable=False)
-
-    def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
-        """Copy ``self[rows, columns]`` into ``out``; see ``Source``."""
-        down, across = block_edges(self.array.chunks[0]), block_edges(self.array.chunks[1])
-        for i, top, bottom in touched(down, rows):
-            for j, left, right in touched(across, columns):
-                block = computed_block(self.array, (i, j))[
-                    top - down[i] : bottom - down[i], left - across[j] : right - across[j]
-                ]
-                out[top - rows[0] : bottom - rows[0], left - columns[0] : right - columns[0]] = block
-
-    def read_bytes(self, rows: int, columns: int) -> int:
-        """Largest block twice: the block itself, and what the last step of its graph started from."""
-        return 2 * self.row_grid.longest * self.column_grid.longest * self.dtype.itemsize
+    def read_boxes(self, pieces: Sequence[Piece]) -> None:
+        """Copy every box to its place, block by block; see ``Volume``."""
+        edges = [block_edges(sizes) for sizes in self.array.chunks]
+        blocks: dict[tuple[int, ...], Box] = {}
+        for piece in pieces:
+            hits = (touched(along, span) for along, span in zip(edges, piece.box, strict=True))
+            for index in itertools.product(*hits):
+                blocks[index] = tuple((int(e[i]), int(e[i + 1])) for e, i in zip(edges, index, strict=True))
+        for index, box in sorted(blocks.items()):
+            block = computed_block(self.array, index)
+            for piece in pieces:
+                if part := intersect(piece, box):
+                    np.copyto(part.out, block[local(part.box, box)])
 
     def check(self) -> None:
         """Nothing can be seen without computing."""
@@ -88,6 +72,45 @@ class DaskSource:
     def stored_bytes(self) -> int:
         """Bytes on disk: not known of a graph."""
         return 0
+
+    @property
+    def _computed_bytes(self) -> int:
+        """Largest block twice: the block itself, and what the last step of its graph started from."""
+        return 2 * math.prod(grid.longest for grid in self.grids) * self.dtype.itemsize
+
+
+class DaskSource(Matrix, DaskBlocks):
+    """A Dask array as a matrix of its two axes."""
+
+    __slots__ = ()
+    format = "Dask array"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        rows, columns = self.array.shape
+        return int(rows), int(columns)
+
+    def read_bytes(self, rows: int, columns: int) -> int:
+        """Most memory of one ``read_into`` besides ``out``."""
+        return self._computed_bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DaskVolume(DaskBlocks):
+    """A Dask array with names for its axes."""
+
+    axes: tuple[str, ...]
+    format: str = "Dask array"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length of every axis."""
+        return tuple(int(length) for length in self.array.shape)
+
+    def read_bytes(self, elements: int) -> int:
+        """Most memory of one ``read_boxes`` besides the places."""
+        return self._computed_bytes
 
 
 def computed_block(array: Any, index: tuple[int, ...]) -> npt.NDArray[Any]:
@@ -125,14 +148,19 @@ def dask_source(array: Any) -> DaskSource:
     return DaskSource(array)
 
 
+def dask_volume(array: Any, axes: tuple[str, ...], *, format: str = "Dask array") -> DaskVolume:
+    """A Dask array of any number of axes, checked."""
+    require_known_chunks(array)
+    return DaskVolume(array, axes, format)
+
+
 def block_edges(sizes: tuple[int, ...]) -> npt.NDArray[np.int64]:
     """Edges of the blocks; an edge is there twice where Dask has an empty block."""
     return np.asarray([0, *itertools.accumulate(sizes)], dtype=np.int64)
 
 
-def touched(edges: npt.NDArray[np.int64], span: Span) -> list[tuple[int, int, int]]:
-    """Index, first and one past the last of every block that meets a span."""
+def touched(edges: npt.NDArray[np.int64], span: Span) -> list[int]:
+    """Number of every block that meets a span, other than empty ones."""
     start = int(np.searchsorted(edges, span[0], side="right")) - 1
     stop = int(np.searchsorted(edges, span[1], side="left"))
-    pieces = [(i, max(span[0], int(edges[i])), min(span[1], int(edges[i + 1]))) for i in range(start, stop)]
-    return [piece for piece in pieces if piece[1] < piece[2]]
+    return [i for i in range(start, stop) if max(span[0], edges[i]) < min(span[1], edges[i + 1])]

@@ -19,7 +19,7 @@ import numpy as np
 
 from rankfold.pipeline.chunks.geometry import Piece, requests
 from rankfold.pipeline.data.dtypes import native, require_numbers
-from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, stacked
 from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.formats.handles import Handles, choose, file_fingerprint, library
@@ -66,10 +66,7 @@ class Hdf5Volume:
     @property
     def grids(self) -> tuple[Grid, ...]:
         """Native chunks along every axis."""
-        return tuple(
-            Grid.regular(length, chunk, splittable=not self.filters)
-            for length, chunk in zip(self.shape, self.chunks, strict=True)
-        )
+        return regular_grids(self.shape, self.chunks, splittable=not self.filters)
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
         """Copy every box to its place; see ``Volume``."""

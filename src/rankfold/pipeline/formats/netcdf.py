@@ -25,12 +25,12 @@ import numpy as np
 
 from rankfold.pipeline.chunks.geometry import Piece, requests
 from rankfold.pipeline.data.dtypes import native, require_numbers
-from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.source import Source, Volume
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stacked
 from rankfold.pipeline.errors import ChunkError, InputError
-from rankfold.pipeline.formats.arrays import array_source, array_volume, dask_volume
-from rankfold.pipeline.formats.dask import dask_source
+from rankfold.pipeline.formats.arrays import array_source, array_volume
+from rankfold.pipeline.formats.dask import dask_source, dask_volume
 from rankfold.pipeline.formats.handles import Handles, choose, file_fingerprint, file_version, library
 from rankfold.pipeline.formats.hdf5 import require_hdf5
 
@@ -206,10 +206,7 @@ class XarrayVolume:
     @property
     def grids(self) -> tuple[Grid, ...]:
         """Native chunks along every axis."""
-        return tuple(
-            Grid.regular(length, chunk, splittable=not self.whole)
-            for length, chunk in zip(self.shape, self.chunks, strict=True)
-        )
+        return regular_grids(self.shape, self.chunks, splittable=not self.whole)
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
         """Copy every box to its place; see ``Volume``."""

@@ -26,12 +26,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from rankfold.pipeline.chunks.geometry import Piece, Span
+from rankfold.pipeline.chunks.geometry import Piece
 from rankfold.pipeline.chunks.reads import SCRATCH_BYTES, TURN_BYTES, read_plain_box, read_rectangle
 from rankfold.pipeline.data.dtypes import cut, native, require_lengths, require_matrix, require_numbers
-from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.grid import Grid, regular_grids
+from rankfold.pipeline.data.source import Matrix
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stacked
 from rankfold.pipeline.errors import ChunkError, InputError
 
@@ -52,18 +52,18 @@ NO_HEADER = (
 
 
 @dataclass(frozen=True, slots=True)
-class NpySource:
-    """A matrix in a ``.npy`` file."""
+class NpyArray:
+    """A header and plain numbers: an array of any number of axes in a file."""
 
     name: str
     path: str
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     dtype: np.dtype[Any]
     offset: int
     """Bytes of the header."""
 
     fortran: bool
-    """Whether columns, not rows, are contiguous in the file."""
+    """Whether the first axis, not the last, is contiguous in the file."""
 
     swapped: bool
     """Whether the bytes of a number are stored the other way round."""
@@ -82,35 +82,25 @@ class NpySource:
         return "none"
 
     @property
-    def row_grid(self) -> Grid:
-        """One piece that can be cut anywhere."""
-        return Grid.regular(self.shape[0], self.shape[0], splittable=True)
+    def grids(self) -> tuple[Grid, ...]:
+        """Pieces that can be cut anywhere."""
+        return regular_grids(self.shape, self.shape, splittable=True)
 
-    @property
-    def column_grid(self) -> Grid:
-        """One piece that can be cut anywhere."""
-        return Grid.regular(self.shape[1], self.shape[1], splittable=True)
-
-    def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
-        """Copy ``self[rows, columns]`` into ``out``; see ``Source``."""
+    def read_boxes(self, pieces: Sequence[Piece]) -> None:
+        """Copy every box to its place; see ``Volume``."""
         try:
             fd = os.open(self.path, os.O_RDONLY)
             try:
-                if self.fortran:
-                    self._read_turned(fd, out, rows, columns)
-                else:
-                    self._read_piece(fd, out, rows, columns, length=self.shape[1])
+                for piece in pieces:
+                    self._read_box(fd, piece)
+                    if self.swapped:
+                        piece.out.byteswap(inplace=True)
             finally:
                 os.close(fd)
         except EOFError:
             raise ChunkError(self._truncated(os.path.getsize(self.path))) from None
         except OSError as error:
             raise ChunkError(f"{self.name} cannot be read: {error}") from error
-
-    def read_bytes(self, rows: int, columns: int) -> int:
-        """Next to nothing in C order; in Fortran order the buffer of columns to be turned."""
-        turned = min(COLUMN_BYTES, rows * columns * self.dtype.itemsize)
-        return SCRATCH_BYTES + (turned if self.fortran else 0)
 
     def check(self) -> None:
         """Raise ``ChunkError`` if the file is gone or shorter than its header says."""
@@ -124,43 +114,90 @@ class NpySource:
     def fingerprint(self) -> str:
         """Digest of what the header says and of size and time of the file."""
         state = os.stat(self.path)
-        said = f"{self.shape} {self.dtype.str} {self.offset} {self.fortran} {self.swapped}"
-        text = f"{said} {state.st_size} {state.st_mtime_ns}"
+        shape, fortran = self._header()
+        header = f"{shape} {self.dtype.str} {self.offset} {fortran} {self.swapped}"
+        text = f"{header} {state.st_size} {state.st_mtime_ns}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def stored_bytes(self) -> int:
         """Bytes of the file."""
         return os.path.getsize(self.path)
 
-    def _read_turned(self, fd: int, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
-        """Pieces of columns, a few at a time, which are rows of the file."""
-        most = COLUMN_BYTES // self.dtype.itemsize
-        tall = min(rows[1] - rows[0], most)
-        wide = max(1, most // max(1, tall))
-        for top in range(*rows, max(1, tall)):
-            bottom = min(rows[1], top + tall)
-            for left in range(*columns, wide):
-                right = min(columns[1], left + wide)
-                turned = np.empty((right - left, bottom - top), self.dtype)
-                self._read_piece(fd, turned, (left, right), (top, bottom), length=self.shape[0])
-                out[top - rows[0] : bottom - rows[0], left - columns[0] : right - columns[0]] = turned.T
+    def _read_box(self, fd: int, piece: Piece) -> None:
+        """One box as it is stored, straight to its place."""
+        turn = slice(None, None, -1) if self.fortran else slice(None)
+        at = tuple(slice(*span) for span in piece.box)[turn]
+        part = piece.out.T if self.fortran else piece.out
+        read_plain_box(fd, part, offset=self.offset, shape=self.shape[turn], at=at)
 
-    def _read_piece(self, fd: int, out: npt.NDArray[Any], rows: Span, columns: Span, *, length: int) -> None:
-        """A rectangle of the file, which is rows of ``length`` numbers."""
-        pitch = length * self.dtype.itemsize
-        offset = self.offset + rows[0] * pitch + columns[0] * self.dtype.itemsize
-        read_rectangle(fd, out, offset=offset, pitch=pitch)
-        if self.swapped:
-            out.byteswap(inplace=True)
+    def _header(self) -> tuple[tuple[int, ...], bool]:
+        """Shape and order as fingerprints and messages give them."""
+        return self.shape, self.fortran
 
     def _expected_bytes(self) -> int:
-        return self.offset + self.shape[0] * self.shape[1] * self.dtype.itemsize
+        return self.offset + math.prod(self.shape) * self.dtype.itemsize
 
     def _truncated(self, size: int) -> str:
         return (
             f"{self.name} is truncated: it holds {size} bytes, its header promises {self._expected_bytes()} "
-            f"for {self.dtype} {self.shape}. Restore the file"
+            f"for {self.dtype} {self._header()[0]}. Restore the file"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class NpySource(Matrix, NpyArray):
+    """A matrix in a ``.npy`` file."""
+
+    shape: tuple[int, int]
+
+    def read_bytes(self, rows: int, columns: int) -> int:
+        """Next to nothing in C order; in Fortran order the buffer of columns to be turned."""
+        turned = min(COLUMN_BYTES, rows * columns * self.dtype.itemsize)
+        return SCRATCH_BYTES + (turned if self.fortran else 0)
+
+    def _read_box(self, fd: int, piece: Piece) -> None:
+        """In Fortran order pieces of columns, a few at a time, which are rows of the file.
+
+        They are cut from the first row on, so that they are as long as can be.
+        """
+        if not self.fortran:
+            NpyArray._read_box(self, fd, piece)
+            return
+        rows, columns = piece.box
+        item = self.dtype.itemsize
+        tall = max(1, min(rows[1] - rows[0], COLUMN_BYTES // item))
+        wide = max(1, COLUMN_BYTES // item // tall)
+        for top in range(*rows, tall):
+            bottom = min(rows[1], top + tall)
+            for left in range(*columns, wide):
+                right = min(columns[1], left + wide)
+                turned = np.empty((right - left, bottom - top), self.dtype)
+                offset, pitch = self.offset + (left * self.shape[0] + top) * item, self.shape[0] * item
+                read_rectangle(fd, turned, offset=offset, pitch=pitch)
+                piece.out[top - rows[0] : bottom - rows[0], left - columns[0] : right - columns[0]] = turned.T
+
+
+@dataclass(frozen=True, slots=True)
+class NpyVolume(NpyArray):
+    """An array of any number of axes in a ``.npy`` file."""
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Numbers: the format has no names."""
+        return axis_names(self.shape, None)
+
+    def read_boxes(self, pieces: Sequence[Piece]) -> None:
+        """Copy every box to its place; see ``Volume``."""
+        self.check()
+        NpyArray.read_boxes(self, pieces)
+
+    def read_bytes(self, elements: int) -> int:
+        """A buffer to turn numbers in."""
+        return SCRATCH_BYTES + min(TURN_BYTES, elements * self.dtype.itemsize)
+
+    def _header(self) -> tuple[tuple[int, ...], bool]:
+        """As one column: fingerprints that are stored have been made so."""
+        return (math.prod(self.shape), 1), False
 
 
 def npy_source(path: str) -> NpySource:
@@ -215,87 +252,6 @@ def header_in(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     raise ValueError(f"version {version[0]}.{version[1]} is not known")
 
 
-# More axes ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class NpyVolume:
-    """The array in a ``.npy`` file. The file as one column of numbers does the rest."""
-
-    file: NpySource
-    shape: tuple[int, ...]
-    fortran: bool
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-        return self.file.name
-
-    @property
-    def path(self) -> str | None:
-        """The file."""
-        return self.file.path
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        """Numbers: the format has no names."""
-        return axis_names(self.shape, None)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements in native byte order."""
-        return self.file.dtype
-
-    @property
-    def format(self) -> str:
-        """NumPy's format and its order."""
-        return "npy, Fortran order" if self.fortran else "npy"
-
-    @property
-    def codec(self) -> str:
-        """Never compressed."""
-        return "none"
-
-    @property
-    def grids(self) -> tuple[Grid, ...]:
-        """Pieces that can be cut anywhere."""
-        return tuple(Grid.regular(length, length, splittable=True) for length in self.shape)
-
-    def read_boxes(self, pieces: Sequence[Piece]) -> None:
-        """Copy every box to its place; see ``Volume``."""
-        turn = slice(None, None, -1) if self.fortran else slice(None)
-        self.check()
-        try:
-            fd = os.open(self.file.path, os.O_RDONLY)
-            try:
-                for box, out in pieces:
-                    at = tuple(slice(*span) for span in box)[turn]
-                    part = out.T if self.fortran else out
-                    read_plain_box(fd, part, offset=self.file.offset, shape=self.shape[turn], at=at)
-                    if self.file.swapped:
-                        out.byteswap(inplace=True)
-            finally:
-                os.close(fd)
-        except (EOFError, OSError) as error:
-            raise ChunkError(f"{self.name} cannot be read: {error}") from error
-
-    def read_bytes(self, elements: int) -> int:
-        """A buffer to turn numbers in."""
-        return SCRATCH_BYTES + min(TURN_BYTES, elements * self.dtype.itemsize)
-
-    def check(self) -> None:
-        """Raise ``ChunkError`` if the file is gone or shorter than its header says."""
-        self.file.check()
-
-    def fingerprint(self) -> str:
-        """Digest of the header and of size and time of the file."""
-        return self.file.fingerprint()
-
-    def stored_bytes(self) -> int:
-        """Bytes of the file."""
-        return self.file.stored_bytes()
-
-
 def npy_matrix(path: str, rows: Rows = None) -> NpySource | StackedSource:
     """The array in a ``.npy`` file as a matrix whose rows are the axes that ``rows`` names."""
     header = read_header(path)
@@ -304,9 +260,10 @@ def npy_matrix(path: str, rows: Rows = None) -> NpySource | StackedSource:
         return npy_source(path)
     require_numbers(path, header.dtype)
     place, swapped = os.path.abspath(path), not header.dtype.isnative
-    size = (math.prod(header.shape), 1)
-    file = NpySource(path, place, size, native(header.dtype), header.offset, False, swapped)
-    return stacked(NpyVolume(file, header.shape, header.fortran), rows)
+    volume = NpyVolume(
+        path, place, header.shape, native(header.dtype), header.offset, header.fortran, swapped
+    )
+    return stacked(volume, rows)
 
 
 # Files of vectors ---------------------------------------------------------------------------------

@@ -13,21 +13,18 @@ import difflib
 import functools
 import hashlib
 import json
-import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rankfold.pipeline.chunks.codecs import encoding_of
-from rankfold.pipeline.chunks.encoding import Encoding
-from rankfold.pipeline.chunks.files import ChunkFiles, missing_message
+from rankfold.pipeline.chunks.files import missing_message
 from rankfold.pipeline.chunks.geometry import Piece, requests
 from rankfold.pipeline.data.decoded import decoded
-from rankfold.pipeline.data.dtypes import native, require_chunks, require_numbers
-from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.dtypes import require_chunks, require_numbers
+from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, stacked
 from rankfold.pipeline.errors import (
     ChunkError,
@@ -37,7 +34,13 @@ from rankfold.pipeline.errors import (
     UnreachableError,
 )
 from rankfold.pipeline.formats.handles import library
-from rankfold.pipeline.formats.zarr_layout import dimension_names, key_style, store_fill
+from rankfold.pipeline.formats.zarr_metadata import (
+    Layout,
+    dimension_names,
+    layout_of,
+    read_through_zarr,
+    store_fill,
+)
 
 if TYPE_CHECKING:
     import zarr
@@ -64,57 +67,20 @@ class RemoteState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteVolume:
-    """An array in an object store as strings and numbers; connections are made once in a process."""
+class RemoteVolume(Layout):
+    """An array in an object store; connections are made once in a process."""
 
-    name: str
     url: str
     """Address of the store."""
 
-    array: str
-    """Path of the array in the store, empty for the store itself."""
-
-    shape: tuple[int, ...]
     axes: tuple[str, ...]
-    dtype: np.dtype[Any]
-    chunks: tuple[int, ...]
-    """Shape of what is decoded at once: inner chunks where there are shards."""
-
-    files: ChunkFiles
-    """Names of the objects."""
-
-    encoding: Encoding
-    format: str
-    fill: float | int | bool
-    missing: str
-    version: str = field(repr=False)
-    """Digest of the metadata, so that a store written anew is also opened anew."""
 
     path = None
 
     @property
-    def codec(self) -> str:
-        """How chunks are compressed, in words."""
-        return self.encoding.words
-
-    @property
-    def chunk_bytes(self) -> int:
-        """Bytes of one decoded chunk."""
-        return math.prod(self.chunks) * self.dtype.itemsize
-
-    @property
     def grids(self) -> tuple[Grid, ...]:
         """Chunks along every axis, which are fetched whole."""
-        return tuple(
-            Grid.regular(length, chunk, splittable=False)
-            for length, chunk in zip(self.shape, self.chunks, strict=True)
-        )
-
-    @property
-    def _all_bytes(self) -> int:
-        """Bytes of all decoded chunks."""
-        counts = (-(-length // chunk) for length, chunk in zip(self.shape, self.chunks, strict=True))
-        return math.prod(counts) * self.chunk_bytes
+        return regular_grids(self.shape, self.chunks, splittable=False)
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
         """Copy every box to its place; see ``Volume``."""
@@ -124,9 +90,7 @@ class RemoteVolume:
 
     def read_bytes(self, elements: int) -> int:
         """Chunks of one request as they come, decoded, and in between; see ``ZarrSource.read_bytes``."""
-        request = max(self.chunk_bytes, min(REQUEST_BYTES, self._all_bytes))
-        again = 3 if self.chunk_bytes < 32 * 2**20 else 1
-        return OVERHEAD_BYTES + request * (self.encoding.stages + 1) * again
+        return OVERHEAD_BYTES + self.decoding_bytes(self.request_bytes(REQUEST_BYTES), more=1)
 
     def check(self) -> None:
         """Raise ``ChunkError`` for objects that are missing or of a size that cannot be right."""
@@ -162,15 +126,11 @@ class RemoteVolume:
 
     def _fetch(self, request: Piece) -> None:
         """One request, straight to its place."""
-        from zarr.buffer.cpu import NDBuffer, buffer_prototype
-
         from rankfold.pipeline.chunks.bounded_store import MissingChunk
 
-        selection = tuple(slice(*span) for span in request.box)
-        target = NDBuffer(cast("Any", request.out))  # Zarr's protocol is narrower than NumPy's stubs
         try:
             array = opened(self.url, self.array, self.missing, self.version, os.getpid())
-            array.get_basic_selection(selection, out=target, prototype=buffer_prototype)
+            read_through_zarr(array, request)
         except (MemoryError, RankfoldError):
             raise
         except MissingChunk as error:
@@ -268,35 +228,19 @@ def remote_matrix(url: str, array: str, *, missing: str, rows: Rows = None) -> S
     document, version = _metadata(url, array, name)
     try:
         found = opened(url, array, missing, version, os.getpid())
-        prefix, separator = key_style(found.metadata, name)
-        encoding = encoding_of(found.metadata)
+        require_numbers(name, found.dtype)
+        require_chunks(name, found.shape, found.chunks, found.dtype)
+        layout = layout_of(
+            found, name, document=document, version=version, missing=missing, where=" in an object store"
+        )
     except (InputError, MemoryError):
         raise
     except Exception as error:
         if from_obstore(error):
             raise _refused(name, error) from error
         raise InputError(f"Zarr cannot open {name}: {type(error).__name__}: {error}") from error
-    require_numbers(name, found.dtype)
-    require_chunks(name, found.shape, found.chunks, found.dtype)
-    extent = found.shards or found.chunks
-    counts = tuple(-(-length // size) for length, size in zip(found.shape, extent, strict=True))
-    dtype = native(found.dtype)
-    volume = RemoteVolume(
-        name=name,
-        url=url,
-        array=array,
-        shape=found.shape,
-        axes=axis_names(found.shape, dimension_names(found)),
-        dtype=dtype,
-        chunks=found.chunks,
-        files=ChunkFiles(url, document, extent, counts, prefix, separator),
-        encoding=encoding,
-        format=f"Zarr v{found.metadata.zarr_format} in an object store"
-        + (f", shards of {found.shards}" if found.shards else ""),
-        fill=dtype.type(0 if found.fill_value is None else found.fill_value).item(),
-        missing=missing,
-        version=version,
-    )
+    axes = axis_names(found.shape, dimension_names(found))
+    volume = RemoteVolume(name=name, url=url, array=array, shape=found.shape, axes=axes, **layout)
     return stacked(decoded(volume, found.attrs, fill=store_fill(found)), rows)
 
 

@@ -1,0 +1,139 @@
+"""How chunks of a Zarr array lie, whatever it is stored in: names, codecs and byte order, from its metadata.
+
+The trap is in the small print of what counts as uncompressed: version 2 in Fortran order, a filter, a
+transpose, a checksum or a shard each make the bytes of a chunk file something else than its numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from rankfold.pipeline.chunks.codecs import encoding_of
+from rankfold.pipeline.chunks.encoding import Encoding
+from rankfold.pipeline.chunks.files import ChunkFiles
+from rankfold.pipeline.chunks.geometry import Piece
+from rankfold.pipeline.data.dtypes import native
+from rankfold.pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    import zarr
+    from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A Zarr array as strings and numbers, without the place of its store."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    array: str
+    """Path of the array in the store, empty for the store itself."""
+
+    chunks: tuple[int, ...]
+    """Shape of what is decoded at once: inner chunks where there are shards."""
+
+    files: ChunkFiles
+    """Names of the files or objects."""
+
+    encoding: Encoding
+    format: str
+    """Zarr version and, where there are shards, their shape."""
+
+    fill: float | int | bool
+    missing: str
+    """``error`` or ``fill``: what a chunk without a file is."""
+
+    version: str = field(repr=False)
+    """Digest of the metadata, so that a store written anew is also opened anew."""
+
+    @property
+    def codec(self) -> str:
+        """How chunks are compressed, in words; ``none`` where they are not."""
+        return self.encoding.words
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of one decoded chunk."""
+        return math.prod(self.chunks) * self.dtype.itemsize
+
+    def request_bytes(self, most: int) -> int:
+        """Bytes of the decoded chunks of a request that is cut to ``most``: one at least, all at most."""
+        counts = (-(-length // chunk) for length, chunk in zip(self.shape, self.chunks, strict=True))
+        return max(self.chunk_bytes, min(most, math.prod(counts) * self.chunk_bytes))
+
+    def decoding_bytes(self, request: int, *, more: int = 0) -> int:
+        """Memory that Zarr takes for a request: its bytes in every stage of decoding and ``more`` times.
+
+        Three times that below 32 MiB, from where on the heap gives memory back.
+        """
+        return request * (self.encoding.stages + more) * (3 if self.chunk_bytes < 32 * 2**20 else 1)
+
+
+def layout_of(
+    array: zarr.Array[Any], folder: str, *, document: str, version: str, missing: str, where: str = ""
+) -> dict[str, Any]:
+    """What a ``Layout`` holds of an array that is open, other than its name, shape and place.
+
+    ``folder`` is where its chunks lie or what messages call that, ``version`` the digest of its metadata in
+    ``document``, ``where`` what people are told of the store.
+    """
+    extent = array.shards or array.chunks
+    counts = tuple(-(-length // size) for length, size in zip(array.shape, extent, strict=True))
+    dtype = native(array.dtype)
+    return {
+        "dtype": dtype,
+        "chunks": array.chunks,
+        "files": ChunkFiles(folder, document, extent, counts, *key_style(array.metadata, folder)),
+        "encoding": encoding_of(array.metadata),
+        "format": f"Zarr v{array.metadata.zarr_format}{where}"
+        + (f", shards of {array.shards}" if array.shards else ""),
+        "fill": dtype.type(0 if array.fill_value is None else array.fill_value).item(),
+        "missing": missing,
+        "version": version,
+    }
+
+
+def metadata_version(array: zarr.Array[Any], folder: str) -> tuple[str, str]:
+    """Document in a folder that describes the array in it, and its digest."""
+    document = ".zarray" if array.metadata.zarr_format == 2 else "zarr.json"
+    with open(os.path.join(folder, document), "rb") as file:
+        return document, hashlib.blake2b(file.read(), digest_size=16).hexdigest()
+
+
+def key_style(metadata: ArrayV2Metadata | ArrayV3Metadata, folder: str) -> tuple[str, str]:
+    """What the key of a chunk starts with, and what separates its numbers."""
+    if metadata.zarr_format == 2:
+        return "", metadata.dimension_separator
+    encoding: dict[str, Any] = metadata.chunk_key_encoding.to_dict()
+    if encoding["name"] not in ("default", "v2"):
+        raise InputError(f"{folder} names its chunks by {encoding['name']}; default and v2 are read so far")
+    separator = encoding["configuration"]["separator"]
+    return f"c{separator}" if encoding["name"] == "default" else "", separator
+
+
+def dimension_names(array: zarr.Array[Any]) -> Any:
+    """Names of the axes, which version 3 has a place for and xarray keeps as an attribute in version 2."""
+    return getattr(array.metadata, "dimension_names", None) or array.attrs.get("_ARRAY_DIMENSIONS")
+
+
+def store_fill(array: zarr.Array[Any]) -> float | int | None:
+    """The fill value of a store of version 2; in version 3 missing values are an attribute."""
+    if array.metadata.zarr_format == 3 or array.fill_value is None:
+        return None
+    return native(array.dtype).type(array.fill_value).item()  # type: ignore[no-any-return]
+
+
+def read_through_zarr(array: zarr.Array[Any], request: Piece) -> None:
+    """A box that Zarr copies from the decoded chunks straight to its place."""
+    from zarr.buffer.cpu import NDBuffer, buffer_prototype
+
+    selection = tuple(slice(*span) for span in request.box)
+    target = NDBuffer(cast("Any", request.out))  # Zarr's protocol is narrower than NumPy's stubs
+    array.get_basic_selection(selection, out=target, prototype=buffer_prototype)
