@@ -44,7 +44,7 @@ def test_components_of_many_streams(
 ) -> None:
     x = decaying(*shape) * np.linspace(0.5, 5, shape[1])
     chunks = (20, 30) if shape[0] > shape[1] else (30, 20)
-    asked = {"scale": scale, "method": method, "tol": 1e-8, "passes": 30}
+    asked = {"scale": scale, "solver": method, "tol": 1e-8, "passes": 30}
     found = rf.pca(to_zarr(tmp_path / "x.zarr", x, chunks), 5, **asked)
     assert max(streams) == 8
     np.testing.assert_allclose(found.mean, x.mean(axis=0), rtol=1e-12)

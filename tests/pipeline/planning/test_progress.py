@@ -139,7 +139,7 @@ def test_a_stage_is_named_before_its_sweep() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "options"),
-    [("svd", {"method": name}) for name in ("gram", "krylov", "subspace", "sketch", "tsqr")]
+    [("svd", {"solver": name}) for name in ("gram", "krylov", "subspace", "sketch", "tsqr")]
     + [("nmf", {}), ("knn", {}), ("qr", {})],
     ids=str,
 )
