@@ -24,7 +24,7 @@ from rankfold.methods.parts.column_statistics import divisors
 from rankfold.methods.parts.finite import BAD, count_bad, refuse_bad
 from rankfold.methods.parts.panels import OverPanels, Panels
 from rankfold.methods.svd.error_estimates import errors_of_missed
-from rankfold.methods.svd.operator import CONSTANT, begin
+from rankfold.methods.svd.operator import CONSTANT_DEVIATION, begin
 from rankfold.methods.svd.plan import make_plan
 from rankfold.methods.svd.request import DEFAULT_PASSES, DEFAULT_TOL, Request, integer
 from rankfold.methods.svd.solvers.tsqr import tsqr, zero
@@ -234,7 +234,7 @@ class Update:
         scale, small, unscaled = np.ones(1), {"mean": summary.mean * units}, list[int]()
         if self._asked["scale"]:
             deviation = np.sqrt(summary.squares / max(summary.count - 1, 1))
-            deviation[deviation <= CONSTANT * np.abs(summary.mean)] = 0.0
+            deviation[deviation <= CONSTANT_DEVIATION * np.abs(summary.mean)] = 0.0
             scale, unscaled = divisors(deviation), warn_of_unscaled(run, deviation)
             small["scale"] = scale * units
         _, s, vt = np.linalg.svd(summary.factor / scale, full_matrices=False)

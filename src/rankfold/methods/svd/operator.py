@@ -42,7 +42,7 @@ Float64 = npt.NDArray[np.float64]
 FAR_FROM_MEAN = 1e4
 """Ratio of the shift's error to the variance past which the first product has lost digits."""
 
-CONSTANT = 1e-12
+CONSTANT_DEVIATION = 1e-12
 """A column whose standard deviation is below this share of its mean is constant but for rounding."""
 
 
@@ -140,7 +140,7 @@ def begin(run: Run, strategy: Strategy, request: Request) -> tuple[Centering, St
     # A solver that does not scale before its passes does so with what they find.
     scale = request.scale and (solver.scales_first or strategy.view.orientation is Orientation.COLUMNS)
     start = sample_start(strategy.sample, block, center=request.center, scale=scale, folder=run.folder)
-    return Centering(request.center, request.scale, start.pow2_scale, CONSTANT), start
+    return Centering(request.center, request.scale, start.pow2_scale, CONSTANT_DEVIATION), start
 
 
 @dataclass(slots=True)

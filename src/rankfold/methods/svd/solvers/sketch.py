@@ -38,7 +38,7 @@ from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Float64 = npt.NDArray[np.float64]
 
-SAFETY = 3.0
+SKETCH_SAFETY = 3.0
 """What the estimated Frobenius error is multiplied by where it bounds others.
 
 The estimate squared is |E|^2 times a mean of ``q`` chi-square variables with one degree of freedom for
@@ -177,7 +177,7 @@ def _reconstruct(
     else:
         combination, rotation = scratch.combination(coefficients, "sketched"), np.eye(rank)
     values = np.concatenate([s[:positive], np.zeros(rank - positive)])
-    bound, signs = SAFETY * np.sqrt(whole), fix_signs(short)
+    bound, signs = SKETCH_SAFETY * np.sqrt(whole), fix_signs(short)
     residuals = np.full(rank, bound / values[0] if values[0] > 0 else 0.0)
     errors = np.minimum(_relative(bound, values) + rounding(values, layout.view.dtype), 1.0)
     triplets = Triplets(values, short * signs, combination, rotation * signs, residuals, errors)

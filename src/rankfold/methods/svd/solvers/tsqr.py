@@ -55,10 +55,10 @@ from rankfold.pipeline.storage.checkpoint import State, load_arrays, save_once
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
-FAR_FROM_MEAN = 1e2
+MOST_MEAN_SHARE = 1e2
 """Ratio of the shift's error to a variance past which their difference is left to reflections."""
 
-CONSTANT = 8 * float(np.finfo(np.float64).eps)
+CONSTANT_NORM = 8 * float(np.finfo(np.float64).eps)
 """A column whose root mean square about its mean is below this share of the mean is rounding."""
 
 MILD = 30.0
@@ -129,7 +129,7 @@ def tsqr(
         return _scale_columns(layout, centering, Factorization(r, columns, None, np.zeros((0, 0))))
     constant = (
         np.linalg.norm(r, axis=0)
-        <= CONSTANT * np.abs(columns.mean) * centering.pow2_scale * layout.view.long**0.5
+        <= CONSTANT_NORM * np.abs(columns.mean) * centering.pow2_scale * layout.view.long**0.5
     )
     r[:, constant] = 0
     basis = ColumnBasis.of(r, zero(layout.view.short))
@@ -174,7 +174,7 @@ def _by_gram(
     offset = w.T @ mean_about_shift(state, layout.view, centering)
     product = state["gram"] - view.long * np.outer(offset, offset)
     variance = np.diag(product)
-    if not (view.long * offset**2 <= FAR_FROM_MEAN * variance).all():
+    if not (view.long * offset**2 <= MOST_MEAN_SHARE * variance).all():
         return None
     inner = r_of_gram(product)
     if inner is None:
