@@ -2,6 +2,11 @@
 
 A block from sampled rows knows nothing of directions in which only other rows extend; their products
 with it vanish, and so do residuals. The sketch, made in the same pass, has every row in it.
+
+References
+----------
+Clarkson, Woodruff, Low rank approximation and regression in input sparsity time, STOC 2013: sums of signed
+rows in buckets, whose singular values are near those of the matrix.
 """
 
 from __future__ import annotations

@@ -3,6 +3,11 @@
 Every row of the test matrices is a function of the seed and of its index in the matrix, so sketches do
 not depend on how rows were cut. All sketches are linear: what the mean differs from the provisional shift
 is put right afterwards, from the sums of the test matrices' rows.
+
+References
+----------
+Tropp, Yurtsever, Udell, Cevher, Streaming low-rank matrix approximation with an application to scientific
+simulation, SIAM J. Sci. Comput. 41(4), 2019, section 2.
 """
 
 from __future__ import annotations
