@@ -2,9 +2,9 @@
 
 References
 ----------
-Avron, Maymounkov, Toledo, Blendenpik: supercharging LAPACK's least-squares solver, SIAM J. Sci. Comput. 32(3),
-2010: the R factor of a sample as a preconditioner. They mix rows before they sample; here a test of the whole
-product finds samples that do not speak for the others, and reflections take their place.
+Avron, Maymounkov, Toledo, Blendenpik: supercharging LAPACK's least-squares solver, SIAM J. Sci. Comput.
+32(3), 2010: the R factor of a sample as a preconditioner. They mix rows before they sample; here a test of
+the whole product finds samples that do not speak for the others, and reflections take their place.
 """
 
 from __future__ import annotations
