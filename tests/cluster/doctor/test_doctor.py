@@ -128,9 +128,9 @@ def test_an_account_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatc
 
 def test_other_versions_on_a_node_fail_and_other_processors_warn() -> None:
     same = {"host": "n1", "python": "3.12", "versions": doctor.versions(), "core_type": doctor.core_type()}
-    assert {finding.verdict for finding in doctor_probe.compared(same)} == {"ok"}
+    assert {finding.verdict for finding in doctor_probe.compare_node(same)} == {"ok"}
     other = {**same, "versions": {**doctor.versions(), "numpy": "1.0"}, "core_type": "openblas Haswell"}
-    found = {finding.check: finding for finding in doctor_probe.compared(other)}
+    found = {finding.check: finding for finding in doctor_probe.compare_node(other)}
     assert found["node: python"].verdict == "failed" and "numpy 1.0 for " in found["node: python"].found
     assert found["node: processor family"].verdict == "warning"
 
@@ -227,5 +227,5 @@ def test_a_line_of_the_prologue_that_fails_is_told(tmp_path: Path) -> None:
     profile = Profile(prologue=("module load nope", "export SEEN=1", "false"), python="/bin/true")
     script = doctor_probe.probe_script(profile, "rankfold-doctor-1", folder)
     assert subprocess.run(["bash"], input=script, text=True, capture_output=True).returncode == 0
-    failed = (folder / doctor_probe.FAILED).read_text().splitlines()
+    failed = (folder / doctor_probe.PROLOGUE_FAILURES).read_text().splitlines()
     assert failed == ["module load nope ended with 127", "false ended with 1"]

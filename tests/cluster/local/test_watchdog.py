@@ -36,7 +36,10 @@ def test_who_has_ended_gets_a_successor_of_another_name() -> None:
     cluster.register("a", "b")
     gone = {"a": "killed"}
     with Watchdog(
-        cluster, 2, ended=lambda workers, here: {n: gone[n] for n in gone if n in workers}, every_seconds=0.01
+        cluster,
+        2,
+        find_ended=lambda workers, here: {n: gone[n] for n in gone if n in workers},
+        every_seconds=0.01,
     ):
         wait_for(lambda: "a" not in cluster.workers)
     assert set(cluster.worker_spec) == {"b", "a+0"}
@@ -51,14 +54,14 @@ def test_an_error_while_looking_does_not_end_the_watch() -> None:
             raise OSError("no more processes")
         return {"a": "lost"} if "a" in workers else {}
 
-    with Watchdog(cluster, 1, ended=ended, every_seconds=0.01):
+    with Watchdog(cluster, 1, find_ended=ended, every_seconds=0.01):
         wait_for(lambda: "a" not in cluster.workers)
 
 
 def test_workers_that_never_begin_are_not_started_for_ever() -> None:
     cluster = Played("a")
     with Watchdog(
-        cluster, 1, ended=lambda workers, here: dict.fromkeys(workers, "no python"), every_seconds=0.01
+        cluster, 1, find_ended=lambda workers, here: dict.fromkeys(workers, "no python"), every_seconds=0.01
     ) as watchdog:
 
         def hopeless() -> bool:
@@ -82,7 +85,7 @@ def test_refusals_do_not_end_a_run_that_has_workers() -> None:
         asked.append(len(workers))
         return {name: "limit of jobs" for name in workers if name not in here}
 
-    with Watchdog(cluster, 3, ended=ended, every_seconds=0.01) as watchdog:
+    with Watchdog(cluster, 3, find_ended=ended, every_seconds=0.01) as watchdog:
         wait_for(lambda: len(asked) > 60)
         watchdog.check()
     started = int(max(name.rpartition("+")[2] for name in cluster.worker_spec if "+" in name))

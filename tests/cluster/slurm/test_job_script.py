@@ -16,7 +16,7 @@ from rankfold.cluster.slurm.job_script import directives
 from rankfold.cluster.slurm.jobs import SlurmJobs, job_bytes
 from rankfold.cluster.slurm.profile import Profile
 from rankfold.cluster.slurm.shell_lines import log_pattern
-from rankfold.cluster.slurm.step import Step
+from rankfold.cluster.slurm.step import SrunStep
 
 SCRIPT = """\
 #!/usr/bin/env bash
@@ -162,18 +162,18 @@ def test_paths_in_options_are_read_as_they_are(tmp_path: Path, name: str) -> Non
     for line in paths:
         (option,) = shlex.split(line, comments=True)
         assert option.partition("=")[2].startswith(f"{str(folder).replace('%', '%%')}/"), line
-    assert Step(folder, "7-0").output == f"{str(folder).replace('%', '%%')}/worker-7-0-%t.log"
+    assert SrunStep(folder, "7-0").output == f"{str(folder).replace('%', '%%')}/worker-7-0-%t.log"
 
 
 def test_certificates_are_found_in_a_folder_with_a_space(tmp_path: Path) -> None:
-    from rankfold.cluster.slurm.certificates import secured
+    from rankfold.cluster.slurm.certificates import make_certificates
     from rankfold.cluster.slurm.jobqueue import make_cluster
 
     folder = tmp_path / "my results"
     folder.mkdir()
     place = SlurmJobs.of(Profile(memory=2**30, interface="lo", tls=True), None, None, None)
     with (
-        secured(folder, wanted=True) as (security, certificates),
+        make_certificates(folder, tls=True) as (security, certificates),
         make_cluster(**place._options("rankfold-test", folder, certificates), **security) as cluster,
     ):
         script = cluster.job_script()

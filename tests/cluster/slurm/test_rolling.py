@@ -48,11 +48,11 @@ class Played:
             self.cluster,
             self.client,
             watchdog,
-            left=self.left.__getitem__,
+            remaining_seconds=self.left.__getitem__,
             margin_seconds=60,  # type: ignore[arg-type]
             every_seconds=0.01,
         )
-        self.rolling._known |= self.left.keys()
+        self.rolling._earlier_workers |= self.left.keys()
 
     def come(self, name: str, left: float = 3600) -> None:
         self.left[name] = left

@@ -24,7 +24,7 @@ from reference import to_zarr
 from typer.testing import CliRunner
 
 from rankfold.cluster.slurm import leftovers
-from rankfold.cluster.slurm.leftovers import noted
+from rankfold.cluster.slurm.leftovers import read_note
 from rankfold.pipeline.storage.run_directory import locked
 from rankfold.workflows.cli import app
 from rankfold.workflows.flows.record import LOCK
@@ -407,16 +407,16 @@ def test_jobs_that_a_killed_driver_has_left_are_cancelled(flow: Path, queue: Pat
         queue.write_text("12|PENDING|Priority|1:00|N/A||rankfold-0a1b2c3d\n")
         ended = rankfold("cancel", where)
         assert "job 12 pending (Priority): cancelled, of a command that is gone" in ended.stdout, ended.output
-        assert not queue.read_text() and not noted(run)
+        assert not queue.read_text() and not read_note(run)
 
 
 def test_the_next_driver_cancels_what_an_earlier_one_has_left(tmp_path: Path, queue: Path) -> None:
     (tmp_path / "jobs.json").write_text('{"names": ["rankfold-0a1b2c3d"]}')
     queue.write_text("12|PENDING|Priority|1:00|N/A||rankfold-0a1b2c3d\n")
     with leftovers.no_job_left("rankfold-4e5f6a7b", tmp_path):
-        assert not queue.read_text() and noted(tmp_path) == ["rankfold-4e5f6a7b"]
+        assert not queue.read_text() and read_note(tmp_path) == ["rankfold-4e5f6a7b"]
         queue.write_text("13|PENDING|Priority|1:00|N/A||rankfold-4e5f6a7b\n")
-    assert not queue.read_text() and noted(tmp_path) == []
+    assert not queue.read_text() and read_note(tmp_path) == []
 
 
 @pytest.mark.usefixtures("no_slurm")

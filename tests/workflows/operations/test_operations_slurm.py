@@ -19,7 +19,7 @@ from slurm_cluster import SlurmCluster
 from typer.testing import CliRunner
 
 import rankfold as rf
-from rankfold.cluster.slurm.leftovers import noted
+from rankfold.cluster.slurm.leftovers import read_note
 from rankfold.workflows.cli import app
 
 pytestmark = pytest.mark.slurm
@@ -139,7 +139,7 @@ def test_no_job_is_left_of_a_driver_that_was_killed_with_its_shell(flow: Path, s
         start_new_session=True,
     )
     wait_for(lambda: bool(slurm.jobs("PENDING")))
-    assert len(noted(run)) == 1
+    assert len(read_note(run)) == 1
     assert "jobs of workers: 1 pending (JobHeldUser)" in rankfold("status", flow).stdout
     for shell in shells_of(driver.pid):
         os.kill(shell, signal.SIGKILL)
@@ -151,7 +151,7 @@ def test_no_job_is_left_of_a_driver_that_was_killed_with_its_shell(flow: Path, s
     ended = rankfold("cancel", flow.parent / "my results")
     assert ended.exit_code == 0, ended.output
     assert ended.stdout.count("cancelled, of a command that is gone") == 1
-    assert not slurm.jobs() and not noted(run)
+    assert not slurm.jobs() and not read_note(run)
     assert "nothing to cancel" in rankfold("cancel", run.with_suffix("")).stdout
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from flow_commands import begun, rankfold
 
-from rankfold.cluster.slurm.leftovers import forget, noted
-from rankfold.cluster.slurm.queue import Listed
+from rankfold.cluster.slurm.leftovers import forget, read_note
+from rankfold.cluster.slurm.queue import QueuedJob
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage import run_directory as rundir
 from rankfold.workflows.flows.record import Record
@@ -31,8 +31,8 @@ def flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return begun(tmp_path)
 
 
-def job(number: str, name: str) -> Listed:
-    return Listed(number, "running", "None", "1:00", "N/A", "n1", name)
+def job(number: str, name: str) -> QueuedJob:
+    return QueuedJob(number, "running", "None", "1:00", "N/A", "n1", name)
 
 
 def written(path: Path, value: object) -> Path:
@@ -132,7 +132,7 @@ def test_the_search_of_a_measurement_is_looked_after_too(
         assert work.runs == [run, search]
         assert work.worker_jobs([job("9", "rankfold-0a1b2c3d")])
         assert "a worker of the search" in rankfold("logs", where).stdout
-        assert rankfold("cancel", where).exit_code == 0 and not noted(search)
+        assert rankfold("cancel", where).exit_code == 0 and not read_note(search)
     assert "a worker of the search" in rankfold("logs", flow, "--stage", "trust").stdout
     written(search / "run.json", {"attempts": [{"place": {"job": "7"}}]})
     assert find_work(results / "trust.zarr").own_jobs([job("7", "rankfold-cells")])
@@ -162,16 +162,16 @@ def test_a_note_of_a_driver_that_has_begun_since_stays(flow: Path, monkeypatch: 
     run = results / "near.zarr.run"
     written(run / "jobs.json", {"names": ["rankfold-old"]})
 
-    def cancelled(names: list[str], numbers: object = ()) -> list[Listed]:
+    def cancelled(names: list[str], numbers: object = ()) -> list[QueuedJob]:
         written(run / "jobs.json", {"names": [*names, "rankfold-new"]})
         return [job("9", name) for name in names]
 
-    monkeypatch.setattr(ending, "cancelled", cancelled)
-    monkeypatch.setattr(ending, "listed", lambda: [])
+    monkeypatch.setattr(ending, "cancel_jobs", cancelled)
+    monkeypatch.setattr(ending, "list_jobs", lambda: [])
     assert len(ending.end(find_work(flow))) == 1
-    assert noted(run) == ["rankfold-old", "rankfold-new"]
+    assert read_note(run) == ["rankfold-old", "rankfold-new"]
     forget(run, ["rankfold-new", "rankfold-old"])
-    assert noted(run) == []
+    assert read_note(run) == []
 
 
 # What still runs -----------------------------------------------------------------------------------

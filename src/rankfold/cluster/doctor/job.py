@@ -24,18 +24,18 @@ from rankfold.cluster.doctor.local import Finding
 from rankfold.cluster.doctor.node import ANSWER, CALL_SECONDS, CONNECT_SECONDS, NODE, REQUEST
 from rankfold.cluster.slurm.job_script import submit
 from rankfold.cluster.slurm.jobs import address_of, job_bytes
-from rankfold.cluster.slurm.leftovers import cancelled, no_job_left
+from rankfold.cluster.slurm.leftovers import cancel_jobs, no_job_left
 from rankfold.cluster.slurm.profile import Profile, walltime_seconds
 from rankfold.cluster.slurm.queue import ask
 from rankfold.cluster.slurm.shell_lines import exports, in_directive, log_pattern
 from rankfold.pipeline.errors import ClusterError, RankfoldError
 from rankfold.pipeline.storage.checkpoint import load_json, save_json
 
-FAILED = "prologue.failed"
-"""Lines of the prologue that did not do what they should."""
+PROLOGUE_FAILURES = "prologue.failed"
+"""File of the lines of the prologue that failed."""
 
-SAID = "said.log"
-"""What the job writes itself."""
+JOB_OUTPUT = "said.log"
+"""File of what the job prints."""
 
 POLL_SECONDS = 0.3
 ASK_SECONDS = 2.0
@@ -43,7 +43,7 @@ MINUTES = 2
 """Walltime of the job."""
 
 SEEN_SECONDS = 30.0
-"""For a file of a job that has ended to be seen here."""
+"""How long a file of a job that has ended may take to appear on this machine."""
 
 
 def probe_findings(profile: Profile, folder: Path, wait_seconds: float | None = None) -> Iterator[Finding]:
@@ -57,18 +57,18 @@ def probe_findings(profile: Profile, folder: Path, wait_seconds: float | None = 
         advice = "The queue is slow, or nodes are full: a longer --wait, or look again later"
         yield Finding("node", "not checked", str(error), advice)
         return
-    yield from compared(answer)
+    yield from compare_node(answer)
     if answer["prologue"]:
-        found = f"{'; '.join(answer['prologue'].splitlines())} ({answer['said']})"
-        yield Finding("node: prologue", "failed", found, "Mend prologue: in the profile, or leave it out")
+        failures = f"{'; '.join(answer['prologue'].splitlines())} ({answer['said']})"
+        yield Finding("node: prologue", "failed", failures, "Mend prologue: in the profile, or leave it out")
     elif profile.prologue:
         yield Finding("node: prologue", "ok", "every line of it")
     for finding in answer["findings"]:
         yield Finding(**{**finding, "check": f"node: {finding['check']}"})
 
 
-def compared(answer: dict[str, Any]) -> Iterator[Finding]:
-    """What of a node should be as it is here."""
+def compare_node(answer: dict[str, Any]) -> Iterator[Finding]:
+    """Compare a node with this machine: versions of packages, and the family of the processor."""
     yield Finding("node", "ok", f"{answer['host']}, which sees the working folder")
     here, there = doctor.versions(), answer["versions"]
     other = [
@@ -81,16 +81,16 @@ def compared(answer: dict[str, Any]) -> Iterator[Finding]:
         yield Finding("node: python", "ok", f"{answer['python']}, versions as here")
     if answer["core_type"] != doctor.core_type():
         advice = "Results of other kernels differ in the last bits: keep to nodes of one kind in a run"
-        found = f"{answer['core_type']} there, {doctor.core_type()} here"
-        yield Finding("node: processor family", "warning", found, advice)
+        core_types = f"{answer['core_type']} there, {doctor.core_type()} here"
+        yield Finding("node: processor family", "warning", core_types, advice)
 
 
 def probe_script(profile: Profile, name: str, folder: Path) -> str:
-    """The job: one core of what a worker has, the same environment, and ``probe``."""
+    """The script of the job: one core of what a worker has, the same environment, and the module ``node``."""
     minutes = max(1, min(MINUTES, walltime_seconds(profile.walltime) // 60))
     options = [
         f"--job-name={name}",
-        f"--output={in_directive(log_pattern(folder, SAID))}",
+        f"--output={in_directive(log_pattern(folder, JOB_OUTPUT))}",
         *([f"--partition={profile.partition}"] if profile.partition else []),
         *([f"--account={profile.account}"] if profile.account else []),
         *("--nodes=1", "--ntasks=1", "--cpus-per-task=1"),
@@ -104,7 +104,7 @@ def probe_script(profile: Profile, name: str, folder: Path) -> str:
     lines = [f"#SBATCH {option}" for option in options] + exports()
     if profile.prologue:
         lines += [
-            f"said={shlex.quote(str(folder / FAILED))}",
+            f"said={shlex.quote(str(folder / PROLOGUE_FAILURES))}",
             'trap \'echo "$BASH_COMMAND ended with $?" >> "$said"\' ERR',
             *profile.prologue,
             "trap - ERR",
@@ -130,10 +130,10 @@ def _answer(profile: Profile, where: Path, wait_seconds: float) -> dict[str, Any
                 job = submit(probe_script(profile, name, folder), profile)
                 _await_node(folder, job, wait_seconds)
                 answer = _talk(folder, listening, token)
-                return {**answer, "prologue": _read(folder / FAILED), "said": _last_words(folder)}
+                return {**answer, "prologue": _read(folder / PROLOGUE_FAILURES), "said": _last_words(folder)}
         finally:
             with contextlib.suppress(ClusterError):
-                cancelled([name])
+                cancel_jobs([name])
 
 
 @contextlib.contextmanager
@@ -149,25 +149,25 @@ def _folder_for_a_while(where: Path) -> Iterator[Path]:
 
 
 def _await_node(folder: Path, job: str, wait_seconds: float) -> None:
-    """Until the node says where it listens."""
-    until, asked, gone = time.monotonic() + wait_seconds, 0.0, 0.0
+    """Wait until the node says where it listens."""
+    until, last_poll, over_since = time.monotonic() + wait_seconds, 0.0, 0.0
     while load_json(folder / NODE) is None:
         now = time.monotonic()
-        if now - asked > ASK_SECONDS:
-            asked, state = now, ask("squeue", "-h", "-j", job, "-t", "all", "-o", "%T").stdout.strip()
+        if now - last_poll > ASK_SECONDS:
+            last_poll, state = now, ask("squeue", "-h", "-j", job, "-t", "all", "-o", "%T").stdout.strip()
             over = state not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
-            gone = (gone or now) if over else 0.0
-            if over and (now - gone > SEEN_SECONDS or (folder / SAID).exists()):
+            over_since = (over_since or now) if over else 0.0
+            if over and (now - over_since > SEEN_SECONDS or (folder / JOB_OUTPUT).exists()):
                 raise ClusterError(f"the probe job {job} ended ({state.lower()}): {_last_words(folder)}")
             if state in ("PENDING", "CONFIGURING") and now > until:
-                raise TimeoutError(f"the probe job waits since {wait_seconds:.0f} s: {described_job(job)}")
+                raise TimeoutError(f"the probe job waits since {wait_seconds:.0f} s: {describe_job(job)}")
             if now > until + 60 * MINUTES + SEEN_SECONDS:
                 raise TimeoutError(f"the probe job {job} runs, and its files are not seen in {folder.parent}")
         time.sleep(POLL_SECONDS)
 
 
-def described_job(job: str) -> str:
-    """Its state and reason."""
+def describe_job(job: str) -> str:
+    """State of a job, and the reason why it waits."""
     return ask("squeue", "-h", "-j", job, "-o", "%T (%r)").stdout.strip().lower() or "no longer in the queue"
 
 
@@ -179,7 +179,7 @@ def _read(path: Path) -> str:
 
 def _last_words(folder: Path) -> str:
     with contextlib.suppress(OSError):
-        lines = (folder / SAID).read_text(errors="replace").strip().splitlines()
+        lines = (folder / JOB_OUTPUT).read_text(errors="replace").strip().splitlines()
         if lines:
             return lines[-1]
     return "it left no file that is seen here: is the working folder shared?"

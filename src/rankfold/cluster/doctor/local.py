@@ -1,7 +1,7 @@
 """What a run needs of a machine: one check, one finding. Nothing is left behind.
 
-The same checks run here and, by ``probe``, on a node. None of them raises: what cannot be known is said to
-be so. ``doctor_slurm`` asks SLURM, ``doctor_probe`` sends a job.
+The same checks run here and, by ``node``, on a node of a cluster. None of them raises: what cannot be known
+is said to be so. ``slurm`` asks SLURM, ``job`` sends a job.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from rankfold.pipeline.units import format_bytes
 Verdict = Literal["ok", "warning", "failed", "not checked"]
 
 PACKAGES = ("numpy", "scipy", "numba", "zarr", "dask", "distributed", "dask-jobqueue")
-"""Whose versions a driver and its workers should share."""
+"""Packages whose versions a driver and its workers should share."""
 
 TOO_NEW = (3, 14)
 
 OPEN_FILES = 4096
-"""That a driver of some hundred workers should be allowed: four for each."""
+"""Open files that a driver of some hundred workers should be allowed: four for each worker."""
 
 FREE_BYTES = 10 * 2**30
 MEMORY_BYTES = 2**30
@@ -73,34 +73,34 @@ def local_findings(folder: Path) -> Iterator[Finding]:
 
 def check_python() -> Finding:
     """Whether rankfold was made for this interpreter."""
-    found = f"{platform.python_version()} at {sys.executable}"
+    interpreter = f"{platform.python_version()} at {sys.executable}"
     if sys.version_info >= TOO_NEW:
-        return Finding("python", "warning", found, "rankfold is tested with 3.11 to 3.13")
-    return Finding("python", "ok", found)
+        return Finding("python", "warning", interpreter, "rankfold is tested with 3.11 to 3.13")
+    return Finding("python", "ok", interpreter)
 
 
 def check_packages() -> Finding:
     """Whether what is installed is what rankfold asks for."""
     from packaging.requirements import Requirement
 
-    found = ", ".join(f"{name} {version}" for name, version in versions().items())
+    packages = ", ".join(f"{name} {version}" for name, version in versions().items())
     try:
-        wanted = [Requirement(text) for text in importlib.metadata.requires("rankfold") or []]
+        requirements = [Requirement(text) for text in importlib.metadata.requires("rankfold") or []]
     except importlib.metadata.PackageNotFoundError:
-        return Finding("packages", "ok", f"{found}; rankfold is run from its sources")
+        return Finding("packages", "ok", f"{packages}; rankfold is run from its sources")
     wrong = []
-    for one in wanted:
+    for one in requirements:
         if one.marker is None or one.marker.evaluate({"extra": ""}):
             version = _version(one.name)
             if version is None or not one.specifier.contains(version, prereleases=True):
                 wrong.append(f"{one.name}{one.specifier} (there is {version or 'none'})")
     if wrong:
-        return Finding("packages", "failed", found, f"pip install: {', '.join(wrong)}")
-    return Finding("packages", "ok", found)
+        return Finding("packages", "failed", packages, f"pip install: {', '.join(wrong)}")
+    return Finding("packages", "ok", packages)
 
 
 def versions() -> dict[str, str]:
-    """Of packages that matter to results and to the wire."""
+    """Versions of the packages that matter to results and to messages between processes."""
     return {name: version for name in PACKAGES if (version := _version(name))}
 
 
@@ -136,10 +136,10 @@ def check_open_files() -> Finding:
 def check_cores_and_memory() -> Finding:
     """What a run without options has."""
     there = available_bytes()
-    found = f"{usable_cores()} cores of {os.cpu_count()}, {format_bytes(there)} of memory are free"
+    capacity = f"{usable_cores()} cores of {os.cpu_count()}, {format_bytes(there)} of memory are free"
     if there < MEMORY_BYTES:
-        return Finding("cores and memory", "warning", found, "Give a small --memory, or free some")
-    return Finding("cores and memory", "ok", found)
+        return Finding("cores and memory", "warning", capacity, "Give a small --memory, or free some")
+    return Finding("cores and memory", "ok", capacity)
 
 
 def check_space(folder: Path) -> Finding:
@@ -149,14 +149,14 @@ def check_space(folder: Path) -> Finding:
         free = shutil.disk_usage(folder).free
     except OSError as error:
         return Finding("working folder", "failed", f"{folder}: {error}", "Give a folder that is there")
-    found = f"{folder.absolute()} on {kind or 'an unknown file system'}, {format_bytes(free)} free"
+    space = f"{folder.absolute()} on {kind or 'an unknown file system'}, {format_bytes(free)} free"
     if kind in WITHOUT_LOCKS:
-        return Finding("working folder", "warning", found, "Its locks do not bind other machines")
+        return Finding("working folder", "warning", space, "Its locks do not bind other machines")
     if kind in ("tmpfs", "ramfs"):
-        return Finding("working folder", "warning", found, "It is memory: what lies there takes from workers")
+        return Finding("working folder", "warning", space, "It is memory: what lies there takes from workers")
     if free < FREE_BYTES:
-        return Finding("working folder", "warning", found, "Results and scratch may not fit")
-    return Finding("working folder", "ok", found)
+        return Finding("working folder", "warning", space, "Results and scratch may not fit")
+    return Finding("working folder", "ok", space)
 
 
 def file_system(folder: Path) -> str | None:
@@ -204,18 +204,18 @@ def check_compile_cache() -> Finding:
     cache = Path(os.environ.get("NUMBA_CACHE_DIR") or beside)
     if os.access(cache, os.W_OK) or (not cache.exists() and os.access(cache.parent, os.W_OK)):
         return Finding("compile cache", "ok", str(cache))
-    found = f"{cache} cannot be written"
+    problem = f"{cache} cannot be written"
     advice = "Kernels go to your home, or are compiled by each process: set NUMBA_CACHE_DIR"
-    return Finding("compile cache", "warning", found, advice)
+    return Finding("compile cache", "warning", problem, advice)
 
 
-def check_gpu(*, wanted: bool = False) -> Finding:
+def check_gpu(*, must_exist: bool = False) -> Finding:
     """Whether CuPy sees a GPU."""
-    short: Verdict = "failed" if wanted else "not checked"
+    short: Verdict = "failed" if must_exist else "not checked"
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     among = f" (CUDA_VISIBLE_DEVICES={visible})" if visible is not None else ""
     if importlib.util.find_spec("cupy") is None:
-        advice = "On a machine with an NVIDIA GPU: pip install cupy-cuda13x" if wanted else ""
+        advice = "On a machine with an NVIDIA GPU: pip install cupy-cuda13x" if must_exist else ""
         return Finding("GPU", short, f"CuPy is not installed{among}", advice)
     try:
         import cupy

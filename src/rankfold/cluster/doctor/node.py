@@ -22,7 +22,7 @@ from rankfold.pipeline.units import format_bytes
 
 CONNECT_SECONDS = 5.0
 CALL_SECONDS = 10.0
-"""For the driver to call back."""
+"""How long the driver has to call back."""
 
 REQUEST, NODE, ANSWER = "request.json", "node.json", "answer.json"
 
@@ -40,7 +40,7 @@ def main(folder: Path) -> None:
         listening.listen()
         save_json(folder / NODE, {"address": listening.getsockname(), "token": request["token"]})
         findings.append(check_call(tuple(request["address"]), request["token"]))
-        findings.append(check_answered(listening, request["token"]))
+        findings.append(check_call_back(listening, request["token"]))
     findings += [
         doctor.check_blas(),
         doctor.check_open_files(),
@@ -50,7 +50,7 @@ def main(folder: Path) -> None:
         check_scratch(request["scratch"]),
         check_threads(),
         check_submission(),
-        *([doctor.check_gpu(wanted=True)] if request["gpus"] else []),
+        *([doctor.check_gpu(must_exist=True)] if request["gpus"] else []),
     ]
     answer: dict[str, Any] = {
         "host": socket.gethostname(),
@@ -63,7 +63,7 @@ def main(folder: Path) -> None:
 
 
 def interfaces() -> dict[str, str]:
-    """Names and addresses of this machine."""
+    """Network interfaces of this machine: their names and IPv4 addresses."""
     import psutil  # type: ignore[import-untyped]  # of distributed
 
     return {
@@ -85,12 +85,12 @@ def address_here(interface: str | None) -> str:
 
 
 def check_address(interface: str | None) -> Finding:
-    """Whether the interface is there."""
+    """Whether the network interface of the profile exists on this node."""
     there = interfaces()
-    found = ", ".join(f"{name} {address}" for name, address in there.items())
+    addresses = ", ".join(f"{name} {address}" for name, address in there.items())
     if interface and interface not in there:
-        return Finding("interface", "failed", f"no {interface}; there are {found}", "Change interface:")
-    return Finding("interface", "ok", f"{address_here(interface)} is used of {found}")
+        return Finding("interface", "failed", f"no {interface}; there are {addresses}", "Change interface:")
+    return Finding("interface", "ok", f"{address_here(interface)} is used of {addresses}")
 
 
 def check_call(address: tuple[str, int], token: str) -> Finding:
@@ -105,19 +105,19 @@ def check_call(address: tuple[str, int], token: str) -> Finding:
     return Finding("to the driver", "ok", where)
 
 
-def check_answered(listening: socket.socket, token: str) -> Finding:
+def check_call_back(listening: socket.socket, token: str) -> Finding:
     """Whether the driver reaches this node."""
     where = ":".join(map(str, listening.getsockname()))
     try:
         call, _ = listening.accept()
         with call:
             call.settimeout(CONNECT_SECONDS)
-            heard = call.recv(len(token)).decode(errors="replace")
+            greeting = call.recv(len(token)).decode(errors="replace")
     except OSError:
         advice = "Runs need only the other way; but the dashboard cannot ask workers"
         return Finding("from the driver", "warning", f"nothing came to {where}", advice)
-    verdict: doctor.Verdict = "ok" if heard == token else "warning"
-    return Finding("from the driver", verdict, where if heard == token else f"a stranger called {where}")
+    verdict: doctor.Verdict = "ok" if greeting == token else "warning"
+    return Finding("from the driver", verdict, where if greeting == token else f"a stranger called {where}")
 
 
 def check_scratch(scratch: str | None) -> Finding:
@@ -126,10 +126,10 @@ def check_scratch(scratch: str | None) -> Finding:
     if "$" in str(folder) or not folder.is_dir():
         return Finding("scratch", "failed", f"there is no folder {folder}", "Change scratch: in the profile")
     free = format_bytes(shutil.disk_usage(folder).free)
-    found = f"{folder} on {doctor.file_system(folder) or 'an unknown file system'}, {free} free"
+    space = f"{folder} on {doctor.file_system(folder) or 'an unknown file system'}, {free} free"
     if not os.access(folder, os.W_OK):
-        return Finding("scratch", "failed", f"{found}, cannot be written", "Change scratch: in the profile")
-    return Finding("scratch", "ok", found)
+        return Finding("scratch", "failed", f"{space}, cannot be written", "Change scratch: in the profile")
+    return Finding("scratch", "ok", space)
 
 
 def check_threads() -> Finding:
@@ -139,10 +139,10 @@ def check_threads() -> Finding:
 
     pools = {pool["user_api"]: pool["num_threads"] for pool in threadpool_info()}
     pools["numba"] = numba.get_num_threads()
-    found = ", ".join(f"{name} {count}" for name, count in pools.items())
+    counts = ", ".join(f"{name} {count}" for name, count in pools.items())
     if max(pools.values()) > 1:
-        return Finding("threads below workers", "warning", found, "Does the prologue set OMP_NUM_THREADS?")
-    return Finding("threads below workers", "ok", found)
+        return Finding("threads below workers", "warning", counts, "Does the prologue set OMP_NUM_THREADS?")
+    return Finding("threads below workers", "ok", counts)
 
 
 def check_submission() -> Finding:

@@ -19,7 +19,7 @@ KILL_SECONDS = 5
 
 
 def slurm_findings(profile: Profile | None) -> Iterator[Finding]:
-    """Checks by questions alone."""
+    """Checks that ask SLURM and start no job."""
     commands = check_commands()
     yield commands
     if commands.verdict == "failed":
@@ -57,24 +57,24 @@ def check_settings(settings: dict[str, str]) -> Finding:
     """What decides how a job ends, and whether it begins again."""
     if not settings:
         return Finding("SLURM settings", "failed", "scontrol show config says nothing", "Ask the site")
-    told = settings.get("SlurmctldParameters", "")
-    shown = {name: settings.get(name, "not said") for name in ("JobRequeue", "KillWait", "MaxArraySize")}
-    preempted = "preempt_send_user_signal" in told
-    found = ", ".join(f"{name} {value}" for name, value in shown.items())
-    found += f", {'preempted jobs are told' if preempted else 'preempted jobs are not told in time'}"
-    kill = re.match(r"\d+", shown["KillWait"])
+    parameters = settings.get("SlurmctldParameters", "")
+    choices = {name: settings.get(name, "not said") for name in ("JobRequeue", "KillWait", "MaxArraySize")}
+    warns_preempted = "preempt_send_user_signal" in parameters
+    summary = ", ".join(f"{name} {value}" for name, value in choices.items())
+    summary += f", {'preempted jobs are told' if warns_preempted else 'preempted jobs are not told in time'}"
+    kill = re.match(r"\d+", choices["KillWait"])
     if kill and int(kill[0]) < KILL_SECONDS:
         advice = "Jobs are killed soon after they are asked to end: up to 20 seconds of work are done again"
-        return Finding("SLURM settings", "warning", found, advice)
-    return Finding("SLURM settings", "ok", found)
+        return Finding("SLURM settings", "warning", summary, advice)
+    return Finding("SLURM settings", "ok", summary)
 
 
 def check_partition(profile: Profile) -> Finding:
     """Whether the partition is there and lets a job run for the walltime."""
-    asked = ask(
+    answer = ask(
         "sinfo", "-h", "-o", "%P %l", *([f"--partition={profile.partition}"] * bool(profile.partition))
     )
-    limits = dict(line.split()[:2] for line in asked.stdout.splitlines() if len(line.split()) >= 2)
+    limits = dict(line.split()[:2] for line in answer.stdout.splitlines() if len(line.split()) >= 2)
     if profile.partition is None:
         default = [name for name in limits if name.endswith("*")]
         if not default:
@@ -85,16 +85,20 @@ def check_partition(profile: Profile) -> Finding:
     else:
         name = next((one for one in limits if one.rstrip("*") in profile.partition.split(",")), "")
     if not name:
-        known = {line.split()[0].rstrip("*") for line in ask("sinfo", "-h", "-o", "%P").stdout.splitlines()}
-        return Finding("partition", "failed", f"there is no {profile.partition}", f"Set one of {_few(known)}")
-    found = f"{name.rstrip('*')}, at most {limits[name]}; walltime {profile.walltime}"
+        partitions = {
+            line.split()[0].rstrip("*") for line in ask("sinfo", "-h", "-o", "%P").stdout.splitlines()
+        }
+        return Finding(
+            "partition", "failed", f"there is no {profile.partition}", f"Set one of {_few(partitions)}"
+        )
+    summary = f"{name.rstrip('*')}, at most {limits[name]}; walltime {profile.walltime}"
     try:
         longest: float = walltime_seconds(limits[name])
     except ValueError:
         longest = float("inf")
     if walltime_seconds(profile.walltime) > longest:
-        return Finding("partition", "failed", found, f"Set walltime: {limits[name]} or less")
-    return Finding("partition", "ok", found)
+        return Finding("partition", "failed", summary, f"Set walltime: {limits[name]} or less")
+    return Finding("partition", "ok", summary)
 
 
 def _few(names: Iterable[str]) -> str:
@@ -102,7 +106,7 @@ def _few(names: Iterable[str]) -> str:
 
 
 def check_account(profile: Profile) -> Finding:
-    """Who pays."""
+    """Which account the jobs are charged to."""
     if profile.account:
         return Finding("account", "ok", profile.account)
     if account := os.environ.get("SBATCH_ACCOUNT"):
@@ -124,7 +128,7 @@ def check_worker_job(profile: Profile) -> Finding:
     with tempfile.TemporaryDirectory() as folder:  # dask-jobqueue makes one for logs
         options = place.job_options("rankfold-doctor", Path(folder))
         script = worker_script("tcp://driver:8786", **options)
-    return _tested("worker job", script, "for --cluster")
+    return _test_script("worker job", script, "for --cluster")
 
 
 def check_submission(profile: Profile) -> Finding:
@@ -132,15 +136,15 @@ def check_submission(profile: Profile) -> Finding:
     from rankfold.cluster.slurm.job_script import job_script
 
     script = job_script(["true"], profile, name="doctor", known_as=profile.name)
-    return _tested("whole command", script, "for rankfold submit")
+    return _test_script("whole command", script, "for rankfold submit")
 
 
-def _tested(check: str, script: str, what: str) -> Finding:
+def _test_script(check: str, script: str, what: str) -> Finding:
     from rankfold.cluster.slurm.jobqueue import refusal
 
-    asked = ask("sbatch", "--test-only", stdin=script)
-    if asked.returncode:
+    answer = ask("sbatch", "--test-only", stdin=script)
+    if answer.returncode:
         advice = f"Change the profile; {what}"
-        return Finding(check, "failed", f"SLURM refuses it: {refusal(asked.stderr)}", advice)
-    start = re.search(r"to start at (\S+)", asked.stderr)
+        return Finding(check, "failed", f"SLURM refuses it: {refusal(answer.stderr)}", advice)
+    start = re.search(r"to start at (\S+)", answer.stderr)
     return Finding(check, "ok", f"SLURM takes it, {what}; it could start {start[1] if start else 'soon'}")

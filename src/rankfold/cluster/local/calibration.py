@@ -27,15 +27,15 @@ from rankfold.pipeline.storage.checkpoint import load_json, save_json
 
 SAMPLE_BYTES = 64 * 2**20
 
-STARTED = """
+START_PROGRAM = """
 import numpy as np
 import rankfold
 rankfold.svd(np.random.default_rng(0).random((200, 20)), 3)
 """
-"""A run of next to no numbers: what starts and ends any."""
+"""A run on next to no numbers: it takes the time that starting and ending any run takes."""
 
 NOMINAL_START = 2.0
-"""Seconds of that where it cannot be tried."""
+"""Seconds of such a run, where it cannot be measured."""
 
 
 def cached_rates() -> Rates:
@@ -43,14 +43,18 @@ def cached_rates() -> Rates:
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     path = home / "rankfold" / "rates.json"
     key = f"{platform.node()} {platform.machine()} {core_type()}"
-    kept = load_json(path, dict) or {}
-    told = kept.get(key)
-    if isinstance(told, list) and len(told) == len(fields(Rates)) and all(_is_rate(rate) for rate in told):
-        return Rates(*told)
+    cache = load_json(path, dict) or {}
+    numbers = cache.get(key)
+    if (
+        isinstance(numbers, list)
+        and len(numbers) == len(fields(Rates))
+        and all(_is_rate(rate) for rate in numbers)
+    ):
+        return Rates(*numbers)
     rates = measure_rates()
     with contextlib.suppress(OSError, OutputError, DiskSpaceError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_json(path, {**kept, key: list(astuple(rates))}, durable=False)
+        save_json(path, {**cache, key: list(astuple(rates))}, durable=False)
     return rates
 
 
@@ -65,16 +69,16 @@ def measure_rates() -> Rates:
 
 
 def _start_seconds() -> float:
-    """Of an interpreter that makes a run of next to no numbers; the second time, when all is compiled."""
-    command, best = [sys.executable, "-c", STARTED], math.inf
+    """Seconds of an interpreter that makes a run on next to no numbers; the second time, when compiled."""
+    command, best = [sys.executable, "-c", START_PROGRAM], math.inf
     for _ in range(2):
-        began = os.times()
+        begin = os.times()
         try:
             subprocess.run(command, capture_output=True, check=True, timeout=60)
         except (OSError, subprocess.SubprocessError):
             return NOMINAL_START
-        ended = os.times()
-        times = (ended.children_user - began.children_user, ended.children_system - began.children_system)
+        end = os.times()
+        times = (end.children_user - begin.children_user, end.children_system - begin.children_system)
         best = min(best, sum(times))
     return best
 

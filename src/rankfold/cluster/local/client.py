@@ -27,9 +27,9 @@ TICK_SECONDS = 0.2
 RETRIES = 3
 
 READY_ATTEMPTS = 10
-"""At getting all workers ready, while some are lost."""
+"""Attempts to get all workers ready, while some are lost."""
 
-LOST = ("KilledWorker", "FutureCancelledError", "CancelledError", "CommClosedError", "NoWorkerError")
+LOSS_ERRORS = ("KilledWorker", "FutureCancelledError", "CancelledError", "CommClosedError", "NoWorkerError")
 """Errors of Dask that tell of workers or a scheduler that are gone."""
 
 STEALING = {"distributed.scheduler.work-stealing": True}
@@ -37,7 +37,7 @@ STEALING = {"distributed.scheduler.work-stealing": True}
 so that one that comes later must take some from them."""
 
 PAUSE_SHARE = 0.75
-"""Of a worker's memory limit; Dask pauses workers at 0.8."""
+"""Share of a worker's memory limit that may be used; Dask pauses workers at 0.8."""
 
 BASELINE_BYTES = 256 * 2**20
 """Interpreter, imports and compiled kernels of a worker, with room to spare (about 200 MiB measured)."""
@@ -75,7 +75,7 @@ class SomeClient:
     @contextlib.contextmanager
     def opened(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
         """See ``Executor``."""
-        with prepared(self.client, run, kernels, watch=lambda: None) as scheduler:
+        with prepare_scheduler(self.client, run, kernels, watch=lambda: None) as scheduler:
             yield scheduler
 
 
@@ -83,19 +83,19 @@ def _working_memory(workers: Iterable[dict[str, Any]], memory: str | int | None)
     """What one worker may use before Dask would pause it, which would be for ever."""
     limits = [worker["memory_limit"] for worker in workers if worker.get("memory_limit")]
     most = int(PAUSE_SHARE * min(limits)) - BASELINE_BYTES if limits else None
-    asked = None if memory is None else parse_bytes(memory)
-    if most is not None and (asked or 0) > most:
+    request = None if memory is None else parse_bytes(memory)
+    if most is not None and (request or 0) > most:
         raise InputError(
             f"workers have {format_bytes(min(limits))} each, where Dask pauses them near "
-            f"{format_bytes(most + BASELINE_BYTES)}: --memory {format_bytes(asked or 0)} above their "
+            f"{format_bytes(most + BASELINE_BYTES)}: --memory {format_bytes(request or 0)} above their "
             f"baseline does not fit. Give at most {max(0, most) // 2**20}MiB, or start them with a larger "
             "memory_limit"
         )
-    return asked or most or available_bytes() // 2
+    return request or most or available_bytes() // 2
 
 
 @contextlib.contextmanager
-def prepared(
+def prepare_scheduler(
     client: Any, run: RunDirectory, kernels: Warmup, *, watch: Callable[[], None], gpus: int = 0
 ) -> Iterator[Client]:
     """A scheduler over a client whose workers, now and later, are ready for segments.
@@ -126,15 +126,15 @@ def _make_ready(client: Any, plugin: Any, watch: Callable[[], None]) -> None:
     """Put a plugin on all workers, now and later. One that is lost while it gets ready is no reason to end:
     whoever comes in its place has the plugin from the scheduler.
     """
-    for left in reversed(range(READY_ATTEMPTS)):
+    for remaining_attempts in reversed(range(READY_ATTEMPTS)):
         try:
             # Again on those that are ready: they are as before, and were told nothing yet.
             client.register_plugin(plugin)
             return
         except Exception as error:
-            if type(error).__name__ not in LOST:
+            if type(error).__name__ not in LOSS_ERRORS:
                 raise
-            if not left:
+            if not remaining_attempts:
                 raise ClusterError(
                     f"{READY_ATTEMPTS} times in a row workers were lost while they got ready ({error}). See "
                     "their logs: a worker that ends there most often has too little memory"
@@ -144,7 +144,7 @@ def _make_ready(client: Any, plugin: Any, watch: Callable[[], None]) -> None:
 
 
 def _take_in(event: tuple[float, dict[str, Any]]) -> None:
-    """Progress of a worker, as it comes in."""
+    """Note the progress that a worker reports."""
     note_reached(event[1]["ticket"], dict(event[1]["reached"]))
 
 
@@ -157,25 +157,25 @@ class Client:
     client: Any
     check: Callable[[], None]
     resources: Mapping[str, int] = field(default_factory=dict)
-    """Of a worker that each task holds while it runs, by the names that workers give them."""
+    """What each task holds of its worker while it runs, by the names that workers give their resources."""
 
     def compute(
         self, root: Delayed, *, concurrency: int, watch: Callable[[], None], stop: Callable[[], bool]
     ) -> Any:
         """See the protocol; ``concurrency`` is kept within each worker by the tasks themselves."""
         self._require_resources()
-        held = dict(self.resources) or None
-        future = self.client.compute(root, retries=RETRIES, optimize_graph=False, resources=held)
-        done = threading.Event()
-        future.add_done_callback(lambda _: done.set())
+        resources = dict(self.resources) or None
+        future = self.client.compute(root, retries=RETRIES, optimize_graph=False, resources=resources)
+        completion = threading.Event()
+        future.add_done_callback(lambda _: completion.set())
         try:
-            while not done.wait(TICK_SECONDS):
+            while not completion.wait(TICK_SECONDS):
                 watch()
                 self.check()
             return future.result()
         except BaseException as error:
             self._end(future, stop)
-            if type(error).__name__ in LOST:
+            if type(error).__name__ in LOSS_ERRORS:
                 raise ClusterError(
                     f"the workers were lost, or one task ended too many of them: {error}. What was finished "
                     "is kept; see the logs of the workers, and give the same command again to go on"

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rankfold.cluster.local.client import Client, prepared
+from rankfold.cluster.local.client import Client, prepare_scheduler
 from rankfold.cluster.local.watchdog import Watchdog
 from rankfold.pipeline.engine.scheduler import Budget, Warmup
 from rankfold.pipeline.errors import ClusterError
@@ -113,7 +113,7 @@ class Processes:
                 Watchdog(
                     cluster,
                     self.budget.workers,
-                    ended=_ended,
+                    find_ended=_find_ended,
                     every_seconds=POLL_SECONDS,
                     journal=run.journal,
                 ) as watchdog,
@@ -121,7 +121,7 @@ class Processes:
             ):
                 announce_dashboard(cluster)
                 _wait(watchdog, self.budget.workers)
-                with prepared(client, run, kernels, watch=watchdog.check) as scheduler:
+                with prepare_scheduler(client, run, kernels, watch=watchdog.check) as scheduler:
                     yield scheduler
 
 
@@ -140,7 +140,7 @@ def scheduler_settings(run: RunDirectory, more: Mapping[str, Any] = MappingProxy
 
 
 def scheduler_options(host: str) -> dict[str, Any]:
-    """Of a scheduler in this process that listens on one address only, its dashboard too."""
+    """Options of a scheduler in this process that listens on one address only, its dashboard too."""
     dashboard = importlib.util.find_spec("bokeh") is not None
     return {"host": host, "port": 0, "dashboard": dashboard, "dashboard_address": f"{host}:0"}
 
@@ -160,18 +160,19 @@ def announce_dashboard(cluster: SpecCluster) -> None:
     )  # fmt: skip
 
 
-def _ended(workers: dict[Any, Any], registered: set[Any]) -> dict[Any, str]:
-    return {name: worker.last_words() for name, worker in workers.items() if worker.ended}
+def _find_ended(workers: dict[Any, Any], names: set[Any]) -> dict[Any, str]:
+    """Workers whose process has ended, and how: see ``watchdog.FindEnded``."""
+    return {name: worker.last_words() for name, worker in workers.items() if worker.has_ended}
 
 
 def _wait(watchdog: Watchdog, count: int) -> None:
-    """Until all workers are there: they take a second or two."""
+    """Wait until all workers have registered: they take a second or two."""
     until = time.monotonic() + START_SECONDS
-    while watchdog.registered() < count:
+    while watchdog.count_registered() < count:
         watchdog.check()
         if time.monotonic() > until:
             raise ClusterError(
-                f"{watchdog.registered()} of {count} worker processes came up within {START_SECONDS:.0f} s. "
-                f"Try {sys.executable} -m distributed.cli.dask_worker --help"
+                f"{watchdog.count_registered()} of {count} worker processes came up within "
+                f"{START_SECONDS:.0f} s. Try {sys.executable} -m distributed.cli.dask_worker --help"
             )
         time.sleep(0.05)

@@ -23,29 +23,29 @@ LOST_SECONDS = 120.0
 """A worker that has registered and is not there any more for so long is taken for gone, whatever its job."""
 
 LONGEST_WAIT = 300.0
-"""Between two attempts to start what does not start, while other workers do the work."""
+"""Seconds between two attempts to start what does not start, while other workers do the work."""
 
-Ended = Callable[[dict[Any, Any], set[Any]], dict[Any, str]]
+FindEnded = Callable[[dict[Any, Any], set[Any]], dict[Any, str]]
 """Takes workers by name, and the names that the scheduler knows; returns those that have ended, and why."""
 
 
 class Watchdog:
-    """Keeps ``wanted`` workers in a ``SpecCluster``."""
+    """Keeps ``count`` workers in a ``SpecCluster``."""
 
     def __init__(
         self,
         cluster: Any,
-        wanted: int,
+        count: int,
         *,
-        ended: Ended,
+        find_ended: FindEnded,
         every_seconds: float,
         journal: Journal | None = None,
     ) -> None:
         self._journal = journal or Journal()
-        self._cluster, self._wanted, self._ended, self._every = cluster, wanted, ended, every_seconds
+        self._cluster, self._count, self._find_ended, self._every = cluster, count, find_ended, every_seconds
         self._names = itertools.count()
-        self._seen: dict[Any, float] = {}
-        self._succeeded: set[Any] = set()
+        self._last_seen: dict[Any, float] = {}
+        self._with_successor: set[Any] = set()
         self._failures = 0
         self._not_before = 0.0
         self._trouble: ClusterError | None = None
@@ -65,13 +65,13 @@ class Watchdog:
         if self._trouble is not None:
             raise self._trouble
 
-    def registered(self) -> int:
-        """Workers that the scheduler knows."""
+    def count_registered(self) -> int:
+        """Number of workers that the scheduler knows."""
         return len(self._cluster.scheduler_info["workers"])
 
     def add_successor(self, name: Any) -> None:
         """Start another for a worker that goes on for now, and is not missed when it has ended."""
-        self._succeeded.add(name)
+        self._with_successor.add(name)
         self._cluster.loop.add_callback(self._add, name)
 
     def let_go(self, name: Any) -> None:
@@ -89,29 +89,29 @@ class Watchdog:
     def _replace(self) -> None:
         now, cluster = time.monotonic(), self._cluster
         here = {worker["name"] for worker in list(cluster.scheduler_info["workers"].values())}
-        if here - self._seen.keys():
+        if here - self._last_seen.keys():
             self._failures = 0
-        self._seen.update(dict.fromkeys(here, now))
+        self._last_seen.update(dict.fromkeys(here, now))
         workers = dict(cluster.workers)
-        gone = self._ended(workers, here)
-        for name in workers.keys() & self._seen.keys() - gone.keys():
-            if now - self._seen[name] > LOST_SECONDS:
-                gone[name] = "its connection is lost"
-        early = [name for name in gone if name not in self._seen]
+        losses = self._find_ended(workers, here)
+        for name in workers.keys() & self._last_seen.keys() - losses.keys():
+            if now - self._last_seen[name] > LOST_SECONDS:
+                losses[name] = "its connection is lost"
+        early = [name for name in losses if name not in self._last_seen]
         if early and now < self._not_before:
-            gone = {name: why for name, why in gone.items() if name in self._seen}
+            losses = {name: why for name, why in losses.items() if name in self._last_seen}
             early = []
         self._failures += len(early)
-        if early and not here and self._failures > max(3, self._wanted):
-            self._give_up(gone[early[-1]])
-        elif gone:
-            for name, why in gone.items():
-                if name not in self._succeeded:
+        if early and not here and self._failures > max(3, self._count):
+            self._give_up(losses[early[-1]])
+        elif losses:
+            for name, why in losses.items():
+                if name not in self._with_successor:
                     LOG.warning("worker %s is gone%s: starting another", name, f" ({why})" if why else "")
                     self._journal.note("gone", worker=str(name), why=why)
             if here:
                 self._not_before = now + min(LONGEST_WAIT, self._every * 2**self._failures)
-            cluster.loop.add_callback(self._renew, list(gone))
+            cluster.loop.add_callback(self._renew, list(losses))
 
     def _give_up(self, why: str) -> None:
         self._trouble = ClusterError(
@@ -123,7 +123,7 @@ class Watchdog:
     def _renew(self, names: list[Any]) -> None:
         """In the cluster's own thread: new names for new workers."""
         for name in names:
-            if self._cluster.worker_spec.pop(name, None) is not None and name not in self._succeeded:
+            if self._cluster.worker_spec.pop(name, None) is not None and name not in self._with_successor:
                 self._add(name)
         self._cluster.scale(len(self._cluster.worker_spec))
 

@@ -41,14 +41,16 @@ class RankfoldWorker(WorkerPlugin):
         self.kernels.warm()
         note_baseline()
         self.journal.note("came", worker=str(worker.name), threads=worker.state.nthreads)
-        told: dict[str, dict[int, int]] = {}
+        sent_rows: dict[str, dict[int, int]] = {}
 
         def report() -> None:
-            for lease, reached in all_reached().items():
-                known = told.setdefault(lease, {})
-                news = {stream: rows for stream, rows in reached.items() if known.get(stream) != rows}
+            for lease, rows_by_stream in all_reached().items():
+                last_rows = sent_rows.setdefault(lease, {})
+                news = {
+                    stream: rows for stream, rows in rows_by_stream.items() if last_rows.get(stream) != rows
+                }
                 if news:
-                    known.update(news)
+                    last_rows.update(news)
                     worker.log_event(TOPIC, {"ticket": lease, "reached": list(news.items())})
 
         self._reports = PeriodicCallback(report, REPORT_MILLISECONDS)

@@ -68,8 +68,8 @@ class WorkerProcess(ProcessInterface):
         await super().close()
 
     @property
-    def ended(self) -> bool:
-        """Whether the process was started and is no more."""
+    def has_ended(self) -> bool:
+        """Whether the process was started and has ended."""
         return self._process is not None and self._process.returncode is not None
 
     def last_words(self) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def shipped_profiles() -> dict[str, Path]:
-    """Their files by name."""
+    """Files of the profiles that come with rankfold, by name."""
     return {path.stem: path for path in sorted(Path(__file__).parent.glob("*.yaml"))}
 
 

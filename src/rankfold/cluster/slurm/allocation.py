@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from rankfold.cluster.local.client import BASELINE_BYTES, STEALING, Client, prepared
+from rankfold.cluster.local.client import BASELINE_BYTES, STEALING, Client, prepare_scheduler
 from rankfold.cluster.local.processes import (
     ONE_THREAD,
     WORKER_SETTINGS,
@@ -26,11 +26,11 @@ from rankfold.cluster.local.processes import (
     scheduler_options,
     scheduler_settings,
 )
-from rankfold.cluster.slurm.certificates import secured
+from rankfold.cluster.slurm.certificates import make_certificates
 from rankfold.cluster.slurm.jobs import MARGIN, NANNY_BYTES, address_of, await_workers, job_bytes
 from rankfold.cluster.slurm.profile import Profile, find_profile
 from rankfold.cluster.slurm.queue import require_commands
-from rankfold.cluster.slurm.step import Step
+from rankfold.cluster.slurm.step import SrunStep
 from rankfold.pipeline.engine.memory import available_bytes
 from rankfold.pipeline.engine.scheduler import Budget, Warmup
 from rankfold.pipeline.errors import InputError
@@ -41,10 +41,10 @@ PROFILE = "RANKFOLD_PROFILE"
 """Environment variable by which a job knows the profile that it was submitted with."""
 
 GRACE_SECONDS = 10.0
-"""For the other workers to come once the first is there."""
+"""How long to wait for the other workers once the first has come."""
 
 DEATH_SECONDS = 120
-"""Without a scheduler for so long, a worker ends."""
+"""A worker that has no scheduler for so long ends."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Allocation:
     job: str
     attempt: int
     cores: int = 0
-    """Of a worker, where there are more than segments: beside a GPU."""
+    """Cores of a worker, where it has more of them than segments: beside a GPU."""
 
     is_remote: ClassVar[bool] = True
 
@@ -108,10 +108,10 @@ class Allocation:
         logs.mkdir(exist_ok=True)
         host = address_of(self.profile.scheduler_interface or self.profile.interface)
         with (
-            secured(run.folder, wanted=self.profile.tls) as (security, options),
+            make_certificates(run.folder, tls=self.profile.tls) as (security, options),
             scheduler_settings(run, STEALING if self.profile.gpus else {}),
             # The last to end: workers close by themselves when the scheduler does.
-            Step(logs, f"{self.job}-{self.attempt}") as step,
+            SrunStep(logs, f"{self.job}-{self.attempt}") as step,
             SpecCluster(
                 scheduler={"cls": Scheduler, "options": {**scheduler_options(host), **security}},
                 workers={},
@@ -124,11 +124,13 @@ class Allocation:
             settings = {**os.environ, **ONE_THREAD, **WORKER_SETTINGS}
             step.start(self._command(cluster.scheduler_address, step.output, options), settings)
             self._await(cluster, step)
-            with prepared(client, run, kernels, watch=step.check, gpus=self.profile.gpus) as scheduler:
+            with prepare_scheduler(
+                client, run, kernels, watch=step.check, gpus=self.profile.gpus
+            ) as scheduler:
                 yield scheduler
 
     def _command(self, scheduler: str, output: str, options: list[str]) -> list[str]:
-        """The step of all workers."""
+        """The command of the step that starts all workers."""
         profile, workers = self.profile, self.budget.workers
         step = [
             *("srun", "--overlap", "--job-name=rankfold-workers", "--kill-on-bad-exit=0", "--wait=0"),
@@ -155,16 +157,16 @@ class Allocation:
         local = profile.scratch or "${SLURM_TMPDIR:-/tmp}"
         return [*step, "sh", "-c", f'exec {shlex.join(worker)} --local-directory "{local}"']
 
-    def _await(self, cluster: Any, step: Step) -> None:
+    def _await(self, cluster: Any, step: SrunStep) -> None:
         def here() -> int:
             count = len(cluster.scheduler_info["workers"])
             if count < self.budget.workers:
                 step.check()
-            step.worked = step.worked or count > 0
+            step.any_worker_came = step.any_worker_came or count > 0
             return count
 
-        said = f"their logs are in {step.logs}"
-        await_workers(self.budget.workers, here, self.profile, GRACE_SECONDS, lambda: said)
+        hint = f"their logs are in {step.logs}"
+        await_workers(self.budget.workers, here, self.profile, GRACE_SECONDS, lambda: hint)
 
 
 def node_bytes(working: int, per_node: int) -> int:
@@ -178,14 +180,14 @@ def _working(memory: str | int | None, per_node: int) -> int:
     if megabytes is None and (each := _number("SLURM_MEM_PER_CPU")):
         megabytes = each * (_number("SLURM_CPUS_ON_NODE") or 1)
     there = megabytes * 2**20 if megabytes else available_bytes()
-    fixed = (per_node + 1) * BASELINE_BYTES + per_node * NANNY_BYTES
-    most = int((there / MARGIN - fixed) / (per_node + 1))
+    overhead = (per_node + 1) * BASELINE_BYTES + per_node * NANNY_BYTES
+    most = int((there / MARGIN - overhead) / (per_node + 1))
     working = most if memory is None else parse_bytes(memory)
     if working <= 0 or (memory is not None and working > most):
-        asked = "no memory is left for work" if memory is None else f"a working memory of {memory}"
+        request = "no memory is left for work" if memory is None else f"a working memory of {memory}"
         raise InputError(
             f"{per_node} workers of a node and the driver take "
-            f"{format_bytes(node_bytes(max(0, working), per_node))} with {asked}; the job has "
+            f"{format_bytes(node_bytes(max(0, working), per_node))} with {request}; the job has "
             f"{format_bytes(there)} on a node. Give at most --memory {max(0, most) // 2**20}MiB, or raise "
             "memory: in the profile that it is submitted with"
         )
@@ -195,7 +197,7 @@ def _working(memory: str | int | None, per_node: int) -> int:
 def _number(*names: str) -> int | None:
     """The first of some variables that SLURM has set to a number above 0."""
     for name in names:
-        found = re.match(r"\d+", os.environ.get(name, ""))
-        if found and int(found[0]):
-            return int(found[0])
+        match = re.match(r"\d+", os.environ.get(name, ""))
+        if match and int(match[0]):
+            return int(match[0])
     return None

@@ -15,11 +15,11 @@ OPTIONS = {"ca_file": "--tls-ca-file", "cert": "--tls-cert", "key": "--tls-key"}
 
 
 @contextlib.contextmanager
-def secured(folder: Path, *, wanted: bool) -> Iterator[tuple[dict[str, Any], list[str]]]:
+def make_certificates(folder: Path, *, tls: bool) -> Iterator[tuple[dict[str, Any], list[str]]]:
     """What a scheduler must know, and the options of workers; the files they name are in ``folder``, for
     the user alone, until the block ends.
     """
-    if not wanted:
+    if not tls:
         yield {}, []
         return
     from distributed import Security
@@ -28,13 +28,13 @@ def secured(folder: Path, *, wanted: bool) -> Iterator[tuple[dict[str, Any], lis
         security = Security.temporary()
     except ImportError as error:
         raise ClusterError(f"tls: true needs a package that is missing: {error}") from error
-    held = Path(tempfile.mkdtemp(prefix="tls-", dir=folder))
+    keys = Path(tempfile.mkdtemp(prefix="tls-", dir=folder))
     try:
         options = []
         for key, option in OPTIONS.items():
-            (held / key).touch(mode=0o600)
-            (held / key).write_text(security.get_tls_config_for_role("worker")[key])
-            options += [option, str(held / key)]
+            (keys / key).touch(mode=0o600)
+            (keys / key).write_text(security.get_tls_config_for_role("worker")[key])
+            options += [option, str(keys / key)]
         yield {"security": security, "protocol": "tls"}, options
     finally:
-        shutil.rmtree(held, ignore_errors=True)
+        shutil.rmtree(keys, ignore_errors=True)

@@ -23,7 +23,7 @@ from rankfold.pipeline.errors import ClusterError, InputError
 from rankfold.pipeline.units import format_bytes, parse_bytes
 
 PREFIX = "rankfold-"
-"""Of the names of all jobs."""
+"""Prefix of the names of all jobs."""
 
 UNKNOWN_BYTES = 2**40
 """To plan with where a profile leaves the memory of a node to the site: what does not fit is told there."""
@@ -124,19 +124,19 @@ def log_name(name: str, job: str = "%j") -> str:
 def submit(script: str, profile: Profile) -> str:
     """Give a script to SLURM; the number of its job."""
     require_commands(profile.name, "sbatch")
-    said = ask("sbatch", stdin=script)
+    answer = ask("sbatch", stdin=script)
     # Sites greet with all kinds of numbers.
-    found = re.search(r"Submitted batch job (\d+)", said.stdout)
-    if said.returncode or not found:
+    match = re.search(r"Submitted batch job (\d+)", answer.stdout)
+    if answer.returncode or not match:
         from rankfold.cluster.slurm.jobqueue import refusal
 
         raise ClusterError(
-            f"SLURM refuses the job: {refusal(said.stderr or said.stdout)}. Change the profile "
+            f"SLURM refuses the job: {refusal(answer.stderr or answer.stdout)}. Change the profile "
             f"{profile.name}: rankfold doctor --cluster PROFILE says what there is, --print shows the script"
         )
-    return found[1]
+    return match[1]
 
 
 def _node_megabytes(profile: Profile) -> int:
-    """Of all workers of a node, and of the driver beside them on the first."""
+    """Megabytes of all workers of a node, and of the driver beside them on the first node."""
     return (profile.workers_per_node + 1) * (profile.memory or 0) // 2**20

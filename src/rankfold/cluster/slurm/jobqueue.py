@@ -67,8 +67,8 @@ class Cluster(SLURMCluster):
 
 def refusal(text: str) -> str:
     """What SLURM said, out of what dask-jobqueue makes of it."""
-    said = text.partition("stderr:\n")[2].strip() or text
-    lines = [line.removeprefix("sbatch: ").removeprefix("error: ") for line in said.strip().splitlines()]
+    message = text.partition("stderr:\n")[2].strip() or text
+    lines = [line.removeprefix("sbatch: ").removeprefix("error: ") for line in message.strip().splitlines()]
     return "; ".join(line for line in lines if line) or "nothing"
 
 

@@ -19,13 +19,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from rankfold.cluster.local.client import BASELINE_BYTES, STEALING, Client, prepared
+from rankfold.cluster.local.client import BASELINE_BYTES, STEALING, Client, prepare_scheduler
 from rankfold.cluster.local.processes import announce_dashboard, scheduler_options, scheduler_settings
 from rankfold.cluster.local.watchdog import Watchdog
-from rankfold.cluster.slurm.certificates import secured
+from rankfold.cluster.slurm.certificates import make_certificates
 from rankfold.cluster.slurm.leftovers import no_job_left
 from rankfold.cluster.slurm.profile import Profile
-from rankfold.cluster.slurm.queue import Jobs, ask, described, require_commands
+from rankfold.cluster.slurm.queue import Jobs, ask, describe_jobs, require_commands
 from rankfold.cluster.slurm.rolling import Rolling
 from rankfold.cluster.slurm.shell_lines import exports, in_directive, log_pattern
 from rankfold.pipeline.engine.scheduler import Budget, Warmup
@@ -36,10 +36,10 @@ from rankfold.pipeline.units import format_bytes, parse_bytes
 LOG = logging.getLogger("rankfold")
 
 POLL_SECONDS = 5.0
-"""Between two questions to SLURM; one for all jobs."""
+"""Seconds between two questions to SLURM, each about all jobs."""
 
 GRACE_SECONDS = 5.0
-"""For the other workers to come once the first is there."""
+"""How long to wait for the other workers once the first has come."""
 
 SAY_SECONDS = 30.0
 
@@ -105,22 +105,22 @@ class SlurmJobs:
         with (
             scheduler_settings(run, STEALING if self.profile.gpus else {}),
             no_job_left(name, run.folder),
-            secured(run.folder, wanted=self.profile.tls) as (security, certificates),
+            make_certificates(run.folder, tls=self.profile.tls) as (security, certificates),
             make_cluster(**self._options(name, run.folder, certificates), **security) as cluster,
         ):
-            _require_accepted(cluster.job_script())
+            _require_acceptance(cluster.job_script())
             announce_dashboard(cluster)
             cluster.scale(jobs=self.budget.workers)
             jobs = Jobs(run.folder / "logs", self.profile.walltime)
             watchdog = Watchdog(
                 cluster,
                 self.budget.workers,
-                ended=jobs,
+                find_ended=jobs,
                 every_seconds=POLL_SECONDS,
                 journal=run.journal,
             )
 
-            def left(worker: Any) -> float:
+            def remaining_seconds(worker: Any) -> float:
                 job = cluster.workers.get(worker)
                 return float("inf") if job is None else jobs.seconds_left(job.job_id)
 
@@ -128,8 +128,12 @@ class SlurmJobs:
                 self._await(watchdog, name)
                 margin = self.profile.drain_seconds
                 with (
-                    prepared(client, run, kernels, watch=watchdog.check, gpus=self.profile.gpus) as scheduler,
-                    Rolling(cluster, client, watchdog, left=left, margin_seconds=margin),
+                    prepare_scheduler(
+                        client, run, kernels, watch=watchdog.check, gpus=self.profile.gpus
+                    ) as scheduler,
+                    Rolling(
+                        cluster, client, watchdog, remaining_seconds=remaining_seconds, margin_seconds=margin
+                    ),
                 ):
                     yield scheduler
 
@@ -142,8 +146,8 @@ class SlurmJobs:
         """What dask-jobqueue writes the script of a job from."""
         profile = self.profile
         # Of its own, and not by dask-jobqueue, which does not quote.
-        said = {"error": "err", "output": "out"}
-        logs = {key: log_pattern(folder / "logs", f"{name}-%J.{ending}") for key, ending in said.items()}
+        endings = {"error": "err", "output": "out"}
+        logs = {key: log_pattern(folder / "logs", f"{name}-%J.{ending}") for key, ending in endings.items()}
         directives = [f"--{key}={in_directive(log)}" for key, log in logs.items()]
         directives += ["--no-requeue", *profile.directives]
         extra = ["--no-dashboard"]
@@ -175,13 +179,13 @@ class SlurmJobs:
     def _await(self, watchdog: Watchdog, name: str) -> None:
         def here() -> int:
             watchdog.check()
-            return watchdog.registered()
+            return watchdog.count_registered()
 
-        await_workers(self.budget.workers, here, self.profile, GRACE_SECONDS, lambda: described(name))
+        await_workers(self.budget.workers, here, self.profile, GRACE_SECONDS, lambda: describe_jobs(name))
 
 
 def await_workers(
-    wanted: int, here: Callable[[], int], profile: Profile, grace_seconds: float, why: Callable[[], str]
+    target: int, here: Callable[[], int], profile: Profile, grace_seconds: float, why: Callable[[], str]
 ) -> None:
     """Wait until the first worker is ``here``, and a moment longer for the others.
 
@@ -190,9 +194,9 @@ def await_workers(
     NoWorkersError
         None came; ``why`` tells what is known of them.
     """
-    began = said = time.monotonic()
+    began = last_message = time.monotonic()
     first: float | None = None
-    while (count := here()) < wanted:
+    while (count := here()) < target:
         now = time.monotonic()
         if count:
             first = first or now
@@ -203,11 +207,11 @@ def await_workers(
                 f"no worker came within {profile.wait} (h:min:s): {why()}. The same command tries again; "
                 f"wait: in the profile {profile.name} sets how long"
             )
-        if now - said > SAY_SECONDS:
-            said = now
+        if now - last_message > SAY_SECONDS:
+            last_message = now
             LOG.info("waiting for workers: %s", why())
         time.sleep(0.1)
-    LOG.info("%d of %d workers are there", count, wanted)
+    LOG.info("%d of %d workers are there", count, target)
 
 
 def job_bytes(working: int) -> int:
@@ -215,14 +219,14 @@ def job_bytes(working: int) -> int:
     return math.ceil((working + BASELINE_BYTES + NANNY_BYTES) * MARGIN)
 
 
-def _require_accepted(script: str) -> None:
+def _require_acceptance(script: str) -> None:
     """Raise with SLURM's own words when it would not take the job."""
-    asked = ask("sbatch", "--test-only", stdin=script)
-    if asked.returncode:
+    answer = ask("sbatch", "--test-only", stdin=script)
+    if answer.returncode:
         from rankfold.cluster.slurm.jobqueue import refusal
 
         raise ClusterError(
-            f"SLURM refuses the worker job: {refusal(asked.stderr)}. Change the profile: rankfold doctor "
+            f"SLURM refuses the worker job: {refusal(answer.stderr)}. Change the profile: rankfold doctor "
             f"--cluster PROFILE says what there is. Its job script was:\n{script}"
         )
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from rankfold.cluster.slurm.queue import Listed, ask, listed, user
+from rankfold.cluster.slurm.queue import QueuedJob, ask, list_jobs, user
 from rankfold.pipeline.errors import ClusterError
 from rankfold.pipeline.storage.checkpoint import load_json, save_json
 
@@ -25,23 +25,23 @@ NOTE = "jobs.json"
 """In the folder of a run: names of its jobs."""
 
 CANCEL_SECONDS = 120.0
-"""For cancelled jobs to be gone."""
+"""How long cancelled jobs may take to leave the queue."""
 
 POLL_SECONDS, LONGEST_POLL = 0.5, 5.0
 
 SETTLE_SECONDS = 1.0
-"""Between two looks at a queue that has none of them."""
+"""Seconds between two looks at a queue that has none of them."""
 
 
-def noted(folder: Path) -> list[str]:
+def read_note(folder: Path) -> list[str]:
     """Names of jobs that may be left of a run."""
-    found = load_json(folder / NOTE)
-    return list(found["names"]) if isinstance(found, dict) else []
+    note = load_json(folder / NOTE)
+    return list(note["names"]) if isinstance(note, dict) else []
 
 
 def forget(folder: Path, names: Collection[str]) -> None:
     """None of these is left; a note of others, of a driver that has begun since, stays."""
-    if set(noted(folder)) == {*names}:
+    if set(read_note(folder)) == {*names}:
         (folder / NOTE).unlink(missing_ok=True)
 
 
@@ -51,7 +51,7 @@ def no_job_left(name: str, folder: Path) -> Iterator[None]:
 
     Jobs that an earlier driver has left behind are cancelled first: their scheduler is gone.
     """
-    earlier = [old for old in noted(folder) if _scancel(old).returncode]
+    earlier = [old for old in read_note(folder) if _scancel(old).returncode]
     save_json(folder / NOTE, {"names": [*earlier, name]})
     cancel = shlex.join(["scancel", f"--name={name}", f"--user={user()}"])
     # The shell reads until nobody holds the other end of its input; Ctrl-C does not reach it.
@@ -71,8 +71,8 @@ def no_job_left(name: str, folder: Path) -> Iterator[None]:
             forget(folder, [name])
 
 
-def cancelled(names: Collection[str], numbers: Collection[str] = ()) -> list[Listed]:
-    """Cancel all jobs of some names, or of some numbers, and wait until there is none; those there were.
+def cancel_jobs(names: Collection[str], numbers: Collection[str] = ()) -> list[QueuedJob]:
+    """Cancel all jobs of some names or numbers, and wait until there is none; returns those that there were.
 
     Raises
     ------
@@ -80,32 +80,32 @@ def cancelled(names: Collection[str], numbers: Collection[str] = ()) -> list[Lis
         Some are still there, or SLURM does not answer.
     """
 
-    def mine(job: Listed) -> bool:
+    def mine(job: QueuedJob) -> bool:
         return job.name in names or job.number in numbers
 
-    found: dict[str, Listed] = {}
+    jobs: dict[str, QueuedJob] = {}
     until, wait, empty = time.monotonic() + CANCEL_SECONDS, POLL_SECONDS, 0
     while empty < 2:
-        left = _those(mine, names)
-        empty = 0 if left else empty + 1
-        found |= {job.number: job for job in left if job.number not in found}
+        remaining = _those(mine, names)
+        empty = 0 if remaining else empty + 1
+        jobs |= {job.number: job for job in remaining if job.number not in jobs}
         # One that has ended in between is refused: what counts is what is left.
-        said = [_scancel(name).stderr for name in {job.name for job in left} & {*names}]
-        said += [ask("scancel", job.number).stderr for job in left if job.name not in names]
-        if left and time.monotonic() > until:
+        messages = [_scancel(name).stderr for name in {job.name for job in remaining} & {*names}]
+        messages += [ask("scancel", job.number).stderr for job in remaining if job.name not in names]
+        if remaining and time.monotonic() > until:
             raise ClusterError(
-                f"cancelled {CANCEL_SECONDS:.0f} s ago and still there: {', '.join(map(str, left))}. "
-                f"{''.join(said)}Give the command again later, or: "
-                f"scancel {' '.join(job.number for job in left)}"
+                f"cancelled {CANCEL_SECONDS:.0f} s ago and still there: {', '.join(map(str, remaining))}. "
+                f"{''.join(messages)}Give the command again later, or: "
+                f"scancel {' '.join(job.number for job in remaining)}"
             )
         if empty < 2:
             time.sleep(wait)
-            wait = min(2 * wait, LONGEST_POLL) if left else SETTLE_SECONDS
-    return list(found.values())
+            wait = min(2 * wait, LONGEST_POLL) if remaining else SETTLE_SECONDS
+    return list(jobs.values())
 
 
-def _those(mine: Callable[[Listed], bool], names: Collection[str]) -> list[Listed]:
-    jobs = listed()
+def _those(mine: Callable[[QueuedJob], bool], names: Collection[str]) -> list[QueuedJob]:
+    jobs = list_jobs()
     if jobs is None:
         raise ClusterError(
             f"whether jobs are left is known to SLURM alone, and there is no squeue here that answers. Where "

@@ -114,31 +114,31 @@ class Profile(BaseModel):
 
     @field_validator("drain")
     @classmethod
-    def _within_the_walltime(cls, drain: str | None, known: ValidationInfo) -> str | None:
-        walltime = known.data.get("walltime")
+    def _within_the_walltime(cls, drain: str | None, info: ValidationInfo) -> str | None:
+        walltime = info.data.get("walltime")
         if drain and walltime and walltime_seconds(drain) >= walltime_seconds(walltime):
             raise ValueError(f"drain: is a time before the end of a walltime, here of {walltime}")
         return drain
 
     @property
     def drain_seconds(self) -> int:
-        """``drain`` as a number."""
+        """``drain`` in seconds."""
         whole = walltime_seconds(self.walltime)
         return walltime_seconds(self.drain) if self.drain else min(max(20, whole // 10), whole // 2)
 
     @property
     def wait_seconds(self) -> int:
-        """``wait`` as a number."""
+        """``wait`` in seconds."""
         return walltime_seconds(self.wait)
 
-    def threads_for(self, asked: int | None, cores: int) -> int:
+    def threads_for(self, threads: int | None, cores: int) -> int:
         """Segments that a worker runs side by side: one on each of its GPUs, or one on each core."""
-        if self.gpus and (asked or 0) > self.gpus:
+        if self.gpus and (threads or 0) > self.gpus:
             raise InputError(
                 f"a worker of the profile {self.name} has gpus: {self.gpus} and runs one segment on each, "
-                f"not {asked}: leave out --threads, or gpus: in the profile for work on cores"
+                f"not {threads}: leave out --threads, or gpus: in the profile for work on cores"
             )
-        return asked or self.gpus or cores
+        return threads or self.gpus or cores
 
 
 def find_profile(profile: object) -> Profile:
@@ -147,29 +147,31 @@ def find_profile(profile: object) -> Profile:
         return profile
     if not isinstance(profile, str | os.PathLike):
         raise InputError(f"cluster= takes 'local', 'slurm' or a profile, not {profile!r}")
-    given = os.fspath(profile)
+    name = os.fspath(profile)
     folders = profile_folders()
-    if given.endswith((".yaml", ".yml")):
-        return read_profile(require_file(Path(given), "profile"))
-    paths = [folder / f"{given}.yaml" for folder in folders]
-    shipped = shipped_profiles()
-    paths += [shipped[given]] if given in shipped else []
+    if name.endswith((".yaml", ".yml")):
+        return read_profile(require_file(Path(name), "profile"))
+    paths = [folder / f"{name}.yaml" for folder in folders]
+    package_profiles = shipped_profiles()
+    paths += [package_profiles[name]] if name in package_profiles else []
     for path in paths:
         if path.is_file():
             return read_profile(path)
-    if given == "slurm":
+    if name == "slurm":
         return Profile()
     own = {p.stem for folder in folders for p in folder.glob("*.yaml")}
-    near = difflib.get_close_matches(given, sorted({"local", "slurm", *own, *shipped}), n=1)
+    near = difflib.get_close_matches(name, sorted({"local", "slurm", *own, *package_profiles}), n=1)
     hint = f" Did you mean {near[0]}?" if near else ""
     raise SettingsError(
-        f"there is no profile {given!r}.{hint} Give a path, or put {given}.yaml into {folders[-1]}. "
-        f"With rankfold come {', '.join(shipped)}: rankfold profile NAME prints one"
+        f"there is no profile {name!r}.{hint} Give a path, or put {name}.yaml into {folders[-1]}. "
+        f"With rankfold come {', '.join(package_profiles)}: rankfold profile NAME prints one"
     )
 
 
-def found_from(profile: str, folder: Path) -> str:
-    """A profile as it is found from everywhere: a path, or a name that has a file in ``folder``, absolute."""
+def absolute_profile(profile: str, folder: Path) -> str:
+    """A profile under a name that finds it from everywhere: a path, or a name with a file in ``folder``, is
+    made absolute.
+    """
     by_path = profile.endswith((".yaml", ".yml"))
     file = folder.absolute() / (profile if by_path else f"{profile}.yaml")
     return os.path.normpath(file) if by_path or file.is_file() else profile

@@ -35,37 +35,37 @@ class Jobs:
         self._missing: dict[str, float] = {}
         self._ends: dict[str, float] = {}
 
-    def __call__(self, jobs: dict[Any, Any], registered: set[Any]) -> dict[Any, str]:
-        """See ``watchdog.Ended``."""
-        ended = {name: job.refusal for name, job in jobs.items() if job.refusal}
+    def __call__(self, jobs: dict[Any, Any], registered_names: set[Any]) -> dict[Any, str]:
+        """Jobs that have ended, and why: see ``watchdog.FindEnded``."""
+        reasons = {name: job.refusal for name, job in jobs.items() if job.refusal}
         ids = {job.job_id: name for name, job in jobs.items() if job.job_id and not job.refusal}
         if not ids:
-            return ended
+            return reasons
         for job_id, name in ids.items():
-            if name in registered:  # and began some seconds ago, until SLURM says when
+            if name in registered_names:  # and began some seconds ago, until SLURM says when
                 self._ends.setdefault(job_id, time.monotonic() + self._walltime)
         # By user, not by id: squeue fails altogether when one id is unknown.
-        asked = ask("squeue", "-h", f"--user={user()}", "-t", "all", "-o", "%i %T %L")
-        if asked.returncode:
-            return ended  # a controller that does not answer says nothing about jobs
-        lines = (line.split() for line in asked.stdout.splitlines())
-        said = {line[0]: (line[1], line[2]) for line in lines if len(line) == 3}
+        answer = ask("squeue", "-h", f"--user={user()}", "-t", "all", "-o", "%i %T %L")
+        if answer.returncode:
+            return reasons  # a controller that does not answer says nothing about jobs
+        lines = (line.split() for line in answer.stdout.splitlines())
+        states = {line[0]: (line[1], line[2]) for line in lines if len(line) == 3}
         for job_id, name in ids.items():
-            state, left = said.get(job_id, ("", ""))
-            state = state or self._unknown(job_id, registered=name in registered)
-            if state == "RUNNING" and left:
-                self._ends[job_id] = time.monotonic() + time_left(left)
+            state, remaining_time = states.get(job_id, ("", ""))
+            state = state or self._guess_state(job_id, is_registered=name in registered_names)
+            if state == "RUNNING" and remaining_time:
+                self._ends[job_id] = time.monotonic() + time_left(remaining_time)
             if state not in _ALIVE:
-                ended[name] = f"job {job_id} {state.lower()}{self._last_words(job_id)}"
-        return ended
+                reasons[name] = f"job {job_id} {state.lower()}{self._last_words(job_id)}"
+        return reasons
 
     def seconds_left(self, job_id: str) -> float:
         """Until a job reaches its time limit; without end for one that has not begun."""
         return self._ends.get(job_id, float("inf")) - time.monotonic()
 
-    def _unknown(self, job_id: str, *, registered: bool) -> str:
+    def _guess_state(self, job_id: str, *, is_registered: bool) -> str:
         """What a job is of which SLURM says nothing."""
-        if registered:
+        if is_registered:
             return "RUNNING"
         since = self._missing.setdefault(job_id, time.monotonic())
         return "GONE" if time.monotonic() - since > GONE_SECONDS else "PENDING"
@@ -80,7 +80,7 @@ class Jobs:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class QueuedJob:
     """A job of this user that has not ended, as SLURM tells of it."""
 
     number: str
@@ -91,7 +91,7 @@ class Listed:
     """Why it waits."""
 
     left: str
-    """Until its time limit, as D-HH:MM:SS."""
+    """Time until its limit, as D-HH:MM:SS."""
 
     begins: str
     """When it began or is to begin, in the zone of this machine; ``N/A`` where SLURM cannot say."""
@@ -100,24 +100,24 @@ class Listed:
     name: str
 
     def __str__(self) -> str:
-        """In words."""
+        """The job in words: its number, its state, and why it waits or where it runs."""
         if self.state == "pending":
             begins = f", to begin {self.begins}" if self.begins[:1].isdigit() else ""
             return f"job {self.number} pending ({self.reason}{begins})"
         on = f" on {self.nodes}" if self.nodes else ""
-        left = f", {self.left} left" if self.state == "running" else ""
-        return f"job {self.number} {self.state}{on}{left}"
+        until_limit = f", {self.left} left" if self.state == "running" else ""
+        return f"job {self.number} {self.state}{on}{until_limit}"
 
 
-def listed() -> list[Listed] | None:
+def list_jobs() -> list[QueuedJob] | None:
     """Jobs of this user that have not ended; None where there is no SLURM, or none that answers."""
     if shutil.which("squeue") is None:
         return None
-    asked = ask("squeue", "-h", f"--user={user()}", "-o", "%i|%T|%r|%L|%S|%N|%j")
-    if asked.returncode:
+    answer = ask("squeue", "-h", f"--user={user()}", "-o", "%i|%T|%r|%L|%S|%N|%j")
+    if answer.returncode:
         return None
-    lines = (line.split("|", 6) for line in asked.stdout.splitlines())
-    return [Listed(line[0], line[1].lower(), *line[2:]) for line in lines if len(line) == 7]
+    lines = (line.split("|", 6) for line in answer.stdout.splitlines())
+    return [QueuedJob(line[0], line[1].lower(), *line[2:]) for line in lines if len(line) == 7]
 
 
 def time_left(text: str) -> float:
@@ -132,10 +132,10 @@ def time_left(text: str) -> float:
         return float("inf")
 
 
-def described(name: str) -> str:
+def describe_jobs(name: str) -> str:
     """The jobs of a run in words: states and reasons."""
-    found = ask("squeue", "-h", "--name", name, "-o", "%i %T %r").stdout.split("\n")
-    jobs = [line.split(maxsplit=2) for line in found if line.strip()]
+    lines = ask("squeue", "-h", "--name", name, "-o", "%i %T %r").stdout.split("\n")
+    jobs = [line.split(maxsplit=2) for line in lines if line.strip()]
     return (
         ", ".join(f"job {i} {state.lower()} ({reason})" for i, state, reason in jobs) or "no job in the queue"
     )

@@ -29,7 +29,7 @@ LAST_SECONDS = 120.0
 """At the latest, workers hand over so long before their end; with a short margin in its second half."""
 
 END_SECONDS = 10.0
-"""For a step in hand to end when the run does."""
+"""How long a step in hand may take to end when the run ends."""
 
 
 class Rolling:
@@ -41,23 +41,23 @@ class Rolling:
         client: Any,
         watchdog: Watchdog,
         *,
-        left: Callable[[Any], float],
+        remaining_seconds: Callable[[Any], float],
         margin_seconds: float,
         every_seconds: float = POLL_SECONDS,
     ) -> None:
         self._cluster, self._client, self._watchdog = cluster, client, watchdog
-        self._left, self._margin, self._every = left, margin_seconds, every_seconds
+        self._remaining_seconds, self._margin, self._every = remaining_seconds, margin_seconds, every_seconds
         self._last = min(margin_seconds / 2, LAST_SECONDS)
-        self._known: set[Any] = set()
+        self._earlier_workers: set[Any] = set()
         self._due: set[Any] = set()
         self._draining: set[Any] = set()
-        self._done: set[Any] = set()
+        self._replaced_workers: set[Any] = set()
         self._come = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="rankfold-rolling", daemon=True)
 
     def __enter__(self) -> Rolling:
-        self._known |= self._here().keys()
+        self._earlier_workers |= self._here().keys()
         self._thread.start()
         return self
 
@@ -80,37 +80,48 @@ class Rolling:
 
     def _look(self) -> None:
         here = self._here()
-        left = {name: self._left(name) for name in here if name not in self._done}
-        for name in left.keys() - self._due:
-            if left[name] <= self._margin:
+        remaining_seconds = {
+            name: self._remaining_seconds(name) for name in here if name not in self._replaced_workers
+        }
+        for name in remaining_seconds.keys() - self._due:
+            if remaining_seconds[name] <= self._margin:
                 self._due.add(name)
-                LOG.info("worker %s has %.0f s left: starting another in its place", name, left[name])
+                LOG.info(
+                    "worker %s has %.0f s left: starting another in its place", name, remaining_seconds[name]
+                )
                 self._watchdog.add_successor(name)
-        self._draining &= left.keys()
-        waiting = sorted(left.keys() & self._due - self._draining, key=left.__getitem__)
+        self._draining &= remaining_seconds.keys()
+        waiting = sorted(
+            remaining_seconds.keys() & self._due - self._draining, key=remaining_seconds.__getitem__
+        )
         # Jobs are alike: whoever comes while some wait to go takes the place of the first of them.
-        self._come = min(self._come + len(here.keys() - self._known), len(waiting))
-        self._known |= here.keys()
-        urgent = [name for name in waiting if left[name] <= self._last]
+        self._come = min(self._come + len(here.keys() - self._earlier_workers), len(waiting))
+        self._earlier_workers |= here.keys()
+        urgent = [name for name in waiting if remaining_seconds[name] <= self._last]
         going = urgent or ([] if self._draining else waiting[: min(1, self._come)])
         if going:
             self._client.retire_workers([here[name] for name in going], close_workers=False, remove=False)
             self._draining |= {*going}
             self._come = max(0, self._come - len(going))
         if self._draining:
-            self._close({name: here[name] for name in sorted(self._draining, key=left.__getitem__)}, left)
+            self._close(
+                {name: here[name] for name in sorted(self._draining, key=remaining_seconds.__getitem__)},
+                remaining_seconds,
+            )
 
-    def _close(self, draining: dict[Any, str], left: dict[Any, float]) -> None:
+    def _close(self, draining: dict[Any, str], remaining_seconds: dict[Any, float]) -> None:
         """Let go of those that have no segment left, or no time to wait for one."""
         from rankfold.cluster.local.worker import hand_over
 
         busy = self._client.run(hand_over, workers=[*draining.values()], on_error="return")
-        going = [name for name, at in draining.items() if busy.get(at) is not False or left[name] <= 0]
+        going = [
+            name for name, at in draining.items() if busy.get(at) is not False or remaining_seconds[name] <= 0
+        ]
         if not going or self._stop.is_set():
             return
         self._client.retire_workers([draining[name] for name in going], close_workers=True, remove=True)
         self._draining -= {*going}
-        self._done |= {*going}
+        self._replaced_workers |= {*going}
         for name in going:
             self._watchdog.let_go(name)
             LOG.info("worker %s has handed over and is closed", name)

@@ -26,10 +26,10 @@ def log_pattern(folder: Path, name: str) -> str:
     >>> log_pattern(Path("/data/50%"), "worker-%t.log")
     '/data/50%%/worker-%t.log'
     """
-    if lost := re.search(r"[\\\n\r]", str(folder)):
+    if match := re.search(r"[\\\n\r]", str(folder)):
         raise ClusterError(
-            f"SLURM writes no logs into {str(folder)!r}: it cannot be told of a name with {lost[0]!r} in it. "
-            "Rename that folder, or choose another"
+            f"SLURM writes no logs into {str(folder)!r}: it cannot be told of a name with {match[0]!r} in "
+            "it. Rename that folder, or choose another"
         )
     return f"{str(folder).replace('%', '%%')}/{name}"
 

@@ -13,34 +13,34 @@ from rankfold.cluster.slurm.shell_lines import log_pattern
 from rankfold.pipeline.errors import ClusterError, NoWorkersError
 
 END_SECONDS = 20.0
-"""For workers to end by themselves when their scheduler has."""
+"""How long workers may take to end by themselves when their scheduler has ended."""
 
 KILL_SECONDS = 10.0
 
 
-class Step:
+class SrunStep:
     """A step that is over when the block ends, whatever its tasks do."""
 
     def __init__(self, logs: Path, tag: str) -> None:
         self.logs = logs
         self.output = log_pattern(logs, f"worker-{tag}-%t.log")
-        """Of each task, as srun takes it; of a name that no other start of the job has."""
+        """Path of the log of each task, as srun takes it; no other start of the job has this name."""
 
-        self.worked = False
+        self.any_worker_came = False
         """Whether any worker has come: then their end is an accident, and not a mistake in a profile."""
 
-        self._tag, self._said = tag, logs / f"srun-{tag}.log"
+        self._tag, self._log = tag, logs / f"srun-{tag}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, command: Sequence[str], settings: Mapping[str, str]) -> None:
         """Start the tasks; they register by themselves."""
-        with open(self._said, "wb") as said:
+        with open(self._log, "wb") as log:
             # Of its own session: Ctrl-C is for the driver, which lets segments end first.
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
+                stdout=log,
+                stderr=log,
                 env=dict(settings),
                 start_new_session=True,
             )
@@ -51,12 +51,12 @@ class Step:
         if code is None:
             return
         words = f"the workers of the allocation have ended, exit status {code}: {self._last_words()}"
-        if self.worked:
+        if self.any_worker_came:
             raise NoWorkersError(f"{words}. What was finished is kept; the same command goes on")
         raise ClusterError(f"{words}. Logs are in {self.logs}")
 
     def _last_words(self) -> str:
-        logs = [*self.logs.glob(f"worker-{self._tag}-*.log"), self._said]
+        logs = [*self.logs.glob(f"worker-{self._tag}-*.log"), self._log]
         for log in logs:
             lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
             telling = [line for line in lines if " - INFO - " not in line]

@@ -45,7 +45,7 @@ def logs(
 @command()
 def cancel(where: Where) -> None:
     """End what runs, and leave no job behind."""
-    from rankfold.cluster.slurm.queue import listed
+    from rankfold.cluster.slurm.queue import list_jobs
     from rankfold.workflows.operations.ending import end
     from rankfold.workflows.operations.whereabouts import find_work
 
@@ -57,7 +57,7 @@ def cancel(where: Where) -> None:
         typer.echo("what was finished is kept, and the same command goes on from there")
     else:
         typer.echo(f"{where}: nothing runs, nothing to cancel")
-    for job in work.crontab_jobs(listed() or ()):
+    for job in work.crontab_jobs(list_jobs() or ()):
         typer.echo(f"{job}: begins again and again until its lines are taken out of scrontab -e")
 
 

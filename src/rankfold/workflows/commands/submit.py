@@ -68,7 +68,7 @@ def _submit_command(given: dict[str, Any], what: list[str], cluster: str, *, sho
     from pathlib import Path
 
     from rankfold.cluster.slurm.job_script import job_script, log_name
-    from rankfold.cluster.slurm.profile import find_profile, found_from
+    from rankfold.cluster.slurm.profile import absolute_profile, find_profile
     from rankfold.workflows.operations.command_task import plan_command
     from rankfold.workflows.operations.submitted import job_name, submit_command
 
@@ -77,7 +77,7 @@ def _submit_command(given: dict[str, Any], what: list[str], cluster: str, *, sho
     out = Path(given["out"])
     driver = [profile.python or sys.executable, "-m", "rankfold", *what, "--cluster", "allocation"]
     names = {"name": job_name(what[0], out), "log": log_name(what[0])}
-    script = job_script(driver, profile, known_as=found_from(cluster, Path.cwd()), **names)
+    script = job_script(driver, profile, known_as=absolute_profile(cluster, Path.cwd()), **names)
     if show:
         typer.echo(script, nl=False)
         return

@@ -28,7 +28,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchem
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from rankfold.cluster.slurm.profile import find_profile, found_from
+from rankfold.cluster.slurm.profile import absolute_profile, find_profile
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.locate import is_address
 from rankfold.settings.yaml_file import Document, filled, read_document, require_file
@@ -123,7 +123,7 @@ def read_flow(path: Path) -> tuple[Flow, Document]:
     }
     profile = flow.profile
     if profile not in HERE:
-        profile = found_from(profile, folder)
+        profile = absolute_profile(profile, folder)
         try:
             find_profile(profile)
         except InputError as error:

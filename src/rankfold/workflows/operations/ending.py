@@ -12,8 +12,8 @@ import signal
 import time
 from collections.abc import Sequence
 
-from rankfold.cluster.slurm.leftovers import cancelled, forget, noted
-from rankfold.cluster.slurm.queue import Listed, listed
+from rankfold.cluster.slurm.leftovers import cancel_jobs, forget, read_note
+from rankfold.cluster.slurm.queue import QueuedJob, list_jobs
 from rankfold.pipeline.errors import ClusterError, OutputError
 from rankfold.workflows.operations.holder import Holder, holder_of
 from rankfold.workflows.operations.submitted import NOTE
@@ -45,9 +45,9 @@ def end(work: Work) -> list[str]:
         told.append(_stop(work, holder))
     for run in work.runs:
         # Whoever holds the lock by now looks after its jobs itself.
-        names = noted(run)
+        names = read_note(run)
         if names and holder_of(run / "lock") is None:
-            told += _told(cancelled(names), "cancelled, of a command that is gone")
+            told += _told(cancel_jobs(names), "cancelled, of a command that is gone")
             forget(run, names)
     if told and work.output is not None:
         _forget_submission(work)
@@ -62,12 +62,12 @@ def _forget_submission(work: Work) -> None:
             work.folder.rmdir()
 
 
-def _jobs(work: Work) -> list[Listed]:
+def _jobs(work: Work) -> list[QueuedJob]:
     """Cancel jobs that hold a whole command."""
-    known = listed()
+    known = list_jobs()
     jobs = work.own_jobs(known or ())
     if jobs:
-        return cancelled(work.job_names, {job.number for job in jobs if job.name not in work.job_names})
+        return cancel_jobs(work.job_names, {job.number for job in jobs if job.name not in work.job_names})
     if known is None and work.submission is not None:
         raise ClusterError(
             f"whether job {work.submission.job} of {work.given} has ended is known to SLURM alone, and no "
@@ -113,5 +113,5 @@ def _await_free(work: Work, seconds: float) -> bool:
     return True
 
 
-def _told(jobs: Sequence[Listed], how: str) -> list[str]:
+def _told(jobs: Sequence[QueuedJob], how: str) -> list[str]:
     return [f"{job}: {how}" for job in jobs]

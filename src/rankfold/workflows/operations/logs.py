@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rankfold.cluster.slurm.job_script import PREFIX
-from rankfold.cluster.slurm.queue import listed
+from rankfold.cluster.slurm.queue import list_jobs
 from rankfold.pipeline.errors import InputError
 from rankfold.settings.yaml_file import no_such
 from rankfold.workflows.operations.whereabouts import RUN, Work, with_parts
@@ -117,7 +117,7 @@ class Follower:
         self._look()
 
     def _working(self) -> bool:
-        return self.work.holder() is not None or bool(self.work.own_jobs(listed() or ()))
+        return self.work.holder() is not None or bool(self.work.own_jobs(list_jobs() or ()))
 
     def _look(self) -> None:
         for path in find_logs(self.work, self.stage).shown:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rankfold.cluster.slurm.queue import listed
+from rankfold.cluster.slurm.queue import list_jobs
 from rankfold.pipeline.planning.sweep_words import words_of
 from rankfold.workflows.flows.record import LOCK, Record
 from rankfold.workflows.operations.holder import holder_of
@@ -135,7 +135,7 @@ def _last_said(log: str | Path) -> str:
 
 def job_facts(work: Work) -> dict[str, Any]:
     """Jobs of a workflow that SLURM knows, for JSON; what it was submitted as, and whether that has ended."""
-    known, submission = listed(), work.submission
+    known, submission = list_jobs(), work.submission
     if known is None:
         return {"submitted": submission and asdict(submission)}
     jobs = work.own_jobs(known)
@@ -149,7 +149,7 @@ def job_facts(work: Work) -> dict[str, Any]:
 
 def job_lines(work: Work) -> list[str]:
     """The same for people."""
-    known, submission = listed(), work.submission
+    known, submission = list_jobs(), work.submission
     if known is None:
         return []
     jobs = work.own_jobs(known)

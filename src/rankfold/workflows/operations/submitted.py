@@ -17,8 +17,8 @@ from typing import Self
 
 from rankfold.cluster.executor import Executor
 from rankfold.cluster.slurm.job_script import PREFIX, allocation_of, job_script, log_name, submit
-from rankfold.cluster.slurm.profile import Profile, find_profile, found_from
-from rankfold.cluster.slurm.queue import listed, require_commands
+from rankfold.cluster.slurm.profile import Profile, absolute_profile, find_profile
+from rankfold.cluster.slurm.queue import list_jobs, require_commands
 from rankfold.cluster.slurm.shell_lines import log_pattern
 from rankfold.pipeline.errors import OutputError
 from rankfold.pipeline.storage.checkpoint import disk_errors, load_json, save_json
@@ -80,7 +80,7 @@ class InOneJob(Workflow):
         if flow.profile in HERE:
             flow = flow.model_copy(update={"profile": "slurm"})
         # Jobs of a crontab begin in another folder.
-        flow = flow.model_copy(update={"profile": found_from(flow.profile, Path.cwd())})
+        flow = flow.model_copy(update={"profile": absolute_profile(flow.profile, Path.cwd())})
         return cls(flow, workflow.document, workflow.steps)
 
     @property
@@ -155,7 +155,7 @@ def submit_command(name: str, out: Path, script: str, profile: Profile) -> Submi
 
 def require_no_job(name: str, given: Path) -> None:
     """Raise where a job of this name runs, or waits to."""
-    if there := [job for job in listed() or () if job.name == PREFIX + name]:
+    if there := [job for job in list_jobs() or () if job.name == PREFIX + name]:
         raise OutputError(
             f"{given} is submitted already: {there[0]}. Wait for it, or end it first: rankfold cancel {given}"
         )

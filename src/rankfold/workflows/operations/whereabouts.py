@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from rankfold.cluster.slurm.job_script import PREFIX
-from rankfold.cluster.slurm.leftovers import noted
-from rankfold.cluster.slurm.queue import Listed
+from rankfold.cluster.slurm.leftovers import read_note
+from rankfold.cluster.slurm.queue import QueuedJob
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
 from rankfold.pipeline.storage.checkpoint import load_json
 from rankfold.pipeline.storage.run_directory import load_record
@@ -106,7 +106,7 @@ class Work:
         numbers = [where.get("job", "") for where, unfinished in found if unfinished or held]
         return max(numbers, key=lambda number: (len(number), number), default="")
 
-    def own_jobs(self, jobs: Iterable[Listed]) -> list[Listed]:
+    def own_jobs(self, jobs: Iterable[QueuedJob]) -> list[QueuedJob]:
         """Of those in the queue, the ones that hold a whole command and were submitted by rankfold for it."""
         names, crontab, number = self.job_names, self._names(CRONTAB), self.job_number
         output = self.output
@@ -120,14 +120,14 @@ class Work:
             or (job.number == number and job.name.startswith(PREFIX) and job.name not in crontab)
         ]
 
-    def crontab_jobs(self, jobs: Iterable[Listed]) -> list[Listed]:
+    def crontab_jobs(self, jobs: Iterable[QueuedJob]) -> list[QueuedJob]:
         """Those that the crontab of SLURM starts: cancelled ones begin again, or never any more."""
         names = self._names(CRONTAB)
         return [job for job in jobs if job.name in names]
 
-    def worker_jobs(self, jobs: Iterable[Listed]) -> list[Listed]:
+    def worker_jobs(self, jobs: Iterable[QueuedJob]) -> list[QueuedJob]:
         """Those that hold one worker each."""
-        names = {name for run in self.runs for name in noted(run)}
+        names = {name for run in self.runs for name in read_note(run)}
         return [job for job in jobs if job.name in names]
 
     def holder(self) -> Holder | None:
