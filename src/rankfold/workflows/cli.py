@@ -17,15 +17,15 @@ import typer
 
 from rankfold._version import __version__
 from rankfold.workflows.commands import (
-    convert,
+    demo,
     doctor,
     flow,
+    importing,
+    model,
     operate,
     profile,
-    project,
     reduce,
     report,
-    show,
     submit,
     verify,
 )
@@ -51,18 +51,18 @@ def _root(
 for _reduction in reduce.reductions():
     app.command()(_reduction)
 app.command()(reduce.plan)
-app.command()(project.transform)
-app.command()(project.reconstruct)
-app.command()(project.check)
+app.command()(model.transform)
+app.command()(model.reconstruct)
+app.command()(model.check)
 app.command()(verify.verify)
-app.command("import")(convert.import_)
-app.command()(convert.info)
+app.command("import")(importing.import_)
+app.command()(importing.info)
 app.command()(flow.run)
 app.command()(flow.status)
 app.command()(flow.schema)
 app.command()(flow.example)
 app.command()(report.report)
-app.command()(show.demo)
+app.command()(demo.demo)
 app.command()(submit.submit)
 app.command()(operate.logs)
 app.command()(operate.cancel)

@@ -1,14 +1,14 @@
 """What each command does between its options and the library.
 
-reduce    svd, pca, qr, nmf, knn and their plan
-project   transform, reconstruct and check
-convert   import and info
-flow      run, status, schema and example: workflows from a file
-report    the page of what has run
-show      demo
-submit    a workflow, or any of them, as one job of SLURM
-operate   logs, cancel and schedule
-profile   descriptions of sites to begin with
-doctor    what a run needs, checked before the first one
-verify    whether a result is as it was written
+reduce     svd, pca, qr, nmf, knn and their plan
+model      transform, reconstruct and check
+importing  import and info
+flow       run, status, schema and example: workflows from a file
+report     the page of what has run
+demo       the first run
+submit     a workflow, or any of them, as one job of SLURM
+operate    logs, cancel and schedule
+profile    descriptions of sites to begin with
+doctor     what a run needs, checked before the first one
+verify     whether a result is as it was written
 """

@@ -17,7 +17,7 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.workflows import options
-from rankfold.workflows.commands.project import window
+from rankfold.workflows.commands.model import window
 from rankfold.workflows.commands.reduce import rank_of_update
 
 Given = Mapping[str, Any]
