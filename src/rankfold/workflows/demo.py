@@ -34,9 +34,9 @@ from rankfold.workflows.patches import (
 from rankfold.workflows.reports.page import (
     Fact,
     Float64,
+    ImageTile,
     Page,
     Picture,
-    Tile,
     plain_text,
     scree,
     take_picture,
@@ -196,17 +196,19 @@ def draw_pictures(result: Result, photographs: Sequence[Photograph], folder: Pat
     ]
 
 
-def component_tiles(components: Float64, ratio: Float64) -> list[Tile]:
+def component_tiles(components: Float64, ratio: Float64) -> list[ImageTile]:
     """Components as images around mid grey."""
     tiny = np.finfo(np.float64).tiny
     scaled = 0.5 + 0.5 * components / np.maximum(np.abs(components).max(axis=1, keepdims=True), tiny)
     return [
-        Tile(image.reshape(SIDE, SIDE, 3), str(i + 1), f"{f'{100 * ratio[i]:#.2g}'.rstrip('.')} %")
+        ImageTile(image.reshape(SIDE, SIDE, 3), str(i + 1), f"{f'{100 * ratio[i]:#.2g}'.rstrip('.')} %")
         for i, image in enumerate(scaled)
     ]
 
 
-def photograph_tiles(photographs: Sequence[Photograph], mean: Float64, components: Float64) -> list[Tile]:
+def photograph_tiles(
+    photographs: Sequence[Photograph], mean: Float64, components: Float64
+) -> list[ImageTile]:
     """Crops of the photographs after what ever more components make of them."""
     tiles = []
     for photograph in photographs:
@@ -214,8 +216,8 @@ def photograph_tiles(photographs: Sequence[Photograph], mean: Float64, component
         for k in COMPONENT_COUNTS:
             near = reconstruct(crop, mean, components[:k])
             error = float(np.sqrt(np.mean((near - crop) ** 2)))
-            tiles.append(Tile(near.clip(0, 1), f"{k} components", f"error {100 * error:.1f} %"))
-        tiles.append(Tile(crop, photograph.name, "original"))
+            tiles.append(ImageTile(near.clip(0, 1), f"{k} components", f"error {100 * error:.1f} %"))
+        tiles.append(ImageTile(crop, photograph.name, "original"))
     return tiles
 
 

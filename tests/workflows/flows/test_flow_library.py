@@ -124,6 +124,12 @@ def test_workflows_in_the_documents_run(text: str, tmp_path: Path) -> None:
 def test_every_key_is_documented() -> None:
     tables = "\n".join(line for line in PAGE.read_text().splitlines() if line.startswith("| `"))
     named = set(re.findall(r"`(\w+)`", tables))
-    kinds = [*stage_models.STAGES.values(), flow.Flow, flow.Input, flow.Sweep, stage_models.Resources]
+    kinds = [
+        *stage_models.STAGES.values(),
+        flow.Flow,
+        flow.MatrixInput,
+        flow.ParameterGrid,
+        stage_models.Resources,
+    ]
     missing = {name for kind in kinds for name in kind.model_fields} - named
     assert not missing

@@ -13,7 +13,7 @@ from rankfold.cluster.local.calibration import cached_rates
 from rankfold.pipeline.errors import Interrupted
 from rankfold.pipeline.planning.progress import SweepProgress
 from rankfold.workflows.cli import app
-from rankfold.workflows.reports.history import Attempt, Event, History, Segment
+from rankfold.workflows.reports.history import Event, History, RunAttempt, Segment
 from rankfold.workflows.reports.measures import stage_facts
 from rankfold.workflows.reports.tables import asked, planned
 
@@ -64,7 +64,7 @@ def test_seconds_are_those_of_all_attempts_everywhere(
 
 
 def test_an_attempt_that_was_cut_off_lasts_until_the_last_sign_of_it(tmp_path: Path) -> None:
-    attempts = (Attempt(0.0, None, {}), Attempt(1000.0, None, {}), Attempt(2000.0, 7.0, {}))
+    attempts = (RunAttempt(0.0, None, {}), RunAttempt(1000.0, None, {}), RunAttempt(2000.0, 7.0, {}))
     segments = (Segment("a", "gram", 10.0, 20.0), Segment("a", "gram", 30.0, None))
     events = (Event(42.0, "came", "0", "a"),)
     assert History("r", tmp_path / "r.zarr", attempts, segments, events).seconds == 42 + 0 + 7

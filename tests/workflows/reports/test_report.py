@@ -15,9 +15,9 @@ from rankfold.workflows.reports.page import (
     LIGHT,
     WIDTH,
     Fact,
+    ImageTile,
     Page,
     Picture,
-    Tile,
     plain_text,
     render,
     scree,
@@ -44,7 +44,7 @@ class Elements(HTMLParser):
 
 
 def picture(folder: Path) -> Picture:
-    tiles = [Tile(np.full((2, 2, 3), shade), "left", "right") for shade in (0.0, 0.5, 1.0)]
+    tiles = [ImageTile(np.full((2, 2, 3), shade), "left", "right") for shade in (0.0, 0.5, 1.0)]
     return take_picture(
         folder / "tiles.png",
         lambda theme: tile_grid(tiles, 3, "Three", theme),
@@ -116,7 +116,7 @@ def test_the_same_figure_is_the_same_bytes(tmp_path: Path) -> None:
 def test_tiles_keep_their_colors_on_whole_pixels(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     colors = rng.integers(0, 256, (4, 4, 3)) / 255
-    drawn = picture_of(tile_grid([Tile(colors, "", "")], 2, "", LIGHT))
+    drawn = picture_of(tile_grid([ImageTile(colors, "", "")], 2, "", LIGHT))
     inked = (drawn < 1).any(axis=2)
     left, top = int(inked.any(axis=0).argmax()), int(inked.any(axis=1).argmax())
     size = int(inked.any(axis=0).sum())

@@ -32,13 +32,13 @@ from rankfold.cluster.slurm.profile import absolute_profile, find_profile
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.locate import is_address
 from rankfold.settings.yaml_file import Document, filled, read_document, require_file
-from rankfold.workflows.flows.stage_models import Name, Part, Resources, Stage, Text, Where
+from rankfold.workflows.flows.stage_models import Name, Resources, Stage, StrictModel, Text, Where
 from rankfold.workflows.operations.timetable import Schedule
 
 # The file ----------------------------------------------------------------------------------------
 
 
-class Input(Part):
+class MatrixInput(StrictModel):
     """A matrix, and what of it is seen: arguments of ``rankfold.open``. Its path alone will do."""
 
     store: Where
@@ -59,12 +59,12 @@ class Input(Part):
 
 
 def _input(value: object) -> object:
-    if not isinstance(value, str | dict | Input):
+    if not isinstance(value, str | dict | MatrixInput):
         raise ValueError("takes a path, or `key: value` lines with the key store")
     return {"store": value} if isinstance(value, str) else value
 
 
-class Sweep(BaseModel):
+class ParameterGrid(BaseModel):
     """One stage over a list of values of one of its keys."""
 
     model_config = ConfigDict(
@@ -76,16 +76,16 @@ class Sweep(BaseModel):
     stage: str
 
 
-class Flow(Part):
+class Flow(StrictModel):
     """A workflow."""
 
     workflow: Name
-    inputs: dict[Name, Annotated[Input, BeforeValidator(_input)]]
+    inputs: dict[Name, Annotated[MatrixInput, BeforeValidator(_input)]]
     outputs: Where
     profile: Where = "local"
     resources: Resources = Resources()
     stages: Annotated[dict[Name, Stage], Field(min_length=1)]
-    sweep: Sweep | None = None
+    sweep: ParameterGrid | None = None
     schedule: Schedule | None = None
 
 

@@ -44,7 +44,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StageNode:
     """A stage as it runs."""
 
     name: str
@@ -61,7 +61,7 @@ class Step:
     """Those of them whose results it reads."""
 
 
-def steps_of(flow: Flow, document: Document) -> tuple[Step, ...]:
+def steps_of(flow: Flow, document: Document) -> tuple[StageNode, ...]:
     """All steps, each after what it needs, otherwise as in the file."""
     for name in flow.stages:
         if name in flow.inputs:
@@ -77,7 +77,7 @@ def steps_of(flow: Flow, document: Document) -> tuple[Step, ...]:
     _refuse_circles(flow, document)
     steps = list(_swept(flow, document) if flow.sweep is not None else _plain(flow))
     _refuse_same_names(steps, flow, document)
-    stages, found = {step.name: step.stage for step in steps}, list[Step]()
+    stages, found = {step.name: step.stage for step in steps}, list[StageNode]()
     waiting = [_placed(step, flow, stages) for step in steps]
     while waiting:
         done = {step.name for step in found}
@@ -91,16 +91,16 @@ def steps_of(flow: Flow, document: Document) -> tuple[Step, ...]:
     return tuple(found)
 
 
-def _plain(flow: Flow) -> Iterator[Step]:
+def _plain(flow: Flow) -> Iterator[StageNode]:
     for name, stage in flow.stages.items():
-        yield Step(name, stage, name)
+        yield StageNode(name, stage, name)
 
 
-def _placed(step: Step, flow: Flow, stages: Mapping[str, BaseStage]) -> Step:
+def _placed(step: StageNode, flow: Flow, stages: Mapping[str, BaseStage]) -> StageNode:
     """With what comes before it."""
     read = [reference.stage for _, reference in references(step.stage, flow.inputs, stages)]
     feeds = tuple(dict.fromkeys(name for name in read if name))
-    return Step(
+    return StageNode(
         step.name, step.stage, step.declared, tuple(dict.fromkeys([*feeds, *step.stage.needs])), feeds
     )
 
@@ -195,7 +195,8 @@ def _check_matrix(text: str, keys: tuple[str, ...], flow: Flow, document: Docume
 def _refuse_circles(flow: Flow, document: Document) -> None:
     """Raise for stages that wait for each other."""
     after = {
-        name: _placed(Step(name, stage, name), flow, flow.stages).after for name, stage in flow.stages.items()
+        name: _placed(StageNode(name, stage, name), flow, flow.stages).after
+        for name, stage in flow.stages.items()
     }
     for start in flow.stages:
         if way := _way_round(start, after):
@@ -230,7 +231,7 @@ def _way_round(start: str, after: Mapping[str, tuple[str, ...]]) -> list[str] | 
 # Sweeps -------------------------------------------------------------------------------------------
 
 
-def _swept(flow: Flow, document: Document) -> Iterator[Step]:
+def _swept(flow: Flow, document: Document) -> Iterator[StageNode]:
     """Every stage, and for those that a sweep changes one for each value."""
     name, key, values = _sweep(flow, document)
     tails = [re.sub(r"[^\w.+-]+", "-", str(value)) for value in values]
@@ -243,16 +244,16 @@ def _swept(flow: Flow, document: Document) -> Iterator[Step]:
     for other, stage in flow.stages.items():
         if other not in changed:
             needs = [[f"{n}-{tail}" for tail in tails] if n in changed else [n] for n in stage.needs]
-            yield Step(other, stage.model_copy(update={"needs": tuple(itertools.chain(*needs))}), other)
+            yield StageNode(other, stage.model_copy(update={"needs": tuple(itertools.chain(*needs))}), other)
             continue
         for number, tail in enumerate(tails):
             one: BaseStage = stage
             if other == name:
                 one = _with(stage, key, values[number], document, ("sweep", key, number), flow)
-            yield Step(f"{other}-{tail}", _renamed(one, changed, tail, flow), other)
+            yield StageNode(f"{other}-{tail}", _renamed(one, changed, tail, flow), other)
 
 
-def _refuse_same_names(steps: Iterable[Step], flow: Flow, document: Document) -> None:
+def _refuse_same_names(steps: Iterable[StageNode], flow: Flow, document: Document) -> None:
     """Raise where a step of a sweep is called as something else: it would stand for that, or replace it."""
     known = {name: ("inputs", name) for name in flow.inputs}
     for step in sorted(steps, key=lambda step: step.name != step.declared):

@@ -22,7 +22,7 @@ from rankfold.pipeline.storage.run_directory import STATE_VERSION
 from rankfold.settings.yaml_file import Document, no_such
 from rankfold.workflows.flows.cost import Numbers, numbers_of
 from rankfold.workflows.flows.flow_file import Flow, located, read_flow
-from rankfold.workflows.flows.graph import Step, steps_of
+from rankfold.workflows.flows.graph import StageNode, steps_of
 from rankfold.workflows.flows.importing import Importing, kept_identity
 from rankfold.workflows.flows.space import Demand, require_room, require_writable
 from rankfold.workflows.flows.stage_models import Import, Resources
@@ -38,7 +38,7 @@ CONTENTS |= {"update_of": "result", "start": "init", "second": "second"}
 class StagePlan:
     """A step, what is to be done about it, and why."""
 
-    step: Step
+    step: StageNode
     action: str
     """``run``, ``resume``, ``skip``, or ``leave`` where only other stages were asked for."""
 
@@ -68,7 +68,7 @@ class Workflow:
 
     flow: Flow
     document: Document
-    steps: tuple[Step, ...]
+    steps: tuple[StageNode, ...]
 
     @classmethod
     def read(cls, path: Path, cluster: str | None = None) -> Workflow:
@@ -83,11 +83,11 @@ class Workflow:
         """Where results go."""
         return Path(self.flow.outputs)
 
-    def out(self, step: Step) -> Path:
+    def out(self, step: StageNode) -> Path:
         """Where the result of a step goes."""
         return self.outputs / f"{step.name}.zarr"
 
-    def resources(self, step: Step) -> Resources:
+    def resources(self, step: StageNode) -> Resources:
         """Those of the workflow, but for what the stage has of its own."""
         own = {name: value for name, value in step.stage.resources if value is not None}
         found = self.flow.resources.model_copy(update=own)
@@ -96,7 +96,7 @@ class Workflow:
         folder = self.document.path.absolute().parent
         return found.model_copy(update={"scratch": located(found.scratch, folder)})
 
-    def executor(self, step: Step) -> Executor:
+    def executor(self, step: StageNode) -> Executor:
         """Where a step runs."""
         own = self.resources(step)
         return choose_executor(
@@ -171,7 +171,7 @@ def _demands(workflow: Workflow, verdicts: Iterable[StagePlan]) -> Iterator[Dema
             yield Demand(one.step.name, one.path, scratch, moved, kept, one.numbers.result_bytes)
 
 
-def plan_stage(workflow: Workflow, step: Step, scene: StageInputs, *, ours: bool) -> StagePlan:
+def plan_stage(workflow: Workflow, step: StageNode, scene: StageInputs, *, ours: bool) -> StagePlan:
     """What is to be done about a step, given what those before it leave; adds what it will leave itself."""
     try:
         verdict, outcome = _plan_stage(workflow, step, scene, ours=ours)
@@ -181,7 +181,7 @@ def plan_stage(workflow: Workflow, step: Step, scene: StageInputs, *, ours: bool
     return verdict
 
 
-def _left(workflow: Workflow, step: Step, scene: StageInputs) -> StagePlan:
+def _left(workflow: Workflow, step: StageNode, scene: StageInputs) -> StagePlan:
     """A step that was not asked for: what it has left is used as it is."""
     path = workflow.out(step)
     there = path.exists()
@@ -190,7 +190,7 @@ def _left(workflow: Workflow, step: Step, scene: StageInputs) -> StagePlan:
 
 
 def _plan_stage(
-    workflow: Workflow, step: Step, scene: StageInputs, *, ours: bool
+    workflow: Workflow, step: StageNode, scene: StageInputs, *, ours: bool
 ) -> tuple[StagePlan, StageResult]:
     path = workflow.out(step)
     waits = [name for name in step.feeds_on if not scene.outcomes[name].there]
@@ -219,7 +219,7 @@ def _plan_stage(
     return verdict, expected(step.name, path, work)
 
 
-def _here(workflow: Workflow, step: Step) -> Executor:
+def _here(workflow: Workflow, step: StageNode) -> Executor:
     """This process, for what has no work for others."""
     return choose_executor(cluster="local", threads=1, memory=workflow.resources(step).memory)
 
@@ -232,7 +232,7 @@ def _missing(path: Path) -> tuple[str, ...]:
 
 
 def decide_action(
-    work: Task | Importing, step: Step, path: Path, *, ours: bool
+    work: Task | Importing, step: StageNode, path: Path, *, ours: bool
 ) -> tuple[str, tuple[str, ...]]:
     """What to do about a step whose inputs are all there, and why."""
     mine = identity_of(work)
@@ -280,7 +280,7 @@ def _of_result(path: Path) -> dict[str, Any] | None:
         return {"request": {"kind": "something else"}, "input": None}
 
 
-def differences(kept: Mapping[str, Any], mine: Mapping[str, Any], step: Step) -> tuple[str, ...]:
+def differences(kept: Mapping[str, Any], mine: Mapping[str, Any], step: StageNode) -> tuple[str, ...]:
     """In what two requests differ, as the file calls it."""
     old, new = kept.get("request") or {}, mine["request"]
     if old.get("kind") != new["kind"]:

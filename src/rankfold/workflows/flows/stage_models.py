@@ -96,13 +96,13 @@ Seed = Annotated[int, Field(ge=0, lt=2**64), WHOLE]
 Bound = Annotated[float | str, BeforeValidator(_number_or_text)]
 
 
-class Part(BaseModel):
+class StrictModel(BaseModel):
     """A list of ``key: value`` lines."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Resources(Part):
+class Resources(StrictModel):
     """Within what a stage works."""
 
     memory: Bytes | None = None
@@ -114,7 +114,7 @@ class Resources(Part):
 # Stages -------------------------------------------------------------------------------------------
 
 
-class BaseStage(Part):
+class BaseStage(StrictModel):
     """What every stage may say."""
 
     MATRICES: ClassVar[tuple[str, ...]] = ()

@@ -24,7 +24,7 @@ from rankfold.pipeline.errors import OutputError
 from rankfold.pipeline.storage.checkpoint import disk_errors, load_json, save_json
 from rankfold.pipeline.storage.run_directory import locked
 from rankfold.workflows.flows.flow_file import HERE
-from rankfold.workflows.flows.graph import Step
+from rankfold.workflows.flows.graph import StageNode
 from rankfold.workflows.flows.plan import StagePlan, Workflow, survey
 from rankfold.workflows.flows.record import LOCK as RUNNING
 from rankfold.workflows.flows.record import Record, now
@@ -88,7 +88,7 @@ class InOneJob(Workflow):
         """What the job is made of."""
         return find_profile(self.flow.profile)
 
-    def executor(self, step: Step) -> Executor:
+    def executor(self, step: StageNode) -> Executor:
         """The nodes, as they will be."""
         own = self.resources(step)
         return allocation_of(self.profile, own.workers, own.threads, own.memory)

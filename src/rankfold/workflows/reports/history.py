@@ -54,7 +54,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class RunAttempt:
     """One start of a run."""
 
     began: float
@@ -76,7 +76,7 @@ class History:
 
     name: str
     out: Path
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[RunAttempt, ...] = ()
     segments: tuple[Segment, ...] = ()
     events: tuple[Event, ...] = ()
     result: Result | None = None
@@ -93,7 +93,7 @@ class History:
         told = load_record(run / "run.json")["attempts"]
         request = told[-1].get("run") if told else None
         attempts = tuple(
-            Attempt(_epoch(facts["started"]), facts.get("seconds"), facts)
+            RunAttempt(_epoch(facts["started"]), facts.get("seconds"), facts)
             for facts in told
             if facts.get("run") == request and "started" in facts
         )
@@ -107,7 +107,7 @@ class History:
         return cls(name, out, attempts, segments, events, result, known or {}, running)
 
     @property
-    def last(self) -> Attempt | None:
+    def last(self) -> RunAttempt | None:
         """The attempt that finished, or the latest that began."""
         return self.attempts[-1] if self.attempts else None
 

@@ -14,7 +14,7 @@ from typing import Any
 from rankfold._version import __version__
 from rankfold.cluster.local.calibration import cached_rates
 from rankfold.pipeline.planning.seconds import Rates
-from rankfold.workflows.reports.history import Attempt, History, Segment, periods
+from rankfold.workflows.reports.history import History, RunAttempt, Segment, periods
 from rankfold.workflows.reports.speedup import Scaling, Timing, fit
 
 QUALITIES = (
@@ -139,7 +139,7 @@ def segment_counts(stage: History) -> dict[str, int]:
     }
 
 
-def _attempt(attempt: Attempt) -> dict[str, Any]:
+def _attempt(attempt: RunAttempt) -> dict[str, Any]:
     kept = ("run", "started", "host", "place", "command", "folder", "passes", "sweep_seconds")
     return {
         **{key: attempt.facts[key] for key in kept if key in attempt.facts},

@@ -66,7 +66,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class ImageTile:
     """A small square image with labels below."""
 
     image: Float64
@@ -176,7 +176,7 @@ def place_axes(figure: Figure, left: int, top: int, width: int, height: int) -> 
     return figure.add_axes((left / WIDTH, 1 - (TITLE + top + height) / full, width / WIDTH, height / full))
 
 
-def tile_grid(tiles: Sequence[Tile], across: int, title: str, theme: Theme) -> Figure:
+def tile_grid(tiles: Sequence[ImageTile], across: int, title: str, theme: Theme) -> Figure:
     """Square images of one size with labels below, every pixel of them a whole number of pixels."""
     label = 64
     side = len(tiles[0].image)
