@@ -16,7 +16,7 @@ SAME += " oversampling seed workers threads time-limit grad-tol base queries col
 SAME += " layout dtype metric solver"
 """Options that are keys."""
 
-GIVEN = re.compile(r"\d[\w.]*\w|\d|krylov|subspace|gram|sketch|tsqr|fill|DIR|time")
+VALUE = re.compile(r"\d[\w.]*\w|\d|krylov|subspace|gram|sketch|tsqr|fill|DIR|time")
 """Words after an option that are its value."""
 
 VAGUE = ("method", "input", "needs", "resources", "columns")
@@ -32,30 +32,30 @@ def in_file(message: str) -> str:
     'cannot write x.zarr. Choose other outputs.'
     """
 
-    def key(found: re.Match[str]) -> str:
-        if found[1] not in KEYS and found[1] not in SAME.split():
-            return found[0]
-        name = KEYS.get(found[1], found[1].replace("-", "_"))
-        return f"{name}: {found[2]}" if found[2] else name
+    def key(match: re.Match[str]) -> str:
+        if match[1] not in KEYS and match[1] not in SAME.split():
+            return match[0]
+        name = KEYS.get(match[1], match[1].replace("-", "_"))
+        return f"{name}: {match[2]}" if match[2] else name
 
     message = re.sub(r"\banother --out\b", "other --out", message)
-    message = re.sub(rf"(?<![\w-])--([a-z][a-z-]*)(?: ({GIVEN.pattern})(?!\w))?", key, message)
+    message = re.sub(rf"(?<![\w-])--([a-z][a-z-]*)(?: ({VALUE.pattern})(?!\w))?", key, message)
     return re.sub(r"\b(\w+)= \(\1\)", r"\1", message)
 
 
-def placed(error: RankfoldError, name: str, declared: str, document: Document) -> RankfoldError:
+def with_place(error: RankfoldError, name: str, stage_name: str, document: Document) -> RankfoldError:
     """An error of a stage, with the line of what it is about; one of another file stays as it is."""
     message = in_file(str(error))
     if isinstance(error, Interrupted | SettingsError) or message.startswith(f"{document.path}:"):
         return error
-    keys: Keys = ("stages", declared)
-    said = document.values["stages"][declared] if not isinstance(error, PlanError) else {}
-    found = {key: re.search(rf"\b{re.escape(key)}\b", message) for key in said if key not in VAGUE}
-    named = sorted((match.start(), key) for key, match in found.items() if match)
-    key = named[0][1] if named else ""
-    swept = document.values.get("sweep")
+    keys: Keys = ("stages", stage_name)
+    values = document.values["stages"][stage_name] if not isinstance(error, PlanError) else {}
+    matches = {key: re.search(rf"\b{re.escape(key)}\b", message) for key in values if key not in VAGUE}
+    mentions = sorted((match.start(), key) for key, match in matches.items() if match)
+    key = mentions[0][1] if mentions else ""
+    grid = document.values.get("sweep")
     if key:
-        goes_over = name != declared and isinstance(swept, Mapping) and key in swept
+        goes_over = name != stage_name and isinstance(grid, Mapping) and key in grid
         keys = ("sweep", key) if goes_over else (*keys, key)
     key = f".{key}" if key else ""
     return type(error)(f"{document.at(*keys)}: stages.{name}{key}: {message}")

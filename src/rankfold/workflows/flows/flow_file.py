@@ -118,7 +118,7 @@ def read_flow(path: Path) -> tuple[Flow, Document]:
     flow = filled(document, Flow)
     folder = path.absolute().parent
     inputs = {
-        name: each.model_copy(update={"store": located(each.store, folder)})
+        name: each.model_copy(update={"store": resolve_path(each.store, folder)})
         for name, each in flow.inputs.items()
     }
     profile = flow.profile
@@ -128,7 +128,7 @@ def read_flow(path: Path) -> tuple[Flow, Document]:
             find_profile(profile)
         except InputError as error:
             raise InputError(document.told(("profile",), str(error))) from None
-    outputs = located(flow.outputs, folder)
+    outputs = resolve_path(flow.outputs, folder)
     _require_folder(outputs, document)
     places = {"inputs": inputs, "outputs": outputs, "profile": profile}
     return flow.model_copy(update=places), document
@@ -144,7 +144,7 @@ def _require_folder(outputs: str, document: Document) -> None:
         )
 
 
-def located(path: str, folder: Path) -> str:
+def resolve_path(path: str, folder: Path) -> str:
     """A path as it is from everywhere; one within a store stays as it is."""
     return path if is_address(path) else os.path.normpath(os.path.join(folder, path))
 

@@ -51,7 +51,7 @@ class StageNode:
     """Of its result; that of the stage, unless it is swept."""
 
     stage: BaseStage
-    declared: str
+    stage_name: str
     """The stage in the file."""
 
     after: tuple[str, ...] = ()
@@ -75,20 +75,20 @@ def steps_of(flow: Flow, document: Document) -> tuple[StageNode, ...]:
     for name, stage in flow.stages.items():
         _check(name, stage, flow, document)
     _refuse_circles(flow, document)
-    steps = list(_swept(flow, document) if flow.sweep is not None else _plain(flow))
+    steps = list(_expand_sweep(flow, document) if flow.sweep is not None else _plain(flow))
     _refuse_same_names(steps, flow, document)
-    stages, found = {step.name: step.stage for step in steps}, list[StageNode]()
-    waiting = [_placed(step, flow, stages) for step in steps]
+    stages, order = {step.name: step.stage for step in steps}, list[StageNode]()
+    waiting = [_with_predecessors(step, flow, stages) for step in steps]
     while waiting:
-        done = {step.name for step in found}
-        ready = next((step for step in waiting if done.issuperset(step.after)), None)
+        names = {step.name for step in order}
+        ready = next((step for step in waiting if names.issuperset(step.after)), None)
         if ready is None:
             raise InputError(
                 document.told(("sweep",), f"makes {waiting[0].name} wait for itself. Go over another key")
             )
-        found.append(ready)
+        order.append(ready)
         waiting.remove(ready)
-    return tuple(found)
+    return tuple(order)
 
 
 def _plain(flow: Flow) -> Iterator[StageNode]:
@@ -96,12 +96,12 @@ def _plain(flow: Flow) -> Iterator[StageNode]:
         yield StageNode(name, stage, name)
 
 
-def _placed(step: StageNode, flow: Flow, stages: Mapping[str, BaseStage]) -> StageNode:
+def _with_predecessors(step: StageNode, flow: Flow, stages: Mapping[str, BaseStage]) -> StageNode:
     """With what comes before it."""
     read = [reference.stage for _, reference in references(step.stage, flow.inputs, stages)]
     feeds = tuple(dict.fromkeys(name for name in read if name))
     return StageNode(
-        step.name, step.stage, step.declared, tuple(dict.fromkeys([*feeds, *step.stage.needs])), feeds
+        step.name, step.stage, step.stage_name, tuple(dict.fromkeys([*feeds, *step.stage.needs])), feeds
     )
 
 
@@ -126,9 +126,11 @@ def references(
     inputs, stages = list(inputs), list(stages)
     for key in (*stage.MATRICES, *stage.RESULTS):
         text = getattr(stage, key)
-        found = None if text is None or (key == "init" and text in INITS) else resolve(text, inputs, stages)
-        if found is not None:
-            yield key, found
+        reference = (
+            None if text is None or (key == "init" and text in INITS) else resolve(text, inputs, stages)
+        )
+        if reference is not None:
+            yield key, reference
 
 
 def matrices_of(name: str) -> tuple[str, ...]:
@@ -161,33 +163,35 @@ def _check(name: str, stage: BaseStage, flow: Flow, document: Document) -> None:
             continue
         fitting = [other for other, each in flow.stages.items() if each.method in methods]
         if text not in fitting and text not in flow.inputs:
-            known = [*fitting, *flow.inputs, *(INITS[:-1] if key == "init" else ())]
-            what = f"{text!r} is neither a stage of {' or '.join(methods)} nor an input{meant(text, known)}"
-            raise InputError(document.told(("stages", name, key), f"{what}. There are {', '.join(known)}"))
+            choices = [*fitting, *flow.inputs, *(INITS[:-1] if key == "init" else ())]
+            what = f"{text!r} is neither a stage of {' or '.join(methods)} nor an input{meant(text, choices)}"
+            raise InputError(document.told(("stages", name, key), f"{what}. There are {', '.join(choices)}"))
         if stage.method in OF_ROWS and getattr(flow.stages.get(text), "with_rows", True) is False:
             reason = f"{text} has with_rows: false, and {stage.method} needs its rows. Leave that out"
             raise InputError(document.told(("stages", name, key), reason))
 
 
 def _check_matrix(text: str, keys: tuple[str, ...], flow: Flow, document: Document) -> None:
-    found = resolve(text, flow.inputs, flow.stages)
-    known = [*flow.inputs]
+    reference = resolve(text, flow.inputs, flow.stages)
+    choices = [*flow.inputs]
     for name, stage in flow.stages.items():
-        known += [name] if stage.method in WHOLE else [f"{name}.{a}" for a in arrays_of(stage, flow.stages)]
-    if text in known:
+        choices += [name] if stage.method in WHOLE else [f"{name}.{a}" for a in arrays_of(stage, flow.stages)]
+    if text in choices:
         return
-    if found is not None and found.stage:
-        stage = flow.stages[found.stage]
-        if found.array and found.array in matrices_of(stage.method):
-            reason = f"{found.stage} has with_rows: false, so it makes no {found.array}. Leave that out"
+    if reference is not None and reference.stage:
+        stage = flow.stages[reference.stage]
+        if reference.array and reference.array in matrices_of(stage.method):
+            reason = (
+                f"{reference.stage} has with_rows: false, so it makes no {reference.array}. Leave that out"
+            )
             raise InputError(document.told(keys, reason))
-        arrays = [one for one in known if one.startswith(f"{found.stage}.")]
-        if not found.array and arrays:
-            reason = f"{found.stage} is a result of several arrays: say which, {' or '.join(arrays)}"
+        arrays = [one for one in choices if one.startswith(f"{reference.stage}.")]
+        if not reference.array and arrays:
+            reason = f"{reference.stage} is a result of several arrays: say which, {' or '.join(arrays)}"
             raise InputError(document.told(keys, reason))
     raise InputError(
         document.told(
-            keys, f"there is no input or array {text!r}{meant(text, known)}. There are {', '.join(known)}"
+            keys, f"there is no input or array {text!r}{meant(text, choices)}. There are {', '.join(choices)}"
         )
     )
 
@@ -195,15 +199,15 @@ def _check_matrix(text: str, keys: tuple[str, ...], flow: Flow, document: Docume
 def _refuse_circles(flow: Flow, document: Document) -> None:
     """Raise for stages that wait for each other."""
     after = {
-        name: _placed(StageNode(name, stage, name), flow, flow.stages).after
+        name: _with_predecessors(StageNode(name, stage, name), flow, flow.stages).after
         for name, stage in flow.stages.items()
     }
     for start in flow.stages:
         if way := _way_round(start, after):
             circle = [start, *way]
-            told_as = ", ".join(f"{a} needs {b}" for a, b in itertools.pairwise(circle))
+            chain = ", ".join(f"{a} needs {b}" for a, b in itertools.pairwise(circle))
             raise InputError(
-                document.told(("stages", start), f"waits for itself: {told_as}. Take one of these away")
+                document.told(("stages", start), f"waits for itself: {chain}. Take one of these away")
             )
 
 
@@ -212,26 +216,26 @@ def _way_round(start: str, after: Mapping[str, tuple[str, ...]]) -> list[str] | 
 
     Each stage is tried once: what does not lead back by one way does not by another.
     """
-    tried, way, left = set[str](), list[str](), [iter(after[start])]
-    while left:
-        other = next((each for each in left[-1] if each not in tried), None)
+    visited, way, stack = set[str](), list[str](), [iter(after[start])]
+    while stack:
+        other = next((each for each in stack[-1] if each not in visited), None)
         if other is None:
-            left.pop()
+            stack.pop()
             if way:
                 way.pop()
             continue
-        tried.add(other)
+        visited.add(other)
         way.append(other)
         if other == start:
             return way
-        left.append(iter(after[other]))
+        stack.append(iter(after[other]))
     return None
 
 
 # Sweeps -------------------------------------------------------------------------------------------
 
 
-def _swept(flow: Flow, document: Document) -> Iterator[StageNode]:
+def _expand_sweep(flow: Flow, document: Document) -> Iterator[StageNode]:
     """Every stage, and for those that a sweep changes one for each value."""
     name, key, values = _sweep(flow, document)
     tails = [re.sub(r"[^\w.+-]+", "-", str(value)) for value in values]
@@ -240,32 +244,32 @@ def _swept(flow: Flow, document: Document) -> Iterator[StageNode]:
             raise InputError(
                 document.told(("sweep", key, number), f"{values[number]!r} stands there twice. Take one away")
             )
-    changed = _changed(name, flow)
+    dependents = _dependents_of(name, flow)
     for other, stage in flow.stages.items():
-        if other not in changed:
-            needs = [[f"{n}-{tail}" for tail in tails] if n in changed else [n] for n in stage.needs]
+        if other not in dependents:
+            needs = [[f"{n}-{tail}" for tail in tails] if n in dependents else [n] for n in stage.needs]
             yield StageNode(other, stage.model_copy(update={"needs": tuple(itertools.chain(*needs))}), other)
             continue
         for number, tail in enumerate(tails):
             one: BaseStage = stage
             if other == name:
                 one = _with(stage, key, values[number], document, ("sweep", key, number), flow)
-            yield StageNode(f"{other}-{tail}", _renamed(one, changed, tail, flow), other)
+            yield StageNode(f"{other}-{tail}", _with_suffix(one, dependents, tail, flow), other)
 
 
 def _refuse_same_names(steps: Iterable[StageNode], flow: Flow, document: Document) -> None:
     """Raise where a step of a sweep is called as something else: it would stand for that, or replace it."""
-    known = {name: ("inputs", name) for name in flow.inputs}
-    for step in sorted(steps, key=lambda step: step.name != step.declared):
-        if step.name not in known:
-            known[step.name] = ("stages", step.declared)
+    owners = {name: ("inputs", name) for name in flow.inputs}
+    for step in sorted(steps, key=lambda step: step.name != step.stage_name):
+        if step.name not in owners:
+            owners[step.name] = ("stages", step.stage_name)
             continue
-        kind, other = known[step.name]
+        kind, other = owners[step.name]
         raise InputError(
             document.told(
                 (kind, other),
                 f"the sweep in line {document.lines['sweep',]} makes a step {step.name!r} of "
-                f"{step.declared!r} too. Rename {other!r} or {step.declared!r}",
+                f"{step.stage_name!r} too. Rename {other!r} or {step.stage_name!r}",
             )
         )
 
@@ -281,24 +285,24 @@ def _sweep(flow: Flow, document: Document) -> tuple[str, str, list[Any]]:
         if key not in keys:
             raise InputError(document.told(("sweep", key), no_such(f"key of {name}", key, keys)))
     if len(extra) != 1:
-        given = f"{', '.join(extra)} are several keys" if extra else "there is no key to go over"
-        raise InputError(document.told(("sweep",), f"{given}: write one, such as rank: [10, 20, 50]"))
+        problem = f"{', '.join(extra)} are several keys" if extra else "there is no key to go over"
+        raise InputError(document.told(("sweep",), f"{problem}: write one, such as rank: [10, 20, 50]"))
     ((key, values),) = extra.items()
     if not isinstance(values, list) or not values or any(isinstance(value, list | dict) for value in values):
         raise InputError(document.told(("sweep", key), "write a list of values, such as [10, 20, 50]"))
     return name, key, values
 
 
-def _changed(name: str, flow: Flow) -> set[str]:
+def _dependents_of(name: str, flow: Flow) -> set[str]:
     """A stage and all that are made from it."""
-    changed, before = {name}, 0
-    while len(changed) > before:
-        before = len(changed)
+    dependents, before = {name}, 0
+    while len(dependents) > before:
+        before = len(dependents)
         for other, stage in flow.stages.items():
             read = {reference.stage for _, reference in references(stage, flow.inputs, flow.stages)}
-            if read & changed:
-                changed.add(other)
-    return changed
+            if read & dependents:
+                dependents.add(other)
+    return dependents
 
 
 def _with(
@@ -306,20 +310,20 @@ def _with(
 ) -> BaseStage:
     """A stage with another value of one key, checked as the file was."""
     try:
-        made = type(stage).model_validate({**stage.model_dump(exclude_unset=True), key: value})
+        variant = type(stage).model_validate({**stage.model_dump(exclude_unset=True), key: value})
     except ValidationError as error:
         lines = [told(document, type(stage), {**each, "loc": ()}, keys) for each in error.errors()]
         raise InputError("\n".join(lines)) from None
     if key in stage.MATRICES:
         _check_matrix(str(value), keys, flow, document)  # type: ignore[arg-type]
-    return made
+    return variant
 
 
-def _renamed(stage: BaseStage, changed: set[str], tail: str, flow: Flow) -> BaseStage:
+def _with_suffix(stage: BaseStage, dependents: set[str], tail: str, flow: Flow) -> BaseStage:
     """A stage that reads the steps of the same value."""
-    new: dict[str, Any] = {"needs": tuple(f"{n}-{tail}" if n in changed else n for n in stage.needs)}
+    new: dict[str, Any] = {"needs": tuple(f"{n}-{tail}" if n in dependents else n for n in stage.needs)}
     for key, reference in references(stage, flow.inputs, flow.stages):
-        if reference.stage in changed:
+        if reference.stage in dependents:
             array = f".{reference.array}" if reference.array else ""
             new[key] = f"{reference.stage}-{tail}{array}"
     return stage.model_copy(update=new)

@@ -52,33 +52,35 @@ class Importing:
     @classmethod
     def of(cls, stage: Import, scene: StageInputs, path: Path, memory: int | None) -> Importing:
         """What a stage asks for; opens the source, reads none of it."""
-        found, asked = scene.of(stage.input), stage.asked()
+        reference, arguments = scene.of(stage.input), stage.arguments()
         matrix: str | Source
         matrix, view, reader = "", {}, None
-        wanted_type = None if stage.dtype is None else parse_dtype(stage.dtype)
-        if found.input:
-            given = scene.flow.inputs[found.input]
-            matrix, view = given.store, given.view()
-            wanted = Wanted(asked["columns"], asked["without"], asked["header"], wanted_type)
-            reader = open_reader(given.store, wanted)
+        target_type = None if stage.dtype is None else parse_dtype(stage.dtype)
+        if reference.input:
+            matrix_input = scene.flow.inputs[reference.input]
+            matrix, view = matrix_input.store, matrix_input.view()
+            selection = Wanted(arguments["columns"], arguments["without"], arguments["header"], target_type)
+            reader = open_reader(matrix_input.store, selection)
         memory = memory or MEMORY
         if reader is None:
             source = scene.matrix(stage.input)
             size = source.shape[0] * source.shape[1] * source.dtype.itemsize
             sparse = isinstance(source, CsrSource) and stage.layout == "auto"
-            dtype, mark = wanted_type or source.dtype, source.fingerprint()
+            dtype, mark = target_type or source.dtype, source.fingerprint()
             return cls(stage, path, matrix or source, view, memory, size, source.shape, dtype, sparse, mark)
         entries = isinstance(reader, EntryReader)
         shape = reader.shape if isinstance(reader, EntryReader) else None
-        dtype = wanted_type or np.dtype(getattr(reader, "dtype", np.float64))
+        dtype = target_type or np.dtype(getattr(reader, "dtype", np.float64))
         mark, sparse = file_mark(str(matrix)), entries and stage.layout == "auto"
         return cls(stage, path, matrix, view, memory, reader.total_bytes, shape, dtype, sparse, mark)
 
     def identity(self) -> dict[str, Any]:
         """What the store is made of."""
         view = {name: value for name, value in self.view.items() if value not in (None, False)}
-        asked = {name: list(v) if isinstance(v, tuple) else v for name, v in self.stage.asked().items()}
-        return {"request": {"kind": "import", **asked, **view}, "input": self.fingerprint}
+        arguments = {
+            name: list(v) if isinstance(v, tuple) else v for name, v in self.stage.arguments().items()
+        }
+        return {"request": {"kind": "import", **arguments, **view}, "input": self.fingerprint}
 
     @property
     def result_bytes(self) -> int:
@@ -92,12 +94,12 @@ class Importing:
         if self.shape is None:
             return StageResult(self.path, False, to_come=True)
         if self.sparse:
-            made = ShapeOnly.sparse(self.shape, self.dtype, name)
+            matrix = ShapeOnly.sparse(self.shape, self.dtype, name)
         else:
-            made = ShapeOnly.chunked(
+            matrix = ShapeOnly.chunked(
                 self.shape, self.dtype, chunks_of(self.shape, self.dtype, CHUNK_BYTES), name
             )
-        return StageResult(self.path, False, {"": made}, to_come=True)
+        return StageResult(self.path, False, {"": matrix}, to_come=True)
 
     def carry_out(self, progress: Callable[[int, int], None]) -> ImportReport:
         """Make the store, in place of an earlier one."""
@@ -105,14 +107,14 @@ class Importing:
         folder.mkdir(parents=True, exist_ok=True)
         began, facts = time.perf_counter(), machine_facts()
         save_json(folder / "request.json", {**self.identity(), "finished": False})
-        asked = self.stage.asked()
+        arguments = self.stage.arguments()
         report = import_array(
             self.matrix,
             self.path,
             memory_bytes=self.memory,
             overwrite=True,
             progress=progress,
-            **asked,
+            **arguments,
             **self.view,
         )
         save_json(folder / "request.json", {**self.identity(), "finished": True})
@@ -123,7 +125,7 @@ class Importing:
 
 def kept_identity(path: Path) -> dict[str, Any] | None:
     """What a store was made of; None if no import of a workflow made it, or has finished to."""
-    found = load_json(path.with_name(path.name + ".run") / "request.json")
-    if not isinstance(found, dict) or not found.pop("finished", False):
+    request = load_json(path.with_name(path.name + ".run") / "request.json")
+    if not isinstance(request, dict) or not request.pop("finished", False):
         return None
-    return found
+    return request

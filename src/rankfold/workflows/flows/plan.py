@@ -21,13 +21,19 @@ from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import STATE_VERSION
 from rankfold.settings.yaml_file import Document, no_such
 from rankfold.workflows.flows.cost import Numbers, numbers_of
-from rankfold.workflows.flows.flow_file import Flow, located, read_flow
+from rankfold.workflows.flows.flow_file import Flow, read_flow, resolve_path
 from rankfold.workflows.flows.graph import StageNode, steps_of
 from rankfold.workflows.flows.importing import Importing, kept_identity
 from rankfold.workflows.flows.space import Demand, require_room, require_writable
 from rankfold.workflows.flows.stage_models import Import, Resources
-from rankfold.workflows.flows.stage_tasks import NotKnownYet, StageInputs, StageResult, expected, task_of
-from rankfold.workflows.wording import placed
+from rankfold.workflows.flows.stage_tasks import (
+    NotKnownYet,
+    StageInputs,
+    StageResult,
+    expected_result,
+    task_of,
+)
+from rankfold.workflows.wording import with_place
 
 CONTENTS = {"queries": "queries", "base": "base", "result": "result", "left": "result"}
 CONTENTS |= {"update_of": "result", "start": "init", "second": "second"}
@@ -90,11 +96,11 @@ class Workflow:
     def resources(self, step: StageNode) -> Resources:
         """Those of the workflow, but for what the stage has of its own."""
         own = {name: value for name, value in step.stage.resources if value is not None}
-        found = self.flow.resources.model_copy(update=own)
-        if found.scratch is None:
-            return found
+        resources = self.flow.resources.model_copy(update=own)
+        if resources.scratch is None:
+            return resources
         folder = self.document.path.absolute().parent
-        return found.model_copy(update={"scratch": located(found.scratch, folder)})
+        return resources.model_copy(update={"scratch": resolve_path(resources.scratch, folder)})
 
     def executor(self, step: StageNode) -> Executor:
         """Where a step runs."""
@@ -103,18 +109,18 @@ class Workflow:
             cluster=self.flow.profile, workers=own.workers, threads=own.threads, memory=own.memory
         )
 
-    def chosen(self, first: str | None, only: str | None) -> set[str]:
+    def select_steps(self, first: str | None, only: str | None) -> set[str]:
         """Names of the steps that were asked for."""
         if first is None and only is None:
             return {step.name for step in self.steps}
         if first is not None and only is not None:
             raise InputError("--from and --only exclude each other: give one of them")
-        wanted = first or only
-        found = [i for i, step in enumerate(self.steps) if wanted in (step.name, step.declared)]
-        if not found:
-            raise InputError(f"{self.document.path}: {no_such('stage', wanted, self.flow.stages)}")
-        kept = self.steps[found[0] :] if first else [self.steps[i] for i in found]
-        return {step.name for step in kept}
+        stage = first or only
+        positions = [i for i, step in enumerate(self.steps) if stage in (step.name, step.stage_name)]
+        if not positions:
+            raise InputError(f"{self.document.path}: {no_such('stage', stage, self.flow.stages)}")
+        selection = self.steps[positions[0] :] if first else [self.steps[i] for i in positions]
+        return {step.name for step in selection}
 
 
 def survey(
@@ -134,17 +140,17 @@ def survey(
         Results cannot be written where they are to go.
     """
     require_no_store(workflow)
-    chosen, scene = workflow.chosen(first, only), StageInputs(workflow.flow, workflow.document, {})
-    found, ours = [], begun_here(record)
+    selection, scene = workflow.select_steps(first, only), StageInputs(workflow.flow, workflow.document, {})
+    verdicts, ours = [], begun_here(record)
     for step in workflow.steps:
-        if step.name in chosen:
-            found.append(plan_stage(workflow, step, scene, ours=step.name in ours))
+        if step.name in selection:
+            verdicts.append(plan_stage(workflow, step, scene, ours=step.name in ours))
         else:
-            found.append(_left(workflow, step, scene))
-    if any(verdict.action in ("run", "resume") for verdict in found):
+            verdicts.append(_plan_left_out(workflow, step, scene))
+    if any(verdict.action in ("run", "resume") for verdict in verdicts):
         require_writable(workflow.outputs, workflow.document)
-    require_room(list(_demands(workflow, found)), workflow.outputs, workflow.document)
-    return found
+    require_room(list(_demands(workflow, verdicts)), workflow.outputs, workflow.document)
+    return verdicts
 
 
 def begun_here(record: Mapping[str, Mapping[str, Any]]) -> set[str]:
@@ -157,8 +163,8 @@ def require_no_store(workflow: Workflow) -> None:
     out = workflow.outputs.absolute()
     for folder in (out, *out.parents):
         if any((folder / name).exists() for name in ("zarr.json", ".zgroup", ".zarray")):
-            told = f"{out} lies in {folder}, which is a Zarr store. Name a folder of its own for results"
-            raise OutputError(workflow.document.told(("outputs",), told))
+            message = f"{out} lies in {folder}, which is a Zarr store. Name a folder of its own for results"
+            raise OutputError(workflow.document.told(("outputs",), message))
 
 
 def _demands(workflow: Workflow, verdicts: Iterable[StagePlan]) -> Iterator[Demand]:
@@ -166,9 +172,11 @@ def _demands(workflow: Workflow, verdicts: Iterable[StagePlan]) -> Iterator[Dema
     for one in verdicts:
         if one.numbers is not None:
             scratch = Path(workflow.resources(one.step).scratch or workflow.outputs)
-            kept = 0 if one.plan is None else one.plan.checkpoint_bytes
-            moved = one.numbers.scratch_bytes - kept
-            yield Demand(one.step.name, one.path, scratch, moved, kept, one.numbers.result_bytes)
+            checkpoint_bytes = 0 if one.plan is None else one.plan.checkpoint_bytes
+            scratch_bytes = one.numbers.scratch_bytes - checkpoint_bytes
+            yield Demand(
+                one.step.name, one.path, scratch, scratch_bytes, checkpoint_bytes, one.numbers.result_bytes
+            )
 
 
 def plan_stage(workflow: Workflow, step: StageNode, scene: StageInputs, *, ours: bool) -> StagePlan:
@@ -176,12 +184,12 @@ def plan_stage(workflow: Workflow, step: StageNode, scene: StageInputs, *, ours:
     try:
         verdict, outcome = _plan_stage(workflow, step, scene, ours=ours)
     except RankfoldError as error:
-        raise placed(error, step.name, step.declared, workflow.document) from error
+        raise with_place(error, step.name, step.stage_name, workflow.document) from error
     scene.outcomes[step.name] = outcome
     return verdict
 
 
-def _left(workflow: Workflow, step: StageNode, scene: StageInputs) -> StagePlan:
+def _plan_left_out(workflow: Workflow, step: StageNode, scene: StageInputs) -> StagePlan:
     """A step that was not asked for: what it has left is used as it is."""
     path = workflow.out(step)
     there = path.exists()
@@ -194,8 +202,8 @@ def _plan_stage(
 ) -> tuple[StagePlan, StageResult]:
     path = workflow.out(step)
     waits = [name for name in step.feeds_on if not scene.outcomes[name].there]
-    if lost := [name for name in waits if not scene.outcomes[name].to_come]:
-        raise InputError(f"{lost[0]}, which it reads, is not finished: run that first, or all stages")
+    if unavailable := [name for name in waits if not scene.outcomes[name].to_come]:
+        raise InputError(f"{unavailable[0]}, which it reads, is not finished: run that first, or all stages")
     try:
         work: Task | Importing
         if isinstance(step.stage, Import):
@@ -216,7 +224,7 @@ def _plan_stage(
     executor = _here(workflow, step) if METHODS[step.stage.method].in_process else workflow.executor(step)
     plan = work.plan(executor.budget)
     verdict = StagePlan(step, action, reasons, path, work, executor, plan, numbers_of(work, plan))
-    return verdict, expected(step.name, path, work)
+    return verdict, expected_result(step.name, path, work)
 
 
 def _here(workflow: Workflow, step: StageNode) -> Executor:
@@ -236,15 +244,15 @@ def decide_action(
 ) -> tuple[str, tuple[str, ...]]:
     """What to do about a step whose inputs are all there, and why."""
     mine = identity_of(work)
-    begun = None if isinstance(work, Importing) else _begun(path)
-    if begun is not None and {name: begun.get(name) for name in mine} == mine:
-        if (begun.get("version"), begun.get("state_version")) == (__version__, STATE_VERSION):
+    unfinished = None if isinstance(work, Importing) else _unfinished_request(path)
+    if unfinished is not None and {name: unfinished.get(name) for name in mine} == mine:
+        if (unfinished.get("version"), unfinished.get("state_version")) == (__version__, STATE_VERSION):
             return "resume", ("was interrupted",)
-        return "run", (f"rankfold {begun.get('version')} has begun it, this one cannot go on with it",)
+        return "run", (f"rankfold {unfinished.get('version')} has begun it, this one cannot go on with it",)
     if not path.exists():
-        return "run", ("missing", *(() if begun is None else differences(begun, mine, step)))
-    kept = kept_identity(path) if isinstance(work, Importing) else _of_result(path)
-    if kept == mine:
+        return "run", ("missing", *(() if unfinished is None else differences(unfinished, mine, step)))
+    stored_identity = kept_identity(path) if isinstance(work, Importing) else _of_result(path)
+    if stored_identity == mine:
         damage = damage_of(path)
         if not damage:
             return "skip", ("finished",)
@@ -254,13 +262,15 @@ def decide_action(
             f"{path} exists and is not of this workflow: it is never replaced. Choose other outputs, or "
             "remove it yourself"
         )
-    return "run", ("was interrupted",) if kept is None else differences(kept, mine, step)
+    return "run", ("was interrupted",) if stored_identity is None else differences(
+        stored_identity, mine, step
+    )
 
 
-def _begun(path: Path) -> dict[str, Any] | None:
+def _unfinished_request(path: Path) -> dict[str, Any] | None:
     """What an unfinished run is to make."""
-    found: dict[str, Any] | None = load_json(path.with_name(path.name + ".run") / "request.json", dict)
-    return found
+    request: dict[str, Any] | None = load_json(path.with_name(path.name + ".run") / "request.json", dict)
+    return request
 
 
 def identity_of(work: Task | Importing) -> dict[str, Any]:
@@ -280,31 +290,34 @@ def _of_result(path: Path) -> dict[str, Any] | None:
         return {"request": {"kind": "something else"}, "input": None}
 
 
-def differences(kept: Mapping[str, Any], mine: Mapping[str, Any], step: StageNode) -> tuple[str, ...]:
+def differences(earlier: Mapping[str, Any], mine: Mapping[str, Any], step: StageNode) -> tuple[str, ...]:
     """In what two requests differ, as the file calls it."""
-    old, new = kept.get("request") or {}, mine["request"]
+    old, new = earlier.get("request") or {}, mine["request"]
     if old.get("kind") != new["kind"]:
         return (f"method: {old.get('kind')} -> {new['kind']}",)
-    keys, told = type(step.stage).model_fields, dict[str, None]()
+    keys, changes = type(step.stage).model_fields, dict[str, None]()
     for name in new:
-        called = argument_of(name, new["kind"])
-        key = CONTENTS.get(name, called)
+        argument = argument_of(name, new["kind"])
+        key = CONTENTS.get(name, argument)
         if old.get(name) == new[name] or key not in keys:
             continue
         if name in CONTENTS:
-            told[f"{key} {getattr(step.stage, key)} changed"] = None
+            changes[f"{key} {getattr(step.stage, key)} changed"] = None
         else:
-            told[f"parameter {key}: {_short(old.get(name))} -> {_short(new[name])}"] = None
+            changes[f"parameter {key}: {_short(old.get(name))} -> {_short(new[name])}"] = None
     matrices = [key for key in ("embedding", "input", "result", "first") if key in keys]
     if new["kind"] == "trustworthiness":  # ranks are those of the matrix, lists of the embedding
         matrices = ["input", "embedding"]
-    changed = [kept.get("input") != mine["input"], (old.get("lists") or [0])[0] != new.get("lists", [0])[0]]
-    for key, differs in zip(matrices, changed, strict=False):
+    inputs_differ = [
+        earlier.get("input") != mine["input"],
+        (old.get("lists") or [0])[0] != new.get("lists", [0])[0],
+    ]
+    for key, differs in zip(matrices, inputs_differ, strict=False):
         if differs:
-            told[f"{key} {getattr(step.stage, key)} changed"] = None
-    if kept.get("edition", 1) != mine.get("edition", 1):
-        told[f"{new['kind']} has another edition"] = None
-    return tuple(told) or ("its request changed",)
+            changes[f"{key} {getattr(step.stage, key)} changed"] = None
+    if earlier.get("edition", 1) != mine.get("edition", 1):
+        changes[f"{new['kind']} has another edition"] = None
+    return tuple(changes) or ("its request changed",)
 
 
 def _short(value: object) -> str:

@@ -59,16 +59,16 @@ class Record:
     values: dict[str, Any]
     _began: float = 0.0
     _before: float = 0.0
-    _saved: float = field(default=0.0)
+    _save_time: float = field(default=0.0)
 
     @classmethod
     def of(cls, outputs: Path) -> Record:
         """That of a folder; empty where nothing has run."""
-        found = known_of(outputs)
-        stages = found.get("stages")
-        told = stages.items() if isinstance(stages, dict) else ()
+        values = known_of(outputs)
+        stages = values.get("stages")
+        entries = stages.items() if isinstance(stages, dict) else ()
         return cls(
-            outputs, {**found, "stages": {name: facts for name, facts in told if isinstance(facts, dict)}}
+            outputs, {**values, "stages": {name: facts for name, facts in entries if isinstance(facts, dict)}}
         )
 
     @property
@@ -111,12 +111,12 @@ class Record:
         }
         self.save()
 
-    def progress(self, name: str, sweep: str, done: int, total: int) -> None:
+    def progress(self, name: str, sweep: str, units: int, total: int) -> None:
         """How far a stage is; written down now and then."""
         stage = self.stages[name]
-        stage["progress"] = {"sweep": sweep, "done": done, "total": total}
+        stage["progress"] = {"sweep": sweep, "done": units, "total": total}
         stage["seconds"] = self._seconds()
-        if done == total or time.monotonic() - self._saved > PROGRESS_SECONDS:
+        if units == total or time.monotonic() - self._save_time > PROGRESS_SECONDS:
             self.save()
 
     def end(self, name: str, state: str, message: str = "") -> None:
@@ -138,7 +138,7 @@ class Record:
 
     def save(self) -> None:
         """Write it."""
-        self._saved = time.monotonic()
+        self._save_time = time.monotonic()
         save_sealed(self.outputs / RECORD, self.values, durable=False)
 
     def _seconds(self) -> float:

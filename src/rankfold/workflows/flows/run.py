@@ -29,7 +29,7 @@ from rankfold.workflows.flows.plan import (
 from rankfold.workflows.flows.record import LOCK, Record
 from rankfold.workflows.flows.space import writable
 from rankfold.workflows.flows.stage_tasks import StageInputs, StageResult
-from rankfold.workflows.wording import in_file, placed
+from rankfold.workflows.wording import in_file, with_place
 
 Bar = Callable[[str], contextlib.AbstractContextManager[Progress]]
 """Shows progress in some unit while a stage runs."""
@@ -55,44 +55,44 @@ def run_flow(
     if not workflow.outputs.exists():
         survey(workflow, {}, first=first, only=only)  # what is refused leaves no folder
     elif not writable(workflow.outputs):
-        return _only_looked_at(workflow, listener, first, only)
-    with _held(workflow) as record:
+        return _check_results(workflow, listener, first, only)
+    with _open_record(workflow) as record:
         # A look at all stages first: what is refused is refused before hours of work.
-        looked_at = survey(workflow, record.stages, first=first, only=only)
-        scene, done = StageInputs(workflow.flow, workflow.document, {}), list[StagePlan]()
-        for number, planned in enumerate(looked_at, 1):
-            if planned.action == "leave":
-                scene.outcomes[planned.step.name] = StageResult(planned.path, planned.path.exists())
-                done.append(planned)
+        previews = survey(workflow, record.stages, first=first, only=only)
+        scene, verdicts = StageInputs(workflow.flow, workflow.document, {}), list[StagePlan]()
+        for number, preview in enumerate(previews, 1):
+            if preview.action == "leave":
+                scene.outcomes[preview.step.name] = StageResult(preview.path, preview.path.exists())
+                verdicts.append(preview)
                 continue
-            ours = planned.step.name in begun_here(record.stages)
-            verdict = plan_stage(workflow, planned.step, scene, ours=ours)
-            listener.begins(verdict, number, len(looked_at))
+            ours = preview.step.name in begun_here(record.stages)
+            verdict = plan_stage(workflow, preview.step, scene, ours=ours)
+            listener.begins(verdict, number, len(previews))
             if verdict.action == "skip":
                 record.found_done(verdict.step.name, verdict.step.stage.method)
             else:
                 _carry_out(workflow, verdict, record, listener)
                 scene.outcomes[verdict.step.name] = StageResult(verdict.path, True)
                 listener.ends(verdict, record)
-            done.append(verdict)
-        return done
+            verdicts.append(verdict)
+        return verdicts
 
 
-def _only_looked_at(
+def _check_results(
     workflow: Workflow, listener: Listener, first: str | None, only: str | None
 ) -> list[StagePlan]:
     """Results where nothing can be written, such as an archive: they are complete, or it is refused."""
     record = Record.of(workflow.outputs)
     record.require(workflow.flow.workflow)
-    done = survey(workflow, record.stages, first=first, only=only)
-    for number, verdict in enumerate(done, 1):
+    verdicts = survey(workflow, record.stages, first=first, only=only)
+    for number, verdict in enumerate(verdicts, 1):
         if verdict.action != "leave":
-            listener.begins(verdict, number, len(done))
-    return done
+            listener.begins(verdict, number, len(verdicts))
+    return verdicts
 
 
 @contextlib.contextmanager
-def _held(workflow: Workflow) -> Iterator[Record]:
+def _open_record(workflow: Workflow) -> Iterator[Record]:
     """The folder of results, for this process alone."""
     outputs = workflow.outputs
     require_no_store(workflow)
@@ -120,7 +120,7 @@ def _carry_out(workflow: Workflow, verdict: StagePlan, record: Record, listener:
     except RankfoldError as error:
         more_to_do = error.exit_code == Interrupted.exit_code
         record.end(name, "interrupted" if more_to_do else "failed", in_file(str(error)))
-        raise placed(error, name, verdict.step.declared, workflow.document) from error
+        raise with_place(error, name, verdict.step.stage_name, workflow.document) from error
     except BaseException as error:
         record.end(name, "interrupted", f"{type(error).__name__} {error}".strip())
         raise
@@ -133,15 +133,15 @@ def _work(workflow: Workflow, verdict: StagePlan, record: Record, listener: List
     with warnings.catch_warnings(), listener.bar(unit) as bar:
         warnings.simplefilter("ignore", RankfoldWarning)  # kept in the result
 
-        def watch(sweep: str, done: int, total: int) -> None:
-            record.progress(name, sweep, done, total)
-            bar(f"{name}: {sweep}", done, total)
+        def watch(sweep: str, units: int, total: int) -> None:
+            record.progress(name, sweep, units, total)
+            bar(f"{name}: {sweep}", units, total)
 
         if isinstance(bar, SweepProgress) and verdict.plan is not None:
-            planned = verdict.plan
-            bar.expect(lambda: planned)
+            plan = verdict.plan
+            bar.expect(lambda: plan)
         if isinstance(work, Importing):
-            work.carry_out(lambda done, total: watch("import", done, total))
+            work.carry_out(lambda units, total: watch("import", units, total))
             return
         assert work is not None and verdict.executor is not None  # noqa: S101  it is not skipped
         scratch = workflow.resources(verdict.step).scratch

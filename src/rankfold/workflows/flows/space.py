@@ -26,7 +26,7 @@ class Demand:
     """Folder of its scratch; that of the result unless it is elsewhere."""
 
     scratch_bytes: int
-    kept_bytes: int
+    checkpoint_bytes: int
     """Checkpoints: they go with the stage, and lie beside the result."""
 
     result_bytes: int
@@ -41,7 +41,7 @@ def require_room(demands: Sequence[Demand], outputs: Path, document: Document) -
     free = free_bytes(outputs)
     need = _most(demands, outputs, [(0, 0)] * len(demands))
     if need > free:  # only then is it worth a look at every file
-        need = _most(demands, outputs, [_found(one) for one in demands])
+        need = _most(demands, outputs, [_leftovers_of(one) for one in demands])
     if need > free:
         results = sum(one.result_bytes for one in demands)
         largest = max(demands, key=lambda one: one.result_bytes + _beside(one, outputs))
@@ -76,8 +76,10 @@ def writable(folder: Path) -> bool:
 def require_writable(outputs: Path, document: Document) -> None:
     """Raise ``OutputError`` where nothing can be written, before anything is computed."""
     if not writable(outputs):
-        told = f"results go to {outputs}, but {_there(outputs)} cannot be written to. Name outputs elsewhere"
-        raise OutputError(document.told(("outputs",), told))
+        message = (
+            f"results go to {outputs}, but {_there(outputs)} cannot be written to. Name outputs elsewhere"
+        )
+        raise OutputError(document.told(("outputs",), message))
 
 
 def free_bytes(folder: Path) -> int:
@@ -85,22 +87,22 @@ def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(_there(folder)).free
 
 
-def _most(demands: Sequence[Demand], outputs: Path, found: Sequence[tuple[int, int]]) -> int:
+def _most(demands: Sequence[Demand], outputs: Path, leftovers: Sequence[tuple[int, int]]) -> int:
     """Most that is on the disk at a time beyond what is there, given what stages find of theirs."""
-    most = done = 0
-    for one, (begun, old) in zip(demands, found, strict=True):
-        most = max(most, done + one.result_bytes + _beside(one, outputs) - begun)
-        done += one.result_bytes - begun - old
-    return max(most, done)
+    most = results = 0
+    for one, (attempt, old) in zip(demands, leftovers, strict=True):
+        most = max(most, results + one.result_bytes + _beside(one, outputs) - attempt)
+        results += one.result_bytes - attempt - old
+    return max(most, results)
 
 
 def _beside(one: Demand, outputs: Path) -> int:
     """What a stage needs on the disk of the outputs while it runs."""
-    moved = _device(one.scratch) != _device(outputs)
-    return one.kept_bytes + (0 if moved else one.scratch_bytes)
+    elsewhere = _device(one.scratch) != _device(outputs)
+    return one.checkpoint_bytes + (0 if elsewhere else one.scratch_bytes)
 
 
-def _found(one: Demand) -> tuple[int, int]:
+def _leftovers_of(one: Demand) -> tuple[int, int]:
     """Bytes of an earlier attempt, and of a result that will be replaced."""
     return bytes_under(one.path.with_name(one.path.name + ".run")), bytes_under(one.path)
 

@@ -31,7 +31,7 @@ def _name(value: str) -> str:
     return value
 
 
-def _expanded(value: str) -> str:
+def _expand_path(value: str) -> str:
     full = os.path.expanduser(os.path.expandvars(value))
     if unknown := re.search(r"\$(\w+|\{\w+\})", full):
         raise ValueError(f"there is no variable {unknown[0]} in the environment: set it, or write the path")
@@ -66,7 +66,7 @@ def _yes_or_no(value: object) -> object:
 
 
 Name = Annotated[str, AfterValidator(_name)]
-Where = Annotated[str, AfterValidator(_expanded)]
+Where = Annotated[str, AfterValidator(_expand_path)]
 """A path, relative to the file; ``~`` and ``$VARIABLES`` are expanded."""
 
 Text = Annotated[str, WithJsonSchema({"type": ["string", "integer"]})]
@@ -84,7 +84,7 @@ Names = Annotated[
 Range = Annotated[str, AfterValidator(_range)]
 """Consecutive rows, counted from 0; the last is not among them."""
 
-Looked = Annotated[
+RowCount = Annotated[
     int | str | None,
     BeforeValidator(_some_or_all),
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 2}, {"const": "all"}, {"type": "null"}]}),
@@ -130,7 +130,7 @@ class BaseStage(StrictModel):
     PARAMETERS: ClassVar[tuple[Parameter, ...]] = ()
     """What the method may be asked, where it is in the registry."""
 
-    def asked(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """Arguments of the Python function, but for matrices and results."""
         if self.PARAMETERS:
             plain = [each for each in self.PARAMETERS if each.name not in (*self.MATRICES, *self.RESULTS)]
@@ -144,18 +144,18 @@ def model_of(method: Method) -> type[BaseStage]:
     keys: dict[str, Any] = {"method": (Literal[method.name], ...)}
     keys |= {each.key or each.name: (str, ...) for each in method.inputs}
     keys |= {each.name: (_type_of(each), ... if each.required else each.default) for each in parameters}
-    held = [(each.key or each.name, each.holds) for each in method.inputs]
-    held += [(each.name, each.argument.holds) for each in parameters if each.argument.holds]
-    made = create_model(
+    roles = [(each.key or each.name, each.holds) for each in method.inputs]
+    roles += [(each.name, each.argument.holds) for each in parameters if each.argument.holds]
+    model = create_model(
         "".join(word.title() for word in method.name.split("_")),
         __base__=BaseStage,
         __doc__=f"``rankfold {method.name.replace('_', '-')}``: {method.summary}",
         **keys,
     )
-    made.MATRICES = tuple(key for key, holds in held if holds == "matrix")
-    made.RESULTS = {key: holds for key, holds in held if isinstance(holds, tuple)}
-    made.PARAMETERS = parameters
-    return made
+    model.MATRICES = tuple(key for key, holds in roles if holds == "matrix")
+    model.RESULTS = {key: holds for key, holds in roles if isinstance(holds, tuple)}
+    model.PARAMETERS = parameters
+    return model
 
 
 def _type_of(parameter: Parameter) -> Any:
@@ -170,7 +170,7 @@ def _type_of(parameter: Parameter) -> Any:
     elif set(types) == {float, str}:
         kind = Bound
     elif set(types) == {int, str}:
-        kind = Looked
+        kind = RowCount
     elif types == (slice,):
         kind = Range
     elif argument.choices and not argument.holds:

@@ -69,36 +69,36 @@ class StageInputs:
 
     def of(self, text: str) -> Reference:
         """What a name stands for."""
-        found = resolve(text, self.flow.inputs, self.outcomes)
-        assert found is not None, text  # noqa: S101  checked when the file was read
-        return found
+        reference = resolve(text, self.flow.inputs, self.outcomes)
+        assert reference is not None, text  # noqa: S101  checked when the file was read
+        return reference
 
     def matrix(self, text: str) -> Source:
         """The matrix that a name stands for, or its shape."""
-        found = self.of(text)
-        if found.input:
-            given = self.flow.inputs[found.input]
+        reference = self.of(text)
+        if reference.input:
+            matrix_input = self.flow.inputs[reference.input]
             try:
-                return open_source(given.store, **given.view())
+                return open_source(matrix_input.store, **matrix_input.view())
             except RankfoldError as error:
-                message = self.document.told(("inputs", found.input), in_file(str(error)))
+                message = self.document.told(("inputs", reference.input), in_file(str(error)))
                 raise type(error)(message) from error
-        made = self.outcomes[found.stage]
-        if made.there:
-            return open_source(f"{made.path}::{found.array}" if found.array else made.path)
-        if made.matrices is None:
-            raise NotKnownYet(found.stage)
-        return made.matrices[found.array]
+        outcome = self.outcomes[reference.stage]
+        if outcome.there:
+            return open_source(f"{outcome.path}::{reference.array}" if reference.array else outcome.path)
+        if outcome.matrices is None:
+            raise NotKnownYet(reference.stage)
+        return outcome.matrices[reference.array]
 
     def result(self, text: str) -> Path | StageResult:
         """The result that a name stands for: where it is, or what is known of it."""
-        found = self.of(text)
-        if found.input:
-            return Path(self.flow.inputs[found.input].store)
-        made = self.outcomes[found.stage]
-        if not made.there and made.matrices is None:
-            raise NotKnownYet(found.stage)
-        return made.path if made.there else made
+        reference = self.of(text)
+        if reference.input:
+            return Path(self.flow.inputs[reference.input].store)
+        outcome = self.outcomes[reference.stage]
+        if not outcome.there and outcome.matrices is None:
+            raise NotKnownYet(reference.stage)
+        return outcome.path if outcome.there else outcome
 
 
 # Tasks --------------------------------------------------------------------------------------------
@@ -111,35 +111,35 @@ def task_of(stage: BaseStage, scene: StageInputs) -> Task:
 
 def _task(stage: BaseStage, scene: StageInputs) -> Task:
     """Of a method in the registry: what it is of, then what it is asked."""
-    method, asked = METHODS[stage.method], stage.asked()
+    method, arguments = METHODS[stage.method], stage.arguments()
     of = [(each.key or each.name, each.holds != "matrix") for each in method.inputs]
-    inputs = [_held(stage, key, scene, model=model) for key, model in of]
+    inputs = [_resolve_key(stage, key, scene, model=model) for key, model in of]
     for key in {*stage.MATRICES, *stage.RESULTS}.difference(key for key, _ in of):
-        asked[key] = _held(stage, key, scene)
+        arguments[key] = _resolve_key(stage, key, scene)
     if _is_slice(method, "row_range"):
-        ends = (asked["row_range"] or ":").split(":")
-        asked["row_range"] = slice(*(int(end) if end else None for end in ends))
-    return method.task(*inputs, **asked)
+        ends = (arguments["row_range"] or ":").split(":")
+        arguments["row_range"] = slice(*(int(end) if end else None for end in ends))
+    return method.task(*inputs, **arguments)
 
 
 def _is_slice(method: Method, name: str) -> bool:
     return any(each.name == name and each.types == (slice,) for each in method.parameters())
 
 
-def _held(stage: BaseStage, key: str, scene: StageInputs, *, model: bool = False) -> Any:
+def _resolve_key(stage: BaseStage, key: str, scene: StageInputs, *, model: bool = False) -> Any:
     """The matrix, result, or model of a result that a key names; nothing where it names none."""
     text = getattr(stage, key)
     if text is None or key in stage.MATRICES:
         return None if text is None else scene.matrix(text)
-    found = scene.result(text)
-    if isinstance(found, Path):
-        return found
-    return imagined_model(found) if model and found.facts["kind"] in RIGHT else ImaginedResult(found)
+    result = scene.result(text)
+    if isinstance(result, Path):
+        return result
+    return imagined_model(result) if model and result.facts["kind"] in RIGHT else ImaginedResult(result)
 
 
 def _reduction(stage: BaseStage, scene: StageInputs) -> Task:
-    asked = stage.asked()
-    if asked["rank"] is None and asked["tol"] is None and asked["solver"] == "auto":
+    arguments = stage.arguments()
+    if arguments["rank"] is None and arguments["tol"] is None and arguments["solver"] == "auto":
         raise InputError(  # a file says what it asks for
             "say how many components, rank, or what share of the norm to leave out, tol; all of them are "
             "solver: tsqr"
@@ -148,16 +148,16 @@ def _reduction(stage: BaseStage, scene: StageInputs) -> Task:
 
 
 def _factors(stage: BaseStage, scene: StageInputs) -> Task:
-    asked, init, x = stage.asked(), _named(stage, "init"), scene.matrix(_named(stage, "input"))
+    arguments, init, x = stage.arguments(), _text_of(stage, "init"), scene.matrix(_text_of(stage, "input"))
     start = init if init in INITS else scene.result(init)
     if not isinstance(start, StageResult):
-        return METHODS["nmf"].task(x, init=start, **asked)
-    request = FactorRequest.of(init="custom", **{name.lower(): value for name, value in asked.items()})
+        return METHODS["nmf"].task(x, init=start, **arguments)
+    request = FactorRequest.of(init="custom", **{name.lower(): value for name, value in arguments.items()})
     request.check(x.shape, x.name)
     return Nonnegative(x, request.resolved())
 
 
-def _named(stage: BaseStage, key: str) -> str:
+def _text_of(stage: BaseStage, key: str) -> str:
     """What stands under a key that only some stages have."""
     return str(getattr(stage, key))
 
@@ -173,24 +173,28 @@ BUILDERS: dict[str, Callable[[BaseStage, StageInputs], Task]] = {
 # What is to come -----------------------------------------------------------------------------------
 
 
-def expected(name: str, path: Path, task: Task) -> StageResult:
+def expected_result(name: str, path: Path, task: Task) -> StageResult:
     """What a task will leave, by shape and type; of an adaptive rank the most that it may be."""
-    (rows, columns), asked = task.source.shape, task.request()
+    (rows, columns), request = task.source.shape, task.request()
     if isinstance(task, Update):
         rows += task.fitted.shape[0]
-    told = {"kind": asked["kind"], "request": asked, "input": {"shape": [rows, columns], "fingerprint": ""}}
+    facts = {
+        "kind": request["kind"],
+        "request": request,
+        "input": {"shape": [rows, columns], "fingerprint": ""},
+    }
     arrays = {each.name: each for each in task.outputs() if len(each.shape) == 2}
     matrices = {
-        array: _shape_of(f"{name}.{array}".rstrip("."), each, asked) for array, each in arrays.items()
+        array: _shape_of(f"{name}.{array}".rstrip("."), each, request) for array, each in arrays.items()
     }
-    return StageResult(path, False, matrices, told, to_come=True)
+    return StageResult(path, False, matrices, facts, to_come=True)
 
 
-def _shape_of(name: str, array: Output, asked: Mapping[str, Any]) -> ShapeOnly:
+def _shape_of(name: str, array: Output, request: Mapping[str, Any]) -> ShapeOnly:
     rows, columns = array.shape
     if array.sparse:
         return ShapeOnly.sparse(
-            (rows, columns), array.dtype, name, decoded=asked.get("symmetric") is not None
+            (rows, columns), array.dtype, name, decoded=request.get("symmetric") is not None
         )
     return ShapeOnly.plain((rows, columns), array.dtype, name, decoded=False)
 
@@ -219,30 +223,34 @@ class ImaginedModel(FactorModel):
         return 1.0
 
 
-def imagined_model(made: StageResult) -> FactorModel:
+def imagined_model(outcome: StageResult) -> FactorModel:
     """What will be a model, for plans."""
-    kind, request, (rows, columns) = made.facts["kind"], made.facts["request"], made.facts["input"]["shape"]
+    kind, request, (rows, columns) = (
+        outcome.facts["kind"],
+        outcome.facts["request"],
+        outcome.facts["input"]["shape"],
+    )
     right = RIGHT[kind]
-    assert made.matrices is not None  # noqa: S101  asked before
+    assert outcome.matrices is not None  # noqa: S101  asked before
     return ImaginedModel(
-        result=ImaginedResult(made),
+        result=ImaginedResult(outcome),
         kind=kind,
         shape=(rows, columns),
-        s=np.ones(made.matrices[right].shape[0]),
+        s=np.ones(outcome.matrices[right].shape[0]),
         size=1.0,
         whiten=bool(request.get("whiten", False)),
-        right=cast(ZarrSource, made.matrices[right]),
-        outcome=made,
+        right=cast(ZarrSource, outcome.matrices[right]),
+        outcome=outcome,
     )
 
 
 class ImaginedResult(Result):
     """A result that is to come: where it will be, and the facts that are known."""
 
-    def __init__(self, made: StageResult) -> None:
-        self._path, self._in_memory, self.attrs = made.path, False, dict(made.facts)
+    def __init__(self, outcome: StageResult) -> None:
+        self._path, self._in_memory, self.attrs = outcome.path, False, dict(outcome.facts)
 
-        self._matrices = made.matrices or {}
+        self._matrices = outcome.matrices or {}
 
     def matrix(self, name: str) -> Source:
         """Its shape."""

@@ -27,20 +27,20 @@ ACTIONS = {"run": "to run", "resume": "to go on with", "skip": "finished", "leav
 def flow_table(verdicts: Sequence[StagePlan], outputs: Path, rates: Rates) -> str:
     """One line a stage that says why, one for each that runs with its numbers, and one for all."""
     counts = Counter(one.action for one in verdicts)
-    told = ", ".join(f"{counts[name]} {words}" for name, words in ACTIONS.items() if counts[name])
+    summary = ", ".join(f"{counts[name]} {words}" for name, words in ACTIONS.items() if counts[name])
     parts = [_reasons(verdicts)]
     running = [one for one in verdicts if one.action in ("run", "resume")]
     if running:
         all_of = totals(verdicts, rates)
         parts.append(_numbers(running, rates, all_of))
-        told += (
+        summary += (
             f": reads {format_bytes(all_of['reads_bytes'])}, at most {format_bytes(all_of['peak_bytes'])} in "
             f"a worker; {format_bytes(all_of['scratch_bytes'])} of scratch at a time and "
             f"{format_bytes(all_of['result_bytes'])} of results, {format_bytes(free_bytes(outputs))} free"
         )
         if later := [one.step.name for one in running if one.numbers is None]:
-            told += f"; not counted, since not known yet: {', '.join(later)}"
-    return "\n\n".join([*parts, "\n".join(textwrap.wrap(told, WIDTH))])
+            summary += f"; not counted, since not known yet: {', '.join(later)}"
+    return "\n\n".join([*parts, "\n".join(textwrap.wrap(summary, WIDTH))])
 
 
 def plan_as_dict(verdicts: Sequence[StagePlan], outputs: Path, rates: Rates) -> dict[str, Any]:
@@ -68,14 +68,14 @@ def _numbers(running: Sequence[StagePlan], rates: Rates, all_of: dict[str, Any])
         if one.numbers is None:
             rows.append((one.step.name, *"-" * (len(NUMBERS) - 1)))
         else:
-            told = _shown(one.numbers.as_dict(), stage_seconds(one, rates))
-            rows.append((one.step.name, one.numbers.passes, *told))
+            cells = _format_cells(one.numbers.as_dict(), stage_seconds(one, rates))
+            rows.append((one.step.name, one.numbers.passes, *cells))
     if len(running) > 1:
-        rows.append(("all", "", *_shown(all_of, all_of["seconds"])))
+        rows.append(("all", "", *_format_cells(all_of, all_of["seconds"])))
     return columns(rows, right=range(1, len(NUMBERS)))
 
 
-def _shown(n: Mapping[str, Any], seconds: float | None) -> tuple[str, ...]:
+def _format_cells(n: Mapping[str, Any], seconds: float | None) -> tuple[str, ...]:
     sizes = (n["reads_bytes"], n["peak_bytes"], n["scratch_bytes"], n["result_bytes"])
     files = "-" if n["files"] is None else f"{n['files']:,}"
     return (*map(format_bytes, sizes), files, f"{n['tasks']:,}", about(seconds))
