@@ -12,11 +12,11 @@ import sys
 from counted_source import CountedSource
 
 import rankfold as rf
-from rankfold.workflows.reporting import reported
+from rankfold.workflows.reporting import report_errors
 
 if __name__ == "__main__":
     store, out, seconds, where = sys.argv[1:]
-    with reported(False):
+    with report_errors(False):
         logging.basicConfig(format="news: %(asctime)s %(message)s", stream=sys.stdout)
         logging.getLogger("rankfold").setLevel(logging.INFO)
 

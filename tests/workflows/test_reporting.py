@@ -15,7 +15,7 @@ import pytest
 from drivers import HERE
 
 import rankfold as rf
-from rankfold.workflows.reporting import DRAINS, reported
+from rankfold.workflows.reporting import DRAINS, report_errors
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def own_handlers() -> Iterator[None]:
 @pytest.mark.usefixtures("own_handlers")
 def test_a_second_signal_does_not_disturb_the_end() -> None:
     done = []
-    with pytest.raises(SystemExit) as ended, reported(False):
+    with pytest.raises(SystemExit) as ended, report_errors(False):
         try:
             signal.raise_signal(signal.SIGTERM)
         finally:
@@ -49,7 +49,7 @@ def test_a_signal_that_comes_in_a_callback_is_not_lost(
         def __del__(self) -> None:
             signal.raise_signal(number)
 
-    with pytest.raises(SystemExit) as ended, reported(False):
+    with pytest.raises(SystemExit) as ended, report_errors(False):
         held = Held()
         del held  # Python prints what is raised here, and goes on
         time.sleep(30)
@@ -59,7 +59,7 @@ def test_a_signal_that_comes_in_a_callback_is_not_lost(
 
 @pytest.mark.usefixtures("own_handlers")
 def test_a_library_that_handles_all_errors_does_not_handle_a_signal() -> None:
-    with pytest.raises(SystemExit) as ended, reported(False):
+    with pytest.raises(SystemExit) as ended, report_errors(False):
         try:
             signal.raise_signal(signal.SIGTERM)
         except Exception:  # noqa: BLE001

@@ -17,7 +17,7 @@ import typer
 
 from rankfold.methods.argument import Parameter
 from rankfold.methods.registry import Method
-from rankfold.workflows.reporting import reported
+from rankfold.workflows.reporting import report_errors
 
 Debug = Annotated[bool, typer.Option("--debug", help="show the traceback of an error")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
@@ -39,13 +39,13 @@ def command(
         each = [_parameters(group) for group in groups]
         own = _parameters(body)[len(groups) :]
 
-        def run(*, debug: bool, verify: bool = False, **given: Any) -> None:
-            with reported(debug), checksums_compared(verify):
-                made = [
-                    group(**{p.name: given.pop(p.name) for p in options})
+        def run(*, debug: bool, verify: bool = False, **values: Any) -> None:
+            with report_errors(debug), compare_checksums(verify):
+                group_values = [
+                    group(**{p.name: values.pop(p.name) for p in options})
                     for group, options in zip(groups, each, strict=True)
                 ]
-                body(*made, **given)
+                body(*group_values, **values)
 
         always = {"verify": Verify} if reads_results else {}
         last = [
@@ -63,9 +63,9 @@ def command(
 
 
 @contextmanager
-def checksums_compared(wanted: bool) -> Iterator[None]:
+def compare_checksums(enable: bool) -> Iterator[None]:
     """Have every result that is looked at within the block read in full, if that is wanted."""
-    if not wanted:
+    if not enable:
         yield
         return
     from rankfold.pipeline.storage.manifest import COMPARED
@@ -118,24 +118,24 @@ def arguments(method: Method) -> Callable[..., dict[str, Any]]:
 
 def any_arguments(methods: Iterable[Method]) -> Callable[..., dict[str, Any]]:
     """The options of all methods together; of those that are not given, nothing is handed on."""
-    known: dict[str, Parameter] = {}
+    parameters: dict[str, Parameter] = {}
     for each in methods:
         for parameter in each.parameters():
-            known.setdefault(parameter.name, parameter)
-    return _group(known, unsaid=True)
+            parameters.setdefault(parameter.name, parameter)
+    return _group(parameters, unsaid=True)
 
 
 def _group(parameters: Mapping[str, Parameter], *, unsaid: bool) -> Callable[..., dict[str, Any]]:
     options = {_option_name(each): each for each in parameters.values()}
 
-    def group(**given: Any) -> dict[str, Any]:
-        values = {options[name].name: _value(options[name], value) for name, value in given.items()}
+    def group(**option_values: Any) -> dict[str, Any]:
+        values = {options[name].name: _value(options[name], value) for name, value in option_values.items()}
         return {name: value for name, value in values.items() if not (unsaid and value is None)}
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    ordered = sorted(options.items(), key=lambda item: not (item[1].required and not unsaid))
+    order = sorted(options.items(), key=lambda item: not (item[1].required and not unsaid))
     group.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [_option(name, each, kind, unsaid=unsaid) for name, each in ordered]
+        [_option(name, each, kind, unsaid=unsaid) for name, each in order]
     )
     return group
 
@@ -147,35 +147,35 @@ def _option_name(parameter: Parameter) -> str:
 
 def _option(name: str, parameter: Parameter, kind: Any, *, unsaid: bool) -> inspect.Parameter:
     argument, (first, *others) = parameter.argument, parameter.types
-    dashed = parameter.name.lower().replace("_", "-")
-    declared, default = f"--{dashed}", None if unsaid else parameter.default
+    option_name = parameter.name.lower().replace("_", "-")
+    declaration, default = f"--{option_name}", None if unsaid else parameter.default
     if first is bool and (argument.option or not parameter.default):
-        declared, default = argument.option or declared, None if unsaid else False
+        declaration, default = argument.option or declaration, None if unsaid else False
     elif first is bool:
-        declared = f"--{dashed}/--no-{dashed}"
-    option = typer.Option(declared, help=argument.help, metavar=argument.metavar or None)
-    typed: Any = str if others or first is str else first
+        declaration = f"--{option_name}/--no-{option_name}"
+    option = typer.Option(declaration, help=argument.help, metavar=argument.metavar or None)
+    annotation: Any = str if others or first is str else first
     if parameter.default is None or unsaid:
-        typed = typed | None
+        annotation = annotation | None
     empty = inspect.Parameter.empty
     return inspect.Parameter(
         name,
         kind,
         default=empty if default is dataclasses.MISSING else default,
-        annotation=Annotated[typed, option],
+        annotation=Annotated[annotation, option],
     )
 
 
-def _value(parameter: Parameter, said: Any) -> Any:
+def _value(parameter: Parameter, value: Any) -> Any:
     """What a method is handed: flags that turn off are turned round, numbers among words are numbers."""
-    if said is None:
+    if value is None:
         return None
     if parameter.types == (bool,) and parameter.argument.option:
-        return not said
+        return not value
     if set(parameter.types) == {float, str}:
         with suppress(ValueError):
-            return float(said)
-    return said
+            return float(value)
+    return value
 
 
 def place(

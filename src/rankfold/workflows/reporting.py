@@ -23,32 +23,32 @@ class Stop(BaseException):
 
 
 @contextlib.contextmanager
-def reported(debug: bool) -> Iterator[None]:
+def report_errors(debug: bool) -> Iterator[None]:
     """Turn errors into one message on stderr and an exit code; signals into orderly ends."""
     for number in DRAINS:
         signal.signal(number, _drain)
-    unraisable, sys.unraisablehook = sys.unraisablehook, _swallowed
+    unraisable, sys.unraisablehook = sys.unraisablehook, _resend_signal
     try:
         yield
         _disregard(*DRAINS)  # all is done: nothing is left to stop
     except RankfoldError as error:
         _fail(str(error), error.exit_code, error if debug else None)
     except Stop as stop:
-        _fail(f"stopped by {stop}; {KEPT}", Interrupted.exit_code, None)
+        _fail(f"stopped by {stop}; {RESUME_HINT}", Interrupted.exit_code, None)
     except KeyboardInterrupt:
-        _fail(f"interrupted; {KEPT}", 130, None)
+        _fail(f"interrupted; {RESUME_HINT}", 130, None)
     except BrokenPipeError:
         # Only closing lines are written to stdout: what they tell of is done.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
     except (OSError, MemoryError) as error:
-        said = _of_file(error) or f"{type(error).__name__}: {error}"
-        _fail(f"{said} (--debug shows where)", InputError.exit_code, error if debug else None)
+        message = _of_file(error) or f"{type(error).__name__}: {error}"
+        _fail(f"{message} (--debug shows where)", InputError.exit_code, error if debug else None)
     finally:
         sys.unraisablehook = unraisable
 
 
-KEPT = "what was finished is kept, and the same command goes on from there"
+RESUME_HINT = "what was finished is kept, and the same command goes on from there"
 
 
 FILE_ERRORS: dict[type[BaseException], str] = {
@@ -74,7 +74,7 @@ def _drain(number: int, frame: object) -> None:
     raise Stop(signal.Signals(number).name)
 
 
-def _swallowed(unraisable: sys.UnraisableHookArgs) -> None:
+def _resend_signal(unraisable: sys.UnraisableHookArgs) -> None:
     """What is raised in a callback is printed and forgotten: a signal that came just then is sent again."""
     error = unraisable.exc_value
     if not isinstance(error, Stop | KeyboardInterrupt):

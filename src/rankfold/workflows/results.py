@@ -20,31 +20,31 @@ def headline(result: Result) -> str:
     """What was computed and how good it is, in one line."""
     facts = result.attrs
     last = (result.run.get("attempts") or [{}])[-1]
-    told = f"{facts['kind']} by {facts['method']}"
+    line = f"{facts['kind']} by {facts['method']}"
     if facts["kind"] == "knn":
-        told += f", k {facts['request']['k']}, {facts['request']['metric']}"
+        line += f", k {facts['request']['k']}, {facts['request']['metric']}"
         if "certain" in last:
-            told += f"; {100 * last['certain']:.4g} % of shortlists were certain at once"
+            line += f"; {100 * last['certain']:.4g} % of shortlists were certain at once"
     elif "value" in facts:
         error = f" ± {facts['standard_error']:.1g}" if facts["standard_error"] else ""
-        told = f"{facts['kind'].replace('_', ' ')} {facts['value']:.6g}{error}, k {facts['request']['k']}"
+        line = f"{facts['kind'].replace('_', ' ')} {facts['value']:.6g}{error}, k {facts['request']['k']}"
     else:
         passes, rank = facts["passes"], facts.get("rank", facts["request"].get("rank"))
-        told += f", rank {rank}" * (rank is not None) + f", {passes} pass{'es' * (passes != 1)}"
+        line += f", rank {rank}" * (rank is not None) + f", {passes} pass{'es' * (passes != 1)}"
     if facts["request"].get("adaptive"):
-        told += (
+        line += (
             f"; leaves out {facts['approximation_error']:.2g} of the norm, tol {facts['request']['tol']:g}"
         )
     if "captured" in facts:
-        told += f"; largest estimated error {facts['largest_error_estimate']:.1e}, "
-        told += f"captured {100 * facts['captured']:.4g} %"
+        line += f"; largest estimated error {facts['largest_error_estimate']:.1e}, "
+        line += f"captured {100 * facts['captured']:.4g} %"
     elif "relative_error" in facts:
-        told += f"; relative error {facts['relative_error']:.4g}"
+        line += f"; relative error {facts['relative_error']:.4g}"
     elif "largest_residual" in facts:
-        told += f"; {residuals(facts)}"
+        line += f"; {residuals(facts)}"
     elif facts.get("orthogonality") is not None:
-        told += f"; Q is orthonormal to {facts['orthogonality']:.1e}"
-    return told
+        line += f"; Q is orthonormal to {facts['orthogonality']:.1e}"
+    return line
 
 
 def residuals(facts: dict[str, Any]) -> str:
@@ -65,8 +65,8 @@ def took(result: Result) -> list[str]:
         return []
     history = History.of(result.path)
     attempts = f" in {len(history.attempts)} attempts" if len(history.attempts) > 1 else ""
-    measured, base = last["measured_bytes"], last["baseline_bytes"]
-    peak = "not measured" if measured is None else format_bytes(measured)
+    measured_bytes, base = last["measured_bytes"], last["baseline_bytes"]
+    peak = "not measured" if measured_bytes is None else format_bytes(measured_bytes)
     above = "" if base is None else f" above a baseline of {format_bytes(base)}"
     return [
         f"{history.seconds or last['seconds']:.3g} s{attempts}, peak memory {peak} of "

@@ -30,7 +30,7 @@ from rankfold.workflows.cli import app
 from rankfold.workflows.flows.record import LOCK
 from rankfold.workflows.operations import ending, logs
 from rankfold.workflows.operations.submitted import job_name
-from rankfold.workflows.operations.timetable import Cron, Schedule, read_every, written
+from rankfold.workflows.operations.timetable import Cron, Schedule, format_time, read_every
 
 FLOW = """\
 workflow: cells
@@ -562,7 +562,7 @@ def test_elsewhere_a_job_submits_the_next(flow: Path) -> None:
     assert "#SBATCH --dependency=singleton" in shown.stdout
     assert "schedule " + str(flow) + " --next --cron '0 3 * * 1')" in shown.stdout
     assert "--unless-running --cluster allocation &" in shown.stdout
-    assert rankfold("schedule", flow, "--next").stdout == written(first) + "\n"
+    assert rankfold("schedule", flow, "--next").stdout == format_time(first) + "\n"
 
 
 def test_a_script_of_a_schedule_submits_itself_once(flow: Path, queue: Path) -> None:
@@ -621,7 +621,7 @@ def test_crons_come_when_they_should() -> None:
         "0 8-20/4,23 * * *": "2026-11-22T12:00:00Z",
         "0 0 22 11 */7": "2037-11-22T00:00:00Z",  # a Sunday
     }.items():
-        assert written(Cron.read(cron).after(now)) == wanted, cron
+        assert format_time(Cron.read(cron).after(now)) == wanted, cron
 
 
 @given(
@@ -634,7 +634,7 @@ def test_every_so_often_keeps_its_hour(minutes: int, count: int, unit: str, begi
     zero = datetime(2026, 1, 1, tzinfo=UTC)
     now, start = zero + timedelta(minutes=minutes), zero + timedelta(minutes=begin)
     step = read_every(f"{count}{unit}")
-    found = Schedule(every=f"{count}{unit}", begin=written(start)).after(now)
+    found = Schedule(every=f"{count}{unit}", begin=format_time(start)).after(now)
     assert found == start > now or now < found <= now + step
     assert (found - start) % step == timedelta(0)
 

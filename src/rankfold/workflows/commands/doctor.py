@@ -57,18 +57,18 @@ def _findings(
     from rankfold.cluster.doctor.local import Finding, local_findings
     from rankfold.cluster.doctor.slurm import slurm_findings
 
-    failed = False
+    failure = False
     yield from local_findings(folder)
     if profile is None and shutil.which("sbatch") is None:
         yield Finding("SLURM", "not checked", "there is none here")
         return
     for finding in slurm_findings(profile):
-        failed = failed or finding.verdict == "failed"
+        failure = failure or finding.verdict == "failed"
         yield finding
     if profile is None:
         yield Finding("node", "not checked", "no profile was given", "Give one by --cluster")
-    elif failed or not probe:
-        why = "SLURM would refuse the job" if failed else "as asked"
-        yield Finding("node", "not checked", why, "Repair what failed first" if failed else "")
+    elif failure or not probe:
+        why = "SLURM would refuse the job" if failure else "as asked"
+        yield Finding("node", "not checked", why, "Repair what failed first" if failure else "")
     else:
         yield from probe_findings(profile, folder, wait_seconds)

@@ -25,7 +25,7 @@ def flow(
     return flow
 
 
-class Told:
+class ConsoleListener:
     """Says what happens on stderr, and how stages ended on stdout."""
 
     def __init__(self, *, quiet: bool) -> None:
@@ -87,26 +87,27 @@ def run(
     if unless_running and (holder := holder_of(workflow.outputs / LOCK)):
         typer.echo(f"{workflow.outputs}: {holder} runs this workflow already, so this run does nothing")
         return
-    done = run_flow(workflow, Told(quiet=as_json), first=first, only=only)
+    verdicts = run_flow(workflow, ConsoleListener(quiet=as_json), first=first, only=only)
     if as_json:
         typer.echo(
             json.dumps(
-                {**_told(workflow.flow.workflow, done), **_record(Record.of(workflow.outputs))}, indent=1
+                {**_plan_facts(workflow.flow.workflow, verdicts), **_record(Record.of(workflow.outputs))},
+                indent=1,
             )
         )
         return
-    ran = sum(verdict.action in ("run", "resume") for verdict in done)
-    counts = [(ran, "run"), (sum(v.action == "skip" for v in done), "finished before")]
-    counts.append((len(done) - sum(count for count, _ in counts), "left out"))
-    told = ", ".join(f"{count} {what}" for count, what in counts if count)
-    typer.echo(f"{workflow.outputs}: {len(done)} stage{'s' * (len(done) != 1)}: {told}")
+    ran = sum(verdict.action in ("run", "resume") for verdict in verdicts)
+    counts = [(ran, "run"), (sum(v.action == "skip" for v in verdicts), "finished before")]
+    counts.append((len(verdicts) - sum(count for count, _ in counts), "left out"))
+    summary = ", ".join(f"{count} {what}" for count, what in counts if count)
+    typer.echo(f"{workflow.outputs}: {len(verdicts)} stage{'s' * (len(verdicts) != 1)}: {summary}")
 
 
 def _record(record: Record) -> dict[str, Any]:
     return {"outputs": str(record.outputs), "record": record.stages}
 
 
-def _told(name: str, verdicts: list[StagePlan]) -> dict[str, Any]:
+def _plan_facts(name: str, verdicts: list[StagePlan]) -> dict[str, Any]:
     return {"workflow": name, "stages": [verdict.as_dict() for verdict in verdicts]}
 
 
@@ -122,8 +123,8 @@ def plan_flow(path: Path, cluster: str | None = None, *, as_json: bool) -> None:
     record.require(workflow.flow.workflow)
     verdicts, rates = survey(workflow, record.stages), cached_rates()
     if as_json:
-        found = plan_as_dict(verdicts, workflow.outputs, rates)
-        typer.echo(json.dumps({"workflow": workflow.flow.workflow, **found}, indent=1))
+        facts = plan_as_dict(verdicts, workflow.outputs, rates)
+        typer.echo(json.dumps({"workflow": workflow.flow.workflow, **facts}, indent=1))
         return
     typer.echo(flow_table(verdicts, workflow.outputs, rates))
 
@@ -151,23 +152,23 @@ def status(
 
     work = find_work(where)
     if work.output is not None:
-        told = json.dumps({**output_facts(work), **job_facts(work)}, indent=1)
-        typer.echo(told if as_json else "\n".join([*output_lines(work), *job_lines(work)]))
+        text = json.dumps({**output_facts(work), **job_facts(work)}, indent=1)
+        typer.echo(text if as_json else "\n".join([*output_lines(work), *job_lines(work)]))
         return
-    found = standings(work)
+    rows = standings(work)
     if as_json:
-        stages = [dataclasses.asdict(one) for one in found]
+        stages = [dataclasses.asdict(one) for one in rows]
         typer.echo(json.dumps({"workflow": work.workflow, "stages": stages, **job_facts(work)}, indent=1))
         return
-    typer.echo("\n".join([status_table(found), *job_lines(work)]))
+    typer.echo("\n".join([status_table(rows), *job_lines(work)]))
 
 
 @command()
 def schema() -> None:
     """The JSON Schema of a workflow, for editors."""
-    from rankfold.workflows.flows.flow_file import schema as made
+    from rankfold.workflows.flows.flow_file import schema as flow_schema
 
-    typer.echo(json.dumps(made(), indent=1))
+    typer.echo(json.dumps(flow_schema(), indent=1))
 
 
 @command()
@@ -179,12 +180,12 @@ def example(
     from rankfold.settings.yaml_file import no_such
     from rankfold.workflows.library import example_names, example_text
 
-    known = example_names()
+    names = example_names()
     if name is None:
         typer.echo(
-            "\n".join(f"{one}  {example_text(one).splitlines()[0].removeprefix('# ')}" for one in known)
+            "\n".join(f"{one}  {example_text(one).splitlines()[0].removeprefix('# ')}" for one in names)
         )
         return
-    if name not in known:
-        raise InputError(no_such("example", name, known))
+    if name not in names:
+        raise InputError(no_such("example", name, names))
     typer.echo(example_text(name), nl=False)

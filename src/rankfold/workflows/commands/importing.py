@@ -66,7 +66,7 @@ def import_(
             copy[1],
             memory_bytes=parse_bytes(memory),
             overwrite=overwrite,
-            progress=lambda done, total: bar("import", done, total),
+            progress=lambda count, total: bar("import", count, total),
             **form,
             **view,
         )
@@ -76,10 +76,10 @@ def import_(
     for note in report.notes:
         typer.echo(f"note: {note}", err=True)
     before = "already done: " if report.done_before else ""
-    typer.echo(f"{copy[1]}: {before}{_made(report)}")
+    typer.echo(f"{copy[1]}: {before}{_describe_store(report)}")
 
 
-def _made(report: ImportReport) -> str:
+def _describe_store(report: ImportReport) -> str:
     from rankfold.pipeline.units import format_bytes
 
     rows, columns = report.shape
@@ -103,5 +103,5 @@ def info(store: str, view: dict[str, Any], as_json: Json = False) -> None:
         return
     source = open_source(store, **view)
     require_whole_input(getattr(source, "path", None))
-    found = describe(source)
-    typer.echo(json.dumps(dataclasses.asdict(found), indent=1) if as_json else str(found))
+    summary = describe(source)
+    typer.echo(json.dumps(dataclasses.asdict(summary), indent=1) if as_json else str(summary))

@@ -39,10 +39,10 @@ def transform(
     import rankfold
 
     earlier = last_attempt(output["out"])
-    with _watched() as bar:
-        made = rankfold.transform(fit, rankfold.open(samples, **view), progress=bar, **output, **place)
+    with _show_progress() as bar:
+        result = rankfold.transform(fit, rankfold.open(samples, **view), progress=bar, **output, **place)
     there = found_done(output["out"], earlier, overwrite=output["overwrite"])
-    _close(made, _relative_error(made.attrs), already_done=there, as_json=as_json)
+    _close(result, _relative_error(result.attrs), already_done=there, as_json=as_json)
 
 
 @command(fit, output, place)
@@ -60,16 +60,16 @@ def reconstruct(
     import rankfold
 
     earlier, part = last_attempt(output["out"]), window(select_rows)
-    with _watched() as bar:
+    with _show_progress() as bar:
         array = rankfold.reconstruct(fit, rank=rank, row_range=part, progress=bar, **output, **place)
-    made = rankfold.open_result(output["out"])
+    result = rankfold.open_result(output["out"])
     there = found_done(output["out"], earlier, overwrite=output["overwrite"])
     line = (
-        f"{array.shape[0]} x {array.shape[1]} {array.dtype} of rank {made.attrs['request']['rank']}; "
-        f"over all rows it leaves out {_share(made.attrs)} of the norm of the "
-        f"{'matrix' if made.attrs['request']['of'] == 'svd' else 'matrix as it was fitted'}"
+        f"{array.shape[0]} x {array.shape[1]} {array.dtype} of rank {result.attrs['request']['rank']}; "
+        f"over all rows it leaves out {_share(result.attrs)} of the norm of the "
+        f"{'matrix' if result.attrs['request']['of'] == 'svd' else 'matrix as it was fitted'}"
     )
-    _close(made, line, already_done=there, as_json=as_json)
+    _close(result, line, already_done=there, as_json=as_json)
 
 
 @command(fit, store, view, place, reads_results=True)
@@ -77,7 +77,7 @@ def check(fit: Path, store: str, view: dict[str, Any], place: dict[str, Any], as
     """Residuals and orthogonality of a result, by one more pass over its matrix."""
     import rankfold
 
-    with _watched() as bar:
+    with _show_progress() as bar:
         facts = rankfold.check(fit, rankfold.open(store, **view), progress=bar, **place).attrs
     if as_json:
         typer.echo(json.dumps(dict(facts), indent=1))
@@ -101,7 +101,7 @@ def window(text: str | None) -> slice | None:
 
 
 @contextmanager
-def _watched() -> Iterator[Callable[[str, int, int], None]]:
+def _show_progress() -> Iterator[Callable[[str, int, int], None]]:
     """Progress on stderr; warnings are printed at the end, from the result."""
     import warnings
 
@@ -127,12 +127,14 @@ def _share(facts: dict[str, Any]) -> str:
     return ("at most " if 0 < error <= facts["relative_error_floor"] else "") + f"{error:.2g}"
 
 
-def _close(made: Any, line: str, *, already_done: bool, as_json: bool) -> None:
+def _close(result: Any, line: str, *, already_done: bool, as_json: bool) -> None:
     """Say what was made, or all its facts for a machine."""
-    facts = made.attrs
+    facts = result.attrs
     if as_json:
-        typer.echo(json.dumps({"out": str(made.path), "already_done": already_done, **facts}, indent=1))
+        typer.echo(json.dumps({"out": str(result.path), "already_done": already_done, **facts}, indent=1))
         return
     for message in facts["warnings"]:
         typer.echo(f"warning: {message}", err=True)
-    typer.echo("\n".join([f"{made.path}: {'already done' if already_done else 'done'}", line, *took(made)]))
+    typer.echo(
+        "\n".join([f"{result.path}: {'already done' if already_done else 'done'}", line, *took(result)])
+    )

@@ -50,10 +50,10 @@ def cancel(where: Where) -> None:
     from rankfold.workflows.operations.whereabouts import find_work
 
     work = find_work(where)
-    told = end(work)
-    for line in told:
+    lines = end(work)
+    for line in lines:
         typer.echo(line)
-    if told:
+    if lines:
         typer.echo("what was finished is kept, and the same command goes on from there")
     else:
         typer.echo(f"{where}: nothing runs, nothing to cancel")
@@ -80,20 +80,20 @@ def schedule(
     import shutil
     from datetime import UTC, datetime
 
-    from rankfold.workflows.operations.scheduling import chain_script, chosen, prepare, scron_block
+    from rankfold.workflows.operations.scheduling import chain_script, choose_schedule, prepare, scron_block
     from rankfold.workflows.operations.submitted import InOneJob
-    from rankfold.workflows.operations.timetable import Schedule, written
+    from rankfold.workflows.operations.timetable import Schedule, format_time
 
-    given = None if cron is every is begin is None else Schedule.given(cron, every, begin)
-    if following and given is not None:
-        typer.echo(written(given.after(datetime.now(UTC))))
+    options_schedule = None if cron is every is begin is None else Schedule.from_options(cron, every, begin)
+    if following and options_schedule is not None:
+        typer.echo(format_time(options_schedule.after(datetime.now(UTC))))
         return
     workflow = InOneJob.read(flow, cluster)
-    when = chosen(workflow, given)
+    when = choose_schedule(workflow, options_schedule)
     if following:
-        typer.echo(written(when.after(datetime.now(UTC))))
+        typer.echo(format_time(when.after(datetime.now(UTC))))
         return
-    workflow.checked()
+    workflow.check_plan()
     by_crontab = when.cron is not None and shutil.which("scrontab") is not None
     text = scron_block(workflow, when) if by_crontab else chain_script(workflow, when)
     prepare(workflow)

@@ -18,11 +18,11 @@ def profile(
     from rankfold.pipeline.errors import InputError
     from rankfold.settings.yaml_file import no_such
 
-    known = shipped_profiles()
+    profiles = shipped_profiles()
     if name is None:
-        width = max(map(len, known))
-        typer.echo("\n".join(f"{one:<{width}}  {summary(path)}" for one, path in known.items()))
+        width = max(map(len, profiles))
+        typer.echo("\n".join(f"{one:<{width}}  {summary(path)}" for one, path in profiles.items()))
         return
-    if name not in known:
-        raise InputError(no_such("profile", name, known))
-    typer.echo(known[name].read_text(), nl=False)
+    if name not in profiles:
+        raise InputError(no_such("profile", name, profiles))
+    typer.echo(profiles[name].read_text(), nl=False)

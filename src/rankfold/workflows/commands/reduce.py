@@ -32,11 +32,11 @@ def command_of(method: Method) -> Callable[..., None]:
         store: str,
         view: dict[str, Any],
         output: dict[str, Any],
-        asked: dict[str, Any],
+        method_arguments: dict[str, Any],
         place: dict[str, Any],
         as_json: Json = False,
     ) -> None:
-        _reduce(method.name, store, view, as_json, **output, **asked, **place)
+        _reduce(method.name, store, view, as_json, **output, **method_arguments, **place)
 
     body.__name__, body.__doc__ = method.name.replace("_", "-"), method.summary
     return command(store, view, output, arguments(method), place)(body)
@@ -47,7 +47,7 @@ def pca(
     store: str,
     view: dict[str, Any],
     output: dict[str, Any],
-    asked: dict[str, Any],
+    method_arguments: dict[str, Any],
     place: dict[str, Any],
     update: Annotated[
         Path | None,
@@ -57,9 +57,9 @@ def pca(
 ) -> None:
     """Principal components: scores, components, mean."""
     if update is None:
-        _reduce("pca", store, view, as_json, **output, **asked, **place)
+        _reduce("pca", store, view, as_json, **output, **method_arguments, **place)
         return
-    _reduce("update", store, view, as_json, update, rank=rank_of_update(asked), **output, **place)
+    _reduce("update", store, view, as_json, update, rank=rank_of_update(method_arguments), **output, **place)
 
 
 def reductions() -> list[Callable[..., None]]:
@@ -83,15 +83,15 @@ def planned_store(
     return store
 
 
-planned = any_arguments(each for each in methods() if each.of_matrix)
+plan_arguments = any_arguments(each for each in methods() if each.of_matrix)
 
 
-@command(kind, planned_store, view, planned, place)
+@command(kind, planned_store, view, plan_arguments, place)
 def plan(
     kind: str,
     store: str | None,
     view: dict[str, Any],
-    asked: dict[str, Any],
+    method_arguments: dict[str, Any],
     place: dict[str, Any],
     as_json: Json = False,
 ) -> None:
@@ -102,42 +102,47 @@ def plan(
     from rankfold.workflows.flows.flow_file import is_flow
 
     if is_flow(kind):
-        _plan_flow(kind, store, {**view, **place}, asked, as_json=as_json)
+        _plan_flow(kind, store, {**view, **place}, method_arguments, as_json=as_json)
         return
     if store is None:
         raise InputError(f"say which matrix to plan {kind} of: rankfold plan {kind} STORE")
     source = rankfold.open(store, **view)
-    made = rankfold.plan(kind, source, **asked, **place, rates=cached_rates())
-    typer.echo(json.dumps(made.as_dict(), indent=1) if as_json else str(made))
+    method_plan = rankfold.plan(kind, source, **method_arguments, **place, rates=cached_rates())
+    typer.echo(json.dumps(method_plan.as_dict(), indent=1) if as_json else str(method_plan))
 
 
 def _plan_flow(
-    path: str, store: str | None, given: dict[str, Any], asked: dict[str, Any], *, as_json: bool
+    path: str, store: str | None, values: dict[str, Any], method_arguments: dict[str, Any], *, as_json: bool
 ) -> None:
     """The plan of a workflow, which says everything itself but where it is to run."""
     from rankfold.pipeline.errors import InputError
     from rankfold.workflows.commands.flow import plan_flow
 
     usual = {**options.view(), **options.place()}
-    said = [name for name, value in usual.items() if given[name] != value and name != "cluster"] + list(asked)
-    if store is not None or said:
-        beside = repr(store) if store is not None else f"--{said[0].replace('_', '-')}"
+    extra = [name for name, value in usual.items() if values[name] != value and name != "cluster"] + list(
+        method_arguments
+    )
+    if store is not None or extra:
+        beside = repr(store) if store is not None else f"--{extra[0].replace('_', '-')}"
         raise InputError(f"{path} says itself what is asked: leave out {beside}, or write it into the file")
-    plan_flow(Path(path), given["cluster"], as_json=as_json)
+    plan_flow(Path(path), values["cluster"], as_json=as_json)
 
 
-def rank_of_update(asked: dict[str, Any]) -> int | None:
+def rank_of_update(method_arguments: dict[str, Any]) -> int | None:
     """The rank of an update; raises for what follows from the result that is updated."""
     from rankfold.pipeline.errors import InputError
 
     for parameter in PCA.parameters():
-        if parameter.name not in ("rank", "with_rows") and asked[parameter.name] != parameter.default:
+        if (
+            parameter.name not in ("rank", "with_rows")
+            and method_arguments[parameter.name] != parameter.default
+        ):
             option = parameter.name.replace("center", "no-center")
             raise InputError(
                 f"--{option} has no place beside --update: samples are centered, scaled and summed up as in "
                 "the result. Leave it out"
             )
-    return asked["rank"]  # type: ignore[no-any-return]
+    return method_arguments["rank"]  # type: ignore[no-any-return]
 
 
 def _reduce(

@@ -48,22 +48,22 @@ def _submit_flow(words: list[str], cluster: str | None, *, show: bool) -> None:
 
     path, *more = words
     workflow = InOneJob.read(Path(path), cluster)
-    verdicts = workflow.checked()
+    verdicts = workflow.check_plan()
     if show:
         typer.echo(workflow.script(more), nl=False)
         return
     if all(verdict.action == "skip" for verdict in verdicts):
         typer.echo(f"{workflow.outputs}: {len(verdicts)} stages, all finished: nothing to submit")
         return
-    noted = submit_flow(workflow, more)
+    submission = submit_flow(workflow, more)
     typer.echo(
-        f"{_about(noted.job, workflow.profile)}\n"
+        f"{_about(submission.job, workflow.profile)}\n"
         f"follow it:  rankfold logs {path} --follow   or   rankfold status {path}\n"
         f"cancel it:  rankfold cancel {path}   (the same command goes on from what it leaves)"
     )
 
 
-def _submit_command(given: dict[str, Any], what: list[str], cluster: str, *, show: bool) -> None:
+def _submit_command(values: dict[str, Any], what: list[str], cluster: str, *, show: bool) -> None:
     import sys
     from pathlib import Path
 
@@ -73,17 +73,17 @@ def _submit_command(given: dict[str, Any], what: list[str], cluster: str, *, sho
     from rankfold.workflows.operations.submitted import job_name, submit_command
 
     profile = find_profile(cluster)
-    plan_command(what[0], given, profile)
-    out = Path(given["out"])
+    plan_command(what[0], values, profile)
+    out = Path(values["out"])
     driver = [profile.python or sys.executable, "-m", "rankfold", *what, "--cluster", "allocation"]
     names = {"name": job_name(what[0], out), "log": log_name(what[0])}
     script = job_script(driver, profile, known_as=absolute_profile(cluster, Path.cwd()), **names)
     if show:
         typer.echo(script, nl=False)
         return
-    noted = submit_command(what[0], out, script, profile)
+    submission = submit_command(what[0], out, script, profile)
     typer.echo(
-        f"{_about(noted.job, profile)}\n"
+        f"{_about(submission.job, profile)}\n"
         f"follow it:  rankfold logs {out} --follow   or   rankfold status {out}\n"
         f"cancel it:  rankfold cancel {out}   (the same command goes on from what it leaves)"
     )
@@ -98,13 +98,15 @@ def _require_command(what: list[str], submit: typer.Context) -> dict[str, Any]:
     """The options of a command; raises for what it does not take, now and not after a night in the queue."""
     from rankfold.pipeline.errors import InputError
 
-    known = submit.find_root().command.commands  # type: ignore[attr-defined]
+    commands = submit.find_root().command.commands  # type: ignore[attr-defined]
     name, *arguments = what
-    placed = {key for key, each in known.items() if any("--cluster" in option.opts for option in each.params)}
-    fit = sorted(placed.difference(ELSEWHERE))
+    cluster_commands = {
+        key for key, each in commands.items() if any("--cluster" in option.opts for option in each.params)
+    }
+    fit = sorted(cluster_commands.difference(ELSEWHERE))
     if name not in fit:
         raise InputError(f"submit takes a command that runs on workers: {', '.join(fit)}; not {name!r}")
     if any(argument.partition("=")[0] == "--cluster" for argument in arguments):
         raise InputError(f"the job runs on its own nodes: give --cluster before the dashes, not to {name}")
-    context = known[name].make_context(f"rankfold {name}", [*arguments, "--cluster", "allocation"])
+    context = commands[name].make_context(f"rankfold {name}", [*arguments, "--cluster", "allocation"])
     return dict(context.params)

@@ -20,16 +20,16 @@ def verify(
     import rankfold
     from rankfold.pipeline.errors import DataError
 
-    found = {str(path): rankfold.verify(path) for path in results}
+    damages = {str(path): rankfold.verify(path) for path in results}
     if as_json:
-        typer.echo(json.dumps(found, indent=1))
+        typer.echo(json.dumps(damages, indent=1))
     else:
-        for path, damage in found.items():
+        for path, damage in damages.items():
             typer.echo(f"{path}: damaged" if damage else f"{path}: whole")
             for line in damage:
                 typer.echo(f"  {line}")
-    damaged = [path for path, damage in found.items() if damage]
-    if damaged:
+    damaged_paths = [path for path, damage in damages.items() if damage]
+    if damaged_paths:
         raise DataError(
-            f"{', '.join(damaged)}: damaged. Give the command that made it once more: it makes it again"
+            f"{', '.join(damaged_paths)}: damaged. Give the command that made it once more: it makes it again"
         )

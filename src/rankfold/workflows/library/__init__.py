@@ -7,8 +7,8 @@ from importlib.resources import files
 
 def example_names() -> list[str]:
     """Those there are."""
-    found = [entry.name for entry in files(__name__).iterdir()]
-    return sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml"))
+    names = [entry.name for entry in files(__name__).iterdir()]
+    return sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml"))
 
 
 def example_text(name: str) -> str:

@@ -20,11 +20,11 @@ from rankfold.workflows import options
 from rankfold.workflows.commands.model import window
 from rankfold.workflows.commands.reduce import rank_of_update
 
-Given = Mapping[str, Any]
+OptionValues = Mapping[str, Any]
 """What was typed, by the names of parameters; defaults too."""
 
 
-def plan_command(name: str, given: Given, profile: Profile) -> Plan:
+def plan_command(name: str, values: OptionValues, profile: Profile) -> Plan:
     """The plan of a command in one job of a profile.
 
     Raises
@@ -33,43 +33,43 @@ def plan_command(name: str, given: Given, profile: Profile) -> Plan:
         Whatever the job would refuse: a matrix that is not there, arguments that do not fit together, memory
         that the nodes will not have, a task that does not fit into it.
     """
-    if "out" not in given:
+    if "out" not in values:
         raise InputError(
             f"{name} says what it finds where it was started, and keeps no result on a file system that all "
             f"nodes share: give it here, or submit a workflow with a stage of method: {name}"
         )
-    place = _group(options.place, given)
-    task = task_of_command(name, given)
+    place = _group(options.place, values)
+    task = task_of_command(name, values)
     workers, threads = (positive_count(key, place[key]) for key in ("workers", "threads"))
     nodes = allocation_of(profile, workers, threads, place["memory"])
     return task.plan(nodes.budget)
 
 
-def task_of_command(name: str, given: Given) -> Task:
+def task_of_command(name: str, values: OptionValues) -> Task:
     """What a command would carry out."""
     method = METHODS[name.replace("-", "_")]
     if not method.of_matrix:
-        return BUILDERS[name](given)
-    asked = _group(options.arguments(method), given)
-    if given.get("update") is not None:
-        return UPDATE.task(given["update"], _matrix(given), rank=rank_of_update(asked))
-    return method.task(_matrix(given), **asked)
+        return BUILDERS[name](values)
+    arguments = _group(options.arguments(method), values)
+    if values.get("update") is not None:
+        return UPDATE.task(values["update"], _matrix(values), rank=rank_of_update(arguments))
+    return method.task(_matrix(values), **arguments)
 
 
-BUILDERS: dict[str, Callable[[Given], Task]] = {
-    "transform": lambda given: TRANSFORM.task(given["result"], _matrix(given, "new")),
-    "reconstruct": lambda given: RECONSTRUCT.task(
-        given["result"], rank=given["rank"], row_range=window(given["select_rows"])
+BUILDERS: dict[str, Callable[[OptionValues], Task]] = {
+    "transform": lambda values: TRANSFORM.task(values["result"], _matrix(values, "new")),
+    "reconstruct": lambda values: RECONSTRUCT.task(
+        values["result"], rank=values["rank"], row_range=window(values["select_rows"])
     ),
-    "check": lambda given: CHECK.task(given["result"], _matrix(given)),
+    "check": lambda values: CHECK.task(values["result"], _matrix(values)),
 }
 """Of commands that use a result."""
 
 
-def _matrix(given: Given, key: str = "store") -> Source:
-    return open_source(given[key], **_group(options.view, given))
+def _matrix(values: OptionValues, key: str = "store") -> Source:
+    return open_source(values[key], **_group(options.view, values))
 
 
-def _group(group: Callable[..., dict[str, Any]], given: Given) -> dict[str, Any]:
+def _group(group: Callable[..., dict[str, Any]], values: OptionValues) -> dict[str, Any]:
     """What a group of options makes of what was given."""
-    return group(**{key: given[key] for key in inspect.signature(group).parameters})
+    return group(**{key: values[key] for key in inspect.signature(group).parameters})

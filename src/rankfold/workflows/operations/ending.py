@@ -38,20 +38,20 @@ def end(work: Work) -> list[str]:
     ClusterError
         Jobs are still there, or SLURM does not answer.
     """
-    told = _told(_jobs(work), "cancelled")
-    if told:
+    lines = _describe(_jobs(work), "cancelled")
+    if lines:
         _await_free(work, RELEASE_SECONDS)
     if holder := work.holder():
-        told.append(_stop(work, holder))
+        lines.append(_stop(work, holder))
     for run in work.runs:
         # Whoever holds the lock by now looks after its jobs itself.
         names = read_note(run)
         if names and holder_of(run / "lock") is None:
-            told += _told(cancel_jobs(names), "cancelled, of a command that is gone")
+            lines += _describe(cancel_jobs(names), "cancelled, of a command that is gone")
             forget(run, names)
-    if told and work.output is not None:
+    if lines and work.output is not None:
         _forget_submission(work)
-    return told
+    return lines
 
 
 def _forget_submission(work: Work) -> None:
@@ -64,13 +64,13 @@ def _forget_submission(work: Work) -> None:
 
 def _jobs(work: Work) -> list[QueuedJob]:
     """Cancel jobs that hold a whole command."""
-    known = list_jobs()
-    jobs = work.own_jobs(known or ())
+    queue = list_jobs()
+    jobs = work.own_jobs(queue or ())
     if jobs:
         return cancel_jobs(work.job_names, {job.number for job in jobs if job.name not in work.job_names})
-    if known is None and work.submission is not None:
+    if queue is None and work.submission is not None:
         raise ClusterError(
-            f"whether job {work.submission.job} of {work.given} has ended is known to SLURM alone, and no "
+            f"whether job {work.submission.job} of {work.target} has ended is known to SLURM alone, and no "
             f"squeue answers here. Give the command on {work.submission.host}, where it was submitted"
         )
     return []
@@ -79,7 +79,7 @@ def _jobs(work: Work) -> list[QueuedJob]:
 def _stop(work: Work, holder: Holder) -> str:
     """Ask a command on this machine to stop, and wait until it has."""
     if not holder.here or not holder.is_ours():
-        raise OutputError(_left_alone(work, holder))
+        raise OutputError(_advice(work, holder))
     with contextlib.suppress(ProcessLookupError):
         os.kill(holder.pid, signal.SIGTERM)
     if not _await_free(work, STOP_SECONDS):
@@ -90,17 +90,17 @@ def _stop(work: Work, holder: Holder) -> str:
     return f"{holder} has stopped"
 
 
-def _left_alone(work: Work, holder: Holder) -> str:
+def _advice(work: Work, holder: Holder) -> str:
     """What to do about a process that is not to be ended from here."""
-    said = f"{work.given} is being written by {holder}"
+    problem = f"{work.target} is being written by {holder}"
     if not holder.pid:
-        return f"{said}: nothing is known of it, so nothing was ended. fuser {work.locks[0]} may tell"
+        return f"{problem}: nothing is known of it, so nothing was ended. fuser {work.locks[0]} may tell"
     if not holder.here:
         number = work.job_number
         job = f"; if that is in job {number}: scancel {number}" if number else ""
-        return f"{said}. Give the command there, or: ssh {holder.host} kill {holder.pid}{job}"
+        return f"{problem}. Give the command there, or: ssh {holder.host} kill {holder.pid}{job}"
     command = " ".join(holder.command()).strip() or "gone by now, or of another container"
-    return f"{said}, which is no command of rankfold ({command}). End it yourself: kill {holder.pid}"
+    return f"{problem}, which is no command of rankfold ({command}). End it yourself: kill {holder.pid}"
 
 
 def _await_free(work: Work, seconds: float) -> bool:
@@ -113,5 +113,5 @@ def _await_free(work: Work, seconds: float) -> bool:
     return True
 
 
-def _told(jobs: Sequence[QueuedJob], how: str) -> list[str]:
+def _describe(jobs: Sequence[QueuedJob], how: str) -> list[str]:
     return [f"{job}: {how}" for job in jobs]

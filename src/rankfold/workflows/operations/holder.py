@@ -37,8 +37,8 @@ class Holder:
         with contextlib.suppress(OSError):
             if Path("/proc/self").exists():
                 return Path(f"/proc/{self.pid}/cmdline").read_text(errors="replace").split("\0")
-            asked = ["ps", "-ww", "-o", "args=", "-p", str(self.pid)]
-            return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split()
+            arguments = ["ps", "-ww", "-o", "args=", "-p", str(self.pid)]
+            return subprocess.run(arguments, capture_output=True, text=True, check=False).stdout.split()
         return []
 
     def is_ours(self) -> bool:

@@ -30,25 +30,25 @@ TAIL_BYTES = 2**16
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LogFiles:
     """Logs that have something in them, the oldest first."""
 
-    shown: tuple[Path, ...]
+    paths: tuple[Path, ...]
     older: dict[Path, int]
     """Folders with more of them, and how many."""
 
 
-def find_logs(work: Work, stage: str | None) -> Found:
+def find_logs(work: Work, stage: str | None) -> LogFiles:
     """Of its last job, and of workers; of one stage if that is said."""
     runs = work.runs
     if stage is not None:
         if not work.workflow:
-            raise InputError(f"{work.given} is one output and has no stages: leave out --stage")
-        known = [run.name.removesuffix(f".zarr{RUN}") for run in work.own_runs]
-        if stage not in known:
-            raise InputError(no_such("stage that has run", stage, known or ["none"]))
+            raise InputError(f"{work.target} is one output and has no stages: leave out --stage")
+        names = [run.name.removesuffix(f".zarr{RUN}") for run in work.own_runs]
+        if stage not in names:
+            raise InputError(no_such("stage that has run", stage, names or ["none"]))
         runs = with_parts(work.folder / f"{stage}.zarr{RUN}")
-    shown: list[Path] = []
+    paths: list[Path] = []
     older: dict[Path, int] = {}
     places = [(run / "logs", "*", NEWEST) for run in runs]
     if work.workflow and stage is None:
@@ -58,21 +58,21 @@ def find_logs(work: Work, stage: str | None) -> Found:
         places.insert(0, (log.parent, glob.escape(log.name), 1))
     for folder, pattern, most in places:
         logs = _by_age(folder, pattern)
-        shown += logs[-most:]
+        paths += logs[-most:]
         if len(logs) > most:
             older[folder] = len(logs) - most
-    return Found(tuple(shown), older)
+    return LogFiles(tuple(paths), older)
 
 
 def _by_age(folder: Path, pattern: str) -> list[Path]:
     """Files that are not empty."""
-    found = []
+    files = []
     for name in glob.iglob(pattern, root_dir=folder):
         with contextlib.suppress(FileNotFoundError):  # those of a part of a run go with it
             about = (folder / name).stat()
             if stat.S_ISREG(about.st_mode) and about.st_size:
-                found.append((about.st_mtime_ns, folder / name))
-    return [path for _, path in sorted(found)]
+                files.append((about.st_mtime_ns, folder / name))
+    return [path for _, path in sorted(files)]
 
 
 def last_lines(path: Path, count: int) -> list[str]:
@@ -97,22 +97,22 @@ class Follower:
 
     def begin(self, lines: int) -> bool:
         """Show what there is; whether there is anything."""
-        found = find_logs(self.work, self.stage)
-        for folder, count in found.older.items():
+        logs = find_logs(self.work, self.stage)
+        for folder, count in logs.older.items():
             self.tell(f"({count} older in {folder})")
-        for path in found.shown:
+        for path in logs.paths:
             with contextlib.suppress(FileNotFoundError):
                 self._read[path] = path.stat().st_size
                 self._show(path, last_lines(path, lines))
-        return bool(found.shown)
+        return bool(logs.paths)
 
     def follow(self) -> None:
         """Until nobody works on it and no job of it waits."""
-        working, asked = True, time.monotonic()
+        working, last_check = True, time.monotonic()
         while working:
             time.sleep(POLL_SECONDS)
-            if time.monotonic() - asked > ASK_SECONDS:
-                working, asked = self._working(), time.monotonic()
+            if time.monotonic() - last_check > ASK_SECONDS:
+                working, last_check = self._working(), time.monotonic()
             self._look()
         self._look()
 
@@ -120,13 +120,13 @@ class Follower:
         return self.work.holder() is not None or bool(self.work.own_jobs(list_jobs() or ()))
 
     def _look(self) -> None:
-        for path in find_logs(self.work, self.stage).shown:
-            known, new = self._read.get(path, 0), b""
+        for path in find_logs(self.work, self.stage).paths:
+            offset, new = self._read.get(path, 0), b""
             with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
-                file.seek(known)
+                file.seek(offset)
                 new = file.read()
             whole = new[: new.rfind(b"\n") + 1]  # a line that is being written is told when it is whole
-            self._read[path] = known + len(whole)
+            self._read[path] = offset + len(whole)
             self._show(path, whole.decode(errors="replace").splitlines())
 
     def _show(self, path: Path, lines: list[str]) -> None:

@@ -16,7 +16,7 @@ from rankfold.cluster.slurm.job_script import PREFIX, directives, job_script
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.checkpoint import disk_errors
 from rankfold.workflows.operations.submitted import AGAIN, CRONTAB, InOneJob, job_name
-from rankfold.workflows.operations.timetable import Schedule, written
+from rankfold.workflows.operations.timetable import Schedule, format_time
 
 QUIETLY = "--unless-running"
 """Option by which a scheduled run gives way."""
@@ -46,15 +46,15 @@ if [ -z "$(squeue -h --user="$(id -un)" --name={name} --states=PENDING -o %i)" ]
 fi"""
 
 
-def chosen(workflow: InOneJob, given: Schedule | None) -> Schedule:
+def choose_schedule(workflow: InOneJob, option: Schedule | None) -> Schedule:
     """As the options say, else as the file does."""
-    found = given or workflow.flow.schedule
-    if found is None:
+    schedule = option or workflow.flow.schedule
+    if schedule is None:
         raise InputError(
             f"{workflow.document.path} has no schedule: give --cron '0 3 * * 1' or --every 1d, or write "
             'schedule: {cron: "0 3 * * 1"} into it'
         )
-    return found
+    return schedule
 
 
 def prepare(workflow: InOneJob) -> None:
@@ -75,7 +75,7 @@ def scron_block(workflow: InOneJob, schedule: Schedule) -> str:
     return SCRON.format(
         workflow=workflow.flow.workflow,
         schedule=schedule,
-        next=written(schedule.after(datetime.now(UTC))),
+        next=format_time(schedule.after(datetime.now(UTC))),
         walltime=profile.walltime,
         directives="\n".join(f"#SCRON {option}" for option in options),
         cron=schedule.cron,
@@ -88,7 +88,7 @@ def chain_script(workflow: InOneJob, schedule: Schedule) -> str:
     now, path = datetime.now(UTC), str(workflow.document.path.absolute())
     if schedule.begin is None and schedule.every is not None:
         # The first begins at once; those after it at the same time of the hour, however long a queue is.
-        schedule, first = Schedule(every=schedule.every, begin=written(now)), now
+        schedule, first = Schedule(every=schedule.every, begin=format_time(now)), now
     else:
         first = schedule.after(now)
     name, profile = job_name(workflow.flow.workflow, workflow.outputs, AGAIN), workflow.profile

@@ -52,34 +52,34 @@ def standings(work: Work) -> list[Standing]:
     ]
 
 
-def _standing(name: str, method: str, known: dict[str, Any], outputs: Path, alive: bool) -> Standing:
+def _standing(name: str, method: str, facts: dict[str, Any], outputs: Path, alive: bool) -> Standing:
     out = outputs / f"{name}.zarr"
-    state, progress = known.get("state", ""), known.get("progress")
+    state, progress = facts.get("state", ""), facts.get("progress")
     if state == "running" and alive:
-        told = "running"
+        verdict = "running"
     elif state == "failed":
-        told = "failed"
+        verdict = "failed"
     elif state == "done" or (not state and out.exists()):
-        told = "done" if out.exists() else "not begun"
+        verdict = "done" if out.exists() else "not begun"
     else:
-        told = "partial" if state else "not begun"
-    far = "" if not progress or told == "done" else _far(progress)
-    seconds, attempts = known.get("seconds"), int(known.get("attempts", 0))
-    if told == "done" and (history := History.of(out)).attempts:
+        verdict = "partial" if state else "not begun"
+    far = "" if not progress or verdict == "done" else _far(progress)
+    seconds, attempts = facts.get("seconds"), int(facts.get("attempts", 0))
+    if verdict == "done" and (history := History.of(out)).attempts:
         # As the stage said when it was done, and as reports do.
         seconds, attempts = history.seconds, len(history.attempts)
-    place = known.get("where", {})
+    place = facts.get("where", {})
     words = [str(place[key]) for key in ("kind", "host") if key in place]
     return Standing(
         name,
-        known.get("method", method),
-        told,
+        facts.get("method", method),
+        verdict,
         far,
         seconds,
         attempts,
-        known.get("ended") or known.get("started") or "",
+        facts.get("ended") or facts.get("started") or "",
         " on ".join(words),
-        known.get("message", ""),
+        facts.get("message", ""),
         str(out),
     )
 
@@ -95,8 +95,8 @@ def output_facts(work: Work) -> dict[str, Any]:
         "attempts": len(history.attempts),
         "held_by": str(holder) if holder else None,
     }
-    finished = None if holder else result_at(out)
-    return facts if finished is None else {**facts, "result": description_facts(finished)}
+    result = None if holder else result_at(out)
+    return facts if result is None else {**facts, "result": description_facts(result)}
 
 
 def output_lines(work: Work) -> list[str]:
@@ -105,13 +105,13 @@ def output_lines(work: Work) -> list[str]:
     history = History.of(out)
     count, seconds = len(history.attempts), history.seconds or 0.0
     if holder:
-        return [f"{work.given}: {holder} is writing it"]
-    if finished := result_at(out):
-        return [description(finished)]
+        return [f"{work.target}: {holder} is writing it"]
+    if result := result_at(out):
+        return [description(result)]
     if out.exists():
-        return [f"{work.given}: finished, a matrix: rankfold info {work.given} tells of it"]
+        return [f"{work.target}: finished, a matrix: rankfold info {work.target} tells of it"]
     began = f"{count} attempt{'s' * (count != 1)}, {seconds:.3g} s" if count else "nothing was computed yet"
-    return [f"{work.given}: not finished ({began}); the same command goes on from what there is"]
+    return [f"{work.target}: not finished ({began}); the same command goes on from what there is"]
 
 
 def _output(work: Work) -> Path:
@@ -135,45 +135,45 @@ def _last_said(log: str | Path) -> str:
 
 def job_facts(work: Work) -> dict[str, Any]:
     """Jobs of a workflow that SLURM knows, for JSON; what it was submitted as, and whether that has ended."""
-    known, submission = list_jobs(), work.submission
-    if known is None:
+    queue, submission = list_jobs(), work.submission
+    if queue is None:
         return {"submitted": submission and asdict(submission)}
-    jobs = work.own_jobs(known)
-    ended = None if submission is None else submission.job not in {job.number for job in jobs}
+    jobs = work.own_jobs(queue)
+    is_over = None if submission is None else submission.job not in {job.number for job in jobs}
     return {
-        "submitted": submission and {**asdict(submission), "ended": ended},
-        "jobs": [asdict(job) for job in (*jobs, *work.crontab_jobs(known))],
-        "workers": [asdict(job) for job in work.worker_jobs(known)],
+        "submitted": submission and {**asdict(submission), "ended": is_over},
+        "jobs": [asdict(job) for job in (*jobs, *work.crontab_jobs(queue))],
+        "workers": [asdict(job) for job in work.worker_jobs(queue)],
     }
 
 
 def job_lines(work: Work) -> list[str]:
     """The same for people."""
-    known, submission = list_jobs(), work.submission
-    if known is None:
+    queue, submission = list_jobs(), work.submission
+    if queue is None:
         return []
-    jobs = work.own_jobs(known)
-    told = [str(job) for job in (*jobs, *work.crontab_jobs(known))]
+    jobs = work.own_jobs(queue)
+    lines = [str(job) for job in (*jobs, *work.crontab_jobs(queue))]
     if submission is not None and submission.job not in {job.number for job in jobs}:
-        told.append(
+        lines.append(
             f"job {submission.job} has ended; its log is {submission.log}{_last_said(submission.log)}"
         )
-    if workers := work.worker_jobs(known):
+    if workers := work.worker_jobs(queue):
         states = Counter(job.state for job in workers)
         why = sorted({job.reason for job in workers if job.state == "pending"})
         counts = ", ".join(f"{count} {state}" for state, count in states.items())
-        told.append(f"jobs of workers: {counts}" + (f" ({', '.join(why)})" if why else ""))
-    return ["", *told] if told else []
+        lines.append(f"jobs of workers: {counts}" + (f" ({', '.join(why)})" if why else ""))
+    return ["", *lines] if lines else []
 
 
-def status_table(found: list[Standing]) -> str:
+def status_table(stages: list[Standing]) -> str:
     """One line a stage, and below what went wrong."""
-    if not found:
+    if not stages:
         return "no stage has begun"
     rows: list[tuple[str, ...]] = [HEADINGS]
-    for one in found:
+    for one in stages:
         seconds = "" if one.seconds is None else f"{one.seconds:.3g}"
         attempts = str(one.attempts or "")
         rows.append((one.stage, one.method, one.state, one.far, seconds, attempts, one.when, one.where))
-    wrong = [f"{one.stage}: {one.message}" for one in found if one.state == "failed" and one.message]
+    wrong = [f"{one.stage}: {one.message}" for one in stages if one.state == "failed" and one.message]
     return "\n".join([columns(rows, right=(4, 5)), *wrong])

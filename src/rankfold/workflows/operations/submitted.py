@@ -34,11 +34,11 @@ NOTE = "submitted.json"
 LOCK = "submitted.lock"
 
 
-SUBMITTED, AGAIN, CRONTAB = "", "-again", "-cron"
+BY_HAND, AGAIN, CRONTAB = "", "-again", "-cron"
 """What jobs of a workflow are: submitted by hand, by the one before, or by the crontab of SLURM."""
 
 
-def job_name(workflow: str, outputs: Path, kind: str = SUBMITTED) -> str:
+def job_name(workflow: str, outputs: Path, kind: str = BY_HAND) -> str:
     """Of its jobs, without the prefix that all have."""
     return f"{workflow}-{place_digest(outputs)}{kind}"
 
@@ -64,8 +64,8 @@ class Submission:
     @classmethod
     def of(cls, outputs: Path) -> Self | None:
         """That of a folder."""
-        found = load_json(outputs / NOTE)
-        return cls(**found) if isinstance(found, dict) and found.keys() == set(cls.__slots__) else None
+        facts = load_json(outputs / NOTE)
+        return cls(**facts) if isinstance(facts, dict) and facts.keys() == set(cls.__slots__) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class InOneJob(Workflow):
         own = self.resources(step)
         return allocation_of(self.profile, own.workers, own.threads, own.memory)
 
-    def checked(self) -> list[StagePlan]:
+    def check_plan(self) -> list[StagePlan]:
         """What would run; raises for what the job would refuse, now and not after a night in the queue."""
         record = Record.of(self.outputs)
         record.require(self.flow.workflow)
@@ -130,9 +130,9 @@ def submit_flow(workflow: InOneJob, more: Sequence[str]) -> Submission:
         require_no_job(name, file)
         job = submit(script, profile)
         log = str(outputs / log_name(workflow.flow.workflow, job))
-        noted = Submission(workflow.flow.workflow, job, log, profile.name, socket.gethostname(), now())
-        save_json(outputs / NOTE, asdict(noted))
-    return noted
+        submission = Submission(workflow.flow.workflow, job, log, profile.name, socket.gethostname(), now())
+        save_json(outputs / NOTE, asdict(submission))
+    return submission
 
 
 def submit_command(name: str, out: Path, script: str, profile: Profile) -> Submission:
@@ -146,16 +146,17 @@ def submit_command(name: str, out: Path, script: str, profile: Profile) -> Submi
         )
     job = submit(script, profile)
     log = os.path.abspath(log_name(name, job))
-    noted = Submission("", job, log, profile.name, socket.gethostname(), now())
+    submission = Submission("", job, log, profile.name, socket.gethostname(), now())
     with disk_errors(run):
         run.mkdir(parents=True, exist_ok=True)
-    save_json(run / NOTE, asdict(noted))
-    return noted
+    save_json(run / NOTE, asdict(submission))
+    return submission
 
 
-def require_no_job(name: str, given: Path) -> None:
+def require_no_job(name: str, target: Path) -> None:
     """Raise where a job of this name runs, or waits to."""
     if there := [job for job in list_jobs() or () if job.name == PREFIX + name]:
         raise OutputError(
-            f"{given} is submitted already: {there[0]}. Wait for it, or end it first: rankfold cancel {given}"
+            f"{target} is submitted already: {there[0]}. Wait for it, or end it first: "
+            f"rankfold cancel {target}"
         )

@@ -132,7 +132,7 @@ def read_time(text: str) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def written(moment: datetime) -> str:
+def format_time(moment: datetime) -> str:
     """A time as ``read_time`` takes it."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -163,7 +163,7 @@ class Schedule(BaseModel):
         return self
 
     @classmethod
-    def given(cls, cron: str | None, every: str | None, begin: str | None) -> Self:
+    def from_options(cls, cron: str | None, every: str | None, begin: str | None) -> Self:
         """The schedule that options of the command line describe; raises InputError."""
         try:
             return cls(cron=cron, every=every, begin=begin)

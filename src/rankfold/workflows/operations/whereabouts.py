@@ -22,9 +22,9 @@ from rankfold.workflows.flows.record import LOCK, RECORD, Record, known_of
 from rankfold.workflows.operations.holder import Holder, holder_of
 from rankfold.workflows.operations.submitted import (
     AGAIN,
+    BY_HAND,
     CRONTAB,
     NOTE,
-    SUBMITTED,
     Submission,
     job_name,
     place_digest,
@@ -42,7 +42,7 @@ RUN = ".run"
 class Work:
     """A workflow, or one output."""
 
-    given: Path
+    target: Path
     """As it was called: messages call it the same."""
 
     folder: Path
@@ -83,7 +83,7 @@ class Work:
     @property
     def job_names(self) -> tuple[str, ...]:
         """Of jobs that were submitted for it, by hand or by the one before."""
-        return self._names(SUBMITTED, AGAIN)
+        return self._names(BY_HAND, AGAIN)
 
     def _names(self, *kinds: str) -> tuple[str, ...]:
         if not self.workflow:
@@ -98,12 +98,12 @@ class Work:
         """
         if self.workflow:
             stages = Record.of(self.folder).stages.values()
-            found = [(stage.get("where", {}), stage.get("state") in CUT_OFF) for stage in stages]
+            places = [(stage.get("where", {}), stage.get("state") in CUT_OFF) for stage in stages]
         else:
             last = [attempts[-1] for run in self.runs if (attempts := _attempts(run))]
-            found = [(attempt.get("place", {}), not attempt.get("finished")) for attempt in last]
-        held = self.holder() is not None
-        numbers = [where.get("job", "") for where, unfinished in found if unfinished or held]
+            places = [(attempt.get("place", {}), not attempt.get("finished")) for attempt in last]
+        alive = self.holder() is not None
+        numbers = [where.get("job", "") for where, cut_off in places if cut_off or alive]
         return max(numbers, key=lambda number: (len(number), number), default="")
 
     def own_jobs(self, jobs: Iterable[QueuedJob]) -> list[QueuedJob]:
@@ -132,10 +132,10 @@ class Work:
 
     def holder(self) -> Holder | None:
         """Who works on it; None if nobody does."""
-        return next((found for lock in self.locks if (found := holder_of(lock))), None)
+        return next((holder for lock in self.locks if (holder := holder_of(lock))), None)
 
 
-def find_work(given: Path) -> Work:
+def find_work(target: Path) -> Work:
     """What a path means: the file of a workflow, the folder of its results, or an output.
 
     Raises
@@ -143,26 +143,26 @@ def find_work(given: Path) -> Work:
     InputError
         Nothing was started there.
     """
-    path = Path(os.path.abspath(given))  # "." has no name
+    path = Path(os.path.abspath(target))  # "." has no name
     if is_flow(path.name) and not path.is_dir():
-        workflow = Workflow.read(given)
+        workflow = Workflow.read(target)
         Record.of(workflow.outputs).require(workflow.flow.workflow)
         methods = {step.name: step.stage.method for step in workflow.steps}
-        return Work(given, workflow.outputs, workflow.flow.workflow, methods)
-    known: Any = (known_of(path) or load_json(path / NOTE, dict)) if path.is_dir() else None
-    if isinstance(known, dict) and known.get("workflow"):
-        return Work(given, path, known["workflow"])
+        return Work(target, workflow.outputs, workflow.flow.workflow, methods)
+    record: Any = (known_of(path) or load_json(path / NOTE, dict)) if path.is_dir() else None
+    if isinstance(record, dict) and record.get("workflow"):
+        return Work(target, path, record["workflow"])
     run = path if path.name.endswith(RUN) else path.parent / f"{path.name}{RUN}"
     if run.is_dir() or result_at(path):
-        return Work(given, run)
+        return Work(target, run)
     if not path.exists():
         raise SourceNotFoundError(
-            f"{given} does not exist: give a workflow, the folder of its results, or the output of a command"
+            f"{target} does not exist: give a workflow, the folder of its results, or the output of a command"
         )
     raise InputError(
-        f"{given} has neither {RECORD} nor {NOTE}, and there is no {run.name} beside it: no workflow has run "
-        "here, and no result is kept with its record. Give the .yaml file of a workflow, the folder of its "
-        "results, or the output of a command"
+        f"{target} has neither {RECORD} nor {NOTE}, and there is no {run.name} beside it: no workflow has "
+        "run here, and no result is kept with its record. Give the .yaml file of a workflow, the folder of "
+        "its results, or the output of a command"
     )
 
 
