@@ -15,7 +15,7 @@ from rankfold.pipeline.planning.progress import SweepProgress
 from rankfold.workflows.cli import app
 from rankfold.workflows.reports.history import Event, History, RunAttempt, Segment
 from rankfold.workflows.reports.measures import stage_facts
-from rankfold.workflows.reports.tables import asked, planned
+from rankfold.workflows.reports.tables import plan_table, request_table
 
 FLOW = """\
 workflow: twice
@@ -58,7 +58,7 @@ def test_seconds_are_those_of_all_attempts_everywhere(
     assert (stage["seconds"], stage["attempts"]) == (seconds, 2)
     facts = stage_facts(history, cached_rates())
     assert facts["measured"]["all_attempts_seconds"] == seconds
-    for table in (asked([facts]), planned([facts])):
+    for table in (request_table([facts]), plan_table([facts])):
         told = dict(zip(table.headings, table.rows[0], strict=True))["time"]
         assert told == f"{seconds:.3g} s in 2 attempts"
 

@@ -19,7 +19,13 @@ import rankfold as rf
 from rankfold.pipeline.errors import DataError, InputError, SourceNotFoundError
 from rankfold.pipeline.storage.journal import FOLDER, Journal, lines_of
 from rankfold.workflows.reports.history import History, Segment, periods
-from rankfold.workflows.reports.measures import at_once, busy_seconds, grouped, report_facts, segment_counts
+from rankfold.workflows.reports.measures import (
+    at_once,
+    busy_seconds,
+    group_sweeps,
+    report_facts,
+    segment_counts,
+)
 from rankfold.workflows.reports.page import write_page
 from rankfold.workflows.reports.run_page import TEMPLATE, _roof, run_page, subject
 
@@ -259,7 +265,7 @@ def test_sweeps_of_a_kind_are_one_line() -> None:
     sweeps = [
         {**sweep, "name": f"pass-{i:02d}", "seconds": float(i), "share_of_limit": 0.5} for i in (1, 2, 3)
     ]
-    (found,) = grouped(sweeps)
+    (found,) = group_sweeps(sweeps)
     assert (found["name"], found["seconds"], found["share_of_limit"]) == ("pass-01 to 03", 2.0, 0.25)
 
 

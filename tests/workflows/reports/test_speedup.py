@@ -16,7 +16,7 @@ SECONDS = st.floats(0.01, 1e5)
 def test_amdahl_is_found_again(serial: float, seconds: float, parallelism: set[int]) -> None:
     found = fit_amdahl([Timing(p, 7.0, seconds * (serial + (1 - serial) / p)) for p in sorted(parallelism)])
     assert found is not None and found.serial == pytest.approx(serial, abs=1e-6)
-    for p, speedup, efficiency in found.measured:
+    for p, speedup, efficiency in found.points:
         assert speedup == pytest.approx(float(found.speedup(p)), rel=1e-6)
         assert efficiency == pytest.approx(speedup / p)
 
@@ -26,7 +26,7 @@ def test_gustafson_is_found_again(serial: float, seconds: float, parallelism: se
     timings = [Timing(p, 3.0 * p, seconds * p / (p - serial * (p - 1))) for p in sorted(parallelism)]
     found = fit_gustafson(timings)
     assert found is not None and found.serial == pytest.approx(serial, abs=1e-6)
-    for p, speedup, _ in found.measured:
+    for p, speedup, _ in found.points:
         assert speedup == pytest.approx(float(found.speedup(p)), rel=1e-6)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from rankfold.pipeline.units import format_bytes
 from rankfold.workflows.reports.history import History, Period, Segment, periods
-from rankfold.workflows.reports.measures import grouped
+from rankfold.workflows.reports.measures import group_sweeps
 from rankfold.workflows.reports.page import MARGIN, WIDTH, Float64, Theme, new_figure, place_axes
 from rankfold.workflows.reports.speedup import Scaling
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 HUES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933")
 """Of stages in their order (Okabe and Ito, and one more): told apart by all eyes, on light and on dark."""
 
-LOST = "#c1121f"
+LOSS_COLOR = "#c1121f"
 
 LANES = 48
 """Lines of a timeline at most."""
@@ -37,38 +37,38 @@ def timeline(stages: Sequence[History], title: str, theme: Theme) -> Figure:
     """A line for each process and segment at once, colored by stage; nights between attempts left out."""
     spans = [(one.began, stage.seen_until(one)) for stage in stages for one in stage.segments]
     spans += [(one.at, one.at) for stage in stages for one in stage.events]
-    axis = periods(spans, gap_seconds=max(1.0, 0.25 * sum(end - begin for begin, end in _merged(spans))))
-    lines, told = _lines(stages), "seconds of work" + ", pauses left out" * (len(axis) > 1)
+    axis = periods(spans, gap_seconds=max(1.0, 0.25 * sum(end - begin for begin, end in _merge_spans(spans))))
+    lines, label = _lines(stages), "seconds of work" + ", pauses left out" * (len(axis) > 1)
     if len(lines) > LANES:
-        lines, told = lines[:LANES], f"{told}; the first {LANES} of {len(lines)} lines"
+        lines, label = lines[:LANES], f"{label}; the first {LANES} of {len(lines)} lines"
     height = 30 + LINE * len(lines)
     figure = new_figure(height + 200, title, theme)
     axes = place_axes(figure, 240, 20, WIDTH - 240 - MARGIN, height)
     for number, (_, segments) in enumerate(lines):
         for color, segment, until, running in segments:
             begin, end = (_on(axis, at) for at in (segment.began, until))
-            lost = segment.ended is None and not running
+            is_lost = segment.ended is None and not running
             axes.broken_barh(
                 [(begin, max(end - begin, 1e-3 * _length(axis)))],
                 (number - 0.38, 0.76),
-                facecolor="none" if lost else color,
-                edgecolor=LOST if lost else (theme.ink if segment.cut else theme.paper),
-                hatch="////" if lost else None,
-                linewidth=1.0 if lost or segment.cut else 0.3,
+                facecolor="none" if is_lost else color,
+                edgecolor=LOSS_COLOR if is_lost else (theme.ink if segment.cut else theme.paper),
+                hatch="////" if is_lost else None,
+                linewidth=1.0 if is_lost or segment.cut else 0.3,
             )
     _mark_workers(axes, stages, lines, axis, theme)
     for one in axis[1:]:
         axes.axvline(one.offset - 0.01 * _length(axis), color=theme.muted, linewidth=1, linestyle=":")
     axes.set_ylim(len(lines) - 0.4, -0.6)
     axes.set_xlim(0, _length(axis) or 1)
-    axes.set_yticks(range(len(lines)), _named(lines))
-    axes.set_xlabel(told, color=theme.muted, fontsize=9)
+    axes.set_yticks(range(len(lines)), _line_labels(lines))
+    axes.set_xlabel(label, color=theme.muted, fontsize=9)
     _calm(axes, theme, grid="x")
     _legend(axes, [(stage.name, HUES[i % len(HUES)]) for i, stage in enumerate(stages)], theme)
     return figure
 
 
-def _merged(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
+def _merge_spans(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return [(one.began, one.ended) for one in periods(spans, gap_seconds=0.0)]
 
 
@@ -91,24 +91,24 @@ Line = tuple[str, list[Bar]]
 
 def _lines(stages: Sequence[History]) -> list[Line]:
     """Processes in order of their beginning, each with as many lines as it had segments at once."""
-    found: dict[str, list[list[Bar]]] = {}
+    lines_of_process: dict[str, list[list[Bar]]] = {}
     everything = [
         (HUES[i % len(HUES)], segment, stage.seen_until(segment), stage.goes_on(segment))
         for i, stage in enumerate(stages)
         for segment in stage.segments
     ]
     for bar in sorted(everything, key=lambda each: each[1].began):
-        lines = found.setdefault(bar[1].process, [])
+        lines = lines_of_process.setdefault(bar[1].process, [])
         for line in lines:
             if line[-1][2] <= bar[1].began:
                 line.append(bar)
                 break
         else:
             lines.append([bar])
-    return [(process, line) for process, lines in found.items() for line in lines]
+    return [(process, line) for process, lines in lines_of_process.items() for line in lines]
 
 
-def _named(lines: Sequence[Line]) -> list[str]:
+def _line_labels(lines: Sequence[Line]) -> list[str]:
     """A process is named at its first line."""
     names = [process for process, _ in lines]
     return [
@@ -122,8 +122,8 @@ def _mark_workers(
 ) -> None:
     """Where workers came, left and were lost, on the first line of their process."""
     names = [process for process, _ in lines]
-    marks = {"came": (">", theme.ink), "handed over": ("D", theme.ink), "gone": ("X", LOST)}
-    for event, process in itertools.chain.from_iterable(stage.located() for stage in stages):
+    marks = {"came": (">", theme.ink), "handed over": ("D", theme.ink), "gone": ("X", LOSS_COLOR)}
+    for event, process in itertools.chain.from_iterable(stage.events_with_process() for stage in stages):
         if event.what in marks and process in names:
             marker, color = marks[event.what]
             place = _on(axis, event.at), names.index(process) - 0.45
@@ -132,18 +132,20 @@ def _mark_workers(
 
 def memory_bars(stages: Sequence[History], title: str, theme: Theme) -> Figure:
     """Measured peak inside the planned one, of each stage that has both."""
-    known = [(one, one.last.facts) for one in stages if one.last and one.last.facts.get("measured_bytes")]
-    figure = new_figure(110 + 62 * len(known), title, theme)
-    axes = place_axes(figure, 240, 20, WIDTH - 240 - 330, 30 + 62 * len(known))
-    most = max(facts["planned_bytes"] for _, facts in known)
-    for number, (_, facts) in enumerate(known):
-        planned, measured = facts["planned_bytes"], facts["measured_bytes"]
-        axes.barh(number, planned, 0.62, facecolor=theme.rule, edgecolor=theme.muted, linewidth=0.8)
-        axes.barh(number, measured, 0.4, color=theme.accent if measured <= planned else LOST)
-        text = f"{format_bytes(measured)} of {format_bytes(planned)}"
+    rows = [(one, one.last.facts) for one in stages if one.last and one.last.facts.get("measured_bytes")]
+    figure = new_figure(110 + 62 * len(rows), title, theme)
+    axes = place_axes(figure, 240, 20, WIDTH - 240 - 330, 30 + 62 * len(rows))
+    most = max(facts["planned_bytes"] for _, facts in rows)
+    for number, (_, facts) in enumerate(rows):
+        planned_bytes, measured_bytes = facts["planned_bytes"], facts["measured_bytes"]
+        axes.barh(number, planned_bytes, 0.62, facecolor=theme.rule, edgecolor=theme.muted, linewidth=0.8)
+        axes.barh(
+            number, measured_bytes, 0.4, color=theme.accent if measured_bytes <= planned_bytes else LOSS_COLOR
+        )
+        text = f"{format_bytes(measured_bytes)} of {format_bytes(planned_bytes)}"
         axes.text(most * 1.015, number, text, va="center", fontsize=9, color=theme.ink)
-    axes.set_yticks(range(len(known)), [one.name for one, _ in known])
-    axes.set_ylim(len(known) - 0.4, -0.6)
+    axes.set_yticks(range(len(rows)), [one.name for one, _ in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlim(0, most)
     step = 2.0 ** np.ceil(np.log2(most / 5))
     axes.set_xticks(np.arange(0, most, step), [format_bytes(round(x)) for x in np.arange(0, most, step)])
@@ -197,18 +199,18 @@ def under_roof(facts: dict[str, Any]) -> list[tuple[str, dict[str, Any], int]]:
     return [
         (stage["name"], sweep, number)
         for number, stage in enumerate(facts["stages"])
-        for sweep in grouped(stage["sweeps"])
+        for sweep in group_sweeps(stage["sweeps"])
         if sweep.get("long_enough") and sweep["flops"] > 0 and sweep["bytes"] > 0
     ]
 
 
 def _apart(heights: Float64, least: float) -> Float64:
     """Heights of labels, moved up until they are ``least`` apart."""
-    found = heights.copy()
+    positions = heights.copy()
     order = np.argsort(heights, kind="stable")
     for before, after in itertools.pairwise(order):
-        found[after] = max(found[after], found[before] + least)
-    return found
+        positions[after] = max(positions[after], positions[before] + least)
+    return positions
 
 
 def spectrum(values: Float64, errors: Float64, title: str, theme: Theme) -> Figure:
@@ -236,17 +238,19 @@ def spectrum(values: Float64, errors: Float64, title: str, theme: Theme) -> Figu
     return figure
 
 
-def errors_by_pass(errors: Sequence[float | None], asked: float | None, title: str, theme: Theme) -> Figure:
+def errors_by_pass(
+    errors: Sequence[float | None], tolerance: float | None, title: str, theme: Theme
+) -> Figure:
     """Estimated error after each pass over the matrix, and the one that was asked for."""
     figure = new_figure(520, title, theme)
     axes = place_axes(figure, 150, 20, WIDTH - 150 - MARGIN, 400)
-    known = [(i + 1, e) for i, e in enumerate(errors) if e is not None and np.isfinite(e) and e > 0]
-    passes, values = zip(*known, strict=True)
+    points = [(i + 1, e) for i, e in enumerate(errors) if e is not None and np.isfinite(e) and e > 0]
+    passes, values = zip(*points, strict=True)
     axes.plot(passes, values, color=theme.accent, marker="o", markersize=5, linewidth=1.4)
-    if asked:
-        axes.axhline(asked, color=theme.second, linewidth=1.2, linestyle="--")
-        axes.text(1, asked, " asked", va="bottom", fontsize=8.5, color=theme.second)
-    if asked or max(values) > 3 * min(values):
+    if tolerance:
+        axes.axhline(tolerance, color=theme.second, linewidth=1.2, linestyle="--")
+        axes.text(1, tolerance, " asked", va="bottom", fontsize=8.5, color=theme.second)
+    if tolerance or max(values) > 3 * min(values):
         axes.set_yscale("log")
     else:
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:.7g}")
@@ -260,12 +264,12 @@ def speedups(scaling: Scaling, title: str, theme: Theme) -> Figure:
     """Measured speedup over one lane, beside the fitted law and the ideal."""
     figure = new_figure(720, title, theme)
     axes = place_axes(figure, 150, 20, WIDTH - 150 - MARGIN, 580)
-    most = max(parallelism for parallelism, _, _ in scaling.measured)
+    most = max(parallelism for parallelism, _, _ in scaling.points)
     span = np.linspace(1, 2 * most, 200)
     axes.plot(span, span, color=theme.muted, linewidth=1, linestyle=":")
     axes.text(most, most * 1.04, "ideal", color=theme.muted, fontsize=8.5, ha="right")
     axes.plot(span, scaling.speedup(span), color=theme.accent, linewidth=1.5)
-    for parallelism, speedup, efficiency in scaling.measured:
+    for parallelism, speedup, efficiency in scaling.points:
         axes.plot(parallelism, speedup, "o", color=theme.second, markersize=6)
         axes.annotate(
             f"{100 * efficiency:.0f} %", (parallelism, speedup), (7, -12), textcoords="offset points",

@@ -80,21 +80,21 @@ class History:
     segments: tuple[Segment, ...] = ()
     events: tuple[Event, ...] = ()
     result: Result | None = None
-    known: dict[str, Any] = field(default_factory=dict)
+    record: dict[str, Any] = field(default_factory=dict)
     """What the record of its workflow says of it."""
 
     running: bool = False
     """Whether somebody is at work on it now."""
 
     @classmethod
-    def of(cls, out: Path, known: dict[str, Any] | None = None, *, running: bool = False) -> History:
+    def of(cls, out: Path, record: dict[str, Any] | None = None, *, running: bool = False) -> History:
         """That of one result, which may be there or not yet: of what was last asked for."""
         run = out.with_name(out.name + ".run")
-        told = load_record(run / "run.json")["attempts"]
-        request = told[-1].get("run") if told else None
+        attempt_facts = load_record(run / "run.json")["attempts"]
+        request = attempt_facts[-1].get("run") if attempt_facts else None
         attempts = tuple(
             RunAttempt(_epoch(facts["started"]), facts.get("seconds"), facts)
-            for facts in told
+            for facts in attempt_facts
             if facts.get("run") == request and "started" in facts
         )
         lines = lines_of(run, request)
@@ -104,7 +104,7 @@ class History:
             result = None
         name = out.name.removesuffix(".zarr")
         segments, events = tuple(_segments(lines)), tuple(_events(lines))
-        return cls(name, out, attempts, segments, events, result, known or {}, running)
+        return cls(name, out, attempts, segments, events, result, record or {}, running)
 
     @property
     def last(self) -> RunAttempt | None:
@@ -124,7 +124,7 @@ class History:
     @property
     def state(self) -> str:
         """``done``, ``running``, ``interrupted``, ``failed`` or ``not begun``."""
-        state = self.known.get("state", "done" if self.out.exists() else "")
+        state = self.record.get("state", "done" if self.out.exists() else "")
         if self.running:
             return "running"
         if state in ("failed", "interrupted"):
@@ -156,7 +156,7 @@ class History:
         """Whether a segment without an end still runs, as far as can be told."""
         return bool(self.running and segment.ended is None and self.last and segment.began >= self.last.began)
 
-    def located(self) -> Iterator[tuple[Event, str | None]]:
+    def events_with_process(self) -> Iterator[tuple[Event, str | None]]:
         """What happened to workers, and in which process; names of workers come again in every attempt."""
         process_of: dict[str, str] = {}
         for event in self.events:
@@ -173,11 +173,13 @@ class History:
         )
         signs = [at for one in self.segments for at in (one.began, one.ended or one.began)]
         signs += [one.at for one in self.events]
-        missed = [
-            one.at for one, process in self.located() if one.what == "gone" and process == segment.process
+        losses = [
+            one.at
+            for one, process in self.events_with_process()
+            if one.what == "gone" and process == segment.process
         ]
         last = max((at for at in signs if at < next_attempt), default=segment.began)
-        return min((at for at in missed if at > segment.began), default=max(last, segment.began))
+        return min((at for at in losses if at > segment.began), default=max(last, segment.began))
 
     def planned_sweep(self, name: str) -> dict[str, Any]:
         """The numbers of a sweep in the plan; those of its kind, where the plan has one for all of them."""
@@ -186,17 +188,17 @@ class History:
 
 
 def _segments(lines: list[dict[str, Any]]) -> Iterator[Segment]:
-    begun: dict[tuple[str, int], dict[str, Any]] = {}
+    open_segments: dict[tuple[str, int], dict[str, Any]] = {}
     for line in lines:
         if line["what"] == "segment":
-            begun[line["process"], line["id"]] = line
-        elif line["what"] == "end" and (line["process"], line["id"]) in begun:
-            first = begun.pop((line["process"], line["id"]))
+            open_segments[line["process"], line["id"]] = line
+        elif line["what"] == "end" and (line["process"], line["id"]) in open_segments:
+            first = open_segments.pop((line["process"], line["id"]))
             counts = int(line.get("rows", 0)), int(line.get("read_bytes", 0))
             yield Segment(
                 first["process"], first["sweep"], first["at"], line["at"], *counts, line.get("cut", "")
             )
-    for first in begun.values():
+    for first in open_segments.values():
         yield Segment(first["process"], first["sweep"], first["at"], None)
 
 
@@ -228,14 +230,14 @@ def periods(times: list[tuple[float, float]], *, gap_seconds: float) -> list[Per
 
     A workflow that goes on after a night takes as much of the axis as one that was not interrupted.
     """
-    found: list[Period] = []
+    stretches: list[Period] = []
     for began, ended in sorted(times):
-        if found and began - found[-1].ended <= gap_seconds:
-            last = found[-1]
-            found[-1] = Period(last.began, max(last.ended, ended), last.offset)
+        if stretches and began - stretches[-1].ended <= gap_seconds:
+            last = stretches[-1]
+            stretches[-1] = Period(last.began, max(last.ended, ended), last.offset)
         else:
-            found.append(Period(began, ended, 0.0))
-    lengths = [one.ended - one.began for one in found]
+            stretches.append(Period(began, ended, 0.0))
+    lengths = [one.ended - one.began for one in stretches]
     between = 0.02 * sum(lengths)
     offsets = itertools.accumulate((length + between for length in lengths[:-1]), initial=0.0)
-    return [Period(one.began, one.ended, offset) for one, offset in zip(found, offsets, strict=True)]
+    return [Period(one.began, one.ended, offset) for one, offset in zip(stretches, offsets, strict=True)]

@@ -31,7 +31,7 @@ QUALITIES = (
 )
 """Facts of results that say how good they are."""
 
-STOPPED = ("Interrupted", "KeyboardInterrupt", "Reschedule", "Stop")
+STOP_REASONS = ("Interrupted", "KeyboardInterrupt", "Reschedule", "Stop")
 """What ends segments that leave a checkpoint; anything else is an error."""
 
 SHORT_SECONDS = 0.05
@@ -52,9 +52,9 @@ def report_facts(title: str, stages: Sequence[History], others: Sequence[History
         },
         "stages": [stage_facts(stage, rates) for stage in stages],
         "scaling": [
-            scaling_facts(stage.name, found)
+            scaling_facts(stage.name, scaling)
             for stage in stages
-            if (found := scaling_of(stage, others)) is not None
+            if (scaling := scaling_of(stage, others)) is not None
         ],
     }
 
@@ -66,16 +66,16 @@ def stage_facts(stage: History, rates: Rates) -> dict[str, Any]:
     return {
         "name": stage.name,
         "out": str(stage.out),
-        "kind": stage.facts.get("kind") or stage.known.get("method") or stage.plan.get("kind", ""),
+        "kind": stage.facts.get("kind") or stage.record.get("method") or stage.plan.get("kind", ""),
         "method": stage.facts.get("method", ""),
         "state": stage.state,
-        "message": stage.known.get("message", "") if stage.state == "failed" else "",
-        "why": stage.known.get("why", []),
+        "message": stage.record.get("message", "") if stage.state == "failed" else "",
+        "why": stage.record.get("why", []),
         "request": stage.facts.get("request", {}),
         "input": stage.facts.get("input", {}),
         "warnings": stage.facts.get("warnings", []),
-        "planned": _planned(stage),
-        "measured": _measured(stage),
+        "planned": _plan_facts(stage),
+        "measured": _measurements(stage),
         "sweeps": sweep_facts(stage, rates),
         "attempts": [_attempt(one) for one in stage.attempts],
         "workers": [
@@ -86,13 +86,13 @@ def stage_facts(stage: History, rates: Rates) -> dict[str, Any]:
     }
 
 
-def _planned(stage: History) -> dict[str, Any]:
+def _plan_facts(stage: History) -> dict[str, Any]:
     plan = stage.plan
     keys = ("likely_passes", "most_passes", "reads_bytes", "peak_bytes", "budget_bytes", "scratch_bytes")
     return {key: plan[key] for key in (*keys, "seconds", "tasks", "shape", "dtype") if key in plan}
 
 
-def _measured(stage: History) -> dict[str, Any]:
+def _measurements(stage: History) -> dict[str, Any]:
     facts = stage.last.facts if stage.last else {}
     if "seconds" not in facts:
         return {}
@@ -111,14 +111,14 @@ def _measured(stage: History) -> dict[str, Any]:
 
 def read_bytes(stage: History) -> int | None:
     """Bytes of the matrix that were read, repetitions after interruptions among them; None if not noted."""
-    total, noted = 0.0, False
+    total, has_reads = 0.0, False
     for one in stage.segments:
-        planned = stage.planned_sweep(one.sweep)
-        if planned.get("over") != "matrix":
+        sweep_plan = stage.planned_sweep(one.sweep)
+        if sweep_plan.get("over") != "matrix":
             continue
-        noted = True
-        total += one.read_bytes or planned["reads_bytes"] * one.rows / long_side(stage)
-    return round(total) if noted else None
+        has_reads = True
+        total += one.read_bytes or sweep_plan["reads_bytes"] * one.rows / long_side(stage)
+    return round(total) if has_reads else None
 
 
 def long_side(stage: History) -> int:
@@ -133,16 +133,16 @@ def segment_counts(stage: History) -> dict[str, int]:
     return {
         "begun": len(stage.segments),
         "running": running,
-        "stopped": sum(1 for one in stage.segments if one.cut in STOPPED),
-        "failed": sum(1 for one in stage.segments if one.cut and one.cut not in STOPPED),
+        "stopped": sum(1 for one in stage.segments if one.cut in STOP_REASONS),
+        "failed": sum(1 for one in stage.segments if one.cut and one.cut not in STOP_REASONS),
         "lost": sum(1 for one in stage.segments if one.ended is None) - running,
     }
 
 
 def _attempt(attempt: RunAttempt) -> dict[str, Any]:
-    kept = ("run", "started", "host", "place", "command", "folder", "passes", "sweep_seconds")
+    keys = ("run", "started", "host", "place", "command", "folder", "passes", "sweep_seconds")
     return {
-        **{key: attempt.facts[key] for key in kept if key in attempt.facts},
+        **{key: attempt.facts[key] for key in keys if key in attempt.facts},
         "seconds": attempt.seconds,
         "lanes": attempt.parallelism,
     }
@@ -154,33 +154,34 @@ def sweep_facts(stage: History, rates: Rates) -> list[dict[str, Any]]:
         return []
     single = stage.plan.get("working_dtype") == "float32"
     flops_rate = rates.flops_float32 if single else rates.flops_float64
-    found = []
+    sweeps = []
     for name, seconds in stage.last.facts.get("sweep_seconds", {}).items():
-        planned, own = stage.planned_sweep(name), _of_sweep(stage, name)
+        sweep_plan, own = stage.planned_sweep(name), _of_sweep(stage, name)
         parallelism = at_once(own) or stage.last.parallelism
         if own and own[-1].began < stage.last.began:  # found finished by the attempt that came to its end
             seconds = busy_seconds(own)
-        facts: dict[str, Any] = {"name": name, "seconds": seconds, "over": planned.get("over", "scratch")}
-        if planned:
-            moved = planned["reads_bytes"] + planned["writes_bytes"]
+        facts: dict[str, Any] = {"name": name, "seconds": seconds, "over": sweep_plan.get("over", "scratch")}
+        if sweep_plan:
+            traffic_bytes = sweep_plan["reads_bytes"] + sweep_plan["writes_bytes"]
             least = (
-                max(planned["flops"] / flops_rate, planned["reads_bytes"] / rates.read_bytes) / parallelism
+                max(sweep_plan["flops"] / flops_rate, sweep_plan["reads_bytes"] / rates.read_bytes)
+                / parallelism
             )
             facts |= {
-                "flops": planned["flops"],
-                "bytes": moved,
+                "flops": sweep_plan["flops"],
+                "bytes": traffic_bytes,
                 "lanes": parallelism,
                 "least_seconds": least,
                 "share_of_limit": least / seconds if seconds > 0 else None,
                 "long_enough": seconds >= SHORT_SECONDS,
             }
-        found.append(facts)
-    return found
+        sweeps.append(facts)
+    return sweeps
 
 
 def _of_sweep(stage: History, sweep: str) -> list[Segment]:
-    found = [one for one in stage.segments if one.sweep == sweep and one.ended]
-    return sorted(found, key=lambda one: one.began)
+    segments = [one for one in stage.segments if one.sweep == sweep and one.ended]
+    return sorted(segments, key=lambda one: one.began)
 
 
 def at_once(segments: Sequence[Segment]) -> int:
@@ -195,7 +196,7 @@ def busy_seconds(segments: Sequence[Segment]) -> float:
     return sum(one.ended - one.began for one in periods(spans, gap_seconds=0.0))
 
 
-def grouped(sweeps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def group_sweeps(sweeps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Sweeps of one kind and cost that follow each other as one, with the time of each on average."""
     groups: list[list[dict[str, Any]]] = []
     for one in sweeps:
@@ -216,10 +217,10 @@ def _together(group: list[dict[str, Any]]) -> dict[str, Any]:
         return {**group[0], "count": 1}
     name = f"{group[0]['name']} to {group[-1]['name'].rpartition('-')[2]}"
     seconds = sum(one["seconds"] for one in group) / len(group)
-    found = {**group[0], "name": name, "seconds": seconds, "count": len(group)}
-    if "least_seconds" in found:
-        found |= {"share_of_limit": found["least_seconds"] / seconds, "long_enough": seconds >= SHORT_SECONDS}
-    return found
+    facts = {**group[0], "name": name, "seconds": seconds, "count": len(group)}
+    if "least_seconds" in facts:
+        facts |= {"share_of_limit": facts["least_seconds"] / seconds, "long_enough": seconds >= SHORT_SECONDS}
+    return facts
 
 
 def scaling_of(stage: History, others: Sequence[History]) -> Scaling | None:
@@ -235,8 +236,8 @@ def _same_request(one: History, other: History) -> bool:
 
 def timing_of(stage: History) -> Timing | None:
     """Work and time of a run that was done in one attempt, without losing a worker."""
-    undisturbed = len(stage.attempts) == 1 and not any(event.what == "gone" for event in stage.events)
-    if not undisturbed or not stage.attempts[0].seconds or not stage.facts:
+    single_attempt = len(stage.attempts) == 1 and not any(event.what == "gone" for event in stage.events)
+    if not single_attempt or not stage.attempts[0].seconds or not stage.facts:
         return None
     rows, columns = stage.plan["shape"]
     return Timing(stage.attempts[0].parallelism, float(rows) * columns, stage.attempts[0].seconds)
@@ -250,6 +251,6 @@ def scaling_facts(name: str, scaling: Scaling) -> dict[str, Any]:
         "serial": scaling.serial,
         "measured": [
             {"lanes": parallelism, "speedup": speedup, "efficiency": efficiency, "seconds": one.seconds}
-            for (parallelism, speedup, efficiency), one in zip(scaling.measured, scaling.timings, strict=True)
+            for (parallelism, speedup, efficiency), one in zip(scaling.points, scaling.timings, strict=True)
         ],
     }

@@ -144,13 +144,13 @@ def plain_text(facts: Sequence[Fact]) -> str:
 
 def take_picture(path: Path, draw: Draw, *, title: str, caption: str, alt: str) -> Picture:
     """Draw a figure, and keep the one for light screens as a file too."""
-    picture = drawn(draw, title=title, caption=caption, alt=alt)
+    picture = draw_picture(draw, title=title, caption=caption, alt=alt)
     with atomic_file(path, durable=False) as file:
         file.write(picture.light)
     return picture
 
 
-def drawn(draw: Draw, *, title: str, caption: str, alt: str) -> Picture:
+def draw_picture(draw: Draw, *, title: str, caption: str, alt: str) -> Picture:
     """Draw a figure for light and for dark screens."""
     light, dark = (_png(draw(theme), theme) for theme in (LIGHT, DARK))
     width, height = (int.from_bytes(light[at : at + 4], "big") for at in (16, 20))  # of the PNG header

@@ -34,7 +34,7 @@ from rankfold.workflows.reports.charts import (
 )
 from rankfold.workflows.reports.history import History
 from rankfold.workflows.reports.measures import report_facts, scaling_of, segment_counts
-from rankfold.workflows.reports.page import Fact, Picture, drawn
+from rankfold.workflows.reports.page import Fact, Picture, draw_picture
 
 TEMPLATE = "run_page.html"
 
@@ -91,10 +91,10 @@ def subject(path: Path) -> Subject:
     record = Record.of(work.folder)
     if "steps" not in record.values:
         raise InputError(f"{path}: no stage of it has begun, so there is nothing to report")
-    known = {name: record.stages.get(name, {}) for name in record.values["steps"]}
+    records = {name: record.stages.get(name, {}) for name in record.values["steps"]}
     stages = tuple(
         History.of(work.folder / f"{name}.zarr", facts, running=running and facts.get("state") == "running")
-        for name, facts in known.items()
+        for name, facts in records.items()
     )
     return Subject(work.workflow, stages, record.values, work.folder)
 
@@ -113,10 +113,14 @@ def run_page(about: Subject, others: Sequence[History] = ()) -> RunPage:
     facts = report_facts(about.title, about.stages, others)
     last = max((one.last.began for one in about.stages if one.last), default=0.0)
     when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(last))
-    done = sum(stage["state"] == "done" for stage in facts["stages"])
+    done_count = sum(stage["state"] == "done" for stage in facts["stages"])
     hosts = sorted({one["host"] for stage in facts["stages"] for one in stage["attempts"] if "host" in one})
     many = len(about.stages) > 1
-    lead = f"{done} of {len(about.stages)} stages are done" if many else ("Done" if done else "Not finished")
+    lead = (
+        f"{done_count} of {len(about.stages)} stages are done"
+        if many
+        else ("Done" if done_count else "Not finished")
+    )
     return RunPage(
         title=about.title,
         lead=f"{lead}; the last attempt began {when}" + (f" on {', '.join(hosts)}." if hosts else "."),
@@ -133,24 +137,24 @@ def _has_content(section: Section) -> bool:
 
 
 def _headline(facts: dict[str, Any]) -> list[Fact]:
-    measured = [stage["measured"] for stage in facts["stages"] if stage["measured"]]
-    seconds = sum(one["all_attempts_seconds"] for one in measured)
-    read = sum(one["reads_bytes"] or 0 for one in measured)
-    peaks = [one["peak_bytes"] for one in measured if one["peak_bytes"]]
-    lost = sum(stage["segments"]["lost"] for stage in facts["stages"])
-    found = [Fact("of work", tables.time_of(seconds)), Fact("read of matrices", format_bytes(read))]
+    measurements = [stage["measured"] for stage in facts["stages"] if stage["measured"]]
+    seconds = sum(one["all_attempts_seconds"] for one in measurements)
+    read = sum(one["reads_bytes"] or 0 for one in measurements)
+    peaks = [one["peak_bytes"] for one in measurements if one["peak_bytes"]]
+    loss_count = sum(stage["segments"]["lost"] for stage in facts["stages"])
+    lines = [Fact("of work", tables.time_of(seconds)), Fact("read of matrices", format_bytes(read))]
     if peaks:
-        found.append(Fact("peak memory of a worker", format_bytes(max(peaks))))
+        lines.append(Fact("peak memory of a worker", format_bytes(max(peaks))))
     attempts = max((len(stage["attempts"]) for stage in facts["stages"]), default=0)
-    found.append(Fact("most attempts of a stage", str(attempts)))
-    if lost:
-        found.append(Fact("segments lost and done again", str(lost)))
-    return found
+    lines.append(Fact("most attempts of a stage", str(attempts)))
+    if loss_count:
+        lines.append(Fact("segments lost and done again", str(loss_count)))
+    return lines
 
 
 def _sections(about: Subject, others: Sequence[History], facts: dict[str, Any]) -> Iterator[Section]:
     stages = facts["stages"]
-    yield Section("What was asked, and what came of it", tables=[tables.asked(stages)])
+    yield Section("What was asked, and what came of it", tables=[tables.request_table(stages)])
     yield Section("When it ran", pictures=_timeline(about), tables=[tables.workers(stages)])
     yield Section(
         "Planned and measured",
@@ -160,7 +164,7 @@ def _sections(about: Subject, others: Sequence[History], facts: dict[str, Any]) 
             "possible' is the time the sweeps would need if only matrix products or only reading took time."
         ],
         _memory(about),
-        [tables.planned(stages)],
+        [tables.plan_table(stages)],
     )
     yield Section(
         "Share of the machine's limit",
@@ -173,9 +177,9 @@ def _sections(about: Subject, others: Sequence[History], facts: dict[str, Any]) 
         [tables.sweeps(stages)],
     )
     for one, stage in zip(about.stages, stages, strict=True):
-        shown, good = list(_results(one)), [tables.quality(stage)]
-        told = [f"Failed: {stage['message']}"] if stage["message"] else []
-        yield Section(f"Result: {one.name}", [], shown, good, remarks=[*told, *stage["warnings"]])
+        pictures, good = list(_results(one)), [tables.quality(stage)]
+        remarks = [f"Failed: {stage['message']}"] if stage["message"] else []
+        yield Section(f"Result: {one.name}", [], pictures, good, remarks=[*remarks, *stage["warnings"]])
     yield Section("Parallel efficiency", _scaling_words(facts), _scaling(about, others))
     yield _again(about, facts)
 
@@ -185,15 +189,15 @@ def _timeline(about: Subject) -> list[Picture]:
     if not stages:
         return []
     counts = [segment_counts(one) for one in stages]
-    lost, cut = (sum(count[name] for count in counts) for name in ("lost", "stopped"))
+    losses, cut = (sum(count[name] for count in counts) for name in ("lost", "stopped"))
     caption = (
         "A line is a process, or one of the segments that it runs at once; a bar is a segment. Outlined: "
         f"stopped with a checkpoint ({cut}). Hatched: killed, and done again from its last checkpoint "
-        f"({lost}). Triangles: a worker came; diamonds: it handed over; crosses: it was gone."
+        f"({losses}). Triangles: a worker came; diamonds: it handed over; crosses: it was gone."
     )
     draw = functools.partial(timeline, stages, "Segments and workers")
     alt = f"Timeline of {sum(len(one.segments) for one in stages)} segments of {len(stages)} stages"
-    return [drawn(draw, title="When it ran", caption=caption, alt=alt)]
+    return [draw_picture(draw, title="When it ran", caption=caption, alt=alt)]
 
 
 def _memory(about: Subject) -> list[Picture]:
@@ -202,7 +206,9 @@ def _memory(about: Subject) -> list[Picture]:
     draw = functools.partial(memory_bars, about.stages, "Peak memory of a worker, measured within planned")
     caption = "Grey: planned. Colored: measured above the baseline, in the attempt that finished."
     return [
-        drawn(draw, title="Memory", caption=caption, alt="Measured and planned peak memory of each stage")
+        draw_picture(
+            draw, title="Memory", caption=caption, alt="Measured and planned peak memory of each stage"
+        )
     ]
 
 
@@ -214,7 +220,7 @@ def _roof(facts: dict[str, Any]) -> list[Picture]:
         "Left of the bend a sweep waits for the matrix, right of it for products. Lines: what one core reads "
         "from the page cache and multiplies at most. Each point is for one core, with its share of the limit."
     )
-    return [drawn(draw, title="Roofline", caption=caption, alt="Sweeps beside the limits of a core")]
+    return [draw_picture(draw, title="Roofline", caption=caption, alt="Sweeps beside the limits of a core")]
 
 
 def _results(one: History) -> Iterator[Picture]:
@@ -225,28 +231,28 @@ def _results(one: History) -> Iterator[Picture]:
         values, errors = np.asarray(getattr(one.result, name)), np.asarray(one.result.error_estimates)
         draw = functools.partial(spectrum, values, errors, f"Singular values of {one.name}")
         caption = "Relative to the largest, on a logarithmic scale; bars are estimated errors."
-        yield drawn(
+        yield draw_picture(
             draw, title="Scree", caption=caption, alt=f"{len(values)} singular values with their errors"
         )
     history = one.facts.get("errors") or one.facts.get("convergence") or []
     if sum(1 for error in history if error) > 1:
-        asked = None if "errors" in one.facts else one.facts["request"].get("tol")
-        draw = functools.partial(errors_by_pass, history, asked, f"Convergence of {one.name}")
+        tolerance = None if "errors" in one.facts else one.facts["request"].get("tol")
+        draw = functools.partial(errors_by_pass, history, tolerance, f"Convergence of {one.name}")
         caption = "Error after each pass over the matrix, as estimated from it."
-        yield drawn(draw, title="Convergence", caption=caption, alt=f"Errors of {len(history)} passes")
+        yield draw_picture(draw, title="Convergence", caption=caption, alt=f"Errors of {len(history)} passes")
 
 
 def _scaling(about: Subject, others: Sequence[History]) -> list[Picture]:
-    found = [(one.name, scaling) for one in about.stages if (scaling := scaling_of(one, others))]
+    fits = [(one.name, scaling) for one in about.stages if (scaling := scaling_of(one, others))]
     return [
-        drawn(
+        draw_picture(
             functools.partial(speedups, scaling, f"Speedup of {name}, and the law of {scaling.law.title()}"),
             title="Speedup",
             caption=f"Points: measured, with their efficiency. Line: the law with a serial share of "
             f"{100 * scaling.serial:.1f} %. Dotted: ideal.",
             alt=f"Speedup of {name} over segments at once",
         )
-        for name, scaling in found
+        for name, scaling in fits
     ]
 
 
@@ -267,8 +273,8 @@ def _again(about: Subject, facts: dict[str, Any]) -> Section:
     listings = [folder + one for one in commands]
     if "text" in about.record:
         listings.append(about.record["text"].rstrip())
-    told = "Finished stages are skipped, unfinished ones go on from checkpoints; results have the same bytes."
-    return Section("Do it again", [told], tables=[tables.provenance(facts["stages"])], listings=listings)
+    text = "Finished stages are skipped, unfinished ones go on from checkpoints; results have the same bytes."
+    return Section("Do it again", [text], tables=[tables.provenance(facts["stages"])], listings=listings)
 
 
 def as_json(facts: dict[str, Any]) -> str:

@@ -56,13 +56,13 @@ class Scaling:
         return np.asarray(p - self.serial * (p - 1))
 
     @property
-    def measured(self) -> list[tuple[int, float, float]]:
+    def points(self) -> list[tuple[int, float, float]]:
         """Lanes, speedup over one lane, and efficiency, of each timing."""
-        found = []
+        points = []
         for one in self.timings:
             speedup = self.single_seconds * one.work / one.seconds
-            found.append((one.parallelism, speedup, speedup / one.parallelism))
-        return found
+            points.append((one.parallelism, speedup, speedup / one.parallelism))
+        return points
 
 
 def fit_amdahl(timings: Sequence[Timing]) -> Scaling | None:

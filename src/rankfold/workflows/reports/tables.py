@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankfold.pipeline.units import format_bytes
-from rankfold.workflows.reports.measures import grouped
+from rankfold.workflows.reports.measures import group_sweeps
 
 EVENTS = 40
 """Of workers, that the page lists; all are in its JSON."""
@@ -26,12 +26,12 @@ class Table:
     rows: Sequence[Sequence[str]]
 
 
-def asked(stages: Sequence[dict[str, Any]]) -> Table:
+def request_table(stages: Sequence[dict[str, Any]]) -> Table:
     """What each stage was asked, of which matrix, and what came of it."""
     rows = []
     for stage in stages:
         shape = " x ".join(f"{n:,}" for n in stage["input"].get("shape", []))
-        words = ", ".join(f"{key} {_plain(value)}" for key, value in _asked_for(stage["request"]))
+        words = ", ".join(f"{key} {_plain(value)}" for key, value in _request_items(stage["request"]))
         rows.append(
             (
                 stage["name"],
@@ -46,11 +46,11 @@ def asked(stages: Sequence[dict[str, Any]]) -> Table:
     return Table(("stage", "method", "matrix", "asked", "why it ran", "state", "time"), rows)
 
 
-def _asked_for(request: dict[str, Any]) -> Iterator[tuple[str, object]]:
+def _request_items(request: dict[str, Any]) -> Iterator[tuple[str, object]]:
     """What people ask for: no fingerprints of other results, nothing left open."""
     for key, value in request.items():
-        told = isinstance(value, bool | int | float) or (value and isinstance(value, str))
-        if told and key != "kind" and not re.match(r"[0-9a-f]{32}", str(value)):
+        is_plain = isinstance(value, bool | int | float) or (value and isinstance(value, str))
+        if is_plain and key != "kind" and not re.match(r"[0-9a-f]{32}", str(value)):
             yield key, value
 
 
@@ -60,7 +60,7 @@ def _plain(value: object) -> str:
 
 def workers(stages: Sequence[dict[str, Any]]) -> Table:
     """Workers that were lost or replaced."""
-    told = [
+    rows = [
         (
             time.strftime("%H:%M:%S", time.gmtime(one["at"])),
             stage["name"],
@@ -72,23 +72,23 @@ def workers(stages: Sequence[dict[str, Any]]) -> Table:
         for one in stage["workers"]
         if one["what"] in ("gone", "handed over")
     ]
-    return Table(("UTC", "stage", "worker", "what happened", "why"), told[:EVENTS])
+    return Table(("UTC", "stage", "worker", "what happened", "why"), rows[:EVENTS])
 
 
-def planned(stages: Sequence[dict[str, Any]]) -> Table:
+def plan_table(stages: Sequence[dict[str, Any]]) -> Table:
     """Plan and measurement of each stage that finished."""
     rows = []
     for stage in stages:
-        plan, measured = stage["planned"], stage["measured"]
-        if not plan or measured.get("passes") is None:
+        plan, measurement = stage["planned"], stage["measured"]
+        if not plan or measurement.get("passes") is None:
             continue
         likely, most = plan["likely_passes"], plan["most_passes"]
         rows.append(
             (
                 stage["name"],
-                f"{measured['passes']} of {likely}" + (f" to {most}" if most != likely else ""),
-                f"{bytes_of(measured['reads_bytes'])} of {bytes_of(plan['reads_bytes'])}",
-                f"{bytes_of(measured['peak_bytes'])} of {bytes_of(plan['peak_bytes'])}",
+                f"{measurement['passes']} of {likely}" + (f" to {most}" if most != likely else ""),
+                f"{bytes_of(measurement['reads_bytes'])} of {bytes_of(plan['reads_bytes'])}",
+                f"{bytes_of(measurement['peak_bytes'])} of {bytes_of(plan['peak_bytes'])}",
                 bytes_of(plan["budget_bytes"]),
                 _total_time(stage),
                 time_of(sum(one.get("least_seconds", 0.0) for one in stage["sweeps"])),
@@ -112,7 +112,7 @@ def sweeps(stages: Sequence[dict[str, Any]]) -> Table:
     """Sweeps, beside what the machine would take at the least."""
     rows = []
     for stage in stages:
-        for sweep in grouped(stage["sweeps"]):
+        for sweep in group_sweeps(stage["sweeps"]):
             share = sweep.get("share_of_limit")
             limit = "" if share is None else "too short"
             if share is not None and sweep["long_enough"]:
@@ -147,10 +147,10 @@ def quality(stage: dict[str, Any]) -> Table:
         "left_orthogonality": "distance of left vectors from orthonormal",
         "right_orthogonality": "distance of right vectors from orthonormal",
     }
-    measured = stage["measured"]
+    measurement = stage["measured"]
     return Table(
         ("how good it is", ""),
-        [(told, f"{measured[key]:.3g}") for key, told in words.items() if key in measured],
+        [(label, f"{measurement[key]:.3g}") for key, label in words.items() if key in measurement],
     )
 
 
@@ -158,15 +158,15 @@ def provenance(stages: Sequence[dict[str, Any]]) -> Table:
     """Where each stage ran, by what, on which input."""
     rows = []
     for stage in stages:
-        known = stage["provenance"]
+        facts = stage["provenance"]
         place = stage["attempts"][-1].get("place", {}) if stage["attempts"] else {}
         rows.append(
             (
                 stage["name"],
                 ", ".join(f"{key} {value}" for key, value in place.items() if key != "profile"),
-                known.get("host", ""),
-                f"Python {known.get('python', '')}",
-                known.get("blas", ""),
+                facts.get("host", ""),
+                f"Python {facts.get('python', '')}",
+                facts.get("blas", ""),
                 str(stage["input"].get("fingerprint", ""))[:16],
             )
         )
