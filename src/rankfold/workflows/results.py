@@ -48,7 +48,7 @@ def headline(result: Result) -> str:
 
 
 def residuals(facts: dict[str, Any]) -> str:
-    """What a check found."""
+    """Residuals and orthogonality of a check, in words."""
     return (
         f"largest residual {facts['largest_residual']:.1e} of the largest singular value; left factor "
         f"orthonormal to {facts['left_orthogonality']:.1e}, right to {facts['right_orthogonality']:.1e}"
@@ -118,7 +118,7 @@ def description(result: Result) -> str:
 
 
 def description_facts(result: Result) -> dict[str, Any]:
-    """The same for a machine."""
+    """The facts of a finished result, for JSON."""
     result.require_whole()
     arrays = {name: list(shape) for name, shape in _shapes(result).items()}
     return {"out": str(result.path), "made": _when(result), "arrays": arrays, **result.attrs}

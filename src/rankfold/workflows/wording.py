@@ -9,12 +9,12 @@ from rankfold.pipeline.errors import Interrupted, PlanError, RankfoldError
 from rankfold.settings.yaml_file import Document, Keys, SettingsError
 
 KEYS = {"out": "outputs", "missing-chunks": "missing", "no-rows": "with_rows: false"}
-"""Options that a file calls otherwise."""
+"""Options that have another name in a file."""
 
 SAME = "memory rank tol passes k row-axes select-rows select-columns drop-missing-columns scratch"
 SAME += " oversampling seed workers threads time-limit grad-tol base queries columns without header"
 SAME += " layout dtype metric solver"
-"""Options that are keys."""
+"""Options that have the same name in a file."""
 
 VALUE = re.compile(r"\d[\w.]*\w|\d|krylov|subspace|gram|sketch|tsqr|fill|DIR|time")
 """Words after an option that are its value."""

@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 POLL_SECONDS = 0.5
-"""Between two looks at the parent."""
+"""Seconds between two looks at the parent."""
 
 GRACE_SECONDS = 1.0
 """For segments to leave a checkpoint when the starter is gone."""

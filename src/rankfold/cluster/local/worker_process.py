@@ -53,7 +53,7 @@ class WorkerProcess(ProcessInterface):
         await super().start()
 
     async def close(self) -> None:
-        """Ask it to end, then end it."""
+        """Ask the process to end; kill it if it does not."""
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()
             try:

@@ -22,7 +22,7 @@ GONE_SECONDS = 60.0
 """A job that SLURM does not know for so long has ended; its answers may be some seconds old."""
 
 ANSWER_SECONDS = 60.0
-"""For one answer of SLURM."""
+"""Longest wait for one answer of SLURM."""
 
 _ALIVE = {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "REQUEUED", "SIGNALING"}
 

@@ -23,7 +23,7 @@ LOG = logging.getLogger("rankfold")
 POLL_SECONDS = 1.0
 
 HAND_OVER_POLL = 0.1
-"""While segments leave their checkpoints."""
+"""Interval of looks while segments leave their checkpoints."""
 
 LAST_SECONDS = 120.0
 """At the latest, workers hand over so long before their end; with a short margin in its second half."""

@@ -21,7 +21,7 @@ def copy(
     ],
     destination: Annotated[Path, typer.Argument(metavar="STORE.zarr", help="the store to write")],
 ) -> tuple[str, Path]:
-    """From where and to where."""
+    """The path of the source and that of the store."""
     return source, destination
 
 

@@ -72,7 +72,7 @@ def kind(
         str, typer.Argument(metavar="KIND", help="svd, pca, qr, nmf or knn; or a workflow, FLOW.yaml, alone")
     ],
 ) -> str:
-    """What is planned."""
+    """The name of the method, or the path of the workflow, to plan."""
     return kind
 
 

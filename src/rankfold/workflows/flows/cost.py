@@ -19,13 +19,13 @@ from rankfold.workflows.flows.importing import Importing
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """What a stage takes."""
+    """What a stage takes, in bytes, passes, tasks and files."""
 
     passes: str
     reads_bytes: int
     peak_bytes: int
     scratch_bytes: int
-    """With its checkpoints."""
+    """Scratch and checkpoints together."""
 
     result_bytes: int
     tasks: int
@@ -33,7 +33,7 @@ class Numbers:
     """Of the result: chunks and their metadata, at most. None where that is not known before."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The numbers by name, for JSON."""
         return dataclasses.asdict(self)
 
 

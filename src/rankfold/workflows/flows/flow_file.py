@@ -50,11 +50,11 @@ class MatrixInput(StrictModel):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Either form."""
+        """The schema of both forms: a path, or keys and values."""
         return {"anyOf": [{"type": "string"}, handler(core)]}
 
     def view(self) -> dict[str, Any]:
-        """For ``rankfold.open``."""
+        """Arguments of ``rankfold.open`` other than the path."""
         return self.model_dump(exclude={"store"})
 
 

@@ -52,13 +52,13 @@ class StageNode:
 
     stage: BaseStage
     stage_name: str
-    """The stage in the file."""
+    """The name of the stage in the file."""
 
     after: tuple[str, ...] = ()
     """Steps that come before it."""
 
     feeds_on: tuple[str, ...] = ()
-    """Those of them whose results it reads."""
+    """The steps before it whose results it reads."""
 
 
 def steps_of(flow: Flow, document: Document) -> tuple[StageNode, ...]:
@@ -97,7 +97,7 @@ def _plain(flow: Flow) -> Iterator[StageNode]:
 
 
 def _with_predecessors(step: StageNode, flow: Flow, stages: Mapping[str, BaseStage]) -> StageNode:
-    """With what comes before it."""
+    """The same step with the steps that come before it."""
     read = [reference.stage for _, reference in references(step.stage, flow.inputs, stages)]
     feeds = tuple(dict.fromkeys(name for name in read if name))
     return StageNode(
@@ -109,7 +109,7 @@ def _with_predecessors(step: StageNode, flow: Flow, stages: Mapping[str, BaseSta
 
 
 def resolve(text: str, inputs: Iterable[str], stages: Iterable[str]) -> Reference | None:
-    """What a name stands for, or nothing."""
+    """What a name refers to; None if it refers to nothing."""
     if text in inputs:
         return Reference(input=text)
     names = list(stages)
@@ -275,7 +275,7 @@ def _refuse_same_names(steps: Iterable[StageNode], flow: Flow, document: Documen
 
 
 def _sweep(flow: Flow, document: Document) -> tuple[str, str, list[Any]]:
-    """Stage, key and values."""
+    """The stage, the key and the values of a sweep, checked."""
     assert flow.sweep is not None  # noqa: S101
     name, extra = flow.sweep.stage, flow.sweep.model_extra or {}
     if name not in flow.stages:

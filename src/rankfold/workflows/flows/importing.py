@@ -75,7 +75,7 @@ class Importing:
         return cls(stage, path, matrix, view, memory, reader.total_bytes, shape, dtype, sparse, mark)
 
     def identity(self) -> dict[str, Any]:
-        """What the store is made of."""
+        """What decides the content of the store: request and fingerprint of the input."""
         view = {name: value for name, value in self.view.items() if value not in (None, False)}
         arguments = {
             name: list(v) if isinstance(v, tuple) else v for name, v in self.stage.arguments().items()
@@ -90,7 +90,7 @@ class Importing:
         return self.shape[0] * self.shape[1] * self.dtype.itemsize
 
     def outcome(self, name: str) -> StageResult:
-        """What there will be."""
+        """The result that the import will leave, by shape and type as far as they are known."""
         if self.shape is None:
             return StageResult(self.path, False, to_come=True)
         if self.sparse:

@@ -56,7 +56,7 @@ class StagePlan:
     numbers: Numbers | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The plan of the stage by names of its parts, for JSON."""
         return {
             "stage": self.step.name,
             "method": self.step.stage.method,
@@ -86,7 +86,7 @@ class Workflow:
 
     @property
     def outputs(self) -> Path:
-        """Where results go."""
+        """The folder of the results."""
         return Path(self.flow.outputs)
 
     def out(self, step: StageNode) -> Path:
@@ -268,7 +268,7 @@ def decide_action(
 
 
 def _unfinished_request(path: Path) -> dict[str, Any] | None:
-    """What an unfinished run is to make."""
+    """The request of an unfinished run; None if there is no such run."""
     request: dict[str, Any] | None = load_json(path.with_name(path.name + ".run") / "request.json", dict)
     return request
 

@@ -31,7 +31,7 @@ PROGRESS_SECONDS = 2.0
 
 
 def now() -> str:
-    """The time as records have it."""
+    """The time now, in UTC, in the format of records."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
@@ -137,7 +137,7 @@ class Record:
             self.save()
 
     def save(self) -> None:
-        """Write it."""
+        """Write the record to its file."""
         self._save_time = time.monotonic()
         save_sealed(self.outputs / RECORD, self.values, durable=False)
 

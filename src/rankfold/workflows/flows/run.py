@@ -36,7 +36,7 @@ Bar = Callable[[str], contextlib.AbstractContextManager[Progress]]
 
 
 class Listener(Protocol):
-    """Is told what happens."""
+    """Receives the events of a run, to show them."""
 
     def begins(self, verdict: StagePlan, number: int, count: int) -> None:
         """A stage is to be run, or skipped."""

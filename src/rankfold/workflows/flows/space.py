@@ -20,7 +20,7 @@ class Demand:
 
     name: str
     path: Path
-    """Of its result."""
+    """The path of its result."""
 
     scratch: Path
     """Folder of its scratch; that of the result unless it is elsewhere."""

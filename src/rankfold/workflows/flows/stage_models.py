@@ -193,7 +193,7 @@ class Import(BaseStage):
 
 
 STAGES: dict[str, type[BaseStage]] = {each.name: model_of(each) for each in methods()} | {"import": Import}
-"""By method."""
+"""Models of stages by the name of their method."""
 
 if TYPE_CHECKING:
     Stage = BaseStage

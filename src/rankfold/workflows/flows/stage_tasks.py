@@ -65,10 +65,10 @@ class StageInputs:
     flow: Flow
     document: Document
     outcomes: dict[str, StageResult]
-    """Of the steps so far."""
+    """By name of the step, of all steps that were planned before."""
 
     def of(self, text: str) -> Reference:
-        """What a name stands for."""
+        """The input, stage or array that a name refers to."""
         reference = resolve(text, self.flow.inputs, self.outcomes)
         assert reference is not None, text  # noqa: S101  checked when the file was read
         return reference
@@ -224,7 +224,7 @@ class ImaginedModel(FactorModel):
 
 
 def imagined_model(outcome: StageResult) -> FactorModel:
-    """What will be a model, for plans."""
+    """A model of a result that does not exist yet, to make plans with."""
     kind, request, (rows, columns) = (
         outcome.facts["kind"],
         outcome.facts["request"],
@@ -253,7 +253,7 @@ class ImaginedResult(Result):
         self._matrices = outcome.matrices or {}
 
     def matrix(self, name: str) -> Source:
-        """Its shape."""
+        """Shape and type of a matrix of the result, by its name."""
         return self._matrices[name]
 
     def require_whole(self, *, sums: bool = False) -> None:

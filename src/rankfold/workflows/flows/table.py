@@ -44,7 +44,7 @@ def flow_table(verdicts: Sequence[StagePlan], outputs: Path, rates: Rates) -> st
 
 
 def plan_as_dict(verdicts: Sequence[StagePlan], outputs: Path, rates: Rates) -> dict[str, Any]:
-    """The same for a machine."""
+    """The table and its totals as numbers, for JSON."""
     stages = [{**one.as_dict(), "seconds": stage_seconds(one, rates)} for one in verdicts]
     return {"stages": stages, "total": {**totals(verdicts, rates), "free_bytes": free_bytes(outputs)}}
 

@@ -6,11 +6,11 @@ from importlib.resources import files
 
 
 def example_names() -> list[str]:
-    """Those there are."""
+    """Names of the example workflows of the package, sorted."""
     names = [entry.name for entry in files(__name__).iterdir()]
     return sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml"))
 
 
 def example_text(name: str) -> str:
-    """One of them, as a file has it."""
+    """The text of an example workflow."""
     return (files(__name__) / f"{name}.yaml").read_text()

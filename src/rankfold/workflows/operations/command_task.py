@@ -63,7 +63,7 @@ BUILDERS: dict[str, Callable[[OptionValues], Task]] = {
     ),
     "check": lambda values: CHECK.task(values["result"], _matrix(values)),
 }
-"""Of commands that use a result."""
+"""Functions that make the task of a command that uses a result, by its name."""
 
 
 def _matrix(values: OptionValues, key: str = "store") -> Source:

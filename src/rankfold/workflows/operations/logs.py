@@ -65,7 +65,7 @@ def find_logs(work: Work, stage: str | None) -> LogFiles:
 
 
 def _by_age(folder: Path, pattern: str) -> list[Path]:
-    """Files that are not empty."""
+    """Files of a folder that are not empty, the oldest first."""
     files = []
     for name in glob.iglob(pattern, root_dir=folder):
         with contextlib.suppress(FileNotFoundError):  # those of a part of a run go with it

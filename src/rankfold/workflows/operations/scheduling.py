@@ -47,7 +47,7 @@ fi"""
 
 
 def choose_schedule(workflow: InOneJob, option: Schedule | None) -> Schedule:
-    """As the options say, else as the file does."""
+    """The schedule of the options; without one, that of the file."""
     schedule = option or workflow.flow.schedule
     if schedule is None:
         raise InputError(

@@ -100,7 +100,7 @@ def output_facts(work: Work) -> dict[str, Any]:
 
 
 def output_lines(work: Work) -> list[str]:
-    """The same for people."""
+    """The same facts in words, one line for each."""
     out, holder = _output(work), work.holder()
     history = History.of(out)
     count, seconds = len(history.attempts), history.seconds or 0.0
@@ -148,7 +148,7 @@ def job_facts(work: Work) -> dict[str, Any]:
 
 
 def job_lines(work: Work) -> list[str]:
-    """The same for people."""
+    """The same facts in words, one line for each."""
     queue, submission = list_jobs(), work.submission
     if queue is None:
         return []

@@ -63,7 +63,7 @@ class Submission:
 
     @classmethod
     def of(cls, outputs: Path) -> Self | None:
-        """That of a folder."""
+        """The submission that a folder of results records; None if there is none."""
         facts = load_json(outputs / NOTE)
         return cls(**facts) if isinstance(facts, dict) and facts.keys() == set(cls.__slots__) else None
 
@@ -85,11 +85,11 @@ class InOneJob(Workflow):
 
     @property
     def profile(self) -> Profile:
-        """What the job is made of."""
+        """The profile that the job is submitted with."""
         return find_profile(self.flow.profile)
 
     def executor(self, step: StageNode) -> Executor:
-        """The nodes, as they will be."""
+        """The nodes that the job will have."""
         own = self.resources(step)
         return allocation_of(self.profile, own.workers, own.threads, own.memory)
 
@@ -100,7 +100,7 @@ class InOneJob(Workflow):
         return survey(self, record.stages)
 
     def command(self, *more: str) -> list[str]:
-        """What the job runs."""
+        """The command line that the job runs."""
         python = self.profile.python or sys.executable
         path = str(self.document.path.absolute())
         return [python, "-m", "rankfold", "run", path, *more, "--cluster", "allocation"]
@@ -111,7 +111,7 @@ class InOneJob(Workflow):
         return log_pattern(self.outputs, log_name(self.flow.workflow))
 
     def script(self, more: Sequence[str] = ()) -> str:
-        """Of the job."""
+        """The script of the job."""
         name, log = job_name(self.flow.workflow, self.outputs), self.log
         return job_script(self.command(*more), self.profile, name=name, known_as=self.flow.profile, log=log)
 

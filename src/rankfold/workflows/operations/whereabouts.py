@@ -66,7 +66,7 @@ class Work:
 
     @property
     def runs(self) -> list[Path]:
-        """The same, and those of their parts."""
+        """Folders of runs and of their parts."""
         return [run for own in self.own_runs for run in with_parts(own)]
 
     @property
@@ -126,7 +126,7 @@ class Work:
         return [job for job in jobs if job.name in names]
 
     def worker_jobs(self, jobs: Iterable[QueuedJob]) -> list[QueuedJob]:
-        """Those that hold one worker each."""
+        """Of the jobs in the queue, those that hold one worker each."""
         names = {name for run in self.runs for name in read_note(run)}
         return [job for job in jobs if job.name in names]
 

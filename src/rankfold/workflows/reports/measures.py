@@ -244,7 +244,7 @@ def timing_of(stage: History) -> Timing | None:
 
 
 def scaling_facts(name: str, scaling: Scaling) -> dict[str, Any]:
-    """A fit, for JSON."""
+    """A fit of the scaling of a stage, for JSON."""
     return {
         "stage": name,
         "law": scaling.law,

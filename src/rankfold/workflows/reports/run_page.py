@@ -49,7 +49,7 @@ class Section:
     tables: Sequence[tables.Table] = ()
     listings: Sequence[str] = ()
     remarks: Sequence[str] = ()
-    """Warnings."""
+    """Warnings of the section."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,7 +180,7 @@ def bytes_of(count: int | None) -> str:
 
 
 def _total_time(stage: dict[str, Any]) -> str:
-    """Of all attempts at a stage."""
+    """The time of all attempts at a stage, in words."""
     count = len(stage["attempts"])
     attempts = f" in {count} attempts" if count > 1 else ""
     return time_of(stage["measured"]["all_attempts_seconds"]) + attempts
