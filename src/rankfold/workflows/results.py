@@ -85,7 +85,7 @@ def last_attempt(out: Path) -> str | None:
     return str(attempts[-1].get("started") if attempts else "") if out.exists() else None
 
 
-def found_done(out: Path, before: str | None, *, overwrite: bool) -> bool:
+def is_unchanged(out: Path, before: str | None, *, overwrite: bool) -> bool:
     """Whether an output that had a last attempt ``before`` a command was left as it was."""
     return not overwrite and before is not None and before == last_attempt(out)
 

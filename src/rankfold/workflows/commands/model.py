@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from rankfold.workflows.options import Json, command, output, place, store, view
-from rankfold.workflows.results import found_done, last_attempt, residuals, took
+from rankfold.workflows.results import is_unchanged, last_attempt, residuals, took
 
 
 def fit(result: Annotated[Path, typer.Argument(metavar="RESULT", help="what svd or pca wrote")]) -> Path:
@@ -41,7 +41,7 @@ def transform(
     earlier = last_attempt(output["out"])
     with _show_progress() as bar:
         result = rankfold.transform(fit, rankfold.open(samples, **view), progress=bar, **output, **place)
-    there = found_done(output["out"], earlier, overwrite=output["overwrite"])
+    there = is_unchanged(output["out"], earlier, overwrite=output["overwrite"])
     _close(result, _relative_error(result.attrs), already_done=there, as_json=as_json)
 
 
@@ -63,7 +63,7 @@ def reconstruct(
     with _show_progress() as bar:
         array = rankfold.reconstruct(fit, rank=rank, row_range=part, progress=bar, **output, **place)
     result = rankfold.open_result(output["out"])
-    there = found_done(output["out"], earlier, overwrite=output["overwrite"])
+    there = is_unchanged(output["out"], earlier, overwrite=output["overwrite"])
     line = (
         f"{array.shape[0]} x {array.shape[1]} {array.dtype} of rank {result.attrs['request']['rank']}; "
         f"over all rows it leaves out {_share(result.attrs)} of the norm of the "

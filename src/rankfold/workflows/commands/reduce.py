@@ -22,7 +22,7 @@ from rankfold.workflows.options import (
     store,
     view,
 )
-from rankfold.workflows.results import found_done, last_attempt, summary
+from rankfold.workflows.results import is_unchanged, last_attempt, summary
 
 
 def command_of(method: Method) -> Callable[..., None]:
@@ -158,7 +158,7 @@ def _reduce(
     with warnings.catch_warnings(), SweepProgress() as bar:
         warnings.simplefilter("ignore", rankfold.RankfoldWarning)  # printed below, from the result
         result = getattr(rankfold, kind)(*before, source, progress=bar, **options)
-    there = found_done(out, earlier, overwrite=options["overwrite"])
+    there = is_unchanged(out, earlier, overwrite=options["overwrite"])
     if as_json:
         typer.echo(json.dumps({"out": str(result.path), "already_done": there, **result.attrs}, indent=1))
         return

@@ -123,7 +123,7 @@ class Importing:
         return report
 
 
-def kept_identity(path: Path) -> dict[str, Any] | None:
+def stored_identity(path: Path) -> dict[str, Any] | None:
     """What a store was made of; None if no import of a workflow made it, or has finished to."""
     request = load_json(path.with_name(path.name + ".run") / "request.json")
     if not isinstance(request, dict) or not request.pop("finished", False):

@@ -23,7 +23,7 @@ from rankfold.settings.yaml_file import Document, no_such
 from rankfold.workflows.flows.cost import Numbers, numbers_of
 from rankfold.workflows.flows.flow_file import Flow, read_flow, resolve_path
 from rankfold.workflows.flows.graph import StageNode, steps_of
-from rankfold.workflows.flows.importing import Importing, kept_identity
+from rankfold.workflows.flows.importing import Importing, stored_identity
 from rankfold.workflows.flows.space import Demand, require_room, require_writable
 from rankfold.workflows.flows.stage_models import Import, Resources
 from rankfold.workflows.flows.stage_tasks import (
@@ -141,7 +141,7 @@ def survey(
     """
     require_no_store(workflow)
     selection, scene = workflow.select_steps(first, only), StageInputs(workflow.flow, workflow.document, {})
-    verdicts, ours = [], begun_here(record)
+    verdicts, ours = [], own_steps(record)
     for step in workflow.steps:
         if step.name in selection:
             verdicts.append(plan_stage(workflow, step, scene, ours=step.name in ours))
@@ -153,7 +153,7 @@ def survey(
     return verdicts
 
 
-def begun_here(record: Mapping[str, Mapping[str, Any]]) -> set[str]:
+def own_steps(record: Mapping[str, Mapping[str, Any]]) -> set[str]:
     """Steps that a workflow has begun itself; it may have found results of others, and used them."""
     return {name for name, stage in record.items() if "started" in stage}
 
@@ -251,8 +251,8 @@ def decide_action(
         return "run", (f"rankfold {unfinished.get('version')} has begun it, this one cannot go on with it",)
     if not path.exists():
         return "run", ("missing", *(() if unfinished is None else differences(unfinished, mine, step)))
-    stored_identity = kept_identity(path) if isinstance(work, Importing) else _of_result(path)
-    if stored_identity == mine:
+    identity = stored_identity(path) if isinstance(work, Importing) else _of_result(path)
+    if identity == mine:
         damage = damage_of(path)
         if not damage:
             return "skip", ("finished",)
@@ -262,9 +262,7 @@ def decide_action(
             f"{path} exists and is not of this workflow: it is never replaced. Choose other outputs, or "
             "remove it yourself"
         )
-    return "run", ("was interrupted",) if stored_identity is None else differences(
-        stored_identity, mine, step
-    )
+    return "run", ("was interrupted",) if identity is None else differences(identity, mine, step)
 
 
 def _unfinished_request(path: Path) -> dict[str, Any] | None:

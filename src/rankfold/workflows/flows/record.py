@@ -35,7 +35,7 @@ def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def known_of(outputs: Path) -> dict[str, Any]:
+def read_record(outputs: Path) -> dict[str, Any]:
     """What ``flow.json`` says; nothing where there is none, or where it is damaged, which is said."""
     path = outputs / RECORD
     values = load_sealed(path)
@@ -64,7 +64,7 @@ class Record:
     @classmethod
     def of(cls, outputs: Path) -> Record:
         """That of a folder; empty where nothing has run."""
-        values = known_of(outputs)
+        values = read_record(outputs)
         stages = values.get("stages")
         entries = stages.items() if isinstance(stages, dict) else ()
         return cls(
@@ -129,7 +129,7 @@ class Record:
             stage["message"] = message
         self.save()
 
-    def found_done(self, name: str, method: str) -> None:
+    def note_done(self, name: str, method: str) -> None:
         """A stage that was finished already."""
         if self.stages.get(name, {}).get("state") != "done":
             self.stages[name] = {**self.stages.get(name, {}), "method": method, "state": "done"}

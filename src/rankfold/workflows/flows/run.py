@@ -21,7 +21,7 @@ from rankfold.workflows.flows.importing import Importing
 from rankfold.workflows.flows.plan import (
     StagePlan,
     Workflow,
-    begun_here,
+    own_steps,
     plan_stage,
     require_no_store,
     survey,
@@ -65,11 +65,11 @@ def run_flow(
                 scene.outcomes[preview.step.name] = StageResult(preview.path, preview.path.exists())
                 verdicts.append(preview)
                 continue
-            ours = preview.step.name in begun_here(record.stages)
+            ours = preview.step.name in own_steps(record.stages)
             verdict = plan_stage(workflow, preview.step, scene, ours=ours)
             listener.begins(verdict, number, len(previews))
             if verdict.action == "skip":
-                record.found_done(verdict.step.name, verdict.step.stage.method)
+                record.note_done(verdict.step.name, verdict.step.stage.method)
             else:
                 _carry_out(workflow, verdict, record, listener)
                 scene.outcomes[verdict.step.name] = StageResult(verdict.path, True)

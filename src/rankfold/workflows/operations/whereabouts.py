@@ -18,7 +18,7 @@ from rankfold.pipeline.storage.checkpoint import load_json
 from rankfold.pipeline.storage.run_directory import load_record
 from rankfold.workflows.flows.flow_file import is_flow
 from rankfold.workflows.flows.plan import Workflow
-from rankfold.workflows.flows.record import LOCK, RECORD, Record, known_of
+from rankfold.workflows.flows.record import LOCK, RECORD, Record, read_record
 from rankfold.workflows.operations.holder import Holder, holder_of
 from rankfold.workflows.operations.submitted import (
     AGAIN,
@@ -149,7 +149,7 @@ def find_work(target: Path) -> Work:
         Record.of(workflow.outputs).require(workflow.flow.workflow)
         methods = {step.name: step.stage.method for step in workflow.steps}
         return Work(target, workflow.outputs, workflow.flow.workflow, methods)
-    record: Any = (known_of(path) or load_json(path / NOTE, dict)) if path.is_dir() else None
+    record: Any = (read_record(path) or load_json(path / NOTE, dict)) if path.is_dir() else None
     if isinstance(record, dict) and record.get("workflow"):
         return Work(target, path, record["workflow"])
     run = path if path.name.endswith(RUN) else path.parent / f"{path.name}{RUN}"
