@@ -52,7 +52,7 @@ def sorted_entries(
     record = np.dtype([("place", np.int64), ("value", dtype)])
     most = max(1, memory_bytes // SORT_BYTES)
     records = (_records(block, shape[1], record) for block in blocks)
-    for block in _sorted(records, 0, places, folder, record, most):
+    for block in _sort_blocks(records, 0, places, folder, record, most):
         rows, columns = np.divmod(block["place"], shape[1])
         yield Entries(rows, columns, block["value"])
 
@@ -70,15 +70,15 @@ def merged(entries: Entries, columns: int) -> Entries:
 
 
 def _records(entries: Entries, columns: int, record: np.dtype[Any]) -> Records:
-    made = np.empty(len(entries.values), record)
-    made["place"] = entries.rows
-    made["place"] *= columns
-    made["place"] += entries.columns
-    made["value"] = entries.values
-    return made
+    records = np.empty(len(entries.values), record)
+    records["place"] = entries.rows
+    records["place"] *= columns
+    records["place"] += entries.columns
+    records["value"] = entries.values
+    return records
 
 
-def _sorted(
+def _sort_blocks(
     blocks: Iterable[Records], first: int, last: int, folder: Path, record: np.dtype[Any], most: int
 ) -> Iterator[Records]:
     """Distribute, then sort each file or go on with it the same way."""
@@ -90,7 +90,7 @@ def _sorted(
             yield _in_order(np.fromfile(bucket.path, record))
         else:
             pieces = _pieces(bucket.path, record, most)
-            yield from _sorted(pieces, bucket.first, bucket.last, folder, record, most)
+            yield from _sort_blocks(pieces, bucket.first, bucket.last, folder, record, most)
         bucket.path.unlink()
 
 
@@ -134,9 +134,9 @@ def _in_order(block: Records) -> Records:
     if new.all():
         return block
     starts = np.flatnonzero(new)
-    summed = block[starts]
-    summed["value"] = np.add.reduceat(block["value"], starts)
-    return summed
+    sums = block[starts]
+    sums["value"] = np.add.reduceat(block["value"], starts)
+    return sums
 
 
 def _one_place(pieces: Iterable[Records]) -> Records:

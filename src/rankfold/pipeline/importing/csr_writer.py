@@ -47,19 +47,19 @@ def copy_entries(
 
 
 def _in_order(reader: EntryReader, folder: Path, memory_bytes: int, ticker: Ticker) -> Iterator[Entries]:
-    def told() -> Iterator[Entries]:
-        for entries, done in reader.blocks(memory_bytes // BLOCK_SHARE):
-            ticker.at(done)
+    def entry_blocks() -> Iterator[Entries]:
+        for entries, bytes_read in reader.blocks(memory_bytes // BLOCK_SHARE):
+            ticker.at(bytes_read)
             if len(entries.values):
                 yield entries
 
     if reader.in_row_order:
-        for entries in told():
+        for entries in entry_blocks():
             yield merged(entries, reader.shape[1])
         return
     (folder / "buckets").mkdir()
     share = memory_bytes // SORT_SHARE
-    yield from sorted_entries(told(), reader.shape, reader.dtype, folder / "buckets", share)
+    yield from sorted_entries(entry_blocks(), reader.shape, reader.dtype, folder / "buckets", share)
 
 
 class CsrWriter:
@@ -100,8 +100,8 @@ class CsrWriter:
     def _close_rows(self, last: int, rows: Any) -> None:
         """Ends of all rows before ``last``, where ``rows`` are those of the numbers to be added next."""
         for start in range(self.indptr.length - 1, last, POINTERS_CHUNK):
-            ended = np.arange(start, min(last, start + POINTERS_CHUNK))
-            self.indptr.append(self.data.length + np.searchsorted(rows, ended, side="right"), self.name)
+            row_numbers = np.arange(start, min(last, start + POINTERS_CHUNK))
+            self.indptr.append(self.data.length + np.searchsorted(rows, row_numbers, side="right"), self.name)
 
 
 def _at_most(length: int) -> Callable[[int], tuple[int, ...]]:

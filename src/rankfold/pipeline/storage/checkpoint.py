@@ -144,23 +144,23 @@ def save_arrays(
 
     One that is not ``durable`` may be gone after a loss of power.
     """
-    held = {key: _in_memory_order(values) for key, values in arrays.items()}
+    ordered_arrays = {key: _in_memory_order(values) for key, values in arrays.items()}
     end = 0
     table: dict[str, list[Any]] = {}
-    for key, (values, order) in held.items():
-        start = _aligned(end)
+    for key, (values, order) in ordered_arrays.items():
+        start = _round_up(end)
         table[key] = [values.dtype.str, list(values.shape), order, start, checksum(values)]
         end = start + values.nbytes
     header = json.dumps({"of": _own_name(name or path), "bytes": end, "arrays": table}).encode()
     with atomic_file(path, durable=durable) as file:
-        first = _aligned(_HEAD.size + len(header))
+        first = _round_up(_HEAD.size + len(header))
         file.write(_HEAD.pack(MAGIC, len(header), checksum(header)))
         file.write(header.ljust(first - _HEAD.size, b"\0"))
         at = 0
-        for values, _ in held.values():
-            file.write(b"\0" * (_aligned(at) - at))
+        for values, _ in ordered_arrays.values():
+            file.write(b"\0" * (_round_up(at) - at))
             file.write(flat_bytes(values).data)
-            at = _aligned(at) + values.nbytes
+            at = _round_up(at) + values.nbytes
 
 
 def save_once(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> Path:
@@ -212,14 +212,14 @@ class _NotWhole(ValueError):
 
 def _table(file: IO[bytes], path: Path) -> tuple[dict[str, list[Any]], int]:
     """The arrays of a part that has the right size and name, and where the first of them begins."""
-    magic, length, told = _HEAD.unpack(file.read(_HEAD.size))
+    magic, length, header_sum = _HEAD.unpack(file.read(_HEAD.size))
     if magic != MAGIC or length > MOST_HEADER_BYTES:
         raise _NotWhole("it is not a part of a run")
     header = file.read(length)
-    if checksum(header) != told:
+    if checksum(header) != header_sum:
         raise _NotWhole("its checksum differs")
     facts = json.loads(header)
-    first = _aligned(_HEAD.size + length)
+    first = _round_up(_HEAD.size + length)
     if os.fstat(file.fileno()).st_size != first + facts["bytes"]:
         raise _NotWhole("its length differs")
     if facts["of"] != _own_name(path):
@@ -228,11 +228,11 @@ def _table(file: IO[bytes], path: Path) -> tuple[dict[str, list[Any]], int]:
 
 
 def _array(file: IO[bytes], first: int, entry: list[Any]) -> npt.NDArray[Any]:
-    dtype, shape, order, start, told = entry
+    dtype, shape, order, start, array_sum = entry
     values = np.empty(shape[::-1] if order == "F" else shape, np.dtype(dtype))
     file.seek(first + start)
     flat = flat_bytes(values)
-    if file.readinto(flat.data) != values.nbytes or checksum(flat) != told:  # type: ignore[attr-defined]
+    if file.readinto(flat.data) != values.nbytes or checksum(flat) != array_sum:  # type: ignore[attr-defined]
         raise _NotWhole("its checksum differs")
     return values.T if order == "F" else values
 
@@ -247,7 +247,7 @@ def _in_memory_order(values: npt.ArrayLike) -> tuple[npt.NDArray[Any], str]:
     return (array if array.flags.c_contiguous else array.copy("C")), "C"
 
 
-def _aligned(size: int) -> int:
+def _round_up(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 

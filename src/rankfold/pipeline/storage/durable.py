@@ -50,13 +50,13 @@ def _sync_file_range() -> Any:
 def flush(path: str | os.PathLike[str]) -> None:
     """Have a file, or the names in a folder, on the disk; one that is gone needs no flushing."""
     try:
-        opened = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
         return
     try:
-        os.fsync(opened)
+        os.fsync(descriptor)
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
 def flush_all(paths: Iterable[str | os.PathLike[str]]) -> None:

@@ -29,10 +29,16 @@ GATHERED = "journal.jsonl"
 END_OF_TIME = 1e11
 """No line is of a later second since 1970."""
 
-NEEDED: dict[str, dict[str, Any]] = {"segment": {"id": int, "sweep": str}, "end": {"id": int}}
+REQUIRED_FACTS: dict[str, dict[str, Any]] = {"segment": {"id": int, "sweep": str}, "end": {"id": int}}
 """What a line must say, by what it tells of, and of which type."""
 
-GIVEN: dict[str, Any] = {"rows": int, "read_bytes": int, "cut": str, "worker": str, "why": str | None}
+OPTIONAL_FACTS: dict[str, Any] = {
+    "rows": int,
+    "read_bytes": int,
+    "cut": str,
+    "worker": str,
+    "why": str | None,
+}
 """What it may say."""
 
 _COUNT = itertools.count()
@@ -56,14 +62,14 @@ class Journal:
     @contextlib.contextmanager
     def segment(self, part: object) -> Iterator[dict[str, Any]]:
         """Note a part of the sweep from its beginning to its end, with what the block puts in."""
-        number, done = next(_COUNT), dict[str, Any]()
+        number, facts = next(_COUNT), dict[str, Any]()
         self.note("segment", sweep=self.sweep, part=str(part), id=number)
         try:
-            yield done
+            yield facts
         except BaseException as error:
-            self.note("end", id=number, **done, cut=type(error).__name__)
+            self.note("end", id=number, **facts, cut=type(error).__name__)
             raise
-        self.note("end", id=number, **done)
+        self.note("end", id=number, **facts)
 
 
 @functools.cache
@@ -82,7 +88,7 @@ def lines_of(run: Path, request: str | None = None) -> list[dict[str, Any]]:
     Each line says of which ``process`` and for which request, ``run``. What a run within the state of another
     noted, such as a search for neighbors whose ranks are counted then, is of that other.
     """
-    found: dict[tuple[str, float, str], dict[str, Any]] = {}
+    lines: dict[tuple[str, float, str], dict[str, Any]] = {}
     within = (run.glob(f"state-*/**/{name}") for name in (f"{FOLDER}/*.jsonl", GATHERED))
     for path in [run / GATHERED, *itertools.chain.from_iterable(within)]:
         first = path.relative_to(run).parts[0]
@@ -91,23 +97,23 @@ def lines_of(run: Path, request: str | None = None) -> list[dict[str, Any]]:
             for text in path.read_text(errors="replace").splitlines():
                 line = _line(text, {"process": path.stem}, own)
                 if line is not None and (request is None or line.get("run") == request):
-                    found[line["process"], line["at"], line["what"]] = line
-    return sorted(found.values(), key=lambda line: line["at"])
+                    lines[line["process"], line["at"], line["what"]] = line
+    return sorted(lines.values(), key=lambda line: line["at"])
 
 
-def _line(text: str, known: dict[str, Any], own: dict[str, Any]) -> dict[str, Any] | None:
+def _line(text: str, process: dict[str, Any], own: dict[str, Any]) -> dict[str, Any] | None:
     """What a line says; None of the last one of a process that was killed, and of what is no line."""
     try:
-        told = json.loads(text)
+        entry = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(told, dict):
+    if not isinstance(entry, dict):
         return None
-    line = known | told | own
-    needed = {"process": str, "at": int | float, "what": str, **NEEDED.get(str(line.get("what")), {})}
-    if not all(isinstance(line.get(name), kind) for name, kind in needed.items()):
+    line = process | entry | own
+    types = {"process": str, "at": int | float, "what": str, **REQUIRED_FACTS.get(str(line.get("what")), {})}
+    if not all(isinstance(line.get(name), kind) for name, kind in types.items()):
         return None
-    if not all(isinstance(line[name], kind) for name, kind in GIVEN.items() if name in line):
+    if not all(isinstance(line[name], kind) for name, kind in OPTIONAL_FACTS.items() if name in line):
         return None
     return line if 0 <= line["at"] < END_OF_TIME else None
 

@@ -64,8 +64,8 @@ class Ledger:
         ledger = cls()
         if BLOCKS in state:
             names = json.loads(state.pop(NAMES).tobytes())
-            for index, start, length, told in state.pop(BLOCKS).tolist():
-                ledger.blocks.setdefault(names[index], {})[start] = (length, told)
+            for index, start, length, value in state.pop(BLOCKS).tolist():
+                ledger.blocks.setdefault(names[index], {})[start] = (length, value)
         return ledger
 
 
@@ -92,9 +92,9 @@ def damaged_block(path: Path, blocks: Iterable[tuple[int, tuple[int, int]]]) -> 
     """What is wrong with a file that should hold these blocks, in words; None if nothing is."""
     try:
         with open(path, "rb", 0) as file:
-            for start, (length, told) in sorted(blocks):
+            for start, (length, block_sum) in sorted(blocks):
                 value = file_checksum(file.fileno(), start, length)
-                if value != told:
+                if value != block_sum:
                     return "has lost its end" if value is None else "is not what was written"
     except FileNotFoundError:
         return "is missing"

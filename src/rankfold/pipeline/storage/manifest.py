@@ -83,10 +83,10 @@ def read_manifest(result: Path) -> Manifest | None:
     """
     path = result / NAME
     try:
-        stored = json.loads(path.read_bytes())
-        files = {str(name): (int(size), int(told)) for name, (size, told) in stored["files"].items()}
-        if stored["checksum"] == _own_sum(stored["request"], stored["files"]):
-            return Manifest(str(stored["request"]), files)
+        record = json.loads(path.read_bytes())
+        files = {str(name): (int(size), int(file_sum)) for name, (size, file_sum) in record["files"].items()}
+        if record["checksum"] == _own_sum(record["request"], record["files"]):
+            return Manifest(str(record["request"]), files)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -105,25 +105,25 @@ def damage_of(result: Path, *, sums: bool = False, below: str = "") -> list[str]
     except DataError:
         return [f"{NAME} is not whole"]
     if manifest is None:
-        return list(_gone(result))
+        return list(_missing_chunks(result))
     sums = sums or COMPARED.get() or sum(size for size, _ in manifest.files.values()) <= SMALL_BYTES
-    found = []
-    for name, (size, told) in sorted(manifest.files.items()):
+    faults = []
+    for name, (size, file_sum) in sorted(manifest.files.items()):
         if below and not name.startswith(f"{below}/"):
             continue
         path = result / name
         try:
             length = path.stat().st_size
         except OSError:
-            found.append(f"{name} is missing")
+            faults.append(f"{name} is missing")
             continue
         if length != size:
-            found.append(f"{name} has {length} bytes of {size}")
+            faults.append(f"{name} has {length} bytes of {size}")
         elif sums or path.name == "zarr.json":
-            reason = damaged_block(path, [(0, (size, told))])
+            reason = damaged_block(path, [(0, (size, file_sum))])
             if reason is not None:
-                found.append(f"{name} {reason}")
-    return found
+                faults.append(f"{name} {reason}")
+    return faults
 
 
 def verify(result: Result | str | Path) -> list[str]:
@@ -187,17 +187,17 @@ def damage_in_words(result: Path, damage: list[str]) -> str:
     return f"{result} is damaged: {'; '.join(damage[:SHOWN])}{more}"
 
 
-def _gone(result: Path) -> Iterator[str]:
+def _missing_chunks(result: Path) -> Iterator[str]:
     """Chunks that results without a manifest lack: Zarr would read them as zeros."""
     import zarr
 
     try:
-        found = zarr.open(result, mode="r")
-        arrays = [("", found)] if isinstance(found, zarr.Array) else list(found.members(max_depth=None))
+        store = zarr.open(result, mode="r")
+        arrays = [("", store)] if isinstance(store, zarr.Array) else list(store.members(max_depth=None))
         for name, array in arrays:
             if isinstance(array, zarr.Array) and array.nchunks_initialized < array.nchunks:
-                gone = array.nchunks - array.nchunks_initialized
-                yield f"{gone} of {array.nchunks} chunks of {name or 'the matrix'} have gone"
+                missing = array.nchunks - array.nchunks_initialized
+                yield f"{missing} of {array.nchunks} chunks of {name or 'the matrix'} have gone"
     except (KeyError, ValueError, OSError, TypeError) as error:
         yield f"it cannot be read ({type(error).__name__})"
 

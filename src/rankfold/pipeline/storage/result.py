@@ -103,9 +103,9 @@ def _description(
     """The metadata of an array as Zarr writes it; to a file, it would also look for what is there."""
     import zarr
 
-    held: dict[str, Any] = {}
+    memory: dict[str, Any] = {}
     zarr.create_array(
-        zarr.storage.MemoryStore(held),
+        zarr.storage.MemoryStore(memory),
         shape=shape,
         dtype=dtype,
         chunks=chunks,
@@ -115,7 +115,7 @@ def _description(
         zarr_format=3,
         config={"write_empty_chunks": True},
     )
-    return bytes(held["zarr.json"].to_bytes())
+    return bytes(memory["zarr.json"].to_bytes())
 
 
 def open_to_write(path: Path) -> zarr.Array[Any]:
@@ -210,18 +210,18 @@ class Result:
         if not self._path.exists():
             raise SourceNotFoundError(f"there is no result at {self._path}")
         try:
-            found = zarr.open(self._path, mode="r")
-            self.attrs = dict(found.attrs["rankfold"])  # type: ignore[arg-type]
+            store = zarr.open(self._path, mode="r")
+            self.attrs = dict(store.attrs["rankfold"])  # type: ignore[arg-type]
             self.attrs["kind"], self.attrs["request"], self.attrs["input"]
         except _NO_RESULT as error:
             raise InputError(f"{self._path} is not a result of rankfold") from error
-        self._arrays = {"X": found} if isinstance(found, zarr.Array) else dict(found.arrays())
+        self._arrays = {"X": store} if isinstance(store, zarr.Array) else dict(store.arrays())
 
     def __getattr__(self, name: str) -> npt.NDArray[Any] | zarr.Array[Any]:
         arrays = self.__dict__.get("_arrays", {})
         if name not in arrays:
-            held = ", ".join(sorted(arrays))
-            raise AttributeError(f"this result has no {name!r}; it has {held}")
+            names = ", ".join(sorted(arrays))
+            raise AttributeError(f"this result has no {name!r}; it has {names}")
         array = arrays[name]
         if isinstance(array, np.ndarray):
             return array

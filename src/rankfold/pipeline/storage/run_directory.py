@@ -127,9 +127,9 @@ class RunDirectory:
                 f"{self.folder} is a file where the run has to be. Choose another --out, or rename it with "
                 "--overwrite."
             )
-        kept = self.folder.with_name(f"{self.folder.name}.{uuid.uuid4().hex[:8]}")
-        os.rename(self.folder, kept)
-        LOG.warning("%s is a file where the run has to be: it is renamed to %s", self.folder, kept.name)
+        backup = self.folder.with_name(f"{self.folder.name}.{uuid.uuid4().hex[:8]}")
+        os.rename(self.folder, backup)
+        LOG.warning("%s is a file where the run has to be: it is renamed to %s", self.folder, backup.name)
 
     def _join_scratch(self) -> None:
         """State says what is in scratch and in the result: where one is missing, all start over."""
@@ -159,47 +159,47 @@ class RunDirectory:
 
     def _accept(self, identity: dict[str, Any], *, overwrite: bool) -> None:
         path = self.folder / "request.json"
-        stored = load_sealed(path)
-        if stored is None and (os.path.lexists(path) or any(self.folder.glob("state-*"))):
+        earlier = load_sealed(path)
+        if earlier is None and (os.path.lexists(path) or any(self.folder.glob("state-*"))):
             # Nothing says any more what the state belongs to.
             set_aside(path, "is missing or not whole, and with it what the run has done so far")
             self.clear()
         mine = {**identity, "state_version": STATE_VERSION, "version": __version__, "blas": core_type()}
-        if stored is not None and stored != mine:
+        if earlier is not None and earlier != mine:
             if not overwrite:
                 raise OutputError(
-                    f"{self.folder} holds an unfinished run that differs in {_difference(stored, mine)}. "
+                    f"{self.folder} holds an unfinished run that differs in {_difference(earlier, mine)}. "
                     "Give the command that started it to go on, choose another --out, or discard it with "
                     "--overwrite."
                 )
             self.clear()
-            stored = None
-        if stored is None:
+            earlier = None
+        if earlier is None:
             save_sealed(path, mine, durable=self.resumable)
 
     def clear(self) -> None:
         """Remove what only an unfinished run needs."""
-        held = (path for kind in ("state-*", "scratch-*", "result-*") for path in self.folder.glob(kind))
-        for path in (*held, self.scratch, *self._strays()):
+        folders = (path for kind in ("state-*", "scratch-*", "result-*") for path in self.folder.glob(kind))
+        for path in (*folders, self.scratch, *self._strays()):
             remove(path)
         remove(self.folder / "request.json")
 
     def tidy(self, identity: dict[str, Any]) -> None:
         """Remove what a process has left that was killed as it had just published this result."""
-        stored = load_sealed(self.folder / "request.json") or {}
-        mine = all(stored.get(name) == value for name, value in identity.items())
-        left = [*self._strays(), self.state, self.scratch, self.result]
-        left += [self.folder / "request.json"] if mine else []
-        if not any(map(os.path.lexists, left)):
+        earlier = load_sealed(self.folder / "request.json") or {}
+        mine = all(earlier.get(name) == value for name, value in identity.items())
+        remains = [*self._strays(), self.state, self.scratch, self.result]
+        remains += [self.folder / "request.json"] if mine else []
+        if not any(map(os.path.lexists, remains)):
             return
         with contextlib.suppress(OSError, OutputError), locked(self.folder / "lock", self.output):
-            for path in left:
+            for path in remains:
                 remove(path)
 
     def _strays(self) -> list[Path]:
         """What nobody needs who has the lock: files that were being written, and a result being replaced."""
-        hidden = (path for path in self.folder.glob(".*") if UNFINISHED.fullmatch(path.name))
-        return [*hidden, *self.folder.glob(REPLACED)]
+        partial_files = (path for path in self.folder.glob(".*") if UNFINISHED.fullmatch(path.name))
+        return [*partial_files, *self.folder.glob(REPLACED)]
 
     def publish(self) -> None:
         """Give the finished result its name and drop state and scratch.
@@ -252,8 +252,8 @@ def load_record(path: Path) -> dict[str, Any]:
     """The attempts of a run, ``{"attempts": [...]}``; what is damaged of it is left out."""
     record = load_json(path, dict) or {}
     attempts = record.get("attempts")
-    told = [facts for facts in attempts if _is_attempt(facts)] if isinstance(attempts, list) else []
-    return {**record, "attempts": told}
+    entries = [facts for facts in attempts if _is_attempt(facts)] if isinstance(attempts, list) else []
+    return {**record, "attempts": entries}
 
 
 def _is_attempt(facts: object) -> bool:
@@ -296,9 +296,9 @@ def machine_facts() -> dict[str, Any]:
     }
 
 
-def _difference(stored: dict[str, Any], mine: dict[str, Any]) -> str:
-    names = [name for name in sorted({*stored, *mine}) if stored.get(name) != mine.get(name)]
-    return ", ".join(f"{name} ({stored.get(name)} there, {mine.get(name)} now)" for name in names)
+def _difference(earlier: dict[str, Any], mine: dict[str, Any]) -> str:
+    names = [name for name in sorted({*earlier, *mine}) if earlier.get(name) != mine.get(name)]
+    return ", ".join(f"{name} ({earlier.get(name)} there, {mine.get(name)} now)" for name in names)
 
 
 @contextlib.contextmanager

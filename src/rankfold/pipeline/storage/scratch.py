@@ -78,8 +78,8 @@ class ScratchMatrix:
 
 def _write_all(file: int, data: memoryview, offset: int) -> None:
     while len(data):
-        written = os.pwrite(file, data, offset)
-        data, offset = data[written:], offset + written
+        count = os.pwrite(file, data, offset)
+        data, offset = data[count:], offset + count
 
 
 def _read_all(file: int, data: memoryview, offset: int, path: Path) -> None:

@@ -21,14 +21,14 @@ class TemporaryFolder:
 
     def __init__(self) -> None:
         parent, name = Path(tempfile.gettempdir()), _of_this_machine() + secrets.token_hex(8)
-        _remove_abandoned(parent)
+        _remove_orphans(parent)
         self.path = parent / f"rankfold-{name}"
-        fresh, held = parent / f"rankfold-new-{name}", list[int]()
+        fresh, locks = parent / f"rankfold-new-{name}", list[int]()
         # Before the folder is there: a signal in between would leave it behind.
-        weakref.finalize(self, _end, held, fresh, self.path)
+        weakref.finalize(self, _end, locks, fresh, self.path)
         fresh.mkdir(mode=0o700)
         with contextlib.suppress(OSError):  # where folders have no locks, nobody can tell, and nobody removes
-            held.append(_locked(fresh))
+            locks.append(_lock_folder(fresh))
         # It has its name when it is locked: whoever finds it unlocked knows that its program is gone.
         fresh.rename(self.path)
 
@@ -38,25 +38,25 @@ def _of_this_machine() -> str:
     return hashlib.blake2b(socket.gethostname().encode(), digest_size=4).hexdigest()
 
 
-def _locked(folder: str | Path) -> int:
+def _lock_folder(folder: str | Path) -> int:
     """A folder that is open, and locked by this process alone."""
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        os.close(opened)
+        os.close(descriptor)
         raise
-    return opened
+    return descriptor
 
 
-def _end(held: list[int], *paths: Path) -> None:
+def _end(locks: list[int], *paths: Path) -> None:
     try:
         _remove(*paths)
     except BaseException:  # a signal; it says so when all is gone
         _remove(*paths)
         raise
     finally:
-        for lock in held:
+        for lock in locks:
             os.close(lock)
 
 
@@ -66,13 +66,13 @@ def _remove(*paths: str | Path) -> None:
 
 
 @functools.lru_cache(maxsize=8)  # once in a program
-def _remove_abandoned(parent: Path) -> None:
+def _remove_orphans(parent: Path) -> None:
     """Folders of programs that were killed: nobody holds their locks."""
     ours = re.compile(f"rankfold-{_of_this_machine()}[0-9a-f]{{16}}")
     with contextlib.suppress(OSError):
         for entry in os.scandir(parent):
             if ours.fullmatch(entry.name):
                 with contextlib.suppress(OSError):
-                    lock = _locked(entry.path)
+                    lock = _lock_folder(entry.path)
                     _remove(entry.path)
                     os.close(lock)
