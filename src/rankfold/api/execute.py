@@ -101,11 +101,11 @@ def execute(
                 executor.budget.workers,
             )
             executor = executor.limited_to(made.useful_workers)
-        check_disk(made, _free(folder.scratch), folder.scratch, folder.held_bytes)
+        check_disk(made, _free(folder.scratch), folder.scratch, folder.stored_bytes)
         if isinstance(task, Chain):
             _carry_out_links(task, folder, identity, executor, (scratch, overwrite, listen))
             return Result(output, temporary=temporary)
-        with folder.claimed(identity, overwrite=overwrite):
+        with folder.claim(identity, overwrite=overwrite):
             facts = _carry_out(task, folder, made, executor, fingerprint, listen)
         return Result(output, temporary=temporary, facts=None if temporary is None else facts)
 
@@ -126,7 +126,7 @@ def _carry_out_links(
     scratch, overwrite, progress = options
     results, steps = dict[str, Path](), {}
     *before, last = chain.links
-    with folder.claimed(identity, overwrite=overwrite):
+    with folder.claim(identity, overwrite=overwrite):
         for link in before:
             results[link.name] = folder.state / f"{link.name}.zarr"
             ready, out = link.ready(results), results[link.name]
@@ -152,7 +152,7 @@ def _carry_out(
     asked = time.perf_counter()
     folder.log_attempt(facts)
     try:
-        with executor.opened(folder, kernels) as scheduler, watched_memory() as memory:
+        with executor.open_scheduler(folder, kernels) as scheduler, watched_memory() as memory:
             began = time.perf_counter()
             run, found = _worked(task, folder, made, executor, scheduler, fingerprint, progress)
             seconds = time.perf_counter() - began

@@ -348,4 +348,4 @@ def plan(
     )
     task = method.task(x, **asked)
     made = task.plan(executor.budget)
-    return made if rates is None else made.timed(rates, task.source, executor.budget.workers)
+    return made if rates is None else made.with_seconds(rates, task.source, executor.budget.workers)

@@ -34,7 +34,7 @@ class Executor(Protocol):
     def facts(self) -> dict[str, Any]:
         """What kind of place it is, for the record."""
 
-    def opened(self, run: RunDirectory, kernels: Warmup) -> AbstractContextManager[Scheduler]:
+    def open_scheduler(self, run: RunDirectory, kernels: Warmup) -> AbstractContextManager[Scheduler]:
         """Start it for a run; nothing of it is left when the block ends."""
 
 

@@ -16,7 +16,7 @@ import rankfold
 from rankfold.estimators.samples import forget_names, is_large, require_plain_output, stored
 from rankfold.kernels.linear.dense import fix_signs
 from rankfold.methods.model.summary import Summary, merged
-from rankfold.methods.svd.error_estimates import errors_of_missed
+from rankfold.methods.svd.error_estimates import errors_of_remainder
 
 Float64 = npt.NDArray[np.float64]
 
@@ -133,7 +133,7 @@ class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
         self.explained_variance_ratio_ = share.astype(dtype)
         rest, left = max(summary.total - float((s**2).sum()), 0.0), min(count, features) - wanted
         self.noise_variance_ = rest / freedom / left if left > 0 else 0.0
-        self.error_estimates_ = errors_of_missed(s, summary.lost)
+        self.error_estimates_ = errors_of_remainder(s, summary.lost)
 
 
 def _opened(x: Any) -> Any:

@@ -54,7 +54,7 @@ def test_workers_killed_while_they_get_ready_are_replaced(
     tmp_path: Path, is_remote: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     place, kernels = Processes(Budget(2**28, 1, 2)), DeadlyKernels(tmp_path, 2)
-    with place.opened(open_run(tmp_path), kernels) as scheduler:  # type: ignore[arg-type]
+    with place.open_scheduler(open_run(tmp_path), kernels) as scheduler:  # type: ignore[arg-type]
         assert scheduler.compute(delayed(sum)([1, 2]), **HOW) == 3
         wait_for(lambda: caplog.text.count("is gone (killed by SIGKILL)") == 2, otherwise=lambda: caplog.text)
         assert not [*is_remote.iterdir()]
@@ -70,7 +70,7 @@ def test_workers_that_always_end_while_they_get_ready_end_the_run(
     message = r"1 times in a row workers were lost while they got ready .* too little memory"
     with (
         pytest.raises(ClusterError, match=message),
-        place.opened(open_run(tmp_path), kernels),  # type: ignore[arg-type]
+        place.open_scheduler(open_run(tmp_path), kernels),  # type: ignore[arg-type]
     ):
         pass
 
@@ -81,7 +81,7 @@ from pathlib import Path
 from deadly_kernels import EndlessKernels
 from test_ready import Budget, Processes, open_run
 folder = Path(sys.argv[1])
-with Processes(Budget(2**28, 1, 2)).opened(open_run(folder), EndlessKernels(folder)):
+with Processes(Budget(2**28, 1, 2)).open_scheduler(open_run(folder), EndlessKernels(folder)):
     pass
 """
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rankfold.kernels.neighbors import lists as neighbors
 from rankfold.kernels.neighbors.lists import BY_PRODUCTS, Metric
-from rankfold.kernels.neighbors.ranks import count_measured, count_nearer, limits, measure_listed
+from rankfold.kernels.neighbors.ranks import count_every_pair, count_nearer, limits, measure_keys
 
 Array = np.ndarray[Any, Any]
 FIRST = 1000
@@ -32,7 +32,7 @@ def rows(count: int, columns: int, dtype: str, *, distinct: int = 10**6) -> Arra
 def keys_of(x: Array, y: Array, scales: tuple[Array, Array], metric: Metric, *, by_lanes: bool) -> Array:
     """All pairs, one by one."""
     i, j = (a.ravel() for a in np.indices((len(x), len(y))))
-    found = measure_listed(x, y, *scales, metric=metric, by_lanes=by_lanes, rows=i, others=j)
+    found = measure_keys(x, y, *scales, metric=metric, by_lanes=by_lanes, rows=i, others=j)
     return found.reshape(len(x), len(y))
 
 
@@ -110,7 +110,7 @@ def test_measured_counts_are_those_of_brute_force(metric: str, columns: int, dis
     keys = keys_of(x, y, one, code, by_lanes=False)
     roots, ids = thresholds(keys, k)
     counts = np.zeros((len(x), k), np.int64)
-    count_measured(x, y, metric=code, own=own, first=FIRST, keys=roots, ids=ids, counts=counts)
+    count_every_pair(x, y, metric=code, own=own, first=FIRST, keys=roots, ids=ids, counts=counts)
     np.testing.assert_array_equal(counts, expected(keys, roots, ids, own))
 
 

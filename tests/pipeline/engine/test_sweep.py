@@ -375,7 +375,7 @@ def weighted(
     run: RunDirectory, fold: RowSum, factor: float, scheduler: Scheduler, progress: Any = None
 ) -> bytes:
     """A run of a request with one number in it, kept as a constant beside its sweep."""
-    with run.claimed({"factor": factor}, overwrite=True):
+    with run.claim({"factor": factor}, overwrite=True):
         constants = run.state / "constants.part"
         save_arrays(constants, {"factor": np.float64(factor)})
         return total(run.state / "sum", replace(fold, constants=constants), 1, scheduler, progress)

@@ -195,7 +195,7 @@ import sys, time
 from pathlib import Path
 from rankfold.pipeline.planning.plan import check_disk
 from rankfold.pipeline.storage.run_directory import RunDirectory
-with RunDirectory.beside(Path(sys.argv[1]), None, "0").claimed({"seed": 0}, overwrite=False):
+with RunDirectory.beside(Path(sys.argv[1]), None, "0").claim({"seed": 0}, overwrite=False):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -204,7 +204,7 @@ with RunDirectory.beside(Path(sys.argv[1]), None, "0").claimed({"seed": 0}, over
 def claim(
     output: Path, *, overwrite: bool = False, **identity: Any
 ) -> contextlib.AbstractContextManager[None]:
-    return RunDirectory.beside(output, None, digest(identity)).claimed(identity, overwrite=overwrite)
+    return RunDirectory.beside(output, None, digest(identity)).claim(identity, overwrite=overwrite)
 
 
 @contextlib.contextmanager
@@ -274,19 +274,19 @@ def test_overwriting_discards_what_another_request_left(tmp_path: Path) -> None:
 
 def test_the_same_request_keeps_its_state_even_where_overwriting_is_allowed(tmp_path: Path) -> None:
     run = RunDirectory.beside(tmp_path / "r.zarr", None, digest({"seed": 0}))
-    with run.claimed({"seed": 0}, overwrite=False):
+    with run.claim({"seed": 0}, overwrite=False):
         save_arrays(run.state / "part.part", STATE)
-    with run.claimed({"seed": 0}, overwrite=True):
+    with run.claim({"seed": 0}, overwrite=True):
         assert_state(load_if_whole(run.state / "part.part"))
 
 
 @pytest.mark.parametrize("lost", ["result", "scratch"])
 def test_state_without_what_it_tells_of_is_not_gone_on_from(tmp_path: Path, lost: str) -> None:
     run = RunDirectory.beside(tmp_path / "r.zarr", None, digest({"seed": 0}))
-    with run.claimed({"seed": 0}, overwrite=False):
+    with run.claim({"seed": 0}, overwrite=False):
         save_arrays(run.state / "part.part", STATE)
     shutil.rmtree(getattr(run, lost))
-    with run.claimed({"seed": 0}, overwrite=False):
+    with run.claim({"seed": 0}, overwrite=False):
         assert not (run.state / "part.part").exists()
         assert run.result.is_dir() and run.scratch.is_dir()
 
@@ -294,7 +294,7 @@ def test_state_without_what_it_tells_of_is_not_gone_on_from(tmp_path: Path, lost
 def test_an_output_appears_when_it_is_published(tmp_path: Path) -> None:
     run = RunDirectory.beside(tmp_path / "r.zarr", None, digest({"seed": 0}))
     for content in ("first", "second"):
-        with run.claimed({"seed": 0}, overwrite=False):
+        with run.claim({"seed": 0}, overwrite=False):
             (run.result / "data").write_text(content)
             run.log_attempt({"started": content})
             run.publish()
@@ -330,7 +330,7 @@ def test_what_an_earlier_attempt_has_left_counts_as_room(tmp_path: Path) -> None
         for folder in (run.state, run.scratch, run.result):
             folder.mkdir(parents=True)
             (folder / "part").write_bytes(bytes(7))
-        assert run.held_bytes() == 21
+        assert run.stored_bytes() == 21
 
 
 def test_a_result_that_lost_chunks_is_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

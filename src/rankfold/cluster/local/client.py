@@ -14,7 +14,7 @@ from typing import Any
 
 from dask.delayed import Delayed
 
-from rankfold.pipeline.engine.attempt import note_reached
+from rankfold.pipeline.engine.attempt import note_progress
 from rankfold.pipeline.engine.memory import available_bytes
 from rankfold.pipeline.engine.scheduler import Budget, Warmup
 from rankfold.pipeline.errors import ClusterError, InputError
@@ -73,7 +73,7 @@ class SomeClient:
         return {"kind": "client", "workers": self.budget.workers, "threads": self.budget.threads}
 
     @contextlib.contextmanager
-    def opened(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
+    def open_scheduler(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
         """See ``Executor``."""
         with prepare_scheduler(self.client, run, kernels, watch=lambda: None) as scheduler:
             yield scheduler
@@ -145,7 +145,7 @@ def _make_ready(client: Any, plugin: Any, watch: Callable[[], None]) -> None:
 
 def _take_in(event: tuple[float, dict[str, Any]]) -> None:
     """Note the progress that a worker reports."""
-    note_reached(event[1]["ticket"], dict(event[1]["reached"]))
+    note_progress(event[1]["ticket"], dict(event[1]["reached"]))
 
 
 @dataclass(frozen=True, slots=True)

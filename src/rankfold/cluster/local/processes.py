@@ -85,7 +85,7 @@ class Processes:
         return {"kind": "processes", "workers": self.budget.workers, "threads": self.budget.threads}
 
     @contextlib.contextmanager
-    def opened(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
+    def open_scheduler(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
         """See ``Executor``."""
         from distributed import Client as DaskClient
         from distributed import Scheduler, SpecCluster

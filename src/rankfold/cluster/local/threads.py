@@ -46,7 +46,7 @@ class Threads:
         return {"kind": "threads", "threads": self.budget.threads}
 
     @contextlib.contextmanager
-    def opened(self, run: RunDirectory, kernels: Warmup) -> Iterator[Threads]:
+    def open_scheduler(self, run: RunDirectory, kernels: Warmup) -> Iterator[Threads]:
         """See ``Executor``. There is nothing to start."""
         yield self
 

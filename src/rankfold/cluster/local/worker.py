@@ -11,7 +11,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.worker import Worker
 from tornado.ioloop import PeriodicCallback
 
-from rankfold.pipeline.engine.attempt import all_reached, drop_idle, stop_all
+from rankfold.pipeline.engine.attempt import drop_idle, progress_of_all, stop_all
 from rankfold.pipeline.engine.memory import note_baseline
 from rankfold.pipeline.engine.scheduler import Warmup
 from rankfold.pipeline.storage.checkpoint import load_json
@@ -44,7 +44,7 @@ class RankfoldWorker(WorkerPlugin):
         sent_rows: dict[str, dict[int, int]] = {}
 
         def report() -> None:
-            for lease, rows_by_stream in all_reached().items():
+            for lease, rows_by_stream in progress_of_all().items():
                 last_rows = sent_rows.setdefault(lease, {})
                 news = {
                     stream: rows for stream, rows in rows_by_stream.items() if last_rows.get(stream) != rows

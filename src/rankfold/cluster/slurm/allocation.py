@@ -98,7 +98,7 @@ class Allocation:
         }
 
     @contextlib.contextmanager
-    def opened(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
+    def open_scheduler(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
         """See ``Executor``."""
         from distributed import Client as DaskClient
         from distributed import Scheduler, SpecCluster

@@ -93,7 +93,7 @@ class SlurmJobs:
         }
 
     @contextlib.contextmanager
-    def opened(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
+    def open_scheduler(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
         """See ``Executor``."""
         from distributed import Client as DaskClient
 

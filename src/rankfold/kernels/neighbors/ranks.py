@@ -78,7 +78,7 @@ def count_nearer(
 
 
 @kernel
-def count_measured(
+def count_every_pair(
     x: Float64, y: Float64, *, metric: int, own: Int64, first: int, keys: Float64, ids: Int64, counts: Int64
 ) -> None:
     """The same where every pair is measured.
@@ -102,7 +102,7 @@ def count_measured(
 
 
 @kernel
-def measure_listed(
+def measure_keys(
     x: Array,
     y: Array,
     scale_x: Float64,
@@ -120,7 +120,7 @@ def measure_listed(
     x, y, scale_x, scale_y, metric
         As for ``count_nearer``.
     by_lanes : bool
-        Whether by the sum of ``count_nearer``, else by that of ``count_measured``.
+        Whether by the sum of ``count_nearer``, else by that of ``count_every_pair``.
     rows, others : (n,) int64
         Indices of ``x`` and ``y``.
 

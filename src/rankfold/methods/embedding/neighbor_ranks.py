@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.neighbors.lists import Metric
-from rankfold.kernels.neighbors.ranks import count_measured, count_nearer, measure_listed
+from rankfold.kernels.neighbors.ranks import count_every_pair, count_nearer, measure_keys
 from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, TERMS, RowBuffer, RowReader, Rows, products, slack
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import aligned_empty
@@ -174,7 +174,7 @@ class MeetRows:
         return 0
 
     @property
-    def held_bytes(self) -> int:
+    def resident_bytes(self) -> int:
         """Of what the threads of a process share."""
         return self.held.memory_bytes(self.cut.panel_rows)
 
@@ -208,7 +208,7 @@ class MeasureThresholds(MeetRows):
         named = work.thresholds["passing"]
         first, last = (int(np.searchsorted(named, row)) for row in (start, stop))
         places = work.thresholds["places"][first:last]
-        state["keys"][places] = measure_listed(
+        state["keys"][places] = measure_keys(
             held.raw,
             rows.raw,
             held.scale,
@@ -261,7 +261,7 @@ class CountNearer(MeetRows):
         total["measured"] += other["measured"]
 
     def _measure(self, state: State, work: RankWorkspace, some: slice, others: Rows) -> None:
-        count_measured(
+        count_every_pair(
             work.held.rows.raw[some].astype(np.float64),
             others.raw.astype(np.float64),
             metric=self.passing.metric,

@@ -43,7 +43,7 @@ class ResidentSweeps:
 
     def peak_bytes(self, rows: int, threads: int) -> int:
         """Of a process with so many threads, or of the one that leads."""
-        shared = max(fold.held_bytes for fold in self.folds(rows))
+        shared = max(fold.resident_bytes for fold in self.folds(rows))
         leads = rows * self.asked.k * THRESHOLD_BYTES + BLAS_BYTES
         sample = 0 if self.gather is None else self.asked.rows * SAMPLE_BYTES
         return RESERVE_BYTES + sample + max(shared + threads * self.segment_bytes(rows), leads)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rankfold.kernels.neighbors.lists import Metric, sort_lists
-from rankfold.kernels.neighbors.ranks import count_measured, count_nearer, measure_listed
+from rankfold.kernels.neighbors.ranks import count_every_pair, count_nearer, measure_keys
 from rankfold.methods.knn.row_blocks import stored_dtype
 from rankfold.methods.knn.warm import DTYPES, METRIC, way_of
 
@@ -35,6 +35,6 @@ def _warm_ranks(dtype: np.dtype[Any], way: str) -> None:
             tile = np.zeros((4, 4), kind)
             count_nearer(tile, bound, bound, x, x, one, one, metric=metric, counts=counts, **thresholds)
     else:
-        count_measured(np.zeros((4, 4)), np.zeros((4, 4)), metric=0, counts=counts, **thresholds)
-    measure_listed(x, x, one, one, metric=metric, by_lanes=way in METRIC, rows=at, others=at)
+        count_every_pair(np.zeros((4, 4)), np.zeros((4, 4)), metric=0, counts=counts, **thresholds)
+    measure_keys(x, x, one, one, metric=metric, by_lanes=way in METRIC, rows=at, others=at)
     sort_lists(np.zeros((4, 2)), np.zeros((4, 2), np.int64))

@@ -173,7 +173,7 @@ class NearestPairs:
         work.span = held
         return (int(edges[held[1]]) - first) * self.left.bytes_to_read
 
-    def load_streamed(self, work: PairWorkspace, block: int, held: tuple[int, int]) -> int:
+    def load_passing(self, work: PairWorkspace, block: int, held: tuple[int, int]) -> int:
         """Read a block, or find it in the group."""
         if self.pairs.others is None and block in work.blocks:
             work.now = work.blocks[block]

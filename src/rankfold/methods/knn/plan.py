@@ -81,7 +81,7 @@ def _groups(fold: NearestPairs, budget: Budget) -> tuple[int, int]:
         rows = group_rows(pairs, pairs.groups(middle))
         good = concurrency * (fold.memory_bytes(rows) + PACKED_BYTES) <= room
         fewest, fits = (fewest, middle) if good else (middle, fits)
-    wanted = pairs.groups_wanted(concurrency * budget.workers)
+    wanted = pairs.group_target(concurrency * budget.workers)
     return concurrency, min(pairs.count, max(fits, wanted))
 
 

@@ -126,7 +126,7 @@ class Verify(OverPanels):
                 refuse_overflow(state, raw, *self.panels.corner(first))
                 continue
             state["squares"] += squares
-            d = self.panels.view.as_rows(self.panels.conditioned(work.panels, raw, mean, factor))
+            d = self.panels.view.as_rows(self.panels.condition(work.panels, raw, mean, factor))
             stored = self.long.as_rows(self.long.part(work.held[slot], first - start, last - start))
             long, y = work.long[: last - first], work.y[: last - first]
             weigh(stored, self.weights, out=long)

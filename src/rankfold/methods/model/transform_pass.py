@@ -102,7 +102,7 @@ class ProjectRows(OverPanels):
                 refuse_overflow(state, raw, *self.panels.corner(first))
                 continue
             state["squares"] += squares
-            d = self.panels.conditioned(work.panels, raw, work.mean, work.factor)
+            d = self.panels.condition(work.panels, raw, work.mean, work.factor)
             y, y64 = work.y[: last - first], work.y64[: last - first]
             product(d, work.basis, out=y)
             np.copyto(y64, y)
@@ -191,5 +191,5 @@ class ProjectColumns(OverPanels):
                 continue
             state["squares"] += squares
             self.basis.read_into(basis, first)
-            product(self.panels.conditioned(work.panels, raw, mean, factor), basis, out=work.y)
+            product(self.panels.condition(work.panels, raw, mean, factor), basis, out=work.y)
             state["product"] += work.y

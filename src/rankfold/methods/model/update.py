@@ -23,14 +23,14 @@ from rankfold.methods.model.summary import Summary, merged
 from rankfold.methods.parts.column_statistics import divisors
 from rankfold.methods.parts.finite import BAD, count_bad, refuse_bad
 from rankfold.methods.parts.panels import OverPanels, Panels
-from rankfold.methods.svd.error_estimates import errors_of_missed
+from rankfold.methods.svd.error_estimates import errors_of_remainder
 from rankfold.methods.svd.operator import CONSTANT_DEVIATION, begin
 from rankfold.methods.svd.plan import make_plan
 from rankfold.methods.svd.request import DEFAULT_PASSES, DEFAULT_TOL, Request, integer
 from rankfold.methods.svd.solvers.tsqr import tsqr, zero
 from rankfold.methods.svd.strategy import choose_strategy
 from rankfold.methods.svd.svd import VARIANCES
-from rankfold.methods.svd.write import warn_of_unscaled
+from rankfold.methods.svd.write import warn_of_constant
 from rankfold.methods.task import Output, vectors
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.grid import Grid
@@ -235,7 +235,7 @@ class Update:
         if self._asked["scale"]:
             deviation = np.sqrt(summary.squares / max(summary.count - 1, 1))
             deviation[deviation <= CONSTANT_DEVIATION * np.abs(summary.mean)] = 0.0
-            scale, unscaled = divisors(deviation), warn_of_unscaled(run, deviation)
+            scale, unscaled = divisors(deviation), warn_of_constant(run, deviation)
             small["scale"] = scale * units
         _, s, vt = np.linalg.svd(summary.factor / scale, full_matrices=False)
         s, vt = s[: self.rank], vt[: self.rank]
@@ -269,7 +269,7 @@ class Update:
         size = np.where(s > 0, s, np.inf)
         moved = 2 * np.sqrt(new * (rows - new) / rows) * np.linalg.norm(summary.mean)
         rounding = (self._rounding * s[0] + float(np.finfo(np.float64).eps) * moved) / size
-        errors = np.minimum(errors_of_missed(s, lost) + known / size + rounding, 1.0)
+        errors = np.minimum(errors_of_remainder(s, lost) + known / size + rounding, 1.0)
         errors[s <= 0] = float(np.sqrt(lost) + known > 1e-10 * s[0])
         return np.asarray(errors)
 

@@ -170,7 +170,7 @@ class NonnegativePass(OverPanels):
                 if raw.min() < 0:
                     count_negative(state, raw, *self.panels.corner(first))
             if raw.dtype != self.panels.dtype:
-                raw = self.panels.conditioned(work.panels, raw, nothing, nothing + 1)
+                raw = self.panels.condition(work.panels, raw, nothing, nothing + 1)
             self.iteration.advance(state, work, first, last, self.panels.view.as_rows(raw))
 
 

@@ -105,7 +105,7 @@ class DivergencePass(OverPanels):
             d = raw
             if raw.dtype != self.panels.dtype:
                 ones = np.ones(raw.shape[1])
-                d = self.panels.conditioned(work.panels, raw, ones - 1, ones)
+                d = self.panels.condition(work.panels, raw, ones - 1, ones)
             if self.measured:
                 self._measure(state, work, d)
             self._advance(state, work, first, last, d)

@@ -168,7 +168,7 @@ class Nonnegative:
             factor = model.factor(_NOWHERE, 0).nbytes
             each = numbers_of("iteration", fold, elements * self.source.dtype.itemsize, factor, flops)
             # Factors of the short side, as they are and as they were, and what they are solved from.
-            each = dataclasses.replace(each, held_bytes=4 * 8 * short * rank)
+            each = dataclasses.replace(each, resident_bytes=4 * 8 * short * rank)
             before = [] if first is None else first.sweeps_of(slots)
             return [*before, each, *self._sweeps_beside(layout, model)]
 
@@ -185,7 +185,7 @@ class Nonnegative:
             folds.append(signs_pass(y, self.asked.rank, _NOWHERE))
         beside = 8 * layout.view.short * (self.asked.rank + layout.width)
         sweeps = [numbers_of("scratch", fold, 0, 0, 0.0, over="scratch") for fold in folds]
-        return [dataclasses.replace(sweep, held_bytes=beside) for sweep in sweeps]
+        return [dataclasses.replace(sweep, resident_bytes=beside) for sweep in sweeps]
 
     def _likely_beside(self, layout: Strategy, model: Model) -> list[Pass]:
         """Iterations on the compressed matrix, as one sweep over scratch: for the time that they take."""

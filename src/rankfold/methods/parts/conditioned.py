@@ -174,7 +174,7 @@ class OverConditionedPanels(OverPanels):
             state["squares"] += squares
         if not self.centering.center and raw.dtype == self.panels.dtype:
             return raw
-        return self.panels.conditioned(work.panels, raw, work.shift, work.ones[: raw.shape[1]])
+        return self.panels.condition(work.panels, raw, work.shift, work.ones[: raw.shape[1]])
 
     def _center_columns(self, state: State, work: Workspace, first: int, raw: Array) -> Array | None:
         columns = measure_columns(raw, self.centering, first, self.columns)
@@ -183,4 +183,4 @@ class OverConditionedPanels(OverPanels):
         state["squares"][0] += columns.squares.sum()
         if not (self.centering.center or self.centering.scale) and raw.dtype == self.panels.dtype:
             return raw
-        return self.panels.conditioned(work.panels, raw, columns.mean, columns.scale)
+        return self.panels.condition(work.panels, raw, columns.mean, columns.scale)

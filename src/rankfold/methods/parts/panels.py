@@ -81,7 +81,7 @@ class Panels:
         for first, last in grains(start, stop, self.cut.grain_rows):
             yield first, last, self.view.part(buffers.slots[slot], first - start, last - start)
 
-    def conditioned(self, buffers: Buffers, raw: Array, shift: Float64, scale: Float64) -> Array:
+    def condition(self, buffers: Buffers, raw: Array, shift: Float64, scale: Float64) -> Array:
         """``(raw - shift) * scale`` as ``dtype``, in place where the types agree."""
         out = raw
         if buffers.grain is not None:

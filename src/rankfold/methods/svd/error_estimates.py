@@ -175,7 +175,7 @@ def _order_errors(estimate: Float64) -> Float64:
     return np.clip(np.maximum.accumulate(estimate), 0.0, 1.0)
 
 
-def errors_of_missed(s: Float64, remainder: float) -> Float64:
+def errors_of_remainder(s: Float64, remainder: float) -> Float64:
     """Largest relative errors of values whose squares may each lack ``remainder``; 0 for a value of 0."""
     return np.asarray(np.sqrt(1 + remainder / np.where(s > 0, s, np.inf) ** 2) - 1)
 

@@ -49,11 +49,11 @@ def make_plan(request: Request, source: Source, budget: Budget) -> Plan:
 def sweeps_of(request: Request, strategy: Strategy) -> PanelSweeps:
     """Every sweep that the request may make."""
     solver = strategy.solver
-    resident_bytes = {over: solver.held_bytes(request, strategy, over) for over in ("matrix", "scratch")}
+    resident_bytes = {over: solver.resident_bytes(request, strategy, over) for over in ("matrix", "scratch")}
 
     def sweeps(slots: int) -> list[Pass]:
         passes = solver.sweeps(request, strategy, slots)
-        return [dataclasses.replace(sweep, held_bytes=resident_bytes[sweep.over]) for sweep in passes]
+        return [dataclasses.replace(sweep, resident_bytes=resident_bytes[sweep.over]) for sweep in passes]
 
     return PanelSweeps(
         sweeps,

@@ -113,11 +113,11 @@ def _columns(
         mean, deviation = local_statistics[:, 0], local_statistics[:, 1]
     if not request.scale:
         return {"mean": mean}
-    decomposition.facts["unscaled"] = warn_of_unscaled(run, deviation)
+    decomposition.facts["unscaled"] = warn_of_constant(run, deviation)
     return {"mean": mean, "scale": divisors(deviation)}
 
 
-def warn_of_unscaled(run: Run, deviation: Float64) -> list[int]:
+def warn_of_constant(run: Run, deviation: Float64) -> list[int]:
     """Indices of constant columns, after a warning that names them."""
     constant_columns = np.flatnonzero(deviation == 0)
     if len(constant_columns):

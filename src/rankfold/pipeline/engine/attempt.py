@@ -121,7 +121,7 @@ def stop_all(ending: type[Exception] = Interrupted) -> bool:
         return not any(held.active for held in _ATTEMPTS.values())
 
 
-def note_reached(lease: str, reached: dict[int, int]) -> None:
+def note_progress(lease: str, reached: dict[int, int]) -> None:
     """Take in how far streams have come in another process; attempts that have ended are past that."""
     with _LOCK:
         held = _ATTEMPTS.get(lease)
@@ -129,7 +129,7 @@ def note_reached(lease: str, reached: dict[int, int]) -> None:
             held.reached.update(reached)
 
 
-def all_reached() -> dict[str, dict[int, int]]:
+def progress_of_all() -> dict[str, dict[int, int]]:
     """How far the streams of every attempt have come in this process."""
     with _LOCK:
         return {lease: dict(held.reached) for lease, held in _ATTEMPTS.items() if held.reached}

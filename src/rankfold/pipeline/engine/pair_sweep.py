@@ -63,7 +63,7 @@ class PairFold(Protocol):
     def holds(self, work: Any, held: tuple[int, int]) -> bool:
         """Whether that takes no reading."""
 
-    def load_streamed(self, work: Any, block: int, held: tuple[int, int]) -> int:
+    def load_passing(self, work: Any, block: int, held: tuple[int, int]) -> int:
         """Have a block beside the group in memory, unless it is of it; bytes that were read for it."""
 
     def accumulate(self, work: Any, block: int, state: State, other: int, other_state: State | None) -> None:
@@ -360,7 +360,7 @@ def _passing(
         due = [block for block in blocks if block <= other or not together]
         missing = [block for block in due if not kept.have_met(block, other, both=own)]
         pairs_done += sum(_pairs_between(fold.pairs, block, other) for block in {*due} - {*missing})
-        yield fold.load_streamed(work, other, meeting.held) if missing else 0
+        yield fold.load_passing(work, other, meeting.held) if missing else 0
         for block in missing:
             other_state = kept.of(other) if own and block != other else None
             fold.accumulate(work, block, kept.of(block), other, other_state)

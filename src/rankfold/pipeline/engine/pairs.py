@@ -94,7 +94,7 @@ class Pairs:
         """Edges of so many groups, as indices of blocks."""
         return np.arange(count + 1, dtype=np.int64) * self.count // count
 
-    def groups_wanted(self, threads: int) -> int:
+    def group_target(self, threads: int) -> int:
         """Groups that keep so many threads busy."""
         if self.others is None:
             return GROUPS_PER_THREAD * threads

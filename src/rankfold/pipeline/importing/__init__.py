@@ -37,7 +37,7 @@ from rankfold.pipeline.formats.zarr import ZarrSource
 from rankfold.pipeline.importing.csr_writer import copy_entries
 from rankfold.pipeline.importing.identity import file_mark, identity_of, made_of, seal, source_mark
 from rankfold.pipeline.importing.readers import Reader, open_reader, sparse_reader
-from rankfold.pipeline.importing.readers.reader import EntryReader, Packed, Wanted
+from rankfold.pipeline.importing.readers.reader import EntryReader, ImportOptions, Packed
 from rankfold.pipeline.importing.rows import copy_rows
 from rankfold.pipeline.importing.tiles import (
     Copied,
@@ -170,13 +170,13 @@ def import_array(
     if layout not in LAYOUTS:
         raise InputError(f"layout={layout!r} is not known; say one of {', '.join(LAYOUTS)}")
     kind, target = parse_dtype(dtype) if dtype else None, Path(os.path.abspath(destination))
-    wanted = Wanted(columns, without, header, kind, memory_bytes)
+    wanted = ImportOptions(columns, without, header, kind, memory_bytes)
     request = {**_request(wanted), "layout": layout, "chunk_bytes": chunk_bytes}
     job = _Job(target, memory_bytes, chunk_bytes, kind, layout == "dense", progress, overwrite, request)
     return _import(matrix, wanted, view, job)
 
 
-def _request(wanted: Wanted) -> dict[str, Any]:
+def _request(wanted: ImportOptions) -> dict[str, Any]:
     """What was said of a file, for JSON."""
     return {
         "dtype": None if wanted.dtype is None else wanted.dtype.str,
@@ -186,7 +186,7 @@ def _request(wanted: Wanted) -> dict[str, Any]:
     }
 
 
-def _import(matrix: object, wanted: Wanted, view: ViewOptions, job: _Job) -> ImportReport:
+def _import(matrix: object, wanted: ImportOptions, view: ViewOptions, job: _Job) -> ImportReport:
     """Find out how the matrix is read, and have it copied that way."""
     started = time.perf_counter()
     reader: Reader | None = None

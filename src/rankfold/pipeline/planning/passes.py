@@ -44,7 +44,7 @@ class Pass:
     on_device: bool = False
     """Whether every kernel of its fold has a body for a GPU."""
 
-    held_bytes: int = 0
+    resident_bytes: int = 0
     """What the process that leads keeps in memory meanwhile."""
 
 

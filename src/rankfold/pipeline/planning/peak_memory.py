@@ -36,7 +36,7 @@ def sweep_bytes(sweep: Pass, concurrency: int) -> int:
         merges = min(segments, -(-sweep.streams // FAN_IN))
         accumulators = (segments - merges) * growing + merges * (2 * each + sweep.merge_bytes)
     beside = sweep.segment_bytes - 2 * each
-    return sweep.held_bytes + segments * beside + accumulators
+    return sweep.resident_bytes + segments * beside + accumulators
 
 
 def peak_bytes(sweeps: Sequence[Pass], concurrency: int, driver_bytes: int) -> int:

@@ -91,7 +91,7 @@ class Plan:
             matrix = matrix[: self.likely_passes]
         return [*matrix, *(p for p in self.passes if p.over == "scratch")]
 
-    def timed(self, rates: Rates, source: Source, workers: int) -> Plan:
+    def with_seconds(self, rates: Rates, source: Source, workers: int) -> Plan:
         """With predicted seconds; one panel of the matrix is read to learn how fast that is."""
         shares = predicted_seconds(self, rates, source, workers)
         return dataclasses.replace(self, seconds=shares.total, shares=shares)

@@ -257,13 +257,13 @@ def save_json(path: Path, value: object, *, durable: bool = True) -> None:
         file.write(json.dumps(value, indent=2, sort_keys=True).encode() + b"\n")
 
 
-def save_sealed(path: Path, values: Mapping[str, Any], *, durable: bool = True) -> None:
+def save_with_checksum(path: Path, values: Mapping[str, Any], *, durable: bool = True) -> None:
     """Write JSON with a checksum of its own."""
     save_json(path, {**values, SEAL: _seal_of(values)}, durable=durable)
 
 
-def load_sealed(path: Path) -> dict[str, Any] | None:
-    """What ``save_sealed``, or a version without checksums, wrote; None if it is damaged or not there."""
+def load_with_checksum(path: Path) -> dict[str, Any] | None:
+    """What was saved, with a checksum or by a version without; None if it is damaged or not there."""
     values = load_json(path, dict)
     if values is not None and SEAL in values and values.pop(SEAL) != _seal_of(values):
         return None

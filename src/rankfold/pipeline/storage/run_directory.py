@@ -33,10 +33,10 @@ from rankfold.pipeline.errors import OutputError
 from rankfold.pipeline.storage.checkpoint import (
     disk_errors,
     load_json,
-    load_sealed,
+    load_with_checksum,
     remove,
     save_json,
-    save_sealed,
+    save_with_checksum,
     set_aside,
 )
 from rankfold.pipeline.storage.durable import flush, flush_tree, rename_durably
@@ -106,7 +106,7 @@ class RunDirectory:
         return Journal(self.state / FOLDER)
 
     @contextlib.contextmanager
-    def claimed(self, identity: dict[str, Any], *, overwrite: bool) -> Iterator[None]:
+    def claim(self, identity: dict[str, Any], *, overwrite: bool) -> Iterator[None]:
         """Hold the run for this process, ready to start or to go on."""
         with disk_errors(self.folder):
             if os.path.lexists(self.folder) and not self.folder.is_dir():
@@ -159,7 +159,7 @@ class RunDirectory:
 
     def _accept(self, identity: dict[str, Any], *, overwrite: bool) -> None:
         path = self.folder / "request.json"
-        earlier = load_sealed(path)
+        earlier = load_with_checksum(path)
         if earlier is None and (os.path.lexists(path) or any(self.folder.glob("state-*"))):
             # Nothing says any more what the state belongs to.
             set_aside(path, "is missing or not whole, and with it what the run has done so far")
@@ -175,7 +175,7 @@ class RunDirectory:
             self.clear()
             earlier = None
         if earlier is None:
-            save_sealed(path, mine, durable=self.resumable)
+            save_with_checksum(path, mine, durable=self.resumable)
 
     def clear(self) -> None:
         """Remove what only an unfinished run needs."""
@@ -186,7 +186,7 @@ class RunDirectory:
 
     def tidy(self, identity: dict[str, Any]) -> None:
         """Remove what a process has left that was killed as it had just published this result."""
-        earlier = load_sealed(self.folder / "request.json") or {}
+        earlier = load_with_checksum(self.folder / "request.json") or {}
         mine = all(earlier.get(name) == value for name, value in identity.items())
         remains = [*self._strays(), self.state, self.scratch, self.result]
         remains += [self.folder / "request.json"] if mine else []
@@ -226,7 +226,7 @@ class RunDirectory:
         own = [facts for facts in record["attempts"] if facts.get("run") == self.request]
         save_json(self.record, {**record, "attempts": own}, durable=self.resumable)
 
-    def held_bytes(self) -> int:
+    def stored_bytes(self) -> int:
         """What an unfinished run has on the disk."""
         return bytes_under(self.folder) + (
             0 if self.folder in self.scratch.parents else bytes_under(self.scratch)

@@ -21,7 +21,7 @@ from rankfold.pipeline.importing import ImportReport, import_array
 from rankfold.pipeline.importing.chunking import chunks_of
 from rankfold.pipeline.importing.identity import file_mark
 from rankfold.pipeline.importing.readers import open_reader
-from rankfold.pipeline.importing.readers.reader import EntryReader, Wanted
+from rankfold.pipeline.importing.readers.reader import EntryReader, ImportOptions
 from rankfold.pipeline.planning.shape_only import ShapeOnly
 from rankfold.pipeline.storage.checkpoint import load_json, save_json
 from rankfold.pipeline.storage.run_directory import machine_facts
@@ -59,7 +59,9 @@ class Importing:
         if reference.input:
             matrix_input = scene.flow.inputs[reference.input]
             matrix, view = matrix_input.store, matrix_input.view()
-            selection = Wanted(arguments["columns"], arguments["without"], arguments["header"], target_type)
+            selection = ImportOptions(
+                arguments["columns"], arguments["without"], arguments["header"], target_type
+            )
             reader = open_reader(matrix_input.store, selection)
         memory = memory or MEMORY
         if reader is None:

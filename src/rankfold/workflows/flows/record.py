@@ -18,7 +18,7 @@ from typing import Any
 
 from rankfold._version import __version__
 from rankfold.pipeline.errors import OutputError
-from rankfold.pipeline.storage.checkpoint import load_sealed, save_sealed
+from rankfold.pipeline.storage.checkpoint import load_with_checksum, save_with_checksum
 from rankfold.pipeline.storage.run_directory import command_line
 
 LOG = logging.getLogger("rankfold")
@@ -38,7 +38,7 @@ def now() -> str:
 def read_record(outputs: Path) -> dict[str, Any]:
     """What ``flow.json`` says; nothing where there is none, or where it is damaged, which is said."""
     path = outputs / RECORD
-    values = load_sealed(path)
+    values = load_with_checksum(path)
     if values is not None and isinstance(values.get("workflow"), str):
         return values
     if os.path.lexists(path):
@@ -139,7 +139,7 @@ class Record:
     def save(self) -> None:
         """Write the record to its file."""
         self._save_time = time.monotonic()
-        save_sealed(self.outputs / RECORD, self.values, durable=False)
+        save_with_checksum(self.outputs / RECORD, self.values, durable=False)
 
     def _seconds(self) -> float:
         return round(self._before + time.monotonic() - self._began, 3)

@@ -108,4 +108,4 @@ def stage_seconds(verdict: StagePlan, rates: Rates) -> float | None:
         return None
     if verdict.work is None:
         return None
-    return verdict.plan.timed(rates, verdict.work.source, verdict.executor.budget.workers).seconds
+    return verdict.plan.with_seconds(rates, verdict.work.source, verdict.executor.budget.workers).seconds

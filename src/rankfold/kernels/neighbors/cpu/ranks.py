@@ -58,7 +58,7 @@ def count_nearer(
     return pair_count
 
 
-def count_measured(
+def count_every_pair(
     x: Float64, y: Float64, *, metric: int, own: Int64, first: int, keys: Float64, ids: Int64, counts: Int64
 ) -> None:
     """See the contract; scratch 512 d + 16 p k bytes."""
@@ -75,7 +75,7 @@ def count_measured(
         counts[...] = plain_counts
 
 
-def measure_listed(
+def measure_keys(
     x: Array,
     y: Array,
     scale_x: Float64,

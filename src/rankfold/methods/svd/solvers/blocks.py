@@ -85,7 +85,7 @@ class BlockSolver(Solver):
         basis_blocks = blocks if self.keeps_blocks else blocks[-1:]
         return sweeps + narrow_sweeps(request, strategy, tuple(basis_blocks), "ritz")
 
-    def held_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
+    def resident_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
         """The basis of a pass, with and without weights; small matrices of a basis, and short factors."""
         short, basis = strategy.view.short, self.basis_columns(strategy)
         if over == "matrix":

@@ -113,7 +113,7 @@ class GramPass(OverPanels):
         columns = measure_columns(raw, self.centering, first, self.columns)
         if columns is None:
             return False
-        d = self.panels.conditioned(work.panels, raw, columns.mean, columns.scale * self.centering.pow2_scale)
+        d = self.panels.condition(work.panels, raw, columns.mean, columns.scale * self.centering.pow2_scale)
         product(d, d.T, out=work.product)
         state["scatter"] += work.product
         state["count"][0] += d.shape[1]

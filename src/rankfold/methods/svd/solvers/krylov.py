@@ -28,7 +28,7 @@ from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import (
     Ritz,
     Truncation,
-    errors_of_missed,
+    errors_of_remainder,
     estimated_errors,
     rounding,
 )
@@ -212,7 +212,7 @@ class Krylov(BlockSolver):
             return of_triplets(strategy, centering, triplets, matrix.columns, convergence.errors)
         approximation = capture(matrix, width=width, tol=request.tol)
         triplets = rayleigh_ritz(run, strategy, approximation.basis, approximation.cut.rank, request.seed)
-        bound = errors_of_missed(triplets.s, approximation.remainder) + rounding(
+        bound = errors_of_remainder(triplets.s, approximation.remainder) + rounding(
             triplets.s, strategy.view.dtype
         )
         errors = np.maximum.accumulate(np.minimum(FEW_PASSES * triplets.errors, bound))

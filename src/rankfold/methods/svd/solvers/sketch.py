@@ -244,7 +244,7 @@ class Sketch(Solver):
         before = [statistics_sweep(strategy, slots)] * strategy.statistics_passes
         return [*before, sweep, *narrow_sweeps(request, strategy, (y,), "range")]
 
-    def held_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
+    def resident_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
         """Test vectors, then what the sketch of rows has found."""
         short, sizes = strategy.view.short, SketchSizes.of(request.rank, strategy.view.short)
         sums = 8 * (short * sizes.down + sizes.across * sizes.right)

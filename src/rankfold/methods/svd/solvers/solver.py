@@ -141,7 +141,7 @@ class Solver(ABC):
         return min(strategy.view.short, strategy.width)
 
     @abstractmethod
-    def held_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
+    def resident_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
         """Memory that the leading process keeps while a sweep ``over`` the matrix or scratch is made."""
 
     @abstractmethod

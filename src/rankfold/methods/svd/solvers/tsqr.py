@@ -302,7 +302,7 @@ class Tsqr(Solver):
         """The fewest: a sample usually helps."""
         return self.least_passes(request, strategy.view)
 
-    def held_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
+    def resident_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
         """A basis, its product with the inverse of R, and R."""
         return 5 * 8 * strategy.view.short**2
 

@@ -26,14 +26,14 @@ from rankfold.pipeline.importing.readers.h5ad import h5ad_reader
 from rankfold.pipeline.importing.readers.matrix_market import MATRIX_MARKET_ENDINGS, matrix_market_reader
 from rankfold.pipeline.importing.readers.npz import npz_reader
 from rankfold.pipeline.importing.readers.parquet import parquet_paths, parquet_reader
-from rankfold.pipeline.importing.readers.reader import EntryReader, Packed, RowReader, Wanted
+from rankfold.pipeline.importing.readers.reader import EntryReader, ImportOptions, Packed, RowReader
 
 __all__ = ["Reader", "open_reader", "sparse_reader"]
 
 Reader = RowReader | EntryReader | Packed
 
 
-def open_reader(location: str, options: Wanted) -> Reader | None:
+def open_reader(location: str, options: ImportOptions) -> Reader | None:
     """How to read a file from its beginning; nothing for what can be read at any place."""
     if "://" in location:
         return None
@@ -52,7 +52,7 @@ def open_reader(location: str, options: Wanted) -> Reader | None:
     return matrix_market_reader(path, options) if path.endswith(MATRIX_MARKET_ENDINGS) else None
 
 
-def _table(path: str, options: Wanted) -> RowReader | Packed | None:
+def _table(path: str, options: ImportOptions) -> RowReader | Packed | None:
     if os.path.splitext(path.removesuffix(".gz"))[1] in SEPARATORS:
         return delimited_reader(path, options)
     if os.path.isdir(path) and node_kind(path) is not None:

@@ -23,7 +23,7 @@ import numpy as np
 
 from rankfold.pipeline.errors import ChunkError, DataError, InputError
 from rankfold.pipeline.importing.readers.gzipped import GZIP_ERRORS, open_text, unpack_stream
-from rankfold.pipeline.importing.readers.reader import HEADERS, Wanted, choose_columns, list_names
+from rankfold.pipeline.importing.readers.reader import HEADERS, ImportOptions, choose_columns, list_names
 from rankfold.pipeline.importing.readers.tables import Batch, Table, clip_bytes, load_arrow
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
@@ -200,7 +200,7 @@ class DelimitedReader(Table):
         )
 
 
-def delimited_reader(path: str, options: Wanted) -> DelimitedReader:
+def delimited_reader(path: str, options: ImportOptions) -> DelimitedReader:
     """A text file by its name and its first line."""
     if options.header not in HEADERS:
         raise InputError(f"header={options.header!r} is not known; say one of {', '.join(HEADERS)}")

@@ -20,7 +20,7 @@ from rankfold.pipeline.engine.memory import return_freed_memory
 from rankfold.pipeline.errors import ChunkError, DataError, InputError
 from rankfold.pipeline.formats.npy import npy_source
 from rankfold.pipeline.importing.readers.reader import (
-    Wanted,
+    ImportOptions,
     choose_columns,
     list_names,
     write_columns_header,
@@ -169,7 +169,7 @@ def _give_back(path: str) -> None:
     return_freed_memory()
 
 
-def parquet_reader(path: str, options: Wanted) -> ParquetReader | WideTable:
+def parquet_reader(path: str, options: ImportOptions) -> ParquetReader | WideTable:
     """The columns to take from a file or a folder of files, read row by row where memory allows."""
     paths = parquet_paths(path)
     with open_parquet(paths[0], STREAM_BYTES[0]) as file:

@@ -23,7 +23,7 @@ HEADERS = ("auto", "yes", "no")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ImportOptions:
     """What the caller said about a file beyond its name."""
 
     columns: Sequence[str] | None = None
@@ -106,7 +106,7 @@ class EntryReader(MatrixFile, Protocol):
         """Stored numbers, with indices that are checked, and bytes done."""
 
 
-def choose_columns(names: Sequence[str], options: Wanted, where: str) -> list[int]:
+def choose_columns(names: Sequence[str], options: ImportOptions, where: str) -> list[int]:
     """Positions of the columns to take, in the order of ``options.columns``."""
     for choice in (options.columns or (), options.without or ()):
         for name in choice:
