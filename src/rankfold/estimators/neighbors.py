@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import rankfold
 from rankfold.estimators.samples import forget_names, is_large, require_plain_output
-from rankfold.methods.knn.request import compiled
+from rankfold.methods.knn.request import compile_metric
 from rankfold.pipeline.errors import InputError
 
 METRICS = {
@@ -140,7 +140,7 @@ class KNeighborsSearch:
         if not callable(self.metric) or scipy.sparse.issparse(samples):  # such a function gets sparse rows
             return None
         try:
-            return compiled(self.metric)
+            return compile_metric(self.metric)
         except (InputError, ArithmeticError, AssertionError, LookupError, TypeError):
             return None
 

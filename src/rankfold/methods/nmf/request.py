@@ -1,4 +1,4 @@
-"""What is asked of nonnegative factors, checked before anything is read.
+"""Parameters of nonnegative factors, checked before anything is read.
 
 Factors that a caller gives to start from: arrays, or an earlier result.
 """
