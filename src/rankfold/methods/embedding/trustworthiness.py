@@ -29,7 +29,7 @@ from rankfold.methods.embedding.neighbor_ranks import CountNearer, GatherRows, M
 from rankfold.methods.embedding.quality_plan import ResidentSweeps, plan_embedding_quality
 from rankfold.methods.embedding.quality_request import EmbeddingQualityRequest
 from rankfold.methods.knn.knn import Neighbors
-from rankfold.methods.knn.pair_fold import is_bounded
+from rankfold.methods.knn.pair_fold import has_bounds
 from rankfold.methods.knn.request import NeighborRequest
 from rankfold.methods.knn.row_blocks import RowReader
 from rankfold.methods.task import Output
@@ -100,7 +100,7 @@ class EmbeddingQuality:
     @property
     def by_lanes(self) -> bool:
         """Whether products bound distances."""
-        return is_bounded(self.parameters.code, self.source.shape[1])
+        return has_bounds(self.parameters.code, self.source.shape[1])
 
     def search(self, neighbor_source: Source, metric: str | Callable[..., float]) -> Neighbors:
         """That for the neighbors on the other side, of which ``with_lists`` then takes the result."""

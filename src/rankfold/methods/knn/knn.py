@@ -18,7 +18,7 @@ from rankfold.kernels.neighbors.lists import Metric
 from rankfold.methods.knn.arguments import DEFAULT_K
 from rankfold.methods.knn.extend import EarlierLists
 from rankfold.methods.knn.graph import POINTERS, create_graph, write_symmetric_graph
-from rankfold.methods.knn.pair_fold import NearestPairs, is_bounded
+from rankfold.methods.knn.pair_fold import NearestPairs, has_bounds
 from rankfold.methods.knn.plan import PairSweeps, plan_neighbors
 from rankfold.methods.knn.request import NeighborRequest
 from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, RowReader
@@ -128,7 +128,7 @@ class Neighbors:
     def fold(self, shift: Float64 | None, *, precise: bool) -> NearestPairs:
         """The fold of pairs of blocks into lists."""
         code, function = self.parameters.code, self.parameters.function
-        products = function is None and is_bounded(code, self.source.shape[1])
+        products = function is None and has_bounds(code, self.source.shape[1])
         readers = [RowReader(side, code, shift, products) for side in (self.left, self.source)]
         return NearestPairs(self.pairs(), readers[0], readers[1], self.parameters.k, code, function, precise)
 

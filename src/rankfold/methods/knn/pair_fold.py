@@ -61,7 +61,7 @@ def shortlist_length(k: int) -> int:
     return k + max(8, k // 4)
 
 
-def is_bounded(metric: int, columns: int) -> bool:
+def has_bounds(metric: int, columns: int) -> bool:
     """Whether products choose candidates; else every pair is measured."""
     euclidean = metric in (Metric.EUCLIDEAN, Metric.SQEUCLIDEAN)
     return metric in BY_PRODUCTS and not (euclidean and columns < FEW_COLUMNS)

@@ -105,21 +105,21 @@ def identify_metric(metric: Callable[..., Any]) -> str:
     return f"{_name(metric)}-{digest.hexdigest()}"
 
 
-def _update_digest(value: Any, digest: Any, visited: set[int]) -> None:
+def _update_digest(value: Any, digest: Any, identities: set[int]) -> None:
     """What a function is made of: its code, and the values that it sees besides its arguments."""
     value = getattr(value, "py_func", value)
     if isinstance(value, types.CodeType):
         digest.update(value.co_code + repr((value.co_names, value.co_varnames)).encode())
         for constant in value.co_consts:
-            _update_digest(constant, digest, visited)
+            _update_digest(constant, digest, identities)
     elif isinstance(value, types.FunctionType):
-        if id(value) in visited:
+        if id(value) in identities:
             return
-        visited.add(id(value))
+        identities.add(id(value))
         cells = [cell.cell_contents for cell in value.__closure__ or ()]
         global_values = [value.__globals__.get(name) for name in value.__code__.co_names]
         for part in (value.__code__, value.__defaults__, *cells, *global_values):
-            _update_digest(part, digest, visited)
+            _update_digest(part, digest, identities)
     elif isinstance(value, types.ModuleType):
         digest.update(value.__name__.encode())
     else:

@@ -16,7 +16,7 @@ from rankfold.kernels.neighbors.lists import (
     scan_pairs,
     sort_lists,
 )
-from rankfold.methods.knn.pair_fold import is_bounded
+from rankfold.methods.knn.pair_fold import has_bounds
 from rankfold.methods.knn.request import METRICS
 from rankfold.methods.knn.row_blocks import row_dtype
 
@@ -37,7 +37,7 @@ def way_of(metric: str, columns: int) -> str:
     """
     if metric not in METRICS:
         return "function"
-    if not is_bounded(METRICS[metric], columns):
+    if not has_bounds(METRICS[metric], columns):
         return "pairs"
     return "inner" if METRICS[metric] == Metric.INNER_PRODUCT else "squares"
 

@@ -191,9 +191,9 @@ class CustomStart:
     def short(self, shape: tuple[int, int], rank: int, *, by_rows: bool) -> Float64:
         """(k, short) what the first pass solves the long factor from."""
         rows, columns = shape
-        for name, factor, expected in (("W", self.w, (rows, rank)), ("H", self.h, (rank, columns))):
-            if tuple(factor.shape) != expected:
-                raise InputError(f"{name} to start from has shape {tuple(factor.shape)}, not {expected}")
+        for name, factor, target in (("W", self.w, (rows, rank)), ("H", self.h, (rank, columns))):
+            if tuple(factor.shape) != target:
+                raise InputError(f"{name} to start from has shape {tuple(factor.shape)}, not {target}")
         short = np.array(self.h[...] if by_rows else self.w[...].T, np.float64)
         if not (np.isfinite(short).all() and short.min() >= 0):
             raise InputError("factors to start from must be finite and at least 0")
