@@ -47,8 +47,9 @@ def test_what_differs_is_told(attrs: dict[str, Any], options: dict[str, Any], to
 def test_another_method_and_another_edition_are_told(attrs: dict[str, Any]) -> None:
     request = NMF.task(np.abs(X), rank=3).request()
     assert difference_of(attrs, {**asked(), "request": request}) == "method (svd there, nmf now)"
-    later = {**asked(), "edition": 2}
-    assert difference_of(attrs, later) == "edition of svd (1 there, 2 now)"
+    now = attrs["edition"]
+    later = {**asked(), "edition": now + 1}
+    assert difference_of(attrs, later) == f"edition of svd ({now} there, {now + 1} now)"
 
 
 def test_what_a_request_holds_is_named_and_not_shown() -> None:

@@ -12,7 +12,7 @@ import pytest
 import zarr
 from covers import cover
 from examples import examples
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from reference import exact, factors, same_bytes, to_zarr
 
@@ -121,6 +121,9 @@ def test_passes_that_run_out_are_said() -> None:
     method=st.sampled_from(["gram", "krylov", "tsqr"]),
     tol=st.sampled_from([0.5, 1e-3]),
 )
+@example(
+    rows=95, columns=29, rank=2, exponent=2, method="gram", tol=0.5
+)  # a direction of rounding seems exact
 @pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
 def test_any_small_matrix_of_any_scale(
     rows: int, columns: int, rank: int, exponent: int, method: str, tol: float

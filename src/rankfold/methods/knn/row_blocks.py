@@ -9,6 +9,11 @@ product at most, a product differs from the exact one by at most ``m u (n_i + n_
 of the copy, of norms and of the three terms add less than ``EXTRA u (n_i + n_j) / 2``. Half a squared
 distance is then at least ``(1 - e) (n_i + n_j) / 2 - product`` with ``e = (m + EXTRA) u``, whatever the
 order of the sum.
+
+References
+----------
+Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, SIAM 2002, section 3.1: the error of an
+inner product in any order of the sum.
 """
 
 from __future__ import annotations

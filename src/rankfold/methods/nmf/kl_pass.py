@@ -2,6 +2,12 @@
 
 The long factor is improved by multiplicative updates, and what the short one is multiplied by accumulates
 from quotients of the data and the product, formed anew once rows are as they will stay.
+
+References
+----------
+Lee, Seung, Algorithms for non-negative matrix factorization, NIPS 13, 2001: the multiplicative updates. Here
+rows of the long factor take several of them for each read, and quotients are formed once more for the short
+one.
 """
 
 from __future__ import annotations

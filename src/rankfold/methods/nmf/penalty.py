@@ -9,6 +9,11 @@ penalized factor and of the other:
 
 Given the others this is again linear plus quadratic in a. In b it is so too, but for |b_j|_2, which
 |b_j|^2 / (2 c) + c / 2 with c = |b_j| as it was bounds from above: updates still never raise the objective.
+
+References
+----------
+Hunter, Lange, A tutorial on MM algorithms, The American Statistician 58(1), 2004: why a bound that touches
+the objective and is minimized in its place never raises it.
 """
 
 from __future__ import annotations

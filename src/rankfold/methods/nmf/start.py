@@ -3,6 +3,12 @@
 One fused pass with q (short, w) from a sample leaves P = X q on scratch, and X'P. The projection of X onto
 the columns of P is P M with M = (P'P)^+ P'X, and P'P = q'X'P. Iterations on it read P and not X. They begin
 on some of its rows, where they cost next to nothing.
+
+References
+----------
+Tepper, Sapiro, Compressed nonnegative matrix factorization is fast and accurate, IEEE Transactions on Signal
+Processing 64(9), 2016. They compress both sides by random projections; here one side is compressed, by a
+block from sampled rows, and what comes out only starts iterations over the whole matrix.
 """
 
 from __future__ import annotations

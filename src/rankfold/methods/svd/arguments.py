@@ -74,6 +74,7 @@ SVD = Method(
     f"{HOME}:svd_task",
     matrices=("U", "Vt"),
     loops=f"{HOME}:warm_solver",
+    edition=2,  # directions of rounding take no part in the half step
 )
 PCA = Method(
     "pca",
@@ -82,6 +83,7 @@ PCA = Method(
     f"{HOME}:pca_task",
     matrices=("scores", "components"),
     loops=f"{HOME}:warm_solver",
+    edition=2,  # directions of rounding take no part in the half step
 )
 QR = Method(
     "qr",

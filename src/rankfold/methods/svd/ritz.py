@@ -182,6 +182,10 @@ def _half_step(
     last = max(basis_ritz.values[rank - 1], TINY)
     noise_level = basis_ritz.noise * (np.minimum(basis_ritz.values, last) / last)
     below_noise = (noise_level > _tolerated_noise(layout, estimate)) | (basis_ritz.noise > NOISE_LIMIT)
+    # The trap: a direction of rounding alone may look exact by chance. Its square and its length then differ.
+    count = min(len(s), len(below_noise))
+    squares = basis_ritz.values[:count] ** 2
+    below_noise[:count] |= np.abs(squares - s[:count] ** 2) > NOISE_LIMIT * squares
     accurate = int(below_noise.argmax()) if below_noise.any() else len(below_noise)
     if basis.width == layout.view.short:
         accurate = 0  # there is nowhere to step: Ritz pairs on all of the space are as exact as they get
