@@ -36,7 +36,7 @@ def forgotten(fold: Any, start: State) -> list[str]:
         total = {name: values.copy() for name, values in once.items()}
         fold.merge(total, filled(start, seed))
         totals.append(total)
-    unused = PLACES if getattr(fold, "measured", True) else (*PLACES, "sums", "squares")
+    unused = PLACES if getattr(fold, "first_pass", True) else (*PLACES, "sums", "squares")
     return [
         name
         for name in start

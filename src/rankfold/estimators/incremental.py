@@ -13,9 +13,9 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import rankfold
-from rankfold.estimators.samples import forget_names, is_large, require_plain_output, stored
+from rankfold.estimators.samples import forget_names, is_large, require_plain_output, store_components
 from rankfold.kernels.linear.dense import fix_signs
-from rankfold.methods.model.summary import Summary, merged
+from rankfold.methods.model.summary import Summary, merge_summaries
 from rankfold.methods.svd.error_estimates import errors_of_remainder
 
 Float64 = npt.NDArray[np.float64]
@@ -51,14 +51,14 @@ class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> IncrementalPCA:
         """Fit to samples in rows, a batch at a time; ``y`` is ignored."""
         self._summary: Summary | None = None
-        x: Any = _opened(X) if is_large(X) else self._checked(X, sparse=True, reset=True)
+        x: Any = _open_whole(X) if is_large(X) else self._validate_samples(X, sparse=True, reset=True)
         samples, features = x.shape
         if is_large(X):
             forget_names(self, features)
         self.batch_size_ = self.batch_size or 5 * features
         for rows in gen_batches(samples, self.batch_size_, min_batch_size=self.n_components or 0):
             if is_large(X):
-                batch = self._checked(_read(x, rows.start, rows.stop), sparse=False, reset=False)
+                batch = self._validate_samples(_read(x, rows.start, rows.stop), sparse=False, reset=False)
             else:
                 batch = x[rows].toarray() if scipy.sparse.issparse(x) else x[rows]
             self._add(batch)
@@ -69,11 +69,11 @@ class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
         """Add a batch of samples in rows; ``y`` is ignored."""
         first = self._before is None
         if is_large(X):
-            source = _opened(X)
+            source = _open_whole(X)
             X, check_input = _read(source, 0, source.shape[0]), True
         if check_input and scipy.sparse.issparse(X):
             return super().partial_fit(X)  # type: ignore[no-any-return]  # raises, and says what to do
-        self._add(self._checked(X, sparse=False, reset=first) if check_input else X)
+        self._add(self._validate_samples(X, sparse=False, reset=first) if check_input else X)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -82,16 +82,16 @@ class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
         if not is_large(X):
             return super().transform(X)
         require_plain_output(self)
-        return rankfold.transform(stored(self, self.n_samples_seen_), X).scores
+        return rankfold.transform(store_components(self, self.n_samples_seen_), X).scores
 
     @property
     def _before(self) -> Summary | None:
         """What is known of earlier batches."""
         return getattr(self, "_summary", None)
 
-    def _checked(self, X: Any, *, sparse: bool, reset: bool) -> Any:
-        accepted = ("csr", "csc", "lil") if sparse else False
-        return validate_data(self, X, dtype=[np.float64, np.float32], accept_sparse=accepted, reset=reset)
+    def _validate_samples(self, X: Any, *, sparse: bool, reset: bool) -> Any:
+        formats = ("csr", "csc", "lil") if sparse else False
+        return validate_data(self, X, dtype=[np.float64, np.float32], accept_sparse=formats, reset=reset)
 
     def _add(self, batch: Any) -> None:
         samples, features = batch.shape
@@ -99,44 +99,48 @@ class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
             raise ValueError(
                 f"n_components={self.n_components} invalid for n_features={features}: ask for at most as many"
             )
-        if self._before is not None and self._before.lost and (self.n_components or 0) > self.n_components_:
+        if (
+            self._before is not None
+            and self._before.truncation_bound
+            and (self.n_components or 0) > self.n_components_
+        ):
             raise ValueError(
                 f"n_components={self.n_components} is more than the {self.n_components_} of earlier batches, "
                 "from which others were cut off: fit again"
             )
         new, before = Summary.of_rows(np.asarray(batch, np.float64), center=True), self._before
-        summary = new if before is None else merged(before, new)
-        wanted = self.n_components
-        if wanted is None:
-            wanted = min(samples, features) if before is None else self.n_components_
+        summary = new if before is None else merge_summaries(before, new)
+        components = self.n_components
+        if components is None:
+            components = min(samples, features) if before is None else self.n_components_
         if features > EXACT_FEATURES:
-            summary = summary.cut_to(wanted + max(8, wanted // 4))
-        self._keep(summary, wanted, batch.dtype)
+            summary = summary.cut_to(components + max(8, components // 4))
+        self._keep(summary, components, batch.dtype)
         self._summary = summary
 
-    def _keep(self, summary: Summary, wanted: int, dtype: Any) -> None:
+    def _keep(self, summary: Summary, components: int, dtype: Any) -> None:
         """Attributes by scikit-learn's names."""
         count, features = summary.count, len(summary.mean)
         _, s, vt = np.linalg.svd(summary.factor, full_matrices=False)
-        if wanted > len(s):
+        if components > len(s):
             raise ValueError(
-                f"n_components={wanted} must be less or equal to the number of samples so far, {count}"
+                f"n_components={components} must be less or equal to the number of samples so far, {count}"
             )
-        s, vt = s[:wanted], vt[:wanted]
+        s, vt = s[:components], vt[:components]
         freedom = max(count - 1, 1)
-        self.n_components_, self.n_samples_seen_ = wanted, count
+        self.n_components_, self.n_samples_seen_ = components, count
         self.components_ = (vt * fix_signs(vt.T)[:, None]).astype(dtype)
         self.singular_values_ = s.astype(dtype)
         self.mean_, self.var_ = summary.mean, summary.squares / count
         self.explained_variance_ = (s**2 / freedom).astype(dtype)
         share = s**2 / summary.total if summary.total > 0 else np.zeros_like(s)
         self.explained_variance_ratio_ = share.astype(dtype)
-        rest, left = max(summary.total - float((s**2).sum()), 0.0), min(count, features) - wanted
-        self.noise_variance_ = rest / freedom / left if left > 0 else 0.0
-        self.error_estimates_ = errors_of_remainder(s, summary.lost)
+        rest, remaining = max(summary.total - float((s**2).sum()), 0.0), min(count, features) - components
+        self.noise_variance_ = rest / freedom / remaining if remaining > 0 else 0.0
+        self.error_estimates_ = errors_of_remainder(s, summary.truncation_bound)
 
 
-def _opened(x: Any) -> Any:
+def _open_whole(x: Any) -> Any:
     """A matrix on disk whose chunks are all there."""
     source = rankfold.open(x)
     source.check()
@@ -144,7 +148,7 @@ def _opened(x: Any) -> Any:
 
 
 def _read(source: Any, start: int, stop: int) -> Any:
-    """Rows of it."""
+    """Rows ``start:stop`` of a matrix."""
     batch = np.empty((stop - start, source.shape[1]), source.dtype)
     source.read_into(batch, (start, stop), (0, source.shape[1]))
     return batch

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import rankfold
 from rankfold.estimators.nonnegative import FROBENIUS, exact_rows, reconstruction_error
-from rankfold.estimators.samples import forget_names, is_large, require_plain_output, stored_factors
+from rankfold.estimators.samples import forget_names, is_large, require_plain_output, store_factors
 from rankfold.kernels.nonnegative.nnls import descend_rows
 
 SWEEPS = 10
@@ -101,13 +101,13 @@ class MiniBatchNMF(decomposition.MiniBatchNMF):  # type: ignore[misc]
         if is_large(X):
             require_plain_output(self)
             return self.fit(X).transform(X)
-        found = super().fit_transform(X, y, W=W, H=H)
+        coordinates = super().fit_transform(X, y, W=W, H=H)
         if self._beta_loss != FROBENIUS:
-            return found
+            return coordinates
         X = validate_data(self, X, accept_sparse=("csr", "csc"), dtype=[np.float64, np.float32], reset=False)
-        found = self.transform(X)
-        self.reconstruction_err_ = reconstruction_error(self, X, found)
-        return found
+        coordinates = self.transform(X)
+        self.reconstruction_err_ = reconstruction_error(self, X, coordinates)
+        return coordinates
 
     def transform(self, X: Any) -> Any:
         """Coordinates of samples in the components."""
@@ -115,7 +115,7 @@ class MiniBatchNMF(decomposition.MiniBatchNMF):  # type: ignore[misc]
         if not is_large(X):
             return super().transform(X)
         require_plain_output(self)
-        return rankfold.transform(stored_factors(self), X, memory=self.memory).W
+        return rankfold.transform(store_factors(self), X, memory=self.memory).W
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def _fit_on_disk(self, source: Any) -> None:
@@ -166,11 +166,11 @@ class MiniBatchNMF(decomposition.MiniBatchNMF):  # type: ignore[misc]
         h = np.asarray(H, np.float64)
         products, gram = np.asarray((X.T @ w).T, np.float64), w.T @ w
         squares = float(X.multiply(X).sum() if hasattr(X, "multiply") else np.vdot(X, X))
-        left = squares - 2 * float((products * h).sum()) + float((gram * (h @ h.T)).sum())
+        residual_squares = squares - 2 * float((products * h).sum()) + float((gram * (h @ h.T)).sum())
         penalties = l1 * w.sum() + l1_each * h.sum() + l2 * (w**2).sum() + l2_each * (h**2).sum()
         if update_H:
             self._improve(H, gram, products, count, l1_each / count, l2_each / count)
-        return (max(left, 0.0) / 2 + penalties) / count
+        return (max(residual_squares, 0.0) / 2 + penalties) / count
 
     def _improve(self, h: Any, gram: Any, products: Any, count: int, l1: float, l2: float) -> None:
         """Add sums of a batch to those of earlier ones, and improve ``h`` (k, n) by them."""
@@ -181,7 +181,7 @@ class MiniBatchNMF(decomposition.MiniBatchNMF):  # type: ignore[misc]
         else:
             weight = float(count)
         self._sums = gram, products, weight
-        turned = np.ascontiguousarray(h.T, np.float64)
+        transpose = np.ascontiguousarray(h.T, np.float64)
         right = np.ascontiguousarray(products.T) - weight * l1
-        descend_rows(gram + weight * l2 * np.eye(len(gram)), right, w=turned, sweeps=SWEEPS)
-        h[:] = turned.T
+        descend_rows(gram + weight * l2 * np.eye(len(gram)), right, w=transpose, sweeps=SWEEPS)
+        h[:] = transpose.T

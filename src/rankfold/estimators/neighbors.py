@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import rankfold
 from rankfold.estimators.samples import forget_names, is_large, require_plain_output
-from rankfold.methods.knn.request import compiled
+from rankfold.methods.knn.request import compile_metric
 from rankfold.pipeline.errors import InputError
 
 METRICS = {
@@ -81,12 +81,12 @@ class KNeighborsSearch:
         self._require_memory(X)
         if self._metric is None:
             return super().kneighbors(X, n_neighbors, return_distance)  # type: ignore[misc]
-        found = self._nearest(X, n_neighbors)
+        result = self._nearest(X, n_neighbors)
         stay = is_large(self._fit_X if X is None else X)
-        indices = found.indices if stay else np.asarray(found.indices[...])
+        indices = result.indices if stay else np.asarray(result.indices[...])
         if not return_distance:
             return indices
-        return found.distances if stay else np.asarray(found.distances[...]), indices
+        return result.distances if stay else np.asarray(result.distances[...]), indices
 
     def kneighbors_graph(
         self, X: Any = None, n_neighbors: int | None = None, mode: str = "connectivity"
@@ -105,10 +105,10 @@ class KNeighborsSearch:
         """See scikit-learn; called by ``fit`` of either class."""
         samples = X._fit_X if isinstance(X, NeighborsBase) else X
         large, tree = is_large(samples), isinstance(X, neighbors.KDTree | neighbors.BallTree)
-        self._metric = None if tree else self._known_metric(samples)
+        self._metric = None if tree else self._find_metric(samples)
         if self._metric is None and large:
             raise ValueError(
-                f"{self._asked()} is for samples in memory. Samples on disk have neighbors by "
+                f"{self._describe_metric()} is for samples in memory. Samples on disk have neighbors by "
                 f"{', '.join(sorted(METRICS))}, 'minkowski' with p=1, 2 or inf, or a function of two rows "
                 "that numba compiles"
             )
@@ -130,7 +130,7 @@ class KNeighborsSearch:
     def _p(self) -> Any:
         return (self.metric_params or {}).get("p", self.p)
 
-    def _known_metric(self, samples: Any) -> str | Callable[..., float] | None:
+    def _find_metric(self, samples: Any) -> str | Callable[..., float] | None:
         """The metric as ``rankfold.knn`` takes it, or None."""
         minkowski = isinstance(self.metric, str) and self.metric == "minkowski"
         if set(self.metric_params or {}) - ({"p"} if minkowski else set()):
@@ -140,20 +140,22 @@ class KNeighborsSearch:
         if not callable(self.metric) or scipy.sparse.issparse(samples):  # such a function gets sparse rows
             return None
         try:
-            return compiled(self.metric)
+            return compile_metric(self.metric)
         except (InputError, ArithmeticError, AssertionError, LookupError, TypeError):
             return None
 
-    def _asked(self) -> str:
+    def _describe_metric(self) -> str:
         """The metric, as a message names it."""
-        told = f" with metric_params={self.metric_params!r}" if self.metric_params else ""
-        return f"metric={self.metric!r}{told or f' with p={self.p}' * (self.metric == 'minkowski')}"
+        params = f" with metric_params={self.metric_params!r}" if self.metric_params else ""
+        return f"metric={self.metric!r}{params or f' with p={self.p}' * (self.metric == 'minkowski')}"
 
     def _require_memory(self, X: Any) -> None:
         """Refuse samples on disk where it is scikit-learn that searches."""
         check_is_fitted(self)
         if self._metric is None and is_large(X):
-            raise ValueError(f"{self._asked()} is for samples in memory: give parts of those on disk")
+            raise ValueError(
+                f"{self._describe_metric()} is for samples in memory: give parts of those on disk"
+            )
 
     def _nearest(self, X: Any, n_neighbors: int | None) -> rankfold.Result:
         """Lists of samples, or of those of the fit."""
@@ -180,24 +182,24 @@ class KNeighborsSearch:
                 f"n_samples_fit = {most}, n_samples = {rows}"
             )
 
-    def _graph(self, found: rankfold.Result, mode: str, *, itself: bool = False) -> Any:
+    def _graph(self, result: rankfold.Result, mode: str, *, itself: bool = False) -> Any:
         """Lists as rows of a matrix, nearest first; each perhaps with its own number in front."""
-        indices, distances = found.indices, found.distances if mode == "distance" else None
-        rows, listed = indices.shape
-        k, columns = listed + itself, self.n_samples_fit_
-        numbered = np.empty((rows, k), scipy.sparse.get_index_dtype(maxval=max(rows * k, columns)))
+        indices, distances = result.indices, result.distances if mode == "distance" else None
+        rows, length = indices.shape
+        k, columns = length + itself, self.n_samples_fit_
+        ids = np.empty((rows, k), scipy.sparse.get_index_dtype(maxval=max(rows * k, columns)))
         values = np.ones((rows, k)) if distances is None else np.empty((rows, k))
         if itself:
-            numbered[:, 0] = np.arange(rows)
+            ids[:, 0] = np.arange(rows)
             values[:, 0] = mode == "connectivity"
         step = max(1, COPIED_BYTES // (8 * k))
         for start in range(0, rows, step):
             some = slice(start, min(rows, start + step))
-            numbered[some, itself:] = indices[some]
+            ids[some, itself:] = indices[some]
             if distances is not None:
                 values[some, itself:] = distances[some]
-        ends = np.arange(0, rows * k + 1, k, dtype=numbered.dtype)
-        return _matrix((values.ravel(), numbered.ravel(), ends), (rows, columns))
+        ends = np.arange(0, rows * k + 1, k, dtype=ids.dtype)
+        return _matrix((values.ravel(), ids.ravel(), ends), (rows, columns))
 
 
 class NearestNeighbors(KNeighborsSearch, neighbors.NearestNeighbors):  # type: ignore[misc]

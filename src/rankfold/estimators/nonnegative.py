@@ -114,9 +114,9 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
         X = validate_data(self, X, accept_sparse=("csr", "csc"), dtype=[np.float64, np.float32])
         check_non_negative(X, "NMF (input X)")
         self._fit(X, W, H)
-        found = self._coordinates(X)
-        self.reconstruction_err_ = reconstruction_error(self, X, found)
-        return found
+        coordinates = self._coordinates(X)
+        self.reconstruction_err_ = reconstruction_error(self, X, coordinates)
+        return coordinates
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def _fit(self, x: Any, W: Any = None, H: Any = None) -> None:
@@ -128,8 +128,8 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
             raise ValueError(
                 f"beta_loss={self.beta_loss!r} is not there: take 'frobenius' or 'kullback-leibler'"
             )
-        wanted = x.shape[1] if self._n_components == "auto" else self._n_components
-        if str(self.init).startswith("nndsvd") and wanted > min(x.shape):
+        component_count = x.shape[1] if self._n_components == "auto" else self._n_components
+        if str(self.init).startswith("nndsvd") and component_count > min(x.shape):
             raise ValueError(
                 f"init = '{self.init}' can only be used when n_components <= min(n_samples, n_features)"
             )
@@ -155,9 +155,9 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
             seed=int(check_random_state(self.random_state).randint(2**31)),
             memory=self.memory,
         )
-        facts, found = self.result_.attrs, np.asarray(self.result_.H)
-        self.components_ = np.zeros((self._n_components, x.shape[1]), found.dtype)
-        self.components_[:rank] = found
+        facts, h = self.result_.attrs, np.asarray(self.result_.H)
+        self.components_ = np.zeros((self._n_components, x.shape[1]), h.dtype)
+        self.components_[:rank] = h
         self.n_components_, self.n_iter_ = self._n_components, len(facts["errors"])
         self.reconstruction_err_ = facts["relative_error"] * float(np.sqrt(facts["squared_norm"]))
         if facts["stopped"] == "passes" and self.tol > 0:
@@ -209,9 +209,9 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
 
 
 def reconstruction_error(estimator: Any, x: Any, w: Any) -> float:
-    """As scikit-learn defines it, of samples in memory."""
-    left = _beta_divergence(x, w, estimator.components_, estimator._beta_loss)
-    return float(np.sqrt(2 * max(left, 0.0)))  # of sparse samples it is a difference
+    """The error of coordinates ``w`` of samples in memory, as scikit-learn defines it."""
+    divergence = _beta_divergence(x, w, estimator.components_, estimator._beta_loss)
+    return float(np.sqrt(2 * max(divergence, 0.0)))  # of sparse samples it is a difference
 
 
 def exact_rows(x: Any, h: Any, l1: float, l2: float) -> Any:

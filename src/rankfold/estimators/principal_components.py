@@ -13,7 +13,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import rankfold
-from rankfold.estimators.samples import MOST_PASSES, TOL, forget_names, is_large, require_plain_output, stored
+from rankfold.estimators.samples import (
+    MOST_PASSES,
+    TOL,
+    forget_names,
+    is_large,
+    require_plain_output,
+    store_components,
+)
 
 
 def _needs_all(n: Any) -> bool:
@@ -105,7 +112,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         if not self.n_components_:
             return np.empty((rankfold.open(X).shape[0], 0), self.components_.dtype)
         whole = self.result_.components.shape[0] == self.n_components_
-        result = self.result_ if whole else stored(self, self.n_samples_)
+        result = self.result_ if whole else store_components(self, self.n_samples_)
         return rankfold.transform(result, X, memory=self.memory).scores
 
     def score_samples(self, X: Any) -> Any:
@@ -117,11 +124,11 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
     def _find(self, X: Any, *, rows: bool) -> Any:
         """Fit, and the matrix as it was checked."""
         large = is_large(X)
-        x = rankfold.open(X) if large else self._checked(X)
+        x = rankfold.open(X) if large else self._validate_samples(X)
         samples, features = x.shape
         if large:
             forget_names(self, features)
-        rank, method = self._asked(samples, features)
+        rank, method = self._choose_rank(samples, features)
         passes = MOST_PASSES
         if self.svd_solver == "randomized" and self.iterated_power != "auto":
             passes = int(self.iterated_power) + 1
@@ -143,11 +150,11 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         self._keep(samples, features)
         return x
 
-    def _checked(self, X: Any) -> Any:
+    def _validate_samples(self, X: Any) -> Any:
         kinds = {"dtype": [np.float64, np.float32], "accept_sparse": ("csr", "csc")}
         return validate_data(self, X, **kinds, ensure_min_samples=2)
 
-    def _asked(self, samples: int, features: int) -> tuple[int | None, str]:
+    def _choose_rank(self, samples: int, features: int) -> tuple[int | None, str]:
         """Rank and method."""
         most, n = min(samples, features), self.n_components
         solver = self.svd_solver
@@ -161,10 +168,10 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
             return most - 1, "krylov"
         least = int(solver in ("arpack", "randomized"))
         if not everything and not least <= n <= most:
-            called = "full" if solver == "auto" else solver
+            name = "full" if solver == "auto" else solver
             raise ValueError(
                 f"n_components={n!r} must be between {least} and min(n_samples, n_features)={most} with "
-                f"svd_solver={called!r}"
+                f"svd_solver={name!r}"
             )
         if not everything and solver == "arpack" and n == most:
             raise ValueError(
@@ -176,25 +183,25 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
 
     def _keep(self, samples: int, features: int) -> None:
         """Attributes by scikit-learn's names."""
-        found: Any = self.result_
+        result: Any = self.result_
         most = min(samples, features)
-        k = len(found.singular_values) if self.n_components is None else self.n_components
+        k = len(result.singular_values) if self.n_components is None else self.n_components
         if k == "mle":
-            k = _infer_dimension(found.explained_variance, samples)
+            k = _infer_dimension(result.explained_variance, samples)
         elif _needs_all(k) and self.result_.attrs["request"]["adaptive"]:
-            k = len(found.singular_values)
+            k = len(result.singular_values)
         elif _needs_all(k):
-            summed = np.cumsum(found.explained_variance_ratio)
-            k = min(int(np.searchsorted(summed, self.n_components, side="right")) + 1, len(summed))
+            shares = np.cumsum(result.explained_variance_ratio)
+            k = min(int(np.searchsorted(shares, self.n_components, side="right")) + 1, len(shares))
         self.n_samples_, self.n_components_ = samples, int(k)
-        dtype = found.components.dtype
-        self.components_ = found.components[:k]
-        self.mean_ = found.mean.astype(dtype)
-        self.explained_variance_ = found.explained_variance[:k].astype(dtype)
-        self.explained_variance_ratio_ = found.explained_variance_ratio[:k].astype(dtype)
-        self.singular_values_ = found.singular_values[:k].astype(dtype)
-        total = found.attrs["squared_norm"] / max(samples - 1, 1)
-        rest = max(total - float(found.explained_variance[:k].sum()), 0.0)
+        dtype = result.components.dtype
+        self.components_ = result.components[:k]
+        self.mean_ = result.mean.astype(dtype)
+        self.explained_variance_ = result.explained_variance[:k].astype(dtype)
+        self.explained_variance_ratio_ = result.explained_variance_ratio[:k].astype(dtype)
+        self.singular_values_ = result.singular_values[:k].astype(dtype)
+        total = result.attrs["squared_norm"] / max(samples - 1, 1)
+        rest = max(total - float(result.explained_variance[:k].sum()), 0.0)
         self.noise_variance_ = rest / (most - k) if k < most else 0.0
 
     def __sklearn_tags__(self) -> Any:

@@ -42,12 +42,12 @@ def forget_names(estimator: Any, features: int) -> None:
     vars(estimator).pop("feature_names_in_", None)
 
 
-def stored_factors(estimator: Any) -> rankfold.Result:
+def store_factors(estimator: Any) -> rankfold.Result:
     """Components of a fitted nonnegative factorization as a result in a temporary store."""
     folder = TemporaryFolder()
     path, h = folder.path / "result.zarr", estimator.components_
     write_small(path, {"H": h})
-    asked = {
+    request = {
         "kind": "nmf",
         "rank": len(h),
         "loss": "frobenius",
@@ -55,12 +55,12 @@ def stored_factors(estimator: Any) -> rankfold.Result:
         "l1_ratio": estimator.l1_ratio,
         "constraint_w": "nonnegative",
     }
-    facts = {"kind": "nmf", "method": "minibatch", "request": asked, "input": {"shape": list(h.shape)}}
+    facts = {"kind": "nmf", "method": "minibatch", "request": request, "input": {"shape": list(h.shape)}}
     write_group(path, {**facts, "product_norm": 1.0})
     return rankfold.Result(path, temporary=folder)
 
 
-def stored(estimator: Any, samples: int) -> rankfold.Result:
+def store_components(estimator: Any, samples: int) -> rankfold.Result:
     """Components of a fitted estimator as a result in a temporary store."""
     folder = TemporaryFolder()
     path, rank = folder.path / "result.zarr", len(estimator.components_)

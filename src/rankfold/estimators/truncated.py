@@ -83,7 +83,7 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
         large = is_large(X)
         if large:
             require_plain_output(self)
-        x: Any = rankfold.open(X) if large else self._checked(X)
+        x: Any = rankfold.open(X) if large else self._validate_samples(X)
         if large:
             forget_names(self, x.shape[1])
         self._require_rank(*x.shape)
@@ -136,12 +136,12 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
         if samples < 2:
             return 0.0
         try:
-            found = rankfold.pca(self._matrix, 1, solver="sketch", with_rows=False, memory=self.memory)
+            result = rankfold.pca(self._matrix, 1, solver="sketch", with_rows=False, memory=self.memory)
         except DataError:
             return 0.0
-        return float(found.attrs["squared_norm"]) / samples  # type: ignore[no-any-return]
+        return float(result.attrs["squared_norm"]) / samples  # type: ignore[no-any-return]
 
-    def _checked(self, X: Any) -> Any:
+    def _validate_samples(self, X: Any) -> Any:
         return validate_data(
             self, X, dtype=[np.float64, np.float32], accept_sparse=("csr", "csc"), ensure_min_features=2
         )

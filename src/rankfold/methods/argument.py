@@ -65,10 +65,10 @@ def parameters_of(arguments: type) -> tuple[Parameter, ...]:
 
 
 def _parameter(field: dataclasses.Field[Any], hint: Any) -> Parameter:
-    kind, *said = typing.get_args(hint)
+    kind, *annotations = typing.get_args(hint)
     union = typing.get_origin(kind) in (typing.Union, UnionType)
     types = tuple(each for each in typing.get_args(kind) if each is not NoneType) if union else (kind,)
-    argument = next((each for each in said if isinstance(each, Argument)), None)
+    argument = next((each for each in annotations if isinstance(each, Argument)), None)
     if argument is None:
         raise TypeError(f"{field.name} says nothing of itself: write Annotated[..., Argument(...)]")
     return Parameter(field.name, types, argument, field.default)

@@ -22,17 +22,17 @@ class Link:
     """One task of a chain."""
 
     name: str
-    """Of its result, beside the run."""
+    """Name of its result, beside the run."""
 
     task: Task
     """As far as it is known before anything has run: enough to plan it."""
 
-    made: Callable[[Mapping[str, Path]], Task] | None = None
+    make_task: Callable[[Mapping[str, Path]], Task] | None = None
     """From the results of the links before, by name; None where the task waits for none."""
 
     def ready(self, results: Mapping[str, Path]) -> Task:
         """The task, once the links before have ended."""
-        return self.task if self.made is None else self.made(results)
+        return self.task if self.make_task is None else self.make_task(results)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Chain:
     Each link but the last leaves its result in the state of the run, where it is found when a run goes on.
     """
 
-    asked: dict[str, Any]
+    identity: dict[str, Any]
     """What the last link will be asked, with what decides its numbers beside: see ``Task.request``."""
 
     links: tuple[Link, ...]
@@ -54,10 +54,10 @@ class Chain:
 
     def request(self) -> dict[str, Any]:
         """See ``Task``."""
-        return self.asked
+        return self.identity
 
     def outputs(self) -> tuple[Output, ...]:
-        """Those of the last link."""
+        """Outputs of the last link."""
         return self.links[-1].task.outputs()
 
     def plan(self, budget: Budget) -> Plan:

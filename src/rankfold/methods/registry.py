@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("rankfold")
 
 
-class Named(Protocol):
+class RegistryEntry(Protocol):
     """What can be registered."""
 
     @property
     def name(self) -> str:
-        """That it is asked for by."""
+        """Name by which it is looked up."""
 
 
-T = TypeVar("T", bound=Named)
+T = TypeVar("T", bound=RegistryEntry)
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Registry(Generic[T]):
     """What one of them is, in messages."""
 
     group: str
-    """Of entry points."""
+    """Name of the group of entry points."""
 
     ours: dict[str, str]
     """``"module:name"`` by name."""
 
-    loaded: dict[str, T] = field(default_factory=dict, init=False, repr=False)
+    entries: dict[str, T] = field(default_factory=dict, init=False, repr=False)
     """Those that were asked for."""
 
     def names(self) -> tuple[str, ...]:
@@ -70,9 +70,9 @@ class Registry(Generic[T]):
         InputError
             There is none of that name, or what another package has under it is something else.
         """
-        if name not in self.loaded:
-            self.loaded[name] = self._load(name)
-        return self.loaded[name]
+        if name not in self.entries:
+            self.entries[name] = self._load(name)
+        return self.entries[name]
 
     def _load(self, name: str) -> T:
         if name not in self:
@@ -80,15 +80,15 @@ class Registry(Generic[T]):
         home = self.ours.get(name) or self.theirs[name]
         module, _, attribute = home.partition(":")
         try:
-            found = getattr(importlib.import_module(module), attribute)
+            entry = getattr(importlib.import_module(module), attribute)
         except Exception as error:  # whatever their code raises
             if name in self.ours:
                 raise
             raise InputError(f"{self.kind} {name} of another package cannot be loaded: {error}") from error
-        if getattr(found, "name", None) != name:
-            called = f"calls itself {found.name!r}" if hasattr(found, "name") else f"is no {self.kind}"
-            raise InputError(f"{home} {called}, and its entry point in {self.group} says {name!r}")
-        return found  # type: ignore[no-any-return]
+        if getattr(entry, "name", None) != name:
+            reason = f"calls itself {entry.name!r}" if hasattr(entry, "name") else f"is no {self.kind}"
+            raise InputError(f"{home} {reason}, and its entry point in {self.group} says {name!r}")
+        return entry  # type: ignore[no-any-return]
 
     @functools.cached_property
     def theirs(self) -> dict[str, str]:
@@ -101,13 +101,13 @@ class Input:
     """What a method is of: a matrix, or a result."""
 
     name: str
-    """Of the argument."""
+    """Name of the argument."""
 
     holds: str | tuple[str, ...] = "matrix"
     """``"matrix"``, or the methods whose results it may be."""
 
     key: str = ""
-    """In a workflow, where it is not the name."""
+    """Key in a workflow, where it is not the name."""
 
 
 X = Input("x", key="input")
@@ -154,13 +154,13 @@ class Method:
         return tuple(name for each in self.inputs if each.holds != "matrix" for name in each.holds)
 
     def parameters(self) -> tuple[Parameter, ...]:
-        """What it may be asked."""
+        """Its arguments, in order."""
         return parameters_of(self.arguments)
 
     def task(self, *inputs: object, **arguments: Any) -> Task:
         """What is to be done, checked: of matrices, sources, results and their paths."""
-        made: Task = _function(self.home)(*inputs, **arguments)
-        return made
+        task: Task = _function(self.home)(*inputs, **arguments)
+        return task
 
     def warm(self, dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
         """Compile and load what answers a request of a matrix."""
@@ -196,17 +196,17 @@ METHODS: Registry[Method] = Registry(
 @functools.cache
 def methods() -> tuple[Method, ...]:
     """All that can be loaded. One of another package that cannot is said and left out: it harms no other."""
-    found = []
+    available = []
     for name in METHODS.names():
         try:
             each = METHODS[name]
             each.parameters()
-            found.append(each)
+            available.append(each)
         except Exception as error:  # whatever their code raises
             if name in METHODS.ours:
                 raise
             LOG.warning("%s: it is left out", error)
-    return tuple(found)
+    return tuple(available)
 
 
 def edition_of(name: str) -> int:

@@ -21,7 +21,7 @@ from sklearn.manifold import trustworthiness as peer
 import rankfold as rf
 from rankfold.kernels.neighbors.lists import BY_PRODUCTS, Metric
 from rankfold.methods.embedding.neighbor_ranks import CountNearer, reaches
-from rankfold.methods.embedding.quality_request import drawn_rows
+from rankfold.methods.embedding.quality_request import draw_rows
 from rankfold.methods.knn.row_blocks import RowReader
 from rankfold.pipeline.errors import InputError, MemoryBudgetError, NonFiniteError
 from rankfold.pipeline.formats import open_source
@@ -282,7 +282,7 @@ def test_the_error_is_that_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     k, m, r = 4, 300, 100
     ranks = np.argsort(np.argsort(apart(x), axis=1), axis=1)
     near = np.argsort(apart(embedding), axis=1)[:, :k]
-    penalty = np.maximum(np.take_along_axis(ranks, near, 1) + 1 - k, 0).sum(axis=1)[drawn_rows(m, r, 3)]
+    penalty = np.maximum(np.take_along_axis(ranks, near, 1) + 1 - k, 0).sum(axis=1)[draw_rows(m, r, 3)]
     found = rf.trustworthiness(x, embedding, k, sample_rows=r, seed=3, threads=1)
     pow2_scale = 2.0 / (k * (2.0 * m - 3.0 * k - 1.0))
     assert found.value == pytest.approx(1 - pow2_scale * penalty.mean(), rel=1e-14)
@@ -293,18 +293,18 @@ def test_the_error_is_that_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(rows=st.integers(2, 300), share=st.floats(0, 1), seed=st.integers(0, 2**64 - 1))
 def test_rows_are_drawn_once_each(rows: int, share: float, seed: int) -> None:
     count = round(share * rows)
-    drawn = drawn_rows(rows, count, seed)
+    drawn = draw_rows(rows, count, seed)
     assert len(drawn) == count
     assert (np.diff(drawn) > 0).all()
     assert count == 0 or 0 <= drawn[0] <= drawn[-1] < rows
-    np.testing.assert_array_equal(drawn, drawn_rows(rows, count, seed))
+    np.testing.assert_array_equal(drawn, draw_rows(rows, count, seed))
 
 
 def test_every_row_is_as_likely_to_be_drawn() -> None:
     for count in (3, 9):
         counts = np.zeros(12)
         for seed in range(3000):
-            counts[drawn_rows(12, count, seed)] += 1
+            counts[draw_rows(12, count, seed)] += 1
         # Binomial: within five standard deviations of the mean.
         assert np.abs(counts - 250 * count).max() < 5 * np.sqrt(3000 * count / 12 * (1 - count / 12))
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import rankfold as rf
 from rankfold.methods.model import reconstruct as reconstruction
-from rankfold.methods.model.model import fitted
+from rankfold.methods.model.model import open_model
 from rankfold.methods.model.reconstruct import Reconstruction
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.workflows.cli import app
@@ -115,7 +115,7 @@ def test_long_lines_are_cut_across_too_and_panels_are_whole_chunks(
         made = rf.reconstruct(result, out=tmp_path / f"{i}.zarr")
         assert sorted(made.chunks) == [82, 256]
         np.testing.assert_allclose(made[...], product(result, 3), rtol=0, atol=rounding(x, x.dtype))
-        task = Reconstruction.of(fitted(result), rank=None, rows=None)
+        task = Reconstruction.of(open_model(result), rank=None, rows=None)
         fold = task.fold(tmp_path, tmp_path, 1)
         assert task.by_rows == (i == 0) and np.all(fold.cut.panels[:-1] % 256 == 0)
 
@@ -209,7 +209,7 @@ def test_what_cannot_be_rebuilt_is_refused(tmp_path: Path) -> None:
     to_zarr(tmp_path / "x.zarr", x, (300, 20))
     with pytest.raises(rf.RankfoldError, match="never replaced"):
         rf.reconstruct(result, out=tmp_path / "x.zarr", overwrite=True)
-    plan = Reconstruction.of(fitted(result), rank=None, rows=None).plan(Budget(2**30, 2))
+    plan = Reconstruction.of(open_model(result), rank=None, rows=None).plan(Budget(2**30, 2))
     assert plan.result_bytes == x.nbytes and plan.peak_bytes < 2**30
 
 

@@ -18,7 +18,7 @@ from reference import decaying, factors, same_bytes, to_zarr
 from typer.testing import CliRunner
 
 import rankfold as rf
-from rankfold.methods.model.model import fitted
+from rankfold.methods.model.model import open_model
 from rankfold.methods.model.transform import Projection
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.formats import open_source
@@ -42,7 +42,7 @@ def apply(result: rf.Result, x: np.ndarray) -> np.ndarray:
 
 def rounding(result: rf.Result, x: np.ndarray) -> np.ndarray:
     """Bound on the error of scores of ``x``: a product of n terms, each row of its own norm, then weights."""
-    eps = float(np.finfo(np.promote_types(x.dtype, fitted(result).dtype)).eps)
+    eps = float(np.finfo(np.promote_types(x.dtype, open_model(result).dtype)).eps)
     row = np.linalg.norm(exact_rows(result, x), axis=1)
     return 4 * eps * np.sqrt(x.shape[1]) * row[:, None] * np.abs(weights_of(result))
 
@@ -54,7 +54,7 @@ def exact_rows(result: rf.Result, x: np.ndarray) -> np.ndarray:
 
 
 def weights_of(result: rf.Result) -> np.ndarray:
-    return fitted(result).score_weights()
+    return open_model(result).score_weights()
 
 
 def scores_of(result: rf.Result) -> np.ndarray:
@@ -181,7 +181,7 @@ def test_an_output_chunk_has_one_writer(tmp_path: Path) -> None:
     for rows, chunk, compressors in [(50_000, 700, None), (50_000, 700, "auto"), (50_000, 50_000, "auto")]:
         x = np.ones((rows, 100), np.float32)
         source = open_source(to_zarr(tmp_path / "x.zarr", x, (chunk, 100), compressors=compressors))
-        task = Projection.of(fitted(rf.svd(decaying(200, 100), 50)), source)
+        task = Projection.of(open_model(rf.svd(decaying(200, 100), 50)), source)
         fold = task.fold(tmp_path, tmp_path, 1)
         assert np.all(fold.cut.panels[:-1] % task.row_chunk() == 0)
         if compressors:
@@ -270,7 +270,7 @@ def test_a_plan_that_does_not_fit_is_refused_with_the_numbers(tmp_path: Path) ->
         rf.RankfoldError, match=r"--memory gives 64 MiB. Give --memory (\d+)MiB, or cut the st"
     ):
         rf.transform(result, store, memory="64MiB")
-    plan = Projection.of(fitted(result), open_source(store)).plan(Budget(2**30, 2))
+    plan = Projection.of(open_model(result), open_source(store)).plan(Budget(2**30, 2))
     assert plan.most_passes == 1 and plan.reads_bytes == x.nbytes and "transform by projection" in str(plan)
 
 

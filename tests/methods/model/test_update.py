@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from reference import decaying, same_bytes, to_zarr
 
 import rankfold as rf
-from rankfold.methods.model.summary import Summary, merged
+from rankfold.methods.model.summary import Summary, merge_summaries
 from rankfold.methods.model.update import CRUDE
 
 Array = npt.NDArray[Any]
@@ -182,9 +182,9 @@ def test_summaries_merge_in_any_grouping(sizes: list[int], columns: int, mean: f
     of = [Summary.of_rows(part, center=True) for part in parts]
     left, right = of[0], of[-1]
     for each in of[1:]:
-        left = merged(left, each)
+        left = merge_summaries(left, each)
     for each in of[-2::-1]:
-        right = merged(each, right)
+        right = merge_summaries(each, right)
     x = np.vstack(parts)
     scatter = (x - x.mean(axis=0)).T @ (x - x.mean(axis=0))
     for made in (left, right):

@@ -33,7 +33,7 @@ def test_another_edition_of_a_method_makes_its_results_anew(
     flow: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert rankfold("run", flow).exit_code == 0
-    monkeypatch.setitem(METHODS.loaded, "knn", dataclasses.replace(KNN, edition=2))
+    monkeypatch.setitem(METHODS.entries, "knn", dataclasses.replace(KNN, edition=2))
     assert actions(flow)["components"][0] == "skip"
     assert actions(flow)["near"] == ("run", "knn has another edition")
     assert rankfold("run", flow).exit_code == 0

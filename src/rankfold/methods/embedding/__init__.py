@@ -1,7 +1,7 @@
 """How well an embedding keeps neighborhoods.
 
-arguments         what measures may be asked
-quality_request   what is asked, checked
+arguments         types, defaults and limits of the arguments
+quality_request   parameters of a measure, checked
 quality_plan      how many rows are held at once
 trustworthiness   from ranks of neighbors to a measure, after a search for them
 preservation      what two searches for neighbors have in common

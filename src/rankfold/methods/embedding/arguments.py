@@ -1,4 +1,4 @@
-"""What measures of an embedding may be asked."""
+"""Arguments of the measures of an embedding: types, defaults and limits."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ OPEN = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """Which rows are held, and how they are read: once in a process, whatever its threads."""
+class RowGroup:
+    """Rows that stay in memory together, and how they are read: once in a process, whatever its threads."""
 
     reader: RowReader
     start: int
@@ -61,10 +61,10 @@ class Held:
     def rows(self, step: int) -> ResidentRows:
         """The rows, from whoever has them already."""
         with _LOCK:
-            found = _HELD.get(self.name)
-            if found is None:
-                found = _HELD[self.name] = ResidentRows(self._read(step))
-            return found
+            resident = _RESIDENT_ROWS.get(self.name)
+            if resident is None:
+                resident = _RESIDENT_ROWS[self.name] = ResidentRows(self._read(step))
+            return resident
 
     def _read(self, step: int) -> Rows:
         reader, buffer = self.reader, self.reader.buffer(self.count)
@@ -84,7 +84,7 @@ class ResidentRows:
 
 
 _LOCK = threading.Lock()
-_HELD: weakref.WeakValueDictionary[str, ResidentRows] = weakref.WeakValueDictionary()
+_RESIDENT_ROWS: weakref.WeakValueDictionary[str, ResidentRows] = weakref.WeakValueDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class GatherRows(DeclaredFold):
 class RankWorkspace:
     """Buffers of one segment, and the rows that are held."""
 
-    held: ResidentRows
+    resident: ResidentRows
     passing: RowBuffer
     thresholds: State = field(default_factory=dict)
     now: Rows | None = None
@@ -150,7 +150,7 @@ class MeetRows:
 
     cut: Cut
     passing: RowReader
-    held: Held
+    group: RowGroup
     thresholds: Path
     """Names of the neighbors of the rows that are held, and what is made of them: see each pass."""
 
@@ -166,7 +166,7 @@ class MeetRows:
     def memory_bytes(self) -> int:
         """Of one segment besides the rows that are held."""
         tall = self.cut.panel_rows
-        names = self.held.count * self.k * 8 * 8
+        names = self.group.count * self.k * 8 * 8
         return self.passing.memory_bytes(tall) + self.passing.read_bytes(tall) + names + self._tiles
 
     @property
@@ -176,11 +176,11 @@ class MeetRows:
     @property
     def resident_bytes(self) -> int:
         """Of what the threads of a process share."""
-        return self.held.memory_bytes(self.cut.panel_rows)
+        return self.group.memory_bytes(self.cut.panel_rows)
 
     def workspace(self) -> RankWorkspace:
         """Buffers; the rows that are held are read if no other thread has them."""
-        rows = self.held.rows(self.cut.panel_rows)
+        rows = self.group.rows(self.cut.panel_rows)
         passing = self.passing.buffer(self.cut.panel_rows)
         return RankWorkspace(rows, passing, load_arrays(self.thresholds), precise=self.precise)
 
@@ -199,24 +199,24 @@ class MeasureThresholds(MeetRows):
 
     def start(self) -> State:
         """Nothing measured."""
-        return {"keys": np.full(self.held.count * self.k, np.inf)}
+        return {"keys": np.full(self.group.count * self.k, np.inf)}
 
     def step(self, state: State, work: RankWorkspace, start: int, stop: int, slot: int) -> None:
         """Measure what is named of a panel."""
-        rows, held = work.now, work.held.rows
+        rows, resident_rows = work.now, work.resident.rows
         assert rows is not None  # noqa: S101 - read came before
-        named = work.thresholds["passing"]
-        first, last = (int(np.searchsorted(named, row)) for row in (start, stop))
+        neighbors = work.thresholds["passing"]
+        first, last = (int(np.searchsorted(neighbors, row)) for row in (start, stop))
         places = work.thresholds["places"][first:last]
         state["keys"][places] = measure_keys(
-            held.raw,
+            resident_rows.raw,
             rows.raw,
-            held.scale,
+            resident_rows.scale,
             rows.scale,
             metric=self.passing.metric,
             by_lanes=self.by_lanes,
             rows=places // self.k,
-            others=named[first:last] - start,
+            others=neighbors[first:last] - start,
         )
 
     def merge(self, total: State, other: State) -> None:
@@ -241,18 +241,18 @@ class CountNearer(MeetRows):
 
     def start(self) -> State:
         """Nothing counted."""
-        return {"counts": np.zeros((self.held.count, self.k), np.int64), "measured": np.zeros(1, np.int64)}
+        return {"counts": np.zeros((self.group.count, self.k), np.int64), "measured": np.zeros(1, np.int64)}
 
     def step(self, state: State, work: RankWorkspace, start: int, stop: int, slot: int) -> None:
         """Count the rows of a panel."""
-        rows, held = work.now, work.held.rows
+        rows, resident_rows = work.now, work.resident.rows
         assert rows is not None  # noqa: S101 - read came before
         accumulate, before = self._count if self.by_lanes else self._measure, int(state["measured"][0])
         for top in range(0, len(rows), TILE[1]):
             others = rows.part(top, min(len(rows), top + TILE[1]))
-            for i in range(0, len(held), TILE[0]):
-                accumulate(state, work, slice(i, min(len(held), i + TILE[0])), others)
-        if int(state["measured"][0]) - before > OPEN * len(rows) * len(held):
+            for i in range(0, len(resident_rows), TILE[0]):
+                accumulate(state, work, slice(i, min(len(resident_rows), i + TILE[0])), others)
+        if int(state["measured"][0]) - before > OPEN * len(rows) * len(resident_rows):
             work.precise = True
 
     def merge(self, total: State, other: State) -> None:
@@ -262,7 +262,7 @@ class CountNearer(MeetRows):
 
     def _measure(self, state: State, work: RankWorkspace, some: slice, others: Rows) -> None:
         count_every_pair(
-            work.held.rows.raw[some].astype(np.float64),
+            work.resident.rows.raw[some].astype(np.float64),
             others.raw.astype(np.float64),
             metric=self.passing.metric,
             first=others.first,
@@ -271,14 +271,14 @@ class CountNearer(MeetRows):
         )
 
     def _count(self, state: State, work: RankWorkspace, some: slice, others: Rows) -> None:
-        x = work.held.rows.part(some.start, some.stop)
+        x = work.resident.rows.part(some.start, some.stop)
         wild = max(x.norms.max(), others.norms.max()) > LARGEST_SQUARE
         dtype = np.dtype(np.float64 if work.precise or wild else np.float32)
         tile = work.array("tile", (len(x), len(others)), dtype)
         if dtype == np.float32:
             factors: tuple[Any, Any] = x.copy, others.copy
         else:
-            factors = self.held.reader.double(x), self.passing.double(others)
+            factors = self.group.reader.double(x), self.passing.double(others)
         products(*factors, tile, lambda: work.array("more", tile.shape, dtype))
         (near_i, far_i), (near_j, far_j) = (reaches(rows, self.passing.metric, dtype) for rows in (x, others))
         state["measured"] += count_nearer(
@@ -298,7 +298,7 @@ class CountNearer(MeetRows):
 
 def reaches(rows: Rows, metric: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
     """What each row brings to a lower and to an upper bound: see ``count_nearer``."""
-    columns, told = rows.raw.shape[1], 0 if metric == Metric.INNER_PRODUCT else 1
+    columns, weight = rows.raw.shape[1], 0 if metric == Metric.INNER_PRODUCT else 1
     share, tiny = slack(columns, dtype), columns * float(np.finfo(dtype).tiny)
     halves = rows.norms / 2
-    return ((told - share) * halves - tiny).astype(dtype), ((told + share) * halves + tiny).astype(dtype)
+    return ((weight - share) * halves - tiny).astype(dtype), ((weight + share) * halves + tiny).astype(dtype)

@@ -49,9 +49,9 @@ def _in_common(results: list[Result], rows: int, k: int) -> Iterator[npt.NDArray
     height = results[0].indices.shape[1] + results[1].indices.shape[1]
     step = max(1, COMPARED_BYTES // (8 * height))
     for start in range(0, rows, step):
-        both = [np.asarray(found.indices[start : start + step])[:, :k] for found in results]
-        merged = np.sort(np.concatenate(both, axis=1), axis=1)
-        yield (merged[:, 1:] == merged[:, :-1]).sum(axis=1)
+        both = [np.asarray(result.indices[start : start + step])[:, :k] for result in results]
+        neighbors = np.sort(np.concatenate(both, axis=1), axis=1)
+        yield (neighbors[:, 1:] == neighbors[:, :-1]).sum(axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +102,14 @@ class Comparison:
         """See the protocol."""
         item, rows = self.source.dtype.itemsize, self.source.shape[0]
         reads = item * rows * (self.source.shape[1] + self.other.shape[1])
-        held = 4 * COMPARED_BYTES + 4 * min(reads, CHUNK_BYTES[1])
-        sweep = Pass("compare", "matrix", reads, 0, 20.0 * rows * self.k, held, 1, 1)
-        arranged = Arrangement((sweep,), 1, RESERVE_BYTES + held, held, 0, 1, rows, rows, 1, 1)
+        memory_bytes = 4 * COMPARED_BYTES + 4 * min(reads, CHUNK_BYTES[1])
+        sweep = Pass("compare", "matrix", reads, 0, 20.0 * rows * self.k, memory_bytes, 1, 1)
+        arrangement = Arrangement(
+            (sweep,), 1, RESERVE_BYTES + memory_bytes, memory_bytes, 0, 1, rows, rows, 1, 1
+        )
         kind, dtype = "neighborhood_preservation", self.source.dtype
         return plan_task(
-            Outline(kind, "exact", self.source, dtype, "rows", self.k, 0), Fixed(arranged), budget
+            Outline(kind, "exact", self.source, dtype, "rows", self.k, 0), Fixed(arrangement), budget
         )
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
@@ -125,5 +127,5 @@ class Comparison:
 
 def preservation_task(first: Result | str | Path, second: Result | str | Path, k: int | None) -> Comparison:
     """Two results of knn, checked; arguments of ``rankfold.neighborhood_preservation``."""
-    one, two = (found if isinstance(found, Result) else Result(found) for found in (first, second))
+    one, two = (each if isinstance(each, Result) else Result(each) for each in (first, second))
     return Comparison.of(one, two, k)

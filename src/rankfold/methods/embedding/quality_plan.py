@@ -29,7 +29,7 @@ class ResidentSweeps:
     """Sweeps of all rows beside some that are held, a group of them at a time."""
 
     source: Source
-    asked: EmbeddingQualityRequest
+    parameters: EmbeddingQualityRequest
     gather: GatherRows | None
     folds: Callable[[int], tuple[MeasureThresholds, CountNearer]]
     picking_bytes: int
@@ -43,10 +43,10 @@ class ResidentSweeps:
 
     def peak_bytes(self, rows: int, threads: int) -> int:
         """Of a process with so many threads, or of the one that leads."""
-        shared = max(fold.resident_bytes for fold in self.folds(rows))
-        leads = rows * self.asked.k * THRESHOLD_BYTES + BLAS_BYTES
-        sample = 0 if self.gather is None else self.asked.rows * SAMPLE_BYTES
-        return RESERVE_BYTES + sample + max(shared + threads * self.segment_bytes(rows), leads)
+        shared_bytes = max(fold.resident_bytes for fold in self.folds(rows))
+        leads = rows * self.parameters.k * THRESHOLD_BYTES + BLAS_BYTES
+        sample = 0 if self.gather is None else self.parameters.rows * SAMPLE_BYTES
+        return RESERVE_BYTES + sample + max(shared_bytes + threads * self.segment_bytes(rows), leads)
 
     def arrange(self, budget: Budget) -> Arrangement:
         """As many threads as fit with a small group, then as few groups of rows as fit.
@@ -54,14 +54,14 @@ class ResidentSweeps:
         A pass that meets some thousand rows counts for much longer than it reads, so threads come first.
         """
         groups, threads = self._groups(budget)
-        rows = -(-self.asked.rows // groups)
+        rows = -(-self.parameters.rows // groups)
         count = self.folds(rows)[1]
         return Arrangement(
             passes=_passes(self, rows, groups),
             concurrency=threads,
             peak_bytes=self.peak_bytes(rows, threads),
-            driver_bytes=rows * self.asked.k * THRESHOLD_BYTES,
-            checkpoint_bytes=rows * self.asked.k * 8 * (count.cut.stream_count + groups),
+            driver_bytes=rows * self.parameters.k * THRESHOLD_BYTES,
+            checkpoint_bytes=rows * self.parameters.k * 8 * (count.cut.stream_count + groups),
             most_at_once=count.cut.stream_count,
             grain_rows=count.cut.grain_rows,
             panel_rows=count.cut.panel_rows,
@@ -71,7 +71,7 @@ class ResidentSweeps:
         )
 
     def _groups(self, budget: Budget) -> tuple[int, int]:
-        rows, have = self.asked.rows, budget.memory_bytes
+        rows, have = self.parameters.rows, budget.memory_bytes
         few = min(rows, FEWEST_ROWS)
         threads = min(budget.threads, self.folds(rows)[1].cut.stream_count)
         while threads > 1 and self.peak_bytes(few, threads) > have:
@@ -92,37 +92,37 @@ def plan_embedding_quality(sweeps: ResidentSweeps, budget: Budget) -> Plan:
     MemoryBudgetError
         Even a single row that is held takes more than the budget.
     """
-    source, asked, count = sweeps.source, sweeps.asked, sweeps.folds(1)[1]
-    sample_bytes = 0 if sweeps.gather is None else asked.rows * count.held.reader.row_bytes
+    source, parameters, count = sweeps.source, sweeps.parameters, sweeps.folds(1)[1]
+    sample_bytes = 0 if sweeps.gather is None else parameters.rows * count.group.reader.row_bytes
     outline = Outline(
-        kind=asked.kind,
-        method="exact" if asked.exact else "sampled",
+        kind=parameters.kind,
+        method="exact" if parameters.exact else "sampled",
         source=source,
         dtype=count.passing.dtype,
         orientation="rows",
-        rank=asked.k,
+        rank=parameters.k,
         result_bytes=0,
-        scratch_bytes=sample_bytes + asked.rows * asked.k * 4 * 8,
-        subject=f"{asked.kind} of {source.shape[0]} rows of {source.shape[1]} numbers",
+        scratch_bytes=sample_bytes + parameters.rows * parameters.k * 4 * 8,
+        subject=f"{parameters.kind} of {source.shape[0]} rows of {source.shape[1]} numbers",
     )
     return plan_task(outline, sweeps, budget, lambda: _way_out(sweeps))
 
 
 def _passes(sweeps: ResidentSweeps, rows: int, groups: int) -> tuple[Pass, ...]:
     """Every sweep: the sample into a store of its own, then thresholds and counts of each group."""
-    source, asked = sweeps.source, sweeps.asked
+    source, parameters = sweeps.source, sweeps.parameters
     measure, count = sweeps.folds(rows)
     row_bytes, elements = count.passing.bytes_to_read, float(source.shape[0]) * source.shape[1]
-    found = []
+    passes = []
     if sweeps.gather is not None:
-        size = asked.rows * source.shape[1] * source.dtype.itemsize
-        found.append(numbers_of("rows", sweeps.gather, size, size, 0.0))
-    named = min(source.shape[0], rows * asked.k)
-    flops = 3.0 * rows * asked.k * source.shape[1]
+        size = parameters.rows * source.shape[1] * source.dtype.itemsize
+        passes.append(numbers_of("rows", sweeps.gather, size, size, 0.0))
+    neighbors = min(source.shape[0], rows * parameters.k)
+    flops = 3.0 * rows * parameters.k * source.shape[1]
     for _ in range(groups):
-        found.append(numbers_of("thresholds", measure, named * row_bytes, 0, flops))
-        found.append(numbers_of("ranks", count, source.shape[0] * row_bytes, 0, 2.0 * elements * rows))
-    return tuple(found)
+        passes.append(numbers_of("thresholds", measure, neighbors * row_bytes, 0, flops))
+        passes.append(numbers_of("ranks", count, source.shape[0] * row_bytes, 0, 2.0 * elements * rows))
+    return tuple(passes)
 
 
 def _way_out(sweeps: ResidentSweeps) -> str:

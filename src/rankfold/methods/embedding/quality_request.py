@@ -1,4 +1,4 @@
-"""What is asked of a measure of an embedding, and which rows are looked at."""
+"""Parameters of a measure of an embedding, and the sample of rows that it looks at."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rankfold.pipeline.errors import InputError
 
 Int64 = npt.NDArray[np.int64]
 
-SAMPLED = 5000
+DEFAULT_ROWS = 5000
 """Rows that are looked at unless more are asked for: the error is then some thousandth."""
 
 
@@ -30,10 +30,10 @@ class EmbeddingQualityRequest:
 
     k: int
     metric: str
-    """By which rows are ranked."""
+    """Metric by which rows are ranked."""
 
     rows: int
-    """That are looked at; all of them if they are as many."""
+    """Rows that are looked at; all of them if they are as many."""
 
     of_rows: int
     seed: int
@@ -42,26 +42,27 @@ class EmbeddingQualityRequest:
     def of(
         cls,
         kind: str,
-        ranked: Source,
-        listed: Source,
+        rank_source: Source,
+        neighbor_source: Source,
         k: object,
         metric: object,
         sample_rows: object,
         seed: object,
     ) -> EmbeddingQualityRequest:
         """From what a caller says; raises ``InputError`` for what cannot be measured."""
-        count, (m, _) = integer("k", k), ranked.shape
-        if listed.shape[0] != m:
+        count, (m, _) = integer("k", k), rank_source.shape
+        if neighbor_source.shape[0] != m:
             raise InputError(
-                f"{kind} compares the same rows twice, but {ranked.name} has {m} rows and {listed.name} has "
-                f"{listed.shape[0]}. Give a matrix and an embedding of all its rows, in the same order"
+                f"{kind} compares the same rows twice, but {rank_source.name} has {m} rows and "
+                f"{neighbor_source.name} has {neighbor_source.shape[0]}. Give a matrix and an embedding of "
+                "all its rows, in the same order"
             )
         if m < 3:
-            raise InputError(f"{ranked.name} has {m} row{'s' * (m != 1)}: {kind} needs at least 3")
+            raise InputError(f"{rank_source.name} has {m} row{'s' * (m != 1)}: {kind} needs at least 3")
         if not 1 <= count < m / 2:
             raise InputError(
                 f"k {count} was asked for, but {kind} is defined for k from 1 to less than half of the rows, "
-                f"and {ranked.name} has {m}: ask for 1 to {(m - 1) // 2}"
+                f"and {rank_source.name} has {m}: ask for 1 to {(m - 1) // 2}"
             )
         name = ALIASES.get(str(metric), str(metric))
         if name not in METRICS:
@@ -69,7 +70,7 @@ class EmbeddingQualityRequest:
         number = integer("seed", seed)
         if not 0 <= number < 2**64:
             raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {number}")
-        return cls(kind, count, name, _looked_at(sample_rows, m), m, number)
+        return cls(kind, count, name, _count_rows(sample_rows, m), m, number)
 
     @property
     def exact(self) -> bool:
@@ -83,17 +84,17 @@ class EmbeddingQualityRequest:
 
     def sample(self) -> Int64 | None:
         """Rows that are looked at, in order; None for all."""
-        return None if self.exact else drawn_rows(self.of_rows, self.rows, self.seed)
+        return None if self.exact else draw_rows(self.of_rows, self.rows, self.seed)
 
     def as_dict(self) -> dict[str, Any]:
         """For the facts of a result, and what tells one request from another."""
-        asked = {"kind": self.kind, "k": self.k, "metric": self.metric, "rows": self.rows}
-        return asked if self.exact else {**asked, "seed": self.seed}
+        fields = {"kind": self.kind, "k": self.k, "metric": self.metric, "rows": self.rows}
+        return fields if self.exact else {**fields, "seed": self.seed}
 
 
-def _looked_at(rows: object, most: int) -> int:
+def _count_rows(rows: object, most: int) -> int:
     if rows is None:
-        return min(most, SAMPLED)
+        return min(most, DEFAULT_ROWS)
     if isinstance(rows, str):
         if rows == "all":
             return most
@@ -107,7 +108,7 @@ def _looked_at(rows: object, most: int) -> int:
     return count
 
 
-def drawn_rows(rows: int, count: int, seed: int) -> Int64:
+def draw_rows(rows: int, count: int, seed: int) -> Int64:
     """``count`` of ``rows`` rows without replacement, all such sets being equally likely; sorted.
 
     Whatever is missing is drawn anew until there are enough, which favors no row. Memory follows ``count``:
@@ -115,11 +116,11 @@ def drawn_rows(rows: int, count: int, seed: int) -> Int64:
     """
     bits = np.random.Philox(key=np.array([seed, Purpose.EMBEDDING_ROWS], np.uint64))
     generator, few = np.random.Generator(bits), min(count, rows - count)
-    drawn = np.empty(0, np.int64)
-    while len(drawn) < few:
-        drawn = np.union1d(drawn, generator.integers(rows, size=few - len(drawn)))
+    sample = np.empty(0, np.int64)
+    while len(sample) < few:
+        sample = np.union1d(sample, generator.integers(rows, size=few - len(sample)))
     if few == count:
-        return drawn
-    left = np.ones(rows, np.bool_)
-    left[drawn] = False
-    return np.flatnonzero(left)
+        return sample
+    rest = np.ones(rows, np.bool_)
+    rest[sample] = False
+    return np.flatnonzero(rest)

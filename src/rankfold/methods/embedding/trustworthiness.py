@@ -33,11 +33,11 @@ import numpy.typing as npt
 from rankfold.kernels.neighbors.lists import sort_lists
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.embedding.arguments import EUCLIDEAN
-from rankfold.methods.embedding.neighbor_ranks import CountNearer, GatherRows, Held, MeasureThresholds
+from rankfold.methods.embedding.neighbor_ranks import CountNearer, GatherRows, MeasureThresholds, RowGroup
 from rankfold.methods.embedding.quality_plan import ResidentSweeps, plan_embedding_quality
 from rankfold.methods.embedding.quality_request import EmbeddingQualityRequest
 from rankfold.methods.knn.knn import Neighbors
-from rankfold.methods.knn.pair_fold import bounded
+from rankfold.methods.knn.pair_fold import has_bounds
 from rankfold.methods.knn.request import NeighborRequest
 from rankfold.methods.knn.row_blocks import RowReader
 from rankfold.methods.task import Output
@@ -83,7 +83,7 @@ class EmbeddingQuality:
     """A matrix whose rows are ranked, and neighbors on the other side, as ``execution`` takes them."""
 
     source: Source
-    asked: EmbeddingQualityRequest
+    parameters: EmbeddingQualityRequest
     sample: Int64 | None
     """Rows that are looked at; None for all."""
 
@@ -91,37 +91,39 @@ class EmbeddingQuality:
     """Result of ``knn`` for these rows: with k neighbors, or k + 1 of a sample, which may hold itself."""
 
     @classmethod
-    def of(cls, source: Source, asked: EmbeddingQualityRequest) -> EmbeddingQuality:
+    def of(cls, source: Source, parameters: EmbeddingQualityRequest) -> EmbeddingQuality:
         """Check that it can be done."""
         if source.row_grid.scattered:
             raise InputError(
                 f"{source.name} is compressed by columns, so that rows cannot be read by themselves. "
                 "Write it by rows (CSR) first"
             )
-        return cls(source, asked, asked.sample())
+        return cls(source, parameters, parameters.sample())
 
     @property
     def k(self) -> int:
         """Neighbors of each row."""
-        return self.asked.k
+        return self.parameters.k
 
     @property
     def by_lanes(self) -> bool:
         """Whether products bound distances."""
-        return bounded(self.asked.code, self.source.shape[1])
+        return has_bounds(self.parameters.code, self.source.shape[1])
 
-    def search(self, listed: Source, metric: str | Callable[..., float]) -> Neighbors:
+    def search(self, neighbor_source: Source, metric: str | Callable[..., float]) -> Neighbors:
         """That for the neighbors on the other side, of which ``with_lists`` then takes the result."""
-        queries = None if self.sample is None else select(listed, rows=self.sample, columns=None)
+        queries = None if self.sample is None else select(neighbor_source, rows=self.sample, columns=None)
         # A row of a sample may find itself among all rows.
-        return Neighbors.of(listed, queries, NeighborRequest.of(self.k + (queries is not None), metric, None))
+        return Neighbors.of(
+            neighbor_source, queries, NeighborRequest.of(self.k + (queries is not None), metric, None)
+        )
 
     def request(self) -> dict[str, Any]:
         """See the protocol."""
         if self.lists is None:
-            return self.asked.as_dict()
+            return self.parameters.as_dict()
         facts = Result(self.lists).attrs
-        return {**self.asked.as_dict(), "lists": [facts["input"]["fingerprint"], facts["request"]]}
+        return {**self.parameters.as_dict(), "lists": [facts["input"]["fingerprint"], facts["request"]]}
 
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol: there are facts alone."""
@@ -129,35 +131,39 @@ class EmbeddingQuality:
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
-        gather = None if self.sample is None else self.gathering()
+        gather = None if self.sample is None else self.gather_fold()
         rows = self.source if gather is None else gather.source
 
         def folds(count: int) -> tuple[MeasureThresholds, CountNearer]:
             # As if rows were centered, which takes a copy: that is known after a look at some of them.
-            held = self.held(rows, np.zeros(self.source.shape[1]), 0, count)
-            return self.measuring(held, self.source), self.counting(held)
+            group = self.group(rows, np.zeros(self.source.shape[1]), 0, count)
+            return self.measure_fold(group, self.source), self.count_fold(group)
 
         picking = self._picking_bytes(folds(1)[1].cut.panel_rows)
-        return plan_embedding_quality(ResidentSweeps(self.source, self.asked, gather, folds, picking), budget)
+        return plan_embedding_quality(
+            ResidentSweeps(self.source, self.parameters, gather, folds, picking), budget
+        )
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
-        shift, precise = self._neighbors().looked_at()
-        rows = self._gathered(run)
-        total = squares = measured = 0
+        shift, precise = self._neighbors().choose_shift()
+        rows = self._open_sample(run)
+        total = squares = measured_pairs = 0
         for start, stop in itertools.pairwise(self.edges(run.groups)):
-            held = self.held(rows, shift, start, stop, run.scratch)
-            thresholds = self._thresholds(run, held)
-            fold = self.counting(held, thresholds, precise=precise)
+            group = self.group(rows, shift, start, stop, run.scratch)
+            thresholds = self._thresholds(run, group)
+            fold = self.count_fold(group, thresholds, precise=precise)
             state = run.pass_over_data(f"ranks-{start}-{stop}", fold)
             penalties = self._penalties(state["counts"])
             total += int(penalties.sum())
             squares += sum(penalty * penalty for penalty in penalties.tolist())
-            measured += int(state["measured"][0])
-        run.notes["measured_pairs"] = measured
-        value, error = estimate(self.asked, total, squares)
+            measured_pairs += int(state["measured"][0])
+        run.notes["measured_pairs"] = measured_pairs
+        value, error = estimate(self.parameters, total, squares)
         facts = {
-            **run.facts(self.request(), "exact" if self.asked.exact else "sampled", self.source, fingerprint),
+            **run.facts(
+                self.request(), "exact" if self.parameters.exact else "sampled", self.source, fingerprint
+            ),
             "passes": len(self.edges(run.groups)) - 1,
             "value": value,
             "standard_error": error,
@@ -168,40 +174,42 @@ class EmbeddingQuality:
 
     def edges(self, groups: int) -> list[int]:
         """Edges of the groups of rows that are held at a time."""
-        return [self.asked.rows * i // groups for i in range(groups + 1)]
+        return [self.parameters.rows * i // groups for i in range(groups + 1)]
 
-    def held(
+    def group(
         self, rows: Source, shift: Float64 | None, start: int, stop: int, folder: Path = _NOWHERE
-    ) -> Held:
+    ) -> RowGroup:
         """A group of rows."""
-        reader = RowReader(rows, self.asked.code, shift, self.by_lanes)
-        return Held(reader, start, stop, f"{folder} {start} {stop}")
+        reader = RowReader(rows, self.parameters.code, shift, self.by_lanes)
+        return RowGroup(reader, start, stop, f"{folder} {start} {stop}")
 
-    def gathering(self, path: Path = _NOWHERE) -> GatherRows:
+    def gather_fold(self, path: Path = _NOWHERE) -> GatherRows:
         """The sweep that writes the sample to a store of its own."""
-        chosen, columns = select(self.source, rows=self.sample, columns=None), self.source.shape[1]
+        sample, columns = select(self.source, rows=self.sample, columns=None), self.source.shape[1]
         row_bytes = columns * self.source.dtype.itemsize
-        chunk = min(chosen.shape[0], max(1, PANEL_BYTES // row_bytes))
-        grid = Grid.regular(chosen.shape[0], chunk, splittable=False)
-        return GatherRows(cut(grid, row_bytes, 8), chosen, path, row_bytes / NOMINAL_READ)
+        chunk = min(sample.shape[0], max(1, PANEL_BYTES // row_bytes))
+        grid = Grid.regular(sample.shape[0], chunk, splittable=False)
+        return GatherRows(cut(grid, row_bytes, 8), sample, path, row_bytes / NOMINAL_READ)
 
-    def measuring(self, held: Held, source: Source, thresholds: Path = _NOWHERE) -> MeasureThresholds:
+    def measure_fold(self, group: RowGroup, source: Source, thresholds: Path = _NOWHERE) -> MeasureThresholds:
         """The sweep that measures how far neighbors are, over all rows or those that are named."""
         columns = source.shape[1]
-        reader = RowReader(source, self.asked.code, None, self.by_lanes)
+        reader = RowReader(source, self.parameters.code, None, self.by_lanes)
         row_bytes = columns * source.dtype.itemsize
-        pieces = self._cut(source.row_grid, row_bytes / NOMINAL_READ, held.count)
-        seconds = row_bytes / NOMINAL_READ + held.count * self.k / source.shape[0] * columns * 1e-9
-        return MeasureThresholds(pieces, reader, held, thresholds, self.k, self.by_lanes, seconds)
+        pieces = self._cut(source.row_grid, row_bytes / NOMINAL_READ, group.count)
+        seconds = row_bytes / NOMINAL_READ + group.count * self.k / source.shape[0] * columns * 1e-9
+        return MeasureThresholds(pieces, reader, group, thresholds, self.k, self.by_lanes, seconds)
 
-    def counting(self, held: Held, thresholds: Path = _NOWHERE, *, precise: bool = False) -> CountNearer:
+    def count_fold(
+        self, group: RowGroup, thresholds: Path = _NOWHERE, *, precise: bool = False
+    ) -> CountNearer:
         """The sweep that counts."""
         columns = self.source.shape[1]
-        reader = RowReader(self.source, self.asked.code, held.reader.shift, self.by_lanes)
+        reader = RowReader(self.source, self.parameters.code, group.reader.shift, self.by_lanes)
         pair = COUNT_SECONDS + columns * (2 / NOMINAL_FLOPS[4] if self.by_lanes else MEASURE_SECONDS)
-        seconds = columns * self.source.dtype.itemsize / NOMINAL_READ + held.count * pair
-        pieces = self._cut(self.source.row_grid, seconds, held.count)
-        return CountNearer(pieces, reader, held, thresholds, self.k, self.by_lanes, seconds, precise)
+        seconds = columns * self.source.dtype.itemsize / NOMINAL_READ + group.count * pair
+        pieces = self._cut(self.source.row_grid, seconds, group.count)
+        return CountNearer(pieces, reader, group, thresholds, self.k, self.by_lanes, seconds, precise)
 
     def _cut(self, grid: Grid, row_seconds: float, count: int) -> Cut:
         """Panels of a sweep that meets so many rows, and as many streams as are worth their counts."""
@@ -221,33 +229,34 @@ class EmbeddingQuality:
 
     def _neighbors(self) -> Neighbors:
         """A search in the matrix itself, for what it knows of its numbers."""
-        return Neighbors(self.source, None, NeighborRequest(self.k, self.asked.metric))
+        return Neighbors(self.source, None, NeighborRequest(self.k, self.parameters.metric))
 
-    def _gathered(self, run: Run) -> Source:
+    def _open_sample(self, run: Run) -> Source:
         """The rows that are looked at, as a matrix of their own."""
         if self.sample is None:
             return self.source
         path = run.scratch / "rows.zarr"
-        fold = self.gathering(path)
+        fold = self.gather_fold(path)
         shape = fold.source.shape
         create_matrix(path, shape, self.source.dtype, (min(fold.cut.panel_rows, shape[0]), shape[1]))
         run.sweep("rows", fold)
         run.require(path)
         return open_source(path)
 
-    def _thresholds(self, run: Run, held: Held) -> Path:
+    def _thresholds(self, run: Run, group: RowGroup) -> Path:
         """Keys and ids of the neighbors of a group, sorted, and its own ids."""
-        name = f"{held.start}-{held.stop}"
-        own = np.arange(held.start, held.stop) if self.sample is None else self.sample[held.start : held.stop]
-        ids = self._listed(held, own)
-        wanted = np.unique(ids)
-        some = FEW * len(wanted) <= self.source.shape[0]
-        source = select(self.source, rows=wanted, columns=None) if some else self.source
+        name = f"{group.start}-{group.stop}"
+        span = slice(group.start, group.stop)
+        own = np.arange(group.start, group.stop) if self.sample is None else self.sample[span]
+        ids = self._read_neighbors(group, own)
+        neighbors = np.unique(ids)
+        some = FEW * len(neighbors) <= self.source.shape[0]
+        source = select(self.source, rows=neighbors, columns=None) if some else self.source
         places = np.argsort(ids, axis=None, kind="stable")
-        named = ids.reshape(-1)[places]
-        passing = {"places": places, "passing": np.searchsorted(wanted, named) if some else named}
-        listed = save_once(run.scratch / f"named-{name}.part", passing)
-        keys = run.sweep(f"thresholds-{name}", self.measuring(held, source, listed))["keys"]
+        rows = ids.reshape(-1)[places]
+        passing = {"places": places, "passing": np.searchsorted(neighbors, rows) if some else rows}
+        names = save_once(run.scratch / f"named-{name}.part", passing)
+        keys = run.sweep(f"thresholds-{name}", self.measure_fold(group, source, names))["keys"]
         keys = keys.reshape(ids.shape)
         if not np.isfinite(keys).all():
             raise DataError(
@@ -257,34 +266,34 @@ class EmbeddingQuality:
         sort_lists(keys, ids)
         return save_once(run.scratch / f"thresholds-{name}.part", {"keys": keys, "ids": ids, "own": own})
 
-    def _listed(self, held: Held, own: Int64) -> Int64:
+    def _read_neighbors(self, group: RowGroup, own: Int64) -> Int64:
         """Neighbors of a group on the other side, itself left out."""
         assert self.lists is not None  # noqa: S101 - only a plan is made without
-        found: Int64 = np.asarray(Result(self.lists).indices[held.start : held.stop])
+        ids: Int64 = np.asarray(Result(self.lists).indices[group.start : group.stop])
         if self.sample is None:
-            return found
-        keep = found != own[:, None]
+            return ids
+        keep = ids != own[:, None]
         keep[keep.all(axis=1), -1] = False  # too many rows are equal to it: it is not in its own list
-        others: Int64 = found[keep].reshape(len(own), self.k)
+        others: Int64 = ids[keep].reshape(len(own), self.k)
         return others
 
     def _penalties(self, counts: Int64) -> Int64:
         """By how much the ranks of the neighbors of each row exceed k, in all."""
         if (counts < np.arange(self.k)).any() or counts.max() > self.source.shape[0] - 2:
             raise AssertionError("counts are not those of ranks")
-        found: Int64 = np.maximum(counts + 1 - self.k, 0).sum(axis=1)
-        return found
+        penalties: Int64 = np.maximum(counts + 1 - self.k, 0).sum(axis=1)
+        return penalties
 
 
-def estimate(asked: EmbeddingQualityRequest, total: int, squares: int) -> tuple[float, float]:
+def estimate(parameters: EmbeddingQualityRequest, total: int, squares: int) -> tuple[float, float]:
     """Value and standard error from the sum of penalties over the rows looked at, and that of their squares.
 
     With ``r`` of ``m`` rows, drawn without replacement, the sum over all is ``m/r`` times that over the rows
     drawn, with variance ``m^2 (1 - r/m) s^2 / r``, ``s^2`` being the variance of a row's penalty.
     """
-    m, k, r = asked.of_rows, asked.k, asked.rows
+    m, k, r = parameters.of_rows, parameters.k, parameters.rows
     pow2_scale = 2.0 / (m * k * (2.0 * m - 3.0 * k - 1.0))
-    if asked.exact:
+    if parameters.exact:
         return 1.0 - total * pow2_scale, 0.0
     variance = (r * squares - total * total) / (r * (r - 1))
     return 1.0 - total * m / r * pow2_scale, pow2_scale * m * math.sqrt(variance / r * (1 - r / m))
@@ -298,33 +307,36 @@ def with_lists(task: EmbeddingQuality, lists: Path) -> EmbeddingQuality:
 # The chain ----------------------------------------------------------------------------------------
 
 
-def trustworthiness_task(x: object, embedding: object, **asked: Any) -> Chain:
+def trustworthiness_task(x: object, embedding: object, **arguments: Any) -> Chain:
     """Neighbors in the embedding, then their ranks in the data; arguments of ``rankfold.trustworthiness``."""
-    metric = asked.pop("metric")
-    return _chain("trustworthiness", open_source(x), open_source(embedding), metric, EUCLIDEAN, asked)
+    metric = arguments.pop("metric")
+    return _chain("trustworthiness", open_source(x), open_source(embedding), metric, EUCLIDEAN, arguments)
 
 
-def continuity_task(x: object, embedding: object, **asked: Any) -> Chain:
+def continuity_task(x: object, embedding: object, **arguments: Any) -> Chain:
     """Neighbors in the data, then their ranks in the embedding; arguments of ``rankfold.continuity``."""
-    metric = asked.pop("metric")
-    return _chain("continuity", open_source(embedding), open_source(x), EUCLIDEAN, metric, asked)
+    metric = arguments.pop("metric")
+    return _chain("continuity", open_source(embedding), open_source(x), EUCLIDEAN, metric, arguments)
 
 
 def _chain(
     kind: str,
-    ranked: Source,
-    listed: Source,
+    rank_source: Source,
+    neighbor_source: Source,
     metric: str,
     near: str | Callable[..., float],
-    asked: dict[str, Any],
+    arguments: dict[str, Any],
 ) -> Chain:
     """Rows of one side are ranked by ``metric``, where rows of the other are neighbors by ``near``."""
     ranks = EmbeddingQuality.of(
-        ranked, EmbeddingQualityRequest.of(kind, ranked, listed, metric=metric, **asked)
+        rank_source,
+        EmbeddingQualityRequest.of(kind, rank_source, neighbor_source, metric=metric, **arguments),
     )
-    search = ranks.search(listed, near)
+    search = ranks.search(neighbor_source, near)
     links = (
         Link("neighbors", search),
         Link("ranks", ranks, lambda results: with_lists(ranks, results["neighbors"])),
     )
-    return Chain({**ranks.asked.as_dict(), "lists": [search.source.fingerprint(), search.request()]}, links)
+    return Chain(
+        {**ranks.parameters.as_dict(), "lists": [search.source.fingerprint(), search.request()]}, links
+    )

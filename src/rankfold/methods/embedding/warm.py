@@ -9,7 +9,7 @@ import numpy as np
 
 from rankfold.kernels.neighbors.lists import Metric, sort_lists
 from rankfold.kernels.neighbors.ranks import count_every_pair, count_nearer, measure_keys
-from rankfold.methods.knn.row_blocks import stored_dtype
+from rankfold.methods.knn.row_blocks import row_dtype
 from rankfold.methods.knn.warm import DTYPES, METRIC, way_of
 
 
@@ -20,7 +20,7 @@ def warm_quality(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int
 
 @functools.cache
 def _warm_ranks(dtype: np.dtype[Any], way: str) -> None:
-    x, one, at = np.zeros((4, 4), stored_dtype(dtype)), np.ones(4), np.arange(4)
+    x, one, at = np.zeros((4, 4), row_dtype(dtype)), np.ones(4), np.arange(4)
     thresholds: dict[str, Any] = {
         "own": at,
         "first": 0,

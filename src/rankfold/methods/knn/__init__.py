@@ -1,7 +1,7 @@
 """Nearest neighbors, exactly.
 
-arguments     what may be asked
-request       what is asked, checked; metrics
+arguments     types, defaults and limits of the arguments
+request       parameters of a search, checked; metrics
 plan          groups of blocks that fit, and what they cost
 knn           from a request to a result
 extend        an earlier search, to be gone on with

@@ -1,4 +1,4 @@
-"""What knn may be asked."""
+"""Arguments of knn: types, defaults and limits."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import digest
 
-LOOKED_AT = (16, 4)
+CHECK_COUNTS = (16, 4)
 """Rows of which some distances are measured again, and how many of each."""
 
 
@@ -30,18 +30,19 @@ class EarlierLists:
     """Held, since a temporary store lives as long as its result."""
 
     @classmethod
-    def of(cls, result: Result, source: Source, asked: NeighborRequest) -> EarlierLists:
-        """Check that it belongs to a matrix and to what is asked of it."""
+    def of(cls, result: Result, source: Source, request: NeighborRequest) -> EarlierLists:
+        """Check that a result has lists of the first rows of a matrix that a request can go on with."""
         facts = result.attrs
         if facts["kind"] != "knn" or facts["request"]["queries"] is not None:
             raise InputError(
                 f"{result.path} has no lists of rows among themselves: base must be a result of knn"
             )
-        held = facts["request"]
-        if held["metric"] != asked.metric or held["k"] < asked.k:
+        base_request = facts["request"]
+        if base_request["metric"] != request.metric or base_request["k"] < request.k:
             raise InputError(
-                f"{result.path} has lists of {held['k']} by {held['metric']}, too few for k={asked.k} by "
-                f"{asked.metric}. Ask for the same metric and at most as many, or leave base out"
+                f"{result.path} has lists of {base_request['k']} by {base_request['metric']}, too few for "
+                f"k={request.k} by {request.metric}. Ask for the same metric and at most as many, or "
+                "leave base out"
             )
         rows, columns = facts["input"]["shape"]
         if columns != source.shape[1] or rows > source.shape[0]:
@@ -57,7 +58,7 @@ class EarlierLists:
         return int(self.result.attrs["input"]["shape"][0])
 
     def digest(self) -> str:
-        """Of what it was made from."""
+        """Digest of the request and the matrix that the result was made from."""
         return digest([self.result.attrs["request"], self.result.attrs["input"]["fingerprint"]])
 
     def plant(self, fold: NearestPairs, folder: Path) -> None:
@@ -65,31 +66,34 @@ class EarlierLists:
         self._require_same_rows(fold)
         edges, k = fold.pairs.rows, fold.k
         old = int(np.searchsorted(edges, self.rows))
-        met = np.arange(len(edges) - 1) < old
+        old_blocks = np.arange(len(edges) - 1) < old
         for block in range(old):
             if not has_lists(folder, block):
                 start, stop = int(edges[block]), int(edges[block + 1])
                 # Nearest first the other way round is a heap.
                 keys = np.asarray(self.result.distances[start:stop, :k])[:, ::-1]
                 ids = np.asarray(self.result.indices[start:stop, :k])[:, ::-1]
-                save_lists(folder, block, {**fold.start(block), "keys": keys.copy(), "ids": ids.copy()}, met)
+                save_lists(
+                    folder, block, {**fold.start(block), "keys": keys.copy(), "ids": ids.copy()}, old_blocks
+                )
 
     def _require_same_rows(self, fold: NearestPairs) -> None:
         """Measure some distances again: they are the same to the last bit, if rows are."""
-        rows, each = LOOKED_AT
+        rows, each = CHECK_COUNTS
         for row in np.unique(np.linspace(0, self.rows - 1, rows).astype(np.int64)).tolist():
             names = np.asarray(self.result.indices[row : row + 1, :each])[0].tolist()
-            told = np.asarray(self.result.distances[row : row + 1, :each])[0].tolist()
-            for name, key in zip(names, told, strict=True):
-                found = _measured(fold, row, name)
-                if found != key:
+            keys = np.asarray(self.result.distances[row : row + 1, :each])[0].tolist()
+            for name, key in zip(names, keys, strict=True):
+                separation = _measure_pair(fold, row, name)
+                if separation != key:
                     raise InputError(
-                        f"rows {row} and {name} of {fold.left.source.name} are {found} apart, but base says "
-                        f"{key}: its first {self.rows} rows are not those that {self.result.path} was made of"
+                        f"rows {row} and {name} of {fold.left.source.name} are {separation} apart, but base "
+                        f"says {key}: its first {self.rows} rows are not those that {self.result.path} was "
+                        "made of"
                     )
 
 
-def _measured(fold: NearestPairs, row: int, other: int) -> float:
+def _measure_pair(fold: NearestPairs, row: int, other: int) -> float:
     """The distance of two rows as the sweep measures it."""
     x, y = (_row(fold.left, index) for index in (row, other))
     if fold.function is not None:

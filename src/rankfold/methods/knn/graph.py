@@ -24,10 +24,10 @@ SORT_BYTES = 64 * 2**20
 """Memory of sorting edges, and the most that a file of them takes."""
 
 EDGES = 2**17
-"""That are sorted into files at a time."""
+"""Edges that are sorted into files at a time."""
 
 POINTERS = 2**17
-"""Of ``indptr`` in a chunk."""
+"""Numbers of ``indptr`` in a chunk."""
 
 NAME = "graph"
 
@@ -60,10 +60,10 @@ def write_symmetric_graph(result: Path, scratch: Path, shape: tuple[int, int], *
     both = _both_ways(indices, distances)
     for edges in sorted_entries(both, shape, np.dtype(np.complex128), between, SORT_BYTES):
         # How often an edge came is in the imaginary part, and as often its distance in the real one.
-        kept = edges.values.imag > 1 if mutual else np.ones(len(edges.values), np.bool_)
-        if kept.any():
-            values = edges.values[kept].real / edges.values[kept].imag
-            writer.append(Entries(edges.rows[kept], edges.columns[kept], values))
+        keep = edges.values.imag > 1 if mutual else np.ones(len(edges.values), np.bool_)
+        if keep.any():
+            values = edges.values[keep].real / edges.values[keep].imag
+            writer.append(Entries(edges.rows[keep], edges.columns[keep], values))
     writer.finish()
     remove(between)
 

@@ -18,7 +18,7 @@ from rankfold.kernels.neighbors.lists import Metric
 from rankfold.methods.knn.arguments import DEFAULT_K
 from rankfold.methods.knn.extend import EarlierLists
 from rankfold.methods.knn.graph import POINTERS, create_graph, write_symmetric_graph
-from rankfold.methods.knn.pair_fold import NearestPairs, bounded
+from rankfold.methods.knn.pair_fold import NearestPairs, has_bounds
 from rankfold.methods.knn.plan import PairSweeps, plan_neighbors
 from rankfold.methods.knn.request import NeighborRequest
 from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, RowReader
@@ -49,32 +49,32 @@ SMALLEST_SQUARE = 2.0**-80
 """Norms below this are left to float64."""
 
 CHUNK_BYTES = (2**20, 16 * 2**20)
-"""Least and most of a chunk of the result, of which there are ``CHUNKS_WANTED`` in between."""
+"""Least and most of a chunk of the result, of which there are ``TARGET_CHUNKS`` in between."""
 
-CHUNKS_WANTED = 8192
+TARGET_CHUNKS = 8192
 
 _NOWHERE = Path("-")
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbors:
-    """Rows, perhaps queries, and what is asked of them, as ``execution`` takes them."""
+    """Rows, perhaps queries, and the parameters of a search, as ``execution`` takes them."""
 
     source: Source
     queries: Source | None
-    asked: NeighborRequest
+    parameters: NeighborRequest
     earlier: EarlierLists | None = None
 
     @classmethod
     def of(
-        cls, source: Source, queries: Source | None, asked: NeighborRequest, base: Result | None = None
+        cls, source: Source, queries: Source | None, parameters: NeighborRequest, base: Result | None = None
     ) -> Neighbors:
         """Check that it can be done."""
-        asked.check(source.shape[0], source.name, itself=queries is None)
-        for given in (source, queries):
-            if given is not None and given.row_grid.scattered:
+        parameters.check(source.shape[0], source.name, itself=queries is None)
+        for matrix in (source, queries):
+            if matrix is not None and matrix.row_grid.scattered:
                 raise InputError(
-                    f"{given.name} is compressed by columns, so that rows cannot be read by themselves. "
+                    f"{matrix.name} is compressed by columns, so that rows cannot be read by themselves. "
                     "Write it by rows (CSR) first"
                 )
         if queries is not None and queries.shape[1] != source.shape[1]:
@@ -82,11 +82,13 @@ class Neighbors:
                 f"queries {queries.name} have {queries.shape[1]} columns, but {source.name} has "
                 f"{source.shape[1]}. Give rows of the same columns, in the same order"
             )
-        if asked.symmetric and queries is not None:
+        if parameters.symmetric and queries is not None:
             raise InputError("symmetric joins lists of one set of rows: leave it out, or queries")
         if base is not None and queries is not None:
             raise InputError("base has lists of rows among themselves: leave it out, or queries")
-        return cls(source, queries, asked, None if base is None else EarlierLists.of(base, source, asked))
+        return cls(
+            source, queries, parameters, None if base is None else EarlierLists.of(base, source, parameters)
+        )
 
     @property
     def left(self) -> Source:
@@ -95,22 +97,24 @@ class Neighbors:
 
     def request(self) -> dict[str, Any]:
         """See the protocol."""
-        told = None if self.queries is None else [self.queries.fingerprint(), list(self.queries.shape)]
+        query_identity = (
+            None if self.queries is None else [self.queries.fingerprint(), list(self.queries.shape)]
+        )
         base = None if self.earlier is None else self.earlier.digest()
-        return {**self.asked.as_dict(), "queries": told, "base": base}
+        return {**self.parameters.as_dict(), "queries": query_identity, "base": base}
 
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol."""
-        (rows, others), k = (self.left.shape[0], self.source.shape[0]), self.asked.k
+        (rows, others), k = (self.left.shape[0], self.source.shape[0]), self.parameters.k
         chunks, edges = count(rows, self.lists_cut().panel_rows), 2 * rows * k
-        kept = chunks
-        if self.asked.symmetric is not None:
-            kept = count(edges, min(max(edges // CHUNKS_WANTED, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1]))
+        graph_chunks = chunks
+        if self.parameters.symmetric is not None:
+            graph_chunks = count(edges, min(max(edges // TARGET_CHUNKS, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1]))
         wide = np.dtype(np.float64)
         return (
             Output("distances", (rows, k), wide, chunks),
             Output("indices", (rows, k), np.dtype(np.int64), chunks),
-            Output("graph", (rows, others), wide, 2 * kept + count(rows + 1, POINTERS), sparse=True),
+            Output("graph", (rows, others), wide, 2 * graph_chunks + count(rows + 1, POINTERS), sparse=True),
         )
 
     def pairs(self) -> Pairs:
@@ -122,30 +126,30 @@ class Neighbors:
         return Pairs(rows, None if self.queries is None else block_edges(self.source.row_grid, columns))
 
     def fold(self, shift: Float64 | None, *, precise: bool) -> NearestPairs:
-        """What is done with a pair of blocks."""
-        code, function = self.asked.code, self.asked.function
-        products = function is None and bounded(code, self.source.shape[1])
+        """The fold of pairs of blocks into lists."""
+        code, function = self.parameters.code, self.parameters.function
+        products = function is None and has_bounds(code, self.source.shape[1])
         readers = [RowReader(side, code, shift, products) for side in (self.left, self.source)]
-        return NearestPairs(self.pairs(), readers[0], readers[1], self.asked.k, code, function, precise)
+        return NearestPairs(self.pairs(), readers[0], readers[1], self.parameters.k, code, function, precise)
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
         # As if rows were centered, which takes a copy: that is known after a look at some of them.
         fold = self.fold(np.zeros(self.source.shape[1]), precise=False)
         write = self._write(fold.pairs, _NOWHERE, _NOWHERE)
-        symmetric = self.asked.symmetric is not None
+        symmetric = self.parameters.symmetric is not None
         return plan_neighbors(PairSweeps(fold, write, self.source, self.left, symmetric), budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
-        shift, precise = self.looked_at()
+        shift, precise = self.choose_shift()
         fold, lists = self.fold(shift, precise=precise), run.scratch / "lists"
         make_folder(lists)
         if self.earlier is not None:
             self.earlier.plant(fold, lists)
         run.pair_sweep("pairs", fold, lists)
         run.notes["certain"] = _certain(fold.pairs, lists)
-        shape, k = (self.left.shape[0], self.source.shape[0]), self.asked.k
+        shape, k = (self.left.shape[0], self.source.shape[0]), self.parameters.k
         write = self._write(fold.pairs, lists, run.result)
         for name, dtype in (("indices", np.int64), ("distances", np.float64)):
             create_array(run.result, name, (shape[0], k), dtype, (write.cut.panel_rows, k))
@@ -153,7 +157,7 @@ class Neighbors:
             create_graph(run.result, shape, k, write.cut.panel_rows)
         run.sweep("write", write)
         if not write.graph:
-            mutual = self.asked.symmetric == "mutual"
+            mutual = self.parameters.symmetric == "mutual"
             write_symmetric_graph(run.result, run.scratch, shape, mutual=mutual)
         facts = {**run.facts(self.request(), "exact", self.source, fingerprint), "recall": 1.0}
         run.describe(facts)
@@ -161,17 +165,19 @@ class Neighbors:
 
     def _write(self, pairs: Pairs, lists: Path, result: Path) -> WriteLists:
         """The sweep that writes lists, chunk by chunk."""
-        itself, graph = self.queries is None, self.asked.symmetric is None
-        return WriteLists(self.lists_cut(), pairs, lists, result, self.asked.k, itself=itself, graph=graph)
+        itself, graph = self.queries is None, self.parameters.symmetric is None
+        return WriteLists(
+            self.lists_cut(), pairs, lists, result, self.parameters.k, itself=itself, graph=graph
+        )
 
     def lists_cut(self) -> Cut:
         """Rows whose lists are chunks of the result."""
-        rows, row_bytes = self.left.shape[0], 8 * self.asked.k
+        rows, row_bytes = self.left.shape[0], 8 * self.parameters.k
         least, most = (size // row_bytes for size in CHUNK_BYTES)
-        chunk = min(rows, max(1, min(max(rows // CHUNKS_WANTED, least), most)))
+        chunk = min(rows, max(1, min(max(rows // TARGET_CHUNKS, least), most)))
         return cut(Grid.regular(rows, chunk, splittable=False), row_bytes, 8)
 
-    def looked_at(self) -> tuple[Float64 | None, bool]:
+    def choose_shift(self) -> tuple[Float64 | None, bool]:
         """What the copy of rows is centered by, if that is worth it; whether float32 is too narrow for it."""
         sample = Sample.of(View(self.source, Orientation.ROWS), 0).read().astype(np.float64)
         mean = sample.mean(axis=0)
@@ -179,11 +185,12 @@ class Neighbors:
             squares = float(np.einsum("ij,ij->", sample, sample)) / len(sample)
             spread = squares - float(mean @ mean)
         centered = (
-            self.asked.code in (Metric.EUCLIDEAN, Metric.SQEUCLIDEAN) and squares > WORTH_CENTERING * spread
+            self.parameters.code in (Metric.EUCLIDEAN, Metric.SQEUCLIDEAN)
+            and squares > WORTH_CENTERING * spread
         )
         size = spread if centered else squares
         precise = not SMALLEST_SQUARE < size < LARGEST_SQUARE
-        return (mean if centered else None), precise and self.asked.code != Metric.COSINE
+        return (mean if centered else None), precise and self.parameters.code != Metric.COSINE
 
 
 def _certain(pairs: Pairs, lists: Path) -> float:
@@ -191,8 +198,8 @@ def _certain(pairs: Pairs, lists: Path) -> float:
     uncertain = 0
     for block in range(pairs.count):
         for accumulator in range(pairs.accumulators):
-            found = load_lists(lists, block, accumulator)
-            uncertain += int(found["uncertain"][0]) if found else 0
+            state = load_lists(lists, block, accumulator)
+            uncertain += int(state["uncertain"][0]) if state else 0
     return 1 - uncertain / (int(pairs.rows[-1]) * (len(pairs.met) - 1))
 
 

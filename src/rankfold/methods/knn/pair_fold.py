@@ -56,12 +56,12 @@ UNCERTAIN = 0.05
 """Share of uncertain rows above which products are made in float64."""
 
 
-def listed(k: int) -> int:
+def shortlist_length(k: int) -> int:
     """Candidates of a row for ``k`` places: the more, the surer that none was lost."""
     return k + max(8, k // 4)
 
 
-def bounded(metric: int, columns: int) -> bool:
+def has_bounds(metric: int, columns: int) -> bool:
     """Whether products choose candidates; else every pair is measured."""
     euclidean = metric in (Metric.EUCLIDEAN, Metric.SQEUCLIDEAN)
     return metric in BY_PRODUCTS and not (euclidean and columns < FEW_COLUMNS)
@@ -71,13 +71,13 @@ def bounded(metric: int, columns: int) -> bool:
 class PairWorkspace:
     """Buffers of one task."""
 
-    held: RowBuffer
+    resident: RowBuffer
     passing: RowBuffer
     precise: bool
     """Whether products are made in float64."""
 
     span: tuple[int, int] = (-1, -1)
-    """Blocks that are held."""
+    """First block in memory, and one past the last."""
 
     blocks: dict[int, Rows] = field(default_factory=dict)
     """Their rows."""
@@ -128,20 +128,20 @@ class NearestPairs:
 
     def memory_bytes(self, rows: int) -> int:
         """Most memory of a task that holds so many rows: buffers, lists, shortlists, tiles."""
-        tallest, columns, most = self.pairs.tallest(), self.left.columns, listed(self.k)
+        tallest, columns, most = self.pairs.tallest(), self.left.columns, shortlist_length(self.k)
         lists = 2 * 8 * self.k
         # Which blocks each has met: packed, and a byte for each.
         blocks = 2 * rows * self.pairs.count // int(self.pairs.rows[-1]) + 4
         buffers = self.left.memory_bytes(rows) + self.right.memory_bytes(tallest)
         reading = max(self.left.read_bytes(tallest), self.right.read_bytes(tallest))
-        kept = (rows + 3 * tallest) * lists + blocks * 2 * len(self.pairs.met)
+        list_bytes = (rows + 3 * tallest) * lists + blocks * 2 * len(self.pairs.met)
         if not self.left.bounded:
-            return buffers + kept + reading + 4 * 2 * MEASURED_TILE * columns * 8
+            return buffers + list_bytes + reading + 4 * 2 * MEASURED_TILE * columns * 8
         sides = (min(TILE, tallest), 4), (min(PRECISE_TILE, tallest), 8)
         tiles = sum(rows**2 * item for rows, item in sides) * (1 + (columns > TERMS))
         doubles = 4 * PRECISE_TILE * columns * 8 + PRECISE_TILE * (columns * 8 + 4 * 8 * self.k)
         shortlists = 2 * tallest * (16 * most + 10 * 8)
-        return buffers + kept + reading + tiles + doubles + shortlists
+        return buffers + list_bytes + reading + tiles + doubles + shortlists
 
     def start(self, block: int) -> State:
         """Empty lists."""
@@ -169,7 +169,7 @@ class NearestPairs:
         first = int(edges[held[0]])
         for block in range(*held):
             start, stop = int(edges[block]), int(edges[block + 1])
-            work.blocks[block] = self.left.read(work.held, start, stop, start - first)
+            work.blocks[block] = self.left.read(work.resident, start, stop, start - first)
         work.span = held
         return (int(edges[held[1]]) - first) * self.left.bytes_to_read
 
@@ -198,27 +198,27 @@ class NearestPairs:
         two = one if same else self._side(work, "right", y, other_state, dtype)
         for i, j in tiles(len(x), len(y), TILE if dtype == np.float32 else PRECISE_TILE, same=same):
             self._scan(work, one, i, two, j, dtype, same=same)
-        lost = self._settle(work, one, y, state, same=same)
+        uncertain = self._settle(work, one, y, state, same=same)
         if other_state is not None:
-            lost += self._settle(work, two, x, other_state, same=False)
-        if lost > UNCERTAIN * (len(x) + len(y)):
+            uncertain += self._settle(work, two, x, other_state, same=False)
+        if uncertain > UNCERTAIN * (len(x) + len(y)):
             work.precise = True
 
     def _side(
         self, work: PairWorkspace, name: str, rows: Rows, state: State | None, dtype: np.dtype[Any]
     ) -> Side:
         """A side with shortlists that take what may still be of use."""
-        count, most, brought = len(rows), listed(self.k), near(rows, self.metric, dtype)
+        count, most, row_terms = len(rows), shortlist_length(self.k), near(rows, self.metric, dtype)
         if state is None:  # rows that only pass take nothing
             bounds, places = np.full((count, 1), -np.inf, dtype), np.full((count, 1), -1, np.int32)
-            return Side(rows, np.empty((count, 0)), np.empty((count, 0), np.int64), brought, bounds, places)
+            return Side(rows, np.empty((count, 0)), np.empty((count, 0), np.int64), row_terms, bounds, places)
         bounds = work.array(f"{name} bounds", (count, most), dtype)
         places = work.array(f"{name} places", (count, most), np.int32)
         limits = half(state["keys"][:, 0], self.metric)
         with np.errstate(over="ignore"):
             bounds[...] = np.nextafter(limits.astype(dtype), dtype.type(np.inf))[:, None]
         places[...] = -1
-        return Side(rows, state["keys"], state["ids"], brought, bounds, places)
+        return Side(rows, state["keys"], state["ids"], row_terms, bounds, places)
 
     def _scan(
         self,
@@ -270,21 +270,18 @@ class NearestPairs:
             keys=side.keys,
             ids=side.ids,
         )
-        lost = np.flatnonzero(~certain)
-        for start in range(0, len(lost), PRECISE_TILE):
-            self._exhaust(work, side, lost[start : start + PRECISE_TILE], others, same=same)
-        state["uncertain"] += len(lost)
-        return len(lost)
+        uncertain_rows = np.flatnonzero(~certain)
+        for start in range(0, len(uncertain_rows), PRECISE_TILE):
+            self._exhaust(work, side, uncertain_rows[start : start + PRECISE_TILE], others, same=same)
+        state["uncertain"] += len(uncertain_rows)
+        return len(uncertain_rows)
 
-    def _exhaust(self, work: PairWorkspace, side: Side, lost: Int64, others: Rows, *, same: bool) -> None:
+    def _exhaust(self, work: PairWorkspace, side: Side, rows: Int64, others: Rows, *, same: bool) -> None:
         """Every pair of some rows with a block that float64 does not rule out."""
         every, double = side.rows, np.dtype(np.float64)
-        x = Rows(every.first, every.raw[lost], None, every.norms[lost], every.scale[lost])
-        keys, ids, own = (
-            side.keys[lost],
-            side.ids[lost],
-            every.first + lost if same else np.full(len(lost), -1),
-        )
+        x = Rows(every.first, every.raw[rows], None, every.norms[rows], every.scale[rows])
+        keys, ids = side.keys[rows], side.ids[rows]
+        own = every.first + rows if same else np.full(len(rows), -1)
         a, near_x = self.left.double(x), near(x, self.metric, double)
         for j in range(0, len(others), PRECISE_TILE):
             y = others.part(j, min(len(others), j + PRECISE_TILE))
@@ -304,7 +301,7 @@ class NearestPairs:
                 keys=keys,
                 ids=ids,
             )
-        side.keys[lost], side.ids[lost] = keys, ids
+        side.keys[rows], side.ids[rows] = keys, ids
 
     def _measure(
         self, work: PairWorkspace, x: Rows, state: State, y: Rows, other_state: State | None, *, same: bool

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.knn.graph import SORT_BYTES
-from rankfold.methods.knn.pair_fold import TILE, NearestPairs, listed
+from rankfold.methods.knn.pair_fold import TILE, NearestPairs, shortlist_length
 from rankfold.methods.knn.row_blocks import TERMS
 from rankfold.methods.knn.write_lists import WriteLists
 from rankfold.pipeline.data.source import Source
@@ -47,16 +47,16 @@ class PairSweeps:
     def arrange(self, budget: Budget) -> Arrangement:
         """As many threads as fit with one block each; then as few groups as fit, and keep all busy."""
         fold, write, pairs = self.fold, self.write, self.fold.pairs
-        concurrency, groups = _groups(fold, _writing_too(write, budget))
+        concurrency, groups = _groups(fold, _limit_threads(write, budget))
         rows = group_rows(pairs, pairs.groups(groups))
         task = fold.memory_bytes(rows) + PACKED_BYTES
         writing = min(concurrency, write.cut.stream_count) * write.memory_bytes
         sorting = 2 * SORT_BYTES * self.symmetric
         lists = self.left.shape[0] * 16 * fold.k
         search = _sweep(fold, (concurrency, groups, task), self.source, self.left)
-        written = numbers_of("write", write, lists, lists * (2 + 2 * self.symmetric), 0.0, over="scratch")
+        write_pass = numbers_of("write", write, lists, lists * (2 + 2 * self.symmetric), 0.0, over="scratch")
         return Arrangement(
-            passes=(search, written),
+            passes=(search, write_pass),
             concurrency=concurrency,
             peak_bytes=RESERVE_BYTES + max(concurrency * task, writing, sorting),
             driver_bytes=sorting,
@@ -81,8 +81,8 @@ def _groups(fold: NearestPairs, budget: Budget) -> tuple[int, int]:
         rows = group_rows(pairs, pairs.groups(middle))
         good = concurrency * (fold.memory_bytes(rows) + PACKED_BYTES) <= room
         fewest, fits = (fewest, middle) if good else (middle, fits)
-    wanted = pairs.group_target(concurrency * budget.workers)
-    return concurrency, min(pairs.count, max(fits, wanted))
+    target = pairs.group_target(concurrency * budget.workers)
+    return concurrency, min(pairs.count, max(fits, target))
 
 
 def plan_neighbors(sweeps: PairSweeps, budget: Budget) -> Plan:
@@ -104,23 +104,23 @@ def plan_neighbors(sweeps: PairSweeps, budget: Budget) -> Plan:
         rank=fold.k,
         result_bytes=lists * (2 + 2 * sweeps.symmetric),
         scratch_bytes=lists * fold.pairs.accumulators + 2 * 24 * left.shape[0] * fold.k * sweeps.symmetric,
-        width=listed(fold.k),
+        width=shortlist_length(fold.k),
         subject=f"knn of this {left.shape[0]} x {left.shape[1]} matrix",
     )
     return plan_task(outline, sweeps, budget, lambda: _way_out(fold, left))
 
 
-def _writing_too(write: WriteLists, budget: Budget) -> Budget:
+def _limit_threads(write: WriteLists, budget: Budget) -> Budget:
     """With no more threads than can write lists at once, if there are streams for so many."""
     most = max(1, (budget.memory_bytes - RESERVE_BYTES) // write.memory_bytes)
     enough = most >= min(budget.threads, write.cut.stream_count)
     return budget if enough else dataclasses.replace(budget, threads=most)
 
 
-def _sweep(fold: NearestPairs, found: tuple[int, int, int], source: Source, left: Source) -> Pass:
+def _sweep(fold: NearestPairs, arrangement: tuple[int, int, int], source: Source, left: Source) -> Pass:
     """The sweep over pairs in numbers."""
     pairs, lists = fold.pairs, left.shape[0] * 16 * fold.k
-    concurrency, groups, task_bytes = found
+    concurrency, groups, task_bytes = arrangement
     tasks = 1 + (groups * (groups + 1) // 2 if pairs.others is None else groups * pairs.accumulators)
     flops = pairs.row_pairs * (SCAN_FLOPS + 2.0 * source.shape[1] * (1 if fold.left.bounded else 1.5))
     at_once = max(1, groups // 2) if pairs.others is None else groups * pairs.accumulators
@@ -139,8 +139,8 @@ def _reads(fold: NearestPairs, concurrency: int, groups: int, matrices: tuple[So
         return rows * groups
     # Each group is held once for the groups that come after it, and passes by those before it. With several
     # tasks at once some that are held change hands.
-    held = 2 + (concurrency > 1) if groups > 1 else 1
-    return rows * held + rows * (groups - 1) // 2
+    loads = 2 + (concurrency > 1) if groups > 1 else 1
+    return rows * loads + rows * (groups - 1) // 2
 
 
 def _way_out(fold: NearestPairs, left: Source) -> str:

@@ -1,4 +1,4 @@
-"""What is asked of nearest neighbors, checked before anything is read."""
+"""Parameters of a search for nearest neighbors, checked before anything is read."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class NeighborRequest:
         if count < 1:
             raise InputError(f"k must be at least 1, not {count}: how many neighbors each row gets")
         if callable(metric):
-            function = compiled(metric)
-            return cls(count, named(metric), symmetric, function)
+            function = compile_metric(metric)
+            return cls(count, identify_metric(metric), symmetric, function)
         name = ALIASES.get(str(metric), str(metric))
         if name not in METRICS:
             raise InputError(
@@ -75,7 +75,7 @@ class NeighborRequest:
         return {"kind": "knn", "k": self.k, "metric": self.metric, "symmetric": self.symmetric}
 
 
-def compiled(metric: Callable[..., Any]) -> Callable[..., float]:
+def compile_metric(metric: Callable[..., Any]) -> Callable[..., float]:
     """A function of two rows as numba compiles it; raises for what it cannot, or for no number."""
     import numba
 
@@ -83,14 +83,14 @@ def compiled(metric: Callable[..., Any]) -> Callable[..., float]:
     try:
         function: Any = metric if hasattr(metric, "py_func") else numba.njit(metric)
         function.compile(rows)
-        made = function.overloads[rows].signature.return_type
+        return_type = function.overloads[rows].signature.return_type
     except (numba.core.errors.NumbaError, TypeError, KeyError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(
             f"metric {_name(metric)} is not a function of two float64 rows that numba compiles: {reason}"
         ) from error
-    if not isinstance(made, numba.types.Number | numba.types.Boolean):
-        raise InputError(f"metric {_name(metric)} gives {made}, which is not a number")
+    if not isinstance(return_type, numba.types.Number | numba.types.Boolean):
+        raise InputError(f"metric {_name(metric)} gives {return_type}, which is not a number")
     return function  # type: ignore[no-any-return, unused-ignore]
 
 
@@ -98,28 +98,28 @@ def _name(metric: Callable[..., Any]) -> str:
     return str(getattr(metric, "__name__", metric))
 
 
-def named(metric: Callable[..., Any]) -> str:
+def identify_metric(metric: Callable[..., Any]) -> str:
     """Its name, and a digest of what it does: another function is another request."""
     digest = hashlib.blake2b(digest_size=8)
-    _tell(getattr(metric, "py_func", metric), digest, set())
+    _update_digest(getattr(metric, "py_func", metric), digest, set())
     return f"{_name(metric)}-{digest.hexdigest()}"
 
 
-def _tell(value: Any, digest: Any, told: set[int]) -> None:
+def _update_digest(value: Any, digest: Any, identities: set[int]) -> None:
     """What a function is made of: its code, and the values that it sees besides its arguments."""
     value = getattr(value, "py_func", value)
     if isinstance(value, types.CodeType):
         digest.update(value.co_code + repr((value.co_names, value.co_varnames)).encode())
         for constant in value.co_consts:
-            _tell(constant, digest, told)
+            _update_digest(constant, digest, identities)
     elif isinstance(value, types.FunctionType):
-        if id(value) in told:
+        if id(value) in identities:
             return
-        told.add(id(value))
+        identities.add(id(value))
         cells = [cell.cell_contents for cell in value.__closure__ or ()]
-        seen = [value.__globals__.get(name) for name in value.__code__.co_names]
-        for part in (value.__code__, value.__defaults__, *cells, *seen):
-            _tell(part, digest, told)
+        global_values = [value.__globals__.get(name) for name in value.__code__.co_names]
+        for part in (value.__code__, value.__defaults__, *cells, *global_values):
+            _update_digest(part, digest, identities)
     elif isinstance(value, types.ModuleType):
         digest.update(value.__name__.encode())
     else:

@@ -49,7 +49,7 @@ LARGEST_SQUARE = 2.0**96
 FAINTEST_SQUARE = 2.0**-960
 """Norms below this have lost some of their terms."""
 
-KEPT = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint8))
+DIRECT_TYPES = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint8))
 """Types that distances are measured in as they are stored; others are converted, without loss below 2^53."""
 
 
@@ -126,8 +126,8 @@ class RowReader:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of rows as kept: see ``KEPT``."""
-        return stored_dtype(self.source.dtype)
+        """Of rows in memory: see ``DIRECT_TYPES``."""
+        return row_dtype(self.source.dtype)
 
     @property
     def copies(self) -> bool:
@@ -150,9 +150,13 @@ class RowReader:
 
     def read_bytes(self, tallest: int) -> int:
         """Besides the buffers: what reading a block takes, and its numbers in another type."""
-        converted = tallest * self.columns * self.source.dtype.itemsize * (self.dtype != self.source.dtype)
+        conversion_bytes = (
+            tallest * self.columns * self.source.dtype.itemsize * (self.dtype != self.source.dtype)
+        )
         return int(
-            converted + 2 * self._step * self.columns * 8 + self.source.read_bytes(tallest, self.columns)
+            conversion_bytes
+            + 2 * self._step * self.columns * 8
+            + self.source.read_bytes(tallest, self.columns)
         )
 
     @property
@@ -191,9 +195,9 @@ class RowReader:
         if raw.dtype == self.source.dtype:
             self.source.read_into(raw, (start, stop), whole)
             return
-        stored = np.empty(raw.shape, self.source.dtype)
-        self.source.read_into(stored, (start, stop), whole)
-        np.copyto(raw, numbers(stored), casting="same_kind")
+        source_rows = np.empty(raw.shape, self.source.dtype)
+        self.source.read_into(source_rows, (start, stop), whole)
+        np.copyto(raw, numbers(source_rows), casting="same_kind")
 
     def _prepare(self, raw: Array, copy: Array | None, norms: Float64, scale: Float64) -> None:
         """Norms, and the copy if it is not the rows themselves."""
@@ -262,16 +266,16 @@ def near(rows: Rows, metric: int, dtype: np.dtype[Any]) -> Array:
     """What each row brings to a bound: see ``scan_pairs``."""
     columns = rows.raw.shape[1]
     share, tiny = slack(columns, dtype), columns * float(np.finfo(dtype).tiny)
-    told = -share if metric == Metric.INNER_PRODUCT else 1 - share
-    found: Array = (told * rows.norms / 2 - tiny).astype(dtype)
-    return found
+    weight = -share if metric == Metric.INNER_PRODUCT else 1 - share
+    terms: Array = (weight * rows.norms / 2 - tiny).astype(dtype)
+    return terms
 
 
-def stored_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Of rows as kept of a matrix of some type: see ``KEPT``."""
+def row_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Type of rows in memory, of a matrix of some type: see ``DIRECT_TYPES``."""
     if dtype == np.bool_:
         return np.dtype(np.uint8)
-    return dtype if dtype in KEPT else working_dtype(dtype)
+    return dtype if dtype in DIRECT_TYPES else working_dtype(dtype)
 
 
 def products(a: Array, b: Array, out: Array, spare: Callable[[], Array]) -> None:

@@ -16,9 +16,9 @@ from rankfold.kernels.neighbors.lists import (
     scan_pairs,
     sort_lists,
 )
-from rankfold.methods.knn.pair_fold import bounded
+from rankfold.methods.knn.pair_fold import has_bounds
 from rankfold.methods.knn.request import METRICS
-from rankfold.methods.knn.row_blocks import stored_dtype
+from rankfold.methods.knn.row_blocks import row_dtype
 
 DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
 
@@ -37,7 +37,7 @@ def way_of(metric: str, columns: int) -> str:
     """
     if metric not in METRICS:
         return "function"
-    if not bounded(METRICS[metric], columns):
+    if not has_bounds(METRICS[metric], columns):
         return "pairs"
     return "inner" if METRICS[metric] == Metric.INNER_PRODUCT else "squares"
 
@@ -51,7 +51,7 @@ def warm_neighbors(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[i
 def _warm_lists(dtype: np.dtype[Any], way: str) -> None:
     keys, ids = np.full((4, 2), np.inf), np.full((4, 2), -1)
     if way in METRIC:
-        _warm_bounds(stored_dtype(dtype), METRIC[way], keys, ids)
+        _warm_bounds(row_dtype(dtype), METRIC[way], keys, ids)
     elif way == "pairs":
         wide, pair = np.zeros((4, 4)), {"keys_i": keys, "ids_i": ids, "keys_j": keys, "ids_j": ids}
         measure_pairs(wide, wide, metric=0, **pair, first_i=0, first_j=0, diagonal=1)

@@ -62,9 +62,9 @@ class WriteLists(DeclaredFold):
 
     def workspace(self) -> Workspace:
         """The lists of a panel, and the block that was read last: panels and blocks are cut on their own."""
-        made = DeclaredFold.workspace(self)
-        made.block = None
-        return made
+        work = DeclaredFold.workspace(self)
+        work.block = None
+        return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Gather the lists of some rows from the blocks that have them."""
@@ -72,13 +72,13 @@ class WriteLists(DeclaredFold):
         first = int(np.searchsorted(edges, start, side="right")) - 1
         for block in range(first, int(np.searchsorted(edges, stop, side="left"))):
             if work.block is None or work.block[0] != block:
-                work.block = block, self._finished(block)
+                work.block = block, self._load_sorted(block)
             begin = int(edges[block])
             low, high = max(start, begin), min(stop, int(edges[block + 1]))
-            for into, found in zip((work.keys, work.ids), work.block[1], strict=True):
-                into[low - start : high - start] = found[low - begin : high - begin]
+            for into, lists in zip((work.keys, work.ids), work.block[1], strict=True):
+                into[low - start : high - start] = lists[low - begin : high - begin]
 
-    def _finished(self, block: int) -> Lists:
+    def _load_sorted(self, block: int) -> Lists:
         """Sorted lists of a block, its accumulators merged."""
         state = finished_lists(self.lists, self.pairs, block)
         keys, ids = state["keys"], state["ids"]
@@ -110,8 +110,8 @@ class WriteLists(DeclaredFold):
             )
         wrong = (ids < 0).any(axis=1)
         wrong |= (ids >= int(self.pairs.met[-1])).any(axis=1) | (np.diff(keys, axis=1) < 0).any(axis=1)
-        ordered = np.sort(ids, axis=1)
-        wrong |= (np.diff(ordered, axis=1) == 0).any(axis=1)
+        sorted_ids = np.sort(ids, axis=1)
+        wrong |= (np.diff(sorted_ids, axis=1) == 0).any(axis=1)
         if self.itself:
             wrong |= (ids == np.arange(start, start + len(ids))[:, None]).any(axis=1)
         if wrong.any():

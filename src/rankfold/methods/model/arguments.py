@@ -1,4 +1,4 @@
-"""What may be asked of what is done with a result."""
+"""Arguments of what is done with a result: types, defaults and limits."""
 
 from __future__ import annotations
 

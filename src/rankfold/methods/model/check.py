@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from rankfold.kernels.linear.center_scale import measure, subtract
 from rankfold.kernels.linear.products import add_gram, add_product, product, weigh
-from rankfold.methods.model.model import FactorModel, fitted
-from rankfold.methods.model.transform_pass import measured_squares, refuse_overflow
+from rankfold.methods.model.model import FactorModel, open_model
+from rankfold.methods.model.transform_pass import refuse_overflow, sum_squares
 from rankfold.methods.parts.finite import BAD, refuse_bad
 from rankfold.methods.parts.panels import OverPanels, Panels
 from rankfold.methods.svd.strategy import choose_orientation
@@ -100,20 +100,20 @@ class Verify(OverPanels):
     def beside_bytes(self) -> int:
         """Rows of the long factor that are read ahead, the product of a grain, and vectors."""
         tall, rank = self.cut.panel_rows, self.rank
-        held = self.slots * (tall * rank * self.long.dtype.itemsize + self.long.read_bytes(tall))
-        return held + 8 * rank * rank + 7 * 8 * max(self.panels.grain_rows, self.panels.view.short)
+        factor_bytes = self.slots * (tall * rank * self.long.dtype.itemsize + self.long.read_bytes(tall))
+        return factor_bytes + 8 * rank * rank + 7 * 8 * max(self.panels.grain_rows, self.panels.view.short)
 
     def workspace(self) -> Workspace:
         """Buffers, panels, and as many of the long factor."""
-        made = OverPanels.workspace(self)
-        tall, stored = self.cut.panel_rows, self.long.source.dtype
-        made.held = [self.long.panel_buffer(tall, stored) for _ in range(self.slots)]
-        return made
+        work = OverPanels.workspace(self)
+        tall, dtype = self.cut.panel_rows, self.long.source.dtype
+        work.long_panels = [self.long.panel_buffer(tall, dtype) for _ in range(self.slots)]
+        return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Fetch a panel and its rows of the long factor."""
         self.panels.read(work.panels, start, stop, slot)
-        self.long.read(self.long.part(work.held[slot], 0, stop - start), start, stop)
+        self.long.read(self.long.part(work.long_panels[slot], 0, stop - start), start, stop)
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Compare a panel, grain by grain."""
@@ -121,15 +121,16 @@ class Verify(OverPanels):
             if not self._by_rows:
                 self.columns.read_into(work.columns[: last - first], first)
             mean, factor = np.ascontiguousarray(work.columns[: raw.shape[1]].T)
-            squares = measured_squares(raw, mean, factor, self.square_scale)
+            squares = sum_squares(raw, mean, factor, self.square_scale)
             if squares is None:
                 refuse_overflow(state, raw, *self.panels.corner(first))
                 continue
             state["squares"] += squares
             d = self.panels.view.as_rows(self.panels.condition(work.panels, raw, mean, factor))
-            stored = self.long.as_rows(self.long.part(work.held[slot], first - start, last - start))
+            panel = self.long.part(work.long_panels[slot], first - start, last - start)
+            factor_rows = self.long.as_rows(panel)
             long, y = work.long[: last - first], work.y[: last - first]
-            weigh(stored, self.weights, out=long)
+            weigh(factor_rows, self.weights, out=long)
             product(d, work.short, out=y)
             add_product(d, long, total=state["product"], work=work.product)
             add_gram(long, total=state["gram"])
@@ -160,16 +161,16 @@ class Verification:
     """See ``FactorModel.reach``."""
 
     @classmethod
-    def of(cls, fitted: FactorModel, source: Source) -> Verification:
+    def of(cls, model: FactorModel, source: Source) -> Verification:
         """Check that they can belong together."""
-        left = fitted.left()
+        left = model.left()
         left.check()
-        if tuple(source.shape) != fitted.shape:
+        if tuple(source.shape) != model.shape:
             raise InputError(
-                f"{fitted.name} is not a result of {source.name}, which is {source.shape[0]} x "
+                f"{model.name} is not a result of {source.name}, which is {source.shape[0]} x "
                 f"{source.shape[1]}. Give the matrix that it was made from."
             )
-        return cls(fitted, left, source, fitted.digest(), fitted.square_scale())
+        return cls(model, left, source, model.digest(), model.square_scale())
 
     def request(self) -> dict[str, Any]:
         """See the protocol."""
@@ -273,21 +274,22 @@ class Verification:
         s, weights = self.fitted.s, self.fitted.row_weights()
         if self.fitted.kind == "svd":
             return np.ones(self.fitted.rank)
-        return np.divide(weights, s, out=np.zeros(len(s)), where=self.fitted.held())
+        return np.divide(weights, s, out=np.zeros(len(s)), where=self.fitted.significant())
 
     def _facts(
         self, run: Run, fingerprint: str, left: Float64, right: Float64, grams: tuple[Float64, Float64]
     ) -> dict[str, Any]:
-        """Reproducible facts only."""
+        """Facts that are the same whenever the check is run again."""
         if fingerprint != self.fitted.result.attrs["input"]["fingerprint"]:
             run.warnings.append(
                 f"{self.source.name} has changed since {self.fitted.result.path.name} was made from it, or "
                 "is another matrix of that shape"
             )
-        held = self.fitted.held() | (self.fitted.kind == "svd")
+        significant = self.fitted.significant() | (self.fitted.kind == "svd")
         names, identity = ("left", "right"), np.eye(self.fitted.rank)
+        block = np.ix_(significant, significant)
         orthogonality = {
-            f"{name}_orthogonality": float(np.abs((gram - identity)[np.ix_(held, held)]).max(initial=0.0))
+            f"{name}_orthogonality": float(np.abs((gram - identity)[block]).max(initial=0.0))
             for name, gram in zip(names, grams, strict=True)
         }
         return {
@@ -299,4 +301,4 @@ class Verification:
 
 def check_task(result: FactorModel | Result | str | Path, x: object) -> Verification:
     """A result and its matrix, checked; arguments of ``rankfold.check``."""
-    return Verification.of(fitted(result), open_source(x))
+    return Verification.of(open_model(result), open_source(x))

@@ -43,7 +43,7 @@ class FactorModel:
 
     kind: str
     shape: tuple[int, int]
-    """Of the matrix that was fitted."""
+    """Shape of the matrix that the model was made from."""
 
     s: Float64
     """(k,) singular values; ones for nmf."""
@@ -125,7 +125,7 @@ class FactorModel:
     def _typical(self) -> float:
         return self.size / float(np.sqrt(self.shape[0]))
 
-    def held(self) -> npt.NDArray[np.bool_]:
+    def significant(self) -> npt.NDArray[np.bool_]:
         """Components whose singular value is more than rounding, by the rule that whitening goes by."""
         noise = float(np.finfo(self.dtype).eps) * np.sqrt(max(self.shape)) * self.s[0]
         return np.asarray(self.s > noise)
@@ -135,7 +135,7 @@ class FactorModel:
         if self.kind == "nmf" or (self.kind == "pca" and not self.whiten):
             return np.ones(self.rank)
         top = 1.0 if self.kind == "svd" else np.sqrt(max(self.shape[0] - 1, 1))
-        return np.divide(top, self.s, out=np.zeros(self.rank), where=self.held())
+        return np.divide(top, self.s, out=np.zeros(self.rank), where=self.significant())
 
     def row_weights(self) -> Float64:
         """What columns of the left factor are multiplied by before they meet the right vectors."""
@@ -145,8 +145,8 @@ class FactorModel:
 
     def digest(self) -> str:
         """Hash of everything that ``transform`` takes from the result; its name and place do not count."""
-        said = [self.kind, self.whiten, *self.shape, self.rank, self.dtype.name]
-        mark = hashlib.blake2b(json.dumps(said).encode(), digest_size=16)
+        fields = [self.kind, self.whiten, *self.shape, self.rank, self.dtype.name]
+        mark = hashlib.blake2b(json.dumps(fields).encode(), digest_size=16)
         mark.update(np.ascontiguousarray(self.s).data)
         for start, stop in self.blocks():
             mark.update(self.vectors(start, stop).data)
@@ -161,7 +161,7 @@ def _reciprocal(size: float, dtype: np.dtype[Any]) -> float:
     return float(np.ldexp(1.0, int(np.clip(-np.frexp(size)[1], -most, most)))) if size > 0 else 1.0
 
 
-def fitted(
+def open_model(
     result: FactorModel | Result | str | Path, *, among: tuple[str, ...] = ("svd", "pca")
 ) -> FactorModel:
     """The model in a result of one of some kinds, or in the store of one."""
@@ -174,9 +174,9 @@ def fitted(
         result.require_whole()
     kind = str(result.attrs.get("kind"))
     if kind not in among:
-        known = " and ".join([", ".join(among[:-1]), among[-1]])
+        kinds = " and ".join([", ".join(among[:-1]), among[-1]])
         raise InputError(
-            f"{result.path} is the result of {kind}; only results of {known} have components to "
+            f"{result.path} is the result of {kind}; only results of {kinds} have components to "
             "transform by, to reconstruct from or to check"
         )
     if model is not None:

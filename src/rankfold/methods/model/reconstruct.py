@@ -20,7 +20,7 @@ import numpy.typing as npt
 from rankfold._version import __version__
 from rankfold.kernels.linear.products import product
 from rankfold.methods.model.arguments import RECONSTRUCT
-from rankfold.methods.model.model import FactorModel, fitted
+from rankfold.methods.model.model import FactorModel, open_model
 from rankfold.methods.parts.panels import OverPanels, Panels
 from rankfold.methods.svd.request import integer
 from rankfold.methods.task import Output, count
@@ -53,7 +53,7 @@ class Rebuild(OverPanels):
 
     panels: Panels
     first: int
-    """Of the long factor: where what is written begins."""
+    """First row of the long factor that is rebuilt."""
 
     other: Source
     """The factor of the short side."""
@@ -88,7 +88,7 @@ class Rebuild(OverPanels):
         return shape if self._by_rows else shape[::-1]
 
     @property
-    def _held_columns(self) -> int:
+    def _resident_columns(self) -> int:
         return self.columns.rows if self._by_rows else self.cut.panel_rows
 
     kernels = (product,)
@@ -98,7 +98,7 @@ class Rebuild(OverPanels):
         rank, short, rows = len(self.weights), self.short[1] - self.short[0], self.panels.grain_rows
         return {
             "other": Buffer((rank, short)),
-            "columns": Buffer((self._held_columns, 2)),
+            "columns": Buffer((self._resident_columns, 2)),
             "factor": Buffer((rows, rank)),
             "product": Buffer((rows * self.width,)),
             "out": Buffer((self.cut.panel_rows * self.width,), self.dtype),
@@ -113,18 +113,18 @@ class Rebuild(OverPanels):
         """What reading the other factor takes, chunks that are written, and numbers of columns."""
         raw = len(self.weights) * (self.short[1] - self.short[0]) * self.dtype.itemsize
         chunks = 2 * self.cut.panel_rows * self.width * self.dtype.itemsize
-        return raw + self.other.read_bytes(*self._other_shape) + chunks + 16 * self._held_columns
+        return raw + self.other.read_bytes(*self._other_shape) + chunks + 16 * self._resident_columns
 
     def workspace(self) -> Workspace:
         """Buffers and panels; the other factor is loaded."""
-        made, rank = OverPanels.workspace(self), len(self.weights)
+        work, rank = OverPanels.workspace(self), len(self.weights)
         raw = np.empty(self._other_shape, self.other.dtype)
         spans = [(0, rank), self.short]
         self.other.read_into(raw, *(spans if self._by_rows else spans[::-1]))
-        np.multiply(raw if self._by_rows else raw.T, self.weights[:, None], out=made.other)
+        np.multiply(raw if self._by_rows else raw.T, self.weights[:, None], out=work.other)
         if self._by_rows:
-            self.columns.read_into(made.columns, 0)
-        return made
+            self.columns.read_into(work.columns, 0)
+        return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Fetch a panel of the long factor."""
@@ -133,7 +133,7 @@ class Rebuild(OverPanels):
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Form a panel of the matrix, one chunk across at a time, and write it."""
         view = self.panels.view
-        held = view.as_rows(view.part(work.panels.slots[slot], 0, stop - start))
+        factor_rows = view.as_rows(view.part(work.panels.slots[slot], 0, stop - start))
         if not self._by_rows:
             self.columns.read_into(work.columns[: stop - start], start)
         short = self.short[1] - self.short[0]
@@ -141,23 +141,23 @@ class Rebuild(OverPanels):
             right = min(left + self.width, short)
             out = work.out[: (stop - start) * (right - left)].reshape(stop - start, right - left)
             for first, last in grains(0, stop - start, self.cut.grain_rows):
-                self._form(work, held[first:last], (first, last), (left, right), out[first:last])
+                self._form(work, factor_rows[first:last], (first, last), (left, right), out[first:last])
             if self._by_rows:
                 write_whole_chunks(self.array, out, (start, stop), (left, right))
             else:
                 write_whole_chunks(self.array, out.T, (left, right), (start, stop))
         state["rows"] += stop - start
 
-    def _form(self, work: Workspace, held: Array, rows: Span, across: Span, out: Array) -> None:
+    def _form(self, work: Workspace, factor_rows: Array, rows: Span, across: Span, out: Array) -> None:
         """One grain of a chunk, from rows of the long factor."""
-        factor = work.factor[: len(held)]
-        np.copyto(factor, held[:, : len(self.weights)])
-        formed = work.product[: out.size].reshape(out.shape)
-        product(factor, work.other[:, slice(*across)], out=formed)
+        factor = work.factor[: len(factor_rows)]
+        np.copyto(factor, factor_rows[:, : len(self.weights)])
+        values = work.product[: out.size].reshape(out.shape)
+        product(factor, work.other[:, slice(*across)], out=values)
         columns = work.columns[slice(*across)] if self._by_rows else work.columns[slice(*rows), None]
-        formed *= columns[..., 1]
-        formed += columns[..., 0]
-        np.copyto(out, formed, casting="same_kind")
+        values *= columns[..., 1]
+        values += columns[..., 0]
+        np.copyto(out, values, casting="same_kind")
 
 
 # The task -----------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ _NOWHERE = Path("-")
 
 @dataclass(frozen=True, slots=True)
 class Reconstruction:
-    """A model, its left factor, and what is wanted of them, as ``execution`` takes them."""
+    """A model, its left factor, and the rank and rows to rebuild, as ``execution`` takes them."""
 
     fitted: FactorModel
     left: Source
@@ -180,19 +180,19 @@ class Reconstruction:
     digest: str
 
     @classmethod
-    def of(cls, fitted: FactorModel, *, rank: int | None, rows: slice | None) -> Reconstruction:
-        """Check what is asked for."""
-        left = fitted.left()
+    def of(cls, model: FactorModel, *, rank: int | None, rows: slice | None) -> Reconstruction:
+        """Check that a model has the rank and the rows to rebuild."""
+        left = model.left()
         left.check()
-        rank = fitted.rank if rank is None else rank
-        if fitted.kind == "nmf" and rank != fitted.rank:
-            raise InputError(f"components of {fitted.name} are in no order: leave out the rank, to take all")
-        if not 1 <= rank <= fitted.rank:
+        rank = model.rank if rank is None else rank
+        if model.kind == "nmf" and rank != model.rank:
+            raise InputError(f"components of {model.name} are in no order: leave out the rank, to take all")
+        if not 1 <= rank <= model.rank:
             raise InputError(
-                f"rank {rank} was asked for, but {fitted.name} holds {fitted.rank} components: ask for 1 to "
-                f"{fitted.rank}, or fit again with --rank {rank}"
+                f"rank {rank} was asked for, but {model.name} holds {model.rank} components: ask for 1 to "
+                f"{model.rank}, or fit again with --rank {rank}"
             )
-        return cls(fitted, left, rank, _span(rows, fitted.shape[0]), fitted.digest())
+        return cls(model, left, rank, _span(rows, model.shape[0]), model.digest())
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -305,12 +305,12 @@ class Reconstruction:
         return cut(Grid.regular(long, height, splittable=False), 8 * short, 8)
 
     def _facts(self, fingerprint: str) -> dict[str, Any]:
-        """Reproducible facts only."""
+        """Facts that are the same whenever the result is rebuilt."""
         attrs, floor = self.fitted.result.attrs, float(np.sqrt(np.finfo(self.fitted.dtype).eps))
         total = float(attrs.get("squared_norm") or 0.0)
-        left = total - float((self.fitted.s[: self.rank] ** 2).sum())
+        residual_squares = total - float((self.fitted.s[: self.rank] ** 2).sum())
         if self.fitted.kind == "nmf":
-            left = total * float(attrs["relative_error"]) ** 2
+            residual_squares = total * float(attrs["relative_error"]) ** 2
         return {
             "kind": "reconstruct",
             "method": "product",
@@ -323,7 +323,7 @@ class Reconstruction:
             },
             "version": __version__,
             "passes": 1,
-            "relative_error": float(np.sqrt(max(left / total, floor**2))) if total > 0 else 0.0,
+            "relative_error": float(np.sqrt(max(residual_squares / total, floor**2))) if total > 0 else 0.0,
             "relative_error_floor": floor,
             "warnings": [],
         }
@@ -346,6 +346,6 @@ def _span(rows: slice | None, length: int) -> Span:
 def reconstruct_task(
     result: FactorModel | Result | str | Path, *, rank: object = None, row_range: slice | None = None
 ) -> Reconstruction:
-    """A result and what is wanted of it, checked; arguments of ``rankfold.reconstruct``."""
-    wanted = None if rank is None else integer("rank", rank)
-    return Reconstruction.of(fitted(result, among=RECONSTRUCT.results), rank=wanted, rows=row_range)
+    """A result, and the rank and rows to rebuild, checked; arguments of ``rankfold.reconstruct``."""
+    components = None if rank is None else integer("rank", rank)
+    return Reconstruction.of(open_model(result, among=RECONSTRUCT.results), rank=components, rows=row_range)

@@ -30,17 +30,17 @@ class Summary:
     squares: Float64
     """(n,) sums of squares of each feature, or (1,) of all. Nothing is cut off from them."""
 
-    lost: float = 0.0
+    truncation_bound: float = 0.0
     """Bound on what any squared singular value lacks for what was cut off."""
 
     @classmethod
     def of_rows(cls, rows: Float64, *, center: bool) -> Summary:
-        """Of samples in memory, (m, n)."""
+        """The summary of samples in memory, (m, n)."""
         mean = rows.mean(axis=0) if center else np.zeros(rows.shape[1])
         factor = rows - mean
         if center:  # for a mean of 1e8 and deviations of 1, one sum leaves 1e-8 of it
-            left = factor.mean(axis=0)
-            mean, factor = mean + left, factor - left
+            mean_residual = factor.mean(axis=0)
+            mean, factor = mean + mean_residual, factor - mean_residual
         return cls(len(rows), mean, _short(factor), np.einsum("ij,ij->j", factor, factor))
 
     @property
@@ -53,10 +53,14 @@ class Summary:
         if rows >= len(self.factor):
             return self
         _, s, vt = np.linalg.svd(self.factor, full_matrices=False)
-        return replace(self, factor=s[:rows, None] * vt[:rows], lost=self.lost + float(s[rows] ** 2))
+        return replace(
+            self,
+            factor=s[:rows, None] * vt[:rows],
+            truncation_bound=self.truncation_bound + float(s[rows] ** 2),
+        )
 
 
-def merged(a: Summary, b: Summary) -> Summary:
+def merge_summaries(a: Summary, b: Summary) -> Summary:
     """The summary of both.
 
     Notes
@@ -77,7 +81,7 @@ def merged(a: Summary, b: Summary) -> Summary:
         a.mean + apart * (b.count / count),
         _short(np.vstack([a.factor, b.factor, between])),
         a.squares + b.squares + (squares if len(a.squares) == len(squares) else squares.sum()),
-        a.lost + b.lost,
+        a.truncation_bound + b.truncation_bound,
     )
 
 

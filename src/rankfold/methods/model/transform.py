@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.model.arguments import TRANSFORM
-from rankfold.methods.model.model import FactorModel, fitted
+from rankfold.methods.model.model import FactorModel, open_model
 from rankfold.methods.model.transform_pass import ProjectColumns, ProjectRows
 from rankfold.methods.model.transform_pass import products as inner_products
 from rankfold.methods.nmf.penalty import Penalty
@@ -67,22 +67,22 @@ class Projection:
     """Power of two for raw numbers, whose squares are summed in float64 whatever their type."""
 
     @classmethod
-    def of(cls, fitted: FactorModel, source: Source) -> Projection:
+    def of(cls, model: FactorModel, source: Source) -> Projection:
         """Check that they belong together."""
-        columns, given = fitted.right.shape[1], source.shape[1]
-        if fitted.kind == "nmf" and fitted.result.attrs["request"]["loss"] != "frobenius":
+        columns, width = model.right.shape[1], source.shape[1]
+        if model.kind == "nmf" and model.result.attrs["request"]["loss"] != "frobenius":
             raise InputError(
-                f"{fitted.name} was fitted under the Kullback-Leibler divergence, but transform solves least "
+                f"{model.name} was fitted under the Kullback-Leibler divergence, but transform solves least "
                 "squares"
             )
-        if given != columns:
+        if width != columns:
             raise InputError(
-                f"{fitted.name} was fitted to {columns} columns, but {source.name} is {source.shape[0]} x "
-                f"{given}. Give samples of the same {columns} columns, in the same order."
+                f"{model.name} was fitted to {columns} columns, but {source.name} is {source.shape[0]} x "
+                f"{width}. Give samples of the same {columns} columns, in the same order."
             )
         if min(source.shape) < 1:
-            raise InputError(f"{source.name} is {source.shape[0]} x {given}: there is nothing to transform")
-        return cls(fitted, source, fitted.digest(), fitted.square_scale())
+            raise InputError(f"{source.name} is {source.shape[0]} x {width}: there is nothing to transform")
+        return cls(model, source, model.digest(), model.square_scale())
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -235,18 +235,18 @@ class Projection:
         state: State,
         gram: npt.NDArray[np.float64],
     ) -> dict[str, Any]:
-        """Reproducible facts only."""
-        drowned = int((self.fitted.score_weights() == 0).sum())
-        if drowned:
+        """Facts that are the same whenever the rows are transformed again."""
+        noise_components = int((self.fitted.score_weights() == 0).sum())
+        if noise_components:
             run.warnings.append(
-                f"{drowned} components were fitted with no variance beyond rounding; their columns of "
-                f"{self.fitted.left_name} are zero"
+                f"{noise_components} components were fitted with no variance beyond rounding; their columns "
+                f"of {self.fitted.left_name} are zero"
             )
         floor = float(np.sqrt(np.finfo(self.dtype).eps))
         # ||X - T V'||^2 = ||X||^2 - 2 <X V, T> + <T'T, V'V>
         squares = float(state["squares"][0])
-        left = squares - 2 * float(state["inner"][0]) + float((state["gram"] * gram).sum())
-        error = float(np.sqrt(max(left / squares, floor**2))) if squares > 0 else 0.0
+        residual_squares = squares - 2 * float(state["inner"][0]) + float((state["gram"] * gram).sum())
+        error = float(np.sqrt(max(residual_squares / squares, floor**2))) if squares > 0 else 0.0
         return {
             **run.facts(self.request(), "projection", self.source, fingerprint),
             "relative_error": error,
@@ -254,22 +254,22 @@ class Projection:
         }
 
 
-def row_solver(fitted: FactorModel) -> RowSolver | None:
+def row_solver(model: FactorModel) -> RowSolver | None:
     """What solves rows of nmf exactly, or as exactly as constraints allow; nothing for svd and pca."""
-    if fitted.kind != "nmf":
+    if model.kind != "nmf":
         return None
-    bound = fitted.result.attrs["request"]["constraint_w"]
+    bound = model.result.attrs["request"]["constraint_w"]
     if bound == "nonnegative":
         return Pivoting()
     return Splitting(SPLITTING, np.inf if isinstance(bound, str) else float(bound), bound == "simplex")
 
 
-def row_penalty(fitted: FactorModel) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Of rows of W: linear and quadratic, (k,)."""
-    asked, own = fitted.result.attrs["request"], Penalty()
-    if fitted.kind == "nmf":
-        own = Penalty.of(asked["alpha_w"], asked["l1_ratio"], fitted.shape[1])
-    return np.full(fitted.rank, own.l1), np.full(fitted.rank, own.l2)
+def row_penalty(model: FactorModel) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Penalties of rows of W: linear and quadratic, (k,)."""
+    request, own = model.result.attrs["request"], Penalty()
+    if model.kind == "nmf":
+        own = Penalty.of(request["alpha_w"], request["l1_ratio"], model.shape[1])
+    return np.full(model.rank, own.l1), np.full(model.rank, own.l2)
 
 
 def _remedy(panels: Panels) -> str:
@@ -285,7 +285,7 @@ def _remedy(panels: Panels) -> str:
 
 def transform_task(result: FactorModel | Result | str | Path, x: object) -> Projection:
     """New rows and a result, checked; arguments of ``rankfold.transform``."""
-    return Projection.of(fitted(result, among=TRANSFORM.results), open_source(x))
+    return Projection.of(open_model(result, among=TRANSFORM.results), open_source(x))
 
 
 def warm_transform(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:

@@ -89,15 +89,15 @@ class ProjectRows(OverPanels):
 
     def workspace(self) -> Workspace:
         """Buffers and panels; mean and factor of columns, each by itself."""
-        made = OverPanels.workspace(self)
-        made.mean, made.factor = np.ascontiguousarray(made.columns.T)
-        return made
+        work = OverPanels.workspace(self)
+        work.mean, work.factor = np.ascontiguousarray(work.columns.T)
+        return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Multiply a panel, grain by grain, and write its rows."""
         out = work.out[: stop - start]
         for first, last, raw in self.panels.grains(work.panels, start, stop, slot):
-            squares = measured_squares(raw, work.mean, work.factor, self.square_scale)
+            squares = sum_squares(raw, work.mean, work.factor, self.square_scale)
             if squares is None:
                 refuse_overflow(state, raw, *self.panels.corner(first))
                 continue
@@ -123,7 +123,7 @@ def products(z: Float64, y: Float64) -> State:
     return {"gram": gram, "inner": np.atleast_1d(np.trace(gram if z is y else z.T @ y))}
 
 
-def measured_squares(raw: Array, mean: Float64, factor: Float64, square_scale: float) -> float | None:
+def sum_squares(raw: Array, mean: Float64, factor: Float64, square_scale: float) -> float | None:
     """Sum of squares of ``(raw - mean) * factor``; None if one of them is not finite."""
     squares = measure(numbers(raw), mean, square_scale)[1]
     return float(squares @ (factor / square_scale) ** 2) if np.isfinite(squares).all() else None
@@ -185,7 +185,7 @@ class ProjectColumns(OverPanels):
             basis, columns = work.basis[: last - first], work.columns[: last - first]
             self.columns.read_into(columns, first)
             mean, factor = np.ascontiguousarray(columns.T)
-            squares = measured_squares(raw, mean, factor, self.square_scale)
+            squares = sum_squares(raw, mean, factor, self.square_scale)
             if squares is None:
                 refuse_overflow(state, raw, *self.panels.corner(first))
                 continue

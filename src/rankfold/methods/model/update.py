@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.dense import fix_signs
-from rankfold.methods.model.model import FactorModel, fitted
-from rankfold.methods.model.summary import Summary, merged
+from rankfold.methods.model.model import FactorModel, open_model
+from rankfold.methods.model.summary import Summary, merge_summaries
 from rankfold.methods.parts.column_statistics import divisors
 from rankfold.methods.parts.finite import BAD, count_bad, refuse_bad
 from rankfold.methods.parts.panels import OverPanels, Panels
@@ -76,7 +76,7 @@ class KeepRows(OverPanels):
 Float64 = npt.NDArray[np.float64]
 
 WORKING_COPIES = (8, 5)
-"""Of the stacked factors, and of their shorter side squared, while they are merged and decomposed."""
+"""Copies of the stacked factors, and of their shorter side squared, while they are merged and decomposed."""
 
 CRUDE = 1e-2
 """Estimated error of a result's values above which the last does not bound what was cut off."""
@@ -92,29 +92,29 @@ class Update:
     digest: str
 
     @classmethod
-    def of(cls, fitted: FactorModel, source: Source, rank: int | None) -> Update:
+    def of(cls, model: FactorModel, source: Source, rank: int | None) -> Update:
         """Check that they belong together."""
-        if fitted.kind != "pca":
-            raise InputError(f"{fitted.name} is not a pca: only principal components can be updated")
-        columns, (rows, given) = fitted.right.shape[1], source.shape
-        if given != columns:
+        if model.kind != "pca":
+            raise InputError(f"{model.name} is not a pca: only principal components can be updated")
+        columns, (rows, width) = model.right.shape[1], source.shape
+        if width != columns:
             raise InputError(
-                f"{fitted.name} was fitted to {columns} columns, but {source.name} is {rows} x {given}. Give "
-                f"samples of the same {columns} columns, in the same order."
+                f"{model.name} was fitted to {columns} columns, but {source.name} is {rows} x {width}. "
+                f"Give samples of the same {columns} columns, in the same order."
             )
         if rows < 1:
-            raise InputError(f"{source.name} is {rows} x {given}: there is nothing to add")
-        wanted, most = fitted.rank if rank is None else rank, min(fitted.rank + rows + 1, columns)
-        if not 1 <= wanted <= most:
+            raise InputError(f"{source.name} is {rows} x {width}: there is nothing to add")
+        target_rank, most = model.rank if rank is None else rank, min(model.rank + rows + 1, columns)
+        if not 1 <= target_rank <= most:
             raise InputError(
-                f"rank {wanted} was asked for, but {fitted.rank} components and {rows} new rows give 1 to "
-                f"{most}"
+                f"rank {target_rank} was asked for, but {model.rank} components and {rows} new rows give 1 "
+                f"to {most}"
             )
-        return cls(fitted, source, wanted, fitted.digest())
+        return cls(model, source, target_rank, model.digest())
 
     @property
-    def _asked(self) -> dict[str, Any]:
-        """What the result itself was asked."""
+    def _fit_request(self) -> dict[str, Any]:
+        """The request that the result itself answers."""
         return dict(self.fitted.result.attrs["request"])
 
     @property
@@ -124,35 +124,35 @@ class Update:
 
     def request(self) -> dict[str, Any]:
         """See the protocol."""
-        kept = ("tol", "center", "scale", "whiten")
-        asked = {name: self._asked[name] for name in kept}
-        return {"kind": "pca", "rank": self.rank, **asked, "rows": False, "update_of": self.digest}
+        names = ("tol", "center", "scale", "whiten")
+        parameters = {name: self._fit_request[name] for name in names}
+        return {"kind": "pca", "rank": self.rank, **parameters, "rows": False, "update_of": self.digest}
 
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol."""
         columns = self.source.shape[1]
         components = Output("components", (self.rank, columns), self.fitted.dtype)
         small = vectors(self.rank, "residuals", "error_estimates", *VARIANCES)
-        return (components, *small, *vectors(columns, "mean", *["scale"] * bool(self._asked["scale"])))
+        return (components, *small, *vectors(columns, "mean", *["scale"] * bool(self._fit_request["scale"])))
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
         if not self._tall:
             return self._small_plan(budget)
         try:
-            made = make_plan(self._factorization(), self.source, budget)
+            plan = make_plan(self._factorization(), self.source, budget)
         except MemoryBudgetError as error:
             raise MemoryBudgetError(
                 f"{error} Or add fewer rows at a time than there are columns: they are held as they are."
             ) from None
-        return dataclasses.replace(made, kind="update", rank=self.rank)
+        return dataclasses.replace(plan, kind="update", rank=self.rank)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
         with one_blas_thread():
             units = self.fitted.columns(0, self.source.shape[1])[1]
-            new = self._factorized(run, units) if self._tall else self._held(run, units)
-            summary = merged(self._summary(units), new)
+            new = self._factorize(run, units) if self._tall else self._read_rows(run, units)
+            summary = merge_summaries(self._summary(units), new)
             if not (np.isfinite(summary.total) and np.isfinite(summary.factor).all()):
                 raise DataError(f"squares of {self.source.name} leave the range of float64. Rescale it")
             facts = self._write(run, summary, units, fingerprint)
@@ -162,28 +162,32 @@ class Update:
     def _factorization(self) -> Request:
         """R of the new rows, about their mean: scaling waits until all rows are known."""
         columns = self.source.shape[1]
-        return Request("qr", columns, method="tsqr", center=self._asked["center"], rows=False)
+        return Request("qr", columns, method="tsqr", center=self._fit_request["center"], rows=False)
 
-    def _factorized(self, run: Run, units: Float64) -> Summary:
-        """By one pass into the R factor."""
+    def _factorize(self, run: Run, units: Float64) -> Summary:
+        """The summary of new rows, by one pass into their R factor."""
         request = self._factorization()
         layout = choose_strategy(request, self.source)
         centering, start = begin(run, layout, request)
-        found = tsqr(run, layout, centering, start, form=False, passes=DEFAULT_PASSES, seed=request.seed)
-        factor = found.r / centering.pow2_scale / units
+        factorization = tsqr(
+            run, layout, centering, start, form=False, passes=DEFAULT_PASSES, seed=request.seed
+        )
+        factor = factorization.r / centering.pow2_scale / units
         squares = np.einsum("ij,ij->j", factor, factor)
-        return Summary(self.source.shape[0], found.known.mean / units, factor, self._counted(squares))
+        return Summary(
+            self.source.shape[0], factorization.known.mean / units, factor, self._pool_squares(squares)
+        )
 
-    def _held(self, run: Run, units: Float64) -> Summary:
-        """By reading them whole."""
+    def _read_rows(self, run: Run, units: Float64) -> Summary:
+        """The summary of new rows, which are read whole."""
         state = run.pass_over_data("rows", self._fold(run.slots))
         refuse_bad(state, self.source)
-        held = Summary.of_rows(state["rows"] / units, center=self._asked["center"])
-        return dataclasses.replace(held, squares=self._counted(held.squares))
+        summary = Summary.of_rows(state["rows"] / units, center=self._fit_request["center"])
+        return dataclasses.replace(summary, squares=self._pool_squares(summary.squares))
 
-    def _counted(self, squares: Float64) -> Float64:
-        """By column where columns are scaled, else all together, as the result knows them."""
-        return squares if self._asked["scale"] else squares.sum(keepdims=True)
+    def _pool_squares(self, squares: Float64) -> Float64:
+        """Squares by column where columns are scaled, else their sum, as the result has them."""
+        return squares if self._fit_request["scale"] else squares.sum(keepdims=True)
 
     def _fold(self, slots: int) -> KeepRows:
         rows, columns = self.source.shape
@@ -193,7 +197,7 @@ class Update:
 
     def _small_plan(self, budget: Budget) -> Plan:
         (rows, columns), rank = self.source.shape, self.fitted.rank
-        stacked, (wide, square) = rows + rank + 1, WORKING_COPIES
+        total_rows, (wide, square) = rows + rank + 1, WORKING_COPIES
         outline = Outline(
             kind="update",
             method="summary",
@@ -206,85 +210,87 @@ class Update:
         sweep = one_sweep(
             outline,
             self._fold,
-            flops=6.0 * stacked * columns * min(stacked, columns),
-            driver_bytes=8 * (wide * stacked * columns + square * min(stacked, columns) ** 2),
+            flops=6.0 * total_rows * columns * min(total_rows, columns),
+            driver_bytes=8 * (wide * total_rows * columns + square * min(total_rows, columns) ** 2),
             accumulator_bytes=8 * rows * columns,
         )
         return plan_task(outline, sweep, budget, lambda: ", or add fewer rows at a time")
 
     def _summary(self, units: Float64) -> Summary:
         """Of the samples that the result was made from, in the units that it scaled columns to."""
-        fitted, columns = self.fitted, self.fitted.right.shape[1]
-        mean, _ = fitted.columns(0, columns)
-        factor = fitted.s[:, None] * fitted.vectors(0, columns).T.astype(np.float64)
-        count, total = fitted.shape[0], float(fitted.result.attrs["squared_norm"])
+        model, columns = self.fitted, self.fitted.right.shape[1]
+        mean, _ = model.columns(0, columns)
+        factor = model.s[:, None] * model.vectors(0, columns).T.astype(np.float64)
+        count, total = model.shape[0], float(model.result.attrs["squared_norm"])
         squares = np.array([total])
-        if self._asked["scale"]:
+        if self._fit_request["scale"]:
             squares = np.full(columns, count - 1.0)
-            squares[fitted.result.attrs["unscaled"]] = 0.0
-        lost = 0.0
-        if fitted.rank < min(count, columns):
-            cut_off = max(total - float((fitted.s**2).sum()), 4 * float(np.finfo(np.float64).eps) * total)
-            known = float(np.max(fitted.result.error_estimates[...]))
-            lost = min(cut_off, float(fitted.s[-1] ** 2)) if known <= CRUDE else cut_off
-        return Summary(count, mean / units, factor, squares, lost)
+            squares[model.result.attrs["unscaled"]] = 0.0
+        truncation_bound = 0.0
+        if model.rank < min(count, columns):
+            cut_off = max(total - float((model.s**2).sum()), 4 * float(np.finfo(np.float64).eps) * total)
+            error_estimate = float(np.max(model.result.error_estimates[...]))
+            truncation_bound = min(cut_off, float(model.s[-1] ** 2)) if error_estimate <= CRUDE else cut_off
+        return Summary(count, mean / units, factor, squares, truncation_bound)
 
     def _write(self, run: Run, summary: Summary, units: Float64, fingerprint: str) -> dict[str, Any]:
-        """Decompose, write, and say what it is."""
-        scale, small, unscaled = np.ones(1), {"mean": summary.mean * units}, list[int]()
-        if self._asked["scale"]:
+        """Decompose a summary, write its components, and return the facts."""
+        scale, small, constant_columns = np.ones(1), {"mean": summary.mean * units}, list[int]()
+        if self._fit_request["scale"]:
             deviation = np.sqrt(summary.squares / max(summary.count - 1, 1))
             deviation[deviation <= CONSTANT_DEVIATION * np.abs(summary.mean)] = 0.0
-            scale, unscaled = divisors(deviation), warn_of_constant(run, deviation)
+            scale, constant_columns = divisors(deviation), warn_of_constant(run, deviation)
             small["scale"] = scale * units
         _, s, vt = np.linalg.svd(summary.factor / scale, full_matrices=False)
         s, vt = s[: self.rank], vt[: self.rank]
         s[s <= zero(max(summary.factor.shape)) * s[0]] = 0.0
-        lost, total = summary.lost / float(scale.min()) ** 2, float((summary.squares / scale**2).sum())
+        truncation_bound = summary.truncation_bound / float(scale.min()) ** 2
+        total = float((summary.squares / scale**2).sum())
         variance = s**2 / max(summary.count - 1, 1)
-        errors = self._errors(s, lost, summary)
+        errors = self._errors(s, truncation_bound, summary)
         small |= {
             "components": (vt * fix_signs(vt.T)[:, None]).astype(self.fitted.dtype),
             "singular_values": s,
             "explained_variance": variance,
             "explained_variance_ratio": s**2 / total if total > 0 else np.zeros_like(s),
             "error_estimates": errors,
-            "residuals": self._residuals(s, lost),
+            "residuals": self._residuals(s, truncation_bound),
         }
         write_small(run.result, small)
         facts = self._facts(run, summary, s, total, float(errors.max()), fingerprint)
-        return {**facts, "unscaled": unscaled}
+        return {**facts, "unscaled": constant_columns}
 
     @property
     def _rounding(self) -> float:
         return float(np.finfo(self.fitted.dtype).eps)
 
-    def _errors(self, s: Float64, lost: float, summary: Summary) -> Float64:
+    def _errors(self, s: Float64, truncation_bound: float, summary: Summary) -> Float64:
         """Estimated relative errors: what was not known of the old values, what was cut off, and rounding.
 
         A mean is known to eps of itself, and how far it moves by the new samples is a row of the factor.
         """
-        known = float((np.asarray(self.fitted.result.error_estimates[...]) * self.fitted.s).max())
+        old_error = float((np.asarray(self.fitted.result.error_estimates[...]) * self.fitted.s).max())
         rows, new = summary.count, self.source.shape[0]
         size = np.where(s > 0, s, np.inf)
-        moved = 2 * np.sqrt(new * (rows - new) / rows) * np.linalg.norm(summary.mean)
-        rounding = (self._rounding * s[0] + float(np.finfo(np.float64).eps) * moved) / size
-        errors = np.minimum(errors_of_remainder(s, lost) + known / size + rounding, 1.0)
-        errors[s <= 0] = float(np.sqrt(lost) + known > 1e-10 * s[0])
+        mean_shift = 2 * np.sqrt(new * (rows - new) / rows) * np.linalg.norm(summary.mean)
+        rounding = (self._rounding * s[0] + float(np.finfo(np.float64).eps) * mean_shift) / size
+        errors = np.minimum(errors_of_remainder(s, truncation_bound) + old_error / size + rounding, 1.0)
+        errors[s <= 0] = float(np.sqrt(truncation_bound) + old_error > 1e-10 * s[0])
         return np.asarray(errors)
 
-    def _residuals(self, s: Float64, lost: float) -> Float64:
-        """Of what was cut off, and of the old components."""
+    def _residuals(self, s: Float64, truncation_bound: float) -> Float64:
+        """Residuals from what was cut off, and from the old components."""
         old = self.fitted.s
-        left = lost + float((np.asarray(self.fitted.result.residuals[...]) * old * old[0]).max())
+        residuals = np.asarray(self.fitted.result.residuals[...])
+        residual = truncation_bound + float((residuals * old * old[0]).max())
         size = np.where(s > 0, s * s[0], np.inf)
-        return np.minimum(left / size, 1.0) + self._rounding
+        return np.minimum(residual / size, 1.0) + self._rounding
 
     def _facts(
         self, run: Run, summary: Summary, s: Float64, total: float, worst: float, fingerprint: str
     ) -> dict[str, Any]:
-        """Reproducible facts only."""
-        tol = DEFAULT_TOL if self._asked.get("adaptive") else self._asked["tol"]
+        """Facts that are the same whenever the result is updated again."""
+        tol = DEFAULT_TOL if self._fit_request.get("adaptive") else self._fit_request["tol"]
         if worst > tol:
             run.warnings.append(
                 f"the largest estimated error of a singular value is {worst:.1e}, above tol = {tol:.1e}: the "
@@ -293,17 +299,17 @@ class Update:
             )
         facts = run.facts(self.request(), "update", self.source, fingerprint)
         facts["input"]["shape"] = [summary.count, self.source.shape[1]]
-        captured = float((s**2).sum() / total) if total > 0 else 1.0
+        share = float((s**2).sum() / total) if total > 0 else 1.0
         return {
             **facts,
             "added_rows": self.source.shape[0],
             "largest_error_estimate": worst,
             "converged": worst <= tol,
             "squared_norm": total,
-            "captured": min(captured, 1.0),
+            "captured": min(share, 1.0),
         }
 
 
 def update_task(result: FactorModel | Result | str | Path, x: object, *, rank: object = None) -> Update:
     """New rows and a result, checked; arguments of ``rankfold.update``."""
-    return Update.of(fitted(result), open_source(x), None if rank is None else integer("rank", rank))
+    return Update.of(open_model(result), open_source(x), None if rank is None else integer("rank", rank))

@@ -1,7 +1,7 @@
 """Nonnegative matrix factorization.
 
-arguments        what may be asked
-request          what is asked, checked; starts of the caller
+arguments        types, defaults and limits of the arguments
+request          parameters of a factorization, checked; starts of the caller
 nmf              on a compressed copy, then on the matrix
 start            where the short factor starts
 alternation      passes until the error falls no more

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from rankfold.kernels.nonnegative.projected_gradient import gradient_rows
 from rankfold.methods.nmf.frobenius_pass import NmfIteration, NonnegativePass
-from rankfold.methods.nmf.kl_pass import DivergencePass, below, left_by_independence
+from rankfold.methods.nmf.kl_pass import DivergencePass, below, independence_divergence
 from rankfold.methods.nmf.penalty import Penalty, Sizes, penalty, weights
 from rankfold.methods.nmf.request import FactorRequest
 from rankfold.methods.nmf.row_solvers import FILL, Descent, Multiplicative, Pivoting, RowSolver, Splitting
@@ -48,9 +48,9 @@ class Factors:
     """(long, k) on scratch; nothing while it is what follows from the short one."""
 
     sizes: Sizes | None = None
-    """Of the long one."""
+    """Sums and squares of the components of the long one."""
 
-    def standing(self) -> tuple[ScratchMatrix, Sizes]:
+    def require_long(self) -> tuple[ScratchMatrix, Sizes]:
         """The long factor, once there is one."""
         if self.long is None or self.sizes is None:
             raise LookupError("no step has been made")
@@ -89,9 +89,9 @@ class Alternation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What is asked, of the two sides of a matrix in place of its rows and columns."""
+    """Parameters of a factorization, by long and short side of a matrix in place of its rows and columns."""
 
-    asked: FactorRequest
+    parameters: FactorRequest
     view: View
     pow2_scale: float
     """Power of two that brings the largest numbers of the matrix near 1."""
@@ -107,45 +107,46 @@ class Model:
         range."""
         return float(np.exp2(np.round(-np.log2(self.pow2_scale) / 2)))
 
-    def starting(self) -> Model:
-        """What factors start by: descent stands for what is slow, or knows no other loss."""
-        model = self if self.asked.loss == "frobenius" else self.unpenalized()
-        solver = "admm" if self.asked.solver == "admm" else "hals"
-        return dataclasses.replace(model, asked=dataclasses.replace(model.asked, solver=solver))
+    def for_start(self) -> Model:
+        """The model that a start is found by: descent in place of slow solvers and for other losses."""
+        model = self if self.parameters.loss == "frobenius" else self.without_penalties()
+        solver = "admm" if self.parameters.solver == "admm" else "hals"
+        return dataclasses.replace(model, parameters=dataclasses.replace(model.parameters, solver=solver))
 
-    def unpenalized(self) -> Model:
-        """Where components are found before penalties may end some."""
-        return dataclasses.replace(self, asked=dataclasses.replace(self.asked, alpha_w=0.0, alpha_h=0.0))
+    def without_penalties(self) -> Model:
+        """The same model without penalties, to find components before penalties may end some."""
+        parameters = dataclasses.replace(self.parameters, alpha_w=0.0, alpha_h=0.0)
+        return dataclasses.replace(self, parameters=parameters)
 
     def penalties(self, share: float = 1.0) -> tuple[Penalty, Penalty]:
         """Of the long and the short factor, where the long one has a share of its rows.
 
         A penalty on the short one alone counts the norms of the long one, which have shrunk already.
         """
-        asked, (rows, columns) = self.asked, self.view.source.shape
+        parameters, (rows, columns) = self.parameters, self.view.source.shape
         both = (
-            Penalty.of(asked.alpha_w, asked.l1_ratio, columns),
-            Penalty.of(asked.alpha_h, asked.l1_ratio, rows),
+            Penalty.of(parameters.alpha_w, parameters.l1_ratio, columns),
+            Penalty.of(parameters.alpha_h, parameters.l1_ratio, rows),
         )
         long, short = both if self.by_rows else both[::-1]
-        return long, short.scaled(share) if long else Penalty(short.l1 * share**0.5, short.l2)
+        return long, short.scale(share) if long else Penalty(short.l1 * share**0.5, short.l2)
 
     def solvers(self, *, sweeps: int = SWEEPS, scales: tuple[float, float] = (0.0, 0.0)) -> Solvers:
         """Of the long and the short factor."""
-        bounds = (self.asked.constraint_w, self.asked.constraint_h)
+        bounds = (self.parameters.constraint_w, self.parameters.constraint_h)
         long, short = bounds if self.by_rows else bounds[::-1]
         return self._solver(long, sweeps, scales[0]), self._solver(short, SWEEPS, scales[1])
 
     def _solver(self, bound: str | float, sweeps: int, scale: float) -> RowSolver:
-        if self.asked.solver == "bpp":
+        if self.parameters.solver == "bpp":
             return Pivoting()
-        if self.asked.solver == "admm":
+        if self.parameters.solver == "admm":
             upper = bound if isinstance(bound, float) else np.inf
             return Splitting(sweeps, upper, bound == "simplex")
-        return Multiplicative(sweeps, scale) if self.asked.solver == "mu" else Descent(sweeps)
+        return Multiplicative(sweeps, scale) if self.parameters.solver == "mu" else Descent(sweeps)
 
-    def rounded(self, short: Float64) -> Float64:
-        """As the working type holds it."""
+    def round_to_type(self, short: Float64) -> Float64:
+        """Round a short factor to the working type; the result is float64 for sums."""
         return np.ascontiguousarray(short.astype(self.view.dtype), np.float64)
 
     def scales(self, short: Float64) -> tuple[float, float]:
@@ -153,13 +154,13 @@ class Model:
         size = float(short.mean())
         return (1 / self.pow2_scale / len(short) / size if size > 0 else 1.0), size
 
-    def filled(self, short: Float64) -> Float64:
-        """Without the zeros that multiplicative updates would leave as they are."""
-        return self.rounded(np.maximum(short, FILL * short.mean(axis=1)[:, None]))
+    def fill_zeros(self, short: Float64) -> Float64:
+        """Replace small numbers of a short factor: multiplicative updates would leave zeros as they are."""
+        return self.round_to_type(np.maximum(short, FILL * short.mean(axis=1)[:, None]))
 
     def without_floor(self, short: Float64) -> Float64:
-        """With zeros where multiplicative updates would have reached them."""
-        if self.asked.solver != "mu":
+        """A short factor with zeros where multiplicative updates would have reached them."""
+        if self.parameters.solver != "mu":
             return short
         floor = 2 * float(np.finfo(self.view.dtype).eps) * self.scales(short)[1]
         return np.where(short > floor, short, 0.0)
@@ -173,7 +174,7 @@ class Model:
         return self._scratch(folder / f"compressed-{index:03d}.bin")
 
     def _scratch(self, path: Any) -> ScratchMatrix:
-        return ScratchMatrix(path, self.view.long, self.asked.rank, self.view.dtype)
+        return ScratchMatrix(path, self.view.long, self.parameters.rank, self.view.dtype)
 
 
 Solvers = tuple[RowSolver, RowSolver]
@@ -189,7 +190,7 @@ def linear_model(model: Model, factors: Factors, *, share: float = 1.0) -> dict[
 
 
 @dataclass(slots=True)
-class Improved:
+class ShortUpdate:
     """The short factor solved, and what follows."""
 
     short: Float64
@@ -205,20 +206,20 @@ class Improved:
 
 def improve_short(
     model: Model, factors: Factors, state: State, product: Float64, solver: RowSolver, *, share: float = 1.0
-) -> Improved:
+) -> ShortUpdate:
     """Solve the short factor from ``product`` (k, short), that of the long one with the data."""
     long, short = model.penalties(share)
     sizes = sizes_of(state)
     linear, diagonal = weights(short, long, Sizes.of(factors.short.T), sizes)
-    gram, turned = state["gram"] + np.diag(diagonal), np.ascontiguousarray(factors.short.T)
+    gram, short_rows = state["gram"] + np.diag(diagonal), np.ascontiguousarray(factors.short.T)
     right = np.ascontiguousarray(product.T)
-    solver.improve(gram, right.copy(), linear, turned, fresh=False)
-    new = model.rounded(turned.T)
-    moved, slope = new - factors.short, state["gram"] @ factors.short - product
-    change = 2 * float((slope * moved).sum()) + float(((state["gram"] @ moved) * moved).sum())
+    solver.improve(gram, right.copy(), linear, short_rows, fresh=False)
+    new = model.round_to_type(short_rows.T)
+    difference, slope = new - factors.short, state["gram"] @ factors.short - product
+    change = 2 * float((slope * difference).sum()) + float(((state["gram"] @ difference) * difference).sum())
     squares = float((state["gram"] * (new @ new.T)).sum() - 2 * (new * product).sum())
-    gradient = gradient_rows(gram, right - linear, solver.standing(np.ascontiguousarray(new.T)))
-    return Improved(new, squares, change, gradient)
+    gradient = gradient_rows(gram, right - linear, solver.clear_floor(np.ascontiguousarray(new.T)))
+    return ShortUpdate(new, squares, change, gradient)
 
 
 @dataclass(slots=True)
@@ -237,28 +238,28 @@ class Frobenius:
 
     def step(self, run: Run) -> StepError:
         """See the protocol."""
-        model, factors, measured = self.model, self.factors, self.index == 0
+        model, factors, first_pass = self.model, self.factors, self.index == 0
         name = f"iteration-{run.passes + 1:02d}"
         solve_long, solve_short = model.solvers(scales=model.scales(factors.short))
         constants = save_once(run.part(name, "constants.part"), linear_model(model, factors))
         after = model.factor(run.scratch, self.index + 1)
         close = self.error**2 < DIFFERENCE * float(np.finfo(model.view.dtype).eps)
         iteration = NmfIteration(constants, factors.long, after, solve_long, residual=close)
-        seconds = self.layout.row_seconds((6 if close else 4) * model.asked.rank)
+        seconds = self.layout.row_seconds((6 if close else 4) * model.parameters.rank)
         panels = dataclasses.replace(self.layout.panels(run.slots), borrows=True)
-        fold = NonnegativePass(panels, iteration, measured, seconds)
+        fold = NonnegativePass(panels, iteration, first_pass, seconds)
         state = run.pass_over_data(name, fold)
         refuse_overflow(state, model.view, "product")
         refuse_negative(state, model.view.source)
         self.total = self.total or float(state["squares"][0])
-        made = improve_short(model, factors, state, state["product"], solve_short)
+        update = improve_short(model, factors, state, state["product"], solve_short)
         stationarity = self._stationarity(state["gradient"])
-        self._take(run, Factors(made.short, after, sizes_of(state)), made.slope)
+        self._take(run, Factors(update.short, after, sizes_of(state)), update.slope)
         if close:
-            return self._left(float(state["residual"][0]) + made.change, stationarity)
+            return self._step_error(float(state["residual"][0]) + update.change, stationarity)
         # What is below rounding of the difference is not known to be nothing: the next pass forms it.
         least = float(np.finfo(model.view.dtype).eps) * self.total
-        return self._left(max(self.total + made.squares, least), stationarity)
+        return self._step_error(max(self.total + update.squares, least), stationarity)
 
     def _stationarity(self, gradient: Float64) -> float:
         """Norm of the projected gradient where each component of the other factor has unit norm, over |X|."""
@@ -272,7 +273,7 @@ class Frobenius:
         self.factors.remove_long(run)
         self.factors, self.slope, self.index = factors, slope, self.index + 1
 
-    def _left(self, squares: float, stationarity: float) -> StepError:
+    def _step_error(self, squares: float, stationarity: float) -> StepError:
         if not self.total > 0:
             return StepError(0.0, 0.0, stationarity)
         self.error = float(np.sqrt(max(squares, 0.0) / self.total))
@@ -297,17 +298,17 @@ class KullbackLeibler:
         """See the protocol."""
         model, factors, name = self.model, self.factors, f"iteration-{run.passes + 1:02d}"
         view, scale = model.view, np.full(1, model.scales(factors.short)[0])
-        known = {**linear_model(model, factors), "scale": scale}
-        constants = save_once(run.part(name, "constants.part"), known)
+        arrays = {**linear_model(model, factors), "scale": scale}
+        constants = save_once(run.part(name, "constants.part"), arrays)
         after = model.factor(run.scratch, self.index + 1)
-        seconds = self.layout.row_seconds(14 * model.asked.rank)
+        seconds = self.layout.row_seconds(14 * model.parameters.rank)
         panels = dataclasses.replace(self.layout.panels(run.slots), borrows=True)
         fold = DivergencePass(panels, constants, factors.long, after, self.index == 0, seconds)
         state = run.pass_over_data(name, fold)
         refuse_bad(state, view.source)
         refuse_negative(state, view.source)
         if not self.index:
-            self.whole, self.total = left_by_independence(state), float(state["squares"][0])
+            self.whole, self.total = independence_divergence(state), float(state["squares"][0])
         divergence = float(state["divergence"][0])
         cost = divergence + _penalty(model, Factors(factors.short, after, sizes_of(state)))
         self._take(run, state, after)
@@ -323,7 +324,7 @@ class KullbackLeibler:
         new = above / below(above, (state["sums"] + linear)[:, None], diagonal[:, None])
         factors.remove_long(run)
         floor = float(np.finfo(self.model.view.dtype).eps) * self.model.scales(factors.short)[1]
-        short_factor = self.model.rounded(np.maximum(new, floor))
+        short_factor = self.model.round_to_type(np.maximum(new, floor))
         self.factors, self.index = Factors(short_factor, after, sizes), self.index + 1
 
 
@@ -337,4 +338,4 @@ def _over(squares: Float64, norms: Float64) -> float:
 
 
 def _penalty(model: Model, factors: Factors) -> float:
-    return penalty(*model.penalties(), factors.standing()[1], Sizes.of(factors.short.T))
+    return penalty(*model.penalties(), factors.require_long()[1], Sizes.of(factors.short.T))

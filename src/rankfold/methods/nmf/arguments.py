@@ -1,4 +1,4 @@
-"""What nmf may be asked."""
+"""Arguments of nmf: types, defaults and limits."""
 
 from __future__ import annotations
 

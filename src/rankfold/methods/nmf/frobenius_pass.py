@@ -55,7 +55,7 @@ class NmfIteration:
     def buffers(self, rows: int, width: int) -> dict[str, Buffer]:
         """For grains of ``rows`` rows, and the constants."""
         dtype, rank, part = self.after.dtype, self.rank, self.constants
-        turned = rows if dtype == np.float64 else 0
+        transpose_rows = rows if dtype == np.float64 else 0
         return {
             "right": Constant((width, rank), dtype, part),
             "across": Buffer((rank, width), dtype),
@@ -63,7 +63,7 @@ class NmfIteration:
             "diagonal": Constant((rank,), part=part),
             "linear": Constant((rank,), dtype, part),
             "b": Buffer((rows, rank), dtype),
-            "turned": Buffer((rank, turned), dtype),
+            "transpose": Buffer((rank, transpose_rows), dtype),
             "left": Buffer((rows, rank), dtype),
             "product": Buffer((rank, width), dtype),
             "rest": Buffer((rows if self.residual else 0, width), dtype),
@@ -81,7 +81,7 @@ class NmfIteration:
         return item * rows * rank + 8 * 3 * rows * rank + item * (4 * 64 + rank) * rank + 8 * rank * rank
 
     def sums(self, width: int) -> dict[str, Sum]:
-        """Of a stream."""
+        """What a stream adds up."""
         rank, one = (self.rank,), (1,)
         return {
             "product": Sum((self.rank, width)),
@@ -99,7 +99,7 @@ class NmfIteration:
             left[...] = 0
         else:
             self.before.read_into(left, first)
-        state["gradient"] += gradient_rows(work.gram, b - work.linear, self.solver.standing(left))
+        state["gradient"] += gradient_rows(work.gram, b - work.linear, self.solver.clear_floor(left))
         self.solver.improve(work.gram, b, work.linear, left, fresh=self.before is None)
         self.after.write(first, left)
         add_product(left, d, total=state["product"], work=work.product)
@@ -114,10 +114,10 @@ class NmfIteration:
 
 def _multiply(d: Array, work: Workspace, *, out: Array) -> None:
     """``d @ right``; in float64 turned over, which OpenBLAS multiplies a fifth faster, and float32 slower."""
-    if work.turned.size:
-        turned = work.turned[:, : len(d)]
-        product(work.across, d.T, out=turned)
-        out[...] = turned.T
+    if work.transpose.size:
+        transpose = work.transpose[:, : len(d)]
+        product(work.across, d.T, out=transpose)
+        out[...] = transpose.T
     else:
         product(d, work.right, out=out)
 
@@ -128,8 +128,8 @@ class NonnegativePass(OverPanels):
 
     panels: Panels
     iteration: NmfIteration
-    measured: bool
-    """Whether squares are taken, and NaN and negative numbers counted: once is enough."""
+    first_pass: bool
+    """Whether squares are taken, and NaN and negative numbers counted: the first pass does."""
 
     row_seconds: float
 
@@ -142,8 +142,8 @@ class NonnegativePass(OverPanels):
 
     def sums(self) -> Mapping[str, Sum]:
         """Those of the iteration, squares, and counts of what has no place."""
-        counted = {"squares": Sum((1,)), "bad": BAD, "negative": BAD}
-        return {**self.iteration.sums(self.panels.view.short), **counted}
+        checks = {"squares": Sum((1,)), "bad": BAD, "negative": BAD}
+        return {**self.iteration.sums(self.panels.view.short), **checks}
 
     @property
     def beside_bytes(self) -> int:
@@ -153,15 +153,15 @@ class NonnegativePass(OverPanels):
 
     def workspace(self) -> Workspace:
         """Buffers and panels."""
-        made = self.iteration.ready(OverPanels.workspace(self))
-        made.nothing[:] = 0.0
-        return made
+        work = self.iteration.ready(OverPanels.workspace(self))
+        work.nothing[:] = 0.0
+        return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Take in a panel, grain by grain."""
         for first, last, raw in self.panels.grains(work.panels, start, stop, slot):
             nothing = work.nothing[: raw.shape[1]]
-            if self.measured:
+            if self.first_pass:
                 squares = measure(numbers(raw), nothing, 1.0)[1].sum()
                 if not np.isfinite(squares):
                     count_bad(state, raw, *self.panels.corner(first))

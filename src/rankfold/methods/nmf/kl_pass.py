@@ -51,8 +51,8 @@ class DivergencePass(OverPanels):
 
     before: ScratchMatrix | None
     after: ScratchMatrix
-    measured: bool
-    """Whether bad and negative numbers are counted, and entropies taken: once is enough."""
+    first_pass: bool
+    """Whether bad and negative numbers are counted, and entropies taken: the first pass does."""
 
     row_seconds: float
 
@@ -82,7 +82,7 @@ class DivergencePass(OverPanels):
         return self.after.dtype.itemsize * (2 * rows * short + 6 * rows * rank)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Of a stream."""
+        """What a stream adds up."""
         short, rank = self.panels.view.short, self.after.columns
         return {
             "product": Sum((rank, short)),
@@ -98,21 +98,21 @@ class DivergencePass(OverPanels):
 
     def workspace(self) -> Workspace:
         """Buffers, panels, and a grain that lies as the data do."""
-        made = OverPanels.workspace(self)
-        made.sums = made.right.sum(axis=0, dtype=np.float64).astype(self.after.dtype)
-        made.quotient = self.panels.view.panel_buffer(self.panels.grain_rows, self.after.dtype)
-        return made
+        work = OverPanels.workspace(self)
+        work.sums = work.right.sum(axis=0, dtype=np.float64).astype(self.after.dtype)
+        work.quotient = self.panels.view.panel_buffer(self.panels.grain_rows, self.after.dtype)
+        return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Take in a panel, grain by grain."""
         for first, last, raw in self.panels.grains(work.panels, start, stop, slot):
-            if self.measured and not self._sound(state, raw, first):
+            if self.first_pass and not self._sound(state, raw, first):
                 continue
             d = raw
             if raw.dtype != self.panels.dtype:
                 ones = np.ones(raw.shape[1])
                 d = self.panels.condition(work.panels, raw, ones - 1, ones)
-            if self.measured:
+            if self.first_pass:
                 self._measure(state, work, d)
             self._advance(state, work, first, last, d)
 
@@ -126,7 +126,7 @@ class DivergencePass(OverPanels):
         return True
 
     def _measure(self, state: State, work: Workspace, d: Array) -> None:
-        """Sums that tell the divergence from independent rows and columns: see ``left_by_independence``."""
+        """Sums for the divergence from independent rows and columns: see ``independence_divergence``."""
         rows = self.panels.view.as_rows(d)
         level = work.quotient[: d.shape[0], : d.shape[1]]
         sums = rows.sum(axis=1, dtype=np.float64)
@@ -179,7 +179,7 @@ def below(above: Array, linear: Array, quadratic: Array) -> Array:
     return np.maximum((linear + root) / 2, np.finfo(above.dtype).tiny)  # type: ignore[no-any-return]
 
 
-def left_by_independence(state: State) -> float:
+def independence_divergence(state: State) -> float:
     """Divergence of the data from the product of its row and column sums over its sum: the best of rank 1.
 
     At least the rounding of the sums that it follows from, lest a matrix of rank 1 count as nothing.
@@ -190,5 +190,5 @@ def left_by_independence(state: State) -> float:
 
     own, rows = (float(v) for v in state["entropy"])
     columns = state["columns"]
-    left = own - rows - entropy(columns) + entropy(columns.sum(keepdims=True))
-    return max(left, LEAST_SHARE * float(columns.sum()))
+    divergence = own - rows - entropy(columns) + entropy(columns.sum(keepdims=True))
+    return max(divergence, LEAST_SHARE * float(columns.sum()))

@@ -31,16 +31,16 @@ from rankfold.methods.nmf.request import CustomStart, FactorRequest, digest
 from rankfold.methods.nmf.start import (
     SMALL_BYTES,
     SWEEPS,
-    Begun,
+    FactorStart,
     compress,
     compressed_pass,
-    most_sampled,
+    factorize_compressed,
     random_short,
-    revived,
+    replace_zero_components,
+    sample_row_count,
     sampled_short,
     signs_pass,
     singular_short,
-    solved_on,
 )
 from rankfold.methods.parts.combination import Combination
 from rankfold.methods.parts.write_rows import WriteRows
@@ -71,7 +71,7 @@ LEAST_DIRECTIONS = 64
 LIKELY_ITERATIONS = {"mu": 20}
 """Reads that the tolerance usually takes, by solver; three for the others."""
 
-LIKELY_COMPRESSED = 15
+LIKELY_COMPRESSED_ITERATIONS = 15
 """Iterations on the compressed matrix that are usual."""
 
 LARGEST_EXPONENT = {4: 80, 8: 500}
@@ -82,39 +82,39 @@ _NOWHERE = Path("-")
 
 @dataclass(frozen=True, slots=True)
 class Nonnegative:
-    """A matrix and what is asked of its factors, as ``execution`` takes them."""
+    """A matrix and the parameters of its factors, as ``execution`` takes them."""
 
     source: Source
-    asked: FactorRequest
-    """Settled."""
+    parameters: FactorRequest
+    """Without a choice left open."""
 
     custom: Float64 | None = None
     """(k, short) the factor of the short side to start from."""
 
     @classmethod
-    def of(cls, source: Source, asked: FactorRequest, custom: CustomStart | None = None) -> Nonnegative:
+    def of(cls, source: Source, parameters: FactorRequest, custom: CustomStart | None = None) -> Nonnegative:
         """Check that it can be done."""
-        asked.check(source.shape, source.name)
-        asked = asked.resolved()
-        if asked.init == "custom" and custom is None:
+        parameters.check(source.shape, source.name)
+        parameters = parameters.resolved()
+        if parameters.init == "custom" and custom is None:
             raise InputError("init custom has no name: give the factors, init=(W, H), or a result of nmf")
-        by_rows = choose_orientation(source, asked.rank) is Orientation.ROWS
-        short = None if custom is None else custom.short(source.shape, asked.rank, by_rows=by_rows)
-        return cls(source, asked, short)
+        by_rows = choose_orientation(source, parameters.rank) is Orientation.ROWS
+        short = None if custom is None else custom.short(source.shape, parameters.rank, by_rows=by_rows)
+        return cls(source, parameters, short)
 
     def request(self) -> dict[str, Any]:
         """See the protocol."""
-        return {**self.asked.as_dict(), "start": digest(self.custom)}
+        return {**self.parameters.as_dict(), "start": digest(self.custom)}
 
     def _compression(self) -> Request:
         """The pass that compresses the matrix: what it misses takes reads to find, so its block is wide."""
-        rank = self.asked.rank
-        more, seed = max(rank, LEAST_DIRECTIONS - rank), self.asked.seed
+        rank = self.parameters.rank
+        more, seed = max(rank, LEAST_DIRECTIONS - rank), self.parameters.seed
         return Request("svd", rank, method="subspace", passes=1, oversampling=more, seed=seed, rows=False)
 
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol."""
-        layout, rank, (rows, columns) = self._layout(), self.asked.rank, self.source.shape
+        layout, rank, (rows, columns) = self._layout(), self.parameters.rank, self.source.shape
         by_rows, long = layout.view.orientation is Orientation.ROWS, layout.view.long
         chunks = count(long, min(layout.out_chunk, long))
         w = Output("W", (rows, rank), layout.view.dtype, chunks if by_rows else 1)
@@ -125,40 +125,41 @@ class Nonnegative:
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
-        layout, asked = self._layout(), self.asked
-        model = Model(asked, layout.view, 1.0)
+        layout, parameters = self._layout(), self.parameters
+        model = Model(parameters, layout.view, 1.0)
         factor, item = model.factor(_NOWHERE, 0).nbytes, layout.view.dtype.itemsize
         outline = Outline(
             kind="nmf",
-            method=asked.solver,
+            method=parameters.solver,
             source=self.source,
             dtype=layout.view.dtype,
             orientation=layout.view.orientation,
-            rank=asked.rank,
-            result_bytes=sum(self.source.shape) * asked.rank * item,
+            rank=parameters.rank,
+            result_bytes=sum(self.source.shape) * parameters.rank * item,
             scratch_bytes=layout.view.long * (layout.width * item + 16) + 2 * factor,
             width=layout.width,
             decided_by="how fast the error falls",
             subject=f"nmf of this {self.source.shape[0]} x {self.source.shape[1]} matrix",
         )
-        made = plan_task(outline, self._sweeps(layout, model), budget, lambda: ", or a lower --rank")
+        plan = plan_task(outline, self._sweeps(layout, model), budget, lambda: ", or a lower --rank")
         # Iterations differ in name alone, and one stood for all of them while memory was shared out.
-        matrix = [sweep for sweep in made.passes if sweep.over == "matrix"]
+        matrix = [sweep for sweep in plan.passes if sweep.over == "matrix"]
         compressing, each = matrix[:-1], matrix[-1]
-        numbers = range(len(compressing) + 1, asked.passes + 1)
+        likely = LIKELY_ITERATIONS.get(parameters.solver, 3)
+        numbers = range(len(compressing) + 1, parameters.passes + 1)
         iterations = (dataclasses.replace(each, name=f"iteration-{i:02d}") for i in numbers)
         return dataclasses.replace(
-            made,
+            plan,
             passes=(*compressing, *self._likely_beside(layout, model), *iterations),
-            most_passes=asked.passes,
-            likely_passes=min(asked.passes, len(compressing) + LIKELY_ITERATIONS.get(asked.solver, 3)),
-            traffic=panel_traffic(layout.view.long, layout.view.short, asked.rank, budget.workers),
+            most_passes=parameters.passes,
+            likely_passes=min(parameters.passes, len(compressing) + likely),
+            traffic=panel_traffic(layout.view.long, layout.view.short, parameters.rank, budget.workers),
         )
 
     def _sweeps(self, layout: Strategy, model: Model) -> PanelSweeps:
         """The pass that compresses, sweeps over scratch to find directions by, one iteration, the rest."""
-        short, rank = layout.view.short, self.asked.rank
-        first = sweeps_of(self._compression(), layout) if self.asked.compressing else None
+        short, rank = layout.view.short, self.parameters.rank
+        first = sweeps_of(self._compression(), layout) if self.parameters.compressing else None
         driver = max(_driver_bytes(layout, model), 0 if first is None else first.driver_bytes)
         elements = layout.view.long * short
 
@@ -179,18 +180,19 @@ class Nonnegative:
         """Those over scratch: of the compressed matrix, and the one that writes the long factor."""
         folds: list[Any] = [_writing(layout, model)]
         y = layout.y(_NOWHERE, 1, layout.width)
-        if self.asked.init == "compressed":
+        if self.parameters.init == "compressed":
             folds.append(compressed_pass(y, model, _NOWHERE, _NOWHERE, 1))
-        elif self.asked.init == "nndsvd":
-            folds.append(signs_pass(y, self.asked.rank, _NOWHERE))
-        beside = 8 * layout.view.short * (self.asked.rank + layout.width)
+        elif self.parameters.init == "nndsvd":
+            folds.append(signs_pass(y, self.parameters.rank, _NOWHERE))
+        beside = 8 * layout.view.short * (self.parameters.rank + layout.width)
         sweeps = [numbers_of("scratch", fold, 0, 0, 0.0, over="scratch") for fold in folds]
         return [dataclasses.replace(sweep, resident_bytes=beside) for sweep in sweeps]
 
     def _likely_beside(self, layout: Strategy, model: Model) -> list[Pass]:
         """Iterations on the compressed matrix, as one sweep over scratch: for the time that they take."""
-        y, rank, count = layout.y(_NOWHERE, 1, layout.width), self.asked.rank, LIKELY_COMPRESSED
-        if self.asked.init != "compressed":
+        y, rank = layout.y(_NOWHERE, 1, layout.width), self.parameters.rank
+        count = LIKELY_COMPRESSED_ITERATIONS
+        if self.parameters.init != "compressed":
             return []
         flops = 2.0 * count * y.rows * rank * (2 * y.columns + (SWEEPS + 1) * rank)
         if y.rows * y.columns * 8 <= SMALL_BYTES:  # they are made in memory, by one thread
@@ -205,8 +207,8 @@ class Nonnegative:
     def _fold(self, layout: Strategy, model: Model, slots: int) -> NonnegativePass | DivergencePass:
         """The one that iterates over the matrix, in its largest form."""
         before, after = model.factor(_NOWHERE, 0), model.factor(_NOWHERE, 1)
-        panels, seconds = layout.panels(slots), layout.row_seconds(4 * self.asked.rank)
-        if self.asked.loss != "frobenius":
+        panels, seconds = layout.panels(slots), layout.row_seconds(4 * self.parameters.rank)
+        if self.parameters.loss != "frobenius":
             return DivergencePass(panels, _NOWHERE, before, after, True, seconds)
         iteration = NmfIteration(_NOWHERE, before, after, model.solvers()[0], residual=True)
         return NonnegativePass(panels, iteration, True, seconds)
@@ -215,15 +217,15 @@ class Nonnegative:
         """See the protocol."""
         with one_blas_thread():
             layout = self._layout()
-            begun, model = self._begin(run, layout)
-            found = self._iterate(run, layout, model, begun)
-            facts = self._write(run, layout, model, found, fingerprint)
+            start, model = self._begin(run, layout)
+            fit = self._iterate(run, layout, model, start)
+            facts = self._write(run, layout, model, fit, fingerprint)
             run.describe(facts)
         return facts
 
-    def _begin(self, run: Run, layout: Strategy) -> tuple[Begun, Model]:
+    def _begin(self, run: Run, layout: Strategy) -> tuple[FactorStart, Model]:
         centering, start = begin(run, layout, self._compression())
-        model, init = Model(self.asked, layout.view, centering.pow2_scale), self.asked.init
+        model, init = Model(self.parameters, layout.view, centering.pow2_scale), self.parameters.init
         refuse_size(model)
         if self.custom is not None:
             short = self.custom
@@ -234,75 +236,76 @@ class Nonnegative:
         else:
             compressed = compress(run, layout, model, centering, start)
             if init == "compressed":
-                return solved_on(compressed, run, model), model
+                return factorize_compressed(compressed, run, model), model
             short = singular_short(compressed, run, layout, model)
         # From factors that a caller gives little may be left: it is formed at once.
         if self.custom is not None:
-            return Begun(Factors(model.rounded(short)), error=0.0), model
-        return Begun(Factors(model.rounded(revived(short, model)))), model
+            return FactorStart(Factors(model.round_to_type(short)), error=0.0), model
+        return FactorStart(Factors(model.round_to_type(replace_zero_components(short, model)))), model
 
-    def _iterate(self, run: Run, layout: Strategy, model: Model, begun: Begun) -> NmfFit:
-        factors, began, asked = begun.factors, time.monotonic(), self.asked
-        if asked.solver == "mu":
-            factors.short = model.filled(factors.short)
+    def _iterate(self, run: Run, layout: Strategy, model: Model, start: FactorStart) -> NmfFit:
+        factors, began, parameters = start.factors, time.monotonic(), self.parameters
+        if parameters.solver == "mu":
+            factors.short = model.fill_zeros(factors.short)
         alternation: Alternation
-        if asked.loss == "frobenius":
-            alternation = Frobenius(model, layout, factors, begun.total, begun.error)
+        if parameters.loss == "frobenius":
+            alternation = Frobenius(model, layout, factors, start.total, start.error)
         else:
             factors.remove_long(run)
             alternation = KullbackLeibler(model, layout, dataclasses.replace(factors, long=None, sizes=None))
         history: list[StepError] = []
         while True:
             history.append(alternation.step(run))
-            stopped = self._stopped(history, run.passes, time.monotonic() - began)
-            if stopped:
-                return NmfFit(alternation.factors, history, begun.iterations, stopped, alternation.total)
+            reason = self._stop_reason(history, run.passes, time.monotonic() - began)
+            if reason:
+                return NmfFit(alternation.factors, history, start.iterations, reason, alternation.total)
 
-    def _stopped(self, history: list[StepError], passes: int, seconds: float) -> str:
+    def _stop_reason(self, history: list[StepError], passes: int, seconds: float) -> str:
         """Why iterations end, or nothing."""
-        asked, left = self.asked, history[-1]
-        if left.cost == 0:
+        parameters, last = self.parameters, history[-1]
+        if last.cost == 0:
             return "exact"
-        if asked.grad_tol > 0 and left.stationarity <= asked.grad_tol:
+        if parameters.grad_tol > 0 and last.stationarity <= parameters.grad_tol:
             return "grad_tol"
-        if len(history) > 1 and fall(history) < asked.tol:
+        if len(history) > 1 and fall(history) < parameters.tol:
             return "tol"
-        if passes >= asked.passes:
+        if passes >= parameters.passes:
             return "passes"
-        return "time_limit" if 0 < asked.time_limit <= seconds else ""
+        return "time_limit" if 0 < parameters.time_limit <= seconds else ""
 
     def _write(
-        self, run: Run, layout: Strategy, model: Model, found: NmfFit, fingerprint: str
+        self, run: Run, layout: Strategy, model: Model, fit: NmfFit, fingerprint: str
     ) -> dict[str, Any]:
         short, long = ("H", "W") if model.by_rows else ("W", "H")
-        scale, factors = _gauge(model, found.factors), found.factors
+        scale, factors = _gauge(model, fit.factors), fit.factors
         values = model.without_floor(factors.short) * scale[:, None]
         values = values.astype(layout.view.dtype)
         write_small(run.result, {short: values if model.by_rows else np.ascontiguousarray(values.T)})
-        rank, inverse = self.asked.rank, np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+        rank, inverse = self.parameters.rank, np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
         array = create_long_array(run, layout, long, rank)
-        factor = OnScratch(run, layout, [factors.standing()[0]], np.zeros(rank), rank, self.asked.seed)
+        basis, seed = [factors.require_long()[0]], self.parameters.seed
+        factor = OnScratch(run, layout, basis, np.zeros(rank), rank, seed)
         combination = factor.combination(np.eye(rank), "factor")
         gram = write_combination(run, layout, combination, np.eye(rank), inverse, array)
-        last = found.history[-1]
-        if found.stopped in ("passes", "time_limit"):
-            fell = fall(found.history) if len(found.history) > 1 else np.inf
-            told = "may still fall" if np.isinf(fell) else f"still fell by {fell:.1e}"
+        last = fit.history[-1]
+        if fit.stop_reason in ("passes", "time_limit"):
+            fell = fall(fit.history) if len(fit.history) > 1 else np.inf
+            trend = "may still fall" if np.isinf(fell) else f"still fell by {fell:.1e}"
             run.warnings.append(
-                f"the error {told} after {run.passes} passes, tol = {self.asked.tol:.1e}: allow more with "
-                f"{found.stopped}= (--{found.stopped.replace('_', '-')}), or raise tol"
+                f"the error {trend} after {run.passes} passes, tol = {self.parameters.tol:.1e}: allow more "
+                f"with {fit.stop_reason}= (--{fit.stop_reason.replace('_', '-')}), or raise tol"
             )
         return {
-            **run.facts(self.request(), self.asked.solver, self.source, fingerprint),
+            **run.facts(self.request(), self.parameters.solver, self.source, fingerprint),
             "relative_error": last.error,
-            "errors": [left.error for left in found.history],
+            "errors": [step.error for step in fit.history],
             "cost": last.cost,
             "stationarity": None if np.isnan(last.stationarity) else last.stationarity,
-            "compressed_iterations": found.compressed,
-            "squared_norm": found.total,
+            "compressed_iterations": fit.compressed_iterations,
+            "squared_norm": fit.total,
             "product_norm": float(np.sqrt(max((gram * (factors.short @ factors.short.T)).sum(), 0.0))),
-            "stopped": found.stopped,
-            "converged": found.stopped in ("exact", "grad_tol", "tol"),
+            "stopped": fit.stop_reason,
+            "converged": fit.stop_reason in ("exact", "grad_tol", "tol"),
         }
 
 
@@ -314,10 +317,10 @@ class NmfFit:
     history: list[StepError]
     """After each pass over the matrix that was an iteration."""
 
-    compressed: int
+    compressed_iterations: int
     """Iterations on the compressed matrix."""
 
-    stopped: str
+    stop_reason: str
     """``"exact"``, ``"grad_tol"``, ``"tol"``, ``"passes"`` or ``"time_limit"``."""
 
     total: float
@@ -343,17 +346,17 @@ def fall(history: list[StepError]) -> float:
 def _gauge(model: Model, factors: Factors) -> Float64:
     """What components of the short factor are multiplied by: the one that is not penalized has unit norms."""
     long, short = model.penalties()
-    if bool(long) == bool(short) or model.asked.constrained:
-        return np.ones(model.asked.rank)
+    if bool(long) == bool(short) or model.parameters.has_constraints:
+        return np.ones(model.parameters.rank)
     if short:
-        return np.asarray(np.sqrt(factors.standing()[1].squares))
+        return np.asarray(np.sqrt(factors.require_long()[1].squares))
     norms = np.linalg.norm(factors.short, axis=1)
     return np.asarray(np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0))
 
 
 def _writing(layout: Strategy, model: Model) -> WriteRows:
     """What writes the long factor."""
-    rank, dtype = model.asked.rank, layout.view.dtype
+    rank, dtype = model.parameters.rank, layout.view.dtype
     combination = Combination((model.factor(_NOWHERE, 0),), _NOWHERE, rank, 0, 0)
     cut = layout.narrow_cut(combination, rank)
     seconds = layout.row_seconds(4)
@@ -362,20 +365,20 @@ def _writing(layout: Strategy, model: Model) -> WriteRows:
 
 def _driver_bytes(layout: Strategy, model: Model) -> int:
     """Memory of solving the short factor, and of iterating in memory."""
-    rank, view, width = model.asked.rank, layout.view, layout.width * bool(model.asked.compressing)
+    rank, view, width = model.parameters.rank, layout.view, layout.width * bool(model.parameters.compressing)
     rows = 0
-    if model.asked.init == "compressed":
+    if model.parameters.init == "compressed":
         whole = 8 * view.long * layout.width <= SMALL_BYTES
-        rows = view.long if whole else min(view.long, most_sampled(rank))
-    sample = layout.sample_bytes + 2 * 8 * layout.sample.rows * view.short * (model.asked.init == "rows")
+        rows = view.long if whole else min(view.long, sample_row_count(rank))
+    sample = layout.sample_bytes + 2 * 8 * layout.sample.rows * view.short * (model.parameters.init == "rows")
     solving = 8 * view.short * (8 * rank + 3 * width) + 8 * rows * (2 * layout.width + 4 * rank)
     return max(sample, solving)
 
 
-def nmf_task(x: object, rank: object = None, *, init: object = "auto", **asked: Any) -> Nonnegative:
+def nmf_task(x: object, rank: object = None, *, init: object = "auto", **arguments: Any) -> Nonnegative:
     """What is to be factorized without negative numbers, checked; arguments of ``rankfold.nmf``."""
-    named = isinstance(init, str) and (init in INITS or not Path(init).exists())
-    custom = None if named else CustomStart.of(init)
-    given = {name.lower(): value for name, value in asked.items()}
-    request = FactorRequest.of(rank=rank, init=str(init) if named else "custom", **given)
+    is_name = isinstance(init, str) and (init in INITS or not Path(init).exists())
+    custom = None if is_name else CustomStart.of(init)
+    parameters = {name.lower(): value for name, value in arguments.items()}
+    request = FactorRequest.of(rank=rank, init=str(init) if is_name else "custom", **parameters)
     return Nonnegative.of(open_source(x), request, custom)

@@ -41,8 +41,8 @@ class Penalty:
     def __bool__(self) -> bool:
         return self.l1 > 0 or self.l2 > 0
 
-    def scaled(self, share: float) -> Penalty:
-        """For a part of the rows."""
+    def scale(self, share: float) -> Penalty:
+        """The penalty of a share of the rows."""
         return Penalty(self.l1 * share, self.l2 * share)
 
 

@@ -1,4 +1,4 @@
-"""What is asked of nonnegative factors, checked before anything is read.
+"""Parameters of nonnegative factors, checked before anything is read.
 
 Factors that a caller gives to start from: arrays, or an earlier result.
 """
@@ -55,28 +55,28 @@ class FactorRequest:
     seed: int = 0
 
     @classmethod
-    def of(cls, **given: Any) -> FactorRequest:
+    def of(cls, **arguments: Any) -> FactorRequest:
         """From what a caller says, with numbers as numbers."""
-        unknown = set(given) - {each.name for each in dataclasses.fields(cls)}
+        unknown = set(arguments) - {each.name for each in dataclasses.fields(cls)}
         if unknown:
             raise InputError(f"nmf has no parameter {', '.join(sorted(unknown))}")
-        if given.get("alpha_h") == "same":
-            given["alpha_h"] = given["alpha_w"]
+        if arguments.get("alpha_h") == "same":
+            arguments["alpha_h"] = arguments["alpha_w"]
         for name in ("rank", "passes", "seed"):
-            if given.get(name) is not None or name == "rank":
-                given[name] = integer(name, given.get(name))
-        if given.get("passes") is not None and given["passes"] < 1:
-            raise InputError(f"passes must be at least 1, not {given['passes']}")
+            if arguments.get(name) is not None or name == "rank":
+                arguments[name] = integer(name, arguments.get(name))
+        if arguments.get("passes") is not None and arguments["passes"] < 1:
+            raise InputError(f"passes must be at least 1, not {arguments['passes']}")
         for name in ("alpha_w", "alpha_h", "l1_ratio", "tol", "grad_tol", "time_limit"):
-            if name in given:
-                given[name] = number(name, given[name])
+            if name in arguments:
+                arguments[name] = number(name, arguments[name])
         for name in ("constraint_w", "constraint_h"):
-            if not isinstance(given.get(name, ""), str):
-                given[name] = number(name, given[name])
-        return cls(**{name: value for name, value in given.items() if value is not None})
+            if not isinstance(arguments.get(name, ""), str):
+                arguments[name] = number(name, arguments[name])
+        return cls(**{name: value for name, value in arguments.items() if value is not None})
 
     @property
-    def constrained(self) -> bool:
+    def has_constraints(self) -> bool:
         """Whether more than signs is asked of a factor."""
         return (self.constraint_w, self.constraint_h) != ("nonnegative", "nonnegative")
 
@@ -89,7 +89,7 @@ class FactorRequest:
         """With every choice that was left open made, by the other choices alone."""
         solver, init = self.solver, self.init
         if solver == "auto":
-            solver = "mu" if self.loss != "frobenius" else "admm" if self.constrained else "hals"
+            solver = "mu" if self.loss != "frobenius" else "admm" if self.has_constraints else "hals"
         passes = self.passes or DEFAULT_PASSES.get(solver, 8)
         return dataclasses.replace(
             self, solver=solver, init="compressed" if init == "auto" else init, passes=passes
@@ -103,13 +103,13 @@ class FactorRequest:
                 f"rank {self.rank} was asked for, but {name} is {rows} x {columns}: ask for 1 to "
                 f"{min(rows, columns)}"
             )
-        for option, value, known in (
+        for option, value, choices in (
             ("solver", self.solver, SOLVERS),
             ("loss", self.loss, LOSSES),
             ("init", self.init, INITS),
         ):
-            if value not in known:
-                raise InputError(f"{option} {value!r} is not known: take one of {', '.join(known)}")
+            if value not in choices:
+                raise InputError(f"{option} {value!r} is not known: take one of {', '.join(choices)}")
         self._check_numbers()
         self._check_together()
 
@@ -134,28 +134,30 @@ class FactorRequest:
                 )
 
     def _check_together(self) -> None:
-        asked = self.resolved()
-        if asked.passes <= asked.compressing:
+        request = self.resolved()
+        if request.passes <= request.compressing:
             raise InputError(
-                f"nmf from {asked.init} factors takes {asked.compressing + 1} passes at least, but "
-                f"passes={asked.passes}"
+                f"nmf from {request.init} factors takes {request.compressing + 1} passes at least, but "
+                f"passes={request.passes}"
             )
         if self.loss != "frobenius":
-            if asked.solver != "mu":
-                raise InputError(f"solver {asked.solver} is for the Frobenius loss: take mu for {self.loss}")
+            if request.solver != "mu":
+                raise InputError(
+                    f"solver {request.solver} is for the Frobenius loss: take mu for {self.loss}"
+                )
             if self.grad_tol:
                 raise InputError("grad_tol is for the Frobenius loss: say tol for the other")
-        if self.constrained and asked.solver != "admm":
+        if self.has_constraints and request.solver != "admm":
             raise InputError(
-                f"constraints are for solver admm: {asked.solver} takes factors that are >= 0 alone"
+                f"constraints are for solver admm: {request.solver} takes factors that are >= 0 alone"
             )
 
     def as_dict(self) -> dict[str, Any]:
         """For the facts of a result, and what tells one request from another."""
-        asked = dataclasses.asdict(self)
+        fields = dataclasses.asdict(self)
         # Results know these by the names of their first version.
-        asked["gradient"], asked["seconds"] = asked.pop("grad_tol"), asked.pop("time_limit")
-        return {"kind": "nmf", **asked}
+        fields["gradient"], fields["seconds"] = fields.pop("grad_tol"), fields.pop("time_limit")
+        return {"kind": "nmf", **fields}
 
 
 # Custom start -------------------------------------------------------------------------------------
@@ -172,26 +174,26 @@ class CustomStart:
     h: Any
 
     @classmethod
-    def of(cls, given: object) -> CustomStart:
+    def of(cls, start: object) -> CustomStart:
         """From a pair of arrays, a result of nmf, or the path of one."""
-        if isinstance(given, (str, Path)):
-            given = Result(given)
-        if isinstance(given, Result):
-            if given.attrs.get("kind") != "nmf":
+        if isinstance(start, (str, Path)):
+            start = Result(start)
+        if isinstance(start, Result):
+            if start.attrs.get("kind") != "nmf":
                 raise InputError(
-                    f"{given.path} is the result of {given.attrs.get('kind')}: nmf starts from one of nmf"
+                    f"{start.path} is the result of {start.attrs.get('kind')}: nmf starts from one of nmf"
                 )
-            return cls(given.W, given.H)
-        if not (isinstance(given, (tuple, list)) and len(given) == 2):
+            return cls(start.W, start.H)
+        if not (isinstance(start, (tuple, list)) and len(start) == 2):
             raise InputError("init must be a name, a pair of arrays (W, H), or a result of nmf")
-        return cls(*(factor if hasattr(factor, "shape") else _array(factor) for factor in given))
+        return cls(*(factor if hasattr(factor, "shape") else _array(factor) for factor in start))
 
     def short(self, shape: tuple[int, int], rank: int, *, by_rows: bool) -> Float64:
         """(k, short) what the first pass solves the long factor from."""
         rows, columns = shape
-        for name, factor, wanted in (("W", self.w, (rows, rank)), ("H", self.h, (rank, columns))):
-            if tuple(factor.shape) != wanted:
-                raise InputError(f"{name} to start from has shape {tuple(factor.shape)}, not {wanted}")
+        for name, factor, target in (("W", self.w, (rows, rank)), ("H", self.h, (rank, columns))):
+            if tuple(factor.shape) != target:
+                raise InputError(f"{name} to start from has shape {tuple(factor.shape)}, not {target}")
         short = np.array(self.h[...] if by_rows else self.w[...].T, np.float64)
         if not (np.isfinite(short).all() and short.min() >= 0):
             raise InputError("factors to start from must be finite and at least 0")
@@ -200,9 +202,9 @@ class CustomStart:
         return short
 
 
-def _array(given: object) -> Any:
+def _array(factor: object) -> Any:
     try:
-        return np.asarray(given, np.float64)
+        return np.asarray(factor, np.float64)
     except (TypeError, ValueError):
         raise InputError("factors to start from must be arrays of numbers") from None
 

@@ -30,7 +30,7 @@ SLACK = 1e3
 
 
 KERNELS = (descend_rows, solve_rows, multiply_rows, split_rows)
-"""That solvers of rows call."""
+"""Compiled loops that solvers of rows call."""
 
 
 class RowSolver(Protocol):
@@ -39,7 +39,7 @@ class RowSolver(Protocol):
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
         """Improve ``w`` (r, k) in place; ``b`` (r, k) may be spoilt; ``fresh`` rows are zero so far."""
 
-    def standing(self, w: Array) -> Array:
+    def clear_floor(self, w: Array) -> Array:
         """Rows with what the solver cannot bring to zero as zero."""
 
 
@@ -55,7 +55,7 @@ class Descent:
         w[:, _useless(gram, linear)] = 0
         descend_rows(gram, b, w=w, sweeps=FIRST_SWEEPS if fresh else self.sweeps)
 
-    def standing(self, w: Array) -> Array:
+    def clear_floor(self, w: Array) -> Array:
         """See the protocol."""
         return w
 
@@ -70,7 +70,7 @@ class Pivoting:
         solve_rows(gram.astype(np.float64), (b - linear).astype(np.float64), w=wide)
         w[...] = wide
 
-    def standing(self, w: Array) -> Array:
+    def clear_floor(self, w: Array) -> Array:
         """See the protocol."""
         return w
 
@@ -91,7 +91,7 @@ class Multiplicative:
         else:
             multiply_rows(gram, b, w=w, linear=linear, floor=self._floor(w), sweeps=self.sweeps)
 
-    def standing(self, w: Array) -> Array:
+    def clear_floor(self, w: Array) -> Array:
         """See the protocol. What typical numbers were has changed since rows were kept from zero."""
         return np.where(w > SLACK * self._floor(w), w, w.dtype.type(0))
 
@@ -115,7 +115,7 @@ class Splitting:
         sweeps = max(FIRST_SWEEPS, self.sweeps) if fresh else self.sweeps
         split_rows(gram, b, w=w, sweeps=sweeps, upper=self.upper, simplex=self.simplex)
 
-    def standing(self, w: Array) -> Array:
+    def clear_floor(self, w: Array) -> Array:
         """See the protocol."""
         return w
 
@@ -142,6 +142,6 @@ class NormalRows:
 
     def solve(self, products: Float64, *, out: Float64) -> None:
         """Rows ``out`` (r, k) from ``products`` (r, k), which stay."""
-        stored = load_arrays(self.constants)
+        arrays = load_arrays(self.constants)
         out[...] = 0
-        self.solver.improve(stored["normal"], products.copy(), stored["linear"], out, fresh=True)
+        self.solver.improve(arrays["normal"], products.copy(), arrays["linear"], out, fresh=True)

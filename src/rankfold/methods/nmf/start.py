@@ -98,10 +98,10 @@ ITERATIONS = {"sample": 300, "all": 100}
 WINDOW = 3
 """Iterations over which falls are compared: see ``still_to_fall``."""
 
-SAMPLED = (32, 1024)
+SAMPLE_ROWS = (32, 1024)
 """Rows that iterations begin on: so many for each component, at least."""
 
-AVERAGED = 5
+MEAN_ROWS = 5
 """Rows whose mean a component starts from."""
 
 SMALL_BYTES = 32 * 2**20
@@ -109,7 +109,7 @@ SMALL_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Compressed:
+class CompressedMatrix:
     """``(p @ rotation) @ right``, nearly the matrix: its projection onto the columns of ``p``."""
 
     p: ScratchMatrix
@@ -122,7 +122,7 @@ class Compressed:
     total: float
     """``|X|^2``."""
 
-    captured: float
+    projection_squares: float
     """Of that, what the projection holds."""
 
     @property
@@ -132,7 +132,7 @@ class Compressed:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class FactorStart:
     """Factors to start from, the error they leave if that is known, and iterations they took."""
 
     factors: Factors
@@ -141,39 +141,41 @@ class Begun:
     iterations: int = 0
 
 
-def compress(run: Run, layout: Strategy, model: Model, centering: Centering, start: Start) -> Compressed:
+def compress(
+    run: Run, layout: Strategy, model: Model, centering: Centering, start: Start
+) -> CompressedMatrix:
     """The one fused pass."""
-    q = start.block(layout.view, layout.width, model.asked.seed)
-    matrix = CenteredMatrix(run, layout, centering, start, model.asked.seed)
+    q = start.block(layout.view, layout.width, model.parameters.seed)
+    matrix = CenteredMatrix(run, layout, centering, start, model.parameters.seed)
     block = matrix.apply(q).block
     z = block.load("z")
     products = q.T @ z
     theta, vectors = np.linalg.eigh((products + products.T) / 2)
-    held = theta > 4 * float(np.finfo(layout.view.dtype).eps) * max(theta[-1], 0.0)
-    rotation, pow2_scale = vectors[:, held] / np.sqrt(theta[held]), centering.pow2_scale
+    significant = theta > 4 * float(np.finfo(layout.view.dtype).eps) * max(theta[-1], 0.0)
+    rotation, pow2_scale = vectors[:, significant] / np.sqrt(theta[significant]), centering.pow2_scale
     right = rotation.T @ z.T / pow2_scale
     squared_norm = matrix.squared_norm / pow2_scale**2
-    return Compressed(block.y, rotation, right, squared_norm, float((right**2).sum()))
+    return CompressedMatrix(block.y, rotation, right, squared_norm, float((right**2).sum()))
 
 
 def random_short(model: Model) -> Float64:
     """(k, short) absolute values of normal numbers, of a size that leaves the long factor the same."""
     numbers = gaussian_rows(
-        model.asked.seed, Purpose.NONNEGATIVE_START, (0, model.view.short), model.asked.rank
+        model.parameters.seed, Purpose.NONNEGATIVE_START, (0, model.view.short), model.parameters.rank
     )
     return np.ascontiguousarray(np.abs(numbers).T) * model.balance
 
 
-def solved_on(compressed: Compressed, run: Run, model: Model) -> Begun:
+def factorize_compressed(compressed: CompressedMatrix, run: Run, model: Model) -> FactorStart:
     """Factors of the compressed matrix, first of a sample of its rows, without penalties."""
     run.require(compressed.p.path)
-    model, sample = model.starting(), _sampled_rows(compressed.p, model)
+    model, sample = model.for_start(), _sampled_rows(compressed.p, model)
     factors, total, count = Factors(random_short(model)), compressed.total, 0
     share = len(sample) / compressed.p.rows
     if share < 1 or any(model.penalties()):
-        outside = (compressed.total - compressed.captured) * share
+        outside = (compressed.total - compressed.projection_squares) * share
         near = float(((sample @ compressed.m) ** 2).sum()) + max(outside, 0.0)
-        free = model.unpenalized()
+        free = model.without_penalties()
         short, long, count, _ = _in_memory(compressed, sample, factors.short, free, near, share)
         factors.short = short * cheapest(*model.penalties(share), Sizes.of(long), Sizes.of(short.T))[:, None]
     if compressed.p.rows * compressed.p.columns * 8 > SMALL_BYTES:
@@ -182,18 +184,18 @@ def solved_on(compressed: Compressed, run: Run, model: Model) -> Begun:
     short, long, more, error = _in_memory(compressed, whole, factors.short, model, total, 1.0)
     after = model.factor(run.scratch, 0)
     after.write(0, np.ascontiguousarray(long, after.dtype))
-    return Begun(Factors(model.rounded(short), after, Sizes.of(long)), total, error, count + more)
+    return FactorStart(Factors(model.round_to_type(short), after, Sizes.of(long)), total, error, count + more)
 
 
-def most_sampled(rank: int) -> int:
+def sample_row_count(rank: int) -> int:
     """Rows that iterations begin on, of a matrix that has more."""
-    return max(SAMPLED[0] * rank, SAMPLED[1])
+    return max(SAMPLE_ROWS[0] * rank, SAMPLE_ROWS[1])
 
 
 def _sampled_rows(p: ScratchMatrix, model: Model) -> Float64:
     """Rows at random places of equal stretches."""
-    count = min(p.rows, most_sampled(model.asked.rank))
-    within = _uniform_rows(model.asked.seed, count, 1)[:, 0]
+    count = min(p.rows, sample_row_count(model.parameters.rank))
+    within = _uniform_rows(model.parameters.seed, count, 1)[:, 0]
     out = np.empty((count, p.columns), p.dtype)
     for i in range(count):
         p.read_into(out[i : i + 1], min(int((i + within[i]) * p.rows / count), p.rows - 1))
@@ -201,33 +203,35 @@ def _sampled_rows(p: ScratchMatrix, model: Model) -> Float64:
 
 
 def _in_memory(
-    compressed: Compressed, p: Float64, short: Float64, model: Model, total: float, share: float
+    compressed: CompressedMatrix, p: Float64, short: Float64, model: Model, total: float, share: float
 ) -> tuple[Float64, Float64, int, float]:
     """Both factors, iterations, and the error that is left."""
-    m, long = compressed.m, np.zeros((len(p), model.asked.rank))
+    m, long = compressed.m, np.zeros((len(p), model.parameters.rank))
     factors = Factors(short)
 
     def step(index: int) -> State:
-        known = linear_model(model, factors, share=share)
-        gram = known["gram"] + np.diag(known["diagonal"])
+        system = linear_model(model, factors, share=share)
+        gram = system["gram"] + np.diag(system["diagonal"])
         solver, _ = model.solvers(sweeps=SWEEPS)
-        solver.improve(gram, p @ (m @ known["right"]), known["linear"], long, fresh=not index)
+        solver.improve(gram, p @ (m @ system["right"]), system["linear"], long, fresh=not index)
         return {"product": long.T @ p, "gram": long.T @ long, "sums": long.sum(axis=0)}
 
-    most = ITERATIONS["sample" if len(p) <= most_sampled(model.asked.rank) else "all"]
+    most = ITERATIONS["sample" if len(p) <= sample_row_count(model.parameters.rank) else "all"]
     count, error = _iterate(step, factors, m, model, total, share, most)
     return factors.short, long, count, error
 
 
-def _on_scratch(compressed: Compressed, run: Run, model: Model, short: Float64, before: int) -> Begun:
+def _on_scratch(
+    compressed: CompressedMatrix, run: Run, model: Model, short: Float64, before: int
+) -> FactorStart:
     """The same, in sweeps over scratch."""
     factors, m = Factors(short), compressed.m
 
     def step(index: int) -> State:
         name = f"compressed-{index:03d}"
-        known = linear_model(model, factors)
-        known["right"] = m @ known["right"]
-        constants = save_once(run.part(name, "constants.part"), known)
+        system = linear_model(model, factors)
+        system["right"] = m @ system["right"]
+        constants = save_once(run.part(name, "constants.part"), system)
         fold = compressed_pass(compressed.p, model, constants, run.scratch, index)
         state = run.sweep(name, fold)
         factors.remove_long(run)
@@ -235,10 +239,10 @@ def _on_scratch(compressed: Compressed, run: Run, model: Model, short: Float64, 
         return state
 
     count, error = _iterate(step, factors, m, model, compressed.total, 1.0, ITERATIONS["all"])
-    return Begun(factors, compressed.total, error, before + count)
+    return FactorStart(factors, compressed.total, error, before + count)
 
 
-def singular_short(compressed: Compressed, run: Run, layout: Strategy, model: Model) -> Float64:
+def singular_short(compressed: CompressedMatrix, run: Run, layout: Strategy, model: Model) -> Float64:
     """(k, short) from leading singular vectors (NNDSVD).
 
     Of each triplet the part of one sign that has more of it. Only the short factor is taken.
@@ -247,7 +251,7 @@ def singular_short(compressed: Compressed, run: Run, layout: Strategy, model: Mo
     ----------
     Boutsidis, Gallopoulos, SVD based initialization, Pattern Recognition 41(4), 2008.
     """
-    k, p = model.asked.rank, compressed.p
+    k, p = model.parameters.rank, compressed.p
     u, s, v = np.linalg.svd(compressed.right, full_matrices=False)
     constants = save_once(run.part("signs.part"), {"coefficients": compressed.rotation @ u[:, :k]})
     fold = signs_pass(p, min(k, len(s)), constants)
@@ -272,12 +276,12 @@ def signs_pass(p: ScratchMatrix, rank: int, constants: Path) -> SignedSquares:
 def sampled_short(layout: Strategy, model: Model) -> Float64:
     """(k, short) each the mean of some rows of a sample."""
     rows = layout.view.as_rows(numbers(layout.sample.read())).astype(np.float64)
-    picks = _uniform_rows(model.asked.seed, model.asked.rank, AVERAGED)
+    picks = _uniform_rows(model.parameters.seed, model.parameters.rank, MEAN_ROWS)
     means = np.maximum(rows[(picks * len(rows)).astype(int)], 0).mean(axis=1)
     return np.asarray(means * (model.pow2_scale * model.balance))
 
 
-def revived(short: Float64, model: Model) -> Float64:
+def replace_zero_components(short: Float64, model: Model) -> Float64:
     """With random components for those that are zero: from there they would not move."""
     dead = short.max(axis=1) == 0
     if not dead.any():
@@ -289,7 +293,7 @@ def compressed_pass(
     p: ScratchMatrix, model: Model, constants: Path, folder: Path, index: int
 ) -> CompressedPass:
     """One sweep of iterations on scratch."""
-    rank = model.asked.rank
+    rank = model.parameters.rank
     grid = Grid.regular(p.rows, p.rows, splittable=True)
     pieces = cut(grid, p.row_bytes + 4 * 8 * rank, 8 * rank * (p.columns + rank))
     solver, _ = model.solvers(sweeps=SWEEPS)
@@ -312,14 +316,14 @@ def _iterate(
     _, solver = model.solvers()
     while len(costs) < most:
         state = step(len(costs))
-        made = improve_short(model, factors, state, state["product"] @ m, solver, share=share)
-        factors.short = made.short
+        update = improve_short(model, factors, state, state["product"] @ m, solver, share=share)
+        factors.short = update.short
         factors.sizes = sizes_of(state)
-        squares = max(total + made.squares, 0.0)
+        squares = max(total + update.squares, 0.0)
         error = float(np.sqrt(squares / total)) if total > 0 else 0.0
         more = penalty(*model.penalties(share), factors.sizes, Sizes.of(factors.short.T))
         costs.append(float(np.sqrt((squares + 2 * more) / total)) if total > 0 else 0.0)
-        if still_to_fall(costs) <= model.asked.tol * costs[-1]:
+        if still_to_fall(costs) <= model.parameters.tol * costs[-1]:
             break
     return len(costs), error
 
