@@ -22,7 +22,7 @@ import rankfold as rf
 from rankfold.kernels.neighbors.lists import BY_PRODUCTS, Metric
 from rankfold.methods.embedding.neighbor_ranks import CountNearer, reaches
 from rankfold.methods.embedding.quality_request import draw_rows
-from rankfold.methods.knn.row_blocks import RowReader
+from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.pipeline.errors import InputError, MemoryBudgetError, NonFiniteError
 from rankfold.pipeline.formats import open_source
 
@@ -242,7 +242,7 @@ def test_bounds_hold_on_both_sides(
     x[20:30] = x[:10] * np.float32(1 + 1e-6)
     euclidean = metric in (Metric.EUCLIDEAN, Metric.SQEUCLIDEAN)
     shift = x.mean(axis=0, dtype=float) if euclidean and mean > 2 else None
-    reader = RowReader(open_source(x), int(metric), shift, True)
+    reader = BlockReader(open_source(x), int(metric), shift, True)
     rows = reader.read(reader.buffer(40), 0, 40, 0)
     assert rows.copy is not None
     factor = rows.copy if dtype == np.float32 else reader.double(rows)

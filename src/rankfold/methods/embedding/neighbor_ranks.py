@@ -20,7 +20,15 @@ import numpy.typing as npt
 
 from rankfold.kernels.neighbors.lists import Metric
 from rankfold.kernels.neighbors.ranks import count_every_pair, count_nearer, measure_keys
-from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, TERMS, RowBuffer, RowReader, Rows, products, slack
+from rankfold.methods.knn.row_blocks import (
+    LARGEST_SQUARE,
+    TERMS,
+    BlockReader,
+    RowBuffer,
+    Rows,
+    products,
+    slack,
+)
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import aligned_empty
 from rankfold.pipeline.engine.blocks import Cut
@@ -43,7 +51,7 @@ OPEN = 0.05
 class RowGroup:
     """Rows that stay in memory together, and how they are read: once in a process, whatever its threads."""
 
-    reader: RowReader
+    reader: BlockReader
     start: int
     stop: int
     name: str
@@ -149,7 +157,7 @@ class MeetRows:
     """What both passes share: some rows are held, others pass."""
 
     cut: Cut
-    passing: RowReader
+    passing: BlockReader
     group: RowGroup
     thresholds: Path
     """Names of the neighbors of the rows that are held, and what is made of them: see each pass."""

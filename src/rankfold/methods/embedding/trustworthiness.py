@@ -39,7 +39,7 @@ from rankfold.methods.embedding.quality_request import EmbeddingQualityRequest
 from rankfold.methods.knn.knn import Neighbors
 from rankfold.methods.knn.pair_fold import has_bounds
 from rankfold.methods.knn.request import NeighborRequest
-from rankfold.methods.knn.row_blocks import RowReader
+from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.methods.task import Output
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.selection import select
@@ -180,7 +180,7 @@ class EmbeddingQuality:
         self, rows: Source, shift: Float64 | None, start: int, stop: int, folder: Path = _NOWHERE
     ) -> RowGroup:
         """A group of rows."""
-        reader = RowReader(rows, self.parameters.code, shift, self.by_lanes)
+        reader = BlockReader(rows, self.parameters.code, shift, self.by_lanes)
         return RowGroup(reader, start, stop, f"{folder} {start} {stop}")
 
     def gather_fold(self, path: Path = _NOWHERE) -> GatherRows:
@@ -194,7 +194,7 @@ class EmbeddingQuality:
     def measure_fold(self, group: RowGroup, source: Source, thresholds: Path = _NOWHERE) -> MeasureThresholds:
         """The sweep that measures how far neighbors are, over all rows or those that are named."""
         columns = source.shape[1]
-        reader = RowReader(source, self.parameters.code, None, self.by_lanes)
+        reader = BlockReader(source, self.parameters.code, None, self.by_lanes)
         row_bytes = columns * source.dtype.itemsize
         pieces = self._cut(source.row_grid, row_bytes / NOMINAL_READ, group.count)
         seconds = row_bytes / NOMINAL_READ + group.count * self.k / source.shape[0] * columns * 1e-9
@@ -205,7 +205,7 @@ class EmbeddingQuality:
     ) -> CountNearer:
         """The sweep that counts."""
         columns = self.source.shape[1]
-        reader = RowReader(self.source, self.parameters.code, group.reader.shift, self.by_lanes)
+        reader = BlockReader(self.source, self.parameters.code, group.reader.shift, self.by_lanes)
         pair = COUNT_SECONDS + columns * (2 / NOMINAL_FLOPS[4] if self.by_lanes else MEASURE_SECONDS)
         seconds = columns * self.source.dtype.itemsize / NOMINAL_READ + group.count * pair
         pieces = self._cut(self.source.row_grid, seconds, group.count)

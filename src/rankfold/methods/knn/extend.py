@@ -11,7 +11,7 @@ import numpy as np
 from rankfold.kernels.neighbors.lists import distance, in_order
 from rankfold.methods.knn.pair_fold import NearestPairs
 from rankfold.methods.knn.request import NeighborRequest
-from rankfold.methods.knn.row_blocks import RowReader
+from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.pair_sweep import has_lists, save_lists
 from rankfold.pipeline.errors import InputError
@@ -103,5 +103,5 @@ def _measure_pair(fold: NearestPairs, row: int, other: int) -> float:
     return distance(x.raw[0], y.raw[0], float(x.scale[0]), float(y.scale[0]), metric=fold.metric)
 
 
-def _row(reader: RowReader, index: int) -> Any:
+def _row(reader: BlockReader, index: int) -> Any:
     return reader.read(reader.buffer(1), index, index + 1, 0)

@@ -21,7 +21,7 @@ from rankfold.methods.knn.graph import POINTERS, create_graph, write_symmetric_g
 from rankfold.methods.knn.pair_fold import NearestPairs, has_bounds
 from rankfold.methods.knn.plan import PairSweeps, plan_neighbors
 from rankfold.methods.knn.request import NeighborRequest
-from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, RowReader
+from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, BlockReader
 from rankfold.methods.knn.write_lists import WriteLists
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.data.grid import Grid
@@ -129,7 +129,7 @@ class Neighbors:
         """The fold of pairs of blocks into lists."""
         code, function = self.parameters.code, self.parameters.function
         products = function is None and has_bounds(code, self.source.shape[1])
-        readers = [RowReader(side, code, shift, products) for side in (self.left, self.source)]
+        readers = [BlockReader(side, code, shift, products) for side in (self.left, self.source)]
         return NearestPairs(self.pairs(), readers[0], readers[1], self.parameters.k, code, function, precise)
 
     def plan(self, budget: Budget) -> Plan:

@@ -30,7 +30,15 @@ from rankfold.kernels.neighbors.lists import (
     refine_rows,
     scan_pairs,
 )
-from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, TERMS, RowBuffer, RowReader, Rows, near, products
+from rankfold.methods.knn.row_blocks import (
+    LARGEST_SQUARE,
+    TERMS,
+    BlockReader,
+    RowBuffer,
+    Rows,
+    near,
+    products,
+)
 from rankfold.pipeline.data.view import aligned_empty
 from rankfold.pipeline.engine.blocks import grains
 from rankfold.pipeline.engine.pairs import Pairs
@@ -112,10 +120,10 @@ class NearestPairs:
     """Fold of pairs of blocks into lists of the ``k`` nearest: see ``PairFold``."""
 
     pairs: Pairs
-    left: RowReader
+    left: BlockReader
     """Rows that have lists."""
 
-    right: RowReader
+    right: BlockReader
     """Rows that are in lists; the same ones unless there are queries."""
 
     k: int
@@ -187,7 +195,7 @@ class NearestPairs:
     ) -> None:
         """Lists of both blocks, or of the first alone if the other has none."""
         x, y = work.blocks[block], work.now
-        assert y is not None  # noqa: S101 - let_pass came before
+        assert y is not None  # noqa: S101 - load_passing came before
         same = self.pairs.others is None and block == other
         if not self.left.bounded:
             self._measure(work, x, state, y, state if same else other_state, same=same)

@@ -98,7 +98,7 @@ class RowBuffer:
 
 
 @dataclass(frozen=True, slots=True)
-class RowReader:
+class BlockReader:
     """How rows of a source are brought into memory."""
 
     source: Source

@@ -24,7 +24,7 @@ import numpy as np
 from rankfold.pipeline.errors import ChunkError, DataError, InputError
 from rankfold.pipeline.importing.readers.gzipped import GZIP_ERRORS, open_text, unpack_stream
 from rankfold.pipeline.importing.readers.reader import HEADERS, ImportOptions, choose_columns, list_names
-from rankfold.pipeline.importing.readers.tables import Batch, Table, clip_bytes, load_arrow
+from rankfold.pipeline.importing.readers.tables import Batch, NumericTable, clip_bytes, load_arrow
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 """What separates cells, by the end of the name. In a .csv a semicolon or a tab is noticed."""
@@ -55,7 +55,7 @@ BAD_WIDTH = re.compile(r"CSV parse error: Row #(\d+): Expected (\d+) columns, go
 
 
 @dataclass(frozen=True, slots=True)
-class DelimitedReader(Table):
+class DelimitedReader(NumericTable):
     """A text file of numbers, its columns chosen."""
 
     names: tuple[str, ...]

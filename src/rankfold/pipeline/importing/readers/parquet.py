@@ -25,7 +25,7 @@ from rankfold.pipeline.importing.readers.reader import (
     list_names,
     write_columns_header,
 )
-from rankfold.pipeline.importing.readers.tables import Batch, Table, clip_bytes, load_arrow
+from rankfold.pipeline.importing.readers.tables import Batch, NumericTable, clip_bytes, load_arrow
 
 PARQUET_ENDINGS = (".parquet", ".pq")
 
@@ -40,7 +40,7 @@ BATCH_FACTOR = 6
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetReader(Table):
+class ParquetReader(NumericTable):
     """Columns of one or more Parquet files."""
 
     list_length: int | None

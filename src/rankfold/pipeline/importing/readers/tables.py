@@ -34,7 +34,7 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Table(ABC):
+class NumericTable(ABC):
     """Columns of numbers in one or more files; a ``RowReader``."""
 
     name: str
