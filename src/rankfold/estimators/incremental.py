@@ -86,7 +86,7 @@ class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
 
     @property
     def _before(self) -> Summary | None:
-        """What is known of earlier batches."""
+        """Summary of earlier batches, or None before the first."""
         return getattr(self, "_summary", None)
 
     def _validate_samples(self, X: Any, *, sparse: bool, reset: bool) -> Any:

@@ -18,7 +18,7 @@ from rankfold.estimators.samples import forget_names, is_large, require_plain_ou
 from rankfold.kernels.nonnegative.nnls import descend_rows
 
 SWEEPS = 10
-"""Of descent over the components for each batch."""
+"""Sweeps of descent over the components for each batch."""
 
 
 class MiniBatchNMF(decomposition.MiniBatchNMF):  # type: ignore[misc]

@@ -168,7 +168,7 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
             )
 
     def _start(self, x: Any, W: Any, H: Any) -> Any:
-        """What ``init`` of ``rankfold.nmf`` is."""
+        """The argument ``init`` of ``rankfold.nmf``."""
         if self.init == "custom":
             if is_large(x):
                 raise ValueError("init='custom' is for samples in memory: give rankfold.nmf a start instead")

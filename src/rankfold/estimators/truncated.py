@@ -156,7 +156,7 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
 
     @staticmethod
     def _variances(scores: Any) -> Float64:
-        """Of each column, a chunk of rows at a time."""
+        """Variance of each column, a chunk of rows at a time."""
         count, mean, squares = len(scores), np.zeros(scores.shape[1]), np.zeros(scores.shape[1])
         step = scores.chunks[0] if hasattr(scores, "chunks") else count
         for start in range(0, count, step):

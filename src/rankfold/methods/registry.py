@@ -29,7 +29,7 @@ LOG = logging.getLogger("rankfold")
 
 
 class RegistryEntry(Protocol):
-    """What can be registered."""
+    """Anything that can be registered."""
 
     @property
     def name(self) -> str:
@@ -44,7 +44,7 @@ class Registry(Generic[T]):
     """Things of one kind by name, ours and those of other packages, each loaded when it is asked for."""
 
     kind: str
-    """What one of them is, in messages."""
+    """Word for one of them in messages."""
 
     group: str
     """Name of the group of entry points."""
@@ -53,10 +53,10 @@ class Registry(Generic[T]):
     """``"module:name"`` by name."""
 
     entries: dict[str, T] = field(default_factory=dict, init=False, repr=False)
-    """Those that were asked for."""
+    """Those that were asked for, by name."""
 
     def names(self) -> tuple[str, ...]:
-        """Ours, then those of other packages."""
+        """Names of our own, then those of other packages."""
         return (*self.ours, *(name for name in self.theirs if name not in self.ours))
 
     def __contains__(self, name: object) -> bool:
@@ -92,7 +92,7 @@ class Registry(Generic[T]):
 
     @functools.cached_property
     def theirs(self) -> dict[str, str]:
-        """Those of other packages, in alphabetical order."""
+        """``"module:name"`` of those of other packages, in alphabetical order."""
         return {each.name: each.value for each in sorted(entry_points(group=self.group))}
 
 
@@ -119,7 +119,7 @@ class Method:
     """All that planning, running, the command line, workflows and results need to know of a method."""
 
     name: str
-    """That of its function; with dashes, of its command."""
+    """Name of its function; with dashes, of its command."""
 
     summary: str
     """One line for the command line."""

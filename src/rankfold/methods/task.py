@@ -46,7 +46,7 @@ def count(length: int, chunk: int) -> int:
 
 
 class Task(Protocol):
-    """What a call wants done with a matrix."""
+    """A matrix and the work that a call does with it."""
 
     @property
     def source(self) -> Source:

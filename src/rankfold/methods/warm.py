@@ -41,7 +41,7 @@ class MethodWarmup:
     """What a process does before it computes for a run; see ``Warmup``."""
 
     dtype: np.dtype[Any]
-    """Of the matrix."""
+    """Type of the matrix."""
 
     request: dict[str, Any]
     shape: tuple[int, int]

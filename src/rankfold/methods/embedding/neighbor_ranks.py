@@ -55,7 +55,7 @@ class RowGroup:
     start: int
     stop: int
     name: str
-    """Of a run and these rows; no two runs share one."""
+    """Name of a run and these rows; no two runs share one."""
 
     @property
     def count(self) -> int:
@@ -63,7 +63,7 @@ class RowGroup:
         return self.stop - self.start
 
     def memory_bytes(self, step: int) -> int:
-        """Of the rows, and of reading so many at a time."""
+        """Memory of the rows, and of reading so many at a time."""
         return self.reader.memory_bytes(self.count) + self.reader.read_bytes(min(step, self.count))
 
     def rows(self, step: int) -> ResidentRows:
@@ -172,7 +172,7 @@ class MeetRows:
 
     @property
     def memory_bytes(self) -> int:
-        """Of one segment besides the rows that are held."""
+        """Memory of one segment besides the rows that are held."""
         tall = self.cut.panel_rows
         names = self.group.count * self.k * 8 * 8
         return self.passing.memory_bytes(tall) + self.passing.read_bytes(tall) + names + self._tiles
@@ -183,7 +183,7 @@ class MeetRows:
 
     @property
     def resident_bytes(self) -> int:
-        """Of what the threads of a process share."""
+        """Memory that the threads of a process share."""
         return self.group.memory_bytes(self.cut.panel_rows)
 
     def workspace(self) -> RankWorkspace:

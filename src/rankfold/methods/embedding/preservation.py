@@ -25,7 +25,7 @@ from rankfold.pipeline.planning.planner import Arrangement, Fixed, Outline, plan
 from rankfold.pipeline.storage.result import Result
 
 COMPARED_BYTES = 8 * 2**20
-"""Of lists that are compared at a time."""
+"""Bytes of lists that are compared at a time."""
 
 
 def share_in_common(first: Result, second: Result, k: int) -> tuple[float, float]:

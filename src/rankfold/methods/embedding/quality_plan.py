@@ -33,10 +33,10 @@ class ResidentSweeps:
     gather: GatherRows | None
     folds: Callable[[int], tuple[MeasureThresholds, CountNearer]]
     picking_bytes: int
-    """Of reading some rows instead of all."""
+    """Memory of reading some rows instead of all."""
 
     def segment_bytes(self, rows: int) -> int:
-        """Of one thread, besides what all share."""
+        """Memory of one thread, besides that which all share."""
         measure, count = self.folds(rows)
         most = max(measure.memory_bytes + self.picking_bytes, count.memory_bytes)
         return BLAS_BYTES + max(most, 0 if self.gather is None else self.gather.memory_bytes)

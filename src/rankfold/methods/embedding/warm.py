@@ -14,7 +14,7 @@ from rankfold.methods.knn.warm import DTYPES, METRIC, way_of
 
 
 def warm_quality(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """What ranking rows takes."""
+    """Loops that rank rows."""
     _warm_ranks(dtype, way_of(request["metric"], shape[1]))
 
 

@@ -118,7 +118,7 @@ class Neighbors:
         )
 
     def pairs(self) -> Pairs:
-        """Which blocks meet."""
+        """The blocks of rows that meet."""
         columns = self.source.shape[1]
         rows = block_edges(self.left.row_grid, columns)
         if self.earlier is not None:

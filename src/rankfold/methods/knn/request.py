@@ -38,7 +38,7 @@ class NeighborRequest:
 
     @classmethod
     def of(cls, k: object, metric: object, symmetric: object) -> NeighborRequest:
-        """From what a caller says."""
+        """A request from arguments of a caller; raises ``InputError`` for those that cannot be."""
         if symmetric not in (None, *SYMMETRIC):
             raise InputError(f"symmetric must be None, 'union' or 'mutual', not {symmetric!r}")
         count = integer("k", k)

@@ -104,29 +104,29 @@ class BlockReader:
     source: Source
     metric: int
     shift: Float64 | None
-    """What is subtracted of the copy."""
+    """(columns,) subtracted from rows of the copy, or None."""
 
     bounded: bool
     """Whether products bound the metric, so that there is a copy."""
 
     @property
     def columns(self) -> int:
-        """Of the source."""
+        """Columns of the source."""
         return self.source.shape[1]
 
     @property
     def row_bytes(self) -> int:
-        """Of a row as it is stored."""
+        """Bytes of a row as it is stored."""
         return self.columns * self.source.dtype.itemsize
 
     @property
     def bytes_to_read(self) -> int:
-        """Of a row, where it is not in memory already."""
+        """Bytes to read for a row: none where it is in memory already."""
         return 0 if self.lent else self.row_bytes
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of rows in memory: see ``DIRECT_TYPES``."""
+        """Type of rows in memory: see ``DIRECT_TYPES``."""
         return row_dtype(self.source.dtype)
 
     @property
@@ -144,7 +144,7 @@ class BlockReader:
         return View(self.source, Orientation.ROWS).lend(start, stop)
 
     def memory_bytes(self, rows: int) -> int:
-        """Of a buffer for so many rows."""
+        """Bytes of a buffer for so many rows."""
         row = self.columns * (self.dtype.itemsize * (not self.lent) + 4 * self.copies) + 2 * 8
         return rows * row
 

@@ -43,7 +43,7 @@ def way_of(metric: str, columns: int) -> str:
 
 
 def warm_neighbors(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """What a search takes."""
+    """Loops that a search takes."""
     _warm_lists(dtype, way_of(request["metric"], shape[1]))
 
 

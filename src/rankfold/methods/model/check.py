@@ -51,7 +51,7 @@ class Verify(OverPanels):
     """Fold of a matrix A and its factors into ``sum((A S - L s)^2)``, ``A'L`` and ``L'L``."""
 
     panels: Panels
-    """Of float64."""
+    """Panels of float64."""
 
     long: View
     """The long factor, along the same axis, (rows, k)."""
@@ -91,7 +91,7 @@ class Verify(OverPanels):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """What residuals and orthogonality follow from."""
+        """Sums that residuals and orthogonality follow from."""
         k = self.rank
         product_, gram = Sum((self.panels.view.short, k)), Sum((k, k))
         return {"left": Sum((k,)), "product": product_, "gram": gram, "squares": Sum((1,)), "bad": BAD}
@@ -158,7 +158,7 @@ class Verification:
     source: Source
     digest: str
     square_scale: float
-    """See ``FactorModel.reach``."""
+    """Power of two for raw numbers: see ``FactorModel.square_scale``."""
 
     @classmethod
     def of(cls, model: FactorModel, source: Source) -> Verification:

@@ -72,7 +72,7 @@ class FactorModel:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name of the model in messages."""
         rows, columns = self.shape
         return f"{self.result.path} ({self.kind} of {rows} x {columns})"
 

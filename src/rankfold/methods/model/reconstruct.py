@@ -59,7 +59,7 @@ class Rebuild(OverPanels):
     """The factor of the short side."""
 
     short: Span
-    """What is written of it."""
+    """Columns, or rows, of the short side that are written."""
 
     columns: ScratchMatrix
     """(columns, 2): mean and scale of each column."""
@@ -69,13 +69,13 @@ class Rebuild(OverPanels):
 
     array: Path
     width: int
-    """Of a chunk, along the short side."""
+    """Length of a chunk along the short side."""
 
     row_seconds: float
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of what is written."""
+        """Type of the numbers that are written."""
         return self.panels.dtype
 
     @property
@@ -196,7 +196,7 @@ class Reconstruction:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of what is written."""
+        """Rows and columns that are written."""
         return self.rows[1] - self.rows[0], self.fitted.shape[1]
 
     @property

@@ -75,7 +75,7 @@ class ProjectRows(OverPanels):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """What is left of the rows follows from these."""
+        """Sums that the error of the rows follows from."""
         gram = Sum((self.rank, self.rank))
         return {"gram": gram, "inner": Sum((1,)), "squares": Sum((1,)), "bad": BAD}
 

@@ -53,7 +53,7 @@ class KeepRows(OverPanels):
     """Fold of a matrix into itself, in float64."""
 
     panels: Panels
-    """By rows."""
+    """Panels of rows."""
 
     row_seconds: float
 

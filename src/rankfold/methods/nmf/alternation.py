@@ -39,7 +39,7 @@ of that type put it off by up to five units, so that errors are right to 1e-4.""
 
 @dataclass(slots=True)
 class Factors:
-    """Of a matrix seen as long by short."""
+    """Both factors of a matrix seen as long by short."""
 
     short: Float64
     """(k, short), of numbers that the working type holds."""
@@ -64,7 +64,7 @@ class Factors:
 
 @dataclass(frozen=True, slots=True)
 class StepError:
-    """What is left after a step."""
+    """The error after a step."""
 
     error: float
     """Relative: of the Frobenius norm, or of the divergence from independence."""
@@ -73,7 +73,7 @@ class StepError:
     """The same with penalties: what falls."""
 
     stationarity: float
-    """Of the factors before the step, or NaN."""
+    """Norm of the projected gradient of the factors before the step, or NaN."""
 
 
 class Alternation(Protocol):
@@ -132,7 +132,7 @@ class Model:
         return long, short.scale(share) if long else Penalty(short.l1 * share**0.5, short.l2)
 
     def solvers(self, *, sweeps: int = SWEEPS, scales: tuple[float, float] = (0.0, 0.0)) -> Solvers:
-        """Of the long and the short factor."""
+        """Solvers of the long and the short factor."""
         bounds = (self.parameters.constraint_w, self.parameters.constraint_h)
         long, short = bounds if self.by_rows else bounds[::-1]
         return self._solver(long, sweeps, scales[0]), self._solver(short, SWEEPS, scales[1])
@@ -198,7 +198,7 @@ class ShortUpdate:
     """By which ``|X - L S|^2`` with the new factor differs from ``|X|^2``."""
 
     change: float
-    """By which it differs from that with the old one."""
+    """By which ``squares`` differs from that with the old factor."""
 
     slope: Float64
     """(k,) squares of the projected gradient."""
@@ -329,7 +329,7 @@ class KullbackLeibler:
 
 
 def sizes_of(state: State) -> Sizes:
-    """Of a long factor, from what a sweep added up."""
+    """Sizes of a long factor, from the sums of a sweep."""
     return Sizes(state["sums"], np.diag(state["gram"]))
 
 

@@ -70,13 +70,13 @@ class NmfIteration:
         }
 
     def ready(self, work: Workspace) -> Workspace:
-        """What follows from the constants."""
+        """The workspace with the arrays that follow from its constants."""
         np.copyto(work.across, work.right.T)
         work.gram = (work.gram + np.diag(work.diagonal)).astype(self.after.dtype)
         return work
 
     def beside_bytes(self, rows: int) -> int:
-        """What solving rows takes."""
+        """Memory that solving rows takes beside the buffers."""
         item, rank = self.after.dtype.itemsize, self.rank
         return item * rows * rank + 8 * 3 * rows * rank + item * (4 * 64 + rank) * rank + 8 * rank * rank
 
@@ -136,7 +136,7 @@ class NonnegativePass(OverPanels):
     kernels = (measure, subtract, product, add_gram, add_product, gradient_rows, *KERNELS)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Those of the iteration."""
+        """Buffers of the iteration, and zeros."""
         short, rows = self.panels.view.short, self.panels.grain_rows
         return {"nothing": Buffer((max(short, rows),)), **self.iteration.buffers(rows, short)}
 
@@ -197,12 +197,12 @@ class CompressedPass(DeclaredFold):
         return {"rows": grain, **self.iteration.buffers(rows, width)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Those of the iteration."""
+        """Sums of the iteration."""
         return self.iteration.sums(self.compressed.columns)
 
     @property
     def beside_bytes(self) -> int:
-        """What solving rows takes."""
+        """Memory that solving rows takes beside the buffers."""
         return self.iteration.beside_bytes(self._grain_rows)
 
     def workspace(self) -> Workspace:

@@ -355,7 +355,7 @@ def _gauge(model: Model, factors: Factors) -> Float64:
 
 
 def _writing(layout: Strategy, model: Model) -> WriteRows:
-    """What writes the long factor."""
+    """The fold that writes the long factor."""
     rank, dtype = model.parameters.rank, layout.view.dtype
     combination = Combination((model.factor(_NOWHERE, 0),), _NOWHERE, rank, 0, 0)
     cut = layout.narrow_cut(combination, rank)

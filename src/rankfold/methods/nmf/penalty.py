@@ -55,7 +55,7 @@ class Sizes:
 
     @classmethod
     def of(cls, columns: npt.NDArray[np.floating]) -> Sizes:
-        """Of a factor whose components are columns."""
+        """Sizes of a factor whose components are columns."""
         return cls(
             columns.sum(axis=0, dtype=np.float64), np.einsum("ij,ij->j", columns, columns, dtype=float)
         )

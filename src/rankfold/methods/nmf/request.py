@@ -56,7 +56,7 @@ class FactorRequest:
 
     @classmethod
     def of(cls, **arguments: Any) -> FactorRequest:
-        """From what a caller says, with numbers as numbers."""
+        """A request from arguments of a caller, with numbers as numbers."""
         unknown = set(arguments) - {each.name for each in dataclasses.fields(cls)}
         if unknown:
             raise InputError(f"nmf has no parameter {', '.join(sorted(unknown))}")
@@ -210,7 +210,7 @@ def _array(factor: object) -> Any:
 
 
 def digest(short: Float64 | None) -> str:
-    """What tells one start from another."""
+    """Hash that tells one start from another."""
     if short is None:
         return ""
     return hashlib.blake2b(np.ascontiguousarray(short).data, digest_size=16).hexdigest()

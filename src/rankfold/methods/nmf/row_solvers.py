@@ -34,7 +34,7 @@ KERNELS = (descend_rows, solve_rows, multiply_rows, split_rows)
 
 
 class RowSolver(Protocol):
-    """What improves rows."""
+    """A way to improve rows of one factor while the other stands."""
 
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
         """Improve ``w`` (r, k) in place; ``b`` (r, k) may be spoilt; ``fresh`` rows are zero so far."""

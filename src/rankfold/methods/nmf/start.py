@@ -123,7 +123,7 @@ class CompressedMatrix:
     """``|X|^2``."""
 
     projection_squares: float
-    """Of that, what the projection holds."""
+    """Part of ``total`` that the projection holds."""
 
     @property
     def m(self) -> Float64:

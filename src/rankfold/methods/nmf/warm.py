@@ -25,7 +25,7 @@ def warm_factors(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int
 
 
 def warm_coordinates() -> None:
-    """What finding coordinates in factors takes."""
+    """Loops that find coordinates in factors."""
     for solver in ("bpp", "admm"):
         _SOLVERS[solver]()
 
