@@ -53,6 +53,7 @@ from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
 from rankfold.pipeline.storage.checkpoint import save_once
 from rankfold.pipeline.storage.result import Result, create_matrix
+from rankfold.pipeline.storage.scratch import NOWHERE
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
@@ -74,8 +75,6 @@ MOST_STREAMS = 8192
 
 FEW = 8
 """If no more than one row in so many is named, only these are read to measure how far they are."""
-
-_NOWHERE = Path("-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +176,13 @@ class EmbeddingQuality:
         return [self.parameters.rows * i // groups for i in range(groups + 1)]
 
     def group(
-        self, rows: Source, shift: Float64 | None, start: int, stop: int, folder: Path = _NOWHERE
+        self, rows: Source, shift: Float64 | None, start: int, stop: int, folder: Path = NOWHERE
     ) -> RowGroup:
         """A group of rows."""
         reader = BlockReader(rows, self.parameters.code, shift, self.by_lanes)
         return RowGroup(reader, start, stop, f"{folder} {start} {stop}")
 
-    def gather_fold(self, path: Path = _NOWHERE) -> GatherRows:
+    def gather_fold(self, path: Path = NOWHERE) -> GatherRows:
         """The sweep that writes the sample to a store of its own."""
         sample, columns = select(self.source, rows=self.sample, columns=None), self.source.shape[1]
         row_bytes = columns * self.source.dtype.itemsize
@@ -191,7 +190,7 @@ class EmbeddingQuality:
         grid = Grid.regular(sample.shape[0], chunk, splittable=False)
         return GatherRows(cut(grid, row_bytes, 8), sample, path, row_bytes / NOMINAL_READ)
 
-    def measure_fold(self, group: RowGroup, source: Source, thresholds: Path = _NOWHERE) -> MeasureThresholds:
+    def measure_fold(self, group: RowGroup, source: Source, thresholds: Path = NOWHERE) -> MeasureThresholds:
         """The sweep that measures how far neighbors are, over all rows or those that are named."""
         columns = source.shape[1]
         reader = BlockReader(source, self.parameters.code, None, self.by_lanes)
@@ -201,7 +200,7 @@ class EmbeddingQuality:
         return MeasureThresholds(pieces, reader, group, thresholds, self.k, self.by_lanes, seconds)
 
     def count_fold(
-        self, group: RowGroup, thresholds: Path = _NOWHERE, *, precise: bool = False
+        self, group: RowGroup, thresholds: Path = NOWHERE, *, precise: bool = False
     ) -> CountNearer:
         """The sweep that counts."""
         columns = self.source.shape[1]

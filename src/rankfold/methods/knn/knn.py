@@ -39,6 +39,7 @@ from rankfold.pipeline.importing.csr_writer import CHUNK_LENGTHS
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.storage.checkpoint import make_folder
 from rankfold.pipeline.storage.result import Result, create_array
+from rankfold.pipeline.storage.scratch import NOWHERE
 
 Float64 = npt.NDArray[np.float64]
 
@@ -52,8 +53,6 @@ CHUNK_BYTES = (2**20, 16 * 2**20)
 """Least and most of a chunk of the result, of which there are ``TARGET_CHUNKS`` in between."""
 
 TARGET_CHUNKS = 8192
-
-_NOWHERE = Path("-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +135,7 @@ class Neighbors:
         """See the protocol."""
         # As if rows were centered, which takes a copy: that is known after a look at some of them.
         fold = self.fold(np.zeros(self.source.shape[1]), precise=False)
-        write = self._write(fold.pairs, _NOWHERE, _NOWHERE)
+        write = self._write(fold.pairs, NOWHERE, NOWHERE)
         symmetric = self.parameters.symmetric is not None
         return plan_neighbors(PairSweeps(fold, write, self.source, self.left, symmetric), budget)
 

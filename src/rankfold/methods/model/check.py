@@ -40,7 +40,7 @@ from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.result import Result, write_small
-from rankfold.pipeline.storage.scratch import ScratchMatrix
+from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -146,9 +146,6 @@ class Verify(OverPanels):
 # The task -----------------------------------------------------------------------------------------
 
 
-_NOWHERE = Path("-")
-
-
 @dataclass(frozen=True, slots=True)
 class Verification:
     """A result and the matrix that it is of, as ``execution`` takes them."""
@@ -189,7 +186,7 @@ class Verification:
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
         (rows, columns), rank = self.source.shape, self.fitted.rank
-        fold = self.fold(_NOWHERE, 1)
+        fold = self.fold(NOWHERE, 1)
         accumulator = 8 * rank * (fold.panels.view.short + rank)
         outline = Outline(
             kind="check",
@@ -203,7 +200,7 @@ class Verification:
         )
         sweep = one_sweep(
             outline,
-            lambda slots: self.fold(_NOWHERE, slots),
+            lambda slots: self.fold(NOWHERE, slots),
             flops=4.0 * rows * columns * rank,
             driver_bytes=4 * accumulator + self.fitted.block_columns * (rank * 24 + 64),
             accumulator_bytes=accumulator,

@@ -41,7 +41,7 @@ from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.result import Result, create_matrix, write_matrix_facts
-from rankfold.pipeline.storage.scratch import ScratchMatrix
+from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -166,8 +166,6 @@ class Rebuild(OverPanels):
 CHUNK_BYTES = 16 * 2**20
 """Of a chunk that is written, as ``rankfold import`` writes them."""
 
-_NOWHERE = Path("-")
-
 
 @dataclass(frozen=True, slots=True)
 class Reconstruction:
@@ -243,7 +241,7 @@ class Reconstruction:
         )
         sweep = one_sweep(
             outline,
-            lambda slots: self.fold(_NOWHERE, _NOWHERE, slots),
+            lambda slots: self.fold(NOWHERE, NOWHERE, slots),
             flops=2.0 * rows * columns * self.rank,
             driver_bytes=6 * 8 * self.fitted.block_columns,
             accumulator_bytes=8,

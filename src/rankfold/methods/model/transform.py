@@ -45,15 +45,13 @@ from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
 from rankfold.pipeline.storage.checkpoint import State, save_once
 from rankfold.pipeline.storage.result import Result, create_array, write_small
-from rankfold.pipeline.storage.scratch import ScratchMatrix
+from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 
 ROWS_BYTES = 128 * 2**20
 """Rows are swept while a segment of them takes less than this, or less than one of columns."""
 
 SPLITTING = 500
 """Sweeps of ADMM for rows with constraints."""
-
-_NOWHERE = Path("-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +99,14 @@ class Projection:
 
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol."""
-        rows, by_rows = self.source.shape[0], isinstance(self.fold(_NOWHERE, _NOWHERE, 1), ProjectRows)
+        rows, by_rows = self.source.shape[0], isinstance(self.fold(NOWHERE, NOWHERE, 1), ProjectRows)
         chunks = count(rows, self.row_chunk()) if by_rows else 1
         return (Output(self.fitted.left_name, (rows, self.fitted.rank), self.dtype, chunks),)
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
         rank, item = self.fitted.rank, self.dtype.itemsize
-        fold = self.fold(_NOWHERE, _NOWHERE, 1)
+        fold = self.fold(NOWHERE, NOWHERE, 1)
         by_rows = isinstance(fold, ProjectRows)
         (rows, columns), scores = self.source.shape, self.source.shape[0] * rank * item
         accumulator = 8 * rank * (rank if by_rows else rows)
@@ -125,7 +123,7 @@ class Projection:
         )
         sweep = one_sweep(
             outline,
-            lambda slots: self.fold(_NOWHERE, _NOWHERE, slots),
+            lambda slots: self.fold(NOWHERE, NOWHERE, slots),
             flops=2.0 * rows * columns * rank,
             driver_bytes=max(block, 3 * accumulator + (0 if by_rows else 3 * scores + 3 * accumulator)),
             accumulator_bytes=accumulator,
@@ -212,7 +210,7 @@ class Projection:
         """Right vectors and column factors on scratch, by columns; the Gram matrix of the vectors."""
 
         def prepare() -> State:
-            fold = self.fold(run.scratch, _NOWHERE, 1)
+            fold = self.fold(run.scratch, NOWHERE, 1)
             gram = np.zeros((self.fitted.rank, self.fitted.rank))
             for start, stop in self.fitted.blocks():
                 vectors = self.fitted.vectors(start, stop)

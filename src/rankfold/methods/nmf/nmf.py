@@ -62,6 +62,7 @@ from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task
 from rankfold.pipeline.planning.traffic import panel_traffic
 from rankfold.pipeline.storage.result import write_small
+from rankfold.pipeline.storage.scratch import NOWHERE
 
 Float64 = npt.NDArray[np.float64]
 
@@ -76,8 +77,6 @@ LIKELY_COMPRESSED_ITERATIONS = 15
 
 LARGEST_EXPONENT = {4: 80, 8: 500}
 """Of two, in the largest numbers, by item size: times the square root of them these stay in range."""
-
-_NOWHERE = Path("-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +126,7 @@ class Nonnegative:
         """See the protocol."""
         layout, parameters = self._layout(), self.parameters
         model = Model(parameters, layout.view, 1.0)
-        factor, item = model.factor(_NOWHERE, 0).nbytes, layout.view.dtype.itemsize
+        factor, item = model.factor(NOWHERE, 0).nbytes, layout.view.dtype.itemsize
         outline = Outline(
             kind="nmf",
             method=parameters.solver,
@@ -166,7 +165,7 @@ class Nonnegative:
         def sweeps(slots: int) -> list[Pass]:
             fold = self._fold(layout, model, slots)
             flops = (14.0 if isinstance(fold, DivergencePass) else 4.0) * elements * rank
-            factor = model.factor(_NOWHERE, 0).nbytes
+            factor = model.factor(NOWHERE, 0).nbytes
             each = numbers_of("iteration", fold, elements * self.source.dtype.itemsize, factor, flops)
             # Factors of the short side, as they are and as they were, and what they are solved from.
             each = dataclasses.replace(each, resident_bytes=4 * 8 * short * rank)
@@ -179,18 +178,18 @@ class Nonnegative:
     def _sweeps_beside(self, layout: Strategy, model: Model) -> list[Pass]:
         """Those over scratch: of the compressed matrix, and the one that writes the long factor."""
         folds: list[Any] = [_writing(layout, model)]
-        y = layout.y(_NOWHERE, 1, layout.width)
+        y = layout.y(NOWHERE, 1, layout.width)
         if self.parameters.init == "compressed":
-            folds.append(compressed_pass(y, model, _NOWHERE, _NOWHERE, 1))
+            folds.append(compressed_pass(y, model, NOWHERE, NOWHERE, 1))
         elif self.parameters.init == "nndsvd":
-            folds.append(signs_pass(y, self.parameters.rank, _NOWHERE))
+            folds.append(signs_pass(y, self.parameters.rank, NOWHERE))
         beside = 8 * layout.view.short * (self.parameters.rank + layout.width)
         sweeps = [numbers_of("scratch", fold, 0, 0, 0.0, over="scratch") for fold in folds]
         return [dataclasses.replace(sweep, resident_bytes=beside) for sweep in sweeps]
 
     def _likely_beside(self, layout: Strategy, model: Model) -> list[Pass]:
         """Iterations on the compressed matrix, as one sweep over scratch: for the time that they take."""
-        y, rank = layout.y(_NOWHERE, 1, layout.width), self.parameters.rank
+        y, rank = layout.y(NOWHERE, 1, layout.width), self.parameters.rank
         count = LIKELY_COMPRESSED_ITERATIONS
         if self.parameters.init != "compressed":
             return []
@@ -199,18 +198,18 @@ class Nonnegative:
             return [
                 Pass("compressed-all", "scratch", y.nbytes, 0, flops, segment_bytes=0, tasks=0, streams=1)
             ]
-        fold, factor = compressed_pass(y, model, _NOWHERE, _NOWHERE, 1), model.factor(_NOWHERE, 0).nbytes
+        fold, factor = compressed_pass(y, model, NOWHERE, NOWHERE, 1), model.factor(NOWHERE, 0).nbytes
         bytes_ = count * (y.nbytes + factor), count * factor
         one = numbers_of("compressed-all", fold, *bytes_, flops, over="scratch")
         return [dataclasses.replace(one, tasks=count * one.tasks)]
 
     def _fold(self, layout: Strategy, model: Model, slots: int) -> NonnegativePass | DivergencePass:
         """The one that iterates over the matrix, in its largest form."""
-        before, after = model.factor(_NOWHERE, 0), model.factor(_NOWHERE, 1)
+        before, after = model.factor(NOWHERE, 0), model.factor(NOWHERE, 1)
         panels, seconds = layout.panels(slots), layout.row_seconds(4 * self.parameters.rank)
         if self.parameters.loss != "frobenius":
-            return DivergencePass(panels, _NOWHERE, before, after, True, seconds)
-        iteration = NmfIteration(_NOWHERE, before, after, model.solvers()[0], residual=True)
+            return DivergencePass(panels, NOWHERE, before, after, True, seconds)
+        iteration = NmfIteration(NOWHERE, before, after, model.solvers()[0], residual=True)
         return NonnegativePass(panels, iteration, True, seconds)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
@@ -357,10 +356,10 @@ def _gauge(model: Model, factors: Factors) -> Float64:
 def _writing(layout: Strategy, model: Model) -> WriteRows:
     """The fold that writes the long factor."""
     rank, dtype = model.parameters.rank, layout.view.dtype
-    combination = Combination((model.factor(_NOWHERE, 0),), _NOWHERE, rank, 0, 0)
+    combination = Combination((model.factor(NOWHERE, 0),), NOWHERE, rank, 0, 0)
     cut = layout.narrow_cut(combination, rank)
     seconds = layout.row_seconds(4)
-    return WriteRows(combination, cut, _NOWHERE, _NOWHERE, not model.by_rows, dtype, rank, seconds)
+    return WriteRows(combination, cut, NOWHERE, NOWHERE, not model.by_rows, dtype, rank, seconds)
 
 
 def _driver_bytes(layout: Strategy, model: Model) -> int:

@@ -17,12 +17,12 @@ from rankfold.pipeline.engine.fold import Sum
 from rankfold.pipeline.errors import DataError, NonFiniteError
 from rankfold.pipeline.storage.checkpoint import State
 
-NOWHERE = np.iinfo(np.int64).max
+NO_INDEX = np.iinfo(np.int64).max
 
 
 def no_bad() -> npt.NDArray[np.int64]:
     """Count, and row and column of the first, of no bad elements."""
-    return np.array([0, NOWHERE, NOWHERE], dtype=np.int64)
+    return np.array([0, NO_INDEX, NO_INDEX], dtype=np.int64)
 
 
 def count_bad(state: State, x: npt.NDArray[Any], row: int, column: int) -> None:

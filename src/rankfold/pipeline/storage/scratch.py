@@ -20,6 +20,9 @@ from rankfold.pipeline.storage.ledger import note_written
 
 Array = npt.NDArray[Any]
 
+NOWHERE = Path("-")
+"""A place that no sweep writes to: folds are planned with it."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScratchMatrix:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,10 +25,7 @@ from rankfold.pipeline.engine.blocks import cut
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.storage.checkpoint import State
-from rankfold.pipeline.storage.scratch import ScratchMatrix
-
-NOWHERE = Path("-")
-"""For folds that are planned and not run."""
+from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 
 STORAGE_ROUNDING = 4
 """Units of the working type by which an approximation differs from its factors as they are stored."""

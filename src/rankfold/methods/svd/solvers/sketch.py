@@ -25,7 +25,7 @@ from rankfold.methods.svd.error_estimates import rounding
 from rankfold.methods.svd.long_factor import ZERO, OnScratch, Triplets
 from rankfold.methods.svd.operator import conditions, refuse_overflow, statistics_pass
 from rankfold.methods.svd.request import Request
-from rankfold.methods.svd.solvers.blocks import NOWHERE, narrow_sweeps, of_triplets, statistics_sweep
+from rankfold.methods.svd.solvers.blocks import narrow_sweeps, of_triplets, statistics_sweep
 from rankfold.methods.svd.solvers.sketch_pass import SketchPass, SketchSizes
 from rankfold.methods.svd.solvers.solver import Decomposition, Dimensions, Solver
 from rankfold.methods.svd.strategy import Strategy, chunk_rows
@@ -34,7 +34,7 @@ from rankfold.pipeline.engine.blocks import cut
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.storage.checkpoint import load_arrays, load_if_whole, save_arrays
-from rankfold.pipeline.storage.scratch import ScratchMatrix
+from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 
 Float64 = npt.NDArray[np.float64]
 

@@ -33,7 +33,7 @@ from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import Truncation, rounding
 from rankfold.methods.svd.long_factor import FromMatrix
 from rankfold.methods.svd.request import Request
-from rankfold.methods.svd.solvers.blocks import NOWHERE, squared_norm, truncation_facts
+from rankfold.methods.svd.solvers.blocks import squared_norm, truncation_facts
 from rankfold.methods.svd.solvers.preconditioned import (
     PanelFactor,
     PreconditionedFactor,
@@ -51,6 +51,7 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.storage.checkpoint import State, load_arrays, save_once
+from rankfold.pipeline.storage.scratch import NOWHERE
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
