@@ -75,14 +75,14 @@ def public(function: F, *, name: str = "") -> F:
     """A function of the front door, with its arguments checked; under another ``name``, if one is given."""
     signature = signature_of(function)
     parameters = signature.parameters
-    called = name or function.__name__
+    title = name or function.__name__
     takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
     flags = {each.name for each in parameters.values() if each.annotation in FLAGS}
 
     @functools.wraps(function)
     def call(*arguments: Any, **keywords: Any) -> Any:
         if not takes_any:
-            refuse_unknown(called, keywords, parameters)
+            refuse_unknown(title, keywords, parameters)
         for each in flags & keywords.keys():
             keywords[each] = _flag(each, keywords[each])
         for each, value in [*zip(parameters, arguments, strict=False), *keywords.items()]:
@@ -99,19 +99,19 @@ def public(function: F, *, name: str = "") -> F:
     return call  # type: ignore[return-value]
 
 
-def refuse_unknown(called: str, given: Mapping[str, Any], known: Collection[str]) -> None:
+def refuse_unknown(title: str, values: Mapping[str, Any], names: Collection[str]) -> None:
     """Raise ``ArgumentError`` for a name that a function does not take, with the one that is meant."""
-    for name, value in given.items():
-        if name in known:
+    for name, value in values.items():
+        if name in names:
             continue
-        if name in ("rows", "row_axes") and "with_rows" in known and not isinstance(value, bool):
-            raise ArgumentError(f"{called} takes no {name}{_axes_hint(value)}")
-        ours = [each for each in OURS.get(name, ()) if each in known]
-        ours = ours or difflib.get_close_matches(name, known, 1)
-        if ours == ["rank"] and is_share(value) and "tol" in known:
-            raise ArgumentError(f"{called} takes no {name}: {share_as_tol(value)}")
-        advice = f"say {ours[0]}=" if ours else f"it takes {', '.join(known)}"
-        raise ArgumentError(f"{called} takes no {name}: {advice}")
+        if name in ("rows", "row_axes") and "with_rows" in names and not isinstance(value, bool):
+            raise ArgumentError(f"{title} takes no {name}{_axes_hint(value)}")
+        ours = [each for each in OURS.get(name, ()) if each in names]
+        ours = ours or difflib.get_close_matches(name, names, 1)
+        if ours == ["rank"] and is_share(value) and "tol" in names:
+            raise ArgumentError(f"{title} takes no {name}: {share_as_tol(value)}")
+        advice = f"say {ours[0]}=" if ours else f"it takes {', '.join(names)}"
+        raise ArgumentError(f"{title} takes no {name}: {advice}")
 
 
 def _flag(name: str, value: object) -> bool | None:

@@ -20,26 +20,26 @@ def function_of(method: Method) -> Callable[..., Result]:
 
     names = [each.name for each in method.parameters()]
 
-    def call(*given: Any, **asked: Any) -> Result:
+    def call(*positions: Any, **keywords: Any) -> Result:
         count = len(method.inputs)
-        where: Any = {name: asked.pop(name) for name in Where.__annotations__ if name in asked}
-        named = zip(names, given[count:], strict=False)
-        return run(method.task(*given[:count], **{**dict(named), **asked}), where)
+        where: Any = {name: keywords.pop(name) for name in Where.__annotations__ if name in keywords}
+        pairs = zip(names, positions[count:], strict=False)
+        return run(method.task(*positions[:count], **{**dict(pairs), **keywords}), where)
 
     own = [
         inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         for name in (each.name for each in method.inputs)
     ]
     parameters = method.parameters()
-    signature = inspect.Signature([*own, *map(_signed, parameters), *where_parameters()])
+    signature = inspect.Signature([*own, *map(_signature_parameter, parameters), *where_parameters()])
     call.__signature__ = signature  # type: ignore[attr-defined]
-    told = (f"{each.name} : {each.argument.help}" for each in parameters)
-    call.__doc__ = "\n".join([method.summary, "", *told, "others : as for ``svd``"])
+    lines = (f"{each.name} : {each.argument.help}" for each in parameters)
+    call.__doc__ = "\n".join([method.summary, "", *lines, "others : as for ``svd``"])
     return public(call, name=method.name)
 
 
-def _signed(parameter: Parameter) -> inspect.Parameter:
+def _signature_parameter(parameter: Parameter) -> inspect.Parameter:
     kind, empty = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
     types = " | ".join(each.__name__ for each in parameter.types)
-    default = empty if parameter.required else parameter.default
+    default = empty if parameter.is_required else parameter.default
     return inspect.Parameter(parameter.name, kind, default=default, annotation=types)

@@ -65,6 +65,6 @@ def knn(
     Products as bounds of distances are folklore; ours come with a bound of their rounding error, which is
     derived in ``rankfold.kernels.neighbors.lists``, so that no neighbor is lost to float32.
     """
-    asked = {"queries": queries, "base": base, "metric": metric, "symmetric": symmetric}
-    task = KNN.task(x, k=k, **asked)
+    request = {"queries": queries, "base": base, "metric": metric, "symmetric": symmetric}
+    task = KNN.task(x, k=k, **request)
     return run(task, where)

@@ -37,7 +37,7 @@ class Argument:
     """Of the command line, where it is not the name: a flag such as ``"--no-rows"`` turns ``True`` off."""
 
     metavar: str = ""
-    shown: bool = True
+    default_text: bool = True
     """Whether the command line shows the default."""
 
 
@@ -53,7 +53,7 @@ class Parameter:
     default: Any = dataclasses.MISSING
 
     @property
-    def required(self) -> bool:
+    def is_required(self) -> bool:
         """Whether there is no default."""
         return self.default is dataclasses.MISSING
 

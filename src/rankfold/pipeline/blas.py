@@ -42,9 +42,9 @@ def one_blas_thread() -> Iterator[None]:
 @functools.cache
 def core_type() -> str:
     """BLAS library and the processor family its kernels are for: equal bits need equal core types."""
-    found = {
+    cores = {
         f"{pool['internal_api']} {pool.get('version')} {pool.get('architecture', '')}".strip()
         for pool in _controller().info()
         if pool["user_api"] == "blas"
     }
-    return ", ".join(sorted(found)) or "unknown"
+    return ", ".join(sorted(cores)) or "unknown"

@@ -116,7 +116,7 @@ class Document:
             keys = keys[:-1]
         return f"{self.path}:{self.lines.get(keys, 1)}"
 
-    def told(self, keys: Keys, message: str) -> str:
+    def message_at(self, keys: Keys, message: str) -> str:
         """A message about a value."""
         name = ".".join(map(str, keys))
         return f"{self.at(*keys)}: {name}: {message}" if name else f"{self.at()}: {message}"
@@ -223,12 +223,13 @@ def _value(node: Any, path: Path, keys: Keys, lines: dict[Keys, int]) -> Any:
 # What a model refuses -------------------------------------------------------------------------------
 
 
-def filled(document: Document, model: type[Model], **defaults: Any) -> Model:
+def fill_model(document: Document, model: type[Model], **defaults: Any) -> Model:
     """What a document says, as a model has it; ``defaults`` stand where the document says nothing."""
     try:
         return model(**{**defaults, **document.values})
     except ValidationError as error:
-        messages = {_place(each): told(document, model, each) for each in reversed(_gather_mistakes(error))}
+        mistakes = reversed(_gather_mistakes(error))
+        messages = {_place(each): explain_mistake(document, model, each) for each in mistakes}
         raise SettingsError("\n".join(reversed(messages.values()))) from None
 
 
@@ -256,7 +257,9 @@ def _place(error: Mapping[str, Any]) -> tuple[str | int, ...]:
     return tuple(way[:-1]) if way and way[-1] in ("int", "float", "str") else tuple(way)
 
 
-def told(document: Document, model: type[BaseModel], error: Mapping[str, Any], within: Keys = ()) -> str:
+def explain_mistake(
+    document: Document, model: type[BaseModel], error: Mapping[str, Any], within: Keys = ()
+) -> str:
     """One mistake that a model refuses, as a line; ``within`` is where the model begins."""
     place, kinds, holders = within, [model], [model]
     last: str | int = ""
@@ -264,33 +267,33 @@ def told(document: Document, model: type[BaseModel], error: Mapping[str, Any], w
         if (*place, last) in document.lines:
             place, holders, kinds = (*place, last), kinds, [k for kind in kinds for k in _inside(kind, last)]
         else:
-            kinds = [kind for kind in kinds if _is_called(kind, last)] or kinds
+            kinds = [kind for kind in kinds if _has_tag(kind, last)] or kinds
     kind, context = error["type"], error.get("ctx", {})
     if kind == "extra_forbidden":
-        return document.told(place, _unknown(last, error["input"], keys_of(holders)))
+        return document.message_at(place, _unknown(last, error["input"], keys_of(holders)))
     if kind == "missing":
         *others, final = [repr(key) for key in error.get("keys", [last])]
         keys = f"keys {', '.join(others)} and {final} are" if others else f"key {final} is"
-        return document.told(place, f"the {keys} missing")
+        return document.message_at(place, f"the {keys} missing")
     if kind == "union_tag_not_found":
-        return document.told(place, f"the key {_bare(context['discriminator'])!r} is missing")
+        return document.message_at(place, f"the key {_bare(context['discriminator'])!r} is missing")
     if kind == "union_tag_invalid":
         tag = _bare(context["discriminator"])
-        return document.told(
+        return document.message_at(
             (*place, tag), no_such(tag, context["tag"], _split_names(context["expected_tags"]))
         )
     if kind == "literal_error":
-        return document.told(place, no_such("value", error["input"], _split_names(context["expected"])))
+        return document.message_at(place, no_such("value", error["input"], _split_names(context["expected"])))
     if kind == "too_short":
         what, least = str(place[-1]).removesuffix("s"), context["min_length"]
-        return document.told(place, f"needs at least {'one' if least == 1 else least} {what}")
+        return document.message_at(place, f"needs at least {'one' if least == 1 else least} {what}")
     message = WORDS[kind](context) if kind in WORDS else error["msg"].removeprefix("Value error, ")
     if repr(error["input"]) in message:
-        return document.told(place, message)
+        return document.message_at(place, message)
     ending = _say_value(error["input"])
     if kind in HOLDERS and document.lines.get((*place, 0), 0) > document.lines.get(place, 0):
         ending = "not a list that begins with -"
-    return document.told(place, f"{message}, {ending}")
+    return document.message_at(place, f"{message}, {ending}")
 
 
 def _say_limit(by: str, limit: float) -> str:
@@ -324,16 +327,16 @@ def _unknown(key: str | int, value: object, keys: list[str]) -> str:
     first, _, rest = str(key).partition(" ")
     if value is None and first in keys and rest:
         return f"has no colon: write {first}: {rest}"
-    return f"no such key{meant(key, keys)}. Keys are {', '.join(keys)}"
+    return f"no such key{suggest_name(key, keys)}. Keys are {', '.join(keys)}"
 
 
 def no_such(what: str, value: object, choices: Iterable[str]) -> str:
     """A message about a name that is not among the choices."""
     names = list(choices)
-    return f"no such {what} {value!r}{meant(value, names)}. There are {', '.join(names)}"
+    return f"no such {what} {value!r}{suggest_name(value, names)}. There are {', '.join(names)}"
 
 
-def meant(value: object, choices: Iterable[str]) -> str:
+def suggest_name(value: object, choices: Iterable[str]) -> str:
     """The name that was probably meant, in brackets; nothing if none is near."""
     near = difflib.get_close_matches(str(value), list(choices), n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
@@ -369,7 +372,7 @@ def _alternatives(annotation: Any) -> list[Any]:
     return [annotation]
 
 
-def _is_called(kind: Any, tag: object) -> bool:
+def _has_tag(kind: Any, tag: object) -> bool:
     """Whether pydantic means this one of several models by a tag."""
     if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
         return False

@@ -68,13 +68,13 @@ def compare_checksums(enable: bool) -> Iterator[None]:
     if not enable:
         yield
         return
-    from rankfold.pipeline.storage.manifest import COMPARED
+    from rankfold.pipeline.storage.manifest import COMPARISON
 
-    token = COMPARED.set(True)
+    token = COMPARISON.set(True)
     try:
         yield
     finally:
-        COMPARED.reset(token)
+        COMPARISON.reset(token)
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -133,7 +133,7 @@ def _group(parameters: Mapping[str, Parameter], *, unsaid: bool) -> Callable[...
         return {name: value for name, value in values.items() if not (unsaid and value is None)}
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    order = sorted(options.items(), key=lambda item: not (item[1].required and not unsaid))
+    order = sorted(options.items(), key=lambda item: not (item[1].is_required and not unsaid))
     group.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [_option(name, each, kind, unsaid=unsaid) for name, each in order]
     )

@@ -17,7 +17,7 @@ from stores import LZ4, read, zarr_store
 
 import rankfold as rf
 from rankfold.pipeline.data import missing_columns, selection
-from rankfold.pipeline.data.missing_columns import Kept
+from rankfold.pipeline.data.missing_columns import ColumnMask
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import DataError, InputError, NonFiniteError
 from rankfold.pipeline.formats import open_source
@@ -237,7 +237,7 @@ def test_dropping_comes_after_selecting() -> None:
 def test_ranks_and_places_of_kept_columns(seed: int, length: int, density: float) -> None:
     mask = np.random.default_rng(seed).random(length) < density
     mask[seed % length] = True
-    kept = Kept.of(mask)
+    kept = ColumnMask.of(mask)
     places = np.flatnonzero(mask)
     assert kept.count == len(places)
     for index in {0, len(places) // 2, len(places) - 1}:
@@ -248,7 +248,7 @@ def test_ranks_and_places_of_kept_columns(seed: int, length: int, density: float
 
 def test_ten_million_columns_take_little_to_carry() -> None:
     mask = np.random.default_rng(0).random(10**7) > 0.3
-    assert len(pickle.dumps(Kept.of(mask))) < 2 * 2**20
+    assert len(pickle.dumps(ColumnMask.of(mask))) < 2 * 2**20
 
 
 def test_real_sea_surface_temperature_as_a_cube(tmp_path: Path) -> None:

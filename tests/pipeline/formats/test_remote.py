@@ -45,11 +45,11 @@ def bucket() -> Iterator[str]:
             "AWS_ALLOW_HTTP": "true",
         }.items():
             patch.setenv(name, value)
-        remote._connected.cache_clear()
+        remote._connect.cache_clear()
         request = urllib.request.Request(f"http://{host}:{port}/bucket", method="PUT")
         urllib.request.urlopen(request).close()
         yield "s3://bucket"
-        remote._connected.cache_clear()
+        remote._connect.cache_clear()
     server.stop()
 
 
@@ -195,8 +195,8 @@ def test_a_store_that_does_not_answer_is_no_damage(bucket: str, monkeypatch: pyt
         "bucket", prefix="away.zarr", endpoint="http://127.0.0.1:9", retry_config={"max_retries": 0}
     )
     monkeypatch.setattr(remote, "connect", lambda url: gone)
-    remote.opened.cache_clear()
+    remote.open_array.cache_clear()
     for attempt in (source.check, source.fingerprint, lambda: read(source, (0, 4), (0, 30))):
         with pytest.raises(UnreachableError, match=r"away\.zarr::sst cannot be reached: .*AWS_ENDPOINT_URL"):
             attempt()
-    remote.opened.cache_clear()
+    remote.open_array.cache_clear()

@@ -26,7 +26,7 @@ from rankfold.pipeline.errors import OutputError
 from rankfold.pipeline.storage import durable
 from rankfold.pipeline.storage.checkpoint import load_if_whole, save_arrays
 from rankfold.pipeline.storage.checksum import checksum
-from rankfold.pipeline.storage.ledger import Ledger, damaged_block, note_written, recorded
+from rankfold.pipeline.storage.ledger import Ledger, damaged_block, note_written, record_writes
 from rankfold.pipeline.storage.manifest import NAME, damage_of
 from rankfold.pipeline.storage.run_directory import RunDirectory
 from rankfold.pipeline.storage.temporary import TemporaryFolder
@@ -182,7 +182,7 @@ def test_memory_order_survives(tmp_path: Path) -> None:
 def test_a_ledger_knows_what_this_thread_wrote(tmp_path: Path) -> None:
     path, ledger, block = tmp_path / "y.bin", Ledger(), np.arange(100.0)
     path.write_bytes(block.tobytes())
-    with recorded(ledger):
+    with record_writes(ledger):
         note_written(path, 0, block[:60])
         note_written(path, 480, block[60:])
     note_written(path, 0, block[:1])  # nobody asks
@@ -247,7 +247,7 @@ def test_the_disk_begins_with_large_blocks_where_it_can(
     monkeypatch.setattr(
         durable, "_sync_file_range", lambda: lambda _, start, length, __: begun.append((start, length))
     )
-    with recorded(Ledger()):
+    with record_writes(Ledger()):
         note_written(path, 0, block[:100])
         note_written(path, 800, block[100:])
     note_written(path, 0, block)  # of a run that nobody can come back to

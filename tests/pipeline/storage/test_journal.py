@@ -11,7 +11,7 @@ import pytest
 from reference import to_zarr
 
 import rankfold as rf
-from rankfold.pipeline.storage.journal import FOLDER, GATHERED, Journal, gather, lines_of
+from rankfold.pipeline.storage.journal import FOLDER, JOURNAL, Journal, gather, lines_of
 
 
 def journal(run: Path, sweep: str = "pass") -> Journal:
@@ -56,7 +56,7 @@ def test_lines_are_gathered_once_whenever_the_driver_is_killed(tmp_path: Path) -
     noted.note("gone", worker="a")
     gather(tmp_path, "1")
     assert [line["what"] for line in lines_of(tmp_path)] == ["came", "gone"]
-    assert len((tmp_path / GATHERED).read_text().splitlines()) == 2
+    assert len((tmp_path / JOURNAL).read_text().splitlines()) == 2
 
 
 def test_a_damaged_line_is_left_out(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_all_results_and_the_most_of_scratch_must_fit(flow: Path, monkeypatch: p
 
 def test_the_message_works_out_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_free(monkeypatch, 10 * MIB)
-    document = SimpleNamespace(told=lambda keys, message: f"{'.'.join(keys)}: {message}")
+    document = SimpleNamespace(message_at=lambda keys, message: f"{'.'.join(keys)}: {message}")
     made = [space.Demand("a", tmp_path / "a", tmp_path, 6 * MIB, 0, 2 * MIB)]
     made.append(space.Demand("b", tmp_path / "b", tmp_path, MIB, MIB, 8 * MIB))
     with pytest.raises(rf.RankfoldError) as raised:

@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 
 from rankfold.cluster.slurm import leftovers
 from rankfold.cluster.slurm.leftovers import read_note
-from rankfold.pipeline.storage.run_directory import locked
+from rankfold.pipeline.storage.run_directory import hold_lock
 from rankfold.workflows.cli import app
 from rankfold.workflows.flows.record import LOCK
 from rankfold.workflows.operations import ending, logs
@@ -258,7 +258,7 @@ def test_a_workflow_that_runs_in_a_job_is_submitted_already(flow: Path, queue: P
     results = flow.parent / "results"
     results.mkdir()
     queue.write_text(f"4711|RUNNING|None|1:23:45|N/A|n1|{own_name(flow)}\n")
-    with locked(results / LOCK, results):
+    with hold_lock(results / LOCK, results):
         again = rankfold("submit", flow, "--cluster", "site")
     assert again.exit_code == 2 and "is submitted already: job 4711 running on n1" in again.stderr
 

@@ -148,7 +148,7 @@ def test_a_job_that_has_finished_an_output_is_not_ended_for_it(flow: Path) -> No
     assert find_work(results / "components.zarr").own_jobs(queue) == queue
     written(run / "run.json", {"attempts": [attempt, {**attempt, "finished": True}]})
     assert not find_work(results / "components.zarr").own_jobs(queue)
-    with rundir.locked(run / "lock", run):
+    with rundir.hold_lock(run / "lock", run):
         assert find_work(results / "components.zarr").own_jobs(queue) == queue
     recorded(results, components="done", near="done")
     assert not find_work(flow).own_jobs(queue)
@@ -183,7 +183,7 @@ def test_a_look_at_a_lock_makes_no_start_fail(tmp_path: Path, monkeypatch: pytes
     with open(lock) as look:
         fcntl.flock(look, fcntl.LOCK_SH)
         monkeypatch.setattr(rundir.time, "sleep", lambda seconds: look.close())
-        with rundir.locked(lock, tmp_path):
+        with rundir.hold_lock(lock, tmp_path):
             assert str(holder_of(lock)) == f"process {os.getpid()} on {socket.gethostname()}"
     assert holder_of(lock) is None and holder_of(tmp_path / "none") is None
 
@@ -192,7 +192,7 @@ def test_a_stage_that_was_killed_does_not_run_because_another_does(flow: Path) -
     results = flow.parent / "results"
     recorded(results, components="done", near="running")
     record = Record.of(results)
-    with rundir.locked(results / "flow.lock", results):
+    with rundir.hold_lock(results / "flow.lock", results):
         record.describe("cells", flow, {}, ["components", "near"])
         record.begin("components", "pca", ("missing",), {}, anew=True)
         stages = json.loads(rankfold("status", flow, "--json").stdout)["stages"]

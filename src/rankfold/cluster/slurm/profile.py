@@ -25,7 +25,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 
 from rankfold.cluster.profiles import shipped_profiles
 from rankfold.pipeline.errors import InputError
-from rankfold.settings.yaml_file import WHOLE, Bytes, SettingsError, filled, read_document, require_file
+from rankfold.settings.yaml_file import WHOLE, Bytes, SettingsError, fill_model, read_document, require_file
 
 WALLTIME = re.compile(r"\d+|\d+:\d{2}|\d+:\d{2}:\d{2}|\d+-\d+|\d+-\d+:\d{2}|\d+-\d+:\d{2}:\d{2}")
 """What SLURM takes: minutes, M:SS, H:MM:SS, D-H, D-H:MM, D-H:MM:SS."""
@@ -185,4 +185,4 @@ def profile_folders() -> tuple[Path, ...]:
 
 def read_profile(path: Path) -> Profile:
     """Read a profile; every mistake in it is one line that says where."""
-    return filled(read_document(path, "profile"), Profile, name=path.stem)
+    return fill_model(read_document(path, "profile"), Profile, name=path.stem)

@@ -22,7 +22,7 @@ from zarr.storage import WrapperStore
 
 from rankfold.pipeline.chunks.codecs import byte_codecs, encoding_of
 from rankfold.pipeline.chunks.decoders import Bytes
-from rankfold.pipeline.chunks.encoding import decoded_within, encoded_bound, require_bounded
+from rankfold.pipeline.chunks.encoding import decode_within, encoded_bound, require_bounded
 from rankfold.pipeline.chunks.shard import ABSENT
 
 if TYPE_CHECKING:
@@ -48,10 +48,10 @@ class StrictStore(WrapperStore[Any]):
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         """The bytes of an object; ``MissingChunk`` if there is none and it is not metadata."""
-        found = await super().get(key, prototype, byte_range)
-        if found is None and key.rpartition("/")[2] not in METADATA:
+        value = await super().get(key, prototype, byte_range)
+        if value is None and key.rpartition("/")[2] not in METADATA:
             raise MissingChunk(key)
-        return found
+        return value
 
 
 # Bounds on what decodes ---------------------------------------------------------------------------
@@ -62,7 +62,7 @@ WIDEST = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class ChunkBound:
     """What the chunks of an array may decode to."""
 
     codecs: tuple[str, ...]
@@ -113,40 +113,40 @@ class Bound:
             require_bounded(codec, data, most)
             if not inner:
                 return
-            data = decoded_within(codec, data, most)
+            data = decode_within(codec, data, most)
 
 
 class BoundedStore(WrapperStore[Any]):
     """Another store, of which no chunk decodes to more than it should."""
 
-    bound: Bound | None = None
+    bound: ChunkBound | None = None
     """Known once the metadata have been read."""
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         """The bytes of an object or of a part of it."""
-        held = await super().get(key, prototype, byte_range)
-        if held is not None and self.bound is not None and key.rpartition("/")[2] not in METADATA:
-            data = np.frombuffer(held.as_buffer_like(), np.uint8)
+        value = await super().get(key, prototype, byte_range)
+        if value is not None and self.bound is not None and key.rpartition("/")[2] not in METADATA:
+            data = np.frombuffer(value.as_buffer_like(), np.uint8)
             await asyncio.to_thread(self.bound.check, data, byte_range)
-        return held
+        return value
 
 
 def open_bounded(store: Any, path: str) -> zarr.Array[Any]:
     """The array at a path of a store, to be read, with chunks that decode to no more than they should."""
     array = zarr.open_array(BoundedStore(store), path=path, mode="r")
-    held = array.store
-    if isinstance(held, BoundedStore):
-        held.bound = bound_of(array)
+    inner = array.store
+    if isinstance(inner, BoundedStore):
+        inner.bound = bound_of(array)
     return array
 
 
-def bound_of(array: zarr.Array[Any]) -> Bound:
+def bound_of(array: zarr.Array[Any]) -> ChunkBound:
     """The bound that the metadata of an array set."""
     encoding, itemsize = encoding_of(array.metadata), array.dtype.itemsize
-    filtered = array.metadata.zarr_format == 2 and array.metadata.filters
-    most = math.prod(array.chunks) * (max(WIDEST, itemsize) if filtered else itemsize) + 2**12
+    filters = array.metadata.zarr_format == 2 and array.metadata.filters
+    most = math.prod(array.chunks) * (max(WIDEST, itemsize) if filters else itemsize) + 2**12
     count = math.prod(array.shards) // math.prod(array.chunks) if array.shards else 1
     index_bytes = 16 * count + 4 * encoding.index_checked
-    return Bound(byte_codecs(array.metadata), most, encoding.index_at, index_bytes, count)
+    return ChunkBound(byte_codecs(array.metadata), most, encoding.index_at, index_bytes, count)

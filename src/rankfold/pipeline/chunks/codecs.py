@@ -83,10 +83,10 @@ def byte_codecs(metadata: ArrayV2Metadata | ArrayV3Metadata) -> tuple[str, ...]:
         chain = [(str(config["id"]), dict(config)) for config in codecs]
     else:
         chain = [(_plain_name(name), settings) for name, settings in _chain(metadata.inner_codecs)]
-    known = itertools.takewhile(
+    prefix = itertools.takewhile(
         lambda codec: codec[0] in (*OWN, "crc32c") and is_told(*codec), reversed(chain)
     )
-    return tuple(name for name, _ in known)
+    return tuple(name for name, _ in prefix)
 
 
 def _chain(codecs: Iterable[Any]) -> Chain:
@@ -104,8 +104,8 @@ def _endian(settings: dict[str, Any]) -> str:
 
 def _words(name: str, settings: dict[str, Any]) -> str:
     """A codec for people, as ``blosc(zstd, 3, shuffle)``."""
-    shown = [str(settings[key]) for key in SETTINGS if key in settings]
-    return f"{_plain_name(name)}({', '.join(shown)})" if shown else _plain_name(name)
+    words = [str(settings[key]) for key in SETTINGS if key in settings]
+    return f"{_plain_name(name)}({', '.join(words)})" if words else _plain_name(name)
 
 
 def _plain_name(name: str) -> str:

@@ -28,7 +28,7 @@ DICTIONARY_BYTES = 256 * 2**20
 
 ZSTD_MAGIC = 0xFD2FB528
 
-ZSTD_SKIPPED = range(0x184D2A50, 0x184D2A60)
+ZSTD_SKIPPABLE = range(0x184D2A50, 0x184D2A60)
 """Magic numbers of frames that decode to nothing."""
 
 ZSTD_BLOCK = 2**17
@@ -54,18 +54,18 @@ class Promise(NamedTuple):
     """Whether they are that many, not that many at the most."""
 
 
-def decode_stream(codec: str, encoded: Bytes, out: Bytes) -> None:
+def decode_stream(codec: str, packed_bytes: Bytes, out: Bytes) -> None:
     """Fill ``out`` by a codec of ``STREAMS``; ``ValueError`` unless that takes exactly all there is."""
-    decoded = stream_start(codec, encoded, len(out) + 1)
-    if len(decoded) != len(out):
-        held = f"over {len(out)}" if len(decoded) > len(out) else f"{len(decoded)}"
-        raise ValueError(f"it decodes to {held} bytes instead of {len(out)}")
-    out[:] = np.frombuffer(decoded, np.uint8)
+    block = stream_start(codec, packed_bytes, len(out) + 1)
+    if len(block) != len(out):
+        size = f"over {len(out)}" if len(block) > len(out) else f"{len(block)}"
+        raise ValueError(f"it decodes to {size} bytes instead of {len(out)}")
+    out[:] = np.frombuffer(block, np.uint8)
 
 
-def stream_start(codec: str, encoded: Bytes, most: int) -> bytes:
+def stream_start(codec: str, packed_bytes: Bytes, most: int) -> bytes:
     """The first ``most`` bytes that a codec of ``STREAMS`` makes of its input, or all if there are fewer."""
-    rest: memoryview | bytes = encoded.data
+    rest: memoryview | bytes = packed_bytes.data
     parts: list[bytes] = []
     while len(rest) and most:
         if codec == "gzip" and bytes(rest[:2]) != b"\x1f\x8b":
@@ -80,55 +80,55 @@ def stream_start(codec: str, encoded: Bytes, most: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def zstd_promise(encoded: Bytes) -> Promise | None:
+def zstd_promise(packed_bytes: Bytes) -> Promise | None:
     """What the heads of all frames say, read without decoding; nothing for what is not zstd throughout."""
     at, total, exact = 0, 0, True
-    while at < len(encoded):
-        magic = word(encoded, at)
-        if magic in ZSTD_SKIPPED:
-            at += 8 + word(encoded, at + 4)
+    while at < len(packed_bytes):
+        magic = word(packed_bytes, at)
+        if magic in ZSTD_SKIPPABLE:
+            at += 8 + word(packed_bytes, at + 4)
             continue
-        if magic != ZSTD_MAGIC or len(encoded) < at + 6:
+        if magic != ZSTD_MAGIC or len(packed_bytes) < at + 6:
             return None
-        size, at, checked = _frame_head(encoded, at + 4)
-        held, at = _blocks(encoded, at)
-        at += 4 * checked
-        total, exact = total + (held if size is None else size), exact and size is not None
+        size, at, checksum = _frame_head(packed_bytes, at + 4)
+        count, at = _blocks(packed_bytes, at)
+        at += 4 * checksum
+        total, exact = total + (count if size is None else size), exact and size is not None
     return Promise(total, exact)
 
 
-def zstd_size(encoded: Bytes) -> int | None:
+def zstd_size(packed_bytes: Bytes) -> int | None:
     """What the head of the first frame says that this frame decodes to, if anything."""
-    if len(encoded) < 6 or word(encoded, 0) != ZSTD_MAGIC:
+    if len(packed_bytes) < 6 or word(packed_bytes, 0) != ZSTD_MAGIC:
         return None
-    return _frame_head(encoded, 4)[0]
+    return _frame_head(packed_bytes, 4)[0]
 
 
-def word(encoded: Bytes, at: int) -> int:
+def word(packed_bytes: Bytes, at: int) -> int:
     """Unsigned 32 bits, least significant byte first."""
-    return int.from_bytes(encoded[at : at + 4].tobytes(), "little")
+    return int.from_bytes(packed_bytes[at : at + 4].tobytes(), "little")
 
 
-def _frame_head(encoded: Bytes, at: int) -> tuple[int | None, int, bool]:
+def _frame_head(packed_bytes: Bytes, at: int) -> tuple[int | None, int, bool]:
     """Size of the content if it is written, where the blocks begin, and whether a checksum follows them.
 
     RFC 8878 section 3.1.1.1; ``at`` is behind the magic number.
     """
-    head = int(encoded[at])
-    flag, single, checked, dictionary = head >> 6, head >> 5 & 1, bool(head >> 2 & 1), (0, 1, 2, 4)[head & 3]
+    head = int(packed_bytes[at])
+    flag, single, checksum, dictionary = head >> 6, head >> 5 & 1, bool(head >> 2 & 1), (0, 1, 2, 4)[head & 3]
     width = (single, 2, 4, 8)[flag]
     start = at + 1 + (1 - single) + dictionary
     if width == 0:
-        return None, start, checked
-    size = int.from_bytes(encoded[start : start + width].tobytes(), "little")
-    return (size + 256 if width == 2 else size), start + width, checked
+        return None, start, checksum
+    size = int.from_bytes(packed_bytes[start : start + width].tobytes(), "little")
+    return (size + 256 if width == 2 else size), start + width, checksum
 
 
-def _blocks(encoded: Bytes, at: int) -> tuple[int, int]:
+def _blocks(packed_bytes: Bytes, at: int) -> tuple[int, int]:
     """Most bytes that the blocks of a frame decode to, and where they end."""
     total, last = 0, False
-    while not last and at + 3 <= len(encoded):
-        head = int.from_bytes(encoded[at : at + 3].tobytes(), "little")
+    while not last and at + 3 <= len(packed_bytes):
+        head = int.from_bytes(packed_bytes[at : at + 3].tobytes(), "little")
         last, kind, size = bool(head & 1), head >> 1 & 3, head >> 3
         total += ZSTD_BLOCK if kind == 2 else size
         at += 3 + (1 if kind == 1 else size)

@@ -75,9 +75,9 @@ def codec_bytes(codec: str, chunk_bytes: int, *, encoded: int | None = None, pla
     ``placed`` is decoded where it belongs.
     What comes in pieces is joined before it is copied, and below 32 MiB heaps keep what they freed.
     """
-    joined = 2 * chunk_bytes * (3 if chunk_bytes < 32 * 2**20 else 1) if codec in STREAMS else 0
-    held = encoded_bound(chunk_bytes) if encoded is None else encoded
-    return CODEC_BYTES + held + chunk_bytes * (not placed) + joined
+    inputs = 2 * chunk_bytes * (3 if chunk_bytes < 32 * 2**20 else 1) if codec in STREAMS else 0
+    input_bytes = encoded_bound(chunk_bytes) if encoded is None else encoded
+    return CODEC_BYTES + input_bytes + chunk_bytes * (not placed) + inputs
 
 
 def require_sensible(size: int, chunk_bytes: int) -> None:
@@ -121,7 +121,7 @@ def require_bounded(codec: str, encoded: Bytes, most: int) -> None:
         raise ValueError(f"it decodes to {size} bytes or so, where {most} are the most that make sense")
 
 
-def decoded_within(codec: str, encoded: Bytes, most: int) -> Bytes:
+def decode_within(codec: str, encoded: Bytes, most: int) -> Bytes:
     """What a codec of ``OWN`` makes of its input, of which ``require_bounded`` has seen that it fits."""
     if codec in STREAMS:
         return np.frombuffer(stream_start(codec, encoded, most), np.uint8)
@@ -145,9 +145,9 @@ def require_whole_blosc(path: str) -> None:
 
 
 def _require_whole(head: Bytes, size: int) -> None:
-    promised = word(head, 12) if len(head) == 16 else 16
-    if promised != size:
-        raise ValueError(f"it holds {size} bytes, but its Blosc header promises {promised}")
+    length = word(head, 12) if len(head) == 16 else 16
+    if length != size:
+        raise ValueError(f"it holds {size} bytes, but its Blosc header promises {length}")
 
 
 def _decoded_size(codec: str, encoded: Bytes, expected: int) -> int | None:

@@ -79,9 +79,9 @@ class ChunkFiles:
 
     def listing(self) -> Iterator[FileState]:
         """State of every file in grid order, or of ``LISTING_LIMIT`` of them, evenly spaced."""
-        listed = min(self.total, LISTING_LIMIT)
-        for index in range(listed):
-            key = self.key(*self._place(index * self.total // listed))
+        count = min(self.total, LISTING_LIMIT)
+        for index in range(count):
+            key = self.key(*self._place(index * self.total // count))
             try:
                 state = os.stat(self.path(key))
             except (FileNotFoundError, NotADirectoryError):
@@ -116,14 +116,14 @@ class ChunkFiles:
     def check(self, name: str, *, expected_bytes: int | None, fill: object, allow_missing: bool) -> None:
         """Raise ``ChunkError`` when files are missing, empty, or not of ``expected_bytes`` if given."""
         missing: list[str] = []
-        damaged: list[FileState] = []
+        damage: list[FileState] = []
         for state in self.listing():
             if state.size == ABSENT:
                 missing.append(state.key)
             elif state.size == 0 or expected_bytes not in (None, state.size):
-                damaged.append(state)
-        if damaged:
-            raise ChunkError(self._damaged(name, damaged, expected_bytes))
+                damage.append(state)
+        if damage:
+            raise ChunkError(self._damage(name, damage, expected_bytes))
         if missing and not allow_missing:
             raise ChunkError(missing_message(name, missing, min(self.total, LISTING_LIMIT), fill))
 
@@ -135,12 +135,12 @@ class ChunkFiles:
             place.append(index)
         return place[::-1]
 
-    def _damaged(self, name: str, damaged: list[FileState], expected_bytes: int | None) -> str:
-        first = damaged[0]
-        others = f" ({len(damaged)} chunks are affected)" if len(damaged) > 1 else ""
-        expected = "at least 1" if expected_bytes is None else f"{expected_bytes}"
+    def _damage(self, name: str, damage: list[FileState], expected_bytes: int | None) -> str:
+        first = damage[0]
+        others = f" ({len(damage)} chunks are affected)" if len(damage) > 1 else ""
+        size = "at least 1" if expected_bytes is None else f"{expected_bytes}"
         return (
-            f"{name}: chunk {first.key} holds {first.size} bytes instead of {expected}{others} "
+            f"{name}: chunk {first.key} holds {first.size} bytes instead of {size}{others} "
             f"({self.path(first.key)}). Restore the store"
         )
 

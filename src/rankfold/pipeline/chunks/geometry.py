@@ -94,11 +94,11 @@ def requests(piece: Piece, chunks: tuple[int, ...], most: int) -> Iterator[Piece
     steps, size = list(chunks), math.prod(chunks)
     for axis in reversed(range(len(chunks))):
         start, stop = piece.box[axis]
-        touched = -(-stop // chunks[axis]) - start // chunks[axis]
-        several = max(1, min(touched, most // max(1, size)))
+        count = -(-stop // chunks[axis]) - start // chunks[axis]
+        several = max(1, min(count, most // max(1, size)))
         steps[axis] *= several
         size *= several
-        if several < touched:
+        if several < count:
             break
     for _, (part,) in cells([piece], tuple(steps)):
         yield part

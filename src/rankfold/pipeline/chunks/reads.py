@@ -79,7 +79,7 @@ def read_rectangle(fd: int, out: npt.NDArray[Any], *, offset: int, pitch: int) -
     if pitch == width and out.flags.c_contiguous:
         read_run(fd, out.reshape(-1), offset)
     elif pitch - width <= SKIP_BYTES and pitch <= RUN_BYTES:
-        _read_scattered(fd, out, offset, pitch)
+        _read_rows(fd, out, offset, pitch)
     else:
         for i, row in enumerate(out):
             read_run(fd, row, offset + i * pitch)
@@ -92,7 +92,7 @@ def read_run(fd: int, run: npt.NDArray[Any], offset: int) -> None:
         _fill(fd, [run[start : start + step]], offset + start * run.itemsize)
 
 
-def _read_scattered(fd: int, out: npt.NDArray[Any], offset: int, pitch: int) -> None:
+def _read_rows(fd: int, out: npt.NDArray[Any], offset: int, pitch: int) -> None:
     """A stretch of the file into rows that lie apart, the bytes between them thrown away."""
     gap = np.empty(pitch - out.shape[1] * out.itemsize, dtype=np.uint8)
     step = max(1, min(IOV_MAX // (2 if len(gap) else 1), RUN_BYTES // pitch))
@@ -137,9 +137,9 @@ def read_plain_box(
         return
     whole = Piece(tuple((span.start, span.stop) for span in at), out)
     for box, part in requests(whole, (1,) * out.ndim, TURN_BYTES // out.itemsize):
-        turned = scratch.get("turned", part.nbytes)[: part.nbytes].view(out.dtype).reshape(part.shape)
-        _read(fd, turned, offset, shape, local(box, ((0, 0),) * out.ndim))
-        part[...] = turned
+        rows_of = scratch.get("turned", part.nbytes)[: part.nbytes].view(out.dtype).reshape(part.shape)
+        _read(fd, rows_of, offset, shape, local(box, ((0, 0),) * out.ndim))
+        part[...] = rows_of
 
 
 def _read(fd: int, out: npt.NDArray[Any], offset: int, shape: tuple[int, ...], at: tuple[slice, ...]) -> None:

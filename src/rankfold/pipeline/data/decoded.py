@@ -68,19 +68,19 @@ class DecodedVolume(Wrapper):
         whole = tuple(unit(grid) for grid in self.grids)
         for piece in pieces:
             for box, out in requests(piece, whole, REQUEST_BYTES // self.inner.dtype.itemsize):
-                stored = np.empty(out.shape, self.inner.dtype)
-                self.inner.read_boxes([Piece(box, stored)])
-                out[...] = stored
+                raw = np.empty(out.shape, self.inner.dtype)
+                self.inner.read_boxes([Piece(box, raw)])
+                out[...] = raw
                 out *= self.scale
                 out += self.offset
                 for value in self.missing:
-                    out[stored == value] = np.nan
+                    out[raw == value] = np.nan
 
     def read_bytes(self, elements: int) -> int:
         """That of the store, the stored numbers, and which of them are missing; twice, as heaps keep them."""
         item = self.inner.dtype.itemsize
-        held = max(REQUEST_BYTES // item, math.prod(unit(grid) for grid in self.grids))
-        return self.inner.read_bytes(elements) + 2 * held * (item + 1)
+        values = max(REQUEST_BYTES // item, math.prod(unit(grid) for grid in self.grids))
+        return self.inner.read_bytes(elements) + 2 * values * (item + 1)
 
     def fingerprint(self) -> str:
         """Digest of the store and of how it is decoded."""
@@ -90,10 +90,12 @@ class DecodedVolume(Wrapper):
 
 def is_packed(dtype: np.dtype[Any], attributes: Mapping[str, Any]) -> bool:
     """Whether numbers of a type with these attributes mean something else than they say."""
-    return _scaled(attributes) or any(not np.isnan(value) for value in _missing(dtype, attributes))
+    return _has_scale(attributes) or any(not np.isnan(value) for value in _missing(dtype, attributes))
 
 
-def decoded(volume: Volume, attributes: Mapping[str, Any], *, fill: float | int | None = None) -> Volume:
+def decode_volume(
+    volume: Volume, attributes: Mapping[str, Any], *, fill: float | int | None = None
+) -> Volume:
     """The volume as its attributes say it is meant; itself if they say nothing.
 
     ``fill`` is the fill value of a store of version 2, which is where xarray then keeps that of packed data.
@@ -101,7 +103,7 @@ def decoded(volume: Volume, attributes: Mapping[str, Any], *, fill: float | int 
     if not is_packed(volume.dtype, attributes):
         return volume
     missing = set(_missing(volume.dtype, attributes))
-    if fill is not None and _scaled(attributes):
+    if fill is not None and _has_scale(attributes):
         missing.add(float(fill))
     try:
         scale, offset = float(attributes.get("scale_factor", 1)), float(attributes.get("add_offset", 0))
@@ -111,25 +113,25 @@ def decoded(volume: Volume, attributes: Mapping[str, Any], *, fill: float | int 
         ) from error
     dtype = volume.dtype
     if dtype.kind != "f":
-        exact = dtype.itemsize <= 2 and not _scaled(attributes)
+        exact = dtype.itemsize <= 2 and not _has_scale(attributes)
         dtype = np.dtype(np.float32 if exact else np.float64)
     return DecodedVolume(volume, dtype, scale, offset, tuple(sorted(v for v in missing if not np.isnan(v))))
 
 
-def _scaled(attributes: Mapping[str, Any]) -> bool:
+def _has_scale(attributes: Mapping[str, Any]) -> bool:
     return "scale_factor" in attributes or "add_offset" in attributes
 
 
 def _missing(dtype: np.dtype[Any], attributes: Mapping[str, Any]) -> list[float]:
     """Numbers that stand for nothing; xarray writes those of floats in version 3 as base64 of a double."""
-    found: list[float] = []
+    marks: list[float] = []
     for name in ("_FillValue", "missing_value"):
         value = attributes.get(name)
         values = value if isinstance(value, list) else [] if value is None else [value]
         for each in values:
             try:
                 number = struct.unpack("<d", base64.b64decode(each))[0] if isinstance(each, str) else each
-                found.append(float(np.asarray(number).astype(dtype)))
+                marks.append(float(np.asarray(number).astype(dtype)))
             except (struct.error, binascii.Error, TypeError, ValueError, OverflowError):
                 continue
-    return found
+    return marks

@@ -11,7 +11,7 @@ from rankfold.pipeline.units import format_bytes
 
 
 @runtime_checkable
-class Stored(Protocol):
+class StorageFacts(Protocol):
     """What the sources of this package can tell beyond ``Source``."""
 
     @property
@@ -73,18 +73,18 @@ class SourceInfo:
 def describe(source: Source) -> SourceInfo:
     """Describe a matrix; reads no more of it than the sizes of its files."""
     rows, columns = source.row_grid, source.column_grid
-    stored = source if isinstance(source, Stored) else None
+    facts = source if isinstance(source, StorageFacts) else None
     return SourceInfo(
         name=source.name,
-        format=stored.format if stored else type(source).__name__,
+        format=facts.format if facts else type(source).__name__,
         shape=source.shape,
         dtype=source.dtype.name,
         chunks=(rows.longest, columns.longest),
         chunk_count=(len(rows.edges) - 1) * (len(columns.edges) - 1),
-        codec=stored.codec if stored else "unknown",
+        codec=facts.codec if facts else "unknown",
         splittable=rows.splittable and columns.splittable,
         memory_bytes=source.shape[0] * source.shape[1] * source.dtype.itemsize,
-        stored_bytes=stored.stored_bytes() if stored else 0,
+        stored_bytes=facts.stored_bytes() if facts else 0,
         remarks=tuple(_remarks(source)),
     )
 
@@ -92,8 +92,8 @@ def describe(source: Source) -> SourceInfo:
 def _remarks(source: Source) -> list[str]:
     rows, columns = source.shape
     itemsize, remarks = source.dtype.itemsize, []
-    scattered = source.row_grid.scattered or source.column_grid.scattered
-    if scattered:
+    apart = source.row_grid.scattered or source.column_grid.scattered
+    if apart:
         long, short = ("columns", "rows") if source.row_grid.scattered else ("rows", "columns")
         lengths = {"rows": rows, "columns": columns}
         remarks.append(
@@ -106,7 +106,7 @@ def _remarks(source: Source) -> list[str]:
         remarks.append(f"Wide: sweeps run along the {columns} columns and keep vectors of {rows} in memory.")
     along, across = (source.row_grid, columns) if rows >= columns else (source.column_grid, rows)
     panel = along.longest * across * itemsize
-    if not scattered and not along.splittable and panel > GRAIN_BYTES_CEILING:
+    if not apart and not along.splittable and panel > GRAIN_BYTES_CEILING:
         remarks.append(
             f"A sweep must hold {format_bytes(panel)} at a time, since chunks are decoded whole; "
             "rankfold import SRC STORE.zarr cuts it smaller."

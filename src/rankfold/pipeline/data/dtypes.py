@@ -22,7 +22,7 @@ from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import DataError, InputError
 
-SUPPORTED = "float16, float32, float64, integers of 8 to 64 bits with or without sign, and bool"
+SUPPORTED_DTYPES = "float16, float32, float64, integers of 8 to 64 bits with or without sign, and bool"
 
 
 MOST_BYTES = 2**60
@@ -90,7 +90,7 @@ def _is_length(value: Any) -> bool:
 def require_numbers(name: str, dtype: np.dtype[Any]) -> None:
     """Raise ``InputError`` for a type that is not read."""
     if not (dtype.kind in "iub" or (dtype.kind == "f" and dtype.itemsize <= 8)):
-        raise InputError(f"{name} holds {dtype}; supported are {SUPPORTED}. Convert it first")
+        raise InputError(f"{name} holds {dtype}; supported are {SUPPORTED_DTYPES}. Convert it first")
 
 
 def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -120,24 +120,24 @@ def convert_into(out: npt.NDArray[Any], x: npt.NDArray[Any], where: str) -> None
         return
     with np.errstate(invalid="ignore", over="ignore"):
         out[...] = x
-        bad = np.isinf(out) & np.isfinite(x) if out.dtype.kind == "f" else _changed(out, x)
+        bad = np.isinf(out) & np.isfinite(x) if out.dtype.kind == "f" else _differs(out, x)
     if bad.any():
         first = x[tuple(index[0] for index in np.nonzero(bad))]
         raise DataError(f"{where}: {first} cannot be written as {out.dtype}. Choose a type that holds it")
 
 
-def _changed(out: npt.NDArray[Any], x: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def _differs(out: npt.NDArray[Any], x: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Where a whole number, or a truth value, is not what it was made of."""
-    changed: npt.NDArray[np.bool_]
+    difference: npt.NDArray[np.bool_]
     if out.dtype.kind == "b":
-        changed = (x != 0) & (x != 1)
+        difference = (x != 0) & (x != 1)
     elif x.dtype.kind == "f":
         low, high = np.iinfo(out.dtype).min, np.iinfo(out.dtype).max
         # 2^63 - 1 rounds up to 2^63 as a float: compare with the power of two, strictly.
-        changed = ~((x >= float(low)) & (x < float(high) + 1) & (x == np.trunc(x)))
+        difference = ~((x >= float(low)) & (x < float(high) + 1) & (x == np.trunc(x)))
     else:
-        changed = (out != x) | ((out < 0) != (x < 0))
-    return changed
+        difference = (out != x) | ((out < 0) != (x < 0))
+    return difference
 
 
 # A matrix in another type -------------------------------------------------------------------------

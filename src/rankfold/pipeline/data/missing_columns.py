@@ -35,7 +35,7 @@ FIRST_ROW = 2**20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kept:
+class ColumnMask:
     """Which columns are kept, one bit each, and how many before every ``BLOCK`` of them."""
 
     bits: npt.NDArray[np.uint8]
@@ -48,7 +48,7 @@ class Kept:
         return int(self.before[-1])
 
     @classmethod
-    def of(cls, mask: npt.NDArray[np.bool_]) -> Kept:
+    def of(cls, mask: npt.NDArray[np.bool_]) -> ColumnMask:
         """From a mask that is true for what is kept."""
         counts = np.add.reduceat(mask, np.arange(0, len(mask), BLOCK), dtype=np.int64)
         return cls(np.packbits(mask), np.concatenate([[0], np.cumsum(counts)]), len(mask))
@@ -76,17 +76,17 @@ class WithoutMissing(Wrapper):
     """The columns of another matrix that its first row has numbers in."""
 
     inner: Source
-    kept: Kept
+    chosen: ColumnMask
 
     @property
     def name(self) -> str:
         """What messages call it."""
-        return f"{self.inner.name} [{self.kept.count} of {self.kept.length} columns not missing]"
+        return f"{self.inner.name} [{self.chosen.count} of {self.chosen.length} columns not missing]"
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows, and columns kept."""
-        return self.inner.shape[0], self.kept.count
+        return self.inner.shape[0], self.chosen.count
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -97,7 +97,7 @@ class WithoutMissing(Wrapper):
     def format(self) -> str:
         """Kind of store, and how many columns are left out."""
         inner = getattr(self.inner, "format", type(self.inner).__name__)
-        return f"{inner}, without {self.kept.length - self.kept.count} missing columns"
+        return f"{inner}, without {self.chosen.length - self.chosen.count} missing columns"
 
     @property
     def row_grid(self) -> Grid:
@@ -108,8 +108,8 @@ class WithoutMissing(Wrapper):
     def column_grid(self) -> Grid:
         """Chunks along the columns kept; a chunk of which nothing is kept is no chunk."""
         grid = self.inner.column_grid
-        edges = {self.kept.rank(edge) for edge in grid.edges[:-1].tolist()}
-        return Grid(np.asarray(sorted(edges | {0, self.kept.count}), np.int64), grid.splittable)
+        edges = {self.chosen.rank(edge) for edge in grid.edges[:-1].tolist()}
+        return Grid(np.asarray(sorted(edges | {0, self.chosen.count}), np.int64), grid.splittable)
 
     def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
         """Copy ``self[rows, columns]`` into ``out``; ``DataError`` for a number in a column left out."""
@@ -118,22 +118,22 @@ class WithoutMissing(Wrapper):
         span = self._edge(columns[0]), self._edge(columns[1])
         at = 0
         for left, right in steps(span, self.inner.column_grid, FETCH_BYTES // self._item_column()):
-            mask = self.kept.mask(left, right)
+            mask = self.chosen.mask(left, right)
             count = int(np.count_nonzero(mask))
             most = FETCH_BYTES // (self.dtype.itemsize * (right - left))
             for top, bottom in steps(rows, self.inner.row_grid, most):
                 size = (bottom - top) * (right - left) * self.dtype.itemsize
-                held = scratch.get("sifted", size).view(self.dtype).reshape(bottom - top, right - left)
-                self.inner.read_into(held, (top, bottom), (left, right))
+                buffer = scratch.get("sifted", size).view(self.dtype).reshape(bottom - top, right - left)
+                self.inner.read_into(buffer, (top, bottom), (left, right))
                 target = out[top - rows[0] : bottom - rows[0], at : at + count]
-                self._sift(held, mask, target, (top, left))
+                self._sift(buffer, mask, target, (top, left))
             at += count
 
     def read_bytes(self, rows: int, columns: int) -> int:
         """Most memory of one ``read_into``: the matrix's own, the buffer, and copies of a few rows."""
         tall, wide = (unit(grid) for grid in (self.inner.row_grid, self.inner.column_grid))
         item = self.dtype.itemsize
-        wide = max(wide, min(self.kept.length, FETCH_BYTES // self._item_column()))
+        wide = max(wide, min(self.chosen.length, FETCH_BYTES // self._item_column()))
         # What is kept, what is not, whether it is NaN; and numbers of columns that NumPy makes of masks.
         copies = 4 * max(COPY_BYTES, wide * item) + 32 * wide
         # Buffers of a thread are an eighth larger than what was asked for.
@@ -143,7 +143,7 @@ class WithoutMissing(Wrapper):
     def fingerprint(self) -> str:
         """Digest of the matrix and of which columns are kept."""
         digest = hashlib.blake2b(self.inner.fingerprint().encode(), digest_size=16)
-        digest.update(self.kept.bits.data)
+        digest.update(self.chosen.bits.data)
         return digest.hexdigest()
 
     def _item_column(self) -> int:
@@ -157,31 +157,31 @@ class WithoutMissing(Wrapper):
         """
         if index == 0:
             return 0
-        if index == self.kept.count:
-            return self.kept.length
-        place, before = self.kept.place(index), self.kept.place(index - 1)
+        if index == self.chosen.count:
+            return self.chosen.length
+        place, before = self.chosen.place(index), self.chosen.place(index - 1)
         edges = self.inner.column_grid.edges
         edge = int(edges[np.searchsorted(edges, place, side="right") - 1])
         return edge if edge > before else place
 
     def _sift(
-        self, held: npt.NDArray[Any], mask: npt.NDArray[np.bool_], out: npt.NDArray[Any], corner: Span
+        self, buffer: npt.NDArray[Any], mask: npt.NDArray[np.bool_], out: npt.NDArray[Any], corner: Span
     ) -> None:
         """Copy what is kept, a few rows at a time, and look at what is not."""
         if mask.all():
-            out[...] = held
+            out[...] = buffer
             return
-        step = max(1, COPY_BYTES // (held.shape[1] * held.itemsize))
-        for top in range(0, len(held), step):
-            part = held[top : top + step]
-            filled = ~np.isnan(part[:, ~mask])
-            if filled.any():
-                row, number = np.argwhere(filled)[0].tolist()
+        step = max(1, COPY_BYTES // (buffer.shape[1] * buffer.itemsize))
+        for top in range(0, len(buffer), step):
+            part = buffer[top : top + step]
+            present = ~np.isnan(part[:, ~mask])
+            if present.any():
+                row, number = np.argwhere(present)[0].tolist()
                 column = int(np.flatnonzero(~mask)[number])
-                raise DataError(self._lost(corner[0] + top + row, corner[1] + column, part[row, column]))
+                raise DataError(self._complaint(corner[0] + top + row, corner[1] + column, part[row, column]))
             out[top : top + step] = part[:, mask]
 
-    def _lost(self, row: int, column: int, value: Any) -> str:
+    def _complaint(self, row: int, column: int, value: Any) -> str:
         return (
             f"{self.inner.name}: column {column} is NaN in row 0, so drop_missing_columns leaves it out, but "
             f"row {row} holds {value} in it. Fill or remove its gaps, select columns yourself "
@@ -205,4 +205,4 @@ def without_missing_columns(source: Source) -> Source:
             f"{source.name}: all {len(mask)} columns are NaN in row 0, so drop_missing_columns would leave "
             "nothing. Start at a row that holds numbers (select_rows, --select-rows)"
         )
-    return WithoutMissing(source, Kept.of(mask))
+    return WithoutMissing(source, ColumnMask.of(mask))

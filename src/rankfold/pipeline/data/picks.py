@@ -21,7 +21,7 @@ from rankfold.pipeline.errors import InputError
 Selection = str | int | slice | Sequence[str | int | slice] | npt.NDArray[Any] | None
 """What a caller may give: ``"0:1000"``, ``"0:50,60,70:80:2"``, a slice, numbers, a mask, or nothing."""
 
-SHOWN = 40
+PRINT_LENGTH = 40
 """Most characters of a selection in the name of a matrix."""
 
 
@@ -97,8 +97,8 @@ class Picks:
             high = int(np.searchsorted(inner.edges, part.stop - 1, side="right")) - 1
             if at and low != last:
                 edges.append(at)
-            crossed = at - (part.first - inner.edges[low + 1 : high + 1]) // part.step
-            edges.extend(np.unique(crossed).tolist())
+            crossings = at - (part.first - inner.edges[low + 1 : high + 1]) // part.step
+            edges.extend(np.unique(crossings).tolist())
             at, last = at + part.size, high
         return Grid(np.unique(np.asarray([*edges, self.count], np.int64)), inner.splittable)
 
@@ -108,15 +108,15 @@ class Picks:
         Where the grid can be split, places at most ``gap`` apart are read with what lies between them, at
         most ``most`` places at a time.
         """
-        held: Fetch | None = None
+        fetch: Fetch | None = None
         cell = -1
         for part, home in self._split(span, grid, gap, most):
-            joined = held and _joined(held, part, same=home == cell, gap=gap, most=most, grid=grid)
-            if held and not joined:
-                yield held
-            held, cell = joined or Fetch((part.first, part.stop), [part]), home
-        if held:
-            yield held
+            union = fetch and _join(fetch, part, same=home == cell, gap=gap, most=most, grid=grid)
+            if fetch and not union:
+                yield fetch
+            fetch, cell = union or Fetch((part.first, part.stop), [part]), home
+        if fetch:
+            yield fetch
 
     def _split(self, span: Span, grid: Grid, gap: int, most: int) -> Iterator[tuple[Part, int]]:
         """Parts that are read as one, each with its chunk."""
@@ -136,16 +136,16 @@ class Picks:
                 first, size, at = first + here * step, size - here, at + here
 
 
-def _joined(held: Fetch, part: Part, *, same: bool, gap: int, most: int, grid: Grid) -> Fetch | None:
+def _join(fetch: Fetch, part: Part, *, same: bool, gap: int, most: int, grid: Grid) -> Fetch | None:
     """Both in one piece, if that reads less or the same."""
-    stop = held.inner[1]
-    if held.direct and part.step == 1 and held.parts[0].step == 1 and part.first == stop:
-        before = held.parts[0]
-        return Fetch((held.inner[0], part.stop), [Part(before.first, before.size + part.size, 1, before.at)])
-    near = same if not grid.splittable else part.first - stop <= gap and part.stop - held.inner[0] <= most
+    stop = fetch.inner[1]
+    if fetch.direct and part.step == 1 and fetch.parts[0].step == 1 and part.first == stop:
+        before = fetch.parts[0]
+        return Fetch((fetch.inner[0], part.stop), [Part(before.first, before.size + part.size, 1, before.at)])
+    near = same if not grid.splittable else part.first - stop <= gap and part.stop - fetch.inner[0] <= most
     if part.first < stop or not near:
         return None
-    return Fetch((held.inner[0], part.stop), [*held.parts, part])
+    return Fetch((fetch.inner[0], part.stop), [*fetch.parts, part])
 
 
 def pick(selection: Selection, length: int, *, what: str, name: str) -> Picks | None:
@@ -166,9 +166,9 @@ def _words(selection: Selection) -> str:
     """A selection for people."""
     items = selection if isinstance(selection, Sequence) and not isinstance(selection, str) else [selection]
     if isinstance(selection, np.ndarray):
-        items = selection.ravel()[:SHOWN].tolist()
-    text = ",".join(_word(item) for item in itertools.islice(items, SHOWN))
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+        items = selection.ravel()[:PRINT_LENGTH].tolist()
+    text = ",".join(_word(item) for item in itertools.islice(items, PRINT_LENGTH))
+    return text if len(text) <= PRINT_LENGTH else f"{text[: PRINT_LENGTH - 3]}..."
 
 
 def _word(item: Any) -> str:
@@ -178,54 +178,54 @@ def _word(item: Any) -> str:
     return ":".join(ends if ends[2] else ends[:2])
 
 
-def _runs(selection: Any, length: int, asked: str) -> npt.NDArray[np.int64]:
+def _runs(selection: Any, length: int, text: str) -> npt.NDArray[np.int64]:
     """First place, count and step of every item."""
     if isinstance(selection, np.ndarray):
         if selection.dtype == bool and selection.shape != (length,):
-            raise InputError(f"{asked} is a mask of shape {selection.shape}; it must have shape ({length},)")
+            raise InputError(f"{text} is a mask of shape {selection.shape}; it must have shape ({length},)")
         selection = np.flatnonzero(selection) if selection.dtype == bool else selection.ravel()
         if selection.dtype.kind not in "iu":
-            raise InputError(f"{asked} holds {selection.dtype}; give whole numbers or a mask")
-        return _of_numbers(selection.astype(np.int64), length, asked)
+            raise InputError(f"{text} holds {selection.dtype}; give whole numbers or a mask")
+        return _of_numbers(selection.astype(np.int64), length, text)
     if isinstance(selection, str):
         selection = [item.strip() for item in selection.split(",")]
     elif isinstance(selection, int | slice):
         selection = [selection]
     if selection and all(type(item) is int for item in selection):
-        return _of_numbers(np.asarray(selection, np.int64), length, asked)
-    runs = [_run(item, length, asked) for item in selection]
+        return _of_numbers(np.asarray(selection, np.int64), length, text)
+    runs = [_run(item, length, text) for item in selection]
     return np.asarray(runs, np.int64).reshape(len(runs), 3)
 
 
-def _of_numbers(places: npt.NDArray[np.int64], length: int, asked: str) -> npt.NDArray[np.int64]:
+def _of_numbers(places: npt.NDArray[np.int64], length: int, text: str) -> npt.NDArray[np.int64]:
     """Runs of single places, neighbors together."""
     for place in (places.min(initial=0), places.max(initial=0)):
-        _inside(int(place), length - 1, length, asked)
+        _inside(int(place), length - 1, length, text)
     places = np.where(places < 0, places + length, places)
     firsts = np.flatnonzero(np.diff(places, prepend=-2) != 1)
     counts = np.diff(np.append(firsts, len(places)))
     return np.stack([places[firsts], counts, np.ones_like(counts)], axis=1)
 
 
-def _run(item: Any, length: int, asked: str) -> tuple[int, int, int]:
+def _run(item: Any, length: int, text: str) -> tuple[int, int, int]:
     """First place, count and step of a slice or a number."""
     if isinstance(item, str):
-        item = _parsed(item, asked)
+        item = _parse(item, text)
     if isinstance(item, slice):
         for end in (item.start, item.stop):
             if end is not None:
-                _inside(int(end), length, length, asked)
+                _inside(int(end), length, length, text)
         if item.step is not None and item.step < 1:
-            raise InputError(f"{asked} steps by {item.step}; a step is at least 1")
+            raise InputError(f"{text} steps by {item.step}; a step is at least 1")
         places = range(length)[item]
         return places.start, len(places), places.step
     if not isinstance(item, int | np.integer):
-        raise InputError(f"{asked} holds {item!r}; give numbers and START:STOP[:STEP]")
-    place = _inside(int(item), length - 1, length, asked)
+        raise InputError(f"{text} holds {item!r}; give numbers and START:STOP[:STEP]")
+    place = _inside(int(item), length - 1, length, text)
     return place, 1, 1
 
 
-def _parsed(text: str, asked: str) -> int | slice:
+def _parse(text: str, request: str) -> int | slice:
     try:
         ends = [int(end) if end.strip() else None for end in text.split(":")]
     except ValueError:
@@ -234,24 +234,24 @@ def _parsed(text: str, asked: str) -> int | slice:
         return ends[0]
     if not 2 <= len(ends) <= 3:
         raise InputError(
-            f"{asked} holds {text!r}, which is neither a number nor START:STOP[:STEP]; "
+            f"{request} holds {text!r}, which is neither a number nor START:STOP[:STEP]; "
             "separate several by commas, as 0:50,60,70:80"
         )
     return slice(*ends)
 
 
-def _inside(place: int, most: int, length: int, asked: str) -> int:
+def _inside(place: int, most: int, length: int, text: str) -> int:
     """The place counted from the front; ``InputError`` for one beyond the end."""
     if not -length <= place <= most:
-        raise InputError(f"{asked} goes beyond them: {place}. Give numbers from 0 to {most}")
+        raise InputError(f"{text} goes beyond them: {place}. Give numbers from 0 to {most}")
     return place + length if place < 0 else place
 
 
 def _require_distinct(runs: npt.NDArray[np.int64], what: str, words: str) -> None:
     """Raise if a place is selected twice: a matrix with a line repeated is hardly ever meant."""
-    ordered = runs[np.argsort(runs[:, 0], kind="stable")]
-    lasts = ordered[:, 0] + (ordered[:, 1] - 1) * ordered[:, 2]
-    if (ordered[1:, 0] > lasts[:-1]).all() and (np.maximum.accumulate(lasts) == lasts).all():
+    in_order = runs[np.argsort(runs[:, 0], kind="stable")]
+    lasts = in_order[:, 0] + (in_order[:, 1] - 1) * in_order[:, 2]
+    if (in_order[1:, 0] > lasts[:-1]).all() and (np.maximum.accumulate(lasts) == lasts).all():
         return
     places = np.sort(np.concatenate([start + np.arange(count) * step for start, count, step in runs]))
     twice = places[1:][places[1:] == places[:-1]]

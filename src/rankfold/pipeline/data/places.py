@@ -29,10 +29,10 @@ def place_of(source: Source, row: int, column: int) -> str:
     place = row, column
     while True:
         if isinstance(inner, WithoutMissing):
-            place = place[0], inner.kept.place(place[1])
+            place = place[0], inner.chosen.place(place[1])
             inner = inner.inner
         elif isinstance(inner, SelectedSource):
-            place = _picked(inner.rows, place[0]), _picked(inner.columns, place[1])
+            place = _pick(inner.rows, place[0]), _pick(inner.columns, place[1])
             inner = inner.inner
         elif isinstance(inner, ConvertedSource):
             inner = inner.source
@@ -51,15 +51,15 @@ def leaves_out_missing(source: Source) -> bool:
     return isinstance(source, WithoutMissing)
 
 
-def _picked(picks: Picks | None, index: int) -> int:
+def _pick(picks: Picks | None, index: int) -> int:
     """Place of an element that a selection has as number ``index``."""
     return index if picks is None else next(picks.parts((index, index + 1))).first
 
 
 def _coordinates(source: StackedSource, row: int, column: int) -> str:
     """Index along every axis of the array, in its order."""
-    found: dict[int, int] = {}
+    positions: dict[int, int] = {}
     for axes, index in ((source.row_axes, row), (source.column_axes, column)):
         places = np.unravel_index(index, [source.inner.shape[axis] for axis in axes])
-        found.update(zip(axes, map(int, places), strict=True))
-    return ", ".join(f"{name} {found[axis]}" for axis, name in enumerate(source.inner.axes))
+        positions.update(zip(axes, map(int, places), strict=True))
+    return ", ".join(f"{name} {positions[axis]}" for axis, name in enumerate(source.inner.axes))

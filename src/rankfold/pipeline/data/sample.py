@@ -54,11 +54,11 @@ class Sample:
         row_bytes = view.short * view.source.dtype.itemsize
         places = min(max(PLACES[0], view.long * row_bytes // 2**30), PLACES[1], view.long)
         working = view.short * view.dtype.itemsize
-        wanted = max(FEWEST_ROWS * width, min(MANY_ROWS * width, BLOCK_BYTES // working))
-        wanted = min(wanted, view.long // LARGEST_SHARE)
-        if width and wanted >= FEWEST_ROWS * width:
-            places = min(places, wanted)
-            return cls(view, places, wanted // places, gives_block=True)
+        size = max(FEWEST_ROWS * width, min(MANY_ROWS * width, BLOCK_BYTES // working))
+        size = min(size, view.long // LARGEST_SHARE)
+        if width and size >= FEWEST_ROWS * width:
+            places = min(places, size)
+            return cls(view, places, size // places, gives_block=True)
         few = min(ROWS_PER_PLACE, PLACE_BYTES // row_bytes, view.long // places)
         return cls(view, places, max(1, few), gives_block=False)
 
@@ -75,8 +75,8 @@ class Sample:
     @property
     def memory_bytes(self) -> int:
         """As read, also in the working type if that differs, and which of the rows of a place are finite."""
-        stored, working = self.view.source.dtype, self.view.dtype
-        item = stored.itemsize + (stored != working) * working.itemsize
+        dtype, working = self.view.source.dtype, self.view.dtype
+        item = dtype.itemsize + (dtype != working) * working.itemsize
         place = self.rows_per_place * self.view.short + self.read_bytes
         return self.rows * self.view.short * item + place + 4 * 8 * (self.view.short + self.rows)
 

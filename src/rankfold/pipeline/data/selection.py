@@ -61,8 +61,8 @@ class SelectedSource(Wrapper):
     @property
     def name(self) -> str:
         """What messages call it: the matrix and what is kept."""
-        kept = (("rows", self.rows), ("columns", self.columns))
-        return f"{self.inner.name} [{', '.join(f'{what} {picks.words}' for what, picks in kept if picks)}]"
+        choices = (("rows", self.rows), ("columns", self.columns))
+        return f"{self.inner.name} [{', '.join(f'{what} {picks.words}' for what, picks in choices if picks)}]"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -136,14 +136,14 @@ class SelectedSource(Wrapper):
             self.inner.read_into(out[_to(row.parts[0]), _to(column.parts[0])], row.inner, column.inner)
             return
         item = self.dtype.itemsize
-        for top in _chopped(row, self.inner.row_grid, FETCH_BYTES // (item * column.length)):
-            for left in _chopped(column, self.inner.column_grid, FETCH_BYTES // (item * top.length)):
-                held = np.empty((top.length, left.length), self.dtype)
-                self.inner.read_into(held, top.inner, left.inner)
+        for top in _chop(row, self.inner.row_grid, FETCH_BYTES // (item * column.length)):
+            for left in _chop(column, self.inner.column_grid, FETCH_BYTES // (item * top.length)):
+                buffer = np.empty((top.length, left.length), self.dtype)
+                self.inner.read_into(buffer, top.inner, left.inner)
                 for down in top.parts:
                     for across in left.parts:
                         rows, columns = _from(down, top), _from(across, left)
-                        out[_to(down), _to(across)] = held[rows, columns]
+                        out[_to(down), _to(across)] = buffer[rows, columns]
 
 
 def select(source: Source, *, rows: Selection, columns: Selection) -> Source:
@@ -161,7 +161,7 @@ def _fetches(picks: Picks | None, span: Span, grid: Grid, *, gap: int, most: int
     yield from picks.fetches(span, grid, gap=gap, most=most)
 
 
-def _chopped(fetch: Fetch, grid: Grid, most: int) -> Iterator[Fetch]:
+def _chop(fetch: Fetch, grid: Grid, most: int) -> Iterator[Fetch]:
     """A direct fetch in pieces of whole chunks, at most ``most`` places or one chunk at a time."""
     if not fetch.direct:
         yield fetch

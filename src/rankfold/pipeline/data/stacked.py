@@ -47,18 +47,18 @@ def row_axes(name: str, axes: tuple[str, ...], shape: Sequence[int], rows: Rows)
         if len(shape) == 2:
             return (0,)
         raise InputError(_ask(name, axes, shape))
-    wanted = _split(rows)
-    found = [_axis(name, axes, shape, each) for each in wanted]
-    if len(set(found)) < len(found):
+    names = _split(rows)
+    places = [_axis(name, axes, shape, each) for each in names]
+    if len(set(places)) < len(places):
         raise InputError(f"row_axes={rows!r} names an axis of {name} twice: name each once")
-    if not found:
+    if not places:
         raise InputError(_ask(name, axes, shape))
-    if len(found) == len(axes):
+    if len(places) == len(axes):
         raise InputError(
-            f"row_axes={rows!r} takes every axis of {name} ({_listed(axes, shape)}), which leaves none for "
-            "the columns; leave one out"
+            f"row_axes={rows!r} takes every axis of {name} ({_list_axes(axes, shape)}), which leaves none "
+            "for the columns; leave one out"
         )
-    return tuple(found)
+    return tuple(places)
 
 
 def _split(rows: str | int | Sequence[str | int]) -> list[str | int]:
@@ -67,16 +67,20 @@ def _split(rows: str | int | Sequence[str | int]) -> list[str | int]:
     return [rows] if isinstance(rows, int) else list(rows)
 
 
-def _axis(name: str, axes: tuple[str, ...], shape: Sequence[int], wanted: str | int) -> int:
+def _axis(name: str, axes: tuple[str, ...], shape: Sequence[int], name_or_place: str | int) -> int:
     """Number of one axis."""
-    if isinstance(wanted, str) and wanted in axes:
-        return axes.index(wanted)
-    number = int(wanted) if isinstance(wanted, int) or wanted.lstrip("-").isdecimal() else None
+    if isinstance(name_or_place, str) and name_or_place in axes:
+        return axes.index(name_or_place)
+    number = (
+        int(name_or_place)
+        if isinstance(name_or_place, int) or name_or_place.lstrip("-").isdecimal()
+        else None
+    )
     if number is not None and -len(axes) <= number < len(axes):
         return number % len(axes)
-    near = difflib.get_close_matches(str(wanted), axes, n=1)
+    near = difflib.get_close_matches(str(name_or_place), axes, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise InputError(f"{name} has no axis {wanted!r}.{hint} Its axes are {_listed(axes, shape)}")
+    raise InputError(f"{name} has no axis {name_or_place!r}.{hint} Its axes are {_list_axes(axes, shape)}")
 
 
 def _ask(name: str, axes: tuple[str, ...], shape: Sequence[int]) -> str:
@@ -86,13 +90,13 @@ def _ask(name: str, axes: tuple[str, ...], shape: Sequence[int]) -> str:
             "features in columns. Reshape it, or name another array"
         )
     return (
-        f"{name} has {len(shape)} axes, {_listed(axes, shape)}; a matrix has two. Say which become the rows, "
-        f"the others are stacked into columns: --row-axes {axes[0]} (row_axes={axes[0]!r}), in Python "
+        f"{name} has {len(shape)} axes, {_list_axes(axes, shape)}; a matrix has two. Say which become the "
+        f"rows, the others are stacked into columns: --row-axes {axes[0]} (row_axes={axes[0]!r}), in Python "
         f"rankfold.open(x, row_axes={axes[0]!r})"
     )
 
 
-def _listed(axes: tuple[str, ...], shape: Sequence[int]) -> str:
+def _list_axes(axes: tuple[str, ...], shape: Sequence[int]) -> str:
     return ", ".join(f"{axis} ({length})" for axis, length in zip(axes, shape, strict=True))
 
 
@@ -172,7 +176,7 @@ class StackedSource(Wrapper):
         return tuple(self.inner.shape[axis] for axis in axes)
 
 
-def stacked(volume: Volume, rows: Rows) -> StackedSource:
+def stack_volume(volume: Volume, rows: Rows) -> StackedSource:
     """A volume as a matrix whose rows are the axes that ``rows`` names, checked."""
     down = row_axes(volume.name, volume.axes, volume.shape, rows)
     across = tuple(axis for axis in range(len(volume.shape)) if axis not in down)

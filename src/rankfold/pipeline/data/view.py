@@ -58,8 +58,11 @@ class View:
 
     def panel_buffer(self, long_rows: int, dtype: np.dtype[Any]) -> Array:
         """Room for a panel as it lies in the source."""
-        rows = self.orientation is Orientation.ROWS
-        return aligned_empty((long_rows, self.short) if rows else (self.short, long_rows), dtype)
+        return aligned_empty(self.panel_shape(long_rows), dtype)
+
+    def panel_shape(self, long_rows: int) -> tuple[int, int]:
+        """Of a panel as it lies in the source."""
+        return (long_rows, self.short) if self.orientation is Orientation.ROWS else (self.short, long_rows)
 
     def part(self, panel: Array, start: int, stop: int) -> Array:
         """Long rows ``start:stop`` of a panel buffer, as they lie in the source."""
@@ -84,8 +87,8 @@ class View:
         if lend is None:
             return None
         spans = ((start, stop), (0, self.short))
-        found: Array | None = lend(*(spans if self.orientation is Orientation.ROWS else spans[::-1]))
-        return found
+        block: Array | None = lend(*(spans if self.orientation is Orientation.ROWS else spans[::-1]))
+        return block
 
     def read_bytes(self, long_rows: int) -> int:
         """Memory one read takes besides the panel buffer."""

@@ -28,7 +28,7 @@ from rankfold.pipeline.storage.checkpoint import (
     set_aside,
 )
 from rankfold.pipeline.storage.journal import FOLDER, Journal
-from rankfold.pipeline.storage.ledger import Ledger, recorded
+from rankfold.pipeline.storage.ledger import Ledger, record_writes
 from rankfold.pipeline.storage.result import LAZY_BYTES, write_group
 from rankfold.pipeline.storage.run_directory import bytes_under
 from rankfold.pipeline.storage.scratch import ScratchMatrix
@@ -162,7 +162,7 @@ class Run:
                 return state
             set_aside(path, f"was written with {damage.path}, which {damage.reason}")
         ledger = Ledger()
-        with recorded(ledger if self.keeping.resumable else None):
+        with record_writes(ledger if self.keeping.resumable else None):
             made = make()
         save_arrays(path, {**made, **ledger.as_arrays()})
         self._note(ledger, path, earlier=False)

@@ -44,7 +44,7 @@ from rankfold.pipeline.storage.checkpoint import (
 )
 from rankfold.pipeline.storage.durable import flush, flush_all
 from rankfold.pipeline.storage.journal import Journal
-from rankfold.pipeline.storage.ledger import Ledger, recorded
+from rankfold.pipeline.storage.ledger import Ledger, record_writes
 
 SEGMENT_SECONDS = 20.0
 """Length of a segment on a nominal core; also the longest time between two checkpoints."""
@@ -292,7 +292,7 @@ def _advance(
         state, panel = _resume(fold, path, int(fold.cut.streams[stream]))
         ledger, written = Ledger.taken_from(state), Ledger()
         with (
-            recorded(written if keeping.resumable else None),
+            record_writes(written if keeping.resumable else None),
             contextlib.closing(panels_of(fold, work, panel, until)) as panels,
         ):
             for panel, start, stop, slot in panels:

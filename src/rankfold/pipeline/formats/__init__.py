@@ -32,7 +32,7 @@ from rankfold.pipeline.data.missing_columns import without_missing_columns
 from rankfold.pipeline.data.picks import Selection
 from rankfold.pipeline.data.selection import select
 from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.data.stacked import Rows, axis_names, row_axes, stacked
+from rankfold.pipeline.data.stacked import Rows, axis_names, row_axes, stack_volume
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.arrays import (
     array_of_frame,
@@ -58,7 +58,7 @@ __all__ = ["ViewOptions", "open_source"]
 
 MISSING = ("error", "fill")
 
-IMPORTED = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".mtx", ".mtx.gz", ".h5ad")
+IMPORT_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".mtx", ".mtx.gz", ".h5ad")
 """Ends of names of what an import reads, but only from the beginning."""
 
 
@@ -169,7 +169,11 @@ def _at(location: str, missing: str, rows: Rows) -> Source:
         return matrix_at(store, array, missing=missing, rows=rows)
     suffix = os.path.splitext(store)[1].lower()
     if suffix not in OPENERS:
-        hint = f"; import it first: rankfold import {store} STORE.zarr" if store.endswith(IMPORTED) else ""
+        hint = (
+            f"; import it first: rankfold import {store} STORE.zarr"
+            if store.endswith(IMPORT_SUFFIXES)
+            else ""
+        )
         raise InputError(
             f"{store} is neither a Zarr store (a folder) nor a file that is read in place, "
             f"{', '.join(OPENERS)}{hint}"
@@ -225,7 +229,7 @@ def _of_numpy(x: npt.NDArray[Any], rows: Rows) -> Source:
     axes = axis_names(x.shape, None)
     if row_axes("array", axes, x.shape, rows) == (0,) and x.ndim == 2:
         return array_source(x)
-    return stacked(array_volume(x, axes), rows)
+    return stack_volume(array_volume(x, axes), rows)
 
 
 def _of_dask(x: Any, rows: Rows) -> Source:
@@ -233,7 +237,7 @@ def _of_dask(x: Any, rows: Rows) -> Source:
     axes = axis_names(x.shape, None)
     if row_axes("dask array", axes, x.shape, rows) == (0,) and x.ndim == 2:
         return dask_source(x)
-    return stacked(dask_volume(x, axes), rows)
+    return stack_volume(dask_volume(x, axes), rows)
 
 
 def _of_hdf5(dataset: Any, missing: str, rows: Rows) -> Source:

@@ -19,7 +19,7 @@ import scipy.sparse
 
 from rankfold.kernels.hashing.digest import LANES, mix_words
 from rankfold.pipeline.chunks.geometry import Piece, Span, requests
-from rankfold.pipeline.data.dtypes import SUPPORTED, cut, native, require_matrix
+from rankfold.pipeline.data.dtypes import SUPPORTED_DTYPES, cut, native, require_matrix
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.source import Matrix
 from rankfold.pipeline.errors import InputError
@@ -196,11 +196,11 @@ class SparseSource(InMemory):
 def sparse_source(x: Any) -> SparseSource:
     """A sparse matrix, checked, compressed by rows, and without duplicates."""
     require_matrix(f"sparse {x.format}", x.shape, x.dtype)
-    compressed = scipy.sparse.csr_array(x)
-    if not compressed.has_canonical_format:
-        compressed = compressed.copy()
-        compressed.sum_duplicates()
-    return SparseSource(compressed)
+    rows = scipy.sparse.csr_array(x)
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return SparseSource(rows)
 
 
 # Lists, frames, cells -----------------------------------------------------------------------------
@@ -209,15 +209,15 @@ def sparse_source(x: Any) -> SparseSource:
 def array_of_lists(x: list[Any] | tuple[Any, ...]) -> npt.NDArray[Any]:
     """A list of rows as an array."""
     try:
-        made = np.asarray(x)
+        array = np.asarray(x)
     except (ValueError, OverflowError) as error:
         raise InputError(
             f"a {type(x).__name__} is read as a list of rows, all of the same length; this one is "
             f"not: {cut(error)}"
         ) from error
-    if made.dtype.kind not in "iufb":
-        raise InputError(f"a {type(x).__name__} of rows must hold numbers; this one holds {made.dtype}")
-    return made
+    if array.dtype.kind not in "iufb":
+        raise InputError(f"a {type(x).__name__} of rows must hold numbers; this one holds {array.dtype}")
+    return array
 
 
 def array_of_frame(frame: Any) -> npt.NDArray[Any]:
@@ -229,18 +229,18 @@ def array_of_frame(frame: Any) -> npt.NDArray[Any]:
         plain = getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", dtype))
         if getattr(plain, "kind", "O") not in "iufb" or plain.itemsize > 8:
             raise InputError(
-                f"column {name!r} of the DataFrame holds {dtype}; supported are {SUPPORTED}. Leave it out, "
-                f"as x.drop(columns=[{name!r}]), or convert it"
+                f"column {name!r} of the DataFrame holds {dtype}; supported are {SUPPORTED_DTYPES}. Leave it "
+                f"out, as x.drop(columns=[{name!r}]), or convert it"
             )
         types.append(plain)
     if not types:
         raise InputError(f"the DataFrame has shape {frame.shape}: a matrix without columns cannot be reduced")
-    wanted = np.result_type(*types)
+    common = np.result_type(*types)
     if not frame.isna().to_numpy().any():
-        made: npt.NDArray[Any] = frame.to_numpy(dtype=wanted)
-        return made
-    made = frame.to_numpy(dtype=wanted if wanted.kind == "f" else np.dtype(np.float64), na_value=np.nan)
-    return made
+        values: npt.NDArray[Any] = frame.to_numpy(dtype=common)
+        return values
+    values = frame.to_numpy(dtype=common if common.kind == "f" else np.dtype(np.float64), na_value=np.nan)
+    return values
 
 
 def matrix_of_cells(cells: Any) -> Any:

@@ -77,24 +77,24 @@ def vector_at(path: str, array: str, *, missing: str = "error") -> VectorSource:
     if node_kind(os.path.join(path, array)) != "array":
         raise InputError(f"{name} is not there, so the sparse matrix is not whole. Restore the store")
     try:
-        found = zarr.open_array(LocalStore(path, read_only=True), path=array, mode="r")
+        vector = zarr.open_array(LocalStore(path, read_only=True), path=array, mode="r")
     except (RankfoldError, OSError, MemoryError):
         raise
     except Exception as error:
         raise InputError(f"Zarr cannot open {name}: {type(error).__name__}: {error}") from error
-    if found.ndim != 1 or found.dtype.kind not in "fiub":
-        raise InputError(f"{name} is {found.dtype} {found.shape}, but should be a vector of numbers")
-    require_chunks(name, found.shape, found.shards or found.chunks, found.dtype)
-    require_chunks(name, found.shape, found.chunks, found.dtype)
+    if vector.ndim != 1 or vector.dtype.kind not in "fiub":
+        raise InputError(f"{name} is {vector.dtype} {vector.shape}, but should be a vector of numbers")
+    require_chunks(name, vector.shape, vector.shards or vector.chunks, vector.dtype)
+    require_chunks(name, vector.shape, vector.chunks, vector.dtype)
     folder = os.path.join(os.path.abspath(path), array)
-    document, version = metadata_version(found, folder)
-    layout = layout_of(found, folder, document=document, version=version, missing=missing)
+    document, version = metadata_version(vector, folder)
+    layout = layout_of(vector, folder, document=document, version=version, missing=missing)
     layout["files"] = _files_of_row(layout["files"])
     layout["chunks"] = (1, *layout["chunks"])
-    layout["format"] = f"Zarr v{found.metadata.zarr_format}"
+    layout["format"] = f"Zarr v{vector.metadata.zarr_format}"
     return VectorSource(
         name=name,
-        shape=(1, found.shape[0]),
+        shape=(1, vector.shape[0]),
         path=os.path.abspath(path),
         array=array,
         **layout,
@@ -298,11 +298,11 @@ def _attributes(folder: str) -> dict[str, Any]:
     for document in ("zarr.json", ".zattrs"):
         try:
             with open(os.path.join(folder, document), encoding="utf-8") as file:
-                found = json.load(file)
+                values = json.load(file)
         except (OSError, ValueError, RecursionError):
             continue
-        if not isinstance(found, dict):
+        if not isinstance(values, dict):
             continue
-        attributes = found.get("attributes", {}) if document == "zarr.json" else found
+        attributes = values.get("attributes", {}) if document == "zarr.json" else values
         return attributes if isinstance(attributes, dict) else {}
     return {}

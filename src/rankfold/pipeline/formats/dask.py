@@ -52,7 +52,7 @@ class DaskBlocks:
         edges = [block_edges(sizes) for sizes in self.array.chunks]
         blocks: dict[tuple[int, ...], Box] = {}
         for piece in pieces:
-            hits = (touched(along, span) for along, span in zip(edges, piece.box, strict=True))
+            hits = (blocks_within(along, span) for along, span in zip(edges, piece.box, strict=True))
             for index in itertools.product(*hits):
                 blocks[index] = tuple((int(e[i]), int(e[i + 1])) for e, i in zip(edges, index, strict=True))
         for index, box in sorted(blocks.items()):
@@ -124,10 +124,10 @@ def computed_block(array: Any, index: tuple[int, ...]) -> npt.NDArray[Any]:
         raise ChunkError(
             f"dask array {array.name}: block {index} could not be computed: {type(error).__name__}: {error}"
         ) from error
-    promised = tuple(sizes[i] for sizes, i in zip(array.chunks, index, strict=True))
-    if block.shape != promised:
+    shape = tuple(sizes[i] for sizes, i in zip(array.chunks, index, strict=True))
+    if block.shape != shape:
         raise ChunkError(
-            f"dask array {array.name}: block {index} has shape {block.shape}, promised was {promised}"
+            f"dask array {array.name}: block {index} has shape {block.shape}, promised was {shape}"
         )
     return block
 
@@ -159,7 +159,7 @@ def block_edges(sizes: tuple[int, ...]) -> npt.NDArray[np.int64]:
     return np.asarray([0, *itertools.accumulate(sizes)], dtype=np.int64)
 
 
-def touched(edges: npt.NDArray[np.int64], span: Span) -> list[int]:
+def blocks_within(edges: npt.NDArray[np.int64], span: Span) -> list[int]:
     """Number of every block that meets a span, other than empty ones."""
     start = int(np.searchsorted(edges, span[0], side="right")) - 1
     stop = int(np.searchsorted(edges, span[1], side="left"))

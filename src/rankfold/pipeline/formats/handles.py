@@ -19,35 +19,35 @@ from typing import Any
 
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
 
-LISTED = 8
+MOST_NAMES = 8
 """Most datasets that a message names."""
 
 Shapes = Mapping[str, tuple[int, ...]]
 """Shape of every dataset by its path in the file."""
 
 
-def choose(path: str, asked: str, shapes: Shapes) -> str:
+def choose(path: str, text: str, shapes: Shapes) -> str:
     """Path of the dataset that is meant; an error that names those there are if it is not clear."""
-    if asked in shapes:
-        return asked
-    if asked:
-        near = difflib.get_close_matches(asked, shapes, n=1)
+    if text in shapes:
+        return text
+    if text:
+        near = difflib.get_close_matches(text, shapes, n=1)
         hint = f" Did you mean {path}::{near[0]}?" if near else ""
-        raise SourceNotFoundError(f"{path} has no dataset {asked}.{hint} {_listed(path, shapes)}")
+        raise SourceNotFoundError(f"{path} has no dataset {text}.{hint} {_list_names(path, shapes)}")
     wide = [name for name, shape in shapes.items() if len(shape) >= 2]
     if len(wide) == 1:
         return wide[0]
-    raise InputError(f"{path} holds several datasets or none. {_listed(path, shapes)}")
+    raise InputError(f"{path} holds several datasets or none. {_list_names(path, shapes)}")
 
 
-def _listed(path: str, shapes: Shapes) -> str:
+def _list_names(path: str, shapes: Shapes) -> str:
     """Sentence that names datasets, those of most axes first."""
     if not shapes:
         return "It holds no datasets"
-    ordered = sorted(shapes, key=lambda name: (-len(shapes[name]), name))
-    more = f" and {len(ordered) - LISTED} more" if len(ordered) > LISTED else ""
-    shown = ", ".join(f"{name} {shapes[name]}" for name in ordered[:LISTED])
-    return f"It holds {shown}{more}. Name one: {path}::{ordered[0]}"
+    names = sorted(shapes, key=lambda name: (-len(shapes[name]), name))
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    lines = ", ".join(f"{name} {shapes[name]}" for name in names[:MOST_NAMES])
+    return f"It holds {lines}{more}. Name one: {path}::{names[0]}"
 
 
 class Handles:
@@ -56,16 +56,16 @@ class Handles:
     def __init__(self, opener: Callable[[str], Any]) -> None:
         self.opener = opener
         self.lock = threading.Lock()
-        self.held: weakref.WeakKeyDictionary[Any, tuple[object, Any]] = weakref.WeakKeyDictionary()
+        self.entries: weakref.WeakKeyDictionary[Any, tuple[object, Any]] = weakref.WeakKeyDictionary()
 
     def get(self, owner: Any, path: str) -> Any:
         """What ``opener`` makes of a path, opened anew if the file has changed since."""
         version = os.getpid(), file_version(path)
         with self.lock:
-            held = self.held.get(owner)
-            if held is None or held[0] != version:
-                held = self.held[owner] = version, self.opener(path)
-        return held[1]
+            entry = self.entries.get(owner)
+            if entry is None or entry[0] != version:
+                entry = self.entries[owner] = version, self.opener(path)
+        return entry[1]
 
 
 def file_version(path: str) -> str:

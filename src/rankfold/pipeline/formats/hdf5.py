@@ -20,7 +20,7 @@ import numpy as np
 from rankfold.pipeline.chunks.geometry import Piece, requests
 from rankfold.pipeline.data.dtypes import native, require_numbers
 from rankfold.pipeline.data.grid import Grid, regular_grids
-from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, stacked
+from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, stack_volume
 from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.formats.handles import Handles, choose, file_fingerprint, library
 
@@ -107,14 +107,14 @@ class Hdf5Volume:
             return
         if not self.chunked:
             # Small datasets lie in the header and have no offset of their own.
-            written = dataset.id.get_offset() is not None or dataset.id.get_storage_size() > 0
-            if not written:
+            exists = dataset.id.get_offset() is not None or dataset.id.get_storage_size() > 0
+            if not exists:
                 raise ChunkError(f"{self.name} was never written; {_FILL}")
             return
         total = math.prod(-(-length // chunk) for length, chunk in zip(self.shape, self.chunks, strict=True))
-        found = dataset.id.get_num_chunks()
-        if found < total:
-            raise ChunkError(f"{self.name}: {total - found} of {total} chunks were never written; {_FILL}")
+        count = dataset.id.get_num_chunks()
+        if count < total:
+            raise ChunkError(f"{self.name}: {total - count} of {total} chunks were never written; {_FILL}")
 
     def fingerprint(self) -> str:
         """Digest of the dataset's shape and type and of size and time of the file."""
@@ -138,22 +138,22 @@ _FILL = (
 )
 
 
-def hdf5_matrix(path: str, asked: str, *, missing: str, rows: Rows = None) -> StackedSource:
+def hdf5_matrix(path: str, text: str, *, missing: str, rows: Rows = None) -> StackedSource:
     """A dataset of an HDF5 file as a matrix whose rows are the axes that ``rows`` names."""
     h5py = library("h5py", extra="formats", what=f"reading {path}")
     try:
         require_hdf5(path)
         with h5py.File(path, "r") as file:
-            name = choose(path, asked, _datasets(h5py, file))
-            volume = _described(file[name], f"{path}::{name}", os.path.abspath(path), missing)
+            name = choose(path, text, _datasets(h5py, file))
+            volume = _volume(file[name], f"{path}::{name}", os.path.abspath(path), missing)
     except InputError:
         raise
     except (OSError, RuntimeError) as error:
         raise ChunkError(f"{path} cannot be opened: {error}. Is it complete?") from error
-    return stacked(volume, rows)
+    return stack_volume(volume, rows)
 
 
-def _described(dataset: Any, name: str, path: str, missing: str) -> Hdf5Volume:
+def _volume(dataset: Any, name: str, path: str, missing: str) -> Hdf5Volume:
     """A dataset that is open, as strings and numbers."""
     if dataset.is_virtual and missing != "fill":
         raise InputError(
@@ -201,14 +201,14 @@ def require_hdf5(path: str) -> None:
 
 def _datasets(h5py: Any, file: Any) -> dict[str, tuple[int, ...]]:
     """Shapes of the datasets of numbers, other than scales of axes."""
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
 
     def visit(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset) and item.attrs.get("CLASS") != b"DIMENSION_SCALE":
-            found[name] = item.shape or ()
+            shapes[name] = item.shape or ()
 
     file.visititems(visit)
-    return found
+    return shapes
 
 
 def _axis_name(dataset: Any, axis: int) -> str:
@@ -228,10 +228,10 @@ def _codec(dataset: Any) -> str:
     return " + ".join(names) or "none"
 
 
-def _opened(path: str) -> Any:
+def _open_file(path: str) -> Any:
     import h5py  # type: ignore[import-untyped,import-not-found,unused-ignore]  # optional
 
     return h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES)
 
 
-_handles = Handles(_opened)
+_handles = Handles(_open_file)

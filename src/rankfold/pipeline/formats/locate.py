@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
 
-LISTED = 8
+MOST_NAMES = 8
 """Most arrays that a message names."""
 
 SPARSE = ("csr_matrix", "csc_matrix")
@@ -41,8 +41,8 @@ def is_address(store: str) -> bool:
 def require_text(path: str) -> None:
     """Raise ``InputError`` for a name that is not UTF-8: JSON cannot keep it."""
     if any("\ud800" <= sign <= "\udfff" for sign in path):
-        shown = path.encode("utf-8", "backslashreplace").decode()
-        raise InputError(f"{shown} is a name that is not UTF-8, which no result can keep. Rename it")
+        text = path.encode("utf-8", "backslashreplace").decode()
+        raise InputError(f"{text} is a name that is not UTF-8, which no result can keep. Rename it")
 
 
 def require_path(path: str) -> None:
@@ -50,10 +50,10 @@ def require_path(path: str) -> None:
     require_text(path)
     if os.path.exists(path):
         return
-    folder, wanted = os.path.split(os.path.abspath(path))
+    folder, leaf = os.path.split(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise SourceNotFoundError(f"{path} does not exist, nor does the folder {folder}")
-    near = difflib.get_close_matches(wanted, os.listdir(folder), n=1)
+    near = difflib.get_close_matches(leaf, os.listdir(folder), n=1)
     hint = f". Did you mean {os.path.join(os.path.dirname(path), near[0])}?" if near else ""
     raise SourceNotFoundError(f"{path} does not exist{hint}")
 
@@ -67,29 +67,29 @@ def require_array(path: str, array: str) -> None:
     near = difflib.get_close_matches(array, arrays, n=1) if array else []
     hint = f" Did you mean {path}::{near[0]}?" if near else ""
     if holder is None and kind is None:
-        listed = f"{hint} {_listed(path, arrays)}" if arrays else " Give a Zarr store or a .npy file"
+        choices = f"{hint} {_list_arrays(path, arrays)}" if arrays else " Give a Zarr store or a .npy file"
         raise InputError(
             f"{path} is a folder without Zarr metadata (zarr.json, .zarray or .zgroup)"
-            f"{f', and has no array {array}' if array else ''}.{listed}"
+            f"{f', and has no array {array}' if array else ''}.{choices}"
         )
     if kind is None and holder == "array":
         raise SourceNotFoundError(
             f"{path} is itself an array and holds no other: say {path}, without ::{array}"
         )
     if kind is None:
-        raise SourceNotFoundError(f"{path} has no array {array}.{hint} {_listed(path, arrays)}")
+        raise SourceNotFoundError(f"{path} has no array {array}.{hint} {_list_arrays(path, arrays)}")
     raise InputError(
-        f"{path}{'::' + array if array else ''} is a Zarr group, not an array. {_listed(path, arrays)}"
+        f"{path}{'::' + array if array else ''} is a Zarr group, not an array. {_list_arrays(path, arrays)}"
     )
 
 
-def _listed(path: str, arrays: dict[str, str]) -> str:
+def _list_arrays(path: str, arrays: dict[str, str]) -> str:
     """Sentence that names the arrays of a store and how to ask for one."""
     if not arrays:
         return "It holds no arrays"
-    shown = [f"{name} {what}" for name, what in list(arrays.items())[:LISTED]]
-    more = f" and {len(arrays) - LISTED} more" if len(arrays) > LISTED else ""
-    return f"It holds {', '.join(shown)}{more}. Name one: {path}::{next(iter(arrays))}"
+    lines = [f"{name} {what}" for name, what in list(arrays.items())[:MOST_NAMES]]
+    more = f" and {len(arrays) - MOST_NAMES} more" if len(arrays) > MOST_NAMES else ""
+    return f"It holds {', '.join(lines)}{more}. Name one: {path}::{next(iter(arrays))}"
 
 
 def node_kind(folder: str) -> str | None:
@@ -122,9 +122,9 @@ def best_first(arrays: Iterable[Location]) -> list[tuple[str, str]]:
 
     Vectors are left out where there is anything else: of tables and coordinates there may be dozens.
     """
-    held = sorted(arrays, key=lambda each: (each.path != "X", *(-n for n in each.weight), each.path))
-    wide = [each for each in held if len(each.shape) >= 2]
-    return [(each.path, each.words) for each in wide or held]
+    in_order = sorted(arrays, key=lambda each: (each.path != "X", *(-n for n in each.weight), each.path))
+    wide = [each for each in in_order if len(each.shape) >= 2]
+    return [(each.path, each.words) for each in wide or in_order]
 
 
 def arrays_below(folder: str, array: str = "", depth: int = DEPTH) -> Iterator[Location]:
@@ -135,7 +135,7 @@ def arrays_below(folder: str, array: str = "", depth: int = DEPTH) -> Iterator[L
         kind = node_kind(os.path.join(folder, path))
         sparse = _sparse(os.path.join(folder, path)) if kind == "group" else None
         if kind == "array":
-            words, shape = _described(os.path.join(folder, path))
+            words, shape = _describe(os.path.join(folder, path))
             yield Location(path, words, shape)
         elif sparse is not None:
             yield Location(path, f"{sparse} sparse", sparse)
@@ -157,7 +157,7 @@ def _lengths(shape: object) -> tuple[int, ...]:
     return tuple(shape) if isinstance(shape, list) and whole else ()
 
 
-def _described(folder: str) -> tuple[str, tuple[int, ...]]:
+def _describe(folder: str) -> tuple[str, tuple[int, ...]]:
     """Shape and type of an array, and its shape; without Zarr, which one odd neighbor would stop."""
     name = "zarr.json" if os.path.isfile(os.path.join(folder, "zarr.json")) else ".zarray"
     metadata = _metadata(folder, name)

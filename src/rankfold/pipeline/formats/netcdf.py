@@ -27,7 +27,7 @@ from rankfold.pipeline.chunks.geometry import Piece, requests
 from rankfold.pipeline.data.dtypes import native, require_numbers
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.source import Source, Volume
-from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stacked
+from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stack_volume
 from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.formats.arrays import array_source, array_volume
 from rankfold.pipeline.formats.dask import dask_source, dask_volume
@@ -47,7 +47,7 @@ class _Variable(NamedTuple):
 def expected_bytes(path: str) -> int:
     """Least bytes of a complete file; ``EOFError`` or ``ValueError`` for a header that is none."""
     with open(path, "rb") as file:
-        return _Header(file).expected()
+        return _Header(file).length()
 
 
 class _Header:
@@ -63,13 +63,11 @@ class _Header:
         self._attributes()
         self.variables = [self._variable() for _ in range(self._list())]
 
-    def expected(self) -> int:
+    def length(self) -> int:
         """One past the last byte of the last variable."""
         records = [variable for variable in self.variables if variable.record]
         # Records of a single variable are not padded.
-        step = (
-            sum(_padded(each.size) for each in records) if len(records) > 1 else sum(r.size for r in records)
-        )
+        step = sum(_pad(each.size) for each in records) if len(records) > 1 else sum(r.size for r in records)
         ends = [v.begin + v.size for v in self.variables if not v.record]
         if self.records and not self.streaming:
             ends += [v.begin + (self.records - 1) * step + v.size for v in records]
@@ -92,7 +90,7 @@ class _Header:
         for _ in range(self._list()):
             self._name()
             kind = TYPE_BYTES[self._number(4)]
-            self._bytes(_padded(self._number(self.count) * kind))
+            self._bytes(_pad(self._number(self.count) * kind))
 
     def _list(self) -> int:
         """Elements of the list that begins here."""
@@ -100,7 +98,7 @@ class _Header:
         return self._number(self.count)
 
     def _name(self) -> None:
-        self._bytes(_padded(self._number(self.count)))
+        self._bytes(_pad(self._number(self.count)))
 
     def _number(self, size: int) -> int:
         return int.from_bytes(self._bytes(size), "big")
@@ -112,7 +110,7 @@ class _Header:
         return read
 
 
-def _padded(size: int) -> int:
+def _pad(size: int) -> int:
     return -(-size // 4) * 4
 
 
@@ -245,16 +243,16 @@ class XarrayVolume:
         return os.path.getsize(self.path) if self.path else 0
 
 
-def netcdf_matrix(path: str, asked: str, *, rows: Rows = None) -> StackedSource:
+def netcdf_matrix(path: str, text: str, *, rows: Rows = None) -> StackedSource:
     """A variable of a netCDF file as a matrix whose rows are the axes that ``rows`` names."""
     library("xarray", extra="xarray", what=f"reading {path}")
-    group, _, wanted = asked.rpartition("/")
+    group, _, leaf = text.rpartition("/")
     try:
         _require_complete(path)
-        with _opened(path, group) as dataset:
-            name = choose(path, wanted, {str(key): value.shape for key, value in dataset.data_vars.items()})
+        with _open(path, group) as dataset:
+            name = choose(path, leaf, {str(key): value.shape for key, value in dataset.data_vars.items()})
             variable = FileVariable(os.path.abspath(path), group, name)
-            volume = _volume(f"{path}::{asked or name}", dataset[name].variable, variable)
+            volume = _volume(f"{path}::{text or name}", dataset[name].variable, variable)
     except InputError:
         raise
     except ValueError as error:
@@ -265,17 +263,17 @@ def netcdf_matrix(path: str, asked: str, *, rows: Rows = None) -> StackedSource:
         ) from error
     except (OSError, EOFError, RuntimeError, LookupError) as error:
         raise ChunkError(f"{path} cannot be opened: {error}. Is it complete?") from error
-    return stacked(volume, rows)
+    return stack_volume(volume, rows)
 
 
 def xarray_matrix(x: Any, *, rows: Rows = None) -> Source:
     """An xarray object as a matrix."""
     if hasattr(x, "data_vars"):
-        shown = ", ".join(f"{name} {dict(value.sizes)}" for name, value in list(x.data_vars.items())[:8])
+        names = ", ".join(f"{name} {dict(value.sizes)}" for name, value in list(x.data_vars.items())[:8])
         first = next(iter(x.data_vars), "NAME")
         raise InputError(
             f"an xarray Dataset holds several arrays; pass one of its variables, as x[{str(first)!r}]: "
-            f"{shown or 'it has none'}"
+            f"{names or 'it has none'}"
         )
     if not hasattr(x, "dims") or not hasattr(x, "variable"):
         raise InputError(f"cannot read an xarray {type(x).__name__}; pass a DataArray")
@@ -283,29 +281,29 @@ def xarray_matrix(x: Any, *, rows: Rows = None) -> Source:
     axes = axis_names(x.shape, [str(axis) for axis in x.dims])
     first_of_two = row_axes(name, axes, x.shape, rows) == (0,) and x.ndim == 2
     if x.chunks is not None:
-        return dask_source(x.data) if first_of_two else stacked(dask_volume(x.data, axes), rows)
+        return dask_source(x.data) if first_of_two else stack_volume(dask_volume(x.data, axes), rows)
     # Not public, but the only way to ask whether values are here without fetching them.
     if x.variable._in_memory:
-        return array_source(x.values) if first_of_two else stacked(array_volume(x.values, axes), rows)
-    return stacked(_volume(name, x.variable, LazyVariable(x.variable)), rows)
+        return array_source(x.values) if first_of_two else stack_volume(array_volume(x.values, axes), rows)
+    return stack_volume(_volume(name, x.variable, LazyVariable(x.variable)), rows)
 
 
-def _volume(name: str, found: Any, variable: FileVariable | LazyVariable) -> Volume:
+def _volume(name: str, array: Any, variable: FileVariable | LazyVariable) -> Volume:
     """A variable that xarray has opened, as a description."""
-    require_numbers(name, found.dtype)
-    encoding = found.encoding
+    require_numbers(name, array.dtype)
+    encoding = array.encoding
     sizes = encoding.get("chunksizes") or encoding.get("chunks")
     # A slice of an array keeps the encoding of all of it, with chunks that lie elsewhere.
-    if sizes and (len(sizes) != found.ndim or encoding.get("original_shape", found.shape) != found.shape):
+    if sizes and (len(sizes) != array.ndim or encoding.get("original_shape", array.shape) != array.shape):
         sizes = None
-    chunks = tuple(min(size, length) for size, length in zip(sizes or found.shape, found.shape, strict=True))
+    chunks = tuple(min(size, length) for size, length in zip(sizes or array.shape, array.shape, strict=True))
     names = [each for each in COMPRESSORS if encoding.get(each)]
     return XarrayVolume(
         name=name,
         variable=variable,
-        shape=found.shape,
-        axes=axis_names(found.shape, [str(axis) for axis in found.dims]),
-        dtype=native(found.dtype),
+        shape=array.shape,
+        axes=axis_names(array.shape, [str(axis) for axis in array.dims]),
+        dtype=native(array.dtype),
         chunks=chunks,
         whole=sizes is not None,
         format="netCDF" if isinstance(variable, FileVariable) else "xarray, opened",
@@ -320,12 +318,12 @@ def _require_complete(path: str) -> None:
     if head != b"CDF":
         require_hdf5(path)
         return
-    expected, size = expected_bytes(path), os.path.getsize(path)
-    if size < expected:
-        raise OSError(f"it is truncated: it holds {size} bytes, its header promises {expected}")
+    length, size = expected_bytes(path), os.path.getsize(path)
+    if size < length:
+        raise OSError(f"it is truncated: it holds {size} bytes, its header promises {length}")
 
 
-def _opened(path: str, group: str) -> Any:
+def _open(path: str, group: str) -> Any:
     """The data set. Nothing but the values is decoded: times need not be known."""
     import xarray
 
@@ -342,7 +340,7 @@ def _opened(path: str, group: str) -> Any:
 @functools.cache
 def _handles(group: str) -> Handles:
     """Open files, by the group that is read in them."""
-    return Handles(functools.partial(_opened, group=group))
+    return Handles(functools.partial(_open, group=group))
 
 
 class _Recipe(pickle.Pickler):
@@ -360,8 +358,8 @@ class _Recipe(pickle.Pickler):
 
 
 def _recipe(variable: Any) -> bytes:
-    written = io.BytesIO()
-    recipe = _Recipe(written, protocol=5)
+    buffer = io.BytesIO()
+    recipe = _Recipe(buffer, protocol=5)
     # Without references to what was written before: whether equal things are one thing must not count.
     recipe.fast = True
     try:
@@ -371,7 +369,7 @@ def _recipe(variable: Any) -> bytes:
             f"this xarray object cannot be carried to workers ({error}); open it with chunks={{}}, which "
             "makes it a Dask array, or load() it"
         ) from error
-    return written.getvalue()
+    return buffer.getvalue()
 
 
 def _files_below(source: str) -> list[str]:

@@ -32,7 +32,7 @@ from rankfold.pipeline.chunks.reads import SCRATCH_BYTES, TURN_BYTES, read_plain
 from rankfold.pipeline.data.dtypes import cut, native, require_lengths, require_matrix, require_numbers
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.source import Matrix
-from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stacked
+from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stack_volume
 from rankfold.pipeline.errors import ChunkError, InputError
 
 COLUMN_BYTES = 4 * 2**20
@@ -98,7 +98,7 @@ class NpyArray:
             finally:
                 os.close(fd)
         except EOFError:
-            raise ChunkError(self._truncated(os.path.getsize(self.path))) from None
+            raise ChunkError(self._complaint(os.path.getsize(self.path))) from None
         except OSError as error:
             raise ChunkError(f"{self.name} cannot be read: {error}") from error
 
@@ -109,7 +109,7 @@ class NpyArray:
         except OSError as error:
             raise ChunkError(f"{self.name} cannot be read: {error}") from error
         if size < self._expected_bytes():
-            raise ChunkError(self._truncated(size))
+            raise ChunkError(self._complaint(size))
 
     def fingerprint(self) -> str:
         """Digest of what the header says and of size and time of the file."""
@@ -137,7 +137,7 @@ class NpyArray:
     def _expected_bytes(self) -> int:
         return self.offset + math.prod(self.shape) * self.dtype.itemsize
 
-    def _truncated(self, size: int) -> str:
+    def _complaint(self, size: int) -> str:
         return (
             f"{self.name} is truncated: it holds {size} bytes, its header promises {self._expected_bytes()} "
             f"for {self.dtype} {self._header()[0]}. Restore the file"
@@ -152,8 +152,8 @@ class NpySource(Matrix, NpyArray):
 
     def read_bytes(self, rows: int, columns: int) -> int:
         """Next to nothing in C order; in Fortran order the buffer of columns to be turned."""
-        turned = min(COLUMN_BYTES, rows * columns * self.dtype.itemsize)
-        return SCRATCH_BYTES + (turned if self.fortran else 0)
+        buffer = min(COLUMN_BYTES, rows * columns * self.dtype.itemsize)
+        return SCRATCH_BYTES + (buffer if self.fortran else 0)
 
     def _read_box(self, fd: int, piece: Piece) -> None:
         """In Fortran order pieces of columns, a few at a time, which are rows of the file.
@@ -171,10 +171,10 @@ class NpySource(Matrix, NpyArray):
             bottom = min(rows[1], top + tall)
             for left in range(*columns, wide):
                 right = min(columns[1], left + wide)
-                turned = np.empty((right - left, bottom - top), self.dtype)
+                buffer = np.empty((right - left, bottom - top), self.dtype)
                 offset, pitch = self.offset + (left * self.shape[0] + top) * item, self.shape[0] * item
-                read_rectangle(fd, turned, offset=offset, pitch=pitch)
-                piece.out[top - rows[0] : bottom - rows[0], left - columns[0] : right - columns[0]] = turned.T
+                read_rectangle(fd, buffer, offset=offset, pitch=pitch)
+                piece.out[top - rows[0] : bottom - rows[0], left - columns[0] : right - columns[0]] = buffer.T
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +263,7 @@ def npy_matrix(path: str, rows: Rows = None) -> NpySource | StackedSource:
     volume = NpyVolume(
         path, place, header.shape, native(header.dtype), header.offset, header.fortran, swapped
     )
-    return stacked(volume, rows)
+    return stack_volume(volume, rows)
 
 
 # Files of vectors ---------------------------------------------------------------------------------
@@ -285,15 +285,15 @@ def big_ann_source(path: str) -> NpySource:
         raise InputError(f"{path} holds {size} bytes, less than the {HEADER_BYTES} of its header")
     rows, columns = (int(n) for n in np.frombuffer(head, "<u4"))
     require_matrix(path, (rows, columns), dtype)
-    expected = HEADER_BYTES + rows * columns * dtype.itemsize
-    if size < expected:
+    length = HEADER_BYTES + rows * columns * dtype.itemsize
+    if size < length:
         raise ChunkError(
-            f"{path} is truncated: it holds {size} bytes, its header promises {expected} for {rows} x "
+            f"{path} is truncated: it holds {size} bytes, its header promises {length} for {rows} x "
             f"{columns} {dtype}. Restore the file"
         )
-    if size > expected:
+    if size > length:
         raise InputError(
-            f"{path} holds {size} bytes, but its header says {rows} x {columns}, which is {expected} bytes "
+            f"{path} holds {size} bytes, but its header says {rows} x {columns}, which is {length} bytes "
             f"of {dtype}. Is it really a {ending} file?"
         )
     swapped = sys.byteorder == "big" and dtype.itemsize > 1

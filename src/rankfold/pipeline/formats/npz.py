@@ -23,7 +23,7 @@ LOCAL_HEADER = struct.Struct("<4s22xHH")
 """Of a member: its signature, and the lengths of the name and of the extra field that follow."""
 
 
-DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError)
+DAMAGE_ERRORS = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError)
 """What a member raises that cannot be unpacked."""
 
 
@@ -51,7 +51,7 @@ def npz_members(path: str) -> dict[str, Member]:
             try:
                 with archive.open(entry) as file:
                     shape, _, dtype = header_in(file)
-            except (OSError, RuntimeError, *NO_HEADER, *DAMAGED):
+            except (OSError, RuntimeError, *NO_HEADER, *DAMAGE_ERRORS):
                 continue
             members[name] = Member(name, shape, dtype, entry.compress_type == zipfile.ZIP_STORED)
     return members
@@ -70,27 +70,27 @@ def is_sparse(path: str) -> bool:
     return {"format", "shape", "data"} <= set(npz_members(path))
 
 
-def choose_member(path: str, wanted: str) -> Member:
+def choose_member(path: str, name: str) -> Member:
     """The member that was asked for, or the only matrix there is."""
     members = npz_members(path)
-    if wanted in members:
-        return members[wanted]
-    listed = ", ".join(map(str, members.values())) or "no arrays"
-    if wanted:
-        raise SourceNotFoundError(f"{path} has no array {wanted}. It holds {listed}")
+    if name in members:
+        return members[name]
+    names = ", ".join(map(str, members.values())) or "no arrays"
+    if name:
+        raise SourceNotFoundError(f"{path} has no array {name}. It holds {names}")
     matrices = [member for member in members.values() if len(member.shape) == 2]
     if len(matrices) == 1:
         return matrices[0]
     if not matrices:
-        raise InputError(f"{path} holds {listed}: none of them is a matrix")
-    raise InputError(f"{path} holds {listed}. Name one: {path}::{matrices[0].name}")
+        raise InputError(f"{path} holds {names}: none of them is a matrix")
+    raise InputError(f"{path} holds {names}. Name one: {path}::{matrices[0].name}")
 
 
-def npz_source(path: str, wanted: str) -> NpySource:
+def npz_source(path: str, text: str) -> NpySource:
     """The matrix ``wanted`` of a ``.npz`` file; only one that is not compressed."""
-    if not wanted and is_sparse(path):
+    if not text and is_sparse(path):
         raise InputError(f"{path} is a sparse matrix. Import it first: rankfold import {path} STORE.zarr")
-    member = choose_member(path, wanted)
+    member = choose_member(path, text)
     name = f"{path}::{member.name}"
     if not member.stored:
         raise InputError(

@@ -22,10 +22,10 @@ import numpy as np
 
 from rankfold.pipeline.chunks.files import missing_message
 from rankfold.pipeline.chunks.geometry import Piece, requests
-from rankfold.pipeline.data.decoded import decoded
+from rankfold.pipeline.data.decoded import decode_volume
 from rankfold.pipeline.data.dtypes import require_chunks, require_numbers
 from rankfold.pipeline.data.grid import Grid, regular_grids
-from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, stacked
+from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, stack_volume
 from rankfold.pipeline.errors import (
     ChunkError,
     InputError,
@@ -102,9 +102,9 @@ class RemoteVolume(Layout):
                 continue
             there[place] = True
             if not state.size or (plain and state.size != self.chunk_bytes):
-                expected = self.chunk_bytes if plain else "at least 1"
+                size = self.chunk_bytes if plain else "at least 1"
                 raise ChunkError(
-                    f"{self.name}: chunk {state.key} holds {state.size} bytes instead of {expected}. "
+                    f"{self.name}: chunk {state.key} holds {state.size} bytes instead of {size}. "
                     "Restore the store"
                 )
         if self.missing != "fill" and not there.all():
@@ -129,7 +129,7 @@ class RemoteVolume(Layout):
         from rankfold.pipeline.chunks.bounded_store import MissingChunk
 
         try:
-            array = opened(self.url, self.array, self.missing, self.version, os.getpid())
+            array = open_array(self.url, self.array, self.missing, self.version, os.getpid())
             read_through_zarr(array, request)
         except (MemoryError, RankfoldError):
             raise
@@ -152,8 +152,8 @@ class RemoteVolume(Layout):
         try:
             for batch in obstore.list(connect(self.url), prefix=self.array or None, chunk_size=1000):
                 for each in batch:
-                    modified = f"{each['last_modified'].isoformat()} {each['e_tag']}"
-                    yield RemoteState(each["path"].removeprefix(prefix), each["size"], modified)
+                    state = f"{each['last_modified'].isoformat()} {each['e_tag']}"
+                    yield RemoteState(each["path"].removeprefix(prefix), each["size"], state)
         except Exception as error:
             raise unreachable(self.name, error) from error
 
@@ -171,18 +171,18 @@ class RemoteVolume(Layout):
 
 def connect(url: str) -> Any:
     """The store at an address, made once in a process."""
-    return _connected(url, os.getpid())
+    return _connect(url, os.getpid())
 
 
 @functools.lru_cache(maxsize=16)
-def _connected(url: str, process: int) -> Any:
+def _connect(url: str, process: int) -> Any:
     from obstore.store import from_url
 
     return from_url(url)
 
 
 @functools.lru_cache(maxsize=16)
-def opened(url: str, array: str, missing: str, version: str, process: int) -> zarr.Array[Any]:
+def open_array(url: str, array: str, missing: str, version: str, process: int) -> zarr.Array[Any]:
     """The array, opened once in a process for every state of its metadata."""
     from zarr.storage import ObjectStore
 
@@ -211,7 +211,7 @@ SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
 DOCUMENTS = ("zarr.json", ".zarray")
 """Where the metadata of an array stand, in version 3 and 2."""
 
-LISTED = 8
+MOST_NAMES = 8
 """Most arrays that a message names."""
 
 LOOKED_AT = 2000
@@ -227,21 +227,26 @@ def remote_matrix(url: str, array: str, *, missing: str, rows: Rows = None) -> S
     name = f"{url}::{array}" if array else url
     document, version = _metadata(url, array, name)
     try:
-        found = opened(url, array, missing, version, os.getpid())
-        require_numbers(name, found.dtype)
-        require_chunks(name, found.shape, found.chunks, found.dtype)
+        opened_array = open_array(url, array, missing, version, os.getpid())
+        require_numbers(name, opened_array.dtype)
+        require_chunks(name, opened_array.shape, opened_array.chunks, opened_array.dtype)
         layout = layout_of(
-            found, name, document=document, version=version, missing=missing, where=" in an object store"
+            opened_array,
+            name,
+            document=document,
+            version=version,
+            missing=missing,
+            where=" in an object store",
         )
     except (InputError, MemoryError):
         raise
     except Exception as error:
         if from_obstore(error):
-            raise _refused(name, error) from error
+            raise _refusal(name, error) from error
         raise InputError(f"Zarr cannot open {name}: {type(error).__name__}: {error}") from error
-    axes = axis_names(found.shape, dimension_names(found))
-    volume = RemoteVolume(name=name, url=url, array=array, shape=found.shape, axes=axes, **layout)
-    return stacked(decoded(volume, found.attrs, fill=store_fill(found)), rows)
+    axes = axis_names(opened_array.shape, dimension_names(opened_array))
+    volume = RemoteVolume(name=name, url=url, array=array, shape=opened_array.shape, axes=axes, **layout)
+    return stack_volume(decode_volume(volume, opened_array.attrs, fill=store_fill(opened_array)), rows)
 
 
 def _metadata(url: str, array: str, name: str) -> tuple[str, str]:
@@ -253,14 +258,14 @@ def _metadata(url: str, array: str, name: str) -> tuple[str, str]:
         except FileNotFoundError:
             continue
         except Exception as error:
-            raise _refused(name, error) from error
+            raise _refusal(name, error) from error
         if document == "zarr.json" and _node_type(text) == "group":
-            raise InputError(f"{name} is a Zarr group, not an array. {_listed(url, _arrays(url))}")
+            raise InputError(f"{name} is a Zarr group, not an array. {_list_arrays(url, _arrays(url))}")
         return document, hashlib.blake2b(text, digest_size=16).hexdigest()
     arrays = _arrays(url)
     near = difflib.get_close_matches(array, arrays, n=1) if array else []
     hint = f" Did you mean {url}::{near[0]}?" if near else ""
-    raise SourceNotFoundError(f"there is no Zarr array at {name}.{hint} {_listed(url, arrays)}")
+    raise SourceNotFoundError(f"there is no Zarr array at {name}.{hint} {_list_arrays(url, arrays)}")
 
 
 def _read(url: str, key: str) -> bytes:
@@ -279,37 +284,37 @@ def _node_type(text: bytes) -> str:
 def _arrays(url: str) -> list[str]:
     """Paths of arrays in a store, as far as they are soon found."""
     try:
-        return sorted(_found(url))
+        return sorted(_find_arrays(url))
     except Exception as error:
-        raise _refused(url, error) from error
+        raise _refusal(url, error) from error
 
 
-def _found(url: str) -> Iterator[str]:
+def _find_arrays(url: str) -> Iterator[str]:
     import obstore
 
-    looked, named = 0, 0
+    folders, names = 0, 0
     for batch in obstore.list(connect(url), chunk_size=1000):
         for each in batch:
             folder, _, document = str(each["path"]).rpartition("/")
-            if document not in DOCUMENTS or named > LISTED:
+            if document not in DOCUMENTS or names > MOST_NAMES:
                 continue
             if document == ".zarray" or _node_type(_read(url, each["path"])) == "array":
-                named += 1
+                names += 1
                 yield folder
-        looked += len(batch)
-        if looked >= LOOKED_AT:
+        folders += len(batch)
+        if folders >= LOOKED_AT:
             return
 
 
-def _listed(url: str, arrays: list[str]) -> str:
+def _list_arrays(url: str, arrays: list[str]) -> str:
     if not arrays:
         return "No arrays were found in the store: is the address right?"
-    return f"The store holds {', '.join(arrays[:LISTED])}. Name one: {url}::{arrays[0]}"
+    return f"The store holds {', '.join(arrays[:MOST_NAMES])}. Name one: {url}::{arrays[0]}"
 
 
-def _refused(name: str, error: Any) -> InputError:
+def _refusal(name: str, error: Any) -> InputError:
     """The error for a store that cannot be opened."""
-    said = str(error).partition("\n")[0]
+    reason = str(error).partition("\n")[0]
     if "NoSuchBucket" in str(error):
         return SourceNotFoundError(f"{name}: there is no such bucket. {HINT}")
-    return InputError(f"{name} cannot be opened: {said}. {HINT}")
+    return InputError(f"{name} cannot be opened: {reason}. {HINT}")

@@ -153,9 +153,9 @@ class ZarrArray(Layout):
                 self._read_plain(fd, index, part, offset)
         else:
             require_sensible(size, self.chunk_bytes)
-            encoded = scratch.get("encoded", size)
-            read_run(fd, encoded, offset)
-            self._decode_chunk(encoded, index, parts)
+            stream = scratch.get("encoded", size)
+            read_run(fd, stream, offset)
+            self._decode_chunk(stream, index, parts)
         if self.encoding.swapped:
             for part in parts:
                 part.out.byteswap(inplace=True)
@@ -166,16 +166,16 @@ class ZarrArray(Layout):
         read_plain_box(fd, part.out, offset=offset, shape=self.chunks, at=at)
 
     def _decode_chunk(
-        self, encoded: npt.NDArray[np.uint8], index: tuple[int, ...], parts: list[Piece]
+        self, stream: npt.NDArray[np.uint8], index: tuple[int, ...], parts: list[Piece]
     ) -> None:
         """Decode a chunk straight to its place if it fills it, else into a buffer to copy from."""
         first = parts[0].out
         if first.shape == self.chunks and first.flags.c_contiguous:
-            decode_into(self.encoding.codec, encoded, first.reshape(-1).view(np.uint8))
+            decode_into(self.encoding.codec, stream, first.reshape(-1).view(np.uint8))
             return
-        decoded = scratch.get("decoded", self.chunk_bytes)
-        decode_into(self.encoding.codec, encoded, decoded)
-        numbers = decoded.view(self.dtype).reshape(self.chunks)
+        block = scratch.get("decoded", self.chunk_bytes)
+        decode_into(self.encoding.codec, stream, block)
+        numbers = block.view(self.dtype).reshape(self.chunks)
         corner = self._corner(index)
         for part in parts:
             part.out[...] = numbers[local(part.box, corner)]
@@ -196,7 +196,7 @@ class ZarrArray(Layout):
         """Whole chunks through Zarr, as many to a request as fit into ``REQUEST_BYTES``."""
         for index, parts in cells(pieces, self.files.extent):
             self._require_file(self.files.key(*index), parts[0])
-        array = opened(self.path, self.array, self.version)
+        array = open_array(self.path, self.array, self.version)
         for piece in pieces:
             for request in self._requests(piece):
                 self._decode_request(array, request)
@@ -275,9 +275,9 @@ class ZarrSource(Matrix, ZarrArray):
         if self.encoding.reader == "plain":
             return self._fixed_bytes
         if self.encoding.reader == "codec":
-            placed = self._whole(rows, columns)
+            place = self._whole(rows, columns)
             return self._fixed_bytes + codec_bytes(
-                self.encoding.codec, self.chunk_bytes, encoded=self._encoded_bytes, placed=placed
+                self.encoding.codec, self.chunk_bytes, encoded=self._encoded_bytes, placed=place
             )
         down, across = self._request(rows, columns)
         return self._fixed_bytes + self.decoding_bytes(down * across * self.chunk_bytes)
@@ -348,7 +348,7 @@ class ZarrVolume(ZarrArray):
 
 
 @functools.lru_cache(maxsize=32)
-def opened(path: str, array: str, version: str) -> zarr.Array[Any]:
+def open_array(path: str, array: str, version: str) -> zarr.Array[Any]:
     """The array, opened once in a process; ``version`` only tells one state of a store from the next."""
     from zarr.storage import LocalStore
 

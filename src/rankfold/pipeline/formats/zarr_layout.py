@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from rankfold.pipeline.data.decoded import decoded, is_packed
+from rankfold.pipeline.data.decoded import decode_volume, is_packed
 from rankfold.pipeline.data.dtypes import native, require_chunks, require_matrix, require_numbers
-from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stacked
+from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stack_volume
 from rankfold.pipeline.errors import InputError, RankfoldError
 from rankfold.pipeline.formats.locate import require_array
 from rankfold.pipeline.formats.zarr import ZarrSource, ZarrVolume
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 def source_at(path: str, array: str, *, missing: str) -> ZarrSource:
     """The matrix ``array`` of the store in the folder ``path``."""
     name = f"{path}::{array}" if array else path
-    with _explained(name):
+    with _explain(name):
         return source_of(_open(path, array), missing=missing, name=name)
 
 
 def matrix_at(path: str, array: str, *, missing: str, rows: Rows = None) -> ZarrSource | StackedSource:
     """The array ``array`` of the store in the folder ``path``, as a matrix."""
     name = f"{path}::{array}" if array else path
-    with _explained(name):
+    with _explain(name):
         return matrix_of(_open(path, array), missing=missing, rows=rows, name=name)
 
 
@@ -52,7 +52,7 @@ def matrix_of(
     if array.ndim == 2 and first and not is_packed(native(array.dtype), array.attrs):
         return source_of(array, missing=missing, name=name)
     volume = ZarrVolume(shape=array.shape, axes=axes, **_layout(array, path, missing, name))
-    return stacked(decoded(volume, array.attrs, fill=store_fill(array)), rows)
+    return stack_volume(decode_volume(volume, array.attrs, fill=store_fill(array)), rows)
 
 
 def source_of(array: zarr.Array[Any], *, missing: str, name: str | None = None) -> ZarrSource:
@@ -75,7 +75,7 @@ def _open(path: str, array: str) -> zarr.Array[Any]:
 
 
 @contextlib.contextmanager
-def _explained(name: str) -> Iterator[None]:
+def _explain(name: str) -> Iterator[None]:
     """Turn whatever Zarr says of metadata that it does not understand into ``InputError``."""
     try:
         yield

@@ -37,10 +37,10 @@ from rankfold.pipeline.formats.zarr import ZarrSource
 from rankfold.pipeline.importing.csr_writer import copy_entries
 from rankfold.pipeline.importing.identity import file_mark, identity_of, made_of, seal, source_mark
 from rankfold.pipeline.importing.readers import Reader, open_reader, sparse_reader
-from rankfold.pipeline.importing.readers.reader import EntryReader, ImportOptions, Packed
+from rankfold.pipeline.importing.readers.reader import Archive, EntryReader, ImportOptions
 from rankfold.pipeline.importing.rows import copy_rows
 from rankfold.pipeline.importing.tiles import (
-    Copied,
+    Copy,
     Progress,
     Ticker,
     copy_tiles,
@@ -105,10 +105,10 @@ class _Job:
     identity: str | None = None
     """Of the store that is made; nothing for a source that cannot be told from others."""
 
-    def publish(self, made: Path) -> None:
+    def publish(self, path: Path) -> None:
         """Give a store that is complete its name."""
-        seal(made, self.identity)
-        publish(made, self.target, self.overwrite)
+        seal(path, self.identity)
+        publish(path, self.target, self.overwrite)
 
 
 def import_array(
@@ -170,44 +170,44 @@ def import_array(
     if layout not in LAYOUTS:
         raise InputError(f"layout={layout!r} is not known; say one of {', '.join(LAYOUTS)}")
     kind, target = parse_dtype(dtype) if dtype else None, Path(os.path.abspath(destination))
-    wanted = ImportOptions(columns, without, header, kind, memory_bytes)
-    request = {**_request(wanted), "layout": layout, "chunk_bytes": chunk_bytes}
+    options = ImportOptions(columns, without, header, kind, memory_bytes)
+    request = {**_request(options), "layout": layout, "chunk_bytes": chunk_bytes}
     job = _Job(target, memory_bytes, chunk_bytes, kind, layout == "dense", progress, overwrite, request)
-    return _import(matrix, wanted, view, job)
+    return _import(matrix, options, view, job)
 
 
-def _request(wanted: ImportOptions) -> dict[str, Any]:
+def _request(options: ImportOptions) -> dict[str, Any]:
     """What was said of a file, for JSON."""
     return {
-        "dtype": None if wanted.dtype is None else wanted.dtype.str,
-        "columns": None if wanted.columns is None else list(wanted.columns),
-        "without": None if wanted.without is None else list(wanted.without),
-        "header": wanted.header,
+        "dtype": None if options.dtype is None else options.dtype.str,
+        "columns": None if options.columns is None else list(options.columns),
+        "without": None if options.without is None else list(options.without),
+        "header": options.header,
     }
 
 
-def _import(matrix: object, wanted: ImportOptions, view: ViewOptions, job: _Job) -> ImportReport:
+def _import(matrix: object, options: ImportOptions, view: ViewOptions, job: _Job) -> ImportReport:
     """Find out how the matrix is read, and have it copied that way."""
-    started = time.perf_counter()
+    start = time.perf_counter()
     reader: Reader | None = None
     place: str | None = None
     if isinstance(matrix, str | os.PathLike):
         location = os.fsdecode(matrix)
         place = None if is_address(location) else split_location(location)[0]
-        reader = open_reader(location, wanted)
-    elif wanted.selects:
+        reader = open_reader(location, options)
+    elif options.selects:
         raise InputError("columns are chosen by name in .csv, .tsv and .parquet files; cut the array instead")
     if reader is None:
         source = open_source(matrix, **view)
         require_apart(job.target, place or getattr(source, "path", None))
-        job = _identified(job, view, source_mark(source))
-        job, before = _before(job, started)
+        job = _with_identity(job, view, source_mark(source))
+        job, before = _before(job, start)
         if before is not None:
             return before
         source.check()
         require_whole_input(getattr(source, "path", None))
         if not isinstance(source, CsrSource) or job.dense:
-            return _import_tiles(source, job, started)
+            return _import_tiles(source, job, start)
         reader = sparse_reader(source)
     elif any(value not in (None, False) for name, value in view.items() if name != "missing"):
         raise InputError(
@@ -216,113 +216,113 @@ def _import(matrix: object, wanted: ImportOptions, view: ViewOptions, job: _Job)
         )
     else:
         require_apart(job.target, place)
-        job = _identified(job, view, file_mark(os.fsdecode(cast("str", matrix))))
-        job, before = _before(job, started)
+        job = _with_identity(job, view, file_mark(os.fsdecode(cast("str", matrix))))
+        job, before = _before(job, start)
         if before is not None:
             return before
-    return _import_file(reader, job, started)
+    return _import_file(reader, job, start)
 
 
-def _identified(job: _Job, view: ViewOptions, mark: str | None) -> _Job:
+def _with_identity(job: _Job, view: ViewOptions, mark: str | None) -> _Job:
     """With the identity of what is made of a source by its mark."""
     request = {**job.request, "missing": view.get("missing", "error")}
     return dataclasses.replace(job, identity=None if mark is None else identity_of(request, mark))
 
 
-def _import_tiles(source: Source, job: _Job, started: float) -> ImportReport:
+def _import_tiles(source: Source, job: _Job, start: float) -> ImportReport:
     """What can be read at any place."""
-    plan = plan_tiles(_converted(source, job), job.target.parent, job.memory_bytes, job.chunk_bytes)
+    plan = plan_tiles(_convert(source, job), job.target.parent, job.memory_bytes, job.chunk_bytes)
     ticker = Ticker(job.progress, plan.ticks)
     with working_folder(job.target, plan.need) as folder:
-        copied = copy_tiles(plan, folder, ticker)
+        copy = copy_tiles(plan, folder, ticker)
         job.publish(folder / "array")
-    return _dense_report(copied, started, ())
+    return _dense_report(copy, start, ())
 
 
-def _import_file(reader: Reader, job: _Job, started: float) -> ImportReport:
+def _import_file(reader: Reader, job: _Job, start: float) -> ImportReport:
     """What goes forward only."""
     ticker, dtype = Ticker(job.progress, reader.total_bytes), None
     with working_folder(job.target, reader.total_bytes) as folder:
-        if isinstance(reader, Packed):
+        if isinstance(reader, Archive):
             require_room(reader.total_bytes, folder, reader.name)
-            copied = _dense(reader.unpack(folder, ticker.at), job, folder, ticker)
+            copy = _dense(reader.unpack(folder, ticker.at), job, folder, ticker)
         elif isinstance(reader, EntryReader):
             dtype = job.dtype or reader.dtype
-            made = copy_entries(
+            source = copy_entries(
                 reader, folder / "sparse", dtype, memory_bytes=job.memory_bytes, ticker=ticker
             )
             if not job.dense:
-                report = _sparse_report(made, started, reader.notes)
+                report = _sparse_report(source, start, reader.notes)
                 job.publish(folder / "sparse")
                 return report
-            copied = _dense(made, job, folder, ticker)
+            copy = _dense(source, job, folder, ticker)
         else:
             dtype = job.dtype or reader.dtype
             sizes = {"memory_bytes": job.memory_bytes, "chunk_bytes": job.chunk_bytes}
-            copied = copy_rows(reader, folder, dtype, **sizes, ticker=ticker)
+            copy = copy_rows(reader, folder, dtype, **sizes, ticker=ticker)
         job.publish(folder / "array")
-    return _dense_report(copied, started, reader.notes)
+    return _dense_report(copy, start, reader.notes)
 
 
-def _dense(source: Source, job: _Job, folder: Path, ticker: Ticker) -> Copied:
+def _dense(source: Source, job: _Job, folder: Path, ticker: Ticker) -> Copy:
     """A matrix in the working folder, copied into its chunks."""
-    plan = plan_tiles(_converted(source, job), folder, job.memory_bytes, job.chunk_bytes)
+    plan = plan_tiles(_convert(source, job), folder, job.memory_bytes, job.chunk_bytes)
     ticker.total += plan.ticks
     return copy_tiles(plan, folder, ticker)
 
 
-def _converted(source: Source, job: _Job) -> Source:
+def _convert(source: Source, job: _Job) -> Source:
     return source if job.dtype in (None, source.dtype) else ConvertedSource(source, job.dtype)
 
 
-def _dense_report(copied: Copied, started: float, notes: tuple[str, ...]) -> ImportReport:
-    made = copied.made
+def _dense_report(copy: Copy, start: float, notes: tuple[str, ...]) -> ImportReport:
+    source = copy.source
     return ImportReport(
-        made.shape,
-        made.dtype.name,
-        made.chunks,
-        copied.codec.words,
-        copied.bytes_read,
-        copied.bytes_written,
-        time.perf_counter() - started,
+        source.shape,
+        source.dtype.name,
+        source.chunks,
+        copy.codec.words,
+        copy.bytes_read,
+        copy.bytes_written,
+        time.perf_counter() - start,
         notes=notes,
     )
 
 
-def _before(job: _Job, started: float) -> tuple[_Job, ImportReport | None]:
+def _before(job: _Job, start: float) -> tuple[_Job, ImportReport | None]:
     """A report if the store is there already and whole; what is damaged of the same request is replaced."""
     if made_of(job.target, job.identity):
         damage = damage_of(job.target, sums=job.overwrite)
         if not damage:
-            return job, _report_before(job.target, started)
+            return job, _report_before(job.target, start)
         LOG.warning("%s. It is made again", damage_in_words(job.target, damage))
         job = dataclasses.replace(job, overwrite=True)
     require_place(job.target, job.overwrite)
     return job, None
 
 
-def _report_before(target: Path, started: float) -> ImportReport:
+def _report_before(target: Path, start: float) -> ImportReport:
     """Of a store that was there already, in which nothing was changed."""
-    made, seconds = open_source(target), time.perf_counter() - started
-    if isinstance(made, CsrSource):
-        report = dataclasses.replace(_sparse_report(made, started, ()), bytes_read=0)
+    source, seconds = open_source(target), time.perf_counter() - start
+    if isinstance(source, CsrSource):
+        report = dataclasses.replace(_sparse_report(source, start, ()), bytes_read=0)
     else:
-        whole = cast("ZarrSource", made)
-        name, stored = whole.dtype.name, whole.stored_bytes()
-        report = ImportReport(whole.shape, name, whole.chunks, whole.codec, 0, stored, seconds)
+        whole = cast("ZarrSource", source)
+        name, size = whole.dtype.name, whole.stored_bytes()
+        report = ImportReport(whole.shape, name, whole.chunks, whole.codec, 0, size, seconds)
     return dataclasses.replace(report, done_before=True)
 
 
-def _sparse_report(made: CsrSource, started: float, notes: tuple[str, ...]) -> ImportReport:
+def _sparse_report(source: CsrSource, start: float, notes: tuple[str, ...]) -> ImportReport:
     return ImportReport(
-        made.shape,
-        made.dtype.name,
-        made.data.chunks,
-        made.codec,
-        made.nnz * (made.dtype.itemsize + made.indices.dtype.itemsize),
-        made.stored_bytes(),
-        time.perf_counter() - started,
+        source.shape,
+        source.dtype.name,
+        source.data.chunks,
+        source.codec,
+        source.nnz * (source.dtype.itemsize + source.indices.dtype.itemsize),
+        source.stored_bytes(),
+        time.perf_counter() - start,
         "csr",
-        made.nnz,
+        source.nnz,
         notes,
     )

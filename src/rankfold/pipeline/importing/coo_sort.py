@@ -57,7 +57,7 @@ def sorted_entries(
         yield Entries(rows, columns, block["value"])
 
 
-def merged(entries: Entries, columns: int) -> Entries:
+def merge_duplicates(entries: Entries, columns: int) -> Entries:
     """Numbers of whole rows in order, duplicates summed; as they are where they are so already."""
     rows = entries.rows.astype(np.int64, copy=False)
     ahead = np.diff(rows), np.diff(entries.columns.astype(np.int64, copy=False))

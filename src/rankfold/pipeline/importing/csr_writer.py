@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from rankfold.pipeline.formats.csr import CsrSource, csr_source
-from rankfold.pipeline.importing.coo_sort import merged, sorted_entries
+from rankfold.pipeline.importing.coo_sort import merge_duplicates, sorted_entries
 from rankfold.pipeline.importing.readers.reader import Entries, EntryReader
 from rankfold.pipeline.importing.rows import GrowingArray
 from rankfold.pipeline.importing.tiles import Ticker, require_room
 
-CHUNKS_WANTED = 8192
+TARGET_CHUNKS = 8192
 """Chunks of the stored numbers grow, within bounds, to stay near this many files."""
 
 CHUNK_LENGTHS = (2**17, 2**22)
@@ -55,7 +55,7 @@ def _in_order(reader: EntryReader, folder: Path, memory_bytes: int, ticker: Tick
 
     if reader.in_row_order:
         for entries in entry_blocks():
-            yield merged(entries, reader.shape[1])
+            yield merge_duplicates(entries, reader.shape[1])
         return
     (folder / "buckets").mkdir()
     share = memory_bytes // SORT_SHARE
@@ -66,7 +66,7 @@ class CsrWriter:
     """Appends numbers in order of rows and columns to a new group."""
 
     def __init__(
-        self, folder: Path, shape: tuple[int, int], dtype: np.dtype[Any], expected: int, name: str
+        self, folder: Path, shape: tuple[int, int], dtype: np.dtype[Any], entries: int, name: str
     ) -> None:
         import zarr
         from zarr.storage import LocalStore
@@ -76,7 +76,7 @@ class CsrWriter:
         group.attrs.update(
             {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [int(n) for n in shape]}
         )
-        length = min(max(expected // CHUNKS_WANTED, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1])
+        length = min(max(entries // TARGET_CHUNKS, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1])
         index = np.dtype(np.int32 if shape[1] < 2**31 else np.int64)
         self.data = GrowingArray(folder / "data", dtype, (length,), (), _at_most(length))
         self.indices = GrowingArray(folder / "indices", index, (length,), (), _at_most(length))
@@ -105,4 +105,4 @@ class CsrWriter:
 
 
 def _at_most(length: int) -> Callable[[int], tuple[int, ...]]:
-    return lambda found: (min(length, max(1, found)),)
+    return lambda size: (min(length, max(1, size)),)

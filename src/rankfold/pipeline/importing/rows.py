@@ -35,7 +35,7 @@ from rankfold.pipeline.importing.chunking import (
 )
 from rankfold.pipeline.importing.readers.reader import RowReader
 from rankfold.pipeline.importing.tiles import (
-    Copied,
+    Copy,
     Ticker,
     copy_tiles,
     create,
@@ -66,7 +66,7 @@ class GrowingArray:
         self.folder, self.dtype, self.chunks, self.tail = folder, dtype, chunks, tail
         self.settle = settle
         self.buffer = np.empty((chunks[0], *tail), dtype)
-        self.held = self.length = 0
+        self.fill = self.length = 0
         self.codec = PLAIN
         self.array: Any = None
 
@@ -74,10 +74,10 @@ class GrowingArray:
         """Add rows, converted to the type of the array; ``where`` is what errors call them."""
         start = 0
         while start < len(block):
-            take = min(len(self.buffer) - self.held, len(block) - start)
-            convert_into(self.buffer[self.held : self.held + take], block[start : start + take], where)
-            self.held, self.length, start = self.held + take, self.length + take, start + take
-            if self.held == len(self.buffer):
+            take = min(len(self.buffer) - self.fill, len(block) - start)
+            convert_into(self.buffer[self.fill : self.fill + take], block[start : start + take], where)
+            self.fill, self.length, start = self.fill + take, self.length + take, start + take
+            if self.fill == len(self.buffer):
                 self._flush()
 
     def finish(self) -> None:
@@ -88,7 +88,7 @@ class GrowingArray:
             self.array = create(self.folder, self._shape(self.length), self.dtype, self.chunks, self.codec)
             self._write(0)
             return
-        self._write(self.length - self.held)
+        self._write(self.length - self.fill)
         growing = self.folder.with_name(f"{self.folder.name}.growing")
         create(self.folder, self._shape(self.length), self.dtype, self.chunks, self.codec)
         os.rename(growing / "c", self.folder / "c")
@@ -99,13 +99,13 @@ class GrowingArray:
             self.codec = self._choose_codec()
             growing = self.folder.with_name(f"{self.folder.name}.growing")
             self.array = create(growing, self._shape(ENDLESS), self.dtype, self.chunks, self.codec)
-        self._write(self.length - self.held)
-        self.held = 0
+        self._write(self.length - self.fill)
+        self.fill = 0
 
     def _write(self, top: int) -> None:
         """What is held, chunk by chunk: Zarr would encode a whole line of them at once."""
-        for start in range(0, self.held, self.chunks[0]):
-            rows = slice(start, min(self.held, start + self.chunks[0]))
+        for start in range(0, self.fill, self.chunks[0]):
+            rows = slice(start, min(self.fill, start + self.chunks[0]))
             there = slice(top + rows.start, top + rows.stop)
             if not self.tail:
                 self.array[there] = self.buffer[rows]
@@ -116,8 +116,8 @@ class GrowingArray:
 
     def _choose_codec(self) -> Codec:
         row = max(1, self.buffer[:1].nbytes)
-        middle = max(0, self.held // 2 - SAMPLE_BYTES // row // 2)
-        return codec_for(np.ascontiguousarray(self.buffer[middle : self.held][: max(1, SAMPLE_BYTES // row)]))
+        middle = max(0, self.fill // 2 - SAMPLE_BYTES // row // 2)
+        return codec_for(np.ascontiguousarray(self.buffer[middle : self.fill][: max(1, SAMPLE_BYTES // row)]))
 
     def _shape(self, length: int) -> tuple[int, ...]:
         return (length, *self.tail)
@@ -138,7 +138,7 @@ def copy_rows(
     memory_bytes: int,
     chunk_bytes: int,
     ticker: Ticker,
-) -> Copied:
+) -> Copy:
     """Make ``folder / "array"`` of all the rows."""
     chunks = _band_chunks(reader.name, reader.columns, dtype, memory_bytes, chunk_bytes)
     growing = GrowingArray(
@@ -148,35 +148,35 @@ def copy_rows(
         (reader.columns,),
         lambda rows: chunks_of((max(rows, 1), reader.columns), dtype, chunk_bytes),
     )
-    for block, done in reader.blocks(memory_bytes // BAND_SHARE):
+    for block, count in reader.blocks(memory_bytes // BAND_SHARE):
         first = growing.array is None
         growing.append(block, f"{reader.name}, rows {growing.length}:{growing.length + len(block)}")
         if first and growing.array is not None:
-            _require_space(growing, folder, min(1.0, done / max(1, reader.total_bytes)), reader.name)
-        ticker.at(done)
+            _require_space(growing, folder, min(1.0, count / max(1, reader.total_bytes)), reader.name)
+        ticker.at(count)
     if not growing.length:
         raise DataError(f"{reader.name} holds no rows of numbers, so there is nothing to import")
     growing.finish()
-    made = source_at(str(folder / "array"), "", missing="error")
-    whole = Copied(made, growing.codec, data_bytes(made), made.stored_bytes())
-    if made.shape[0] >= made.shape[1] or growing.chunks == chunks_of(made.shape, dtype, chunk_bytes):
+    source = source_at(str(folder / "array"), "", missing="error")
+    whole = Copy(source, growing.codec, data_bytes(source), source.stored_bytes())
+    if source.shape[0] >= source.shape[1] or growing.chunks == chunks_of(source.shape, dtype, chunk_bytes):
         ticker.at(reader.total_bytes)
         return whole
-    return _turned(whole, folder, memory_bytes, chunk_bytes, ticker)
+    return _turn(whole, folder, memory_bytes, chunk_bytes, ticker)
 
 
-def _turned(tall: Copied, folder: Path, memory_bytes: int, chunk_bytes: int, ticker: Ticker) -> Copied:
+def _turn(tall: Copy, folder: Path, memory_bytes: int, chunk_bytes: int, ticker: Ticker) -> Copy:
     """The same matrix in chunks for one that is wide."""
     (folder / "array").rename(folder / "rows")
     source = source_at(str(folder / "rows"), "", missing="error")
     plan = plan_tiles(source, folder, memory_bytes, chunk_bytes)
     ticker.total += plan.ticks
-    copied = copy_tiles(plan, folder, ticker)
-    return Copied(
-        copied.made,
-        copied.codec,
-        tall.bytes_read + copied.bytes_read,
-        tall.bytes_written + copied.bytes_written,
+    copy = copy_tiles(plan, folder, ticker)
+    return Copy(
+        copy.source,
+        copy.codec,
+        tall.bytes_read + copy.bytes_read,
+        tall.bytes_written + copy.bytes_written,
     )
 
 
@@ -199,5 +199,5 @@ def _band_chunks(
 
 def _require_space(growing: GrowingArray, folder: Path, share: float, name: str) -> None:
     """Raise if the rest will not fit, going by how much of the file made what is written so far."""
-    written = growing.length * growing.buffer[:1].nbytes / growing.codec.ratio
-    require_room(int(written / max(share, 1e-9) - written), folder, name)
+    size = growing.length * growing.buffer[:1].nbytes / growing.codec.ratio
+    require_room(int(size / max(share, 1e-9) - size), folder, name)

@@ -74,10 +74,10 @@ class TilePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class Copy:
     """A store made, and the bytes it took."""
 
-    made: ZarrSource
+    source: ZarrSource
     codec: Codec
     bytes_read: int
     bytes_written: int
@@ -92,17 +92,17 @@ def plan_tiles(source: Source, folder: Path, memory_bytes: int, chunk_bytes: int
     return TilePlan(source, layout, stage, memory_bytes, need)
 
 
-def copy_tiles(plan: TilePlan, folder: Path, ticker: Ticker) -> Copied:
+def copy_tiles(plan: TilePlan, folder: Path, ticker: Ticker) -> Copy:
     """Make ``folder / "array"``."""
-    origin, layout, read, written = plan.source, plan.layout, 0.0, 0
+    origin, layout, read, size = plan.source, plan.layout, 0.0, 0
     data = data_bytes(origin)
     if plan.stage:
         origin = _copy(plan.source, folder / "stage", plan.stage, ticker)
-        read, written = data * decoded_again(plan.source, plan.stage.tile), origin.stored_bytes()
+        read, size = data * decoded_again(plan.source, plan.stage.tile), origin.stored_bytes()
         layout = fit_tile(origin, layout.chunks, layout.codec, plan.memory_bytes)
-    made = _copy(origin, folder / "array", layout, ticker)
+    source = _copy(origin, folder / "array", layout, ticker)
     read += data * decoded_again(origin, layout.tile)
-    return Copied(made, layout.codec, int(read), written + made.stored_bytes())
+    return Copy(source, layout.codec, int(read), size + source.stored_bytes())
 
 
 def _copy(source: Source, folder: Path, layout: Chunking, ticker: Ticker) -> ZarrSource:
@@ -144,9 +144,9 @@ def _copy_tile(
     rows = corner[0], min(corner[0] + layout.tile[0], source.shape[0])
     columns = corner[1], min(corner[1] + layout.tile[1], source.shape[1])
     shape = rows[1] - rows[0], columns[1] - columns[0]
-    held = buffer[: shape[0] * shape[1]].reshape(shape)
-    source.read_into(held, rows, columns)
-    for chunk in tiles(held, rows, columns, layout.chunks):
+    tile = buffer[: shape[0] * shape[1]].reshape(shape)
+    source.read_into(tile, rows, columns)
+    for chunk in tiles(tile, rows, columns, layout.chunks):
         array[slice(*chunk.rows), slice(*chunk.columns)] = chunk.out
 
 
@@ -203,10 +203,10 @@ def data_bytes(source: Source) -> int:
 
 def _require_space(source: Source, folder: Path, layout: Chunking, *, staged: bool) -> int:
     """Bytes that the import will take on the disk; raises ``DiskSpaceError`` when fewer are free."""
-    data, padded = data_bytes(source), source.dtype.itemsize
+    data, itemsize = data_bytes(source), source.dtype.itemsize
     for length, chunk in zip(source.shape, layout.chunks, strict=True):
-        padded *= -(-length // chunk) * chunk
-    need = int(padded / layout.codec.ratio) + (data if staged else 0)
+        itemsize *= -(-length // chunk) * chunk
+    need = int(itemsize / layout.codec.ratio) + (data if staged else 0)
     free = shutil.disk_usage(folder).free
     if need > free:
         between = f", {format_bytes(data)} of it for a copy in between" if staged else ""
@@ -299,16 +299,16 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def publish(made: Path, target: Path, overwrite: bool) -> None:
+def publish(draft: Path, target: Path, overwrite: bool) -> None:
     """Give a complete store its name once it is on the disk; what had it goes with the working folder."""
-    flush_tree(made)
-    replaced = made.with_name("replaced")
+    flush_tree(draft)
+    previous = draft.with_name("replaced")
     if overwrite and os.path.lexists(target):
-        os.rename(target, replaced)
+        os.rename(target, previous)
     try:
-        os.rename(made, target)
+        os.rename(draft, target)
     except OSError as error:
-        if os.path.lexists(replaced):
-            os.rename(replaced, target)
+        if os.path.lexists(previous):
+            os.rename(previous, target)
         raise OutputError(f"{target} cannot be written: {error}") from error
     flush(target.parent)

@@ -41,7 +41,7 @@ AT_ONCE_SECONDS = 0.05
 LOG = logging.getLogger("rankfold")
 
 
-COUNTED = ("svd", "pca", "qr", "nmf")
+COUNT_METHODS = ("svd", "pca", "qr", "nmf")
 """Requests whose sweeps over the matrix are told by number."""
 
 
@@ -50,18 +50,18 @@ class _News(logging.Handler):
 
     def __init__(self, progress: SweepProgress) -> None:
         super().__init__(logging.INFO)
-        self._progress, self._before, self._heard = progress, logging.NOTSET, logging.WARNING
+        self._progress, self._before, self._level = progress, logging.NOTSET, logging.WARNING
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line; nobody may be listening any more."""
         with contextlib.suppress(OSError, ValueError):
             self._progress.console.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
-        if LOG.parent is not None and LOG.parent.handlers and record.levelno >= self._heard:
+        if LOG.parent is not None and LOG.parent.handlers and record.levelno >= self._level:
             LOG.parent.callHandlers(record)
 
     def begin(self) -> None:
         """Listen, down to what is not a warning."""
-        self._before, self._heard = LOG.level, LOG.getEffectiveLevel()
+        self._before, self._level = LOG.level, LOG.getEffectiveLevel()
         LOG.addHandler(self)
         LOG.setLevel(logging.INFO)
         LOG.propagate = False
@@ -79,7 +79,7 @@ class Forecast:
 
     plan: Plan | None = None
     began: float = field(default_factory=time.monotonic)
-    heard: float = field(default_factory=time.monotonic)
+    last_report: float = field(default_factory=time.monotonic)
     shares: dict[str, float] = field(default_factory=dict)
     """What is done of each sweep."""
 
@@ -92,15 +92,15 @@ class Forecast:
         if not self.shares:  # what came before, such as compiling, tells nothing of sweeps
             self.began, self.before[name] = now, share
         elif name not in self.shares:
-            at_once = done < total or now - self.heard < AT_ONCE_SECONDS
+            at_once = done < total or now - self.last_report < AT_ONCE_SECONDS
             self.before[name] = share if at_once else 0.0
-        self.shares[name], self.heard = share, now
+        self.shares[name], self.last_report = share, now
 
     def title(self, name: str) -> str:
         """A sweep in words: which pass of about how many, if it is one."""
         if self.plan is not None and (self.plan.kind, name) == ("update", "rows"):
             return "adding rows"
-        if self.plan is None or self.plan.kind not in COUNTED or not self._reads(name):
+        if self.plan is None or self.plan.kind not in COUNT_METHODS or not self._reads(name):
             return words_of(name)
         likely, most = self.plan.likely_passes, self.plan.most_passes
         number = [each for each in self.shares if self._reads(each)].index(name) + 1
@@ -116,11 +116,11 @@ class Forecast:
         last = max((order.index(name) for name in self.shares if name in order), default=-1)
         to_come = {*self.shares, *order[last + 1 :]}  # a method may be done before it has made all
         likely = {p.name: _nominal_seconds(p) for p in self.plan.likely_sweeps if p.name in to_come}
-        known = likely | {p.name: _nominal_seconds(p) for p in self.plan.passes if p.name in self.shares}
-        now = sum(known.get(name, 0.0) * share for name, share in self.shares.items())
-        own = now - sum(known.get(name, 0.0) * share for name, share in self.before.items())
-        elapsed = self.heard - self.began
-        return (sum(known.values()) - now) * elapsed / own if own > 0 and elapsed > 0 else None
+        durations = likely | {p.name: _nominal_seconds(p) for p in self.plan.passes if p.name in self.shares}
+        now = sum(durations.get(name, 0.0) * share for name, share in self.shares.items())
+        own = now - sum(durations.get(name, 0.0) * share for name, share in self.before.items())
+        duration = self.last_report - self.began
+        return (sum(durations.values()) - now) * duration / own if own > 0 and duration > 0 else None
 
     def _reads(self, name: str) -> bool:
         """Whether a sweep reads the matrix."""
@@ -144,14 +144,14 @@ class SweepProgress:
         self._unit, self._quiet = unit, quiet_seconds
         self._bar: Any = None
         self._tasks: dict[str, Any] = {}
-        self._said: dict[str, float] = {}
+        self._reports: dict[str, float] = {}
         self._began: dict[str, tuple[float, int]] = {}
         """When each sweep was first heard of, and what an earlier attempt had done of it by then."""
 
         self._plan: Callable[[], Plan] | None = None
         self._forecast = Forecast()
         self._news = _News(self)
-        self._entered = time.monotonic()
+        self._start = time.monotonic()
 
     @cached_property
     def console(self) -> Console:
@@ -167,7 +167,7 @@ class SweepProgress:
         self._began.clear()
 
     def __enter__(self) -> Self:
-        self._entered = time.monotonic()
+        self._start = time.monotonic()
         self._news.begin()
         return self
 
@@ -184,7 +184,7 @@ class SweepProgress:
         now = time.monotonic()
         began, before = self._began.setdefault(name, (now, done if done < total else 0))
         self._forecast.hear(sweep, done, total)
-        if now - self._entered < self._quiet:
+        if now - self._start < self._quiet:
             return
         if self._plan is not None and self._forecast.plan is None:
             self._forecast.plan = self._plan()
@@ -192,15 +192,15 @@ class SweepProgress:
         title = f"{stage}: " * bool(stage) + self._forecast.title(sweep)
         speed = (done - before) / (now - began) if now > began else 0.0
         rate = f"{self._amount(speed)}/s" if speed > 0 else ""
-        left = self._left(done, total, speed)
+        left = self._time_left(done, total, speed)
         if self._live:
             self._draw(name, title, done, total, rate, left)
-        elif done == total or now - self._said.get(name, began) >= LINE_SECONDS:
-            self._said[name] = now
-            told = [f"{title}: {self._count(done)} of {self._amount(total)}", rate, left]
+        elif done == total or now - self._reports.get(name, began) >= LINE_SECONDS:
+            self._reports[name] = now
+            parts = [f"{title}: {self._count(done)} of {self._amount(total)}", rate, left]
             # Nobody may be listening any more: no reason to stop working.
             with contextlib.suppress(OSError, ValueError, AttributeError):
-                sys.stderr.write(", ".join(filter(None, told)) + "\n")
+                sys.stderr.write(", ".join(filter(None, parts)) + "\n")
                 sys.stderr.flush()
 
     @cached_property
@@ -229,7 +229,7 @@ class SweepProgress:
             self._tasks[name] = self._bar.add_task(title, total=total, rate="", left="")
         self._bar.update(self._tasks[name], completed=done, rate=rate, left=left)
 
-    def _left(self, done: int, total: int, speed: float) -> str:
+    def _time_left(self, done: int, total: int, speed: float) -> str:
         """The time that is left, over all sweeps if the plan is known."""
         seconds = self._forecast.seconds_left()
         if seconds is not None:

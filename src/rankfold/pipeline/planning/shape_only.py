@@ -39,7 +39,7 @@ class ShapeOnly:
         return cls(shape, dtype, rows, columns, name, decoded)
 
     @classmethod
-    def chunked(
+    def with_chunks(
         cls, shape: tuple[int, int], dtype: np.dtype[Any], chunks: tuple[int, int], name: str = ""
     ) -> ShapeOnly:
         """As it would be in chunks that are decoded whole."""

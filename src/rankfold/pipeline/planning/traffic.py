@@ -54,5 +54,5 @@ def least_words(dimensions: tuple[int, int, int], workers: int) -> tuple[str, fl
 def panel_traffic(long: int, short: int, rank: int, workers: int) -> Traffic:
     """Of a pass over panels: the short factor goes to every worker, and sums of its size come back."""
     regime, words = least_words((long, short, rank), workers)
-    sent = short * rank if workers > 1 else 0
-    return Traffic(regime, 2 * 8 * sent, int(2 * 8 * words))
+    message_bytes = short * rank if workers > 1 else 0
+    return Traffic(regime, 2 * 8 * message_bytes, int(2 * 8 * words))

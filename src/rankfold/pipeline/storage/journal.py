@@ -23,7 +23,7 @@ from typing import Any
 FOLDER = "journal"
 """In the state of a run."""
 
-GATHERED = "journal.jsonl"
+JOURNAL = "journal.jsonl"
 """In the folder of a run, once it has ended."""
 
 END_OF_TIME = 1e11
@@ -89,8 +89,8 @@ def lines_of(run: Path, request: str | None = None) -> list[dict[str, Any]]:
     noted, such as a search for neighbors whose ranks are counted then, is of that other.
     """
     lines: dict[tuple[str, float, str], dict[str, Any]] = {}
-    within = (run.glob(f"state-*/**/{name}") for name in (f"{FOLDER}/*.jsonl", GATHERED))
-    for path in [run / GATHERED, *itertools.chain.from_iterable(within)]:
+    within = (run.glob(f"state-*/**/{name}") for name in (f"{FOLDER}/*.jsonl", JOURNAL))
+    for path in [run / JOURNAL, *itertools.chain.from_iterable(within)]:
         first = path.relative_to(run).parts[0]
         own = {"run": first.removeprefix("state-")} if first.startswith("state-") else {}
         with contextlib.suppress(OSError):
@@ -122,7 +122,7 @@ def gather(run: Path, request: str) -> None:
     """Put the lines of a request into one file beside the record of its run, before its state goes."""
     lines = lines_of(run, request)
     if lines:
-        temporary = run / f".{GATHERED}"
+        temporary = run / f".{JOURNAL}"
         with contextlib.suppress(OSError):
             temporary.write_text("".join(json.dumps(line) + "\n" for line in lines))
-            os.replace(temporary, run / GATHERED)
+            os.replace(temporary, run / JOURNAL)

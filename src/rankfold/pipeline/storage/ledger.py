@@ -70,7 +70,7 @@ class Ledger:
 
 
 @contextlib.contextmanager
-def recorded(ledger: Ledger | None) -> Iterator[None]:
+def record_writes(ledger: Ledger | None) -> Iterator[None]:
     """Have what this thread writes in a ledger; in none, if it is None."""
     before = getattr(_WRITER, "ledger", None)
     _WRITER.ledger = ledger

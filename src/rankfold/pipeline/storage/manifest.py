@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 NAME = "manifest.json"
 
-COMPARED = ContextVar("COMPARED", default=False)
+COMPARISON = ContextVar("COMPARISON", default=False)
 """Whether checksums of results of any size are compared whenever one is looked at."""
 
 SMALL_BYTES = 2**26
 """Of results that are read whenever they are looked at: it takes 20 ms."""
 
-SHOWN = 3
+PRINT_LENGTH = 3
 """Files that a message names."""
 
 
@@ -45,7 +45,7 @@ class Manifest:
     files: dict[str, tuple[int, int]]
 
 
-def write_manifest(result: Path, request: str, known: Mapping[str, tuple[int, int]]) -> None:
+def write_manifest(result: Path, request: str, blocks: Mapping[str, tuple[int, int]]) -> None:
     """Take stock of a finished result; ``known`` are checksums that need not be computed again.
 
     What killed writers left under hidden names is removed.
@@ -62,10 +62,10 @@ def write_manifest(result: Path, request: str, known: Mapping[str, tuple[int, in
             path.unlink()
             continue
         size = path.stat().st_size
-        if name in known and known[name][0] != size:
+        if name in blocks and blocks[name][0] != size:
             raise DamagedStateError(path, "has lost its end")
-        files[name] = [size, known[name][1] if name in known else _sum_of(path, size)]
-    for name in known:
+        files[name] = [size, blocks[name][1] if name in blocks else _sum_of(path, size)]
+    for name in blocks:
         if name not in files:
             raise DamagedStateError(result / name, "is missing")
     with atomic_file(result / NAME, durable=False) as file:
@@ -106,7 +106,7 @@ def damage_of(result: Path, *, sums: bool = False, below: str = "") -> list[str]
         return [f"{NAME} is not whole"]
     if manifest is None:
         return list(_missing_chunks(result))
-    sums = sums or COMPARED.get() or sum(size for size, _ in manifest.files.values()) <= SMALL_BYTES
+    sums = sums or COMPARISON.get() or sum(size for size, _ in manifest.files.values()) <= SMALL_BYTES
     faults = []
     for name, (size, file_sum) in sorted(manifest.files.items()):
         if below and not name.startswith(f"{below}/"):
@@ -183,8 +183,8 @@ def require_whole_input(path: str | None) -> None:
 
 def damage_in_words(result: Path, damage: list[str]) -> str:
     """One line of what is wrong."""
-    more = f", and {len(damage) - SHOWN} more" if len(damage) > SHOWN else ""
-    return f"{result} is damaged: {'; '.join(damage[:SHOWN])}{more}"
+    more = f", and {len(damage) - PRINT_LENGTH} more" if len(damage) > PRINT_LENGTH else ""
+    return f"{result} is damaged: {'; '.join(damage[:PRINT_LENGTH])}{more}"
 
 
 def _missing_chunks(result: Path) -> Iterator[str]:

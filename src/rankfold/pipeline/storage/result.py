@@ -192,7 +192,7 @@ class Result:
     ) -> None:
         self._path = Path(path)
         self._temporary = temporary
-        self._loaded: dict[str, npt.NDArray[Any]] = {}
+        self._memory: dict[str, npt.NDArray[Any]] = {}
         self._whole: set[str] = set()
         self._in_memory = False
         if facts is not None and not (self._path / "zarr.json").exists():
@@ -231,10 +231,10 @@ class Result:
                 # Without its store an array would read as zeros, and say nothing.
                 weakref.finalize(array, _let_go, self._temporary).atexit = False
             return array  # type: ignore[no-any-return]
-        if name not in self._loaded:
+        if name not in self._memory:
             self._require_whole(name, sums=True)
-            self._loaded[name] = np.asarray(array[...])
-        return self._loaded[name]
+            self._memory[name] = np.asarray(array[...])
+        return self._memory[name]
 
     def __getitem__(self, name: str) -> npt.NDArray[Any] | zarr.Array[Any]:
         """An array by a name that is not known before."""

@@ -47,10 +47,10 @@ LOG = logging.getLogger("rankfold")
 MARK = "mark.json"
 """In state and scratch: the same where they belong together."""
 
-REPLACED = "replaced.zarr"
+PREVIOUS = "replaced.zarr"
 """A result that another takes the place of, until that is there."""
 
-UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}")
+DRAFT_NAME = re.compile(r"\..+\.[0-9a-f]{32}")
 """What ``atomic_file`` calls a file until it is whole."""
 
 STATE_VERSION = 4
@@ -112,7 +112,7 @@ class RunDirectory:
             if os.path.lexists(self.folder) and not self.folder.is_dir():
                 self._make_way(overwrite=overwrite)
             self.folder.mkdir(parents=True, exist_ok=True)
-        with locked(self.folder / "lock", self.output):
+        with hold_lock(self.folder / "lock", self.output):
             self._accept(identity, overwrite=overwrite)
             self._join_scratch()
             if not (self.state / FOLDER).is_dir():
@@ -192,14 +192,14 @@ class RunDirectory:
         remains += [self.folder / "request.json"] if mine else []
         if not any(map(os.path.lexists, remains)):
             return
-        with contextlib.suppress(OSError, OutputError), locked(self.folder / "lock", self.output):
+        with contextlib.suppress(OSError, OutputError), hold_lock(self.folder / "lock", self.output):
             for path in remains:
                 remove(path)
 
     def _strays(self) -> list[Path]:
         """What nobody needs who has the lock: files that were being written, and a result being replaced."""
-        partial_files = (path for path in self.folder.glob(".*") if UNFINISHED.fullmatch(path.name))
-        return [*partial_files, *self.folder.glob(REPLACED)]
+        partial_files = (path for path in self.folder.glob(".*") if DRAFT_NAME.fullmatch(path.name))
+        return [*partial_files, *self.folder.glob(PREVIOUS)]
 
     def publish(self) -> None:
         """Give the finished result its name and drop state and scratch.
@@ -214,7 +214,7 @@ class RunDirectory:
             return
         flush_tree(self.result)
         if os.path.lexists(self.output):
-            old = self.folder / REPLACED
+            old = self.folder / PREVIOUS
             remove(old)
             os.rename(self.output, old)
         rename_durably(self.result, self.output)
@@ -302,7 +302,7 @@ def _difference(earlier: dict[str, Any], mine: dict[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def locked(path: Path, output: Path) -> Iterator[None]:
+def hold_lock(path: Path, output: Path) -> Iterator[None]:
     """Hold a file that says who writes an output; raises if another process does."""
     with disk_errors(path):
         if path.is_dir() or path.is_symlink():

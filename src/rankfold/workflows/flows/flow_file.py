@@ -31,7 +31,7 @@ from pydantic_core import CoreSchema
 from rankfold.cluster.slurm.profile import absolute_profile, find_profile
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.locate import is_address
-from rankfold.settings.yaml_file import Document, filled, read_document, require_file
+from rankfold.settings.yaml_file import Document, fill_model, read_document, require_file
 from rankfold.workflows.flows.stage_models import Name, Resources, Stage, StrictModel, Text, Where
 from rankfold.workflows.operations.timetable import Schedule
 
@@ -110,12 +110,12 @@ def read_flow(path: Path) -> tuple[Flow, Document]:
     stages = document.values.get("stages") if isinstance(document.values, dict) else None
     if isinstance(stages, dict) and len(stages) > MOST_STAGES:
         raise InputError(
-            document.told(
+            document.message_at(
                 ("stages",),
                 f"there are {len(stages)}, and at most {MOST_STAGES} are run. Divide the workflow",
             )
         )
-    flow = filled(document, Flow)
+    flow = fill_model(document, Flow)
     folder = path.absolute().parent
     inputs = {
         name: each.model_copy(update={"store": resolve_path(each.store, folder)})
@@ -127,7 +127,7 @@ def read_flow(path: Path) -> tuple[Flow, Document]:
         try:
             find_profile(profile)
         except InputError as error:
-            raise InputError(document.told(("profile",), str(error))) from None
+            raise InputError(document.message_at(("profile",), str(error))) from None
     outputs = resolve_path(flow.outputs, folder)
     _require_folder(outputs, document)
     places = {"inputs": inputs, "outputs": outputs, "profile": profile}
@@ -140,7 +140,7 @@ def _require_folder(outputs: str, document: Document) -> None:
     standing = next(each for each in (place, *place.parents) if each.exists())
     if not is_address(outputs) and not standing.is_dir():
         raise InputError(
-            document.told(("outputs",), f"{standing} is a file, not a folder. Choose other outputs")
+            document.message_at(("outputs",), f"{standing} is a file, not a folder. Choose other outputs")
         )
 
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from rankfold.methods.nmf.arguments import INITS
 from rankfold.methods.registry import METHODS
 from rankfold.pipeline.errors import InputError
-from rankfold.settings.yaml_file import Document, keys_of, meant, no_such, told
+from rankfold.settings.yaml_file import Document, explain_mistake, keys_of, no_such, suggest_name
 from rankfold.workflows.flows.flow_file import Flow
 from rankfold.workflows.flows.stage_models import BaseStage
 
@@ -30,7 +30,7 @@ OF_ROWS = ("check", "reconstruct")
 COORDINATES = {"svd": "U", "pca": "scores", "nmf": "W"}
 """What ``transform`` writes, by the method of the result it uses."""
 
-FIXED = ("method", "needs", "resources")
+UNITS = ("method", "needs", "resources")
 """Keys that a sweep cannot go over."""
 
 
@@ -66,7 +66,7 @@ def steps_of(flow: Flow, document: Document) -> tuple[StageNode, ...]:
     for name in flow.stages:
         if name in flow.inputs:
             raise InputError(
-                document.told(
+                document.message_at(
                     ("stages", name),
                     f"{name!r} is an input already, in line "
                     f"{document.lines['inputs', name]}. Rename one of them",
@@ -84,7 +84,9 @@ def steps_of(flow: Flow, document: Document) -> tuple[StageNode, ...]:
         ready = next((step for step in waiting if names.issuperset(step.after)), None)
         if ready is None:
             raise InputError(
-                document.told(("sweep",), f"makes {waiting[0].name} wait for itself. Go over another key")
+                document.message_at(
+                    ("sweep",), f"makes {waiting[0].name} wait for itself. Go over another key"
+                )
             )
         order.append(ready)
         waiting.remove(ready)
@@ -152,7 +154,7 @@ def _check(name: str, stage: BaseStage, flow: Flow, document: Document) -> None:
     for number, other in enumerate(stage.needs):
         if other not in flow.stages:
             raise InputError(
-                document.told(("stages", name, "needs", number), no_such("stage", other, flow.stages))
+                document.message_at(("stages", name, "needs", number), no_such("stage", other, flow.stages))
             )
     for key in stage.MATRICES:
         if (text := getattr(stage, key)) is not None:
@@ -164,11 +166,14 @@ def _check(name: str, stage: BaseStage, flow: Flow, document: Document) -> None:
         fitting = [other for other, each in flow.stages.items() if each.method in methods]
         if text not in fitting and text not in flow.inputs:
             choices = [*fitting, *flow.inputs, *(INITS[:-1] if key == "init" else ())]
-            what = f"{text!r} is neither a stage of {' or '.join(methods)} nor an input{meant(text, choices)}"
-            raise InputError(document.told(("stages", name, key), f"{what}. There are {', '.join(choices)}"))
+            what = f"{text!r} is neither a stage of {' or '.join(methods)} nor an input"
+            what += suggest_name(text, choices)
+            raise InputError(
+                document.message_at(("stages", name, key), f"{what}. There are {', '.join(choices)}")
+            )
         if stage.method in OF_ROWS and getattr(flow.stages.get(text), "with_rows", True) is False:
             reason = f"{text} has with_rows: false, and {stage.method} needs its rows. Leave that out"
-            raise InputError(document.told(("stages", name, key), reason))
+            raise InputError(document.message_at(("stages", name, key), reason))
 
 
 def _check_matrix(text: str, keys: tuple[str, ...], flow: Flow, document: Document) -> None:
@@ -184,14 +189,16 @@ def _check_matrix(text: str, keys: tuple[str, ...], flow: Flow, document: Docume
             reason = (
                 f"{reference.stage} has with_rows: false, so it makes no {reference.array}. Leave that out"
             )
-            raise InputError(document.told(keys, reason))
+            raise InputError(document.message_at(keys, reason))
         arrays = [one for one in choices if one.startswith(f"{reference.stage}.")]
         if not reference.array and arrays:
             reason = f"{reference.stage} is a result of several arrays: say which, {' or '.join(arrays)}"
-            raise InputError(document.told(keys, reason))
+            raise InputError(document.message_at(keys, reason))
     raise InputError(
-        document.told(
-            keys, f"there is no input or array {text!r}{meant(text, choices)}. There are {', '.join(choices)}"
+        document.message_at(
+            keys,
+            f"there is no input or array {text!r}{suggest_name(text, choices)}. "
+            f"There are {', '.join(choices)}",
         )
     )
 
@@ -207,7 +214,7 @@ def _refuse_circles(flow: Flow, document: Document) -> None:
             circle = [start, *way]
             chain = ", ".join(f"{a} needs {b}" for a, b in itertools.pairwise(circle))
             raise InputError(
-                document.told(("stages", start), f"waits for itself: {chain}. Take one of these away")
+                document.message_at(("stages", start), f"waits for itself: {chain}. Take one of these away")
             )
 
 
@@ -216,15 +223,15 @@ def _way_round(start: str, after: Mapping[str, tuple[str, ...]]) -> list[str] | 
 
     Each stage is tried once: what does not lead back by one way does not by another.
     """
-    visited, way, stack = set[str](), list[str](), [iter(after[start])]
+    path, way, stack = set[str](), list[str](), [iter(after[start])]
     while stack:
-        other = next((each for each in stack[-1] if each not in visited), None)
+        other = next((each for each in stack[-1] if each not in path), None)
         if other is None:
             stack.pop()
             if way:
                 way.pop()
             continue
-        visited.add(other)
+        path.add(other)
         way.append(other)
         if other == start:
             return way
@@ -242,7 +249,9 @@ def _expand_sweep(flow: Flow, document: Document) -> Iterator[StageNode]:
     for number, tail in enumerate(tails):
         if tail in tails[:number]:
             raise InputError(
-                document.told(("sweep", key, number), f"{values[number]!r} stands there twice. Take one away")
+                document.message_at(
+                    ("sweep", key, number), f"{values[number]!r} stands there twice. Take one away"
+                )
             )
     dependents = _dependents_of(name, flow)
     for other, stage in flow.stages.items():
@@ -266,7 +275,7 @@ def _refuse_same_names(steps: Iterable[StageNode], flow: Flow, document: Documen
             continue
         kind, other = owners[step.name]
         raise InputError(
-            document.told(
+            document.message_at(
                 (kind, other),
                 f"the sweep in line {document.lines['sweep',]} makes a step {step.name!r} of "
                 f"{step.stage_name!r} too. Rename {other!r} or {step.stage_name!r}",
@@ -279,17 +288,17 @@ def _sweep(flow: Flow, document: Document) -> tuple[str, str, list[Any]]:
     assert flow.sweep is not None  # noqa: S101
     name, extra = flow.sweep.stage, flow.sweep.model_extra or {}
     if name not in flow.stages:
-        raise InputError(document.told(("sweep", "stage"), no_such("stage", name, flow.stages)))
-    keys = [key for key in keys_of([type(flow.stages[name])]) if key not in FIXED]
+        raise InputError(document.message_at(("sweep", "stage"), no_such("stage", name, flow.stages)))
+    keys = [key for key in keys_of([type(flow.stages[name])]) if key not in UNITS]
     for key in extra:
         if key not in keys:
-            raise InputError(document.told(("sweep", key), no_such(f"key of {name}", key, keys)))
+            raise InputError(document.message_at(("sweep", key), no_such(f"key of {name}", key, keys)))
     if len(extra) != 1:
         problem = f"{', '.join(extra)} are several keys" if extra else "there is no key to go over"
-        raise InputError(document.told(("sweep",), f"{problem}: write one, such as rank: [10, 20, 50]"))
+        raise InputError(document.message_at(("sweep",), f"{problem}: write one, such as rank: [10, 20, 50]"))
     ((key, values),) = extra.items()
     if not isinstance(values, list) or not values or any(isinstance(value, list | dict) for value in values):
-        raise InputError(document.told(("sweep", key), "write a list of values, such as [10, 20, 50]"))
+        raise InputError(document.message_at(("sweep", key), "write a list of values, such as [10, 20, 50]"))
     return name, key, values
 
 
@@ -312,7 +321,7 @@ def _with(
     try:
         variant = type(stage).model_validate({**stage.model_dump(exclude_unset=True), key: value})
     except ValidationError as error:
-        lines = [told(document, type(stage), {**each, "loc": ()}, keys) for each in error.errors()]
+        lines = [explain_mistake(document, type(stage), {**each, "loc": ()}, keys) for each in error.errors()]
         raise InputError("\n".join(lines)) from None
     if key in stage.MATRICES:
         _check_matrix(str(value), keys, flow, document)  # type: ignore[arg-type]

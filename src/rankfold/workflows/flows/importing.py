@@ -98,7 +98,7 @@ class Importing:
         if self.sparse:
             matrix = ShapeOnly.sparse(self.shape, self.dtype, name)
         else:
-            matrix = ShapeOnly.chunked(
+            matrix = ShapeOnly.with_chunks(
                 self.shape, self.dtype, chunks_of(self.shape, self.dtype, CHUNK_BYTES), name
             )
         return StageResult(self.path, False, {"": matrix}, to_come=True)

@@ -164,7 +164,7 @@ def require_no_store(workflow: Workflow) -> None:
     for folder in (out, *out.parents):
         if any((folder / name).exists() for name in ("zarr.json", ".zgroup", ".zarray")):
             message = f"{out} lies in {folder}, which is a Zarr store. Name a folder of its own for results"
-            raise OutputError(workflow.document.told(("outputs",), message))
+            raise OutputError(workflow.document.message_at(("outputs",), message))
 
 
 def _demands(workflow: Workflow, verdicts: Iterable[StagePlan]) -> Iterator[Demand]:

@@ -16,7 +16,7 @@ from rankfold.pipeline.engine.run import Progress
 from rankfold.pipeline.errors import Interrupted, RankfoldError
 from rankfold.pipeline.planning.progress import SweepProgress
 from rankfold.pipeline.storage.checkpoint import disk_errors
-from rankfold.pipeline.storage.run_directory import locked
+from rankfold.pipeline.storage.run_directory import hold_lock
 from rankfold.workflows.flows.importing import Importing
 from rankfold.workflows.flows.plan import (
     StagePlan,
@@ -99,7 +99,7 @@ def _open_record(workflow: Workflow) -> Iterator[Record]:
     try:
         with disk_errors(outputs):
             outputs.mkdir(parents=True, exist_ok=True)
-        with locked(outputs / LOCK, outputs):
+        with hold_lock(outputs / LOCK, outputs):
             record = Record.of(outputs)
             record.require(workflow.flow.workflow)
             read = workflow.flow.model_dump(mode="json")

@@ -48,7 +48,7 @@ def require_room(demands: Sequence[Demand], outputs: Path, document: Document) -
         total = largest.result_bytes + _beside(largest, outputs)
         scratch = max(_beside(one, outputs) for one in demands)
         raise DiskSpaceError(
-            document.told(
+            document.message_at(
                 ("outputs",),
                 f"results of {len(demands)} stage{'s' * (len(demands) != 1)} take {format_bytes(results)}, "
                 f"scratch at most {format_bytes(scratch)} at a time, so that "
@@ -60,7 +60,7 @@ def require_room(demands: Sequence[Demand], outputs: Path, document: Document) -
     for one in demands:
         if _device(one.scratch) != _device(outputs) and one.scratch_bytes > free_bytes(one.scratch):
             raise DiskSpaceError(
-                document.told(
+                document.message_at(
                     ("resources", "scratch"),
                     f"scratch of {one.name} takes {format_bytes(one.scratch_bytes)}, but {one.scratch} has "
                     f"{format_bytes(free_bytes(one.scratch))} free. Free some space, or name another folder",
@@ -79,7 +79,7 @@ def require_writable(outputs: Path, document: Document) -> None:
         message = (
             f"results go to {outputs}, but {_there(outputs)} cannot be written to. Name outputs elsewhere"
         )
-        raise OutputError(document.told(("outputs",), message))
+        raise OutputError(document.message_at(("outputs",), message))
 
 
 def free_bytes(folder: Path) -> int:

@@ -143,7 +143,7 @@ def model_of(method: Method) -> type[BaseStage]:
     parameters = method.parameters()
     keys: dict[str, Any] = {"method": (Literal[method.name], ...)}
     keys |= {each.key or each.name: (str, ...) for each in method.inputs}
-    keys |= {each.name: (_type_of(each), ... if each.required else each.default) for each in parameters}
+    keys |= {each.name: (_type_of(each), ... if each.is_required else each.default) for each in parameters}
     roles = [(each.key or each.name, each.holds) for each in method.inputs]
     roles += [(each.name, each.argument.holds) for each in parameters if each.argument.holds]
     model = create_model(

@@ -1,7 +1,7 @@
 """Who holds a lock: the one way to look at it.
 
 The trap: a look takes the lock for a moment, shared, so that whoever would hold it must ask more than once:
-see ``pipeline.rundir.locked``.
+see ``pipeline.storage.run_directory.hold_lock``.
 """
 
 from __future__ import annotations

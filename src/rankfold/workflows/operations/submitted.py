@@ -22,7 +22,7 @@ from rankfold.cluster.slurm.queue import list_jobs, require_commands
 from rankfold.cluster.slurm.shell_lines import log_pattern
 from rankfold.pipeline.errors import OutputError
 from rankfold.pipeline.storage.checkpoint import disk_errors, load_json, save_json
-from rankfold.pipeline.storage.run_directory import locked
+from rankfold.pipeline.storage.run_directory import hold_lock
 from rankfold.workflows.flows.flow_file import HERE
 from rankfold.workflows.flows.graph import StageNode
 from rankfold.workflows.flows.plan import StagePlan, Workflow, survey
@@ -126,7 +126,7 @@ def submit_flow(workflow: InOneJob, more: Sequence[str]) -> Submission:
         raise OutputError(f"{outputs} is being written already, by {holder}. Wait for it")
     with disk_errors(outputs):
         outputs.mkdir(parents=True, exist_ok=True)
-    with locked(outputs / LOCK, outputs):
+    with hold_lock(outputs / LOCK, outputs):
         require_no_job(name, file)
         job = submit(script, profile)
         log = str(outputs / log_name(workflow.flow.workflow, job))

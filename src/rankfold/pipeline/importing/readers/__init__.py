@@ -26,11 +26,11 @@ from rankfold.pipeline.importing.readers.h5ad import h5ad_reader
 from rankfold.pipeline.importing.readers.matrix_market import MATRIX_MARKET_ENDINGS, matrix_market_reader
 from rankfold.pipeline.importing.readers.npz import npz_reader
 from rankfold.pipeline.importing.readers.parquet import parquet_paths, parquet_reader
-from rankfold.pipeline.importing.readers.reader import EntryReader, ImportOptions, Packed, RowReader
+from rankfold.pipeline.importing.readers.reader import Archive, EntryReader, ImportOptions, RowReader
 
 __all__ = ["Reader", "open_reader", "sparse_reader"]
 
-Reader = RowReader | EntryReader | Packed
+Reader = RowReader | EntryReader | Archive
 
 
 def open_reader(location: str, options: ImportOptions) -> Reader | None:
@@ -52,7 +52,7 @@ def open_reader(location: str, options: ImportOptions) -> Reader | None:
     return matrix_market_reader(path, options) if path.endswith(MATRIX_MARKET_ENDINGS) else None
 
 
-def _table(path: str, options: ImportOptions) -> RowReader | Packed | None:
+def _table(path: str, options: ImportOptions) -> RowReader | Archive | None:
     if os.path.splitext(path.removesuffix(".gz"))[1] in SEPARATORS:
         return delimited_reader(path, options)
     if os.path.isdir(path) and node_kind(path) is not None:

@@ -23,7 +23,7 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import ChunkError, DataError, InputError
 from rankfold.pipeline.formats.npy import npy_source
 from rankfold.pipeline.importing.readers.gzipped import GZIP_ERRORS, open_text, unpack_stream
-from rankfold.pipeline.importing.readers.reader import Entries, ImportOptions, Packed, write_columns_header
+from rankfold.pipeline.importing.readers.reader import Archive, Entries, ImportOptions, write_columns_header
 
 MATRIX_MARKET_ENDINGS = (".mtx", ".mtx.gz")
 
@@ -183,7 +183,7 @@ class PackedArray:
             raise _bad_line(self.name, str(error), line) from error
 
 
-def matrix_market_reader(path: str, options: ImportOptions) -> CoordinateReader | Packed:
+def matrix_market_reader(path: str, options: ImportOptions) -> CoordinateReader | Archive:
     """A file by its header."""
     try:
         with open_text(path) as file:

@@ -29,7 +29,7 @@ from rankfold.pipeline.importing.readers.compressed import (
     Vector,
     require_vectors,
 )
-from rankfold.pipeline.importing.readers.reader import Packed, copy_stream
+from rankfold.pipeline.importing.readers.reader import Archive, copy_stream
 
 MEMBER_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
 
@@ -71,7 +71,7 @@ class PackedMember:
         return source
 
 
-def npz_reader(path: str, part: str) -> Packed | CompressedReader | TripletReader | None:
+def npz_reader(path: str, part: str) -> Archive | CompressedReader | TripletReader | None:
     """How to read a ``.npz`` file from its beginning, or nothing where it can be read at any place."""
     if not part and is_sparse(path):
         return _sparse(path, npz_members(path))

@@ -145,7 +145,7 @@ COPY_BYTES = 2**20
 
 
 @runtime_checkable
-class Packed(Protocol):
+class Archive(Protocol):
     """A matrix that goes forward only, and not by rows."""
 
     @property
