@@ -285,7 +285,7 @@ def command_line() -> str:
 def machine_facts() -> dict[str, Any]:
     """Where an attempt ran."""
     return {
-        "started": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime()) + f".{time.time_ns() % 10**9:09d}Z",
+        "started": _timestamp(time.time_ns()),
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "command": command_line(),
@@ -294,6 +294,16 @@ def machine_facts() -> dict[str, Any]:
         "system": platform.platform(),
         "blas": core_type(),
     }
+
+
+def _timestamp(nanoseconds: int) -> str:
+    """A moment since 1970, to the nanosecond.
+
+    Seconds and their part come from one reading: ``gmtime()`` alone reads a coarser clock, some milliseconds
+    behind, which now and then tells the second before.
+    """
+    seconds, part = divmod(nanoseconds, 10**9)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{part:09d}Z"
 
 
 def _difference(earlier: dict[str, Any], mine: dict[str, Any]) -> str:
