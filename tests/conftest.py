@@ -15,6 +15,7 @@ from pathlib import Path  # noqa: E402
 from typing import TYPE_CHECKING  # noqa: E402
 
 import pytest  # noqa: E402
+import stand_in  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def missing_device() -> str | None:
     try:
         import cupy
     except ImportError:
-        return "CuPy is not installed; on a machine with an NVIDIA GPU: pip install cupy-cuda13x"
+        return "CuPy is not installed; on a machine with an NVIDIA GPU: pip install 'rankfold[gpu]'"
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
@@ -47,10 +48,14 @@ def missing_device() -> str | None:
     return None if count else "CuPy is installed but finds no NVIDIA GPU"
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip GPU tests where there is no GPU."""
-    if item.get_closest_marker("gpu") and (reason := missing_device()):
-        pytest.skip(reason)
+@pytest.fixture(autouse=True)
+def _device(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests marked ``gpu`` run on a device, and on a stand-in for CuPy where there is none."""
+    if request.node.get_closest_marker("gpu") and missing_device():
+        with stand_in.installed():
+            yield
+    else:
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,7 @@ import rankfold.kernels
 from rankfold.kernels._dispatch import device_of, implementation
 from rankfold.kernels.linear.moments import Moments
 from rankfold.kernels.neighbors import lists as neighbors
+from rankfold.kernels.neighbors.meeting import Lists, Rows
 
 Array = npt.NDArray[Any]
 Outputs = dict[str, Any]
@@ -350,18 +351,15 @@ def nonnegative_case(shape: tuple[int, int], dtype: str, solve: bool) -> Case:
 
     def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
         w = xp.array(w0)
-        if solve:
-            return {"unsolved": body(a["gram"], a["b"], w=w), "w": w}
-        gradient, inner = body(a["gram"], a["b"], w=w, sweeps=2)
-        return {"gradient": gradient, "inner": inner, "w": w}
+        assert body(a["gram"], a["b"], w=w, **({} if solve else {"sweeps": 2})) is None
+        return {"w": w}
 
     # The Gram matrix is so near the identity that what is wrong in one coordinate is halved in all others:
     # each of k coordinates takes inner products of length k, once a sweep.
     eps = float(np.finfo(dtype).eps)
     size = float(np.abs(b).max() + np.abs(w0).max()) * np.abs(gram).sum(axis=0).max()
     one = 8 * (k + 2) * eps * size
-    sums = {"gradient": 2 * r * k * size * one, "inner": 2 * r * k * size * one}
-    return Case({"gram": gram, "b": b}, run, {"w": one} if solve else {"w": one, **sums})
+    return Case({"gram": gram, "b": b}, run, {"w": one})
 
 
 def quotients_case(shape: tuple[int, int], dtype: str) -> Case:
@@ -369,7 +367,9 @@ def quotients_case(shape: tuple[int, int], dtype: str) -> Case:
 
     def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
         product = apart(xp.array(model), xp)
-        return {"divergence": body(a["x"], product), "product": product}
+        total = xp.full(1, 2.0)
+        assert body(a["x"], product, total=total) is None
+        return {"divergence": total, "product": product}
 
     # Quotients are rounded once. A logarithm is within two roundings, of a quotient within half of one.
     size = np.abs(x * np.log(np.maximum(x / model, 0.1)).astype(float)) + x + model
@@ -552,6 +552,36 @@ def pairs_case(shape: tuple[int, int], dtype: str, what: dict[str, dict[str, Any
     return Case({"x": matrix((p, d)), "y": matrix((q, d), seed=6)}, run)
 
 
+def meet_case(shape: tuple[int, int], dtype: str) -> Case:
+    n, d = shape
+    x, y = matrix((n, d), dtype), matrix((n + 3, d), dtype, seed=5)
+
+    def block(raw: Any, xp: Any) -> Rows:
+        wide = raw.astype(np.float64)
+        copy = np.array(raw, np.float32) if xp is np else None
+        return Rows(0, raw, copy, (wide * wide).sum(axis=1), xp.ones(len(raw)))
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        one, two = block(a["x"], xp), block(a["y"], xp)
+        outputs = {}
+        for same in (False, True):
+            for metric in (neighbors.Metric.EUCLIDEAN, neighbors.Metric.INNER_PRODUCT):
+                found = [
+                    Lists(xp.full((n, 2), np.inf), xp.full((n, 2), neighbors.EMPTY), xp.zeros(1, np.int64))
+                    for n in (len(one), len(two))
+                ]
+                how: dict[str, Any] = {"shift": None, "room": lambda name, size, kind: np.empty(size, kind)}
+                how |= {"lists_i": found[0], "lists_j": None if same else found[1], "precise": False}
+                body(one, one if same else two, metric=int(metric), same=same, **how)
+                for side, each in zip("ij", found, strict=True):
+                    for name, array in (("keys", each.keys), ("ids", each.ids)):
+                        host = array.get() if hasattr(array, "get") else array
+                        outputs[f"{name} {side} {metric} {same}"] = np.sort(np.nan_to_num(host), axis=1)
+        return outputs
+
+    return Case({"x": x, "y": y}, run)
+
+
 def merge_lists_case(shape: tuple[int, int], dtype: str) -> Case:
     rows, k = shape
     ids = (np.arange(rows)[:, None] + 3 * np.arange(k + 2)) % (k + 5)
@@ -676,6 +706,7 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("neighbors.lists", "scan_pairs"): (scan_case, FLOATS),
     ("neighbors.lists", "refine_rows"): (refine_case, ALL),
     ("neighbors.lists", "exhaust_rows"): (exhaust_case, ALL),
+    ("neighbors.meeting", "meet_rows"): (meet_case, ALL),
     ("neighbors.lists", "measure_pairs"): (lambda *case: pairs_case(*case, PAIRS), ("float64",)),
     ("neighbors.lists", "compare_pairs"): (
         lambda *case: pairs_case(*case, {"city": {"function": city}}),
@@ -719,12 +750,20 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
 def bodies() -> Iterator[Any]:
     """Every body that can be called, with every type it takes: the reference and each tuned one."""
     for module, name in KERNELS:
-        for device in ("reference", *(d for m, n, d in TUNED if (m, n) == (module, name))):
+        devices = [d for m, n, d in TUNED if (m, n) == (module, name)]
+        if "gpu" not in devices and is_portable(module, name):
+            devices.append("gpu")
+        for device in ("reference", *devices):
             marks = [pytest.mark.gpu] if device == "gpu" else []
             for dtype in CASES[module, name][1] if (module, name) in CASES else ():
                 yield pytest.param(
                     module, name, device, dtype, marks=marks, id=f"{module}.{name}-{device}-{dtype}"
                 )
+
+
+def is_portable(module: str, name: str) -> bool:
+    """Whether the reference body takes arrays of any device."""
+    return getattr(contract(module, name), "portable", False)
 
 
 def assert_conforms(case: Case, expected: Outputs, body: Body, layout: str, xp: Any) -> None:
@@ -745,7 +784,8 @@ def test_every_body_gives_what_its_reference_gives(module: str, name: str, devic
     kernel = contract(module, name)
     xp = importlib.import_module("cupy") if device == "gpu" else np
     body = kernel.reference if device == "reference" else kernel
-    assert device == "reference" or implementation(f"rankfold.kernels.{module}", name, device) is not None
+    tuned = implementation(f"rankfold.kernels.{module}", name, device) is not None
+    assert device == "reference" or tuned or is_portable(module, name)
     for shape in SHAPES:
         case = CASES[module, name][0](shape, dtype)
         expected = case.run(kernel.reference, case.inputs, np)

@@ -41,6 +41,13 @@ class Law:
     tolerance: float = 1e-9
     """Of its arrays, relative to the largest, on the same data in other chunks."""
 
+    device: str = "cpu"
+
+    @property
+    def where(self) -> dict[str, Any]:
+        """Where it runs, unless that is the host."""
+        return {} if self.device == "cpu" else {"device": self.device}
+
     def __call__(self, x: object, folder: Path, out: str = "r.zarr", **how: Any) -> rf.Result:
         """Call it; the result of ``fit`` lies beside."""
         first: tuple[object, ...] = (x,)
@@ -48,7 +55,7 @@ class Law:
             first = (self.fit(x, 4, out=folder / "fit.zarr", threads=1), x)
         if self.call is rf.reconstruct:
             first = first[:1]
-        return self.call(*first, **self.asked, out=folder / out, **how)
+        return self.call(*first, **self.asked, out=folder / out, **self.where, **how)
 
 
 def reconstructed(result: rf.Result, **how: Any) -> Any:

@@ -43,11 +43,11 @@ class Quality:
         return self.value
 
     def __repr__(self) -> str:
-        known = f" ± {self.standard_error:.1g}" if self.standard_error else ""
-        looked = (
+        error = f" ± {self.standard_error:.1g}" if self.standard_error else ""
+        sample = (
             f"all {self.rows} rows" if self.rows == self.of_rows else f"{self.rows} of {self.of_rows} rows"
         )
-        return f"<{self.kind} {self.value:.6g}{known}, {looked}, k={self.k}>"
+        return f"<{self.kind} {self.value:.6g}{error}, {sample}, k={self.k}>"
 
 
 @public
@@ -64,6 +64,7 @@ def trustworthiness(
     cluster: str | Path | None = None,
     workers: int | None = None,
     threads: int | None = None,
+    device: str | None = None,
     client: Any = None,
     progress: Progress | bool | None = None,
 ) -> Quality:
@@ -103,9 +104,10 @@ def trustworthiness(
     Venna, Kaski, Neighborhood preservation in nonlinear projection methods: an experimental study, ICANN
     2001, LNCS 2130. Of a sample of rows the value comes with its standard error.
     """
-    how = {"cluster": cluster, "workers": workers, "threads": threads, "memory": memory, "client": client}
+    where = {"cluster": cluster, "workers": workers, "threads": threads, "device": device}
+    how = {**where, "memory": memory, "client": client}
     task = trustworthiness_task(x, embedding, k=k, metric=metric, sample_rows=sample_rows, seed=seed)
-    return _measured(task, how, scratch, progress)
+    return _quality(task, how, scratch, progress)
 
 
 @public
@@ -122,6 +124,7 @@ def continuity(
     cluster: str | Path | None = None,
     workers: int | None = None,
     threads: int | None = None,
+    device: str | None = None,
     client: Any = None,
     progress: Progress | bool | None = None,
 ) -> Quality:
@@ -159,30 +162,31 @@ def continuity(
     ----------
     Venna, Kaski, ICANN 2001, LNCS 2130: see ``trustworthiness``.
     """
-    how = {"cluster": cluster, "workers": workers, "threads": threads, "memory": memory, "client": client}
+    where = {"cluster": cluster, "workers": workers, "threads": threads, "device": device}
+    how = {**where, "memory": memory, "client": client}
     task = continuity_task(x, embedding, k=k, metric=metric, sample_rows=sample_rows, seed=seed)
-    return _measured(task, how, scratch, progress)
+    return _quality(task, how, scratch, progress)
 
 
-def _measured(
+def _quality(
     task: Chain, how: dict[str, Any], scratch: str | Path | None, progress: Progress | bool | None
 ) -> Quality:
     """Carry out a chain of neighbors and ranks, and keep nothing but what it found."""
-    executor, asked = choose_executor(**how), task.request()
+    executor, request = choose_executor(**how), task.request()
     if executor.is_remote and scratch is None:
         raise InputError("workers on other machines need a folder that they share: say scratch=")
     temporary = TemporaryFolder()
     folder = temporary.path
     if scratch is not None:
-        named = digest([asked, task.source.fingerprint()])
-        folder = Path(scratch).absolute() / f"rankfold-{asked['kind']}-{named}"
+        key = digest([request, task.source.fingerprint()])
+        folder = Path(scratch).absolute() / f"rankfold-{request['kind']}-{key}"
     options: dict[str, Any] = {"scratch": None, "overwrite": True, "progress": progress}
     result = execute(task, executor, out=folder / "ranks.zarr", **options)
     record, facts = result.run, result.attrs
     shutil.rmtree(folder, ignore_errors=True)
-    rows, known = facts["input"]["shape"][0], (facts["value"], facts["standard_error"])
+    rows, values = facts["input"]["shape"][0], (facts["value"], facts["standard_error"])
     runs = ({"attempts": record["steps"]["neighbors"]}, record)
-    return Quality(asked["kind"], *known, asked["rows"], rows, asked["k"], runs)
+    return Quality(request["kind"], *values, request["rows"], rows, request["k"], runs)
 
 
 @public

@@ -53,6 +53,7 @@ def run(task: Task, where: Where) -> Result:
         threads=where.get("threads"),
         memory=where.get("memory"),
         client=where.get("client"),
+        device=where.get("device"),
     )
     return execute(
         task,
@@ -79,40 +80,42 @@ def execute(
         raise InputError(
             "workers on other machines need a folder that they share: say where the result goes, out="
         )
-    made = task.plan(executor.budget)
-    with listener(progress, lambda: made) as listen:
+    plan = task.plan(executor.budget)
+    with listener(progress, lambda: plan) as listen:
         task.source.check()
         require_whole_input(getattr(task.source, "path", None))
         fingerprint = task.source.fingerprint()
-        identity = identity_of(task.request(), fingerprint)
+        identity = identity_of(task.request(), fingerprint, executor.budget.device)
         temporary = TemporaryFolder() if out is None else None
         output = temporary.path / "result.zarr" if temporary is not None else Path(out or "").absolute()
         folder = RunDirectory.beside(
             output, None if scratch is None else Path(scratch), digest(identity), resumable=temporary is None
         )
         _require_place(task.source, output, folder.folder, *([] if scratch is None else [Path(scratch)]))
-        if os.path.lexists(output) and _done(folder, identity, overwrite=overwrite):
+        if os.path.lexists(output) and _is_done(folder, identity, overwrite=overwrite):
             folder.tidy(identity)
             return Result(output)
-        if executor.budget.workers > made.useful_workers:
+        if executor.budget.workers > plan.useful_workers:
             LOG.warning(
                 "%d of %d workers are started: the matrix has no work for more",
-                made.useful_workers,
+                plan.useful_workers,
                 executor.budget.workers,
             )
-            executor = executor.limited_to(made.useful_workers)
-        check_disk(made, _free(folder.scratch), folder.scratch, folder.stored_bytes)
+            executor = executor.limited_to(plan.useful_workers)
+        executor.check()
+        check_disk(plan, _free(folder.scratch), folder.scratch, folder.stored_bytes)
         if isinstance(task, Chain):
             _carry_out_links(task, folder, identity, executor, (scratch, overwrite, listen))
             return Result(output, temporary=temporary)
         with folder.claim(identity, overwrite=overwrite):
-            facts = _carry_out(task, folder, made, executor, fingerprint, listen)
+            facts = _carry_out(task, folder, plan, executor, fingerprint, listen)
         return Result(output, temporary=temporary, facts=None if temporary is None else facts)
 
 
-def identity_of(request: dict[str, Any], fingerprint: str) -> dict[str, Any]:
-    """What a result is the answer to."""
-    return {"request": request, "input": fingerprint, "edition": edition_of(request["kind"])}
+def identity_of(request: dict[str, Any], fingerprint: str, device: str) -> dict[str, Any]:
+    """What a result is the answer to: on another kind of device, with other last bits."""
+    where = {} if device == "cpu" else {"device": device}
+    return {"request": request, "input": fingerprint, "edition": edition_of(request["kind"]), **where}
 
 
 def _carry_out_links(
@@ -130,8 +133,8 @@ def _carry_out_links(
         for link in before:
             results[link.name] = folder.state / f"{link.name}.zarr"
             ready, out = link.ready(results), results[link.name]
-            made = execute(ready, executor, out=out, scratch=scratch, overwrite=True, progress=progress)
-            steps[link.name] = made.run.get("attempts", [])
+            result = execute(ready, executor, out=out, scratch=scratch, overwrite=True, progress=progress)
+            steps[link.name] = result.run.get("attempts", [])
     ready = last.ready(results)
     execute(ready, executor, out=folder.output, scratch=scratch, overwrite=overwrite, progress=progress)
     save_json(folder.record, {**load_record(folder.record), "steps": steps})
@@ -140,7 +143,7 @@ def _carry_out_links(
 def _carry_out(
     task: Task,
     folder: RunDirectory,
-    made: Plan,
+    plan: Plan,
     executor: Executor,
     fingerprint: str,
     progress: Progress | None,
@@ -148,13 +151,13 @@ def _carry_out(
     """Its facts."""
     kernels = MethodWarmup(task.source.dtype, task.request(), task.source.shape)
     kernels.warm()
-    facts = {**machine_facts(), "place": executor.facts(), "plan": made.as_dict()}
-    asked = time.perf_counter()
+    facts = {**machine_facts(), "place": executor.facts(), "plan": plan.as_dict()}
+    start = time.perf_counter()
     folder.log_attempt(facts)
     try:
         with executor.open_scheduler(folder, kernels) as scheduler, watched_memory() as memory:
             began = time.perf_counter()
-            run, found = _worked(task, folder, made, executor, scheduler, fingerprint, progress)
+            run, outcome = _work(task, folder, plan, executor, scheduler, fingerprint, progress)
             seconds = time.perf_counter() - began
     except DataError:
         # It cannot lead to a result. What is known of one that stays in place is not of this run.
@@ -163,28 +166,28 @@ def _carry_out(
     folder.log_attempt(
         {
             **facts,
-            "wait_seconds": began - asked,
+            "wait_seconds": began - start,
             "seconds": seconds,
             "passes": run.passes,
             "sweep_seconds": run.seconds,
             "baseline_bytes": memory.baseline,
             "peak_bytes": memory.peak,
             "measured_bytes": _most(memory.above_baseline, run.worker_bytes),
-            "planned_bytes": made.peak_bytes,
+            "planned_bytes": plan.peak_bytes,
             **run.notes,
             "finished": True,
         }
     )
     folder.publish()
-    for message in found["warnings"]:
+    for message in outcome["warnings"]:
         warnings.warn(message, RankfoldWarning, stacklevel=6)
-    return found
+    return outcome
 
 
-def _worked(
+def _work(
     task: Task,
     folder: RunDirectory,
-    made: Plan,
+    plan: Plan,
     executor: Executor,
     scheduler: Scheduler,
     fingerprint: str,
@@ -196,9 +199,9 @@ def _worked(
     disk, so each time less is left that could be damaged. What is damaged a second time ends the run: its
     disk does not keep what is written.
     """
-    damaged = set[Path]()
+    damage = set[Path]()
     where = (folder.state, folder.scratch, folder.result)
-    at_once = made.concurrency * executor.budget.workers
+    at_once = plan.concurrency * executor.budget.workers
     background, edition = Background(), edition_of(task.request()["kind"])
     keeping = Keeping(folder.resumable, executor.is_remote, where, background)
     try:
@@ -206,24 +209,25 @@ def _worked(
             run = Run(
                 *where,
                 scheduler,
-                made.concurrency,
-                made.slots,
+                plan.concurrency,
+                plan.slots,
                 progress,
-                made.groups,
+                plan.groups,
                 at_once,
                 keeping,
                 edition,
+                executor.budget.device,
             )
             try:
-                found = task.work(run, fingerprint)
+                facts = task.work(run, fingerprint)
                 background.finish()
                 if folder.resumable:
                     write_manifest(folder.result, folder.request, run.result_sums())
-                return run, found
+                return run, facts
             except DamagedStateError as error:
-                if error.path in damaged or not run.make_again(error):
+                if error.path in damage or not run.make_again(error):
                     raise
-                damaged.add(error.path)
+                damage.add(error.path)
     finally:
         background.stop()
 
@@ -233,7 +237,7 @@ def _most(driver: int | None, workers: int) -> int | None:
     return None if driver is None else max(driver, workers)
 
 
-def _done(folder: RunDirectory, identity: dict[str, Any], *, overwrite: bool) -> bool:
+def _is_done(folder: RunDirectory, identity: dict[str, Any], *, overwrite: bool) -> bool:
     """Whether the output is the finished answer to this request; one that is damaged is made again."""
     output = folder.output
     attrs = _attrs_of(output)
@@ -255,6 +259,7 @@ def _done(folder: RunDirectory, identity: dict[str, Any], *, overwrite: bool) ->
         attrs.get("request") == identity["request"]
         and attrs.get("input", {}).get("fingerprint") == identity["input"]
         and attrs.get("edition", 1) == identity["edition"]
+        and attrs.get("device", "cpu") == identity.get("device", "cpu")
     ):
         damage = damage_of(output, sums=overwrite)
         if damage:
@@ -284,8 +289,8 @@ def _request_of(folder: RunDirectory) -> str | None:
             return manifest.request
     except DataError:
         pass
-    finished = [facts for facts in load_record(folder.record)["attempts"] if facts.get("finished")]
-    return str(finished[-1].get("run")) if finished and folder.output.is_dir() else None
+    ends = [facts for facts in load_record(folder.record)["attempts"] if facts.get("finished")]
+    return str(ends[-1].get("run")) if ends and folder.output.is_dir() else None
 
 
 def _require_local(*paths: str | Path | None) -> None:

@@ -50,12 +50,15 @@ def difference_of(attrs: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
     if old.get("kind") != kind:
         return f"method ({old.get('kind')} there, {kind} now)"
     parts = [
-        told
+        line
         for name in sorted({*old, *new})
-        if old.get(name) != new.get(name) and (told := _of(name, old, new))
+        if old.get(name) != new.get(name) and (line := _of(name, old, new))
     ]
     if data.get("fingerprint") != identity["input"]:
         parts.append(f"data that has changed since, or another matrix ({data.get('name', 'unknown')} there)")
+    devices = attrs.get("device", "cpu"), identity.get("device", "cpu")
+    if devices[0] != devices[1]:
+        parts.append(f"device ({devices[0]} there, {devices[1]} now)")
     if attrs.get("edition", 1) != identity["edition"]:
         parts.append(f"edition of {kind} ({attrs.get('edition', 1)} there, {identity['edition']} now)")
     return "; ".join(parts)
@@ -68,14 +71,14 @@ def argument_of(name: str, kind: str) -> str:
 
 def _of(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """A part that differs; nothing of what another part tells."""
-    called = argument_of(name, new["kind"])
+    argument = argument_of(name, new["kind"])
     if name in CONTENTS:
-        return f"contents of {called}"
+        return f"contents of {argument}"
     if name == "adaptive":
-        name = called = "rank"
+        name = argument = "rank"
     elif name == "rank" and old.get("adaptive") != new.get("adaptive"):
         return ""
-    return f"{called} ({_value(name, old)} there, {_value(name, new)} now)"
+    return f"{argument} ({_value(name, old)} there, {_value(name, new)} now)"
 
 
 def _value(name: str, request: Mapping[str, Any]) -> str:

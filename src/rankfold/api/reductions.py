@@ -56,6 +56,8 @@ def svd(
     cluster, workers, threads : optional
         This machine ("local"), or the jobs of a profile; worker processes or jobs, instead of the threads
         of this process; threads of each process, by default all usable cores, shared.
+    device : {"cpu", "gpu"}, optional
+        What panels are computed on; by default a GPU where a profile reserves some, else the host.
     client, progress : optional
         A Dask client, by default the active one. True or False, by default True on a terminal or in a
         notebook; or a function that is called with the name of a sweep, what is done, and what there is.
@@ -280,7 +282,7 @@ def nmf(
     return run(task, where)
 
 
-WHERE = ("memory", "cluster", "workers", "threads", "client", "rates")
+WHERE = ("memory", "cluster", "workers", "threads", "client", "device", "rates")
 """What a plan is told besides the arguments of its method."""
 
 
@@ -295,6 +297,7 @@ def plan(
     workers: int | None = None,
     threads: int | None = None,
     client: Any = None,
+    device: str | None = None,
     rates: Rates | None = None,
     **others: Any,
 ) -> Plan:
@@ -306,7 +309,7 @@ def plan(
         The name of a method of one matrix: "svd", "pca", "qr", "nmf", "knn", or one of another package.
     x : path, array or Source, (m, n)
         Anything ``svd`` takes; its shape, type and chunks are looked at.
-    memory, cluster, workers, threads, client : optional
+    memory, cluster, workers, threads, client, device : optional
         As for ``svd``.
     rates : Rates, optional
         Of this machine, as ``rankfold doctor`` measures them: the plan then predicts seconds.
@@ -336,16 +339,16 @@ def plan(
             f"there is no plan for {kind!r}; plan {', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
         )
     method = METHODS[kind]
-    known = [parameter.name for parameter in method.parameters()]
-    asked = others if rank is None else {"rank": rank, **others}
-    if "k" in known and "rank" in asked:
+    parameters = [parameter.name for parameter in method.parameters()]
+    values = others if rank is None else {"rank": rank, **others}
+    if "k" in parameters and "rank" in values:
         raise InputError(f"{kind} has no rank: say how many neighbors, k= (--k)")
-    if any(asked.get(name) for name in ("center", "scale", "whiten") if name not in known):
+    if any(values.get(name) for name in ("center", "scale", "whiten") if name not in parameters):
         raise InputError(f"{kind} neither centers nor scales nor whitens: plan 'pca' for that")
-    refuse_unknown(f"a plan of {kind}", asked, [*known, *WHERE])
+    refuse_unknown(f"a plan of {kind}", values, [*parameters, *WHERE])
     executor = choose_executor(
-        cluster=cluster, workers=workers, threads=threads, memory=memory, client=client
+        cluster=cluster, workers=workers, threads=threads, memory=memory, client=client, device=device
     )
-    task = method.task(x, **asked)
-    made = task.plan(executor.budget)
-    return made if rates is None else made.with_seconds(rates, task.source, executor.budget.workers)
+    task = method.task(x, **values)
+    result = task.plan(executor.budget)
+    return result if rates is None else result.with_seconds(rates, task.source, executor.budget.workers)

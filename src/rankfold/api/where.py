@@ -21,6 +21,7 @@ class Where(TypedDict, total=False):
     cluster: str | Path | None
     workers: int | None
     threads: int | None
+    device: str | None
     client: Any
     progress: Progress | bool | None
 
@@ -28,10 +29,10 @@ class Where(TypedDict, total=False):
 def signature_of(function: Any) -> inspect.Signature:
     """A signature with these arguments in place of ``**where``."""
     own = inspect.signature(function)
-    given = [each for each in own.parameters.values() if each.annotation != "Unpack[Where]"]
-    if len(given) == len(own.parameters):
+    own_parameters = [each for each in own.parameters.values() if each.annotation != "Unpack[Where]"]
+    if len(own_parameters) == len(own.parameters):
         return own
-    return own.replace(parameters=[*given, *parameters()])
+    return own.replace(parameters=[*own_parameters, *parameters()])
 
 
 def parameters() -> list[inspect.Parameter]:
@@ -39,7 +40,7 @@ def parameters() -> list[inspect.Parameter]:
     kind = inspect.Parameter.KEYWORD_ONLY
     return [
         inspect.Parameter(
-            name, kind, default=False if name == "overwrite" else None, annotation=told.__forward_arg__
+            name, kind, default=False if name == "overwrite" else None, annotation=description.__forward_arg__
         )
-        for name, told in Where.__annotations__.items()
+        for name, description in Where.__annotations__.items()
     ]

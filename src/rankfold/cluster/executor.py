@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rankfold.cluster.local.client import SomeClient, active_client
-from rankfold.cluster.local.processes import Processes
+from rankfold.cluster.local.processes import Processes, visible_devices
 from rankfold.cluster.local.threads import Threads, usable_cores
 from rankfold.pipeline.engine.memory import available_bytes
 from rankfold.pipeline.engine.scheduler import Budget, Scheduler, Warmup
@@ -31,6 +31,9 @@ class Executor(Protocol):
     def limited_to(self, workers: int) -> Executor:
         """The same place with no more workers than there is work for."""
 
+    def check(self) -> None:
+        """Raise for what it lacks, as far as that is known before anything is written."""
+
     def facts(self) -> dict[str, Any]:
         """What kind of place it is, for the record."""
 
@@ -45,12 +48,35 @@ def choose_executor(
     threads: int | None = None,
     memory: str | int | None = None,
     client: Any = None,
+    device: str | None = None,
 ) -> Executor:
     """The place that the arguments of a call describe.
 
-    A client that is given, or active when nothing else is said, wins; then ``on``: this machine, the job
+    A client that is given, or active when nothing else is said, wins; then ``cluster``: this machine, the job
     of SLURM that this process runs in, or the profile of a cluster.
     """
+    executor = _choose(cluster, workers, threads, memory, client, device)
+    found = executor.budget.device
+    if device not in (None, "cpu", "gpu"):
+        raise InputError(f"device must be 'cpu' or 'gpu', not {device!r}")
+    if device not in (None, found):
+        reason = "gives its workers no GPU: say gpus: 1 there" if found == "cpu" else "reserves GPUs"
+        raise InputError(f"device={device!r}, but {_title(cluster, client)} {reason}, or leave out --device")
+    return executor
+
+
+def _title(cluster: str | Path | None, client: Any) -> str:
+    return "a Dask client" if cluster is None or client is not None else f"the profile {cluster}"
+
+
+def _choose(
+    cluster: str | Path | None,
+    workers: int | None,
+    threads: int | None,
+    memory: str | int | None,
+    client: Any,
+    device: str | None,
+) -> Executor:
     if client is not None and not (cluster is None and workers is None and threads is None):
         raise InputError(
             "client= brings its own workers and threads: leave out cluster=, workers= and threads="
@@ -74,12 +100,21 @@ def choose_executor(
             positive_count("threads", threads),
             memory,
         )
+    if device == "gpu":
+        return _on_devices(workers, threads, memory)
     if workers is None:
-        cores = positive_count("threads", threads) or usable_cores()
-        return Threads(Budget(_memory(memory, 1), cores))
+        return Threads(Budget(_memory(memory, 1), positive_count("threads", threads) or usable_cores()))
     count = positive_count("workers", workers) or 1
     each = positive_count("threads", threads) or max(1, usable_cores() // count)
     return Processes(Budget(_memory(memory, count), each, count))
+
+
+def _on_devices(workers: int | None, threads: int | None, memory: str | int | None) -> Executor:
+    """This process for one GPU, one process for each of several; threads read, but one."""
+    count = positive_count("workers", workers) or max(1, len(visible_devices()))
+    cores = positive_count("threads", threads) or max(1, usable_cores() // count)
+    budget = Budget(_memory(memory, count), 1, count, gpus=1, readers=max(1, cores - 1))
+    return Processes(budget) if workers is not None or count > 1 else Threads(budget)
 
 
 def positive_count(name: str, value: object) -> int | None:

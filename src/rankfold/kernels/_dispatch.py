@@ -26,14 +26,15 @@ _DEVICES = {"numpy": "cpu", "cupy": "gpu"}
 
 
 def device_of(*arguments: object) -> str:
-    """Device of the arrays among ``arguments``: ``"cpu"`` or ``"gpu"``.
+    """Device of the arrays among ``arguments``, and in tuples of them: ``"cpu"`` or ``"gpu"``.
 
     Raises
     ------
     TypeError
         Arrays of both devices are mixed.
     """
-    libraries = (type(a).__module__.partition(".")[0] for a in arguments if not isinstance(a, np.generic))
+    each = (b for a in arguments for b in (a if isinstance(a, tuple) else (a,)))
+    libraries = (type(a).__module__.partition(".")[0] for a in each if not isinstance(a, np.generic))
     devices = {_DEVICES[library] for library in libraries if library in _DEVICES}
     if len(devices) > 1:
         raise TypeError(
@@ -77,6 +78,16 @@ def light_kernel(reference: Callable[P, R]) -> Callable[P, R]:
     reference body, so that a small matrix neither compiles nor loads numba.
     """
     return _kernel(reference, FEW)
+
+
+def portable(call: Callable[P, R]) -> Callable[P, R]:
+    """Mark a kernel that folds may call wherever they run.
+
+    Its reference body takes arrays of any device as they are, in a few operations on whole arrays with none
+    of their numbers looked at; or it takes no arrays, and gives some of the host.
+    """
+    call.portable = True  # type: ignore[attr-defined]
+    return call
 
 
 def _kernel(reference: Callable[P, R], few: int) -> Callable[P, R]:

@@ -10,6 +10,7 @@
 
     errors      the tree of errors
     blas        one thread, everywhere
+    gpu         a device to compute on: whether there is one, arrays there, panels that stay
     units       bytes as people write them
 
 Imports point down this list of folders, from the last to the first, and to ``kernels``.

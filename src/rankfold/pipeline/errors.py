@@ -80,6 +80,10 @@ class ClusterError(RankfoldError):
     """Workers cannot be started as asked."""
 
 
+class DeviceError(ClusterError):
+    """There is no device that could be computed on, or it lacks what is needed."""
+
+
 class NoWorkersError(ClusterError):
     """No worker came in time; nothing is lost."""
 

@@ -190,9 +190,13 @@ def place(
         int | None, typer.Option(help="worker processes, or jobs; without it the threads of this process")
     ] = None,
     threads: Annotated[int | None, typer.Option(help="of each process; all cores by default")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cpu or gpu; by default a GPU where a profile reserves some")
+    ] = None,
 ) -> dict[str, Any]:
     """Where it runs and within what."""
-    return {"memory": memory, "cluster": cluster, "workers": workers, "threads": threads}
+    place = {"memory": memory, "cluster": cluster, "workers": workers, "threads": threads}
+    return {**place, "device": device}
 
 
 def output(

@@ -9,17 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import missing_device
 from distributed import Scheduler, SpecCluster, Worker
 from drivers import HERE, wait_for
 from gpu_source import GpuSource, readers
 from slurm_cluster import SlurmCluster
+from stand_in import ON_PATH
 
 import rankfold as rf
 from rankfold.cluster.local.client import STEALING, Client
 from rankfold.cluster.local.processes import SCHEDULER_SETTINGS
 from rankfold.cluster.slurm.job_script import job_script, submit
 from rankfold.cluster.slurm.profile import Profile, read_profile
-from rankfold.pipeline.planning import passes
+
+STAND_IN = [ON_PATH] if missing_device() else []
 
 PROFILE = """\
 partition: main
@@ -36,8 +39,6 @@ DRIVER = """\
 import sys
 import rankfold as rf
 from gpu_source import GpuSource
-from rankfold.pipeline.planning import passes
-passes.runs_on_device = lambda kernels: True
 store, folder = sys.argv[1:]
 source = GpuSource(rf.open(store), 0.05, f"{folder}/readers")
 rf.pca(source, rank=8, with_rows=False, memory="256MiB", out=f"{folder}/r.zarr", cluster="allocation")
@@ -122,9 +123,9 @@ def test_a_worker_that_comes_late_takes_its_share(tmp_path: Path) -> None:
 
 @pytest.fixture
 def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of GPU workers, which find the modules of the tests."""
+    """Of GPU workers, which find the modules of the tests, and a CuPy that the driver need not have."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), *sys.path[1:]]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), *sys.path[1:], *STAND_IN]))
     path = tmp_path / "site.yaml"
     path.write_text(PROFILE)
     return path
@@ -132,7 +133,7 @@ def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slurm
 def test_each_job_has_a_gpu_of_its_own(
-    tmp_path: Path, demo_store: Path, slurm: SlurmCluster, profile: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, demo_store: Path, slurm: SlurmCluster, profile: Path
 ) -> None:
     source = GpuSource(rf.open(demo_store), 0.05, str(tmp_path / "readers"))
     asked: dict[str, Any] = {
@@ -142,12 +143,10 @@ def test_each_job_has_a_gpu_of_its_own(
         "cluster": profile,
         "workers": 3,
     }
-    with pytest.raises(
-        rf.RankfoldError, match=r"pca by .* has no code for a GPU, and the profile reserves one"
-    ):
-        rf.pca(source, out=tmp_path / "r.zarr", **asked)
-    monkeypatch.setattr(passes, "runs_on_device", lambda kernels: True)
-    rf.pca(source, out=tmp_path / "r.zarr", **asked)
+    with pytest.raises(rf.RankfoldError, match=r"device='cpu', but the profile .* reserves GPUs"):
+        rf.pca(source, out=tmp_path / "r.zarr", device="cpu", **asked)
+    result = rf.pca(source, out=tmp_path / "r.zarr", **asked)
+    assert result.attrs["device"] == "gpu"
     read = readers(tmp_path / "readers")
     assert len(set(read.values())) == len(read) >= 2, read
     wait_for(lambda: not slurm.jobs())

@@ -34,7 +34,7 @@ def objective(gram: Array, b: Array, w: Array) -> float:
 def test_solutions_are_those_of_scipy(rows: int, rank: int, seed: int, warm: bool) -> None:
     gram, b, h, x = problem(rows, rank, seed)
     w = np.random.default_rng(seed).gamma(0.2, size=(rows, rank)) * warm
-    assert solve_rows(gram, b, w=w) == 0
+    solve_rows(gram, b, w=w)
     for row in range(0, rows, 10):
         exact, _ = scipy.optimize.nnls(h.T, x[row])
         np.testing.assert_allclose(w[row], exact, atol=1e-9 * (1 + np.abs(exact).max()))
@@ -46,7 +46,7 @@ def test_well_posed_rows_are_solved_to_rounding() -> None:
     gram, b, _, _ = problem(200, 32, 1)
     gram += 5 * np.eye(32)
     w = np.zeros((200, 32))
-    assert solve_rows(gram, b, w=w) == 0
+    solve_rows(gram, b, w=w)
     factor = np.linalg.cholesky(gram)
     for row in range(200):
         exact, _ = scipy.optimize.nnls(factor.T, np.linalg.solve(factor, b[row]))
@@ -60,10 +60,9 @@ def test_every_sweep_goes_down_and_all_of_them_to_the_solution(rank: int, dtype:
     w = np.zeros((130, rank), dtype)
     values = [0.0]
     for _ in range(20):
-        _, inner = descend_rows(gram, b, w=w, sweeps=1)
+        descend_rows(gram, b, w=w, sweeps=1)
         values.append(objective(gram.astype(float), b.astype(float), w.astype(float)))
         assert (w >= 0).all()
-        assert inner == pytest.approx(float((w.astype(float) * b).sum()), rel=1e-6)
     slack = 20 * np.finfo(dtype).eps * abs(values[-1])
     assert all(after <= before + slack for before, after in itertools.pairwise(values))
     exact = np.zeros((130, rank))

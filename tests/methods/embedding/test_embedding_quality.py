@@ -20,6 +20,7 @@ from sklearn.manifold import trustworthiness as peer
 
 import rankfold as rf
 from rankfold.kernels.neighbors.lists import BY_PRODUCTS, Metric
+from rankfold.kernels.neighbors.meeting import doubles
 from rankfold.methods.embedding.neighbor_ranks import CountNearer, reaches
 from rankfold.methods.embedding.quality_request import draw_rows
 from rankfold.methods.knn.row_blocks import BlockReader
@@ -245,7 +246,7 @@ def test_bounds_hold_on_both_sides(
     reader = BlockReader(open_source(x), int(metric), shift, True)
     rows = reader.read(reader.buffer(40), 0, 40, 0)
     assert rows.copy is not None
-    factor = rows.copy if dtype == np.float32 else reader.double(rows)
+    factor = rows.copy if dtype == np.float32 else doubles(rows, reader.metric, reader.shift)
     low, high = reaches(rows, int(metric), np.dtype(dtype))
     tile = factor @ factor.T
     wide = x.astype(np.longdouble)

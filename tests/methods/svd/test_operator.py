@@ -44,7 +44,7 @@ class InMemory:
         return float(scipy.sparse.linalg.norm(self.a) ** 2)
 
     @property
-    def exhausted(self) -> bool:
+    def is_exhausted(self) -> bool:
         return self.applied >= self.most
 
     def first(self, width: int) -> Float64:
@@ -97,7 +97,7 @@ def test_leading_values_are_those_of_the_operator(
     basis, seen = method(operator, width=12, rank=4, tol=1e-6)
     exact = np.linalg.svd(operator.a.toarray(), compute_uv=False)[:4]
     found = half_step(basis)[:4]
-    assert not operator.exhausted
+    assert not operator.is_exhausted
     assert (np.abs(found - exact) <= np.maximum(seen.estimate, 1e-12) * exact).all()
     np.testing.assert_allclose(found, exact, rtol=1e-6)
     assert len(operator.kept) == (operator.applied if method is krylov else 1)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from rankfold.kernels._dispatch import kernel
 from rankfold.methods.argument import Argument
-from rankfold.methods.parts.finite import BAD, count_bad, refuse_bad
+from rankfold.methods.parts.finite import BAD, refuse_bad
 from rankfold.methods.parts.panels import OverPanels, Panels, numbers
 from rankfold.methods.registry import Method
 from rankfold.methods.task import Output
@@ -70,12 +70,10 @@ class Powers(OverPanels):
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Add a panel."""
-        for first, _, raw in self.panels.grains(work.panels, start, stop, slot):
-            x = numbers(raw).astype(WIDE)
-            if np.isfinite(x).all():
+        for grain in self.panels.grains(work.panels, start, stop, slot):
+            x = numbers(grain.raw).astype(WIDE)
+            if self.is_finite(state, work, grain, x):
                 add_powers(np.abs(x) if self.absolute else x, sums=state["sums"])
-            else:
-                count_bad(state, raw, *self.panels.corner(first))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import rankfold as rf
 from rankfold.methods.nmf.start import SignedSquares
 from rankfold.methods.svd.solvers import tsqr
 from rankfold.pipeline.engine import blocks
+from rankfold.pipeline.engine.device import HOST
 from rankfold.pipeline.engine.fold import Workspace
 
 pytestmark = pytest.mark.filterwarnings("ignore:the largest estimated error")
@@ -116,14 +117,15 @@ def test_squares_above_and_below_zero_are_told_apart() -> None:
     class Rows:
         columns, dtype, row_bytes = 4, y.dtype, 32
 
-        def read_into(self, out: np.ndarray, first: int) -> None:
-            out[...] = y[first : first + len(out)]
+        def read_into(self, out: np.ndarray, start: int) -> None:
+            out[...] = y[start : start + len(out)]
 
     cut = blocks.Cut(np.array([0, 25, 40]), np.array([0, 1, 2]), 7)
     fold = SignedSquares(Rows(), cut, Path(), 3, 0.0)  # type: ignore[arg-type]
     total, other = fold.start(), fold.start()
     for state, start, stop in ((total, 0, 25), (other, 25, 40)):
-        fold.step(state, Workspace(coefficients=coefficients, rows=np.empty((7, 4))), start, stop, 0)
+        work = Workspace(device=HOST, coefficients=coefficients, rows=np.empty((7, 4)))
+        fold.step(state, work, start, stop, 0)
     fold.merge(total, other)
     u = y @ coefficients
     expected = [(u.clip(0) ** 2).sum(axis=0), (u.clip(None, 0) ** 2).sum(axis=0)]

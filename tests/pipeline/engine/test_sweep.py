@@ -26,6 +26,7 @@ from rankfold.cluster.local import threads
 from rankfold.cluster.local.client import Client
 from rankfold.cluster.local.threads import Threads
 from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.device import HOST, Device
 from rankfold.pipeline.engine.scheduler import Budget, Scheduler
 from rankfold.pipeline.engine.sweep import FAN_IN, SEGMENT_SECONDS, Report, Sweep
 from rankfold.pipeline.errors import PlanError
@@ -68,10 +69,13 @@ class RowSum:
     def row_seconds(self) -> float:
         return SEGMENT_SECONDS / (self.panels_per_segment * self.cut.panel_rows)
 
+    resident = frozenset[str]()
+    device_bytes = 0
+
     def start(self) -> State:
         return {"sum": np.zeros(3)}
 
-    def workspace(self) -> dict[str, Any]:
+    def workspace(self, device: Device = HOST) -> dict[str, Any]:
         WATCHES.setdefault(self.watch, Watch()).workspaces += 1
         stored = load_if_whole(self.constants) if self.constants else None
         return {
@@ -297,7 +301,8 @@ def test_a_part_that_a_crash_damaged_is_made_again(
 def test_workers_of_different_processors_are_refused(tmp_path: Path) -> None:
     class Mixed:
         def compute(self, root: Any, **options: Any) -> Report:
-            return Report(frozenset({"Haswell"}), 1) | Report(frozenset({"SkylakeX"}), 2)
+            cores = ("cpu", "Haswell"), ("cpu", "SkylakeX"), ("gpu", "H100")
+            return Report(frozenset(cores[:1]), 1) | Report(frozenset(cores[1:]), 2)
 
     with pytest.raises(PlanError, match=r"different BLAS kernels .Haswell; SkylakeX.*OPENBLAS_CORETYPE"):
         total(tmp_path / "sum", RowSum(make_cut(4, 1)), 1, Mixed())

@@ -16,6 +16,7 @@ from zarr.codecs import ZstdCodec
 
 import rankfold as rf
 from rankfold.pipeline.data.view import Orientation
+from rankfold.pipeline.engine.device import HostSlot
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.planning.passes import Pass, blas_bytes
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES, fit, peak_bytes, sweep_bytes
@@ -77,6 +78,8 @@ def nbytes(value: Any) -> int:
     """Of every array in a workspace, whole buffers."""
     if isinstance(value, np.ndarray):
         return value.nbytes
+    if isinstance(value, HostSlot):
+        return nbytes(value.staged)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return sum(nbytes(getattr(value, field.name)) for field in dataclasses.fields(value))
     if isinstance(value, SimpleNamespace):

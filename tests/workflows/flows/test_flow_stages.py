@@ -44,7 +44,7 @@ ELSEWHERE = {
     "scratch",
     "overwrite",
 }
-ELSEWHERE |= {"cluster", "workers", "threads", "client", "progress", "view"}
+ELSEWHERE |= {"cluster", "workers", "threads", "device", "client", "progress", "view"}
 """Arguments that are no keys of a stage."""
 
 

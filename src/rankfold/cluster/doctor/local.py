@@ -24,6 +24,8 @@ from typing import Literal
 from rankfold.cluster.local.threads import usable_cores
 from rankfold.pipeline.blas import core_type, one_blas_thread
 from rankfold.pipeline.engine.memory import available_bytes
+from rankfold.pipeline.errors import DeviceError
+from rankfold.pipeline.gpu import require_device
 from rankfold.pipeline.units import format_bytes
 
 Verdict = Literal["ok", "warning", "failed", "not checked"]
@@ -210,20 +212,19 @@ def check_compile_cache() -> Finding:
 
 
 def check_gpu(*, must_exist: bool = False) -> Finding:
-    """Whether CuPy sees a GPU."""
-    short: Verdict = "failed" if must_exist else "not checked"
+    """Whether there is a GPU that CuPy compiles for, allocates on and multiplies with."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     among = f" (CUDA_VISIBLE_DEVICES={visible})" if visible is not None else ""
-    if importlib.util.find_spec("cupy") is None:
-        advice = "On a machine with an NVIDIA GPU: pip install cupy-cuda13x" if must_exist else ""
-        return Finding("GPU", short, f"CuPy is not installed{among}", advice)
+    if importlib.util.find_spec("cupy") is None and not must_exist:
+        return Finding("GPU", "not checked", f"CuPy is not installed{among}")
     try:
-        import cupy
-
-        count = int(cupy.cuda.runtime.getDeviceCount())
-    except Exception as error:  # noqa: BLE001 - a library of the site may be missing in any way
-        return Finding("GPU", short, f"CuPy finds none: {error}{among}")
-    return Finding("GPU", "ok" if count else short, f"{count} by CuPy {_version('cupy') or ''}{among}")
+        cupy = require_device()
+    except DeviceError as error:
+        return Finding("GPU", "failed" if must_exist else "not checked", f"{error}{among}")
+    count, (free, total) = cupy.cuda.runtime.getDeviceCount(), cupy.cuda.Device(0).mem_info
+    name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    memory = f"{format_bytes(free)} of {format_bytes(total)} free"
+    return Finding("GPU", "ok", f"{count} by CuPy {cupy.__version__}: {name}, {memory}{among}")
 
 
 def check_dashboard() -> Finding:

@@ -68,6 +68,9 @@ class SomeClient:
         """See ``Executor``: workers of others are not ours to end."""
         return self
 
+    def check(self) -> None:
+        """See ``Executor``: what workers have is known when they come."""
+
     def facts(self) -> dict[str, Any]:
         """See ``Executor``."""
         return {"kind": "client", "workers": self.budget.workers, "threads": self.budget.threads}

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rankfold.cluster.local.client import Client, prepare_scheduler
 from rankfold.cluster.local.watchdog import Watchdog
 from rankfold.pipeline.engine.scheduler import Budget, Warmup
-from rankfold.pipeline.errors import ClusterError
+from rankfold.pipeline.errors import ClusterError, DeviceError
+from rankfold.pipeline.gpu import count_devices, require_device
 from rankfold.pipeline.storage.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -80,6 +81,10 @@ class Processes:
         budget = dataclasses.replace(self.budget, workers=min(workers, self.budget.workers))
         return dataclasses.replace(self, budget=budget)
 
+    def check(self) -> None:
+        """See ``Executor``."""
+        self._devices()
+
     def facts(self) -> dict[str, Any]:
         """See ``Executor``."""
         return {"kind": "processes", "workers": self.budget.workers, "threads": self.budget.threads}
@@ -92,6 +97,7 @@ class Processes:
 
         from rankfold.cluster.local.worker_process import WorkerProcess
 
+        devices = self._devices()
         logs = run.folder / "logs"
         logs.mkdir(exist_ok=True)
         with scheduler_settings(run) as local:
@@ -100,6 +106,7 @@ class Processes:
                 "local": str(local),
                 "logs": str(logs),
                 "settings": {**os.environ, **ONE_THREAD, **WORKER_SETTINGS, **WITHOUT_LOCKS},
+                "devices": devices,
             }
             with (
                 SpecCluster(
@@ -123,6 +130,27 @@ class Processes:
                 _wait(watchdog, self.budget.workers)
                 with prepare_scheduler(client, run, kernels, watch=watchdog.check) as scheduler:
                     yield scheduler
+
+    def _devices(self) -> tuple[str, ...]:
+        """A GPU for each worker, where they compute on one."""
+        if not self.budget.gpus:
+            return ()
+        devices = visible_devices()
+        if not devices:
+            require_device()
+        if len(devices) < self.budget.workers:
+            raise DeviceError(
+                f"{self.budget.workers} workers take a GPU each, and CuPy finds {len(devices)} here: lower "
+                "--workers, look at CUDA_VISIBLE_DEVICES, or leave out --device gpu"
+            )
+        return devices
+
+
+def visible_devices() -> tuple[str, ...]:
+    """GPUs that this process may use, by the names that ``CUDA_VISIBLE_DEVICES`` takes."""
+    named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    count = count_devices()
+    return tuple(named[:count]) if named else tuple(str(device) for device in range(count))
 
 
 @contextlib.contextmanager

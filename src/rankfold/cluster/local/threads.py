@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from dask.delayed import Delayed
 from dask.threaded import get
 
+from rankfold.pipeline.engine.device import device_of
 from rankfold.pipeline.engine.memory import return_freed_memory
 from rankfold.pipeline.engine.scheduler import Budget, Warmup
 from rankfold.pipeline.storage.run_directory import RunDirectory
@@ -41,14 +42,23 @@ class Threads:
         """See ``Executor``: one process it is."""
         return self
 
+    def check(self) -> None:
+        """See ``Executor``."""
+        device_of(self.budget.device)
+
     def facts(self) -> dict[str, Any]:
         """See ``Executor``."""
         return {"kind": "threads", "threads": self.budget.threads}
 
     @contextlib.contextmanager
     def open_scheduler(self, run: RunDirectory, kernels: Warmup) -> Iterator[Threads]:
-        """See ``Executor``. There is nothing to start."""
-        yield self
+        """See ``Executor``. There is nothing to start, but a device."""
+        device = device_of(self.budget.device)
+        device.forget()  # a run before this one may have had the same name, and other data
+        try:
+            yield self
+        finally:
+            device.forget()
 
     def compute(
         self, root: Delayed, *, concurrency: int, watch: Callable[[], None], stop: Callable[[], bool]

@@ -19,7 +19,15 @@ class WorkerProcess(ProcessInterface):
     """A process of its own session, so that Ctrl-C reaches the driver alone."""
 
     def __init__(
-        self, scheduler: str, *, name: object, threads: int, local: str, logs: str, settings: dict[str, str]
+        self,
+        scheduler: str,
+        *,
+        name: object,
+        threads: int,
+        local: str,
+        logs: str,
+        settings: dict[str, str],
+        devices: tuple[str, ...] = (),
     ) -> None:
         super().__init__()
         self._command = [
@@ -30,7 +38,11 @@ class WorkerProcess(ProcessInterface):
             *("--death-timeout", "60"),
         ]
         self._log = Path(logs) / f"worker-{name}.log"
-        self._settings = settings
+        self._settings = dict(settings)
+        if devices:
+            # A successor has the number of the worker before it, and a name of its own.
+            number = int(str(name).partition("+")[0])
+            self._settings["CUDA_VISIBLE_DEVICES"] = devices[number]
         self._process: asyncio.subprocess.Process | None = None
         self._lifeline: int | None = None
         """Held open, and closed by the kernel at the latest: see ``lifeline``."""

@@ -77,7 +77,8 @@ class Allocation:
         cores = _number("SLURM_CPUS_PER_TASK") or max(1, (_number("SLURM_CPUS_ON_NODE") or 1) // per_node)
         side_by_side = profile.threads_for(threads, cores)
         count = min(nodes * per_node, workers or 2**31)
-        budget = Budget(_working(memory, per_node), side_by_side, count, profile.gpus)
+        readers = max(1, cores // max(profile.gpus, 1) - 1)
+        budget = Budget(_working(memory, per_node), side_by_side, count, profile.gpus, readers)
         beside = max(cores, side_by_side) if profile.gpus else 0
         return cls(profile, budget, per_node, job, _number("SLURM_RESTART_COUNT") or 0, beside)
 
@@ -85,6 +86,9 @@ class Allocation:
         """See ``Executor``."""
         budget = dataclasses.replace(self.budget, workers=min(workers, self.budget.workers))
         return dataclasses.replace(self, budget=budget)
+
+    def check(self) -> None:
+        """See ``Executor``: what workers have is known when they come."""
 
     def facts(self) -> dict[str, Any]:
         """See ``Executor``."""

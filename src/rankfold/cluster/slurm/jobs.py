@@ -76,12 +76,17 @@ class SlurmJobs:
                 f"{format_bytes(profile.memory)}. Lower --memory, or raise memory: there"
             )
         side_by_side = profile.threads_for(threads, profile.cores)
-        return cls(profile, Budget(working, side_by_side, workers or profile.workers, profile.gpus))
+        readers = max(1, profile.cores // max(profile.gpus, 1) - 1)
+        count = workers or profile.workers
+        return cls(profile, Budget(working, side_by_side, count, profile.gpus, readers))
 
     def limited_to(self, workers: int) -> SlurmJobs:
         """See ``Executor``."""
         budget = dataclasses.replace(self.budget, workers=min(workers, self.budget.workers))
         return dataclasses.replace(self, budget=budget)
+
+    def check(self) -> None:
+        """See ``Executor``: what workers have is known when they come."""
 
     def facts(self) -> dict[str, Any]:
         """See ``Executor``."""

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._dispatch import light_kernel
+from rankfold.kernels._dispatch import light_kernel, portable
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 
+@portable
 @light_kernel
 def measure(x: Array, shift: Float64, pow2_scale: float) -> tuple[Float64, Float64]:
     """Column sums and sums of squares of ``(x - shift) * unit``, accumulated in float64.
@@ -55,6 +56,7 @@ def _sums_by_fours(d: Float64) -> Float64:
     return np.cumsum(terms, axis=0)[-1]  # type: ignore[no-any-return]
 
 
+@portable
 @light_kernel
 def subtract(x: Array, shift: Float64, scale: Float64, *, out: Array) -> None:
     """Write ``(x - shift) * scale`` into ``out``, computed in float64 and rounded once.

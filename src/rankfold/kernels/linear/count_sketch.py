@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._dispatch import kernel, light_kernel
+from rankfold.kernels._dispatch import kernel, light_kernel, portable
 
 Array = npt.NDArray[Any]
 
 TILE_ROWS = 1024
 
 
+@portable
 @kernel
 def draw_buckets(
     seed: int, purpose: int, tile: int, count: int
@@ -43,6 +44,7 @@ def draw_buckets(
     return numbers // 2, 2 * (numbers % 2) - 1
 
 
+@portable
 @light_kernel
 def add_to_buckets(d: Array, buckets: npt.NDArray[np.int64], factors: Array, *, sums: Array) -> None:
     """``sums[buckets[i]] += factors[i] * d[i]`` for every row.

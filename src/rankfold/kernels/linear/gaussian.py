@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._dispatch import kernel
+from rankfold.kernels._dispatch import kernel, portable
 
 TILE_ROWS = 1024
 
 
+@portable
 @kernel
 def gaussian_rows(seed: int, purpose: int, rows: tuple[int, int], columns: int) -> npt.NDArray[np.float64]:
     """Rows ``rows[0]:rows[1]`` of an endless standard normal matrix.

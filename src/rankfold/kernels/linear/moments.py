@@ -69,7 +69,7 @@ def add_rows(total: Moments, x: Array, mean: Float64, pow2_scale: float, *, out:
     Unlike them we keep the full scatter matrix.
     """
     rows = len(x)
-    subtract(x, mean, np.full(x.shape[1], pow2_scale), out=out[:rows])
+    subtract(x, mean, np.full_like(mean, pow2_scale), out=out[:rows])
     delta = mean * pow2_scale - total.mean
     count = total.count + rows
     out[rows] = delta * np.sqrt(total.count * rows / count)

@@ -7,9 +7,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._dispatch import kernel
+from rankfold.kernels._dispatch import kernel, portable
 
 Array = npt.NDArray[Any]
+
+MIRROR_ROWS = 512
+"""On a device half of a symmetric product is computed, and so many rows of it at once are copied over the
+diagonal: scratch is a few squares of that."""
+
+
+def mirror_bytes(k: int) -> int:
+    """Scratch of a product of k columns with themselves in float64, on a device."""
+    return 4 * 8 * min(k, MIRROR_ROWS) ** 2
 
 
 @kernel
@@ -37,6 +46,7 @@ def add_product(x: Array, y: Array, *, total: Array, work: Array) -> None:
     total += work
 
 
+@portable
 @kernel
 def weigh(x: Array, weights: Array, *, out: Array) -> None:
     """``out = x * weights`` of (r, k) and (k,), rounded to the type of ``out``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._dispatch import kernel
+from rankfold.kernels._dispatch import kernel, portable
 
 Float64 = npt.NDArray[np.float64]
 
@@ -13,6 +13,7 @@ LEAST_EIGENVALUE = 1e-2
 """Of a scaled Gram matrix from which R is taken."""
 
 
+@portable
 @kernel
 def panel_r(y: Float64) -> Float64:
     """R factor of a panel, with non-negative diagonal.
@@ -33,12 +34,15 @@ def panel_r(y: Float64) -> Float64:
     condition of ``y``, where a Cholesky factor of ``y'y`` fails beyond 1e8.
     """
     rows, columns = y.shape
-    r: Float64 = np.asarray(np.linalg.qr(y, mode="r")) if rows else np.zeros((0, columns))
-    if len(r) < columns:
-        r = np.vstack([r, np.zeros((columns - len(r), columns))])
+    if not rows:
+        return np.zeros_like(y, shape=(columns, columns))
+    r: Float64 = np.linalg.qr(y, mode="r")  # type: ignore[assignment]
+    if rows < columns:
+        r = np.vstack([r, np.zeros_like(y, shape=(columns - rows, columns))])
     return r * np.where(np.diag(r) < 0, -1.0, 1.0)[:, None]
 
 
+@portable
 @kernel
 def merge_r(a: Float64, b: Float64) -> Float64:
     """R factor of two panels from their R factors.

@@ -1,5 +1,7 @@
 """Nearest rows: bounds from products, exact distances, lists, ranks.
 
-lists   nearest rows of tiles, kept in lists             numba
-ranks   how many rows are nearer than given ones         numba
+bounds   what products tell of distances, and how wrong they may be
+lists    nearest rows of tiles, kept in lists             numba
+meeting  two blocks of rows and their lists               numba, CUDA C++
+ranks    how many rows are nearer than given ones         numba
 """

@@ -79,5 +79,6 @@ def project(v: Array, upper: float, simplex: bool) -> Array:
         return np.clip(v, 0, v.dtype.type(upper))
     v = v - v.max(axis=1, keepdims=True)
     excess = np.cumsum(-np.sort(-v, axis=1), axis=1) - 1
-    threshold = (excess / np.arange(1, v.shape[1] + 1, dtype=v.dtype)).max(axis=1, keepdims=True)
+    counts = np.cumsum(np.ones_like(v[:1]), axis=1)
+    threshold = (excess / counts).max(axis=1, keepdims=True)
     return np.maximum(v - threshold, 0)  # type: ignore[no-any-return]

@@ -10,10 +10,11 @@ import numpy.typing as npt
 from rankfold.kernels._dispatch import kernel
 
 Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
 
 
 @kernel
-def quotients(x: Array, product: Array) -> float:
+def quotients(x: Array, product: Array, *, total: Float64) -> None:
     """Divide data by their model, in place, and measure the divergence between the two.
 
     Parameters
@@ -22,10 +23,7 @@ def quotients(x: Array, product: Array) -> float:
     product : (r, n) of that type, finite, not negative; overwritten
         By ``x / product``: 0 where ``x`` is. A model below the smallest normal number of the type counts as
         that number. What is written is finite: a quotient above the largest number becomes that.
-
-    Returns
-    -------
-    float
+    total : (1,) float64, added to
         ``sum(x log(x / product) - x + product)``, with ``0 log 0 = 0``.
 
     Notes
@@ -49,4 +47,4 @@ def quotients(x: Array, product: Array) -> float:
     apart = np.log(np.maximum(data, wide.tiny)) - np.log(model)
     terms = data * np.where(np.isinf(quotient), apart, logarithm) + (model - data)
     product[...] = np.minimum(quotient, float(limits.max))
-    return float(sum(terms.sum(axis=1), start=0.0))
+    total += np.cumsum(np.append(0.0, terms.sum(axis=1)))[-1]

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._dispatch import kernel
+from rankfold.kernels._dispatch import kernel, portable
 
 Array = npt.NDArray[Any]
 
 
+@portable
 @kernel
 def multiply_rows(gram: Array, b: Array, *, w: Array, linear: Array, floor: float, sweeps: int) -> None:
     """Improve rows by multiplicative updates of all coordinates at once, in place.

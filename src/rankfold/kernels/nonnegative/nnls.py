@@ -24,7 +24,7 @@ EXCHANGES = 5
 
 
 @kernel
-def descend_rows(gram: Array, b: Array, *, w: Array, sweeps: int) -> tuple[float, float]:
+def descend_rows(gram: Array, b: Array, *, w: Array, sweeps: int) -> None:
     """Improve rows by cyclic coordinate descent (HALS), in place.
 
     Parameters
@@ -34,13 +34,6 @@ def descend_rows(gram: Array, b: Array, *, w: Array, sweeps: int) -> tuple[float
     w : (r, k) of that type, not negative; written
     sweeps : int, >= 1
         Over all k coordinates of each row.
-
-    Returns
-    -------
-    gradient : float
-        Sum of squares of the projected gradient as the first sweep finds it, coordinate by coordinate.
-    inner : float
-        ``<w, b>`` of the rows as they are left. Both are summed in float64.
 
     Notes
     -----
@@ -54,20 +47,14 @@ def descend_rows(gram: Array, b: Array, *, w: Array, sweeps: int) -> tuple[float
     Glineur, Accelerated multiplicative updates and hierarchical ALS algorithms for nonnegative matrix
     factorization, Neural Computation 24(4), 2012.
     """
-    gradient = 0.0
-    for sweep in range(sweeps):
-        for t in range(len(gram)):
+    for _ in range(sweeps):
+        for t in np.flatnonzero(np.diag(gram) > 0):
             slope = w @ gram[:, t] - b[:, t]
-            if sweep == 0:
-                projection = np.where(w[:, t] > 0, slope, np.minimum(slope, 0)).astype(np.float64)
-                gradient += float(projection @ projection)
-            if gram[t, t] > 0:
-                w[:, t] = np.maximum(w[:, t] - slope / gram[t, t], 0)
-    return gradient, float(np.einsum("ij,ij->", w, b, dtype=np.float64))
+            w[:, t] = np.maximum(w[:, t] - slope / gram[t, t], 0)
 
 
 @kernel
-def solve_rows(gram: Float64, b: Float64, *, w: Float64) -> int:
+def solve_rows(gram: Float64, b: Float64, *, w: Float64) -> None:
     """Solve rows exactly by block principal pivoting, from the support of what is there.
 
     Parameters
@@ -76,22 +63,18 @@ def solve_rows(gram: Float64, b: Float64, *, w: Float64) -> int:
     b : (r, k) float64
     w : (r, k) float64, not negative; its zeros are where a solution is looked for first; written
 
-    Returns
-    -------
-    int
-        Rows that pivoting did not solve, and coordinate descent took over.
-
     Notes
     -----
     Work about k^3 / 3 flops for each exchange, 2 to 5 of them a row. A ridge of 1e-14 of the mean
-    diagonal stands in where the Gram matrix is singular.
+    diagonal stands in where the Gram matrix is singular. A row that ``EXCHANGES`` do not solve is left to
+    200 sweeps of coordinate descent.
 
     References
     ----------
     Kim, Park, Fast nonnegative matrix factorization: an active-set-like method and comparisons, SIAM J. Sci.
     Comput. 33(6), 2011, algorithm 2; rows are solved one by one, since equal supports are rare.
     """
-    k, failures = len(gram), 0
+    k = len(gram)
     ridge_gram = gram + 1e-14 * np.trace(gram) / k * np.eye(k)
     for row in range(len(b)):
         tolerance = 1e-12 * np.abs(b[row]).max(initial=0.0)
@@ -112,6 +95,4 @@ def solve_rows(gram: Float64, b: Float64, *, w: Float64) -> int:
                 wrong[: int(np.flatnonzero(wrong)[-1])] = False
             passive = passive ^ wrong
         else:
-            failures += 1
             descend_rows.reference(ridge_gram, b[row : row + 1], w=w[row : row + 1], sweeps=200)  # type: ignore[attr-defined]
-    return failures

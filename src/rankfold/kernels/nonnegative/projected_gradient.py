@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels._dispatch import kernel
+from rankfold.kernels._dispatch import kernel, portable
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 
+@portable
 @kernel
 def gradient_rows(gram: Array, b: Array, w: Array) -> Float64:
     """Sums of squares of the projected gradient, by component.

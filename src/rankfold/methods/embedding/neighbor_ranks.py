@@ -18,20 +18,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.neighbors.bounds import TERMS, products, slack
 from rankfold.kernels.neighbors.lists import Metric
+from rankfold.kernels.neighbors.meeting import Rows, doubles
 from rankfold.kernels.neighbors.ranks import count_every_pair, count_nearer, measure_keys
-from rankfold.methods.knn.row_blocks import (
-    LARGEST_SQUARE,
-    TERMS,
-    BlockReader,
-    RowBuffer,
-    Rows,
-    products,
-    slack,
-)
+from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, BlockReader, RowBuffer
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import aligned_empty
 from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.device import HOST, Device
 from rankfold.pipeline.engine.fold import Buffer, DeclaredFold, Sum, Workspace
 from rankfold.pipeline.storage.checkpoint import State, load_arrays
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
@@ -186,7 +181,17 @@ class MeetRows:
         """Memory that the threads of a process share."""
         return self.group.memory_bytes(self.cut.panel_rows)
 
-    def workspace(self) -> RankWorkspace:
+    @property
+    def resident(self) -> frozenset[str]:
+        """Nothing: these folds run on the host."""
+        return frozenset()
+
+    @property
+    def device_bytes(self) -> int:
+        """None."""
+        return 0
+
+    def workspace(self, device: Device = HOST) -> RankWorkspace:
         """Buffers; the rows that are held are read if no other thread has them."""
         rows = self.group.rows(self.cut.panel_rows)
         passing = self.passing.buffer(self.cut.panel_rows)
@@ -286,7 +291,8 @@ class CountNearer(MeetRows):
         if dtype == np.float32:
             factors: tuple[Any, Any] = x.copy, others.copy
         else:
-            factors = self.group.reader.double(x), self.passing.double(others)
+            reader = self.group.reader
+            factors = doubles(x, reader.metric, reader.shift), doubles(others, reader.metric, reader.shift)
         products(*factors, tile, lambda: work.array("more", tile.shape, dtype))
         (near_i, far_i), (near_j, far_j) = (reaches(rows, self.passing.metric, dtype) for rows in (x, others))
         state["measured"] += count_nearer(

@@ -21,7 +21,7 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Arrangement, Fixed, Outline, plan_task
+from rankfold.pipeline.planning.planner import Arrangement, FixedSweeps, Outline, plan_task
 from rankfold.pipeline.storage.result import Result
 
 COMPARED_BYTES = 8 * 2**20
@@ -109,7 +109,7 @@ class Comparison:
         )
         kind, dtype = "neighborhood_preservation", self.source.dtype
         return plan_task(
-            Outline(kind, "exact", self.source, dtype, "rows", self.k, 0), Fixed(arrangement), budget
+            Outline(kind, "exact", self.source, dtype, "rows", self.k, 0), FixedSweeps(arrangement), budget
         )
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:

@@ -1,46 +1,32 @@
 """Nearest neighbors of two blocks of rows, exactly: what a sweep over pairs does with each pair of blocks.
 
-Bounds from float32 products shortlist a few candidates of every row, which are then measured. A row whose
-shortlist was too short to be certain is gone through again, with products in float64, and every pair
-measured that these do not rule out. So what a pair of blocks leaves behind is exact, and there is nothing
-to certify at the end.
-
-Where too many rows are uncertain (blocks far from the mean and close in themselves) shortlists are filled
-from products in float64 from then on; that changes the time and nothing else.
+Rows are read on the host and brought to where they are computed with; see ``kernels/neighbors/meeting.py``
+for what happens there. Lists are exact after each pair of blocks: there is nothing to certify at the end.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.neighbors.lists import (
-    BY_PRODUCTS,
-    EMPTY,
-    Metric,
-    compare_pairs,
-    exhaust_rows,
-    half,
-    measure_pairs,
-    refine_rows,
-    scan_pairs,
-)
-from rankfold.methods.knn.row_blocks import (
-    LARGEST_SQUARE,
-    TERMS,
-    BlockReader,
-    RowBuffer,
+from rankfold.kernels.neighbors.bounds import TERMS, tiles
+from rankfold.kernels.neighbors.lists import BY_PRODUCTS, EMPTY, Metric, compare_pairs, measure_pairs
+from rankfold.kernels.neighbors.meeting import (
+    PRECISE_TILE,
+    TILE,
+    Lists,
     Rows,
-    near,
-    products,
+    meet_rows,
+    meeting_bytes,
+    shortlist_length,
 )
+from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, BlockReader, RowBuffer
 from rankfold.pipeline.data.view import aligned_empty
-from rankfold.pipeline.engine.blocks import grains
+from rankfold.pipeline.engine.device import HOST, Device, Kernel
 from rankfold.pipeline.engine.pairs import Pairs
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.storage.checkpoint import State
@@ -48,25 +34,11 @@ from rankfold.pipeline.storage.checkpoint import State
 Array = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]
 
-TILE = 896
-"""Most rows of either side in one product: large enough for full speed, and scanned while it is in cache."""
-
-PRECISE_TILE = 512
-"""The same in float64, for which rows are converted."""
-
 MEASURED_TILE = 256
-"""The same where every pair is measured."""
+"""Most rows of either side in a tile where every pair is measured."""
 
 FEW_COLUMNS = 16
 """Rows shorter than this are measured: a product and its bounds would take longer."""
-
-UNCERTAIN = 0.05
-"""Share of uncertain rows above which products are made in float64."""
-
-
-def shortlist_length(k: int) -> int:
-    """Candidates of a row for ``k`` places: the more, the surer that none was lost."""
-    return k + max(8, k // 4)
 
 
 def has_bounds(metric: int, columns: int) -> bool:
@@ -84,6 +56,10 @@ class PairWorkspace:
     precise: bool
     """Whether products are made in float64."""
 
+    device: Device = HOST
+    shift: npt.NDArray[np.float64] | None = None
+    """What rows are less of before they are multiplied, where they are computed with."""
+
     span: tuple[int, int] = (-1, -1)
     """First block in memory, and one past the last."""
 
@@ -93,6 +69,9 @@ class PairWorkspace:
     now: Rows | None = None
     """The block that passes."""
 
+    largest: dict[int, float] = field(default_factory=dict)
+    """Largest squared norm of the blocks in memory, and of the one that passes."""
+
     room: dict[str, Array] = field(default_factory=dict)
 
     def array(self, name: str, shape: tuple[int, int], dtype: npt.DTypeLike) -> Array:
@@ -101,18 +80,6 @@ class PairWorkspace:
         if key not in self.room or self.room[key].size < size:
             self.room[key] = aligned_empty((size,), dtype)
         return self.room[key][:size].reshape(shape)
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """Rows of one side of a pair of blocks, their lists, and their shortlists."""
-
-    rows: Rows
-    keys: npt.NDArray[np.float64]
-    ids: Int64
-    near: Array
-    bounds: Array
-    places: npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,34 +127,53 @@ class NearestPairs:
             "uncertain": np.zeros(1, np.int64),
         }
 
-    def workspace(self, rows: int) -> PairWorkspace:
-        """Allocate buffers."""
-        return PairWorkspace(self.left.buffer(rows), self.right.buffer(self.pairs.tallest()), self.precise)
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """All that runs on a device: metrics that products do not bound stay on the host."""
+        return (meet_rows,) if self.left.bounded else ()
 
-    def holds(self, work: PairWorkspace, held: tuple[int, int]) -> bool:
+    resident = frozenset({"keys", "ids", "uncertain"})
+
+    def device_bytes(self, rows: int) -> int:
+        """Most memory of a device in a task that holds so many rows: both sides, lists, and what is noted."""
+        tallest, columns = self.pairs.tallest(), self.left.columns
+        sides = (rows + tallest) * (columns * self.left.dtype.itemsize + 2 * 8)
+        lists = (rows + 3 * tallest) * 2 * 8 * self.k
+        return sides + lists + meeting_bytes(tallest, columns)
+
+    def workspace(self, rows: int, device: Device = HOST) -> PairWorkspace:
+        """Allocate buffers, into which is read on the host."""
+        shift = None if self.left.shift is None else device.bring(self.left.shift)
+        buffers = self.left.buffer(rows), self.right.buffer(self.pairs.tallest())
+        return PairWorkspace(*buffers, self.precise, device, shift)
+
+    def holds(self, work: PairWorkspace, group: tuple[int, int]) -> bool:
         """Whether a group is there."""
-        return work.span == held
+        return work.span == group
 
-    def load_resident(self, work: PairWorkspace, held: tuple[int, int]) -> int:
+    def load_resident(self, work: PairWorkspace, group: tuple[int, int]) -> int:
         """Read a group, block by block."""
-        if work.span == held:
+        if work.span == group:
             return 0
-        work.span, work.blocks, work.now = (-1, -1), {}, None
+        work.span, work.blocks, work.now, work.largest = (-1, -1), {}, None, {}
         edges = self.pairs.rows
-        first = int(edges[held[0]])
-        for block in range(*held):
+        first = int(edges[group[0]])
+        for block in range(*group):
             start, stop = int(edges[block]), int(edges[block + 1])
-            work.blocks[block] = self.left.read(work.resident, start, stop, start - first)
-        work.span = held
-        return (int(edges[held[1]]) - first) * self.left.bytes_to_read
+            read = self.left.read(work.resident, start, stop, start - first)
+            work.blocks[block], work.largest[block] = _bring(work, read), float(read.norms.max())
+        work.span = group
+        return (int(edges[group[1]]) - first) * self.left.bytes_to_read
 
-    def load_passing(self, work: PairWorkspace, block: int, held: tuple[int, int]) -> int:
+    def load_passing(self, work: PairWorkspace, block: int, group: tuple[int, int]) -> int:
         """Read a block, or find it in the group."""
         if self.pairs.others is None and block in work.blocks:
-            work.now = work.blocks[block]
+            work.now, work.largest[PASSING] = work.blocks[block], work.largest[block]
             return 0
         start, stop = int(self.pairs.met[block]), int(self.pairs.met[block + 1])
-        work.now = self.right.read(work.passing, start, stop, 0)
+        work.now = None
+        read = self.right.read(work.passing, start, stop, 0)
+        work.now, work.largest[PASSING] = _bring(work, read), float(read.norms.max())
         return (stop - start) * self.right.bytes_to_read
 
     def accumulate(
@@ -200,116 +186,18 @@ class NearestPairs:
         if not self.left.bounded:
             self._measure(work, x, state, y, state if same else other_state, same=same)
             return
-        wild = max(x.norms.max(), y.norms.max()) > LARGEST_SQUARE
-        dtype = np.dtype(np.float64 if work.precise or wild else np.float32)
-        one = self._side(work, "left", x, state, dtype)
-        two = one if same else self._side(work, "right", y, other_state, dtype)
-        for i, j in tiles(len(x), len(y), TILE if dtype == np.float32 else PRECISE_TILE, same=same):
-            self._scan(work, one, i, two, j, dtype, same=same)
-        uncertain = self._settle(work, one, y, state, same=same)
-        if other_state is not None:
-            uncertain += self._settle(work, two, x, other_state, same=False)
-        if uncertain > UNCERTAIN * (len(x) + len(y)):
-            work.precise = True
-
-    def _side(
-        self, work: PairWorkspace, name: str, rows: Rows, state: State | None, dtype: np.dtype[Any]
-    ) -> Side:
-        """A side with shortlists that take what may still be of use."""
-        count, most, row_terms = len(rows), shortlist_length(self.k), near(rows, self.metric, dtype)
-        if state is None:  # rows that only pass take nothing
-            bounds, places = np.full((count, 1), -np.inf, dtype), np.full((count, 1), -1, np.int32)
-            return Side(rows, np.empty((count, 0)), np.empty((count, 0), np.int64), row_terms, bounds, places)
-        bounds = work.array(f"{name} bounds", (count, most), dtype)
-        places = work.array(f"{name} places", (count, most), np.int32)
-        limits = half(state["keys"][:, 0], self.metric)
-        with np.errstate(over="ignore"):
-            bounds[...] = np.nextafter(limits.astype(dtype), dtype.type(np.inf))[:, None]
-        places[...] = -1
-        return Side(rows, state["keys"], state["ids"], row_terms, bounds, places)
-
-    def _scan(
-        self,
-        work: PairWorkspace,
-        one: Side,
-        i: slice,
-        two: Side,
-        j: slice,
-        dtype: np.dtype[Any],
-        *,
-        same: bool,
-    ) -> None:
-        """Products of a tile, and what they shortlist."""
-        x, y = one.rows.part(i.start, i.stop), two.rows.part(j.start, j.stop)
-        a, b = self._factors(work, x, y, dtype)
-        tile = work.array("tile", (len(x), len(y)), dtype)
-        products(a, b, tile, functools.partial(work.array, "more", tile.shape, dtype))
-        scan_pairs(
-            tile,
-            one.near[i],
-            two.near[j],
-            bounds_i=one.bounds[i],
-            places_i=one.places[i],
-            bounds_j=two.bounds[j],
-            places_j=two.places[j],
-            first_i=i.start,
-            first_j=j.start,
-            diagonal=i.start - j.start + 1 if same else -len(x),
-        )
-
-    def _factors(self, work: PairWorkspace, x: Rows, y: Rows, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-        if dtype == np.float32:
-            assert x.copy is not None and y.copy is not None  # noqa: S101 - bounded metrics have them
-            return x.copy, y.copy
-        return self.left.double(x), self.right.double(y)
-
-    def _settle(self, work: PairWorkspace, side: Side, others: Rows, state: State, *, same: bool) -> int:
-        """Measure the shortlists of a side, and go through rows again that are uncertain; their number."""
-        rows = side.rows
-        certain = refine_rows(
-            rows.raw,
-            others.raw,
-            rows.scale,
-            others.scale,
+        wild = max(work.largest[block], work.largest[PASSING]) > LARGEST_SQUARE
+        work.precise |= meet_rows(
+            x,
+            y,
+            lists_i=lists_of(state),
+            lists_j=None if other_state is None else lists_of(other_state),
             metric=self.metric,
-            first=others.first,
-            bounds=side.bounds,
-            places=side.places,
-            keys=side.keys,
-            ids=side.ids,
+            shift=work.shift,
+            same=same,
+            precise=work.precise or wild,
+            room=work.array,
         )
-        uncertain_rows = np.flatnonzero(~certain)
-        for start in range(0, len(uncertain_rows), PRECISE_TILE):
-            self._exhaust(work, side, uncertain_rows[start : start + PRECISE_TILE], others, same=same)
-        state["uncertain"] += len(uncertain_rows)
-        return len(uncertain_rows)
-
-    def _exhaust(self, work: PairWorkspace, side: Side, rows: Int64, others: Rows, *, same: bool) -> None:
-        """Every pair of some rows with a block that float64 does not rule out."""
-        every, double = side.rows, np.dtype(np.float64)
-        x = Rows(every.first, every.raw[rows], None, every.norms[rows], every.scale[rows])
-        keys, ids = side.keys[rows], side.ids[rows]
-        own = every.first + rows if same else np.full(len(rows), -1)
-        a, near_x = self.left.double(x), near(x, self.metric, double)
-        for j in range(0, len(others), PRECISE_TILE):
-            y = others.part(j, min(len(others), j + PRECISE_TILE))
-            tile = work.array("tile", (len(x), len(y)), double)
-            products(a, self.right.double(y), tile, functools.partial(work.array, "more", tile.shape, double))
-            exhaust_rows(
-                tile,
-                near_x,
-                near(y, self.metric, double),
-                x.raw,
-                y.raw,
-                x.scale,
-                y.scale,
-                metric=self.metric,
-                own=own,
-                first=y.first,
-                keys=keys,
-                ids=ids,
-            )
-        side.keys[rows], side.ids[rows] = keys, ids
 
     def _measure(
         self, work: PairWorkspace, x: Rows, state: State, y: Rows, other_state: State | None, *, same: bool
@@ -345,13 +233,16 @@ class NearestPairs:
             raise DataError(f"the metric failed: {type(error).__name__}: {error}") from error
 
 
-def tiles(rows: int, others: int, most: int, *, same: bool) -> Iterator[tuple[slice, slice]]:
-    """Tiles of two blocks, of nearly one size; within one block those that have pairs above the diagonal.
+def lists_of(state: State) -> Lists:
+    """Those of a block, which meetings write."""
+    return Lists(state["keys"], state["ids"], state["uncertain"])
 
-    >>> [(i.start, j.start) for i, j in tiles(1000, 1000, 512, same=True)]
-    [(0, 0), (0, 500), (500, 500)]
-    """
-    for top, end in grains(0, others, most):
-        for first, last in grains(0, rows, most):
-            if not same or first < end - 1:
-                yield slice(first, last), slice(top, end)
+
+PASSING = -1
+"""In place of the number of a block: the one that passes."""
+
+
+def _bring(work: PairWorkspace, rows: Rows) -> Rows:
+    """Rows where they are computed with; what is multiplied there is made there."""
+    raw, norms, scale = (work.device.bring(each) for each in (rows.raw, rows.norms, rows.scale))
+    return Rows(rows.first, raw, rows.copy, norms, scale)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.neighbors.bounds import TERMS
+from rankfold.kernels.neighbors.meeting import TILE, shortlist_length
 from rankfold.methods.knn.graph import SORT_BYTES
-from rankfold.methods.knn.pair_fold import TILE, NearestPairs, shortlist_length
-from rankfold.methods.knn.row_blocks import TERMS
+from rankfold.methods.knn.pair_fold import NearestPairs
 from rankfold.methods.knn.write_lists import WriteLists
 from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.device import runs_on_device
 from rankfold.pipeline.engine.pairs import FEW, Pairs
 from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.planning.passes import Pass, blas_bytes, numbers_of
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
@@ -94,6 +98,11 @@ def plan_neighbors(sweeps: PairSweeps, budget: Budget) -> Plan:
         One task that holds a single block takes more than the budget.
     """
     fold, left = sweeps.fold, sweeps.left
+    if budget.gpus and not fold.left.bounded:
+        raise InputError(
+            "knn by this metric, or of so few columns, has no code for a GPU, which would stand idle: no "
+            "products bound it. Leave out --device gpu, and gpus: in the profile"
+        )
     lists = left.shape[0] * 16 * fold.k
     outline = Outline(
         kind="knn",
@@ -126,7 +135,10 @@ def _sweep(fold: NearestPairs, arrangement: tuple[int, int, int], source: Source
     at_once = max(1, groups // 2) if pairs.others is None else groups * pairs.accumulators
     reads, writes = _reads(fold, concurrency, groups, (source, left)), lists * groups
     item = 4 if fold.left.bounded and not fold.precise else 8
-    return Pass("pairs", "matrix", reads, writes, flops, task_bytes, tasks, at_once, item=item)
+    on_device = runs_on_device(fold.kernels)
+    device_bytes = fold.device_bytes(group_rows(pairs, pairs.groups(groups))) if on_device else 0
+    on_gpu: dict[str, Any] = {"on_device": on_device, "device_bytes": device_bytes}
+    return Pass("pairs", "matrix", reads, writes, flops, task_bytes, tasks, at_once, item=item, **on_gpu)
 
 
 def _reads(fold: NearestPairs, concurrency: int, groups: int, matrices: tuple[Source, Source]) -> int:

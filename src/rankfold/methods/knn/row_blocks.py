@@ -2,23 +2,11 @@
 
 The rows as stored decide distances; the copy that is multiplied only bounds them. It is centered where the
 mean is far from zero beside the spread, since rounding goes by norms; rows that are float32 and lie near
-zero are their own copy.
-
-With ``n`` the squared norm of a row as multiplied, unit roundoff ``u`` and ``m`` terms summed by one
-product at most, a product differs from the exact one by at most ``m u (n_i + n_j) / 2``; centering, rounding
-of the copy, of norms and of the three terms add less than ``EXTRA u (n_i + n_j) / 2``. Half a squared
-distance is then at least ``(1 - e) (n_i + n_j) / 2 - product`` with ``e = (m + EXTRA) u``, whatever the
-order of the sum.
-
-References
-----------
-Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, SIAM 2002, section 3.1: the error of an
-inner product in any order of the sum.
+zero are their own copy. See ``kernels/neighbors/bounds.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,22 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.neighbors.lists import Metric
+from rankfold.kernels.neighbors.meeting import Rows
 from rankfold.methods.parts.finite import remedy
 from rankfold.methods.parts.panels import numbers
 from rankfold.pipeline.data.places import place_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, View, aligned_empty, working_dtype
-from rankfold.pipeline.engine.blocks import grains
 from rankfold.pipeline.errors import DataError, NonFiniteError
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
-
-TERMS = 1024
-"""Columns of one product; products of wider rows are added up, so that rounding does not grow with width."""
-
-EXTRA = 24
-"""Roundings besides those of a product: 4 of the copy, 2 of centering, and 8 of norms and sums, doubled."""
 
 LARGEST_SQUARE = 2.0**96
 """Norms above this are left to float64: products of float32 must stay in range."""
@@ -51,38 +33,6 @@ FAINTEST_SQUARE = 2.0**-960
 
 DIRECT_TYPES = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint8))
 """Types that distances are measured in as they are stored; others are converted, without loss below 2^53."""
-
-
-@dataclass(slots=True)
-class Rows:
-    """Some rows in memory."""
-
-    first: int
-    """Row of the matrix that comes first."""
-
-    raw: Array
-    copy: npt.NDArray[np.float32] | None
-    """As multiplied; None for metrics that products do not bound."""
-
-    norms: Float64
-    """Squared, of the copy."""
-
-    scale: Float64
-    """Reciprocal norms for cosine, else ones."""
-
-    def __len__(self) -> int:
-        return len(self.raw)
-
-    @property
-    def stop(self) -> int:
-        """One past the last row of the matrix."""
-        return self.first + len(self.raw)
-
-    def part(self, start: int, stop: int) -> Rows:
-        """A run of them."""
-        copy = None if self.copy is None else self.copy[start:stop]
-        some = slice(start, stop)
-        return Rows(self.first + start, self.raw[some], copy, self.norms[some], self.scale[some])
 
 
 @dataclass(slots=True)
@@ -244,44 +194,9 @@ class BlockReader:
             "it, and run again."
         )
 
-    def double(self, rows: Rows) -> Float64:
-        """The copy of some rows as float64 has it."""
-        values: Float64 = rows.raw.astype(np.float64)
-        if self.metric == Metric.COSINE:
-            values *= rows.scale[:, None]
-        elif self.shift is not None:
-            values -= self.shift
-        return values
-
-
-def slack(columns: int, dtype: np.dtype[Any]) -> float:
-    """Share of norms by which products may be wrong, ``e`` above."""
-    terms = min(columns, TERMS) + -(-columns // TERMS)
-    pow2_scale = float(np.finfo(dtype).eps) / 2
-    # Norms and distances are sums over all columns in float64 that bounds are held against.
-    return ((terms + EXTRA) * pow2_scale + 2 * columns * np.finfo(np.float64).eps) * 1.01
-
-
-def near(rows: Rows, metric: int, dtype: np.dtype[Any]) -> Array:
-    """What each row brings to a bound: see ``scan_pairs``."""
-    columns = rows.raw.shape[1]
-    share, tiny = slack(columns, dtype), columns * float(np.finfo(dtype).tiny)
-    weight = -share if metric == Metric.INNER_PRODUCT else 1 - share
-    terms: Array = (weight * rows.norms / 2 - tiny).astype(dtype)
-    return terms
-
 
 def row_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Type of rows in memory, of a matrix of some type: see ``DIRECT_TYPES``."""
     if dtype == np.bool_:
         return np.dtype(np.uint8)
     return dtype if dtype in DIRECT_TYPES else working_dtype(dtype)
-
-
-def products(a: Array, b: Array, out: Array, spare: Callable[[], Array]) -> None:
-    """``a @ b.T`` in columns of ``TERMS``; ``spare`` gives room for a second product where there are more."""
-    for piece, (start, stop) in enumerate(grains(0, a.shape[1], TERMS)):
-        into = out if piece == 0 else spare()[: len(a), : len(b)]
-        np.matmul(a[:, start:stop], b[:, start:stop].T, out=into)
-        if piece:
-            out += into

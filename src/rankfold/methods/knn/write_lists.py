@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from rankfold.kernels.neighbors.lists import merge_lists, sort_lists
 from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.device import HOST, Device
 from rankfold.pipeline.engine.fold import Buffer, DeclaredFold, Sum, Workspace
 from rankfold.pipeline.engine.pair_sweep import finished_lists
 from rankfold.pipeline.engine.pairs import Pairs
@@ -60,9 +61,9 @@ class WriteLists(DeclaredFold):
         """Chunks, and the lists of a block twice."""
         return 16 * self.k * (2 * self.cut.panel_rows + 3 * int(np.diff(self.pairs.rows).max()))
 
-    def workspace(self) -> Workspace:
+    def workspace(self, device: Device = HOST) -> Workspace:
         """The lists of a panel, and the block that was read last: panels and blocks are cut on their own."""
-        work = DeclaredFold.workspace(self)
+        work = DeclaredFold.workspace(self, device)
         work.block = None
         return work
 

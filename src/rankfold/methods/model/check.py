@@ -10,6 +10,7 @@ squared at once, and their product with the panel adds up to what the short side
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ import numpy.typing as npt
 from rankfold.kernels.linear.center_scale import measure, subtract
 from rankfold.kernels.linear.products import add_gram, add_product, product, weigh
 from rankfold.methods.model.model import FactorModel, open_model
-from rankfold.methods.model.transform_pass import refuse_overflow, sum_squares
+from rankfold.methods.model.transform_pass import take_squares
 from rankfold.methods.parts.finite import BAD, refuse_bad
 from rankfold.methods.parts.panels import OverPanels, Panels
 from rankfold.methods.svd.strategy import choose_orientation
@@ -30,7 +31,8 @@ from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import cut
-from rankfold.pipeline.engine.fold import Buffer, ScratchConstant, Sum, Workspace
+from rankfold.pipeline.engine.device import HOST, Device
+from rankfold.pipeline.engine.fold import Buffer, Given, ScratchConstant, Sum, Workspace
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
@@ -85,6 +87,8 @@ class Verify(OverPanels):
         return {
             "columns": columns,
             "short": ScratchConstant.of(self.short),
+            "values": Given.of(self.values),
+            "weights": Given.of(self.weights),
             "y": Buffer((rows, self.rank)),
             "long": Buffer((rows, self.rank)),
             "product": Buffer((short, self.rank)),
@@ -103,40 +107,42 @@ class Verify(OverPanels):
         factor_bytes = self.slots * (tall * rank * self.long.dtype.itemsize + self.long.read_bytes(tall))
         return factor_bytes + 8 * rank * rank + 7 * 8 * max(self.panels.grain_rows, self.panels.view.short)
 
-    def workspace(self) -> Workspace:
+    def workspace(self, device: Device = HOST) -> Workspace:
         """Buffers, panels, and as many of the long factor."""
-        work = OverPanels.workspace(self)
-        tall, dtype = self.cut.panel_rows, self.long.source.dtype
-        work.long_panels = [self.long.panel_buffer(tall, dtype) for _ in range(self.slots)]
+        work = OverPanels.workspace(self, device)
+        shape, dtype = self.long.panel_shape(self.cut.panel_rows), self.long.source.dtype
+        work.long_panels = [device.slot(shape, dtype) for _ in range(self.slots)]
         return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Fetch a panel and its rows of the long factor."""
         self.panels.read(work.panels, start, stop, slot)
-        self.long.read(self.long.part(work.long_panels[slot], 0, stop - start), start, stop)
+        room = work.long_panels[slot].room(self.long.panel_shape(stop - start))
+        self.long.read(self.long.part(room, 0, stop - start), start, stop)
+        work.long_panels[slot].send()
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Compare a panel, grain by grain."""
-        for first, last, raw in self.panels.grains(work.panels, start, stop, slot):
+        long_panel = work.long_panels[slot].array()
+        for grain in self.panels.grains(work.panels, start, stop, slot):
+            first, last, raw, _ = grain
             if not self._by_rows:
-                self.columns.read_into(work.columns[: last - first], first)
-            mean, factor = np.ascontiguousarray(work.columns[: raw.shape[1]].T)
-            squares = sum_squares(raw, mean, factor, self.square_scale)
-            if squares is None:
-                refuse_overflow(state, raw, *self.panels.corner(first))
+                read = functools.partial(self.columns.read_into, start=first)
+                work.device.fill(work.columns[: last - first], read)
+            mean, factor = work.columns[: raw.shape[1]].T.copy()
+            if not take_squares(self, state, work, grain, (mean, factor), self.square_scale):
                 continue
-            state["squares"] += squares
             d = self.panels.view.as_rows(self.panels.condition(work.panels, raw, mean, factor))
-            panel = self.long.part(work.long_panels[slot], first - start, last - start)
-            factor_rows = self.long.as_rows(panel)
+            factor_rows = self.long.as_rows(self.long.part(long_panel, first - start, last - start))
             long, y = work.long[: last - first], work.y[: last - first]
-            weigh(factor_rows, self.weights, out=long)
+            weigh(factor_rows, work.weights, out=long)
             product(d, work.short, out=y)
             add_product(d, long, total=state["product"], work=work.product)
             add_gram(long, total=state["gram"])
-            long *= self.values
+            long *= work.values
             y -= long
             state["left"] += np.einsum("ij,ij->j", y, y)
+        work.long_panels[slot].release()
 
     @property
     def _by_rows(self) -> bool:
@@ -150,7 +156,7 @@ class Verify(OverPanels):
 class Verification:
     """A result and the matrix that it is of, as ``execution`` takes them."""
 
-    fitted: FactorModel
+    model: FactorModel
     left: Source
     source: Source
     digest: str
@@ -173,19 +179,19 @@ class Verification:
         """See the protocol."""
         return {
             "kind": "check",
-            "of": self.fitted.kind,
-            "rank": self.fitted.rank,
+            "of": self.model.kind,
+            "rank": self.model.rank,
             "result": self.digest,
             "left": self.left.fingerprint(),
         }
 
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol."""
-        return vectors(self.fitted.rank, "left_residuals", "right_residuals")
+        return vectors(self.model.rank, "left_residuals", "right_residuals")
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
-        (rows, columns), rank = self.source.shape, self.fitted.rank
+        (rows, columns), rank = self.source.shape, self.model.rank
         fold = self.fold(NOWHERE, 1)
         accumulator = 8 * rank * (fold.panels.view.short + rank)
         outline = Outline(
@@ -202,7 +208,7 @@ class Verification:
             outline,
             lambda slots: self.fold(NOWHERE, slots),
             flops=4.0 * rows * columns * rank,
-            driver_bytes=4 * accumulator + self.fitted.block_columns * (rank * 24 + 64),
+            driver_bytes=4 * accumulator + self.model.block_columns * (rank * 24 + 64),
             accumulator_bytes=accumulator,
         )
         return plan_task(
@@ -214,7 +220,7 @@ class Verification:
 
     def fold(self, folder: Path, slots: int) -> Verify:
         """The fold of the one pass."""
-        (_, columns), rank = self.source.shape, self.fitted.rank
+        (_, columns), rank = self.source.shape, self.model.rank
         view = View(self.source, choose_orientation(self.source, rank))
         by_rows = view.orientation is Orientation.ROWS
         item = np.dtype(np.float64).itemsize
@@ -222,10 +228,10 @@ class Verification:
         per_element = self.source.dtype.itemsize / NOMINAL_READ + 4 * rank / NOMINAL_FLOPS[item]
         return Verify(
             panels=Panels(view, pieces, slots, np.dtype(np.float64)),
-            long=View(self.left if by_rows else self.fitted.right, view.orientation),
+            long=View(self.left if by_rows else self.model.right, view.orientation),
             short=ScratchMatrix(folder / "short.bin", view.short, rank, np.dtype(np.float64)),
             columns=ScratchMatrix(folder / "columns.bin", columns, 2, np.dtype(np.float64)),
-            values=self.fitted.s * self.fitted.pow2_scale(np.dtype(np.float64)),
+            values=self.model.s * self.model.pow2_scale(np.dtype(np.float64)),
             weights=self._left_weights() if by_rows else np.ones(rank),
             square_scale=self.square_scale,
             row_seconds=view.short * per_element,
@@ -254,12 +260,12 @@ class Verification:
 
     def _prepare(self, fold: Verify) -> None:
         """The short factor and what columns are centered and scaled by, on scratch."""
-        pow2_scale = self.fitted.pow2_scale(np.dtype(np.float64))
-        for start, stop in self.fitted.blocks():
-            mean, scale = self.fitted.columns(start, stop)
+        pow2_scale = self.model.pow2_scale(np.dtype(np.float64))
+        for start, stop in self.model.blocks():
+            mean, scale = self.model.columns(start, stop)
             fold.columns.write(start, np.column_stack([mean, pow2_scale / scale]))
             if fold.panels.view.orientation is Orientation.ROWS:
-                fold.short.write(start, self.fitted.vectors(start, stop).astype(np.float64))
+                fold.short.write(start, self.model.vectors(start, stop).astype(np.float64))
         if fold.panels.view.orientation is Orientation.COLUMNS:
             rows, rank = self.left.shape
             left = np.empty((rows, rank), self.left.dtype)
@@ -268,22 +274,22 @@ class Verification:
 
     def _left_weights(self) -> Float64:
         """What the stored left factor is multiplied by to be orthonormal."""
-        s, weights = self.fitted.s, self.fitted.row_weights()
-        if self.fitted.kind == "svd":
-            return np.ones(self.fitted.rank)
-        return np.divide(weights, s, out=np.zeros(len(s)), where=self.fitted.significant())
+        s, weights = self.model.s, self.model.row_weights()
+        if self.model.kind == "svd":
+            return np.ones(self.model.rank)
+        return np.divide(weights, s, out=np.zeros(len(s)), where=self.model.significant())
 
     def _facts(
         self, run: Run, fingerprint: str, left: Float64, right: Float64, grams: tuple[Float64, Float64]
     ) -> dict[str, Any]:
         """Facts that are the same whenever the check is run again."""
-        if fingerprint != self.fitted.result.attrs["input"]["fingerprint"]:
+        if fingerprint != self.model.result.attrs["input"]["fingerprint"]:
             run.warnings.append(
-                f"{self.source.name} has changed since {self.fitted.result.path.name} was made from it, or "
+                f"{self.source.name} has changed since {self.model.result.path.name} was made from it, or "
                 "is another matrix of that shape"
             )
-        significant = self.fitted.significant() | (self.fitted.kind == "svd")
-        names, identity = ("left", "right"), np.eye(self.fitted.rank)
+        significant = self.model.significant() | (self.model.kind == "svd")
+        names, identity = ("left", "right"), np.eye(self.model.rank)
         block = np.ix_(significant, significant)
         orthogonality = {
             f"{name}_orthogonality": float(np.abs((gram - identity)[block]).max(initial=0.0))

@@ -8,6 +8,7 @@ one by columns. Sums are float64 and rounded once, so a mean of 1e4 costs float3
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,7 +31,8 @@ from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut, cut, grain_rows, grains
-from rankfold.pipeline.engine.fold import Buffer, Sum, Workspace
+from rankfold.pipeline.engine.device import HOST, Device
+from rankfold.pipeline.engine.fold import Buffer, Given, Sum, Workspace
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
@@ -100,13 +102,14 @@ class Rebuild(OverPanels):
             "other": Buffer((rank, short)),
             "columns": Buffer((self._resident_columns, 2)),
             "factor": Buffer((rows, rank)),
+            "weights": Given.of(self.weights),
             "product": Buffer((rows * self.width,)),
             "out": Buffer((self.cut.panel_rows * self.width,), self.dtype),
         }
 
     def sums(self) -> Mapping[str, Sum]:
         """Rows that were written."""
-        return {"rows": Sum((1,), np.dtype(np.int64))}
+        return {"rows": Sum((1,), np.dtype(np.int64), on_host=True)}
 
     @property
     def beside_bytes(self) -> int:
@@ -115,15 +118,16 @@ class Rebuild(OverPanels):
         chunks = 2 * self.cut.panel_rows * self.width * self.dtype.itemsize
         return raw + self.other.read_bytes(*self._other_shape) + chunks + 16 * self._resident_columns
 
-    def workspace(self) -> Workspace:
+    def workspace(self, device: Device = HOST) -> Workspace:
         """Buffers and panels; the other factor is loaded."""
-        work, rank = OverPanels.workspace(self), len(self.weights)
+        work, rank = OverPanels.workspace(self, device), len(self.weights)
         raw = np.empty(self._other_shape, self.other.dtype)
         spans = [(0, rank), self.short]
         self.other.read_into(raw, *(spans if self._by_rows else spans[::-1]))
-        np.multiply(raw if self._by_rows else raw.T, self.weights[:, None], out=work.other)
+        raw = device.place(raw, raw.dtype)
+        np.multiply(raw if self._by_rows else raw.T, work.weights[:, None], out=work.other)
         if self._by_rows:
-            self.columns.read_into(work.columns, 0)
+            device.fill(work.columns, functools.partial(self.columns.read_into, start=0))
         return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
@@ -133,20 +137,25 @@ class Rebuild(OverPanels):
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Form a panel of the matrix, one chunk across at a time, and write it."""
         view = self.panels.view
-        factor_rows = view.as_rows(view.part(work.panels.slots[slot], 0, stop - start))
+        panel, device = work.panels.slots[slot], work.device
+        factor_rows = view.as_rows(view.part(panel.array(), 0, stop - start))
         if not self._by_rows:
-            self.columns.read_into(work.columns[: stop - start], start)
+            device.fill(work.columns[: stop - start], functools.partial(self.columns.read_into, start=start))
         short = self.short[1] - self.short[0]
         for left in range(0, short, self.width):
             right = min(left + self.width, short)
             out = work.out[: (stop - start) * (right - left)].reshape(stop - start, right - left)
             for first, last in grains(0, stop - start, self.cut.grain_rows):
                 self._form(work, factor_rows[first:last], (first, last), (left, right), out[first:last])
-            if self._by_rows:
-                write_whole_chunks(self.array, out, (start, stop), (left, right))
-            else:
-                write_whole_chunks(self.array, out.T, (left, right), (start, stop))
+            device.send(out, functools.partial(self._write, (start, stop), (left, right)))
+        panel.release()
         state["rows"] += stop - start
+
+    def _write(self, long: Span, short: Span, out: Array) -> None:
+        if self._by_rows:
+            write_whole_chunks(self.array, out, long, short)
+        else:
+            write_whole_chunks(self.array, out.T, short, long)
 
     def _form(self, work: Workspace, factor_rows: Array, rows: Span, across: Span, out: Array) -> None:
         """One grain of a chunk, from rows of the long factor."""
@@ -171,7 +180,7 @@ CHUNK_BYTES = 16 * 2**20
 class Reconstruction:
     """A model, its left factor, and the rank and rows to rebuild, as ``execution`` takes them."""
 
-    fitted: FactorModel
+    model: FactorModel
     left: Source
     rank: int
     rows: Span
@@ -195,7 +204,7 @@ class Reconstruction:
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns that are written."""
-        return self.rows[1] - self.rows[0], self.fitted.shape[1]
+        return self.rows[1] - self.rows[0], self.model.shape[1]
 
     @property
     def by_rows(self) -> bool:
@@ -205,13 +214,13 @@ class Reconstruction:
     @property
     def source(self) -> Source:
         """The factor that is swept."""
-        return self.left if self.by_rows else self.fitted.right
+        return self.left if self.by_rows else self.model.right
 
     def request(self) -> dict[str, Any]:
         """See the protocol."""
         return {
             "kind": "reconstruct",
-            "of": self.fitted.kind,
+            "of": self.model.kind,
             "rank": self.rank,
             "rows": list(self.rows),
             "result": self.digest,
@@ -223,17 +232,17 @@ class Reconstruction:
         chunks = math.prod(
             count(length, chunk) for length, chunk in zip(self.shape, self.chunks(), strict=True)
         )
-        return (Output("", self.shape, self.fitted.dtype, chunks),)
+        return (Output("", self.shape, self.model.dtype, chunks),)
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
         rows, columns = self.shape
-        data = rows * columns * self.fitted.dtype.itemsize
+        data = rows * columns * self.model.dtype.itemsize
         outline = Outline(
             kind="reconstruct",
             method="product",
             source=self.source,
-            dtype=self.fitted.dtype,
+            dtype=self.model.dtype,
             orientation=self._orientation,
             rank=self.rank,
             result_bytes=data,
@@ -243,7 +252,7 @@ class Reconstruction:
             outline,
             lambda slots: self.fold(NOWHERE, NOWHERE, slots),
             flops=2.0 * rows * columns * self.rank,
-            driver_bytes=6 * 8 * self.fitted.block_columns,
+            driver_bytes=6 * 8 * self.model.block_columns,
             accumulator_bytes=8,
             writes_bytes=data,
         )
@@ -253,11 +262,11 @@ class Reconstruction:
         """See the protocol."""
         with one_blas_thread():
             fold = self.fold(run.scratch, run.result, run.slots)
-            for start, stop in self.fitted.blocks():
-                fold.columns.write(start, np.column_stack(self.fitted.columns(start, stop)))
-            create_matrix(run.result, self.shape, self.fitted.dtype, self.chunks())
+            for start, stop in self.model.blocks():
+                fold.columns.write(start, np.column_stack(self.model.columns(start, stop)))
+            create_matrix(run.result, self.shape, self.model.dtype, self.chunks())
             run.pass_over_data("reconstruct", fold)
-        facts = self._facts(fingerprint)
+        facts = {**run.device_facts, **self._facts(fingerprint)}
         write_matrix_facts(run.result, facts)
         return facts
 
@@ -265,14 +274,14 @@ class Reconstruction:
         """The fold of the one sweep."""
         columns = ScratchMatrix(folder / "columns.bin", self.shape[1], 2, np.dtype(np.float64))
         height, width = self.chunks() if self.by_rows else self.chunks()[::-1]
-        short, item = min(self.shape), self.fitted.dtype.itemsize
+        short, item = min(self.shape), self.model.dtype.itemsize
         return Rebuild(
             panels=Panels(View(self.source, self._orientation), self._cut(height), slots, self.source.dtype),
             first=self.rows[0] if self.by_rows else 0,
-            other=self.fitted.right if self.by_rows else self.left,
+            other=self.model.right if self.by_rows else self.left,
             short=(0, short) if self.by_rows else self.rows,
             columns=columns,
-            weights=self.fitted.row_weights()[: self.rank],
+            weights=self.model.row_weights()[: self.rank],
             array=array,
             width=width,
             row_seconds=short * (item / NOMINAL_READ + 2 * self.rank / NOMINAL_FLOPS[8]),
@@ -280,7 +289,7 @@ class Reconstruction:
 
     def chunks(self) -> tuple[int, int]:
         """Of what is written: full lines across the short side if they are short enough, in whole grains."""
-        (long, short), item = self._sides(), self.fitted.dtype.itemsize
+        (long, short), item = self._sides(), self.model.dtype.itemsize
         if FULL_ROWS * short * item <= FULL_ROWS_BYTES:
             grain = grain_rows(short * item)
             height, width = max(FULL_ROWS, CHUNK_BYTES // (short * item)), short
@@ -304,19 +313,19 @@ class Reconstruction:
 
     def _facts(self, fingerprint: str) -> dict[str, Any]:
         """Facts that are the same whenever the result is rebuilt."""
-        attrs, floor = self.fitted.result.attrs, float(np.sqrt(np.finfo(self.fitted.dtype).eps))
+        attrs, floor = self.model.result.attrs, float(np.sqrt(np.finfo(self.model.dtype).eps))
         total = float(attrs.get("squared_norm") or 0.0)
-        residual_squares = total - float((self.fitted.s[: self.rank] ** 2).sum())
-        if self.fitted.kind == "nmf":
+        residual_squares = total - float((self.model.s[: self.rank] ** 2).sum())
+        if self.model.kind == "nmf":
             residual_squares = total * float(attrs["relative_error"]) ** 2
         return {
             "kind": "reconstruct",
             "method": "product",
             "request": self.request(),
             "input": {
-                "name": self.fitted.result.path.name,
-                "shape": list(self.fitted.shape),
-                "dtype": self.fitted.dtype.name,
+                "name": self.model.result.path.name,
+                "shape": list(self.model.shape),
+                "dtype": self.model.dtype.name,
                 "fingerprint": fingerprint,
             },
             "version": __version__,

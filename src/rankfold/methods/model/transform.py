@@ -43,7 +43,7 @@ from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
-from rankfold.pipeline.storage.checkpoint import State, save_once
+from rankfold.pipeline.storage.checkpoint import State, load_arrays, save_once
 from rankfold.pipeline.storage.result import Result, create_array, write_small
 from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 
@@ -58,7 +58,7 @@ SPLITTING = 500
 class Projection:
     """A model and new rows, as ``execution`` takes them."""
 
-    fitted: FactorModel
+    model: FactorModel
     source: Source
     digest: str
     square_scale: float
@@ -85,32 +85,32 @@ class Projection:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of products and scores: the wider of what was fitted and what is given."""
-        return np.promote_types(self.fitted.dtype, working_dtype(self.source.dtype))
+        return np.promote_types(self.model.dtype, working_dtype(self.source.dtype))
 
     @property
     def pow2_scale(self) -> float:
         """Power of two that brings a typical row, centered and scaled, near 1."""
-        return self.fitted.pow2_scale(self.dtype)
+        return self.model.pow2_scale(self.dtype)
 
     def request(self) -> dict[str, Any]:
         """See the protocol."""
-        kind = self.fitted.kind
-        return {"kind": "transform", "of": kind, "rank": self.fitted.rank, "result": self.digest}
+        kind = self.model.kind
+        return {"kind": "transform", "of": kind, "rank": self.model.rank, "result": self.digest}
 
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol."""
         rows, by_rows = self.source.shape[0], isinstance(self.fold(NOWHERE, NOWHERE, 1), ProjectRows)
         chunks = count(rows, self.row_chunk()) if by_rows else 1
-        return (Output(self.fitted.left_name, (rows, self.fitted.rank), self.dtype, chunks),)
+        return (Output(self.model.left_name, (rows, self.model.rank), self.dtype, chunks),)
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
-        rank, item = self.fitted.rank, self.dtype.itemsize
+        rank, item = self.model.rank, self.dtype.itemsize
         fold = self.fold(NOWHERE, NOWHERE, 1)
         by_rows = isinstance(fold, ProjectRows)
         (rows, columns), scores = self.source.shape, self.source.shape[0] * rank * item
         accumulator = 8 * rank * (rank if by_rows else rows)
-        block = self.fitted.block_columns * (rank * (self.fitted.dtype.itemsize + item + 8) + 8 * 8)
+        block = self.model.block_columns * (rank * (self.model.dtype.itemsize + item + 8) + 8 * 8)
         outline = Outline(
             kind="transform",
             method="projection",
@@ -135,10 +135,10 @@ class Projection:
         """See the protocol."""
         with one_blas_thread():
             gram = self._prepare(run)
-            fold = self.fold(run.scratch, run.result / self.fitted.left_name, run.slots)
+            fold = self.fold(run.scratch, run.result / self.model.left_name, run.slots)
             if isinstance(fold, ProjectRows):
                 shape, chunks = (self.source.shape[0], fold.rank), (self.row_chunk(), fold.rank)
-                create_array(run.result, self.fitted.left_name, shape, self.dtype, chunks)
+                create_array(run.result, self.model.left_name, shape, self.dtype, chunks)
             state = run.pass_over_data("transform", fold)
             refuse_bad(state, self.source)
             if isinstance(fold, ProjectColumns):
@@ -149,7 +149,7 @@ class Projection:
 
     def _normal(self, folder: Path) -> NormalRows | None:
         """How coordinates follow from products, where they are not these."""
-        solver = row_solver(self.fitted)
+        solver = row_solver(self.model)
         return None if solver is None else NormalRows(folder / "normal.part", solver)
 
     def _coordinates(self, run: Run, products: npt.NDArray[np.float64]) -> State:
@@ -157,13 +157,14 @@ class Projection:
         normal, z = self._normal(run.scratch), products
         if normal is not None:
             z = np.empty_like(products)
-            normal.solve(products, out=z)
-        write_small(run.result, {self.fitted.left_name: (z * self._weights()).astype(self.dtype)})
+            constants = load_arrays(normal.constants)
+            normal.solve(products, constants["normal"], constants["linear"], out=z)
+        write_small(run.result, {self.model.left_name: (z * self._weights()).astype(self.dtype)})
         return inner_products(z, products)
 
     def fold(self, folder: Path, array: Path, slots: int) -> ProjectRows | ProjectColumns:
         """The fold of the one pass: by rows, unless those take much memory and columns take less."""
-        columns, rank = self.source.shape[1], self.fitted.rank
+        columns, rank = self.source.shape[1], self.model.rank
         basis = ScratchMatrix(folder / "basis.bin", columns, rank, self.dtype)
         numbers = ScratchMatrix(folder / "columns.bin", columns, 2, np.dtype(np.float64))
 
@@ -186,43 +187,43 @@ class Projection:
     def row_chunk(self) -> int:
         """Rows in a chunk of the output."""
         read = self.source.shape[1] * self.source.dtype.itemsize
-        return matching_chunk(self.source.row_grid, read, self.fitted.rank * self.dtype.itemsize)
+        return matching_chunk(self.source.row_grid, read, self.model.rank * self.dtype.itemsize)
 
     def _rows_cut(self) -> Cut:
         """Panels are whole chunks of the output."""
-        (rows, columns), rank = self.source.shape, self.fitted.rank
+        (rows, columns), rank = self.source.shape, self.model.rank
         grid = Grid.regular(rows, self.row_chunk(), splittable=False)
         return cut(grid, columns * self.dtype.itemsize, 8 * rank * rank)
 
     def _columns_cut(self) -> Cut:
         rows = self.source.shape[0]
-        return cut(self.source.column_grid, rows * self.dtype.itemsize, 8 * rows * self.fitted.rank)
+        return cut(self.source.column_grid, rows * self.dtype.itemsize, 8 * rows * self.model.rank)
 
     def _seconds(self, length: int) -> float:
         """Nominal time of one row, or column, of that length."""
-        flops = 2 * self.fitted.rank / NOMINAL_FLOPS[self.dtype.itemsize]
+        flops = 2 * self.model.rank / NOMINAL_FLOPS[self.dtype.itemsize]
         return length * (self.source.dtype.itemsize / NOMINAL_READ + flops)
 
     def _weights(self) -> npt.NDArray[np.float64]:
-        return self.fitted.score_weights() / self.pow2_scale
+        return self.model.score_weights() / self.pow2_scale
 
     def _prepare(self, run: Run) -> npt.NDArray[np.float64]:
         """Right vectors and column factors on scratch, by columns; the Gram matrix of the vectors."""
 
         def prepare() -> State:
             fold = self.fold(run.scratch, NOWHERE, 1)
-            gram = np.zeros((self.fitted.rank, self.fitted.rank))
-            for start, stop in self.fitted.blocks():
-                vectors = self.fitted.vectors(start, stop)
-                mean, scale = self.fitted.columns(start, stop)
+            gram = np.zeros((self.model.rank, self.model.rank))
+            for start, stop in self.model.blocks():
+                vectors = self.model.vectors(start, stop)
+                mean, scale = self.model.columns(start, stop)
                 fold.basis.write(start, vectors.astype(self.dtype))
                 fold.columns.write(start, np.column_stack([mean, self.pow2_scale / scale]))
                 wide = vectors.astype(np.float64)
                 gram += wide.T @ wide
-            linear, diagonal = row_penalty(self.fitted)
+            linear, diagonal = row_penalty(self.model)
             return {"gram": gram, "normal": gram + np.diag(diagonal), "linear": linear}
 
-        state = run.prepared(run.part("prepared.part"), prepare)
+        state = run.prepare(run.part("prepared.part"), prepare)
         save_once(run.scratch / "normal.part", {name: state[name] for name in ("normal", "linear")})
         return state["gram"]
 
@@ -234,11 +235,11 @@ class Projection:
         gram: npt.NDArray[np.float64],
     ) -> dict[str, Any]:
         """Facts that are the same whenever the rows are transformed again."""
-        noise_components = int((self.fitted.score_weights() == 0).sum())
+        noise_components = int((self.model.score_weights() == 0).sum())
         if noise_components:
             run.warnings.append(
                 f"{noise_components} components were fitted with no variance beyond rounding; their columns "
-                f"of {self.fitted.left_name} are zero"
+                f"of {self.model.left_name} are zero"
             )
         floor = float(np.sqrt(np.finfo(self.dtype).eps))
         # ||X - T V'||^2 = ||X||^2 - 2 <X V, T> + <T'T, V'V>

@@ -8,6 +8,7 @@ Where rows are too long to be held, columns are swept and products add up.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.center_scale import measure, subtract
-from rankfold.kernels.linear.products import add_gram, product, weigh
+from rankfold.kernels.linear.products import product, weigh
 from rankfold.methods.nmf.row_solvers import NormalRows
-from rankfold.methods.parts.finite import BAD, count_bad
-from rankfold.methods.parts.panels import OverPanels, Panels, numbers
-from rankfold.pipeline.engine.fold import Buffer, ScratchConstant, Sum, Workspace
+from rankfold.methods.parts.finite import BAD, Part, count_bad
+from rankfold.methods.parts.panels import Grain, OverPanels, Panels, numbers
+from rankfold.pipeline.engine.device import HOST, Device, Kernel
+from rankfold.pipeline.engine.fold import Buffer, Constant, Given, ScratchConstant, Sum, Workspace
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
@@ -60,12 +62,22 @@ class ProjectRows(OverPanels):
         """Components."""
         return self.basis.columns
 
-    kernels = (measure, subtract, product, add_gram, weigh)
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """See ``DeclaredFold``."""
+        solving = () if self.normal is None else self.normal.solver.kernels
+        return (measure, subtract, product, weigh, *solving)
 
     def buffers(self) -> Mapping[str, Buffer]:
         """The basis, numbers of columns, products of a grain, and chunks of the output."""
         rows, dtype, rank = self.panels.grain_rows, self.panels.dtype, self.rank
+        normal: dict[str, Buffer] = {}
+        if self.normal is not None:
+            part = self.normal.constants
+            normal = {"normal": Constant((rank, rank), part=part), "linear": Constant((rank,), part=part)}
         return {
+            **normal,
+            "weights": Given.of(self.weights),
             "basis": ScratchConstant.of(self.basis),
             "columns": ScratchConstant.of(self.columns),
             "y": Buffer((rows, rank), dtype),
@@ -87,32 +99,33 @@ class ProjectRows(OverPanels):
         chunks = 2 * self.cut.panel_rows * rank * self.panels.dtype.itemsize
         return solving + chunks + 5 * 8 * self.columns.rows + 8 * rank**2
 
-    def workspace(self) -> Workspace:
+    def workspace(self, device: Device = HOST) -> Workspace:
         """Buffers and panels; mean and factor of columns, each by itself."""
-        work = OverPanels.workspace(self)
-        work.mean, work.factor = np.ascontiguousarray(work.columns.T)
+        work = OverPanels.workspace(self, device)
+        work.mean, work.factor = work.columns.T.copy()
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Multiply a panel, grain by grain, and write its rows."""
         out = work.out[: stop - start]
-        for first, last, raw in self.panels.grains(work.panels, start, stop, slot):
-            squares = sum_squares(raw, work.mean, work.factor, self.square_scale)
-            if squares is None:
-                refuse_overflow(state, raw, *self.panels.corner(first))
+        for grain in self.panels.grains(work.panels, start, stop, slot):
+            first, last = grain.first, grain.last
+            if not take_squares(self, state, work, grain, (work.mean, work.factor), self.square_scale):
                 continue
-            state["squares"] += squares
-            d = self.panels.condition(work.panels, raw, work.mean, work.factor)
+            d = self.panels.condition(work.panels, grain.raw, work.mean, work.factor)
             y, y64 = work.y[: last - first], work.y64[: last - first]
             product(d, work.basis, out=y)
             np.copyto(y64, y)
             z = y64
             if self.normal is not None:
                 z = work.z[: last - first]
-                self.normal.solve(y64, out=z)
+                self.normal.solve(y64, work.normal, work.linear, out=z)
             for name, sums in products(z, y64).items():
                 state[name] += sums
-            weigh(z, self.weights, out=out[first - start : last - start])
+            weigh(z, work.weights, out=out[first - start : last - start])
+        work.device.send(out, functools.partial(self._write, state, start, stop))
+
+    def _write(self, state: State, start: int, stop: int, out: Array) -> None:
         if not state["bad"][0]:  # what holds bad numbers is refused in the end
             write_whole_chunks(self.array, out, (start, stop), (0, self.rank))
 
@@ -123,20 +136,35 @@ def products(z: Float64, y: Float64) -> State:
     return {"gram": gram, "inner": np.atleast_1d(np.trace(gram if z is y else z.T @ y))}
 
 
-def sum_squares(raw: Array, mean: Float64, factor: Float64, square_scale: float) -> float | None:
-    """Sum of squares of ``(raw - mean) * factor``; None if one of them is not finite."""
-    squares = measure(numbers(raw), mean, square_scale)[1]
-    return float(squares @ (factor / square_scale) ** 2) if np.isfinite(squares).all() else None
+def take_squares(
+    fold: OverPanels,
+    state: State,
+    work: Workspace,
+    grain: Grain,
+    columns: tuple[Float64, Float64],
+    scale: float,
+) -> bool:
+    """Add up squares of ``(raw - mean) * factor``, ``columns`` being these two; whether to go on.
+
+    Not if one of them is not finite, in which case bad elements are counted, or the matrix is refused.
+    """
+    mean, factor = columns
+    squares = measure(numbers(grain.raw), mean, scale)[1]
+    refuse = functools.partial(refuse_overflow, state, grain.staged, *fold.panels.corner(grain.first))
+    if not work.device.holds(np.isfinite(squares).all(), refuse):
+        return False
+    state["squares"] += squares @ (factor / scale) ** 2
+    return True
 
 
-def refuse_overflow(state: State, raw: Array, row: int, column: int) -> None:
+def refuse_overflow(state: State, part: Part, row: int, column: int) -> None:
     """Count bad elements; raise if there are none, since then the numbers are out of all proportion."""
-    if np.isfinite(raw).all():
+    if np.isfinite(part()).all():
         raise DataError(
             f"numbers near row {row}, column {column} are so much larger than those that were fitted that "
             "their squares overflow. Are they in the units of the fit?"
         )
-    count_bad(state, raw, row, column)
+    count_bad(state, part, row, column)
 
 
 # Along columns ------------------------------------------------------------------------------------
@@ -181,15 +209,13 @@ class ProjectColumns(OverPanels):
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Multiply a panel, grain by grain."""
-        for first, last, raw in self.panels.grains(work.panels, start, stop, slot):
-            basis, columns = work.basis[: last - first], work.columns[: last - first]
-            self.columns.read_into(columns, first)
-            mean, factor = np.ascontiguousarray(columns.T)
-            squares = sum_squares(raw, mean, factor, self.square_scale)
-            if squares is None:
-                refuse_overflow(state, raw, *self.panels.corner(first))
+        for grain in self.panels.grains(work.panels, start, stop, slot):
+            rows, fill = grain.last - grain.first, work.device.fill
+            basis, columns = work.basis[:rows], work.columns[:rows]
+            fill(columns, functools.partial(self.columns.read_into, start=grain.first))
+            mean, factor = columns.T.copy()
+            if not take_squares(self, state, work, grain, (mean, factor), self.square_scale):
                 continue
-            state["squares"] += squares
-            self.basis.read_into(basis, first)
-            product(self.panels.condition(work.panels, raw, mean, factor), basis, out=work.y)
+            fill(basis, functools.partial(self.basis.read_into, start=grain.first))
+            product(self.panels.condition(work.panels, grain.raw, mean, factor), basis, out=work.y)
             state["product"] += work.y

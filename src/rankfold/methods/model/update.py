@@ -21,7 +21,7 @@ from rankfold.kernels.linear.dense import fix_signs
 from rankfold.methods.model.model import FactorModel, open_model
 from rankfold.methods.model.summary import Summary, merge_summaries
 from rankfold.methods.parts.column_statistics import divisors
-from rankfold.methods.parts.finite import BAD, count_bad, refuse_bad
+from rankfold.methods.parts.finite import BAD, refuse_bad
 from rankfold.methods.parts.panels import OverPanels, Panels
 from rankfold.methods.svd.error_estimates import errors_of_remainder
 from rankfold.methods.svd.operator import CONSTANT_DEVIATION, begin
@@ -63,11 +63,9 @@ class KeepRows(OverPanels):
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Put a panel in its place; NaN and Inf are counted and left out."""
-        for first, last, raw in self.panels.grains(work.panels, start, stop, slot):
-            if np.isfinite(raw).all():
-                state["rows"][first:last] = raw
-            else:
-                count_bad(state, raw, *self.panels.corner(first))
+        for grain in self.panels.grains(work.panels, start, stop, slot):
+            if self.is_finite(state, work, grain, grain.raw):
+                state["rows"][grain.first : grain.last] = grain.raw
 
 
 # The task -----------------------------------------------------------------------------------------
@@ -86,7 +84,7 @@ CRUDE = 1e-2
 class Update:
     """A result of ``pca`` and new rows, as ``execution`` takes them."""
 
-    fitted: FactorModel
+    model: FactorModel
     source: Source
     rank: int
     digest: str
@@ -115,7 +113,7 @@ class Update:
     @property
     def _fit_request(self) -> dict[str, Any]:
         """The request that the result itself answers."""
-        return dict(self.fitted.result.attrs["request"])
+        return dict(self.model.result.attrs["request"])
 
     @property
     def _tall(self) -> bool:
@@ -131,7 +129,7 @@ class Update:
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol."""
         columns = self.source.shape[1]
-        components = Output("components", (self.rank, columns), self.fitted.dtype)
+        components = Output("components", (self.rank, columns), self.model.dtype)
         small = vectors(self.rank, "residuals", "error_estimates", *VARIANCES)
         return (components, *small, *vectors(columns, "mean", *["scale"] * bool(self._fit_request["scale"])))
 
@@ -150,7 +148,7 @@ class Update:
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
         with one_blas_thread():
-            units = self.fitted.columns(0, self.source.shape[1])[1]
+            units = self.model.columns(0, self.source.shape[1])[1]
             new = self._factorize(run, units) if self._tall else self._read_rows(run, units)
             summary = merge_summaries(self._summary(units), new)
             if not (np.isfinite(summary.total) and np.isfinite(summary.factor).all()):
@@ -175,7 +173,7 @@ class Update:
         factor = factorization.r / centering.pow2_scale / units
         squares = np.einsum("ij,ij->j", factor, factor)
         return Summary(
-            self.source.shape[0], factorization.known.mean / units, factor, self._pool_squares(squares)
+            self.source.shape[0], factorization.columns.mean / units, factor, self._pool_squares(squares)
         )
 
     def _read_rows(self, run: Run, units: Float64) -> Summary:
@@ -196,7 +194,7 @@ class Update:
         return KeepRows(Panels(view, whole, slots, np.dtype(np.float64)), 1e-9 * 8 * columns)
 
     def _small_plan(self, budget: Budget) -> Plan:
-        (rows, columns), rank = self.source.shape, self.fitted.rank
+        (rows, columns), rank = self.source.shape, self.model.rank
         total_rows, (wide, square) = rows + rank + 1, WORKING_COPIES
         outline = Outline(
             kind="update",
@@ -218,7 +216,7 @@ class Update:
 
     def _summary(self, units: Float64) -> Summary:
         """Of the samples that the result was made from, in the units that it scaled columns to."""
-        model, columns = self.fitted, self.fitted.right.shape[1]
+        model, columns = self.model, self.model.right.shape[1]
         mean, _ = model.columns(0, columns)
         factor = model.s[:, None] * model.vectors(0, columns).T.astype(np.float64)
         count, total = model.shape[0], float(model.result.attrs["squared_norm"])
@@ -249,7 +247,7 @@ class Update:
         variance = s**2 / max(summary.count - 1, 1)
         errors = self._errors(s, truncation_bound, summary)
         small |= {
-            "components": (vt * fix_signs(vt.T)[:, None]).astype(self.fitted.dtype),
+            "components": (vt * fix_signs(vt.T)[:, None]).astype(self.model.dtype),
             "singular_values": s,
             "explained_variance": variance,
             "explained_variance_ratio": s**2 / total if total > 0 else np.zeros_like(s),
@@ -262,14 +260,14 @@ class Update:
 
     @property
     def _rounding(self) -> float:
-        return float(np.finfo(self.fitted.dtype).eps)
+        return float(np.finfo(self.model.dtype).eps)
 
     def _errors(self, s: Float64, truncation_bound: float, summary: Summary) -> Float64:
         """Estimated relative errors: what was not known of the old values, what was cut off, and rounding.
 
         A mean is known to eps of itself, and how far it moves by the new samples is a row of the factor.
         """
-        old_error = float((np.asarray(self.fitted.result.error_estimates[...]) * self.fitted.s).max())
+        old_error = float((np.asarray(self.model.result.error_estimates[...]) * self.model.s).max())
         rows, new = summary.count, self.source.shape[0]
         size = np.where(s > 0, s, np.inf)
         mean_shift = 2 * np.sqrt(new * (rows - new) / rows) * np.linalg.norm(summary.mean)
@@ -280,8 +278,8 @@ class Update:
 
     def _residuals(self, s: Float64, truncation_bound: float) -> Float64:
         """Residuals from what was cut off, and from the old components."""
-        old = self.fitted.s
-        residuals = np.asarray(self.fitted.result.residuals[...])
+        old = self.model.s
+        residuals = np.asarray(self.model.result.residuals[...])
         residual = truncation_bound + float((residuals * old * old[0]).max())
         size = np.where(s > 0, s * s[0], np.inf)
         return np.minimum(residual / size, 1.0) + self._rounding
@@ -294,7 +292,7 @@ class Update:
         if worst > tol:
             run.warnings.append(
                 f"the largest estimated error of a singular value is {worst:.1e}, above tol = {tol:.1e}: the "
-                f"{self.fitted.rank} components of {self.fitted.result.path.name} leave out variance of its "
+                f"{self.model.rank} components of {self.model.result.path.name} leave out variance of its "
                 "samples that these values may need. Fit with more components, or all, before updating"
             )
         facts = run.facts(self.request(), "update", self.source, fingerprint)

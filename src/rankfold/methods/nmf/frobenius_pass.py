@@ -8,6 +8,7 @@ matrix that was compressed onto a few directions of its short side and lies on s
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +20,11 @@ import numpy.typing as npt
 from rankfold.kernels.linear.center_scale import measure, subtract
 from rankfold.kernels.linear.products import add_gram, add_product, product
 from rankfold.kernels.nonnegative.projected_gradient import gradient_rows
-from rankfold.methods.nmf.row_solvers import KERNELS, RowSolver
-from rankfold.methods.parts.finite import BAD, count_bad, count_negative
+from rankfold.methods.nmf.row_solvers import RowSolver
+from rankfold.methods.parts.finite import BAD, count_negative
 from rankfold.methods.parts.panels import OverPanels, Panels, numbers
 from rankfold.pipeline.engine.blocks import Cut, grains
+from rankfold.pipeline.engine.device import HOST, Device, Kernel
 from rankfold.pipeline.engine.fold import Buffer, Constant, DeclaredFold, Sum, Workspace
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.scratch import ScratchMatrix
@@ -51,6 +53,11 @@ class NmfIteration:
     def rank(self) -> int:
         """Components."""
         return self.after.columns
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """All that it calls."""
+        return (measure, product, add_gram, add_product, gradient_rows, *self.solver.kernels)
 
     def buffers(self, rows: int, width: int) -> dict[str, Buffer]:
         """For grains of ``rows`` rows, and the constants."""
@@ -98,10 +105,10 @@ class NmfIteration:
         if self.before is None:
             left[...] = 0
         else:
-            self.before.read_into(left, first)
+            work.device.fill(left, functools.partial(self.before.read_into, start=first))
         state["gradient"] += gradient_rows(work.gram, b - work.linear, self.solver.clear_floor(left))
         self.solver.improve(work.gram, b, work.linear, left, fresh=self.before is None)
-        self.after.write(first, left)
+        work.device.send(left, functools.partial(self.after.write, first))
         add_product(left, d, total=state["product"], work=work.product)
         add_gram(left, total=state["gram"])
         state["sums"] += left.sum(axis=0, dtype=np.float64)
@@ -109,7 +116,8 @@ class NmfIteration:
             rest = work.rest[: last - first]
             product(left, work.across, out=rest)
             np.subtract(d, rest, out=rest)
-            state["residual"] += measure(rest, np.zeros(rest.shape[1]), 1.0)[1].sum()
+            nothing = np.zeros_like(state["residual"], shape=rest.shape[1])
+            state["residual"] += measure(rest, nothing, 1.0)[1].sum()
 
 
 def _multiply(d: Array, work: Workspace, *, out: Array) -> None:
@@ -133,7 +141,10 @@ class NonnegativePass(OverPanels):
 
     row_seconds: float
 
-    kernels = (measure, subtract, product, add_gram, add_product, gradient_rows, *KERNELS)
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """See ``DeclaredFold``."""
+        return (measure, subtract, *self.iteration.kernels)
 
     def buffers(self) -> Mapping[str, Buffer]:
         """Buffers of the iteration, and zeros."""
@@ -151,24 +162,24 @@ class NonnegativePass(OverPanels):
         rows = self.panels.grain_rows
         return 8 * max(self.panels.view.short, rows) + self.iteration.beside_bytes(rows)
 
-    def workspace(self) -> Workspace:
+    def workspace(self, device: Device = HOST) -> Workspace:
         """Buffers and panels."""
-        work = self.iteration.ready(OverPanels.workspace(self))
+        work = self.iteration.ready(OverPanels.workspace(self, device))
         work.nothing[:] = 0.0
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Take in a panel, grain by grain."""
-        for first, last, raw in self.panels.grains(work.panels, start, stop, slot):
+        for grain in self.panels.grains(work.panels, start, stop, slot):
+            first, last, raw, staged = grain
             nothing = work.nothing[: raw.shape[1]]
             if self.first_pass:
                 squares = measure(numbers(raw), nothing, 1.0)[1].sum()
-                if not np.isfinite(squares):
-                    count_bad(state, raw, *self.panels.corner(first))
+                if not self.is_finite(state, work, grain, squares):
                     continue
                 state["squares"] += squares
-                if raw.min() < 0:
-                    count_negative(state, raw, *self.panels.corner(first))
+                count = functools.partial(count_negative, state, staged, *self.panels.corner(first))
+                work.device.holds(raw.min() >= 0, count)
             if raw.dtype != self.panels.dtype:
                 raw = self.panels.condition(work.panels, raw, nothing, nothing + 1)
             self.iteration.advance(state, work, first, last, self.panels.view.as_rows(raw))
@@ -188,7 +199,10 @@ class CompressedPass(DeclaredFold):
     def _grain_rows(self) -> int:
         return min(self.cut.grain_rows, self.cut.panel_rows)
 
-    kernels = NonnegativePass.kernels
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """See ``DeclaredFold``."""
+        return self.iteration.kernels
 
     def buffers(self) -> Mapping[str, Buffer]:
         """A grain, and those of the iteration."""
@@ -205,13 +219,13 @@ class CompressedPass(DeclaredFold):
         """Memory that solving rows takes beside the buffers."""
         return self.iteration.beside_bytes(self._grain_rows)
 
-    def workspace(self) -> Workspace:
+    def workspace(self, device: Device = HOST) -> Workspace:
         """Buffers."""
-        return self.iteration.ready(DeclaredFold.workspace(self))
+        return self.iteration.ready(DeclaredFold.workspace(self, device))
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Take in rows, grain by grain."""
         for first, last in grains(start, stop, self.cut.grain_rows):
             d = work.rows[: last - first]
-            self.compressed.read_into(d, first)
+            work.device.fill(d, functools.partial(self.compressed.read_into, start=first))
             self.iteration.advance(state, work, first, last, d)

@@ -12,6 +12,7 @@ one.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +26,10 @@ from rankfold.kernels.linear.products import add_gram, add_product, product
 from rankfold.kernels.nonnegative.kl_divergence import quotients
 from rankfold.kernels.nonnegative.nnls import descend_rows
 from rankfold.methods.nmf.row_solvers import FILL, FIRST_SWEEPS
-from rankfold.methods.parts.finite import BAD, count_bad, count_negative
-from rankfold.methods.parts.panels import OverPanels, Panels
+from rankfold.methods.parts.finite import BAD, count_negative
+from rankfold.methods.parts.panels import Grain, OverPanels, Panels
 from rankfold.pipeline.data.view import Orientation
+from rankfold.pipeline.engine.device import HOST, Device
 from rankfold.pipeline.engine.fold import Buffer, Constant, Sum, Workspace
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.scratch import ScratchMatrix
@@ -73,6 +75,7 @@ class DivergencePass(OverPanels):
             "scale": Constant((1,), dtype, part),
             "left": Buffer((self.panels.grain_rows, rank), dtype),
             "product": Buffer((rank, short), dtype),
+            "unread": Buffer((1,)),
         }
 
     @property
@@ -96,46 +99,46 @@ class DivergencePass(OverPanels):
             "negative": BAD,
         }
 
-    def workspace(self) -> Workspace:
+    def workspace(self, device: Device = HOST) -> Workspace:
         """Buffers, panels, and a grain that lies as the data do."""
-        work = OverPanels.workspace(self)
+        work = OverPanels.workspace(self, device)
         work.sums = work.right.sum(axis=0, dtype=np.float64).astype(self.after.dtype)
-        work.quotient = self.panels.view.panel_buffer(self.panels.grain_rows, self.after.dtype)
+        work.quotient = device.empty(self.panels.view.panel_shape(self.panels.grain_rows), self.after.dtype)
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Take in a panel, grain by grain."""
-        for first, last, raw in self.panels.grains(work.panels, start, stop, slot):
-            if self.first_pass and not self._sound(state, raw, first):
+        for grain in self.panels.grains(work.panels, start, stop, slot):
+            if self.first_pass and not self._is_sound(state, work, grain):
                 continue
-            d = raw
+            d = raw = grain.raw
             if raw.dtype != self.panels.dtype:
-                ones = np.ones(raw.shape[1])
+                ones = np.ones_like(raw, np.float64, shape=raw.shape[1])
                 d = self.panels.condition(work.panels, raw, ones - 1, ones)
             if self.first_pass:
                 self._measure(state, work, d)
-            self._advance(state, work, first, last, d)
+            self._advance(state, work, grain.first, grain.last, d)
 
-    def _sound(self, state: State, raw: Array, first: int) -> bool:
-        if not np.isfinite(raw.sum(dtype=np.float64)):
-            count_bad(state, raw, *self.panels.corner(first))
+    def _is_sound(self, state: State, work: Workspace, grain: Grain) -> bool:
+        if not self.is_finite(state, work, grain, grain.raw.sum(dtype=np.float64)):
             return False
-        if raw.min() < 0:
-            count_negative(state, raw, *self.panels.corner(first))
-            return False
-        return True
+        count = functools.partial(count_negative, state, grain.staged, *self.panels.corner(grain.first))
+        return work.device.holds(grain.raw.min() >= 0, count)
 
     def _measure(self, state: State, work: Workspace, d: Array) -> None:
         """Sums for the divergence from independent rows and columns: see ``independence_divergence``."""
         rows = self.panels.view.as_rows(d)
         level = work.quotient[: d.shape[0], : d.shape[1]]
         sums = rows.sum(axis=1, dtype=np.float64)
-        total = float(sums.sum())
+        total = sums.sum()
         # Set against their mean, numbers of any size lose nothing to what is subtracted again.
-        level[...] = total / d.size or 1.0
-        mean = float(level[0, 0])
-        own = quotients(d, level) + total - d.size * mean + total * np.log(mean)
-        state["entropy"] += own, float((sums * np.log(np.where(sums > 0, sums, 1))).sum())
+        mean = np.where(total > 0, total / d.size, 1.0).astype(level.dtype)
+        level[...] = mean
+        mean = mean.astype(np.float64)
+        own = np.zeros_like(sums, shape=1)
+        quotients(d, level, total=own)
+        state["entropy"][0] += own[0] + total - d.size * mean + total * np.log(mean)
+        state["entropy"][1] += (sums * np.log(np.where(sums > 0, sums, 1))).sum()
         state["columns"] += rows.sum(axis=0, dtype=np.float64)
         state["squares"] += np.einsum("ij,ij->", d, d, dtype=np.float64)
 
@@ -148,25 +151,25 @@ class DivergencePass(OverPanels):
             descend_rows(work.gram, b - work.linear, w=left, sweeps=FIRST_SWEEPS)
             np.maximum(left, left.dtype.type(FILL) * work.scale, out=left)
         else:
-            self.before.read_into(left, first)
+            work.device.fill(left, functools.partial(self.before.read_into, start=first))
         for _ in range(UPDATES):
-            self._divide(work, left, d, quotient)
+            self._divide(work, left, d, quotient, work.unread)
             left *= view.as_rows(quotient) @ work.right
             left /= below(left, work.sums + work.linear, work.diagonal)
             np.maximum(left, np.finfo(left.dtype).eps * work.scale, out=left)
-        self.after.write(first, left)
-        state["divergence"] += self._divide(work, left, d, quotient)
+        work.device.send(left, functools.partial(self.after.write, first))
+        self._divide(work, left, d, quotient, state["divergence"])
         add_product(left, view.as_rows(quotient), total=state["product"], work=work.product)
         add_gram(left, total=state["gram"])
         state["sums"] += left.sum(axis=0, dtype=np.float64)
 
-    def _divide(self, work: Workspace, left: Array, d: Array, quotient: Array) -> float:
-        """Data over product, as the data lie; the divergence."""
+    def _divide(self, work: Workspace, left: Array, d: Array, quotient: Array, total: Array) -> None:
+        """Data over product, as the data lie; their divergence is added to ``total``."""
         if self.panels.view.orientation is Orientation.ROWS:
             product(left, work.right.T, out=quotient)
         else:
             product(work.right, left.T, out=quotient)
-        return quotients(d, quotient)
+        quotients(d, quotient, total=total)
 
 
 def below(above: Array, linear: Array, quadratic: Array) -> Array:

@@ -94,7 +94,7 @@ class Nonnegative:
     def of(cls, source: Source, parameters: FactorRequest, custom: CustomStart | None = None) -> Nonnegative:
         """Check that it can be done."""
         parameters.check(source.shape, source.name)
-        parameters = parameters.resolved()
+        parameters = parameters.resolve()
         if parameters.init == "custom" and custom is None:
             raise InputError("init custom has no name: give the factors, init=(W, H), or a result of nmf")
         by_rows = choose_orientation(source, parameters.rank) is Orientation.ROWS

@@ -85,7 +85,7 @@ class FactorRequest:
         """Passes before the first iteration."""
         return COMPRESSING.get(self.init, 0)
 
-    def resolved(self) -> FactorRequest:
+    def resolve(self) -> FactorRequest:
         """With every choice that was left open made, by the other choices alone."""
         solver, init = self.solver, self.init
         if solver == "auto":
@@ -134,7 +134,7 @@ class FactorRequest:
                 )
 
     def _check_together(self) -> None:
-        request = self.resolved()
+        request = self.resolve()
         if request.passes <= request.compressing:
             raise InputError(
                 f"nmf from {request.init} factors takes {request.compressing + 1} passes at least, but "

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from rankfold.kernels.nonnegative.admm import split_rows
 from rankfold.kernels.nonnegative.multiplicative import multiply_rows
 from rankfold.kernels.nonnegative.nnls import descend_rows, solve_rows
-from rankfold.pipeline.storage.checkpoint import load_arrays
+from rankfold.pipeline.engine.device import Kernel
 
 Array = npt.NDArray[Any]
 
@@ -29,12 +29,12 @@ SLACK = 1e3
 """Multiple of the least number of multiplicative updates up to which one counts as zero."""
 
 
-KERNELS = (descend_rows, solve_rows, multiply_rows, split_rows)
-"""Compiled loops that solvers of rows call."""
-
-
 class RowSolver(Protocol):
     """A way to improve rows of one factor while the other stands."""
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """All that it calls."""
 
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
         """Improve ``w`` (r, k) in place; ``b`` (r, k) may be spoilt; ``fresh`` rows are zero so far."""
@@ -49,10 +49,12 @@ class Descent:
 
     sweeps: int
 
+    kernels = (descend_rows,)
+
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
         """See the protocol."""
         b -= linear
-        w[:, _useless(gram, linear)] = 0
+        _clear_useless(gram, linear, w)
         descend_rows(gram, b, w=w, sweeps=FIRST_SWEEPS if fresh else self.sweeps)
 
     def clear_floor(self, w: Array) -> Array:
@@ -63,6 +65,8 @@ class Descent:
 @dataclass(frozen=True, slots=True)
 class Pivoting:
     """Exact rows by block principal pivoting, in float64."""
+
+    kernels = (solve_rows,)
 
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
         """See the protocol."""
@@ -82,6 +86,8 @@ class Multiplicative:
     sweeps: int
     scale: float
     """Size of a typical number in a row."""
+
+    kernels = (descend_rows, multiply_rows)
 
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
         """See the protocol."""
@@ -107,11 +113,13 @@ class Splitting:
     upper: float = np.inf
     simplex: bool = False
 
+    kernels = (split_rows,)
+
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
         """See the protocol."""
         b -= linear
         if not self.simplex:
-            w[:, _useless(gram, linear)] = 0
+            _clear_useless(gram, linear, w)
         sweeps = max(FIRST_SWEEPS, self.sweeps) if fresh else self.sweeps
         split_rows(gram, b, w=w, sweeps=sweeps, upper=self.upper, simplex=self.simplex)
 
@@ -120,9 +128,9 @@ class Splitting:
         return w
 
 
-def _useless(gram: Array, linear: Array) -> npt.NDArray[np.bool_]:
-    """Components that cost and gain nothing: zero is best, and solvers leave what has no curvature."""
-    return np.asarray((np.diag(gram) == 0) & (linear > 0))
+def _clear_useless(gram: Array, linear: Array, w: Array) -> None:
+    """Components that cost and gain nothing are best at zero, and solvers leave what has no curvature."""
+    w *= ~((np.diag(gram) == 0) & (linear > 0))
 
 
 # Rows from products -------------------------------------------------------------------------------
@@ -140,8 +148,7 @@ class NormalRows:
 
     solver: RowSolver
 
-    def solve(self, products: Float64, *, out: Float64) -> None:
-        """Rows ``out`` (r, k) from ``products`` (r, k), which stay."""
-        arrays = load_arrays(self.constants)
+    def solve(self, products: Float64, normal: Float64, linear: Float64, *, out: Float64) -> None:
+        """Rows ``out`` (r, k) from ``products`` (r, k), which stay, and from the constants."""
         out[...] = 0
-        self.solver.improve(arrays["normal"], products.copy(), arrays["linear"], out, fresh=True)
+        self.solver.improve(normal, products.copy(), linear, out, fresh=True)

@@ -13,6 +13,7 @@ block from sampled rows, and what comes out only starts iterations over the whol
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +79,7 @@ class SignedSquares(DeclaredFold):
         """Take in rows, grain by grain."""
         for first, last in grains(start, stop, self.cut.grain_rows):
             rows = work.rows[: last - first]
-            self.y.read_into(rows, first)
+            work.device.fill(rows, functools.partial(self.y.read_into, start=first))
             u = rows @ work.coefficients
             above = np.square(np.maximum(u, 0)).sum(axis=0)
             state["squares"] += above, np.square(u).sum(axis=0) - above

@@ -55,7 +55,8 @@ def _warm_ratios() -> None:
         gram, b, w = _few(dtype)
         multiply_rows(gram, b, w=w, linear=np.ones(4, dtype), floor=0.0, sweeps=1)
         for width in (4, 8):
-            quotients(np.ones((4, width), dtype)[:, :4], np.ones((4, width), dtype)[:, :4])
+            x, model = (np.ones((4, width), dtype)[:, :4] for _ in range(2))
+            quotients(x, model, total=np.zeros(1))
 
 
 @functools.cache

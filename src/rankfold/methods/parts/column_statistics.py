@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from rankfold.kernels.linear.center_scale import measure
 from rankfold.methods.parts.conditioned import Centering
-from rankfold.methods.parts.finite import BAD, count_bad
+from rankfold.methods.parts.finite import BAD
 from rankfold.methods.parts.panels import OverPanels, Panels, numbers
 from rankfold.pipeline.data.view import Orientation, View
-from rankfold.pipeline.engine.fold import Sum, Workspace
+from rankfold.pipeline.engine.fold import Buffer, Given, Sum, Workspace
 from rankfold.pipeline.storage.checkpoint import State
 
 Float64 = npt.NDArray[np.float64]
@@ -30,6 +30,10 @@ class ColumnStatistics(OverPanels):
 
     kernels = (measure,)
 
+    def buffers(self) -> Mapping[str, Buffer]:
+        """The shift."""
+        return {"shift": Given.of(self.shift)}
+
     def sums(self) -> Mapping[str, Sum]:
         """Sums and sums of squares of each column."""
         short = (self.panels.view.short,)
@@ -42,13 +46,11 @@ class ColumnStatistics(OverPanels):
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Add a panel."""
-        for first, _, raw in self.panels.grains(work.panels, start, stop, slot):
-            sums, squares = measure(numbers(raw), self.shift, self.pow2_scale)
-            if np.isfinite(squares).all():
+        for grain in self.panels.grains(work.panels, start, stop, slot):
+            sums, squares = measure(numbers(grain.raw), work.shift, self.pow2_scale)
+            if self.is_finite(state, work, grain, squares):
                 state["sums"] += sums
                 state["squares"] += squares
-            else:
-                count_bad(state, raw, *self.panels.corner(first))
 
 
 def standard_deviations(squares: Float64, count: int, mean: Float64, centering: Centering) -> Float64:

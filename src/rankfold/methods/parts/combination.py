@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.gaussian import gaussian_rows
-from rankfold.kernels.linear.products import product
+from rankfold.kernels.linear.products import mirror_bytes, product
 from rankfold.methods.random_keys import Purpose
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.fold import Buffer, Constant, DeclaredFold, Workspace
@@ -81,12 +82,13 @@ class Combination:
         for part, (top, end) in zip(self.parts, itertools.pairwise(edges), strict=True):
             y = work.y.reshape(-1)[: count * part.columns].reshape(count, part.columns)
             y64 = work.y64.reshape(-1)[: count * part.columns].reshape(count, part.columns)
-            part.read_into(y, start)
+            work.device.fill(y, functools.partial(part.read_into, start=start))
             np.copyto(y64, y)
             product(y64, work.coefficients[top:end], out=work.product[:count])
             out[:, : self.columns] += work.product[:count]
         if self.random:
-            out[:, self.columns :] = gaussian_rows(self.seed, Purpose.COMPLETION, (start, stop), self.random)
+            random_columns = gaussian_rows(self.seed, Purpose.COMPLETION, (start, stop), self.random)
+            out[:, self.columns :] = work.device.place(random_columns, random_columns.dtype)
         return out
 
 
@@ -115,3 +117,8 @@ class OverCombination(DeclaredFold):
     def beside_bytes(self) -> int:
         """Bytes that the combination takes beside its buffers."""
         return self.combination.beside_bytes
+
+    @property
+    def device_bytes(self) -> int:
+        """Bytes on a device, with the squares that a Gram matrix is formed in before it is added."""
+        return super().device_bytes + 8 * self.combination.width**2 + mirror_bytes(self.combination.width)

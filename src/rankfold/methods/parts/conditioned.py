@@ -7,6 +7,7 @@ centered exactly here.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.center_scale import measure
-from rankfold.methods.parts.finite import BAD, count_bad
-from rankfold.methods.parts.panels import OverPanels, Panels, numbers
+from rankfold.methods.parts.finite import BAD
+from rankfold.methods.parts.panels import Grain, OverPanels, Panels, numbers
 from rankfold.pipeline.data.view import Orientation
-from rankfold.pipeline.engine.fold import Buffer, Constant, Sum, Workspace
+from rankfold.pipeline.engine.device import HOST, Device
+from rankfold.pipeline.engine.fold import Buffer, Constant, Given, Sum, Workspace
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
@@ -41,7 +43,7 @@ class Centering:
 
 @dataclass(frozen=True, slots=True)
 class LocalColumns:
-    """Mean, deviation, scale and sum of squares of some whole columns."""
+    """Mean, deviation, scale and sum of squares of some whole columns, where these are."""
 
     mean: Float64
     deviation: Float64
@@ -54,18 +56,6 @@ class LocalColumns:
     """Sum of squares of each column once centered and scaled, times pow2_scale squared."""
 
 
-def measure_columns(
-    x: npt.NDArray[Any], centering: Centering, first: int, file: ScratchMatrix | None
-) -> LocalColumns | None:
-    """Statistics of whole columns from ``first`` on, also written to ``file``; None if not finite."""
-    columns = local_columns(x, centering)
-    if not np.isfinite(columns.squares).all():
-        return None
-    if file is not None:
-        file.write(first, np.column_stack([columns.mean, columns.deviation]))
-    return columns
-
-
 def local_columns(x: npt.NDArray[Any], centering: Centering) -> LocalColumns:
     """Statistics of whole columns (m, c); not finite where a column is not.
 
@@ -74,7 +64,7 @@ def local_columns(x: npt.NDArray[Any], centering: Centering) -> LocalColumns:
     """
     rows, columns = x.shape
     x = numbers(x)
-    mean = np.zeros(columns)
+    mean = np.zeros_like(x, np.float64, shape=columns)
     if centering.center:
         mean = measure(x, mean, 1.0)[0] / rows
     sums, squares = measure(x, mean, centering.pow2_scale)
@@ -82,12 +72,12 @@ def local_columns(x: npt.NDArray[Any], centering: Centering) -> LocalColumns:
         correction = sums / rows
         mean = mean + correction / centering.pow2_scale
         squares = squares - rows * correction**2
-    factor, deviation = np.ones(columns), np.ones(columns)
+    factor, deviation = np.ones_like(mean), np.ones_like(mean)
     if centering.scale:
         deviation = np.sqrt(np.maximum(squares, 0.0) / max(rows - 1, 1)) / centering.pow2_scale
         varies = deviation > centering.constant_below * np.abs(mean)
-        deviation[~varies] = 0.0
-        factor[varies] = 1.0 / deviation[varies]
+        deviation = np.where(varies, deviation, 0.0)
+        factor = 1.0 / np.where(varies, deviation, 1.0)
         squares = squares * factor**2
     return LocalColumns(mean, deviation, factor, squares)
 
@@ -98,14 +88,30 @@ def local_columns(x: npt.NDArray[Any], centering: Centering) -> LocalColumns:
 Array = npt.NDArray[Any]
 
 
-class OverConditionedPanels(OverPanels):
-    """What folds over centered and scaled panels share."""
+class OverColumns(OverPanels):
+    """What folds share that measure whole columns, where the sweep runs along them."""
 
     __slots__ = ()
     panels: Panels
     centering: Centering
     columns: ScratchMatrix | None
-    """Where mean and scale of each column go when the sweep runs along the columns."""
+    """Where mean and deviation of each column go when the sweep runs along the columns."""
+
+    def measure_columns(self, state: State, work: Workspace, grain: Grain) -> LocalColumns | None:
+        """Statistics of the columns of a grain, which are also written down; None if not finite."""
+        columns = local_columns(grain.raw, self.centering)
+        if not self.is_finite(state, work, grain, columns.squares):
+            return None
+        if self.columns is not None:
+            pairs = np.column_stack([columns.mean, columns.deviation])
+            work.device.send(pairs, functools.partial(self.columns.write, grain.first))
+        return columns
+
+
+class OverConditionedPanels(OverColumns):
+    """What folds over centered and scaled panels share."""
+
+    __slots__ = ()
 
     measures_columns: bool
     """Whether sums and squares are taken: the first pass over the data."""
@@ -118,6 +124,8 @@ class OverConditionedPanels(OverPanels):
         buffers: dict[str, Buffer] = {"ones": Buffer((max(short, self.panels.grain_rows),))}
         if self.shift_part is not None:
             buffers["shift"] = Constant((short,), part=self.shift_part)
+        else:
+            buffers["shift"] = Given.of(self.shift)
         return buffers
 
     @property
@@ -140,12 +148,10 @@ class OverConditionedPanels(OverPanels):
         short = (self.panels.view.short,)
         return {"sums": Sum(short), "squares": Sum(short), "bad": BAD}
 
-    def workspace(self) -> Workspace:
+    def workspace(self, device: Device = HOST) -> Workspace:
         """Buffers, panels, and ones."""
-        work = super().workspace()
+        work = super().workspace(device)
         work.ones[:] = 1.0
-        if self.shift_part is None:
-            work.shift = self.shift
         return work
 
     def condition_grains(
@@ -158,17 +164,16 @@ class OverConditionedPanels(OverPanels):
         condition = (
             self._shift_columns if self.panels.view.orientation is Orientation.ROWS else self._center_columns
         )
-        for first, last, raw in self.panels.grains(work.panels, start, stop, slot):
-            d = condition(state, work, first, raw)
-            if d is None:
-                count_bad(state, raw, *self.panels.corner(first))
-            else:
-                yield first, last, self.panels.view.as_rows(d)
+        for grain in self.panels.grains(work.panels, start, stop, slot):
+            d = condition(state, work, grain)
+            if d is not None:
+                yield grain.first, grain.last, self.panels.view.as_rows(d)
 
-    def _shift_columns(self, state: State, work: Workspace, first: int, raw: Array) -> Array | None:
+    def _shift_columns(self, state: State, work: Workspace, grain: Grain) -> Array | None:
+        raw = grain.raw
         if self.measures_columns:
             sums, squares = measure(numbers(raw), work.shift, self.centering.pow2_scale)
-            if not np.isfinite(squares).all():
+            if not self.is_finite(state, work, grain, squares):
                 return None
             state["sums"] += sums
             state["squares"] += squares
@@ -176,8 +181,8 @@ class OverConditionedPanels(OverPanels):
             return raw
         return self.panels.condition(work.panels, raw, work.shift, work.ones[: raw.shape[1]])
 
-    def _center_columns(self, state: State, work: Workspace, first: int, raw: Array) -> Array | None:
-        columns = measure_columns(raw, self.centering, first, self.columns)
+    def _center_columns(self, state: State, work: Workspace, grain: Grain) -> Array | None:
+        raw, columns = grain.raw, self.measure_columns(state, work, grain)
         if columns is None:
             return None
         state["squares"][0] += columns.squares.sum()

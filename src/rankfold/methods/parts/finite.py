@@ -6,6 +6,7 @@ read the matrix once per cell.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,16 @@ def no_bad() -> npt.NDArray[np.int64]:
     return np.array([0, NO_INDEX, NO_INDEX], dtype=np.int64)
 
 
-def count_bad(state: State, x: npt.NDArray[Any], row: int, column: int) -> None:
+Part = Callable[[], npt.NDArray[Any]]
+"""A part of the matrix as it was read, on the host, fetched when it is looked at."""
+
+
+def count_bad(state: State, part: Part, row: int, column: int) -> None:
     """Add the bad elements of a part of the matrix whose corner is ``(row, column)``.
 
     The part has squares that are not finite: with no bad element they overflow, and the matrix is refused.
     """
+    x = part()
     bad = ~np.isfinite(x)
     if not bad.any():
         first = np.unravel_index(int(np.abs(x).argmax()), x.shape)
@@ -41,9 +47,9 @@ def count_bad(state: State, x: npt.NDArray[Any], row: int, column: int) -> None:
     _count(state, "bad", bad, row, column)
 
 
-def count_negative(state: State, x: npt.NDArray[Any], row: int, column: int) -> None:
+def count_negative(state: State, part: Part, row: int, column: int) -> None:
     """Add the negative elements of a part of the matrix whose corner is ``(row, column)``."""
-    _count(state, "negative", x < 0, row, column)
+    _count(state, "negative", part() < 0, row, column)
 
 
 def _count(state: State, name: str, mask: npt.NDArray[np.bool_], row: int, column: int) -> None:
@@ -59,7 +65,7 @@ def join_bad(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.array([a[0] + b[0], *first], dtype=np.int64)
 
 
-BAD = Sum((3,), np.dtype(np.int64), no_bad, join_bad)
+BAD = Sum((3,), np.dtype(np.int64), no_bad, join_bad, on_host=True)
 """What folds count bad elements in, and negative ones: one count, and the earlier place."""
 
 

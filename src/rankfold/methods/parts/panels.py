@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import pickle
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from hashlib import blake2b
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.center_scale import subtract
+from rankfold.methods.parts.finite import count_bad
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut, grains
+from rankfold.pipeline.engine.device import HOST, Device, Slot
 from rankfold.pipeline.engine.fold import DeclaredFold, Workspace
+from rankfold.pipeline.storage.checkpoint import State
 
 Array = npt.NDArray[Any]
+
+RUN_ROWS = 256
+"""Rows that a device adds up before sums of columns are told."""
 Float64 = npt.NDArray[np.float64]
 
 
@@ -51,6 +60,21 @@ class Panels:
         return panels + grain * self._converts + self.slots * view.read_bytes(rows)
 
     @property
+    def device_bytes(self) -> int:
+        """Bytes on a device: panels, a grain that is conditioned, and sums of its columns, run by run.
+
+        Halves are made singles before they are computed with.
+        """
+        view, rows = self.view, self.grain_rows + self.extra_rows
+        columns = view.short if view.orientation is Orientation.ROWS else rows
+        across = rows + view.short - columns
+        panels = self.slots * self.cut.panel_rows * view.short * view.source.dtype.itemsize
+        single = 4 * (view.source.dtype == np.float16)
+        grain = rows * view.short * (self.dtype.itemsize + single)
+        runs = 2 * 8 * columns * (across // RUN_ROWS + 1)
+        return panels + grain + runs + 8 * 8 * (rows + view.short)
+
+    @property
     def _converts(self) -> bool:
         return self.copy_grains or self.view.source.dtype != self.dtype
 
@@ -58,28 +82,46 @@ class Panels:
     def _lent(self) -> bool:
         return self.borrows and self.view.lend(0, 0) is not None
 
-    def buffers(self) -> Buffers:
+    def buffers(self, device: Device) -> Buffers:
         """Allocate them."""
         view = self.view
         rows = 0 if self._lent else self.cut.panel_rows
-        slots = [view.panel_buffer(rows, view.source.dtype) for _ in range(self.slots)]
+        slots = [device.slot(view.panel_shape(rows), view.source.dtype) for _ in range(self.slots)]
         grain = None
-        if self._converts:
-            grain = view.panel_buffer(self.grain_rows + self.extra_rows, self.dtype)
-        return Buffers(slots, grain)
+        if self._converts or not device.writes_over_panels:
+            grain = device.empty(view.panel_shape(self.grain_rows + self.extra_rows), self.dtype)
+        return Buffers(slots, grain, None if device.writes_over_panels else self._name())
+
+    def _name(self) -> bytes | None:
+        """What tells the matrix from any other of a run; nothing of one that lies in memory."""
+        if self.view.lend(0, 0) is not None:
+            return None
+        return blake2b(pickle.dumps(self.view), digest_size=16).digest()
 
     def read(self, buffers: Buffers, start: int, stop: int, slot: int) -> None:
         """Read a panel into a slot, or take it as it lies."""
+        room, name = buffers.slots[slot], (buffers.name, start, stop) if buffers.name else None
+        if name is not None and room.recall(name):
+            return
         lent = self.view.lend(start, stop) if self.borrows else None
         if lent is None:
-            self.view.read(buffers.slots[slot], start, stop)
+            self.view.read(room.room(self.view.panel_shape(stop - start)), start, stop)
         else:
-            buffers.slots[slot] = lent
+            room.lend(lent)
+        room.send(name)
 
-    def grains(self, buffers: Buffers, start: int, stop: int, slot: int) -> Iterator[tuple[int, int, Array]]:
-        """Grains of the panel in a slot: first and last long row, and the numbers as they lie."""
+    def grains(self, buffers: Buffers, start: int, stop: int, slot: int) -> Iterator[Grain]:
+        """Grains of the panel in a slot."""
+        room = buffers.slots[slot]
+        panel = room.array()
         for first, last in grains(start, stop, self.cut.grain_rows):
-            yield first, last, self.view.part(buffers.slots[slot], first - start, last - start)
+            here = first - start, last - start
+            staged = functools.partial(self._staged, room, *here)
+            yield Grain(first, last, self.view.part(panel, *here), staged)
+        room.release()
+
+    def _staged(self, slot: Slot, first: int, last: int) -> Array:
+        return self.view.part(slot.staged, first, last)
 
     def condition(self, buffers: Buffers, raw: Array, shift: Float64, scale: Float64) -> Array:
         """``(raw - shift) * scale`` as ``dtype``, in place where the types agree."""
@@ -95,12 +137,26 @@ class Panels:
         return (long_row, 0) if self.view.orientation is Orientation.ROWS else (0, long_row)
 
 
+class Grain(NamedTuple):
+    """Some long rows of a panel."""
+
+    first: int
+    last: int
+    raw: Array
+    """As they lie, where they are computed with."""
+
+    staged: Callable[[], Array]
+    """The same on the host, until ``raw`` is written to."""
+
+
 @dataclass(slots=True)
 class Buffers:
     """Allocated panels."""
 
-    slots: list[Array]
+    slots: list[Slot]
     grain: Array | None
+    name: bytes | None
+    """Of the matrix, under which panels may be kept for the next pass."""
 
 
 class OverPanels(DeclaredFold):
@@ -124,10 +180,23 @@ class OverPanels(DeclaredFold):
         """Bytes of a segment, with its panels."""
         return self.panels.memory_bytes + super().memory_bytes
 
-    def workspace(self) -> Workspace:
+    def is_finite(self, state: State, work: Workspace, grain: Grain, squares: Array) -> bool:
+        """Whether to go on with a grain whose squares are summed: if not finite, bad elements are counted.
+
+        On a device it is told when the panel is done.
+        """
+        count = functools.partial(count_bad, state, grain.staged, *self.panels.corner(grain.first))
+        return work.device.holds(np.isfinite(squares).all(), count)
+
+    @property
+    def device_bytes(self) -> int:
+        """Bytes on a device, with its panels."""
+        return self.panels.device_bytes + super().device_bytes
+
+    def workspace(self, device: Device = HOST) -> Workspace:
         """Buffers, and panels."""
-        work = super().workspace()
-        work.panels = self.panels.buffers()
+        work = super().workspace(device)
+        work.panels = self.panels.buffers(device)
         return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,4 +73,7 @@ class WriteRows(OverCombination):
             product(self.combination.rows(work, first, last), work.rotation, out=factor)
             add_gram(factor, total=state["gram"])
             weigh(factor, work.weights, out=out[first - start : last - start])
-        write_long_rows(self.array, work.out, start, stop, transposed=self.transposed)
+        write = functools.partial(
+            write_long_rows, self.array, start=start, stop=stop, transposed=self.transposed
+        )
+        work.device.send(work.out, write)

@@ -90,7 +90,7 @@ class Operator(Protocol):
         """Sum of its squares, known once it was applied."""
 
     @property
-    def exhausted(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether it may not be applied again."""
 
     def first(self, width: int) -> Float64:
@@ -121,7 +121,7 @@ def iterate(operator: Operator, width: int, iteration: Iteration) -> None:
     q = operator.first(width)
     while True:
         application = operator.apply(q)
-        last = operator.exhausted
+        last = operator.is_exhausted
         if application.bad_start and not last:
             q = operator.random(width)
         elif iteration.take(application, operator.squared_norm) or last:
@@ -181,7 +181,7 @@ class CenteredMatrix:
         return self.columns.total
 
     @property
-    def exhausted(self) -> bool:
+    def is_exhausted(self) -> bool:
         """See ``Operator``."""
         return self.run.passes >= self.strategy.passes
 

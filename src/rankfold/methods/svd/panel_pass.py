@@ -7,6 +7,7 @@ A first pass may make a sketch of the rows as well, while they are in cache.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +67,11 @@ class PanelPass(OverConditionedPanels):
     def sums(self) -> Mapping[str, Sum]:
         """Products, and a sketch of the rows."""
         short, rows = self.panels.view.short, self.sketch_rows
-        sketch = {"rows": Sum((rows, short), self.panels.view.dtype), "signs": Sum((rows,))} if rows else {}
+        sketch = (
+            {"rows": Sum((rows, short), self.panels.view.dtype), "signs": Sum((rows,), on_host=True)}
+            if rows
+            else {}
+        )
         return {"z": Sum((short, self.y.columns)), **OverConditionedPanels.sums(self), **sketch}
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
@@ -74,11 +79,11 @@ class PanelPass(OverConditionedPanels):
         for first, last, d in self.condition_grains(state, work, start, stop, slot):
             y = work.y[: last - first]
             panel_product(d, work.q, y=y, z=state["z"], work=work.z)
-            self.y.write(first, y)
+            work.device.send(y, functools.partial(self.y.write, first))
             if self.sketch_rows:
-                self._sketch(state, d, first)
+                self._sketch(state, work, d, first)
 
-    def _sketch(self, state: State, d: Array, first: int) -> None:
+    def _sketch(self, state: State, work: Workspace, d: Array, first: int) -> None:
         """Add rows to their buckets, which are drawn by tiles."""
         last = first + len(d)
         for tile in range(first // TILE_ROWS, -(-last // TILE_ROWS)):
@@ -87,5 +92,6 @@ class PanelPass(OverConditionedPanels):
             draws = draw_buckets(self.seed, Purpose.ROW_SIGNS, tile, self.sketch_rows)
             buckets, signs = (numbers[low - top : high - top] for numbers in draws)
             factors = (signs * self.centering.pow2_scale).astype(d.dtype)
-            add_to_buckets(d[low - first : high - first], buckets, factors, sums=state["rows"])
+            rows, place = d[low - first : high - first], work.device.place
+            add_to_buckets(rows, place(buckets, np.int64), place(factors, d.dtype), sums=state["rows"])
             np.add.at(state["signs"], buckets, signs)

@@ -109,7 +109,7 @@ def _columns(
     if layout.view.orientation is Orientation.ROWS:
         mean, deviation = decomposition.statistics.mean, decomposition.statistics.deviation
     elif request.center or request.scale:
-        local_statistics = run.loaded(layout.columns(run.scratch))
+        local_statistics = run.load(layout.columns(run.scratch))
         mean, deviation = local_statistics[:, 0], local_statistics[:, 1]
     if not request.scale:
         return {"mean": mean}

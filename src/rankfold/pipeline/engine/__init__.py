@@ -2,7 +2,7 @@
 
 blocks         grains, panels, streams
 fold           what a sweep over rows does with a panel, and what follows from what it holds
-device         where the buffers of a fold live
+device         where the arrays of a segment live, host or device
 sweep          a sweep over rows
 pairs          blocks that are compared, and in what order
 pair_sweep     a sweep over pairs of blocks

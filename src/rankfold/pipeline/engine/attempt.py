@@ -106,8 +106,8 @@ def attempt(lease: str, limit: int) -> Attempt:
 def drop_idle() -> None:
     """Let go of buffers that no segment uses."""
     with _LOCK:
-        for held in _ATTEMPTS.values():
-            held.idle.clear()
+        for each in _ATTEMPTS.values():
+            each.idle.clear()
 
 
 def stop_all(ending: type[Exception] = Interrupted) -> bool:
@@ -115,18 +115,18 @@ def stop_all(ending: type[Exception] = Interrupted) -> bool:
     whether none is left.
     """
     with _LOCK:
-        for held in _ATTEMPTS.values():
-            held.stopped, held.ending = True, ending
-            held.idle.clear()
-        return not any(held.active for held in _ATTEMPTS.values())
+        for each in _ATTEMPTS.values():
+            each.stopped, each.ending = True, ending
+            each.idle.clear()
+        return not any(each.active for each in _ATTEMPTS.values())
 
 
-def note_progress(lease: str, reached: dict[int, int]) -> None:
+def note_progress(lease: str, rows: dict[int, int]) -> None:
     """Take in how far streams have come in another process; attempts that have ended are past that."""
     with _LOCK:
-        held = _ATTEMPTS.get(lease)
-        if held is not None:
-            held.reached.update(reached)
+        own = _ATTEMPTS.get(lease)
+        if own is not None:
+            own.reached.update(rows)
 
 
 def progress_of_all() -> dict[str, dict[int, int]]:
@@ -138,10 +138,10 @@ def progress_of_all() -> dict[str, dict[int, int]]:
 def stop_attempt(lease: str) -> bool:
     """Ask segments to leave a checkpoint after their panel and end; whether none is left in this process."""
     with _LOCK:
-        held = _ATTEMPTS.get(lease)
-        if held is not None:
-            held.stopped = True
-        return held is None or not held.active
+        own = _ATTEMPTS.get(lease)
+        if own is not None:
+            own.stopped = True
+        return own is None or not own.active
 
 
 def end_attempt(lease: str) -> None:

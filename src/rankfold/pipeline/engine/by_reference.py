@@ -22,7 +22,7 @@ from rankfold.pipeline.storage.checkpoint import atomic_file
 LARGE_BYTES = 8 * 2**20
 BLOCK_BYTES = 4 * 2**20
 
-_WRITTEN: set[Path] = set()
+_FILES: set[Path] = set()
 """Files of large arrays that this process has written."""
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class ByReference(Generic[T]):
         if not self.path.exists():
             with atomic_file(self.path, durable=False) as file:
                 _Pickler(file, self.path.parent.parent).dump(self.value)
-        return _carried, (self.path,)
+        return _load, (self.path,)
 
     def __dask_tokenize__(self) -> str:
         # Dask would pickle it to name it: a hash, and a copy on disk, of every matrix in memory.
@@ -46,7 +46,7 @@ class ByReference(Generic[T]):
 
 
 @functools.lru_cache(maxsize=1)
-def _carried(path: Path) -> ByReference[Any]:
+def _load(path: Path) -> ByReference[Any]:
     return ByReference(pickle.loads(path.read_bytes()), path)
 
 
@@ -62,17 +62,17 @@ class _Pickler(pickle.Pickler):
         if not isinstance(value, np.ndarray) or value.nbytes < LARGE_BYTES or value.dtype.hasobject:
             return NotImplemented
         path = self._folder / f"array-{_digest(value)}.npy"
-        if path not in _WRITTEN or not path.exists():
+        if path not in _FILES or not path.exists():
             # One that an earlier attempt left may not be whole any more.
             with atomic_file(path, durable=False) as file:
                 np.save(file, value)
-            _WRITTEN.add(path)
+            _FILES.add(path)
         return functools.partial(np.load, mmap_mode="r"), (path,)
 
 
 def _digest(array: npt.NDArray[Any]) -> str:
-    found = hashlib.blake2b(f"{array.dtype.str} {array.shape}".encode(), digest_size=12)
+    state = hashlib.blake2b(f"{array.dtype.str} {array.shape}".encode(), digest_size=12)
     step = max(1, BLOCK_BYTES * len(array) // array.nbytes)
     for first in range(0, len(array), step):
-        found.update(np.ascontiguousarray(array[first : first + step]).data)
-    return found.hexdigest()
+        state.update(np.ascontiguousarray(array[first : first + step]).data)
+    return state.hexdigest()

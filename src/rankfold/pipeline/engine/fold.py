@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.engine import device
 from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.device import HOST, Device, Kernel
 from rankfold.pipeline.storage.checkpoint import State, load_arrays
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
@@ -45,8 +46,8 @@ class Fold(Protocol):
     def start(self) -> State:
         """Accumulator of no rows."""
 
-    def workspace(self) -> Any:
-        """Everything a segment needs to allocate."""
+    def workspace(self, device: Device = HOST) -> Any:
+        """Everything a segment needs to allocate, on the device that it is computed on."""
 
     def read(self, work: Any, start: int, stop: int, slot: int) -> None:
         """Fetch rows ``start:stop`` into a slot."""
@@ -55,7 +56,15 @@ class Fold(Protocol):
         """Fold the panel in a slot into ``state``, in place."""
 
     def merge(self, total: State, other: State) -> None:
-        """Add ``other`` to ``total``, in place."""
+        """Add ``other`` to ``total``, in place; on the host."""
+
+    @property
+    def resident(self) -> frozenset[str]:
+        """Names of sums that lie where they are computed with."""
+
+    @property
+    def device_bytes(self) -> int:
+        """Most memory of a device, if it has code for one."""
 
 
 # Declared folds ---------------------------------------------------------------------------------
@@ -86,6 +95,23 @@ class Constant(Buffer):
 
 
 @dataclass(frozen=True, slots=True)
+class Given(Buffer):
+    """A small array that the fold itself holds."""
+
+    array: Array | None = None
+
+    @classmethod
+    def of(cls, array: Array) -> Given:
+        """All of it, in its type."""
+        return cls(array.shape, array.dtype, array)
+
+    @property
+    def nbytes(self) -> int:
+        """None on the host, where it is taken as it is."""
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
 class ScratchConstant(Buffer):
     """A narrow matrix on scratch that a segment holds as a whole."""
 
@@ -107,11 +133,14 @@ class Sum(Buffer):
     join: Callable[[Array, Array], Array] | None = None
     """What two become, where that is not their sum."""
 
+    on_host: bool = False
+    """Whether it stays there: counts, which are looked at."""
+
     def of_no_rows(self) -> Array:
         """What a stream starts with."""
         return np.zeros(self.shape, self.dtype) if self.empty is None else self.empty()
 
-    def joined(self, total: Array, other: Array) -> Array:
+    def combine(self, total: Array, other: Array) -> Array:
         """What two streams come to; in place where they are added."""
         if self.join is not None:
             return self.join(total, other)
@@ -120,7 +149,9 @@ class Sum(Buffer):
 
 
 class Workspace(SimpleNamespace):
-    """Buffers and constants of one segment, by the names that the fold gave them."""
+    """Buffers and constants of one segment, by the names that the fold gave them, and where they are."""
+
+    device: Device
 
     if TYPE_CHECKING:
 
@@ -132,8 +163,10 @@ class DeclaredFold:
 
     __slots__ = ()
 
-    kernels: ClassVar[tuple[device.Kernel, ...]] = ()
-    """All that its steps call: on a device it runs if each of them has a body there."""
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """All that its steps call: on a device it runs if each of them has a body there."""
+        return ()
 
     def buffers(self) -> Mapping[str, Buffer]:
         """Buffers and constants."""
@@ -151,32 +184,45 @@ class DeclaredFold:
     @property
     def memory_bytes(self) -> int:
         """Most memory of a segment: a workspace, and two accumulators, which a merge holds beside it."""
-        held = sum(each.nbytes for each in self.buffers().values())
-        return held + self.beside_bytes + 2 * self.accumulator_bytes
+        buffers = sum(each.nbytes for each in self.buffers().values())
+        return buffers + self.beside_bytes + 2 * self.accumulator_bytes
 
     @property
     def accumulator_bytes(self) -> int:
         """Bytes of the sums of a stream."""
         return sum(each.nbytes for each in self.sums().values())
 
+    @property
+    def device_bytes(self) -> int:
+        """Most memory of a device: buffers, what steps take besides, and one set of sums."""
+        rooms = [*self.buffers().values(), *(each for each in self.sums().values() if not each.on_host)]
+        return sum(math.prod(each.shape) * each.dtype.itemsize for each in rooms) + self.beside_bytes
+
     def start(self) -> State:
         """Sums of no rows."""
         return {name: each.of_no_rows() for name, each in self.sums().items()}
 
-    def workspace(self) -> Workspace:
+    @property
+    def resident(self) -> frozenset[str]:
+        """See ``Fold``."""
+        return frozenset(name for name, each in self.sums().items() if not each.on_host)
+
+    def workspace(self, device: Device = HOST) -> Workspace:
         """Allocate the buffers and load the constants."""
-        made, parts = Workspace(), dict[Path, State]()
+        buffers, parts = Workspace(device=device), dict[Path, State]()
         for name, each in self.buffers().items():
             if isinstance(each, Constant):
                 if each.part not in parts:
                     parts[each.part] = load_arrays(each.part)
-                array = device.placed(parts[each.part].pop(name), each.dtype)
+                array = device.place(parts[each.part].pop(name), each.dtype)
             elif isinstance(each, ScratchConstant) and each.matrix is not None:
-                array = device.placed(each.matrix.load(), each.dtype)
+                array = device.place(each.matrix.load(), each.dtype)
+            elif isinstance(each, Given) and each.array is not None:
+                array = device.place(each.array, each.dtype)
             else:
                 array = device.empty(each.shape, each.dtype)
-            setattr(made, name, array)
-        return made
+            setattr(buffers, name, array)
+        return buffers
 
     def read(self, work: Any, start: int, stop: int, slot: int) -> None:
         """Nothing to read ahead, unless the fold is over a matrix."""
@@ -184,10 +230,30 @@ class DeclaredFold:
     def merge(self, total: State, other: State) -> None:
         """Join the sums of two streams."""
         for name, each in self.sums().items():
-            total[name] = each.joined(total[name], other[name])
+            total[name] = each.combine(total[name], other[name])
 
 
 # Read ahead ---------------------------------------------------------------------------------------
+
+
+def panels_of(fold: Fold, work: Any, first: int, until: int) -> Generator[tuple[int, int, int, int]]:
+    """Panels of a segment in order, as they come in: start and stop of each, and the slot that it is in."""
+    by_many = fold.slots > 2
+    return _read_by_many(fold, work, first, until) if by_many else _read_by_one(fold, work, first, until)
+
+
+def _read_by_many(fold: Fold, work: Any, first: int, until: int) -> Generator[tuple[int, int, int, int]]:
+    """Panels that threads read into all slots but the one in use; two are full while others are read into."""
+    readers = fold.slots - 2
+    with ThreadPoolExecutor(readers, "rankfold-read") as pool:
+        coming: deque[Future[float]] = deque()
+        asked = first
+        for panel in range(first, until):
+            while asked < min(until, panel + fold.slots):
+                coming.append(pool.submit(_read, fold, work, *fold.cut.panel(asked), asked % fold.slots))
+                asked += 1
+            coming.popleft().result()
+            yield panel, *fold.cut.panel(panel), panel % fold.slots
 
 
 WAITING_SHARE = 0.2
@@ -197,27 +263,27 @@ LOOK_ANEW = 64
 """Panels between two reads that are timed without a competing thread."""
 
 
-def panels_of(fold: Fold, work: Any, first: int, until: int) -> Generator[tuple[int, int, int, int]]:
+def _read_by_one(fold: Fold, work: Any, first: int, until: int) -> Generator[tuple[int, int, int, int]]:
     """Panels as they come in; the next one is read while the caller works, if reads wait for anything.
 
     A read from the page cache is a copy: a thread for it would only compete with the products for the
     same cores (measured: a pass takes 1.4 times as long). A read that waits for a disk or a network is
     told by its wall time beyond its processor time, and looked at anew every so often.
     """
-    waited, worked = 0.0, 0.0
+    read_wait, work_time = 0.0, 0.0
     pending: Future[float] | None = None
     with ThreadPoolExecutor(1, "rankfold-read") as reader:
         for panel in range(first, until):
             start, stop = fold.cut.panel(panel)
             slot = panel % fold.slots
-            waited = _read(fold, work, start, stop, slot) if pending is None else pending.result()
+            read_wait = _read(fold, work, start, stop, slot) if pending is None else pending.result()
             pending = None
             ahead = fold.slots > 1 and panel + 1 < until and panel % LOOK_ANEW
-            if ahead and waited > WAITING_SHARE * worked:
+            if ahead and read_wait > WAITING_SHARE * work_time:
                 pending = reader.submit(_read, fold, work, *fold.cut.panel(panel + 1), 1 - slot)
             began = time.perf_counter()
             yield panel, start, stop, slot
-            worked = time.perf_counter() - began
+            work_time = time.perf_counter() - began
 
 
 def _read(fold: Fold, work: Any, start: int, stop: int, slot: int) -> float:

@@ -31,6 +31,12 @@ def note_baseline() -> None:
     _baseline[:] = [anonymous_bytes() or 0]
 
 
+def renew_baseline() -> None:
+    """The same where a baseline was noted: something has come that stays, and is no work."""
+    if _baseline:
+        note_baseline()
+
+
 def bytes_above_baseline() -> int:
     """Anonymous memory above the noted baseline; 0 in a process that noted none."""
     return max(0, (anonymous_bytes() or 0) - _baseline[0]) if _baseline else 0
@@ -85,20 +91,20 @@ class PeakMemory:
 def watched_memory(interval_seconds: float = 0.01) -> Iterator[PeakMemory]:
     """Sample anonymous memory in a thread of its own until the block ends."""
     start = anonymous_bytes()
-    seen = PeakMemory(start, start)
-    done = threading.Event()
+    peak = PeakMemory(start, start)
+    end = threading.Event()
 
     def sample() -> None:
-        while not done.wait(interval_seconds):
-            seen.peak = max(seen.peak or 0, anonymous_bytes() or 0)
+        while not end.wait(interval_seconds):
+            peak.peak = max(peak.peak or 0, anonymous_bytes() or 0)
 
     thread = threading.Thread(target=sample, name="rankfold-memory", daemon=True)
     if start is not None:
         thread.start()
     try:
-        yield seen
+        yield peak
     finally:
-        done.set()
+        end.set()
         if start is not None:
             thread.join()
-            seen.peak = max(seen.peak or 0, anonymous_bytes() or 0)
+            peak.peak = max(peak.peak or 0, anonymous_bytes() or 0)

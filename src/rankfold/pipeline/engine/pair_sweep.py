@@ -28,6 +28,7 @@ from dask.delayed import Delayed
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.engine.attempt import Attempt, attempt, end_attempt, new_lease, stop_attempt
 from rankfold.pipeline.engine.by_reference import ByReference
+from rankfold.pipeline.engine.device import HOST, Device, Kernel, device_of, runs_on_device
 from rankfold.pipeline.engine.memory import bytes_above_baseline, return_freed_memory
 from rankfold.pipeline.engine.pairs import Meeting, Pairs, in_order, schedule
 from rankfold.pipeline.engine.scheduler import Scheduler
@@ -37,11 +38,12 @@ from rankfold.pipeline.storage.checkpoint import State, load_if_whole, make_fold
 from rankfold.pipeline.storage.journal import Journal
 
 Bools = npt.NDArray[np.bool_]
+Tell = Callable[[str, int, int], None]
 
 GRAPH_TASKS = 4096
 """Tasks of one graph: what a driver holds does not grow with the rows."""
 
-_DONE = "done"
+_MEETINGS = "done"
 
 
 class PairFold(Protocol):
@@ -51,19 +53,30 @@ class PairFold(Protocol):
     def pairs(self) -> Pairs:
         """The blocks that meet."""
 
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """All that it calls: see ``runs_on_device``."""
+
+    @property
+    def resident(self) -> frozenset[str]:
+        """See ``fold.Fold``."""
+
+    def device_bytes(self, rows: int) -> int:
+        """Most memory of a device in a task that holds so many rows."""
+
     def start(self, block: int) -> State:
         """Accumulator of a block that has met none."""
 
-    def workspace(self, rows: int) -> Any:
+    def workspace(self, rows: int, device: Device = HOST) -> Any:
         """Everything a task needs to allocate that holds so many rows."""
 
-    def load_resident(self, work: Any, held: tuple[int, int]) -> int:
+    def load_resident(self, work: Any, group: tuple[int, int]) -> int:
         """Have the blocks of a group in memory; bytes that were read for it."""
 
-    def holds(self, work: Any, held: tuple[int, int]) -> bool:
+    def holds(self, work: Any, group: tuple[int, int]) -> bool:
         """Whether that takes no reading."""
 
-    def load_passing(self, work: Any, block: int, held: tuple[int, int]) -> int:
+    def load_passing(self, work: Any, block: int, group: tuple[int, int]) -> int:
         """Have a block beside the group in memory, unless it is of it; bytes that were read for it."""
 
     def accumulate(self, work: Any, block: int, state: State, other: int, other_state: State | None) -> None:
@@ -97,14 +110,14 @@ class PairSweep:
     """Tasks in all processes."""
 
     journal: Journal = field(default_factory=Journal)
+    device: str = "cpu"
+    """Where folds run that have code for it."""
 
-    def run(
-        self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None = None
-    ) -> PairReport:
+    def run(self, scheduler: Scheduler, progress: Tell | None = None) -> PairReport:
         """Let all pairs meet that have not yet, in this or in an earlier run."""
         make_folder(self.folder)
         report, rows = PairReport(), int(self.fold.pairs.rows[-1])
-        tell = _Told(self.name, self.fold.pairs.row_pairs, rows, progress)
+        tell = _Progress(self.name, self.fold.pairs.row_pairs, rows, progress)
         for turn in range(TURNS):
             # Nobody writes here now: a worker that was thought dead must not set back what is complete.
             save_json(self.folder / LEASE, None, durable=False)
@@ -129,8 +142,8 @@ class PairSweep:
         met = np.ones((len(starts), len(starts) if own else pairs.accumulators), np.bool_)
         for group, (first, last) in enumerate(itertools.pairwise(self.groups.tolist())):
             for block, accumulator in itertools.product(range(first, last), range(pairs.accumulators)):
-                found = load_if_whole(_part(self.folder, block, accumulator), _DONE)
-                bits = _bits(None if found is None else found[_DONE], pairs)
+                part = load_if_whole(_part(self.folder, block, accumulator), _MEETINGS)
+                bits = _bits(None if part is None else part[_MEETINGS], pairs)
                 if own:
                     met[group] &= np.logical_and.reduceat(bits, starts)
                 else:
@@ -168,12 +181,12 @@ class PairSweep:
         rows, met = self.fold.pairs.rows, self.fold.pairs.met
         total = 0
         for meeting, _ in missing:
-            held, passing = (
+            group, passing = (
                 int(edges[last] - edges[first])
-                for edges, (first, last) in ((rows, meeting.held), (met, meeting.passing))
+                for edges, (first, last) in ((rows, meeting.group), (met, meeting.passing))
             )
-            own = meeting.held == meeting.passing and self.fold.pairs.others is None
-            total += held * (held - 1) // 2 if own else held * passing
+            own = meeting.group == meeting.passing and self.fold.pairs.others is None
+            total += group * (group - 1) // 2 if own else group * passing
         return total
 
     def graph(self, missing: Sequence[tuple[Meeting, tuple[Any, ...]]], lease: str) -> Delayed:
@@ -182,7 +195,7 @@ class PairSweep:
         One dictionary: made of ``delayed`` calls each task would hold a table of all that come before it.
         """
         fold = ByReference[PairFold](self.fold, self.folder / f"fold-{short(lease)}.pickle")
-        held = int(np.diff(self.fold.pairs.rows[self.groups]).max())
+        group_rows = int(np.diff(self.fold.pairs.rows[self.groups]).max())
         last: dict[object, tuple[str, int]] = {}
         name, behind = f"{self.name}-meeting-{short(lease)}", in_order(len(self.groups) - 1, self.at_once)
         tasks: dict[Any, Any] = {}
@@ -195,10 +208,11 @@ class PairSweep:
                 fold,
                 self.folder,
                 meeting,
-                held,
+                group_rows,
                 lease=lease,
                 limit=self.concurrency,
                 journal=self.journal,
+                device=self.device if runs_on_device(self.fold.kernels) else "cpu",
             )
             key = (name, index)
             tasks[key] = (work, before)
@@ -208,21 +222,18 @@ class PairSweep:
         return Delayed(everything, tasks)  # type: ignore[no-untyped-call]  # as Dask has it
 
 
-class _Told:
+class _Progress:
     """Progress in rows, which never goes back."""
 
-    def __init__(
-        self, name: str, row_pairs: int, rows: int, progress: Callable[[str, int, int], None] | None
-    ) -> None:
+    def __init__(self, name: str, row_pairs: int, rows: int, progress: Tell | None) -> None:
         self.name, self.row_pairs, self.rows, self.progress = name, max(1, row_pairs), rows, progress
         self.most = 0
 
     def __call__(self, left: int, done: int) -> None:
         """Of so many pairs of rows that were left, so many are done."""
         if self.progress:
-            self.most = max(
-                self.most, int((self.row_pairs - max(0, left - done)) * self.rows // self.row_pairs)
-            )
+            rows = int((self.row_pairs - max(0, left - done)) * self.rows // self.row_pairs)
+            self.most = max(self.most, rows)
             self.progress(self.name, self.most, self.rows)
 
 
@@ -235,39 +246,40 @@ def finished_lists(folder: Path, pairs: Pairs, block: int, accumulator: int = 0)
     """The accumulator of a block that has met all others; a damaged one is removed, to be made anew."""
     state, path = load_lists(folder, block, accumulator), _part(folder, block, accumulator)
     first, last = (0, pairs.count) if pairs.others is None else pairs.accumulator(accumulator)
-    if state is None or not _bits(state.pop(_DONE), pairs)[first:last].all():
+    if state is None or not _bits(state.pop(_MEETINGS), pairs)[first:last].all():
         raise DamagedStateError(path, "was damaged or set back")
     return state
 
 
 def has_lists(folder: Path, block: int, accumulator: int = 0) -> bool:
     """Whether a block has an accumulator on disk that is whole."""
-    return load_if_whole(_part(folder, block, accumulator), _DONE) is not None
+    return load_if_whole(_part(folder, block, accumulator), _MEETINGS) is not None
 
 
 def save_lists(folder: Path, block: int, state: State, met: Bools, accumulator: int = 0) -> None:
     """Leave the accumulator of a block that has met some others."""
-    save_arrays(_part(folder, block, accumulator), {**state, _DONE: np.packbits(met)})
+    save_arrays(_part(folder, block, accumulator), {**state, _MEETINGS: np.packbits(met)})
 
 
 def _part(folder: Path, block: int, accumulator: int) -> Path:
     return folder / f"block-{block:05d}-{accumulator:03d}.part"
 
 
-def _bits(packed: npt.NDArray[np.uint8] | None, pairs: Pairs) -> Bools:
+def _bits(bytes_of: npt.NDArray[np.uint8] | None, pairs: Pairs) -> Bools:
     """Which blocks a block has met, as its accumulator has it; none without one."""
     count = len(pairs.met) - 1
-    return np.zeros(count, np.bool_) if packed is None else np.unpackbits(packed, count=count) > 0
+    return np.zeros(count, np.bool_) if bytes_of is None else np.unpackbits(bytes_of, count=count) > 0
 
 
 @dataclass(slots=True)
-class _Kept:
+class _Accumulators:
     """Accumulators of a task: loaded when first needed, saved when they have changed."""
 
     fold: PairFold
     folder: Path
     lease: str
     accumulator: int
+    place: Device
     states: dict[int, State] = field(default_factory=dict)
     met: dict[int, Bools] = field(default_factory=dict)
     changed: set[int] = field(default_factory=set)
@@ -276,10 +288,10 @@ class _Kept:
         """The accumulator of a block."""
         if block not in self.states:
             state = load_lists(self.folder, block, self.accumulator)
-            packed = None if state is None else state.pop(_DONE, None)
+            packed = None if state is None else state.pop(_MEETINGS, None)
             if state is None or packed is None:
                 state = self.fold.start(block)
-            self.states[block] = state
+            self.states[block] = self.place.load(state, self.fold.resident)
             self.met[block] = _bits(packed, self.fold.pairs)
         return self.states[block]
 
@@ -296,18 +308,18 @@ class _Kept:
         """Write accumulators that have changed."""
         for block in set(blocks) & self.changed:
             require_ours(self.folder, self.lease)
-            save_lists(self.folder, block, self.states[block], self.met[block], self.accumulator)
+            lists = self.place.unload(self.states[block])
+            save_lists(self.folder, block, lists, self.met[block], self.accumulator)
             self.changed.discard(block)
 
     def drop(self, block: int) -> None:
         """Save the accumulator of a block, and let go of it."""
         self.save(block)
-        self.states.pop(block)
-        self.met.pop(block)
+        del self.states[block], self.met[block]
 
 
 def _meet(
-    carried: ByReference[PairFold],
+    reference: ByReference[PairFold],
     folder: Path,
     meeting: Meeting,
     rows: int,
@@ -316,70 +328,71 @@ def _meet(
     lease: str,
     limit: int,
     journal: Journal,
+    device: str,
 ) -> PairReport:
     """Let the blocks of a meeting meet that have not yet; ``before`` only says after what."""
-    held, fold = attempt(lease, limit), carried.value
-    own = fold.pairs.others is None
+    this, fold = attempt(lease, limit), reference.value
+    own, place = fold.pairs.others is None, device_of(device)
+    place.limit(fold.device_bytes(rows), folder.parent)
     either = [meeting]
-    if own and meeting.held != meeting.passing:
-        either.append(Meeting(meeting.passing, meeting.held))
+    if own and meeting.group != meeting.passing:
+        either.append(Meeting(meeting.passing, meeting.group))
     with (
-        held.workspace(
-            functools.partial(fold.workspace, rows),
-            lambda work: any(fold.holds(work, m.held) for m in either),
+        this.workspace(
+            functools.partial(fold.workspace, rows, place),
+            lambda work: any(fold.holds(work, m.group) for m in either),
         ) as work,
         one_blas_thread(),
-        journal.segment(meeting.held) as noted,
+        journal.segment(meeting.group) as note,
     ):
-        meeting = next((m for m in either if fold.holds(work, m.held)), meeting)
-        kept = _Kept(fold, folder, lease, meeting.accumulator)
+        meeting = next((m for m in either if fold.holds(work, m.group)), meeting)
+        accumulators = _Accumulators(fold, folder, lease, meeting.accumulator, place)
         try:
-            read = fold.load_resident(work, meeting.held)
-            for each in _passing(fold, work, kept, meeting, held, lease):
+            read = fold.load_resident(work, meeting.group)
+            for each in _passing(fold, work, accumulators, meeting, this, lease):
                 read += each
-                noted["read_bytes"] = read
+                note["read_bytes"] = read
         finally:
-            kept.save(*kept.states)
+            accumulators.save(*accumulators.states)
         return PairReport(bytes_above_baseline(), read)
 
 
 def _passing(
-    fold: PairFold, work: Any, kept: _Kept, meeting: Meeting, held: Attempt, lease: str
+    fold: PairFold, work: Any, accumulators: _Accumulators, meeting: Meeting, this: Attempt, lease: str
 ) -> Iterator[int]:
     """Let blocks pass one by one; bytes that each was read by."""
-    own, saved = fold.pairs.others is None, time.monotonic()
-    together = own and meeting.held == meeting.passing
-    blocks = range(*meeting.held)
-    pairs_done, place = 0, (meeting.held[0], meeting.passing[0])
+    own, last_save = fold.pairs.others is None, time.monotonic()
+    together = own and meeting.group == meeting.passing
+    blocks = range(*meeting.group)
+    pairs_done, place = 0, (meeting.group[0], meeting.passing[0])
     first, second = sorted(place) if own else place
     for block in blocks:
-        kept.of(block)
+        accumulators.of(block)
     for other in range(*meeting.passing):
         if own:
-            kept.of(other)
+            accumulators.of(other)
         due = [block for block in blocks if block <= other or not together]
-        missing = [block for block in due if not kept.have_met(block, other, both=own)]
+        missing = [block for block in due if not accumulators.have_met(block, other, both=own)]
         pairs_done += sum(_pairs_between(fold.pairs, block, other) for block in {*due} - {*missing})
-        yield fold.load_passing(work, other, meeting.held) if missing else 0
+        yield fold.load_passing(work, other, meeting.group) if missing else 0
         for block in missing:
-            other_state = kept.of(other) if own and block != other else None
-            fold.accumulate(work, block, kept.of(block), other, other_state)
-            kept.note(block, other)
+            other_state = accumulators.of(other) if own and block != other else None
+            fold.accumulate(work, block, accumulators.of(block), other, other_state)
+            accumulators.note(block, other)
             if own:
-                kept.note(other, block)
+                accumulators.note(other, block)
             pairs_done += _pairs_between(fold.pairs, block, other)
-            held.reach(int(first * fold.pairs.met[-1] + second), pairs_done)
-            held.end_if_stopped()
-            if time.monotonic() - saved > SEGMENT_SECONDS:
-                kept.save(*kept.states)
-                saved = time.monotonic()
+            this.reach(int(first * fold.pairs.met[-1] + second), pairs_done)
+            this.end_if_stopped()
+            if time.monotonic() - last_save > SEGMENT_SECONDS:
+                accumulators.save(*accumulators.states)
+                last_save = time.monotonic()
         if own and not together:
-            kept.drop(other)
+            accumulators.drop(other)
 
 
 def _pairs_between(pairs: Pairs, block: int, other: int) -> int:
-    rows = int(pairs.rows[block + 1] - pairs.rows[block])
-    met = int(pairs.met[other + 1] - pairs.met[other])
+    rows, met = (int(edges[i + 1] - edges[i]) for edges, i in ((pairs.rows, block), (pairs.met, other)))
     return rows * (rows - 1) // 2 if pairs.others is None and block == other else rows * met
 
 

@@ -32,13 +32,13 @@ BLOCK_BYTES = 16 * 2**20
 BLOCK_ROWS = (512, 8192)
 """Fewest and most rows of a block, wherever chunks allow."""
 
-BLOCKS_WANTED = 16
+TARGET_BLOCKS = 16
 """Of a matrix that has rows enough: two of them leave a second thread with nothing to do."""
 
 MOST_BLOCKS = 8192
 """Files of accumulators."""
 
-TASKS_WANTED = 64
+TARGET_TASKS = 64
 """Lanes are made until there are so many, if there are blocks for them."""
 
 FEW = 8
@@ -50,7 +50,7 @@ GROUPS_PER_THREAD = 4
 
 def block_edges(grid: Grid, columns: int) -> Int64:
     """Edges of the blocks of an axis, between native chunks where those cannot be split."""
-    rows = int(np.clip(min(BLOCK_BYTES // (4 * columns), grid.length // BLOCKS_WANTED), *BLOCK_ROWS))
+    rows = int(np.clip(min(BLOCK_BYTES // (4 * columns), grid.length // TARGET_BLOCKS), *BLOCK_ROWS))
     return panel_edges(grid, max(rows, -(-grid.length // MOST_BLOCKS)))
 
 
@@ -77,7 +77,7 @@ class Pairs:
     @property
     def accumulators(self) -> int:
         """Accumulators of each block."""
-        return 1 if self.others is None else min(len(self.met) - 1, -(-TASKS_WANTED // self.count))
+        return 1 if self.others is None else min(len(self.met) - 1, -(-TARGET_TASKS // self.count))
 
     def accumulator(self, index: int) -> tuple[int, int]:
         """First and one past the last block that an accumulator meets."""
@@ -114,7 +114,7 @@ class Pairs:
 class Meeting:
     """What one task does: hold a group, and let blocks of an accumulator or of another group pass."""
 
-    held: tuple[int, int]
+    group: tuple[int, int]
     """Blocks with accumulators, first and one past the last."""
 
     passing: tuple[int, int]
@@ -150,15 +150,15 @@ def order(count: int, at_once: int) -> Iterator[tuple[int, int]]:
         yield from rounds(count)
         return
     for first in range(0, count, at_once):
-        held = range(first, min(count, first + at_once))
-        rest = range(held.stop, count)
-        yield from ((a, a) for a in held)
-        yield from ((held[a], held[b]) for a, b in rounds(len(held)))
-        steps = max(len(held), len(rest))
-        for step, index in itertools.product(range(steps), range(len(held))):
-            passing = (step + index * steps // len(held)) % steps
+        group = range(first, min(count, first + at_once))
+        rest = range(group.stop, count)
+        yield from ((a, a) for a in group)
+        yield from ((group[a], group[b]) for a, b in rounds(len(group)))
+        steps = max(len(group), len(rest))
+        for step, index in itertools.product(range(steps), range(len(group))):
+            passing = (step + index * steps // len(group)) % steps
             if passing < len(rest):
-                yield held[index], rest[passing]
+                yield group[index], rest[passing]
 
 
 def in_order(count: int, at_once: int) -> int:

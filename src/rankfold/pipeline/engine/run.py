@@ -64,6 +64,9 @@ class Run:
     edition: int = 1
     """Of the method that runs."""
 
+    device: str = "cpu"
+    """Where folds run that have code for it."""
+
     passes: int = 0
     """Sweeps over the matrix so far, those of earlier attempts included."""
 
@@ -107,9 +110,10 @@ class Run:
 
     def sweep(self, name: str, fold: Fold) -> State:
         """Run a sweep, or take its accumulator from disk."""
-        sweep = Sweep(name, fold, self.folder / name, self.concurrency, self.journal(name), self.keeping)
+        place = self.concurrency, self.journal(name), self.keeping, self.device
+        sweep = Sweep(name, fold, self.folder / name, *place)
         began = time.perf_counter()
-        total = sweep.finished(self.progress)
+        total = sweep.load_total(self.progress)
         if total is None:
             for narrow in narrows_of(fold):
                 self.require(narrow.path)
@@ -133,8 +137,8 @@ class Run:
         DamagedStateError
             It is not what was written.
         """
-        wanted = name_in_run(path) or str(path)
-        names = [name for name in self.earlier if name == wanted or name.startswith(wanted + "/")]
+        text = name_in_run(path) or str(path)
+        names = [name for name in self.earlier if name == text or name.startswith(text + "/")]
         for name in sorted(names):
             damage = self.keeping.damage(Ledger({name: self.written.blocks[name]}))
             if damage is not None:
@@ -153,7 +157,7 @@ class Run:
         )
         return True
 
-    def prepared(self, path: Path, make: Callable[[], State]) -> State:
+    def prepare(self, path: Path, make: Callable[[], State]) -> State:
         """Arrays that ``make`` gives, or as an earlier attempt kept them, with what it wrote to scratch."""
         state = load_if_whole(path)
         if state is not None:
@@ -163,17 +167,17 @@ class Run:
             set_aside(path, f"was written with {damage.path}, which {damage.reason}")
         ledger = Ledger()
         with record_writes(ledger if self.keeping.resumable else None):
-            made = make()
-        save_arrays(path, {**made, **ledger.as_arrays()})
+            arrays = make()
+        save_arrays(path, {**arrays, **ledger.as_arrays()})
         self._note(ledger, path, earlier=False)
-        return made
+        return arrays
 
-    def loaded(self, narrow: ScratchMatrix) -> npt.NDArray[Any]:
+    def load(self, narrow: ScratchMatrix) -> npt.NDArray[Any]:
         """The whole of an intermediate."""
         self.require(narrow.path)
         return narrow.load()
 
-    def changed(self, array: Path) -> None:
+    def forget(self, array: Path) -> None:
         """Forget what is known of an array of the result, which the driver has written to since."""
         start = (name_in_run(array) or str(array)) + "/"
         for name in [name for name in self.written.blocks if name.startswith(start)]:
@@ -207,7 +211,7 @@ class Run:
         """Let all pairs of rows meet; accumulators are in ``folder``."""
         self.passes += 1
         groups, journal = fold.pairs.groups(self.groups), self.journal(name)
-        sweep = PairSweep(name, fold, folder, groups, self.concurrency, self.at_once, journal)
+        sweep = PairSweep(name, fold, folder, groups, self.concurrency, self.at_once, journal, self.device)
         began = time.perf_counter()
         report = sweep.run(self.scheduler, self.progress)
         self.worker_bytes = max(self.worker_bytes, report.peak_bytes)
@@ -219,11 +223,17 @@ class Run:
         self.passes += 1
         return self.sweep(name, fold)
 
+    @property
+    def device_facts(self) -> dict[str, str]:
+        """What a result says of where it was computed: nothing, if that was the host."""
+        return {} if self.device == "cpu" else {"device": self.device}
+
     def facts(
         self, request: Mapping[str, Any], method: str, source: Source, fingerprint: str
     ) -> dict[str, Any]:
         """What was asked and of what, whoever answered: facts that a result of any kind has."""
         return {
+            **self.device_facts,
             "kind": request["kind"],
             "method": method,
             "edition": self.edition,

@@ -30,6 +30,14 @@ class Budget:
     gpus: int = 0
     """Of each process, which the place reserves for it."""
 
+    readers: int = 1
+    """Threads that read panels for a segment on a GPU."""
+
+    @property
+    def device(self) -> str:
+        """Where folds run that have code for it."""
+        return "gpu" if self.gpus else "cpu"
+
 
 class Warmup(Protocol):
     """What a process does once before it computes for a run; workers are sent it."""

@@ -24,10 +24,11 @@ from typing import Any
 
 from dask.delayed import Delayed, delayed
 
-from rankfold.pipeline.blas import core_type, one_blas_thread
+from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.engine.attempt import attempt, end_attempt, new_lease, stop_attempt
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.by_reference import ByReference
+from rankfold.pipeline.engine.device import HOST, Device, device_of, runs_on_device
 from rankfold.pipeline.engine.fold import Fold, panels_of
 from rankfold.pipeline.engine.keeping import Keeping
 from rankfold.pipeline.engine.memory import bytes_above_baseline, return_freed_memory
@@ -66,7 +67,9 @@ LEASE = "attempt.json"
 class Report:
     """What tasks say of the processes they ran in."""
 
-    cores: frozenset[str]
+    cores: frozenset[tuple[str, str]]
+    """Kinds of devices, and what the last bits on each depend on."""
+
     peak_bytes: int
 
     def __or__(self, other: Report) -> Report:
@@ -98,10 +101,12 @@ class Sweep:
     concurrency: int
     journal: Journal = field(default_factory=Journal)
     keeping: Keeping = field(default_factory=Keeping)
+    device: str = "cpu"
+    """Where folds run that have code for it."""
 
     def run(self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None = None) -> Total:
         """The accumulator of all rows, from disk if a former run got that far."""
-        total = self.finished(progress)
+        total = self.load_total(progress)
         if total is None:
             state, peak = self._all_turns(scheduler, progress)
             total = Total(state, Ledger.taken_from(state), earlier=False, peak_bytes=peak)
@@ -109,7 +114,7 @@ class Sweep:
             self._tell_end(progress)
         return total
 
-    def finished(self, progress: Callable[[str, int, int], None] | None = None) -> Total | None:
+    def load_total(self, progress: Callable[[str, int, int], None] | None = None) -> Total | None:
         """What an earlier attempt left, if it got to the end."""
         state = load_if_whole(self.folder / TOTAL)
         if state is None:
@@ -145,15 +150,15 @@ class Sweep:
             self._drop_parts()
             return
         # The caller may change the state while the rest is under way.
-        path, unsettled = self.folder / TOTAL, self.folder / f".{TOTAL}"
-        save_arrays(unsettled, {**total.state, **total.ledger.as_arrays()}, name=path)
-        written = self.keeping.paths(total.ledger)
+        path, draft = self.folder / TOTAL, self.folder / f".{TOTAL}"
+        save_arrays(draft, {**total.state, **total.ledger.as_arrays()}, name=path)
+        paths = self.keeping.paths(total.ledger)
 
         def trust() -> None:
             if self.keeping.durable:
-                flush_all(written)
-                flush(unsettled)
-            os.replace(unsettled, path)
+                flush_all(paths)
+                flush(draft)
+            os.replace(draft, path)
             if self.keeping.durable:
                 flush(path.parent)
             self._drop_parts()
@@ -179,9 +184,9 @@ class Sweep:
         lease = new_lease(self.folder)
         # Segments of an attempt whose driver is gone see that it is not theirs any more, and end.
         save_json(self.folder / LEASE, lease, durable=False)
-        held = attempt(lease, self.concurrency)
+        own = attempt(lease, self.concurrency)
         for stream in range(self.fold.cut.stream_count):
-            held.reach(stream, _stream_rows(self.fold.cut, stream, self._reached(stream)))
+            own.reach(stream, _stream_rows(self.fold.cut, stream, self._next_panel(stream)))
         try:
             report = scheduler.compute(
                 self.graph(lease),
@@ -191,7 +196,7 @@ class Sweep:
             )
         finally:
             end_attempt(lease)
-            del held  # and the buffers that lie idle in it
+            del own  # and the buffers that lie idle in it
             return_freed_memory()
         _refuse_mixed(report)
         return report.peak_bytes  # type: ignore[no-any-return]
@@ -199,8 +204,8 @@ class Sweep:
     def _root_state(self) -> State:
         """What the graph leaves: the last merge, or the one stream there is."""
         if self.fold.cut.stream_count == 1:
-            return _finished(self._part(0, 0), int(self.fold.cut.streams[1]))
-        return _finished(self._root(), None)
+            return _load_part(self._part(0, 0), int(self.fold.cut.streams[1]))
+        return _load_part(self._root(), None)
 
     def graph(self, lease: str = "") -> Delayed:
         """Chains of segments from where their streams stand, joined by the merge tree."""
@@ -225,13 +230,15 @@ class Sweep:
         return layer[0]
 
     def _chain(self, fold: ByReference[Fold], stream: int, lease: str) -> Delayed:
-        cut = self.fold.cut
+        cut, device = self.fold.cut, "cpu"
+        if self.device != "cpu" and runs_on_device(getattr(self.fold, "kernels", ())):
+            device = self.device
         last = int(cut.streams[stream + 1])
-        reached = self._reached(stream)
+        panel = self._next_panel(stream)
         rows = max(1.0, SEGMENT_SECONDS / self.fold.row_seconds)
         step = max(1, int(rows // cut.panel_rows))
         token: Any = None
-        for link, until in enumerate([*range(reached + step, last, step), last]):
+        for link, until in enumerate([*range(panel + step, last, step), last]):
             token = delayed(functools.partial(_advance, fold), pure=True)(
                 stream,
                 self._part(0, stream),
@@ -241,14 +248,15 @@ class Sweep:
                 limit=self.concurrency,
                 journal=self.journal,
                 keeping=self.keeping,
+                device=device,
                 dask_key_name=(self._key("segment", link, lease), stream, until),
             )
         return token  # type: ignore[no-any-return]
 
-    def _reached(self, stream: int) -> int:
+    def _next_panel(self, stream: int) -> int:
         """The next panel of a stream."""
-        done = load_if_whole(self._part(0, stream), _NEXT)
-        return int(done[_NEXT]) if done else int(self.fold.cut.streams[stream])
+        state = load_if_whole(self._part(0, stream), _NEXT)
+        return int(state[_NEXT]) if state else int(self.fold.cut.streams[stream])
 
     def _key(self, kind: str, level: int, lease: str) -> str:
         # Keys of different attempts must differ, or a scheduler that still remembers one of them answers the
@@ -266,8 +274,8 @@ class Sweep:
         return self._part(level, 0)
 
     def _watch(self, lease: str, progress: Callable[[str, int, int], None] | None) -> Callable[[], None]:
-        held, rows = attempt(lease, self.concurrency), self.fold.cut.length
-        return lambda: progress(self.name, held.rows_done, rows) if progress else None
+        own, rows = attempt(lease, self.concurrency), self.fold.cut.length
+        return lambda: progress(self.name, own.rows_done, rows) if progress else None
 
 
 class SetBack(Interrupted):
@@ -275,7 +283,7 @@ class SetBack(Interrupted):
 
 
 def _advance(
-    carried: ByReference[Fold],
+    reference: ByReference[Fold],
     stream: int,
     path: Path,
     until: int,
@@ -285,33 +293,40 @@ def _advance(
     limit: int,
     journal: Journal,
     keeping: Keeping,
+    device: str,
 ) -> Report:
     """Fold a stream on to panel ``until``, from wherever its last checkpoint stands."""
-    held, fold, saved = attempt(lease, limit), carried.value, time.monotonic()
-    with held.workspace(fold.workspace) as work, one_blas_thread(), journal.segment(stream) as noted:
-        state, panel = _resume(fold, path, int(fold.cut.streams[stream]))
-        ledger, written = Ledger.taken_from(state), Ledger()
+    own, fold, last_save = attempt(lease, limit), reference.value, time.monotonic()
+    place = device_of(device)
+    place.limit(fold.device_bytes, path.parent.parent)
+    make = functools.partial(fold.workspace, place)
+    with own.workspace(make) as work, one_blas_thread(), journal.segment(stream) as note:
+        state, panel = _resume(fold, path, int(fold.cut.streams[stream]), place)
+        ledger, writes = Ledger.taken_from(state), Ledger()
+        state = place.load(state, fold.resident)
         with (
-            record_writes(written if keeping.resumable else None),
+            record_writes(writes if keeping.resumable else None),
             contextlib.closing(panels_of(fold, work, panel, until)) as panels,
         ):
             for panel, start, stop, slot in panels:
                 fold.step(state, work, start, stop, slot)
-                held.reach(stream, _stream_rows(fold.cut, stream, panel + 1))
-                noted["rows"] = noted.get("rows", 0) + stop - start
-                if panel + 1 == until or held.stopped or time.monotonic() - saved > SEGMENT_SECONDS:
+                place.settle()
+                own.reach(stream, _stream_rows(fold.cut, stream, panel + 1))
+                note["rows"] = note.get("rows", 0) + stop - start
+                if panel + 1 == until or own.stopped or time.monotonic() - last_save > SEGMENT_SECONDS:
                     require_ours(path.parent, lease)
                     if keeping.is_remote:
-                        flush_all(keeping.paths(written))
-                    ledger.add(written)
-                    written.blocks.clear()
-                    reached: dict[str, Any] = {_NEXT: panel + 1, _CORE: core_type()}
-                    save_arrays(path, {**state, **ledger.as_arrays(), **reached}, durable=keeping.is_remote)
-                    saved = time.monotonic()
-                held.end_if_stopped()
+                        flush_all(keeping.paths(writes))
+                    ledger.add(writes)
+                    writes.blocks.clear()
+                    kept: dict[str, Any] = {**place.unload(state), **ledger.as_arrays()}
+                    where: dict[str, Any] = {_NEXT: panel + 1, _CORE: place.core_type()}
+                    save_arrays(path, {**kept, **where}, durable=keeping.is_remote)
+                    last_save = time.monotonic()
+                own.end_if_stopped()
         # Workspace and accumulator are still held: this is as much as the segment ever had.
         peak = bytes_above_baseline()
-    report = Report(frozenset({core_type()}), peak)
+    report = Report(frozenset({(place.name, place.core_type())}), peak)
     return report if before is None else before | report
 
 
@@ -329,15 +344,16 @@ def _stream_rows(cut: Cut, stream: int, panel: int) -> int:
     return int(cut.panels[panel] - cut.panels[cut.streams[stream]])
 
 
-def _resume(fold: Fold, path: Path, first: int) -> tuple[State, int]:
+def _resume(fold: Fold, path: Path, first: int, place: Device) -> tuple[State, int]:
     state = load_if_whole(path)
     if state is None or _NEXT not in state:
         return fold.start(), first
-    _refuse_mixed(Report(frozenset({core_type(), str(state.pop(_CORE))}), 0))
+    cores = (place.core_type(), str(state.pop(_CORE)))
+    _refuse_mixed(Report(frozenset((place.name, core) for core in cores), 0))
     return state, int(state.pop(_NEXT))
 
 
-def _finished(path: Path, end: int | None) -> State:
+def _load_part(path: Path, end: int | None) -> State:
     """A part that is to be merged, and its ledger; ``end`` is the last panel of its stream, if it is one."""
     state = load_if_whole(path)
     if state is None:
@@ -351,7 +367,7 @@ def _finished(path: Path, end: int | None) -> State:
 
 
 def _merge(
-    carried: ByReference[Fold],
+    reference: ByReference[Fold],
     parts: list[tuple[Path, int | None]],
     into: Path,
     reports: list[Report],
@@ -362,21 +378,23 @@ def _merge(
     """Merge finished parts in order, one in memory at a time beside the sum."""
     with attempt(lease, limit).merging(), one_blas_thread():
         if load_if_whole(into) is None:
-            total = _finished(*parts[0])
+            total = _load_part(*parts[0])
             ledger = Ledger.taken_from(total)
             for part in parts[1:]:
-                other = _finished(*part)
+                other = _load_part(*part)
                 ledger.add(Ledger.taken_from(other))
-                carried.value.merge(total, other)
+                reference.value.merge(total, other)
             require_ours(into.parent, lease)
             save_arrays(into, {**total, **ledger.as_arrays()})
-    mine = Report(frozenset({core_type()}), bytes_above_baseline())
+    mine = Report(frozenset({(HOST.name, HOST.core_type())}), bytes_above_baseline())
     return functools.reduce(operator.or_, reports, mine)
 
 
 def _refuse_mixed(report: Report) -> None:
-    if len(report.cores) > 1:
-        raise PlanError(
-            "workers ran different BLAS kernels (" + "; ".join(sorted(report.cores)) + "), which differ in "
-            "the last bits. Use nodes of one type, or pin the kernels: export OPENBLAS_CORETYPE=Haswell"
-        )
+    for kind in {kind for kind, _ in report.cores}:
+        cores = sorted(core for each, core in report.cores if each == kind)
+        if len(cores) > 1:
+            raise PlanError(
+                f"workers ran different BLAS kernels ({'; '.join(cores)}), which differ in the last bits. "
+                "Use nodes of one type, or pin the kernels of the host: export OPENBLAS_CORETYPE=Haswell"
+            )

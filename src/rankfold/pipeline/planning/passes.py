@@ -47,6 +47,9 @@ class Pass:
     resident_bytes: int = 0
     """What the process that leads keeps in memory meanwhile."""
 
+    device_bytes: int = 0
+    """Most memory of a GPU, where it runs on one."""
+
 
 def numbers_of(name: str, fold: Any, reads: int, writes: int, flops: float, *, over: str = "matrix") -> Pass:
     """A sweep of a fold."""
@@ -68,7 +71,8 @@ def numbers_of(name: str, fold: Any, reads: int, writes: int, flops: float, *, o
         blas_bytes(getattr(fold, "longest_side", BLAS_BYTES)),
     )
     on_device = runs_on_device(getattr(fold, "kernels", ()))
-    return Pass(name, over, reads, writes, flops, *sizes, on_device=on_device)
+    device_bytes = fold.device_bytes if on_device else 0
+    return Pass(name, over, reads, writes, flops, *sizes, on_device=on_device, device_bytes=device_bytes)
 
 
 def blas_bytes(longest_side: int) -> int:

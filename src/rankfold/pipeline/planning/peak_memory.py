@@ -46,11 +46,11 @@ def peak_bytes(sweeps: Sequence[Pass], concurrency: int, driver_bytes: int) -> i
     """
     concurrency = max(concurrency, 1)
     most = max(sweep_bytes(sweep, concurrency) for sweep in sweeps)
-    packed = sum(
+    buffers = sum(
         max((sweep.blas_bytes for sweep in sweeps if sweep.streams > thread), default=0)
         for thread in range(concurrency)
     )
-    return RESERVE_BYTES + max(most + packed, driver_bytes + BLAS_BYTES)
+    return RESERVE_BYTES + max(most + buffers, driver_bytes + BLAS_BYTES)
 
 
 def fit(
@@ -62,7 +62,7 @@ def fit(
     second thread does.
     """
     options = []
-    for slots in (2, 1):
+    for slots in (2, 1) if budget.device == "cpu" else range(budget.readers + 2, 2, -1):
         sweeps = sweeps_of(slots)
         most = min(budget.threads, max(sweep.streams for sweep in sweeps))
         fits = (c for c in range(most, 0, -1) if peak_bytes(sweeps, c, 0) <= budget.memory_bytes)

@@ -67,6 +67,9 @@ class Plan:
     groups: int = 0
     """Runs of blocks that tasks hold, in a sweep over pairs."""
 
+    device: str = "cpu"
+    """Where sweeps run that have code for it."""
+
     traffic: Traffic | None = None
     """Between workers, where a matrix product decides it."""
 
@@ -84,6 +87,16 @@ class Plan:
         return sum(p.reads_bytes for p in self.passes if p.over == "matrix")
 
     @property
+    def device_bytes(self) -> int:
+        """Most memory of a GPU, beside what its libraries take."""
+        return max((p.device_bytes for p in self.passes), default=0) if self.device != "cpu" else 0
+
+    @property
+    def upload_bytes(self) -> int:
+        """Bytes that are copied to a GPU in all sweeps that run there, at most: panels may stay."""
+        return sum(p.reads_bytes for p in self.passes if p.on_device) if self.device != "cpu" else 0
+
+    @property
     def likely_sweeps(self) -> list[Pass]:
         """Sweeps without those over the matrix that a method is likely to be spared."""
         matrix = [p for p in self.passes if p.over == "matrix"]
@@ -92,13 +105,20 @@ class Plan:
         return [*matrix, *(p for p in self.passes if p.over == "scratch")]
 
     def with_seconds(self, rates: Rates, source: Source, workers: int) -> Plan:
-        """With predicted seconds; one panel of the matrix is read to learn how fast that is."""
+        """With predicted seconds; one panel of the matrix is read to learn how fast that is.
+
+        Not of a GPU: rates are those of a core.
+        """
+        if self.device != "cpu":
+            return self
         shares = predicted_seconds(self, rates, source, workers)
         return dataclasses.replace(self, seconds=shares.total, shares=shares)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         sums = {"tasks": self.tasks, "reads_bytes": self.reads_bytes}
+        if self.device != "cpu":
+            sums |= {"device_bytes": self.device_bytes, "upload_bytes": self.upload_bytes}
         return {**dataclasses.asdict(self), **sums, "passes_note": passes_note(self)}
 
     def __str__(self) -> str:
@@ -108,12 +128,12 @@ class Plan:
         return table(self)
 
 
-def check_disk(plan: Plan, free_bytes: int, folder: Path, held: Callable[[], int] = lambda: 0) -> None:
+def check_disk(plan: Plan, free_bytes: int, folder: Path, reusable: Callable[[], int] = lambda: 0) -> None:
     """Raise ``DiskSpaceError`` when scratch, checkpoints and result exceed what is free, and what an earlier
     attempt has left of them.
     """
     need = plan.scratch_bytes + plan.result_bytes + plan.checkpoint_bytes
-    if need > free_bytes and need > free_bytes + held():  # a look at every file, only where it matters
+    if need > free_bytes and need > free_bytes + reusable():  # a look at every file, only where it matters
         raise DiskSpaceError(
             f"scratch and result take {format_bytes(need)}, but {folder} has {format_bytes(free_bytes)} "
             f"free. Free some space, or move scratch with --scratch DIR{_narrower(plan, need - free_bytes)}."

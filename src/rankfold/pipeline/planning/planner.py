@@ -92,63 +92,64 @@ def plan_task(
     InputError
         GPUs would be reserved that nothing runs on.
     """
-    arranged = sweeps.arrange(budget)
-    refuse_idle_gpus(outline, arranged, budget)
-    if arranged.concurrency < 1 or arranged.peak_bytes > budget.memory_bytes:
+    arrangement = sweeps.arrange(budget)
+    refuse_idle_gpus(outline, arrangement, budget)
+    if arrangement.concurrency < 1 or arrangement.peak_bytes > budget.memory_bytes:
         raise MemoryBudgetError(
-            f"{outline.subject or outline.kind} needs {format_bytes(arranged.peak_bytes)} in one worker, but "
-            f"--memory gives {format_bytes(budget.memory_bytes)}. Give --memory "
-            f"{-(-arranged.peak_bytes // 2**20)}MiB{way_out()}."
+            f"{outline.subject or outline.kind} needs {format_bytes(arrangement.peak_bytes)} in one worker, "
+            f"but --memory gives {format_bytes(budget.memory_bytes)}. Give --memory "
+            f"{-(-arrangement.peak_bytes // 2**20)}MiB{way_out()}."
         )
-    turned = outline.orientation
+    orientation = outline.orientation
     return Plan(
         kind=outline.kind,
         method=outline.method,
         shape=outline.source.shape,
         dtype=outline.source.dtype.name,
         working_dtype=outline.dtype.name,
-        orientation=turned.value if isinstance(turned, Orientation) else turned,
+        orientation=orientation.value if isinstance(orientation, Orientation) else orientation,
         rank=outline.rank,
         adaptive=outline.adaptive,
         width=outline.width or outline.rank,
-        grain_rows=arranged.grain_rows,
-        panel_rows=arranged.panel_rows,
-        passes=arranged.passes,
-        most_passes=arranged.most_passes,
-        likely_passes=arranged.likely_passes,
-        concurrency=arranged.concurrency,
-        slots=arranged.slots,
-        driver_bytes=arranged.driver_bytes,
-        peak_bytes=arranged.peak_bytes,
+        grain_rows=arrangement.grain_rows,
+        panel_rows=arrangement.panel_rows,
+        passes=arrangement.passes,
+        most_passes=arrangement.most_passes,
+        likely_passes=arrangement.likely_passes,
+        concurrency=arrangement.concurrency,
+        slots=arrangement.slots,
+        driver_bytes=arrangement.driver_bytes,
+        peak_bytes=arrangement.peak_bytes,
         budget_bytes=budget.memory_bytes,
         scratch_bytes=outline.scratch_bytes,
         result_bytes=outline.result_bytes,
-        checkpoint_bytes=arranged.checkpoint_bytes,
-        useful_workers=max(1, -(-arranged.most_at_once // arranged.concurrency)),
+        checkpoint_bytes=arrangement.checkpoint_bytes,
+        useful_workers=max(1, -(-arrangement.most_at_once // arrangement.concurrency)),
         seconds=None,
         decided_by=outline.decided_by,
-        groups=arranged.groups,
+        groups=arrangement.groups,
+        device=budget.device,
     )
 
 
-def refuse_idle_gpus(outline: Outline, arranged: Arrangement, budget: Budget) -> None:
+def refuse_idle_gpus(outline: Outline, arrangement: Arrangement, budget: Budget) -> None:
     """Raise ``InputError`` where GPUs would be reserved that nothing runs on."""
-    if budget.gpus and not any(each.on_device for each in arranged.passes):
+    if budget.gpus and not any(each.on_device for each in arrangement.passes):
         raise InputError(
-            f"{outline.kind} by {outline.method} has no code for a GPU, and the profile reserves one for "
-            "each worker: it would stand idle. Take a profile without gpus:, or leave that line out"
+            f"{outline.kind} by {outline.method} has no code for a GPU, which would stand idle. Leave out "
+            "--device gpu, and gpus: in the profile"
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class FixedSweeps:
     """Sweeps that take what they take, whatever the budget."""
 
-    arranged: Arrangement
+    arrangement: Arrangement
 
     def arrange(self, budget: Budget) -> Arrangement:
         """See the protocol."""
-        return self.arranged
+        return self.arrangement
 
 
 # Over panels --------------------------------------------------------------------------------------

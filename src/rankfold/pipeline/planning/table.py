@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def table(plan: Plan) -> str:
     """The numbers of a plan, one sweep a line."""
     rows = [("sweep", "reads", "writes", "flops", "memory of a segment", "tasks")]
-    for name, p in _grouped(plan.passes):
+    for name, p in _groups(plan.passes):
         rows.append(
             (
                 f"{name} over {p.over}",
@@ -29,10 +29,11 @@ def table(plan: Plan) -> str:
         )
     widths = [max(len(row[i]) for row in rows) for i in range(6)]
     lines = [
-        f"{plan.kind} by {plan.method}: {plan.shape[0]} x {plan.shape[1]} {plan.dtype}, {_asked(plan)}",
+        f"{plan.kind} by {plan.method}: {plan.shape[0]} x {plan.shape[1]} {plan.dtype}, {_rank_words(plan)}",
         *(_pairs(plan) if plan.groups else _passes(plan)),
         f"memory of a worker       {format_bytes(plan.peak_bytes)} of {format_bytes(plan.budget_bytes)}, "
-        f"{plan.concurrency} segments at once, {'reading ahead' if plan.slots == 2 else 'not reading ahead'}",
+        f"{plan.concurrency} segments at once, {_reading(plan)}",
+        *_device(plan),
         f"scratch, result          {format_bytes(plan.scratch_bytes)} at most, "
         f"{format_bytes(plan.result_bytes)}",
         f"tasks, useful workers    {plan.tasks} at most, {plan.useful_workers}",
@@ -50,7 +51,23 @@ def table(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _asked(plan: Plan) -> str:
+def _reading(plan: Plan) -> str:
+    if plan.slots > 2:
+        return f"{plan.slots - 2} threads that read" if plan.slots > 3 else "one thread that reads"
+    return "reading ahead" if plan.slots == 2 else "not reading ahead"
+
+
+def _device(plan: Plan) -> tuple[str, ...]:
+    """What a GPU does, and how much of it is taken."""
+    if plan.device == "cpu":
+        return ()
+    others = sorted({p.name for p in plan.passes if not p.on_device})
+    host = f"; on the host: {', '.join(others)}" if others else ""
+    memory, copied = format_bytes(plan.device_bytes), format_bytes(plan.upload_bytes)
+    return (f"GPU                      {memory} of its memory, {copied} copied to it at most{host}",)
+
+
+def _rank_words(plan: Plan) -> str:
     if plan.groups:
         return f"k {plan.rank}, every pair of rows once"
     return f"rank {plan.rank}{' at most' * plan.adaptive}, swept by {plan.orientation}"
@@ -81,7 +98,7 @@ def _pairs(plan: Plan) -> tuple[str, ...]:
     )
 
 
-def _grouped(passes: tuple[Pass, ...]) -> list[tuple[str, Pass]]:
+def _groups(passes: tuple[Pass, ...]) -> list[tuple[str, Pass]]:
     """Sweeps that follow each other and cost the same, under one name and with the cost of each."""
     groups: list[list[Pass]] = []
     for p in passes:

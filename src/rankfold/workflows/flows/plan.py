@@ -106,7 +106,11 @@ class Workflow:
         """Where a step runs."""
         own = self.resources(step)
         return choose_executor(
-            cluster=self.flow.profile, workers=own.workers, threads=own.threads, memory=own.memory
+            cluster=self.flow.profile,
+            workers=own.workers,
+            threads=own.threads,
+            memory=own.memory,
+            device=own.device,
         )
 
     def select_steps(self, first: str | None, only: str | None) -> set[str]:
@@ -215,21 +219,24 @@ def _plan_stage(
         return verdict, StageResult(path, False, to_come=True)
     action, reasons = "run", (*_missing(path), *(f"needs {name}, which runs" for name in waits))
     if not waits:
-        action, reasons = decide_action(work, step, path, ours=ours)
+        device = "cpu" if isinstance(work, Importing) else _executor_of(workflow, step).budget.device
+        action, reasons = decide_action(work, step, path, device, ours=ours)
     if action == "skip":
         return StagePlan(step, action, reasons, path, work), StageResult(path, True)
     if isinstance(work, Importing):
         numbers = numbers_of(work, None)
         return StagePlan(step, action, reasons, path, work, None, None, numbers), work.outcome(step.name)
-    executor = _here(workflow, step) if METHODS[step.stage.method].in_process else workflow.executor(step)
+    executor = _executor_of(workflow, step)
     plan = work.plan(executor.budget)
     verdict = StagePlan(step, action, reasons, path, work, executor, plan, numbers_of(work, plan))
     return verdict, expected_result(step.name, path, work)
 
 
-def _here(workflow: Workflow, step: StageNode) -> Executor:
-    """This process, for what has no work for others."""
-    return choose_executor(cluster="local", threads=1, memory=workflow.resources(step).memory)
+def _executor_of(workflow: Workflow, step: StageNode) -> Executor:
+    """Where a step runs; in this process, if it has no work for others."""
+    if METHODS[step.stage.method].in_process:
+        return choose_executor(cluster="local", threads=1, memory=workflow.resources(step).memory)
+    return workflow.executor(step)
 
 
 def _missing(path: Path) -> tuple[str, ...]:
@@ -240,17 +247,17 @@ def _missing(path: Path) -> tuple[str, ...]:
 
 
 def decide_action(
-    work: Task | Importing, step: StageNode, path: Path, *, ours: bool
+    work: Task | Importing, step: StageNode, path: Path, device: str, *, ours: bool
 ) -> tuple[str, tuple[str, ...]]:
     """What to do about a step whose inputs are all there, and why."""
-    mine = identity_of(work)
-    unfinished = None if isinstance(work, Importing) else _unfinished_request(path)
-    if unfinished is not None and {name: unfinished.get(name) for name in mine} == mine:
-        if (unfinished.get("version"), unfinished.get("state_version")) == (__version__, STATE_VERSION):
+    mine = identity_of(work, device)
+    draft = None if isinstance(work, Importing) else _unfinished_request(path)
+    if draft is not None and {name: draft.get(name) for name in mine} == mine:
+        if (draft.get("version"), draft.get("state_version")) == (__version__, STATE_VERSION):
             return "resume", ("was interrupted",)
-        return "run", (f"rankfold {unfinished.get('version')} has begun it, this one cannot go on with it",)
+        return "run", (f"rankfold {draft.get('version')} has begun it, this one cannot go on with it",)
     if not path.exists():
-        return "run", ("missing", *(() if unfinished is None else differences(unfinished, mine, step)))
+        return "run", ("missing", *(() if draft is None else differences(draft, mine, step)))
     identity = stored_identity(path) if isinstance(work, Importing) else _of_result(path)
     if identity == mine:
         damage = damage_of(path)
@@ -271,19 +278,19 @@ def _unfinished_request(path: Path) -> dict[str, Any] | None:
     return request
 
 
-def identity_of(work: Task | Importing) -> dict[str, Any]:
+def identity_of(work: Task | Importing, device: str) -> dict[str, Any]:
     """What decides the result of a task."""
     if isinstance(work, Importing):
         return work.identity()
-    return whole_identity(work.request(), work.source.fingerprint())
+    return whole_identity(work.request(), work.source.fingerprint(), device)
 
 
 def _of_result(path: Path) -> dict[str, Any] | None:
     """What decided a result; nothing of what is none."""
     try:
         attrs = Result(path).attrs
-        edition = {"edition": attrs.get("edition", 1)}
-        return {"request": attrs["request"], "input": attrs["input"]["fingerprint"], **edition}
+        more = {"edition": attrs.get("edition", 1), **{k: attrs[k] for k in ("device",) if k in attrs}}
+        return {"request": attrs["request"], "input": attrs["input"]["fingerprint"], **more}
     except (InputError, KeyError):
         return {"request": {"kind": "something else"}, "input": None}
 
@@ -313,6 +320,9 @@ def differences(earlier: Mapping[str, Any], mine: Mapping[str, Any], step: Stage
     for key, differs in zip(matrices, inputs_differ, strict=False):
         if differs:
             changes[f"{key} {getattr(step.stage, key)} changed"] = None
+    devices = earlier.get("device", "cpu"), mine.get("device", "cpu")
+    if devices[0] != devices[1]:
+        changes[f"device: {devices[0]} -> {devices[1]}"] = None
     if earlier.get("edition", 1) != mine.get("edition", 1):
         changes[f"{new['kind']} has another edition"] = None
     return tuple(changes) or ("its request changed",)

@@ -108,6 +108,7 @@ class Resources(StrictModel):
     memory: Bytes | None = None
     workers: Count | None = None
     threads: Count | None = None
+    device: Literal["cpu", "gpu"] | None = None
     scratch: Where | None = None
 
 

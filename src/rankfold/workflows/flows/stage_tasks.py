@@ -154,7 +154,7 @@ def _factors(stage: BaseStage, scene: StageInputs) -> Task:
         return METHODS["nmf"].task(x, init=start, **arguments)
     request = FactorRequest.of(init="custom", **{name.lower(): value for name, value in arguments.items()})
     request.check(x.shape, x.name)
-    return Nonnegative(x, request.resolved())
+    return Nonnegative(x, request.resolve())
 
 
 def _text_of(stage: BaseStage, key: str) -> str:
@@ -177,7 +177,7 @@ def expected_result(name: str, path: Path, task: Task) -> StageResult:
     """What a task will leave, by shape and type; of an adaptive rank the most that it may be."""
     (rows, columns), request = task.source.shape, task.request()
     if isinstance(task, Update):
-        rows += task.fitted.shape[0]
+        rows += task.model.shape[0]
     facts = {
         "kind": request["kind"],
         "request": request,

@@ -1,16 +1,15 @@
-"""The fused pass on a device. See ``kernels/linear/panel.py``: the same operations through cuBLAS."""
+"""The fused pass on a device. See ``kernels/linear/panel.py``: the same products by cuBLAS."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import cupy
+from rankfold.kernels.linear.gpu._gemm import add_transpose_product, multiply
 
 Array = Any
 
 
 def panel_product(d: Array, q: Array, *, y: Array, z: Array, work: Array) -> None:
-    """See the contract; the accumulation in float64 is one elementwise kernel."""
-    cupy.matmul(d, q, out=y)
-    cupy.matmul(d.T, y, out=work)
-    cupy.add(z, work, out=z)
+    """See the contract; in float32, ``z`` is added to once for every 4096 rows."""
+    multiply(d, q, out=y)
+    add_transpose_product(d, y, total=z, work=work)

@@ -78,7 +78,7 @@ def _quotients(x: Array, product: Array, floor: float, largest: float) -> float:
     return total
 
 
-def quotients(x: Array, product: Array) -> float:
+def quotients(x: Array, product: Array, *, total: Float64) -> None:
     """See the contract; no scratch. Column ``j`` adds to lane ``j mod 64``, lanes add up after each row."""
     limits = np.finfo(product.dtype)
-    return float(_quotients(x, product, float(limits.tiny), float(limits.max)))
+    total += _quotients(x, product, float(limits.tiny), float(limits.max))

@@ -40,40 +40,28 @@ def _slopes(gram: Array, b: Array, tile: Array, t: int, slope: Array) -> None:
 
 
 @contracted_part
-def _descend_tile(gram: Array, b: Array, tile: Array, rows: int, sweeps: int, slope: Array) -> float:
-    gradient = 0.0
-    for sweep in range(sweeps):
+def _descend_tile(gram: Array, b: Array, tile: Array, sweeps: int, slope: Array) -> None:
+    for _ in range(sweeps):
         for t in range(gram.shape[0]):
             _slopes(gram, b, tile, t, slope)
-            if sweep == 0:
-                for j in range(rows):
-                    g = np.float64(slope[j])
-                    if tile[t, j] > 0 or g < 0:
-                        gradient += g * g
             if gram[t, t] > 0:
                 inverse = 1 / gram[t, t]
                 for j in range(LANES):
                     tile[t, j] = max(tile[t, j] - slope[j] * inverse, gram.dtype.type(0))
-    return gradient
 
 
 @compile_with_contraction
-def _descend(
-    gram: Array, b: Array, w: Array, sweeps: int, tile: Array, right: Array, slope: Array
-) -> tuple[float, float]:
+def _descend(gram: Array, b: Array, w: Array, sweeps: int, tile: Array, right: Array, slope: Array) -> None:
     rows, k = w.shape
-    gradient, inner = 0.0, 0.0
     for first in range(0, rows, LANES):
         count = min(LANES, rows - first)
         for j in range(count):
             for t in range(k):
                 tile[t, j], right[t, j] = w[first + j, t], b[first + j, t]
-        gradient += _descend_tile(gram, right, tile, count, sweeps, slope)
+        _descend_tile(gram, right, tile, sweeps, slope)
         for j in range(count):
             for t in range(k):
                 w[first + j, t] = tile[t, j]
-                inner += np.float64(tile[t, j]) * np.float64(right[t, j])
-    return gradient, inner
 
 
 @part
@@ -156,11 +144,10 @@ def _pivot(
 
 
 @compile_loop
-def _solve(gram: Float64, b: Float64, w: Float64, tile: Float64, right: Float64, slope: Float64) -> int:
+def _solve(gram: Float64, b: Float64, w: Float64, tile: Float64, right: Float64, slope: Float64) -> None:
     rows, k = b.shape
     index, factor, x = np.zeros(k, np.int64), np.zeros((k, k)), np.zeros(k)
     passive, wrong = np.zeros(k, np.bool_), np.zeros(k, np.bool_)
-    failures = 0
     for row in range(rows):
         for i in range(k):
             passive[i] = w[row, i] > 0
@@ -168,20 +155,18 @@ def _solve(gram: Float64, b: Float64, w: Float64, tile: Float64, right: Float64,
             for i in range(k):
                 w[row, i] = x[i]
         else:
-            failures += 1
             _descend(gram, b[row : row + 1], w[row : row + 1], 200, tile, right, slope)
-    return failures
 
 
-def descend_rows(gram: Array, b: Array, *, w: Array, sweeps: int) -> tuple[float, float]:
+def descend_rows(gram: Array, b: Array, *, w: Array, sweeps: int) -> None:
     """See the contract; scratch three tiles."""
-    return _descend(gram, b, w, sweeps, *_tiles(w))
+    _descend(gram, b, w, sweeps, *_tiles(w))
 
 
-def solve_rows(gram: Float64, b: Float64, *, w: Float64) -> int:
+def solve_rows(gram: Float64, b: Float64, *, w: Float64) -> None:
     """See the contract; scratch 8 k^2 bytes."""
     ridge_gram = gram + 1e-14 * np.trace(gram) / len(gram) * np.eye(len(gram))
-    return _solve(ridge_gram, b, w, *_tiles(w))
+    _solve(ridge_gram, b, w, *_tiles(w))
 
 
 def _tiles(w: Array) -> tuple[Array, Array, Array]:

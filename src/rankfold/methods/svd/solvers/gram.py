@@ -22,11 +22,11 @@ import numpy.typing as npt
 from rankfold.kernels.linear.center_scale import measure, subtract
 from rankfold.kernels.linear.dense import fix_signs, leading_eigenpairs
 from rankfold.kernels.linear.moments import Moments, add_rows, merge_moments
-from rankfold.kernels.linear.products import product
+from rankfold.kernels.linear.products import mirror_bytes, product
 from rankfold.methods.parts.column_statistics import Statistics, divisors, standard_deviations
-from rankfold.methods.parts.conditioned import Centering, measure_columns
-from rankfold.methods.parts.finite import BAD, count_bad, join_bad, refuse_bad
-from rankfold.methods.parts.panels import OverPanels, Panels, numbers
+from rankfold.methods.parts.conditioned import Centering, OverColumns
+from rankfold.methods.parts.finite import BAD, join_bad, refuse_bad
+from rankfold.methods.parts.panels import Grain, Panels, numbers
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import Truncation
 from rankfold.methods.svd.operator import CenteredMatrix
@@ -37,7 +37,7 @@ from rankfold.methods.svd.solvers.solver import Decomposition, Dimensions
 from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import cut
-from rankfold.pipeline.engine.fold import Buffer, Sum, Workspace
+from rankfold.pipeline.engine.fold import Buffer, Given, Sum, Workspace
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.storage.checkpoint import State
@@ -47,7 +47,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class GramPass(OverPanels):
+class GramPass(OverColumns):
     """Fold of a matrix into count, mean and scatter of its long rows.
 
     Scaling of a tall matrix is left to the reader of the scatter, who divides rows and columns.
@@ -66,25 +66,34 @@ class GramPass(OverPanels):
     kernels = (measure, subtract, add_rows, product)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The product of a grain."""
-        return {"product": Buffer((self.panels.view.short,) * 2)}
+        """The product of a grain, and the shift."""
+        return {"product": Buffer((self.panels.view.short,) * 2), "shift": Given.of(self.shift)}
 
     @property
     def beside_bytes(self) -> int:
         """Vectors along either side of a grain."""
         return 8 * 8 * max(self.panels.view.short, self.panels.grain_rows)
 
+    @property
+    def device_bytes(self) -> int:
+        """Bytes on a device, with the scratch of the product."""
+        return int(OverColumns.device_bytes.__get__(self)) + mirror_bytes(self.panels.view.short)
+
     def sums(self) -> Mapping[str, Sum]:
         """Count, mean and scatter of the rows."""
         short, one = self.panels.view.short, np.dtype(np.int64)
-        return {"count": Sum((1,), one), "mean": Sum((short,)), "scatter": Sum((short, short)), "bad": BAD}
+        return {
+            "count": Sum((1,), one, on_host=True),
+            "mean": Sum((short,)),
+            "scatter": Sum((short, short)),
+            "bad": BAD,
+        }
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Add a panel, grain by grain."""
         add = self._add_rows if self.panels.view.orientation is Orientation.ROWS else self._add_columns
-        for first, _, raw in self.panels.grains(work.panels, start, stop, slot):
-            if not add(state, work, first, raw):
-                count_bad(state, raw, *self.panels.corner(first))
+        for grain in self.panels.grains(work.panels, start, stop, slot):
+            add(state, work, grain)
 
     def merge(self, total: State, other: State) -> None:
         """Merge the moments."""
@@ -93,31 +102,31 @@ class GramPass(OverPanels):
         total["count"][0] = sum_.count
         total["bad"] = join_bad(total["bad"], other["bad"])
 
-    def _add_rows(self, state: State, work: Workspace, first: int, raw: Array) -> bool:
-        raw = numbers(raw)
-        sums, squares = measure(raw, self.shift, self.centering.pow2_scale)
-        if not np.isfinite(squares).all():
-            return False
-        mean = np.zeros(len(sums))
+    def _add_rows(self, state: State, work: Workspace, grain: Grain) -> None:
+        raw = numbers(grain.raw)
+        sums, squares = measure(raw, work.shift, self.centering.pow2_scale)
+        if not self.is_finite(state, work, grain, squares):
+            return
+        mean = np.zeros_like(sums)
         if self.centering.center:
-            mean = self.shift + sums / (len(raw) * self.centering.pow2_scale)
+            mean = work.shift + sums / (len(raw) * self.centering.pow2_scale)
         total = _moments(state)
-        grain = work.panels.grain
-        if grain is None:
+        out = work.panels.grain
+        if out is None:
             raise TypeError("a Gram pass by rows needs grains of their own")
-        add_rows(total, raw, mean, self.centering.pow2_scale, out=grain, work=work.product)
+        add_rows(total, raw, mean, self.centering.pow2_scale, out=out, work=work.product)
         state["count"][0] = total.count
-        return True
 
-    def _add_columns(self, state: State, work: Workspace, first: int, raw: Array) -> bool:
-        columns = measure_columns(raw, self.centering, first, self.columns)
+    def _add_columns(self, state: State, work: Workspace, grain: Grain) -> None:
+        columns = self.measure_columns(state, work, grain)
         if columns is None:
-            return False
-        d = self.panels.condition(work.panels, raw, columns.mean, columns.scale * self.centering.pow2_scale)
+            return
+        d = self.panels.condition(
+            work.panels, grain.raw, columns.mean, columns.scale * self.centering.pow2_scale
+        )
         product(d, d.T, out=work.product)
         state["scatter"] += work.product
         state["count"][0] += d.shape[1]
-        return True
 
 
 def _moments(state: State) -> Moments:

@@ -13,6 +13,7 @@ is the R factor of the matrix with its column means taken off, whatever it was s
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ from rankfold.methods.parts.conditioned import Centering, OverConditionedPanels
 from rankfold.methods.parts.panels import Panels
 from rankfold.methods.random_keys import Purpose
 from rankfold.pipeline.data.view import Orientation
+from rankfold.pipeline.engine.device import HOST, Device
 from rankfold.pipeline.engine.fold import Buffer, Constant, Sum, Workspace
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.chunk_writer import write_long_rows
@@ -82,22 +84,28 @@ class OverWhitenedPanels(OverConditionedPanels):
         column_bytes = 2 * 8 * self.preconditioner.random * (self.panels.grain_rows + TILE_ROWS)
         return self.vectors_bytes + column_bytes
 
+    def workspace(self, device: Device = HOST) -> Workspace:
+        """Buffers, panels, and whether there is an offset."""
+        work = super().workspace(device)
+        work.has_offset = bool(work.offset.any())
+        return work
+
     def products(
         self, state: State, work: Workspace, start: int, stop: int, slot: int
     ) -> Iterator[tuple[int, int, Float64]]:
         """Grains of Y: first and last long row, and (rows, width)."""
-        directions, has_offset = self.preconditioner.directions, bool(work.offset.any())
+        directions = self.preconditioner.directions
         for first, last, d in self.condition_grains(state, work, start, stop, slot):
             y = work.y[: last - first]
             product(d, work.w, out=y[:, :directions])
-            if has_offset:
+            if work.has_offset:
                 y[:, :directions] -= work.offset
             if self.preconditioner.random:
                 random_columns = gaussian_rows(
                     self.preconditioner.seed, Purpose.COMPLETION, (first, last), self.preconditioner.random
                 )
                 random_columns *= 1 / np.sqrt(self.cut.length)  # about as long as the others
-                y[:, directions:] = random_columns
+                y[:, directions:] = work.device.place(random_columns, random_columns.dtype)
             yield first, last, y
 
 
@@ -225,8 +233,11 @@ class WritePreconditionedRows(OverWhitenedPanels):
             product(y, work.coefficients, out=factor)
             add_gram(factor, total=state["gram"])
             weigh(factor, work.weights, out=out[first - start : last - start])
+        work.device.send(work.out, functools.partial(self._write, state, start, stop))
+
+    def _write(self, state: State, start: int, stop: int, out: Array) -> None:
         if not state["bad"][0]:
-            write_long_rows(self.array, work.out, start, stop, transposed=self.transposed)
+            write_long_rows(self.array, out, start, stop, transposed=self.transposed)
 
 
 # Without a sample ---------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ def _wide(run: Run, layout: Strategy, request: Request, centering: Centering) ->
     array = create_long_array(run, layout, "R", view.short)
     long.write(run, layout, array, np.full(view.short, 1 / centering.pow2_scale))
     _overwrite_square(array, arrays["r"] / centering.pow2_scale)
-    run.changed(array)
+    run.forget(array)
     q = q.astype(view.dtype)
     if request.rows:
         write_small(run.result, {"Q": q})

@@ -12,6 +12,7 @@ simulation, SIAM J. Sci. Comput. 41(4), 2019, section 2.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,7 +153,8 @@ class SketchPass(OverConditionedPanels):
         """Sketch a panel, grain by grain."""
         sizes, pow2_scale = self.sizes, self.centering.pow2_scale
         for first, last, d in self.condition_grains(state, work, start, stop, slot):
-            left = gaussian_rows(self.seed, Purpose.SKETCH_LONG_SIDE, (first, last), sizes.left)
+            drawn = gaussian_rows(self.seed, Purpose.SKETCH_LONG_SIDE, (first, last), sizes.left)
+            left = work.device.place(drawn, drawn.dtype)
             state["ones"] += left.sum(axis=0)
             rows = last - first
             down, y, range_ = work.down[:rows], work.y[:rows], work.range[:rows]
@@ -161,4 +163,4 @@ class SketchPass(OverConditionedPanels):
             across = left[:, sizes.range :]
             sketch_product(d, work.right, down, across, y=y, z=state["z"], core=state["core"], work=work.z)
             np.copyto(range_, y[:, : sizes.range])
-            self.y.write(first, range_)
+            work.device.send(range_, functools.partial(self.y.write, first))

@@ -76,7 +76,7 @@ class Factorization:
     r: Float64
     """(short, short) upper triangular, diagonal not negative."""
 
-    known: Statistics
+    columns: Statistics
     preconditioner: Preconditioner | None
     """``Q = Y @ inverse`` with the Y of this; None where Q was not asked for and is not known."""
 
@@ -235,7 +235,7 @@ def _scale_columns(layout: Strategy, centering: Centering, factorization: Factor
     """With the columns of a tall matrix divided by their standard deviations."""
     if not (centering.scale and layout.view.orientation is Orientation.ROWS):
         return factorization
-    return dataclasses.replace(factorization, r=factorization.r / divisors(factorization.known.deviation))
+    return dataclasses.replace(factorization, r=factorization.r / divisors(factorization.columns.deviation))
 
 
 def _column_statistics(state: State, layout: Strategy, start: Start, centering: Centering) -> Statistics:
@@ -354,10 +354,10 @@ class Tsqr(Solver):
             long = FromMatrix(factorization.preconditioner, factorization.inverse @ (left * signs), centering)
         errors = np.minimum(strategy.view.short * rounding(s, np.dtype(np.float64)), 1.0)
         residuals = np.full(len(s), strategy.view.short * np.finfo(np.float64).eps)
-        total = squared_norm(strategy, factorization.known.total, centering.pow2_scale)
+        total = squared_norm(strategy, factorization.columns.total, centering.pow2_scale)
         values = s / centering.pow2_scale
         return Decomposition(
-            values, short * signs, long, factorization.known, residuals, errors, [], total, facts
+            values, short * signs, long, factorization.columns, residuals, errors, [], total, facts
         )
 
 

@@ -1,0 +1,1 @@
+"""What device bodies of all families share."""

@@ -1,0 +1,86 @@
+"""Kernels in CUDA C++: a ``.cu`` file beside its Python body, compiled when it is first called.
+
+CuPy keeps what it has compiled for later processes (``CUPY_CACHE_DIR``).
+"""
+
+from __future__ import annotations
+
+import functools
+from importlib.resources import files
+from typing import Any
+
+import cupy
+import numpy as np
+
+Array = Any
+
+C_TYPES = {
+    np.dtype(np.float32): "float",
+    np.dtype(np.float64): "double",
+    np.dtype(np.int8): "signed char",
+    np.dtype(np.uint8): "unsigned char",
+    np.dtype(np.int16): "short",
+    np.dtype(np.uint16): "unsigned short",
+    np.dtype(np.int32): "int",
+    np.dtype(np.uint32): "unsigned int",
+    np.dtype(np.int64): "i64",
+    np.dtype(np.uint64): "unsigned long long",
+}
+OPTIONS = ("-std=c++17",)
+SMALL_BYTES = 48 << 10
+"""Shared memory of a block that needs no leave."""
+
+
+@functools.cache
+def _function(package: str, file: str, name: str, shared_bytes: int) -> Any:
+    code = source(package, file)
+    function = cupy.RawModule(code=code, options=OPTIONS, name_expressions=(name,)).get_function(name)
+    if shared_bytes > SMALL_BYTES:
+        function.max_dynamic_shared_size_bytes = shared_bytes
+    return function
+
+
+def source(package: str, file: str) -> str:
+    """Text of ``file.cu`` of a package, with what comes before every file."""
+    header = files(__package__).joinpath("device.cuh").read_text()
+    return header + files(package).joinpath(f"{file}.cu").read_text()
+
+
+def launch(
+    package: str,
+    file: str,
+    name: str,
+    blocks: tuple[int, ...],
+    threads: int,
+    arguments: tuple[Any, ...],
+    *,
+    shared_bytes: int = 0,
+) -> None:
+    """Run a kernel, or an instance of a template, on the stream of this thread.
+
+    ``arguments`` are arrays of the device and numbers of NumPy, in the types of the kernel: nobody checks.
+    """
+    function = _function(package, file, name, shared_bytes)
+    function(blocks, (threads,), arguments, shared_mem=shared_bytes)
+
+
+@functools.cache
+def shared_bytes_at_most() -> int:
+    """Shared memory that a block of this device may have, with leave."""
+    return int(cupy.cuda.runtime.getDeviceProperties(0)["sharedMemPerBlockOptin"])
+
+
+def blocks_of(count: int, size: int) -> int:
+    """Blocks of ``size`` that hold ``count``."""
+    return -(-count // size)
+
+
+def rows_whole(x: Array) -> Array:
+    """The array, or a copy, with rows that lie whole."""
+    whole = x.shape[1] == 1 or x.strides[1] == x.itemsize
+    return x if whole and x.strides[0] % x.itemsize == 0 else cupy.ascontiguousarray(x)
+
+
+def row_pitch(x: Array) -> np.int64:
+    """Elements from one row to the next."""
+    return np.int64(x.strides[0] // x.itemsize if len(x) > 1 else x.shape[1])

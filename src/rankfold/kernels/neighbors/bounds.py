@@ -1,0 +1,82 @@
+"""What products of rows tell of their distances: bounds, and how wrong they may be.
+
+With ``n`` the squared norm of a row as multiplied, unit roundoff ``u`` and ``m`` terms summed by one
+product at most, a product differs from the exact one by at most ``m u (n_i + n_j) / 2``; centering, rounding
+of the copy, of norms and of the three terms add less than ``EXTRA u (n_i + n_j) / 2``. Half a squared
+distance is then at least ``(1 - e) (n_i + n_j) / 2 - product`` with ``e = (m + EXTRA) u``, whatever the
+order of the sum.
+
+References
+----------
+Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, SIAM 2002, section 3.1: the error of an
+inner product in any order of the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.neighbors.lists import Metric
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+TERMS = 1024
+"""Columns of one product; products of wider rows are added up, so that rounding does not grow with width."""
+
+EXTRA = 24
+"""Roundings besides those of a product: 4 of the copy, 2 of centering, and 8 of norms and sums, doubled."""
+
+
+def slack(columns: int, dtype: np.dtype[Any]) -> float:
+    """Share of norms by which products may be wrong, ``e`` above."""
+    terms = min(columns, TERMS) + -(-columns // TERMS)
+    pow2_scale = float(np.finfo(dtype).eps) / 2
+    # Norms and distances are sums over all columns in float64 that bounds are held against.
+    return ((terms + EXTRA) * pow2_scale + 2 * columns * np.finfo(np.float64).eps) * 1.01
+
+
+def near(
+    norms: Float64, columns: int, metric: int, dtype: np.dtype[Any], share: float | None = None
+) -> Array:
+    """What each row brings to a bound: see ``scan_pairs``; ``share`` is ``slack`` unless it is given."""
+    share, tiny = slack(columns, dtype) if share is None else share, columns * float(np.finfo(dtype).tiny)
+    weight = -share if metric == Metric.INNER_PRODUCT else 1 - share
+    terms: Array = (weight * norms / 2 - tiny).astype(dtype)
+    return terms
+
+
+def products(a: Array, b: Array, out: Array, spare: Callable[[], Array]) -> None:
+    """``a @ b.T`` in columns of ``TERMS``; ``spare`` gives room for a second product where there are more."""
+    for piece, (start, stop) in enumerate(pieces(a.shape[1], TERMS)):
+        into = out if piece == 0 else spare()[: len(a), : len(b)]
+        np.matmul(a[:, start:stop], b[:, start:stop].T, out=into)
+        if piece:
+            out += into
+
+
+def pieces(count: int, most: int) -> Iterator[tuple[int, int]]:
+    """The fewest nearly equal pieces of at most ``most``.
+
+    >>> list(pieces(10, 4))
+    [(0, 3), (3, 6), (6, 10)]
+    """
+    number = -(-count // most)
+    for i in range(number):
+        yield count * i // number, count * (i + 1) // number
+
+
+def tiles(rows: int, others: int, most: int, *, same: bool) -> Iterator[tuple[slice, slice]]:
+    """Tiles of two blocks, of nearly one size; within one block those that have pairs above the diagonal.
+
+    >>> [(i.start, j.start) for i, j in tiles(1000, 1000, 512, same=True)]
+    [(0, 0), (0, 500), (500, 500)]
+    """
+    for top, end in pieces(others, most):
+        for first, last in pieces(rows, most):
+            if not same or first < end - 1:
+                yield slice(first, last), slice(top, end)

@@ -1,0 +1,223 @@
+"""Two blocks of rows meet on a device. See ``kernels/neighbors/meeting.py``.
+
+A limit of a row is fixed while tiles are made. Rows of empty lists therefore meet others in growing parts: a
+few are all measured, and then so many more that the limits so far leave a few candidates for each row. Rows
+of full lists meet all others at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import cupy
+import numpy as np
+
+from rankfold.kernels.gpu.sources import (
+    C_TYPES,
+    blocks_of,
+    launch,
+    row_pitch,
+    rows_whole,
+    shared_bytes_at_most,
+)
+from rankfold.kernels.neighbors.bounds import near
+from rankfold.kernels.neighbors.lists import Metric, half
+from rankfold.kernels.neighbors.meeting import NOTED, Lists, Rows
+
+Array = Any
+PACKAGE = __package__
+
+TILE = 128
+PIECE = 16
+STAGES = 4
+PAD = 4
+"""As in meeting.cu."""
+
+WARPS = 4
+"""Of a block that measures, each with a row."""
+
+FIRST_ROWS = 64
+"""Rows that those of empty lists meet at first, at least."""
+
+FULL = 1024
+"""Blocks that keep a device busy."""
+
+
+def meet_rows(
+    x: Rows,
+    y: Rows,
+    *,
+    lists_i: Lists,
+    lists_j: Lists | None,
+    metric: int,
+    shift: Array | None,
+    same: bool,
+    precise: bool,
+    room: Callable[..., Array],
+) -> bool:
+    """See the contract; what is multiplied is rounded to 11 bits. Scratch ``meeting_bytes``.
+
+    Notes
+    -----
+    Of the bound: an operand is rounded to float32 and to 11 bits, and sums of products by tensor cores are
+    within one unit of 22 bits for each addition, whatever their order.
+    """
+    one = Side(x, metric, shift, lists_i, x.first if same else None)
+    two = one
+    if not same:
+        two = Side(y, metric, shift, lists_j, None)
+    sides = [(one, two)] if lists_j is None or same else [(one, two), (two, one)]
+    if precise:
+        for side, others in sides:
+            side.measure(others, 0, len(others.rows), None)
+    elif same or _any_empty(*(side.lists.keys for side, _ in sides)):
+        for side, others in sides:
+            _meet_in_parts(side, others)
+    else:
+        _meet_at_once(one, two, both=len(sides) == 2)
+    return False
+
+
+def _any_empty(*keys: Array) -> bool:
+    """Whether some list still has a place for anything: the one number of a meeting that is looked at."""
+    empty = sum(cupy.isinf(each[:, 0]).any().astype(np.int64) for each in keys)
+    return bool(empty)
+
+
+def _meet_in_parts(side: Side, others: Side) -> None:
+    count, k = len(others.rows), side.lists.keys.shape[1]
+    start = min(count, max(FIRST_ROWS, 4 * k))
+    side.measure(others, 0, start, None)
+    while start < count:
+        # Of n rows each k are within the limit: of as many more as n m / k, m are.
+        stop = min(count, start + max(TILE, start * (NOTED // 8) // k))
+        noted = Notes.of(len(side.rows))
+        _choose(side, others, start, stop, noted, None)
+        side.take(others, start, stop, noted)
+        start = stop
+
+
+def _meet_at_once(one: Side, two: Side, *, both: bool) -> None:
+    notes = Notes.of(len(one.rows)), Notes.of(len(two.rows)) if both else None
+    _choose(one, two, 0, len(two.rows), *notes)
+    one.take(two, 0, len(two.rows), notes[0])
+    if notes[1] is not None:
+        two.take(one, 0, len(one.rows), notes[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """Candidates of each row: how many, and those that there is room for."""
+
+    counts: Array
+    places: Array
+
+    @classmethod
+    def of(cls, rows: int) -> Notes:
+        """None yet."""
+        return cls(cupy.zeros(rows, np.int32), cupy.empty((rows, NOTED), np.int32))
+
+
+class Side:
+    """Rows of one side, their lists, and what is multiplied."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        metric: int,
+        shift: Array | None,
+        lists: Lists | None,
+        own: int | None,
+    ) -> None:
+        self.rows, self.metric = rows, metric
+        self.lists = _no_lists(len(rows)) if lists is None else lists
+        self.own = np.int64(-(2**62) if own is None else own)
+        self.raw = rows_whole(rows.raw)
+        self.columns = self.raw.shape[1]
+        self._shift = None if metric == Metric.COSINE else shift
+        self._rounded: Array | None = None
+        share = (2.0**-10 + 2.0**-21 + (self.columns + 24) * 2.0**-22 + 2 * self.columns * 2.0**-52) * 1.01
+        self.near = near(rows.norms, self.columns, metric, np.dtype(np.float32), share)
+
+    @property
+    def limit(self) -> Array:
+        """What bounds must be below to be of use."""
+        halves = half(self.lists.keys[:, 0], self.metric).astype(np.float32)
+        return cupy.nextafter(halves, np.float32(np.inf))
+
+    def rounded(self) -> Array:
+        """What is multiplied, (rows, columns) with zeros up to whole pieces."""
+        if self._rounded is None:
+            rows, wide = len(self.rows), blocks_of(self.columns, PIECE) * PIECE
+            self._rounded = cupy.empty((rows, wide), np.float32)
+            cosine = self.metric == Metric.COSINE
+            scale = self.rows.scale if cosine else cupy.ones_like(self.rows.scale)
+            arguments = (
+                *(self.raw, row_pitch(self.raw), np.int64(rows), np.int32(self.columns)),
+                *(np.uint64(0) if self._shift is None else self._shift, scale, self._rounded, np.int32(wide)),
+            )
+            name = f"round_rows<{C_TYPES[self.raw.dtype]}>"
+            grid = blocks_of(wide, TILE), min(rows, FULL)
+            launch(PACKAGE, "meeting", name, grid, TILE, arguments)
+        return self._rounded
+
+    def take(self, others: Side, start: int, stop: int, notes: Notes) -> None:
+        """Measure what was noted; rows that were noted more of than there is room for meet all others."""
+        self._launch("refine", others, (), (notes.counts, notes.places))
+        self.measure(others, start, stop, notes)
+
+    def measure(self, others: Side, start: int, stop: int, notes: Notes | None) -> None:
+        """Every pair with some of the others, of all rows or of those that there was no room for."""
+        counts = np.uint64(0) if notes is None else notes.counts
+        self._launch("exhaust", others, (np.int64(start), np.int64(stop)), (counts,))
+        if notes is not None:
+            uncertain = self.lists.uncertain
+            uncertain += (notes.counts > NOTED).sum()
+
+    def _launch(self, name: str, others: Side, part: tuple[Any, ...], noted: tuple[Any, ...]) -> None:
+        rows, y = len(self.rows), others.raw
+        launch(
+            PACKAGE,
+            "meeting",
+            f"{name}<{C_TYPES[self.raw.dtype]}>",
+            (blocks_of(rows, WARPS),),
+            32 * WARPS,
+            (
+                *(self.raw, row_pitch(self.raw), y, row_pitch(y), np.int64(rows), *part),
+                *(np.int32(self.columns), self.rows.scale, others.rows.scale, np.int32(self.metric)),
+                *(np.int64(others.rows.first), self.own, np.int32(NOTED), *noted),
+                *(np.int32(self.lists.keys.shape[1]), self.lists.keys, self.lists.ids),
+            ),
+        )
+
+
+def _choose(one: Side, two: Side, start: int, stop: int, notes: Notes, others: Notes | None) -> None:
+    """Note pairs of rows with some of the others, beside the rows and, if they are given, beside those."""
+    x, y = one.rounded(), two.rounded()[start:stop]
+    wide, rows, tiles = x.shape[1], len(x), blocks_of(stop - start, TILE)
+    across = blocks_of(rows, TILE)
+    resident_bytes = 4 * (TILE * (wide + PAD) + STAGES * TILE * (PIECE + PAD))
+    streamed_bytes = 4 * 2 * STAGES * TILE * (PIECE + PAD)
+    resident, none = resident_bytes <= shared_bytes_at_most(), np.uint64(0)
+    beside = (none, none) if others is None else (others.counts, others.places)
+    launch(
+        PACKAGE,
+        "meeting",
+        f"choose<{str(resident).lower()}>",
+        (across, max(1, min(tiles, FULL // across))),
+        TILE,
+        (
+            *(x, y, np.int64(rows), np.int64(stop - start), np.int32(wide)),
+            *(one.near, two.near[start:stop], one.limit, two.limit[start:stop] if others else one.limit),
+            *(np.int32(others is not None), np.int64(start), np.int32(NOTED)),
+            *(notes.counts, notes.places, *beside),
+        ),
+        shared_bytes=resident_bytes if resident else streamed_bytes,
+    )
+
+
+def _no_lists(rows: int) -> Lists:
+    """Of rows that only pass."""
+    return Lists(cupy.empty((rows, 0)), cupy.empty((rows, 0), np.int64), cupy.zeros(1, np.int64))

@@ -1,0 +1,147 @@
+"""Two blocks of rows meet: the nearest of either in the other, exactly.
+
+On the host products of tiles shortlist candidates, which are measured; see ``cpu/meeting.py``. On a device
+they are noted by tensor cores; see ``gpu/meeting.cu``. Lists are the same to the last bit, since distances
+are measured by one sum, and decided by (distance, id).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._dispatch import kernel
+from rankfold.kernels.neighbors.lists import Metric, _take, distance
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+TILE = 896
+"""Most rows of either side in one product: large enough for full speed, and scanned while it is in cache."""
+
+PRECISE_TILE = 512
+"""The same in float64, for which rows are converted."""
+
+
+def shortlist_length(k: int) -> int:
+    """Candidates of a row for ``k`` places: the more, the surer that none was lost."""
+    return k + max(8, k // 4)
+
+
+NOTED = 512
+"""Candidates of a row that a device has room for."""
+
+
+def meeting_bytes(rows: int, columns: int) -> int:
+    """Scratch of a device where blocks of so many rows meet: what is multiplied and what is noted of both."""
+    padded = -(-columns // 16) * 16
+    return 2 * rows * (4 * padded + 4 * NOTED + 8 * 8)
+
+
+@dataclass(slots=True)
+class Rows:
+    """Some rows in memory."""
+
+    first: int
+    """Row of the matrix that comes first."""
+
+    raw: Array
+    copy: npt.NDArray[np.float32] | None
+    """As multiplied on the host; None for metrics that products do not bound."""
+
+    norms: Float64
+    """Squared, of the copy."""
+
+    scale: Float64
+    """Reciprocal norms for cosine, else ones."""
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    @property
+    def stop(self) -> int:
+        """One past the last row of the matrix."""
+        return self.first + len(self.raw)
+
+    def part(self, start: int, stop: int) -> Rows:
+        """A run of them."""
+        copy = None if self.copy is None else self.copy[start:stop]
+        some = slice(start, stop)
+        return Rows(self.first + start, self.raw[some], copy, self.norms[some], self.scale[some])
+
+
+class Lists(NamedTuple):
+    """The nearest of each row of a block so far: see ``lists.py``."""
+
+    keys: Float64
+    """(rows, k)"""
+
+    ids: Int64
+    uncertain: Int64
+    """(1,) how often candidates of a row were too few to be certain, so that it met all others."""
+
+
+def doubles(rows: Rows, metric: int, shift: Float64 | None) -> Float64:
+    """The copy of some rows as float64 has it."""
+    values: Float64 = rows.raw.astype(np.float64)
+    if metric == Metric.COSINE:
+        values *= rows.scale[:, None]
+    elif shift is not None:
+        values -= shift
+    return values
+
+
+@kernel
+def meet_rows(
+    x: Rows,
+    y: Rows,
+    *,
+    lists_i: Lists,
+    lists_j: Lists | None,
+    metric: int,
+    shift: Float64 | None,
+    same: bool,
+    precise: bool,
+    room: Callable[..., Array],
+) -> bool:
+    """Take the pairs of two blocks into the lists of both, in place.
+
+    Parameters
+    ----------
+    x, y : Rows
+        (p, d) and (q, d), of one type; ``y`` is ``x`` where ``same``.
+    lists_i, lists_j : Lists
+        Of x and, if it has any and is another block, of y. Written.
+    metric : one of ``BY_PRODUCTS``
+    shift : (d,) float64 or None
+        What rows are less of before they are multiplied; not under ``COSINE``.
+    same : bool
+        Whether both are one block, whose rows do not meet themselves.
+    precise : bool
+        Products of float32 leave its range, or tell too little.
+    room : callable
+        ``room(name, shape, dtype)``, a buffer that is kept for the next call.
+
+    Returns
+    -------
+    bool
+        Whether so many rows were uncertain that the next call had better be precise.
+
+    Notes
+    -----
+    Work 2 p q d flops and some distances of 3 d flops.
+    """
+    for i in range(len(x)):
+        for j in range(len(y)):
+            if same and i == j:
+                continue
+            key = distance(x.raw[i], y.raw[j], x.scale[i], y.scale[j], metric=metric)
+            _take(lists_i.keys[i], lists_i.ids[i], key, y.first + j)
+            if lists_j is not None:
+                _take(lists_j.keys[j], lists_j.ids[j], key, x.first + i)
+    return False

@@ -1,0 +1,289 @@
+"""A GPU through CuPy: whether there is one, and how arrays come and go, as ``engine/device.py`` asks."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Collection, Hashable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.errors import DeviceError
+from rankfold.pipeline.units import format_bytes
+
+Array = npt.NDArray[Any]
+State = dict[str, Array]
+
+LEAST_CAPABILITY = 80
+"""Compute capability, times ten, of the oldest devices that kernels are compiled for: A100."""
+
+
+def count_devices() -> int:
+    """Devices that CuPy finds; asked without taking one."""
+    try:
+        import cupy
+
+        return int(cupy.cuda.runtime.getDeviceCount())
+    except Exception:  # noqa: BLE001 - why there is none, ``require_device`` says where one is wanted
+        return 0
+
+
+def require_device() -> Any:
+    """CuPy, where it finds a device that multiplies.
+
+    Raises
+    ------
+    DeviceError
+        CuPy, a device, a driver or a library is missing, with what to install.
+    """
+    leave = "or leave out --device gpu"
+    try:
+        import cupy
+    except ImportError as error:
+        raise DeviceError(
+            f"a GPU is computed on by CuPy, which cannot be loaded ({error}): pip install 'rankfold[gpu]', "
+            f"{leave}"
+        ) from error
+    try:
+        count = int(cupy.cuda.runtime.getDeviceCount())
+    except Exception as error:
+        raise DeviceError(
+            f"CuPy finds no NVIDIA GPU: {error}. Look at nvidia-smi and CUDA_VISIBLE_DEVICES, install a "
+            f"driver for CUDA 13 (for CUDA 12: pip install 'rankfold[gpu-cuda12]'), {leave}"
+        ) from error
+    if not count:
+        raise DeviceError(f"CuPy finds no NVIDIA GPU: look at CUDA_VISIBLE_DEVICES, {leave}")
+    capability = int(cupy.cuda.Device(0).compute_capability)
+    if capability < LEAST_CAPABILITY:
+        raise DeviceError(
+            f"the GPU has compute capability {capability / 10}, and kernels need {LEAST_CAPABILITY / 10} "
+            f"(A100 or newer): take another, {leave}"
+        )
+    try:
+        ones = cupy.ones((2, 2))  # which NVRTC compiles a kernel for
+        product = float((ones @ ones)[0, 0])
+    except Exception as error:
+        raise DeviceError(
+            f"CuPy cannot multiply on the GPU: {error}. cupy-cuda13x alone brings neither cuBLAS nor NVRTC: "
+            f"pip install 'rankfold[gpu]', {leave}"
+        ) from error
+    if product != 2.0:
+        raise DeviceError(f"the GPU multiplies wrong: take another, {leave}")
+    return cupy
+
+
+# Arrays -------------------------------------------------------------------------------------------
+
+LIBRARY_BYTES = 96 * 2**20
+"""What cuBLAS and cuSOLVER work in."""
+
+KEPT_SHARE = 0.9
+"""Share of a device that panels for the next pass and what is planned may take."""
+
+
+class CudaSlot:
+    """Pinned memory that is read into, and its twin on the device.
+
+    A panel is read into when the copy of the one before is done, and copied when the kernels are done that
+    need the one before. Both lie whole, whatever part of the room they take, since only such copies are fast.
+    """
+
+    def __init__(self, cuda: Cuda, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
+        self._cuda = cuda
+        size = int(np.prod(shape))
+        self._pinned = cuda.pinned((size,), dtype)
+        self._room = cuda.empty((size,), dtype)
+        self._staged: Array | None = self._pinned
+        self._twin: Any = self._room
+        self._copied: Any = None
+        self._done: Any = None
+
+    @property
+    def staged(self) -> Array:
+        """See ``Slot``; of a panel that was kept, a copy from the device."""
+        if self._staged is None:
+            return self._twin.get()  # type: ignore[no-any-return]
+        return self._staged
+
+    def recall(self, name: Hashable) -> bool:
+        """See ``Slot``."""
+        panel = self._cuda.kept.get(name)
+        if panel is not None:
+            self._staged, (self._twin, self._copied) = None, panel
+        return panel is not None
+
+    def room(self, shape: tuple[int, ...]) -> Array:
+        """See ``Slot``."""
+        if self._copied is not None and not self._copied.done:
+            self._copied.synchronize()
+        self._staged = self._pinned[: int(np.prod(shape))].reshape(shape)
+        return self._staged
+
+    def lend(self, panel: Array) -> None:
+        """See ``Slot``."""
+        self._staged = panel if panel.flags.c_contiguous else np.ascontiguousarray(panel)
+
+    def send(self, name: Hashable = None) -> None:
+        """See ``Slot``."""
+        staged, copies = self.staged, self._cuda.copies
+        kept = None if name is None else self._cuda.room_to_keep(staged)
+        if kept is None:
+            if staged.size > self._room.size:
+                self._room = self._cuda.empty((staged.size,), staged.dtype)
+            if self._done is not None:
+                copies.wait_event(self._done)
+        self._twin = self._room[: staged.size].reshape(staged.shape) if kept is None else kept
+        self._twin.set(staged, stream=copies)
+        self._copied = copies.record()
+        if kept is not None:
+            self._cuda.kept[name] = self._twin, self._copied
+
+    def array(self) -> Array:
+        """See ``Slot``."""
+        self._cuda.stream().wait_event(self._copied)
+        return self._twin  # type: ignore[no-any-return]
+
+    def release(self) -> None:
+        """See ``Slot``."""
+        self._done = self._cuda.stream().record()
+
+
+class Cuda:
+    """The first device that this process sees, through CuPy.
+
+    All that is computed goes to one stream, in the order in which it is asked for: the same bits each time.
+    """
+
+    name = "gpu"
+    writes_over_panels = False
+
+    def __init__(self) -> None:
+        self._cupy = require_device()
+        import cupyx
+
+        self.pinned = cupyx.empty_pinned
+        self.copies = self._cupy.cuda.Stream(non_blocking=True)
+        self._sent: list[tuple[Array, Callable[[Array], None]]] = []
+        self._idle: dict[tuple[tuple[int, ...], np.dtype[Any]], list[Array]] = {}
+        self._busy: list[Array] = []
+        self.kept: dict[Hashable, tuple[Any, Any]] = {}
+        """Panels that stay for the next pass, and when they have come, by name; of one run."""
+
+        self._run: Hashable = None
+        self._planned = self._capacity = self.kept_bytes = 0
+        self._gate = threading.Lock()
+
+    @functools.cached_property
+    def _core_type(self) -> str:
+        from cupy_backends.cuda.libs import cublas
+
+        device = self._cupy.cuda.device
+        facts = self._cupy.cuda.runtime.getDeviceProperties(0)
+        version = cublas.getVersion(device.get_cublas_handle())
+        units = f"{facts['multiProcessorCount']} multiprocessors"
+        return f"{facts['name'].decode()} of {units}, cuBLAS {version}, CuPy {self._cupy.__version__}"
+
+    def core_type(self) -> str:
+        """See ``Device``: a part of a device has other multiprocessors than the whole."""
+        return self._core_type
+
+    def stream(self) -> Any:
+        """Where kernels go."""
+        return self._cupy.cuda.get_current_stream()
+
+    def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+        """See ``Device``."""
+        return self._cupy.empty(shape, dtype)  # type: ignore[no-any-return]
+
+    def place(self, array: Array, dtype: npt.DTypeLike) -> Array:
+        """See ``Device``."""
+        return self._cupy.asarray(np.ascontiguousarray(array, dtype))  # type: ignore[no-any-return]
+
+    def bring(self, array: Array) -> Array:
+        """See ``Device``."""
+        return self.place(array, array.dtype)
+
+    def slot(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> CudaSlot:
+        """See ``Device``."""
+        return CudaSlot(self, shape, dtype)
+
+    def fill(self, array: Array, read: Callable[[Array], None]) -> None:
+        """See ``Device``."""
+        room = self._take(array)
+        read(room)
+        array.set(room, stream=self.stream())  # type: ignore[attr-defined]
+
+    def send(self, array: Array, receive: Callable[[Array], None]) -> None:
+        """See ``Device``."""
+        whole: Any = self._cupy.ascontiguousarray(array)
+        room = self._take(whole)
+        whole.get(stream=self.stream(), out=room, blocking=False)
+        self._sent.append((room, receive))
+
+    def holds(self, flag: Any, otherwise: Callable[[], None]) -> bool:
+        """See ``Device``."""
+        self.send(flag, lambda known: None if known else otherwise())
+        return True
+
+    def settle(self) -> None:
+        """See ``Device``."""
+        if self._busy:
+            self.stream().synchronize()
+        sent, self._sent = self._sent, []
+        busy, self._busy = self._busy, []
+        for room, receive in sent:
+            receive(room)
+        for room in busy:
+            self._idle.setdefault((room.shape, room.dtype), []).append(room)
+
+    def limit(self, nbytes: int, run: Hashable) -> None:
+        """See ``Device``. A formula that is wrong fails at once, and not when the device is full."""
+        if self._busy:  # a segment was broken off: nobody is to receive what it sent
+            self._sent.clear()
+            self.settle()
+        if run != self._run:
+            self.forget()
+        pool, free = self._cupy.get_default_memory_pool(), int(self._cupy.cuda.Device().mem_info[0])
+        room = free + pool.total_bytes() - LIBRARY_BYTES
+        self._run, self._planned, self._capacity = run, nbytes, room
+        while self.kept and nbytes + self.kept_bytes > room:
+            self.kept_bytes -= self.kept.popitem()[1][0].nbytes
+        if nbytes > room:
+            raise DeviceError(
+                f"a segment takes {format_bytes(nbytes)} of the GPU, which has {format_bytes(max(room, 0))} "
+                "free: see with nvidia-smi who uses it, or take one with more memory"
+            )
+        pool.set_limit(size=nbytes + self.kept_bytes + LIBRARY_BYTES)
+
+    def room_to_keep(self, panel: Array) -> Any:
+        """Memory for a panel beside what was planned, or None."""
+        with self._gate:
+            kept_bytes = self.kept_bytes + panel.nbytes
+            if self._planned + kept_bytes > KEPT_SHARE * self._capacity:
+                return None
+            self.kept_bytes = kept_bytes
+            pool = self._cupy.get_default_memory_pool()
+            pool.set_limit(size=self._planned + kept_bytes + LIBRARY_BYTES)
+            return self.empty(panel.shape, panel.dtype)
+
+    def forget(self) -> None:
+        """See ``Device``."""
+        self.kept.clear()
+        self.kept_bytes = 0
+
+    def load(self, state: State, resident: Collection[str]) -> State:
+        """See ``Device``."""
+        return {name: self._cupy.asarray(a) if name in resident else a for name, a in state.items()}
+
+    def unload(self, state: State) -> State:
+        """See ``Device``."""
+        return {name: self._cupy.asnumpy(a) if hasattr(a, "get") else a for name, a in state.items()}
+
+    def _take(self, like: Array) -> Array:
+        """Pinned memory until the panel is done."""
+        idle = self._idle.get((like.shape, like.dtype))
+        room: Array = idle.pop() if idle else self.pinned(like.shape, like.dtype)
+        self._busy.append(room)
+        return room

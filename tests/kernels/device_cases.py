@@ -1,0 +1,136 @@
+"""Kernels in CUDA C++ at sizes that fill more than one block, with what their references give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.linear.center_scale import measure
+from rankfold.kernels.linear.count_sketch import add_to_buckets
+from rankfold.kernels.neighbors.lists import EMPTY, Metric
+from rankfold.kernels.neighbors.meeting import Lists, Rows, meet_rows
+from rankfold.kernels.nonnegative.kl_divergence import quotients
+from rankfold.kernels.nonnegative.nnls import descend_rows, solve_rows
+
+Array = npt.NDArray[Any]
+Case = tuple[Any, tuple[Array, ...], Callable[..., Array], float]
+"""A kernel, its inputs, how it is called with them, and the largest relative error."""
+
+
+def rows_case(kernel: Any, k: int, dtype: str, rows: int) -> Case:
+    rng = np.random.default_rng([k, rows])
+    factor = rng.random((k + 9, k)) + 3 * np.eye(k + 9, k)
+    gram, b = (factor.T @ factor).astype(dtype), (rng.standard_normal((rows, k)) * 20).astype(dtype)
+    w = np.maximum(rng.standard_normal((rows, k)), 0).astype(dtype)
+
+    def call(body: Any, gram: Array, b: Array, w: Array) -> Array:
+        w = w.copy()
+        body(gram, b, w=w, **({} if kernel is solve_rows else {"sweeps": 2}))
+        return w
+
+    return kernel, (gram, b, w), call, 1e-4 if dtype == "float32" else 1e-10
+
+
+def quotients_case(dtype: str) -> Case:
+    rng = np.random.default_rng(0)
+    x, model = rng.random((5, 700)).astype(dtype), (rng.random((5, 700)) + 0.1).astype(dtype)
+
+    def call(body: Any, x: Array, model: Array) -> Array:
+        model, total = model.copy(), x[0, :1].astype(np.float64)
+        body(x, model, total=total)
+        model[0, :1] = total
+        return model
+
+    return quotients, (x, model), call, 1e-6 if dtype == "float32" else 1e-13
+
+
+def measure_case(dtype: str) -> Case:
+    rng = np.random.default_rng(0)
+    x, shift = (rng.random((523, 200)) * 200).astype(dtype), rng.random(200) * 100
+    return measure, (x, shift), lambda body, x, shift: body(x, shift, 0.5)[1], 1e-13
+
+
+def buckets_case() -> Case:
+    rng = np.random.default_rng(0)
+    x, factors = rng.standard_normal((300, 200)), rng.choice([-0.5, 0.5], 300)
+    buckets, sums = rng.integers(0, 40, 300), rng.standard_normal((40, 200))
+
+    def call(body: Any, x: Array, buckets: Array, factors: Array, sums: Array) -> Array:
+        sums = sums.copy()
+        body(x, buckets, factors, sums=sums)
+        return sums
+
+    return add_to_buckets, (x, buckets, factors, sums), call, 1e-14
+
+
+def meet_case(metric: Metric, dtype: str, columns: int, *, full: bool) -> Case:
+    """Two blocks of several tiles; lists are empty, or each block has met itself."""
+    rng = np.random.default_rng(columns)
+    x, y = ((rng.standard_normal((n, columns)) * 30 + 100).astype(dtype) for n in (150, 290))
+    x[40], x[41] = x[7], y[3]
+
+    def call(body: Any, x: Array, y: Array) -> Array:
+        sides = []
+        for first, raw in ((0, x), (1000, y)):
+            squares = (raw.astype(np.float64) ** 2).sum(axis=1)
+            cosine = metric == Metric.COSINE
+            scale = 1 / np.sqrt(squares) if cosine else np.ones_like(squares)
+            norms = np.ones_like(squares) if cosine else squares
+            copy = raw.astype(np.float32) if isinstance(raw, np.ndarray) else None
+            sides.append(Rows(first, raw, copy, norms, scale))
+        zeros = [np.zeros_like(each.norms, shape=(len(each), 3)) for each in sides]
+        one, two = (Lists(z + np.inf, z.astype(int) + EMPTY, z[0, :1].astype(int)) for z in zeros)
+        how: dict[str, Any] = {"shift": None, "precise": False, "room": None, "metric": int(metric)}
+        for side, lists in zip(sides, (one, two), strict=True):
+            if full:
+                body(side, side, lists_i=lists, lists_j=None, same=True, **how)
+        body(*sides, lists_i=one, lists_j=two, same=False, **how)
+        pairs = one.keys, one.ids, two.keys, two.ids
+        return np.concatenate([np.sort(each, axis=1).astype(np.float64) for each in pairs])
+
+    return meet_rows, (x, y), call, 0.0
+
+
+CASES: dict[str, Callable[[], Case]] = {
+    "descend_rows 30 float32": lambda: rows_case(descend_rows, 30, "float32", 520),
+    "descend_rows 64 float32": lambda: rows_case(descend_rows, 64, "float32", 260),
+    "descend_rows 128 float32": lambda: rows_case(descend_rows, 128, "float32", 5),
+    "descend_rows 30 float64": lambda: rows_case(descend_rows, 30, "float64", 260),
+    "descend_rows 61 float64": lambda: rows_case(descend_rows, 61, "float64", 9),
+    "descend_rows 130 float64": lambda: rows_case(descend_rows, 130, "float64", 3),
+    "solve_rows 7": lambda: rows_case(solve_rows, 7, "float64", 30),
+    "solve_rows 40": lambda: rows_case(solve_rows, 40, "float64", 4),
+    "solve_rows 160": lambda: rows_case(solve_rows, 160, "float64", 2),
+    "quotients float32": lambda: quotients_case("float32"),
+    "quotients float64": lambda: quotients_case("float64"),
+    "measure float32": lambda: measure_case("float32"),
+    "measure uint8": lambda: measure_case("uint8"),
+    "add_to_buckets": buckets_case,
+    "meet_rows": lambda: meet_case(Metric.EUCLIDEAN, "float32", 100, full=True),
+    "meet_rows of wide rows": lambda: meet_case(Metric.SQEUCLIDEAN, "float64", 400, full=False),
+    "meet_rows of bytes": lambda: meet_case(Metric.COSINE, "uint8", 21, full=False),
+}
+
+
+def reference(name: str) -> Array:
+    """What a case comes to on the host."""
+    kernel, inputs, call, _ = CASES[name]()
+    return call(kernel.reference, *inputs)
+
+
+def on_device(name: str) -> Array:
+    """What a case comes to on a device."""
+    import cupy
+
+    kernel, inputs, call, _ = CASES[name]()
+    result: Array = cupy.asnumpy(call(kernel, *(cupy.asarray(each) for each in inputs)))
+    return result
+
+
+def agrees(name: str, found: Array) -> bool:
+    """Whether a result is that of the reference, within the error of the case."""
+    expected = reference(name)
+    return bool(np.abs(found - expected).max() <= CASES[name]()[3] * np.abs(expected).max())
