@@ -3,7 +3,8 @@
 # make test        the quick tests: every pair of values of each product, no test above ten seconds (10 minutes)
 # make test-all    all tests: products, processes, kills, memory, a real SLURM if it is installed (an hour)
 # make test-wheel  what an installed package can lack, tested on the built wheel from outside the tree
-# make smoke       two runs on a real SLURM, which the tests start themselves: as root, with slurm-wlm and munge
+# make smoke       two runs on a real SLURM, which the tests start themselves: as root, with slurm-wlm and munge;
+#                  and device kernels under a sanitizer, with g++
 # make peers       the tests that Dask, scikit-learn, SciPy and pynndescent ship, run against rankfold (10 minutes)
 # make docs       the site, into build/site: guides, reference, gallery; strict, with pictures drawn by examples/
 # make bench       a pass against its physical limit (writes 16 GB under /tmp/rankfold-data once)
@@ -38,7 +39,9 @@ test-wheel: $(VENV)/.installed-dev
 
 smoke: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q 'tests/cluster/slurm/test_slurm.py::test_jobs_give_the_same_bytes_as_threads[2]' \
-		'tests/cluster/slurm/test_allocation.py::test_an_allocation_gives_the_same_bytes_as_threads[plain]'
+		'tests/cluster/slurm/test_allocation.py::test_an_allocation_gives_the_same_bytes_as_threads[plain]' \
+		tests/kernels/test_device_kernels.py::test_no_access_is_out_of_bounds
+	$(BIN)/python benchmarks/gpu.py --tiny
 
 peers: $(VENV)/.installed-dev
 	$(BIN)/python tests/peers/run.py
