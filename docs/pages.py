@@ -30,6 +30,7 @@ TREE = {
         "workflows",
         "reports",
         "slurm",
+        "gpu",
         "reliability",
         "own-methods",
         "glossary",
