@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from conftest import missing_device
+from covers import cover
 from stand_in import COUNTS
 
 import rankfold as rf
@@ -44,16 +45,13 @@ KINDS = ["gaussian", "far from the mean", "equal rows", "of many scales", "beyon
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("dtype", ["f4", "f8", "u1"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_neighbors_are_those_of_the_host(kind: str, dtype: str) -> None:
+@pytest.mark.parametrize("kind, dtype, metric, k", cover(KINDS, ["f4", "f8", "u1"], METRICS, [1, 11]))
+def test_neighbors_are_those_of_the_host(kind: str, dtype: str, metric: str, k: int) -> None:
     if kind == "beyond float32" and dtype != "f8":
         pytest.skip("float64 alone goes that far")
     x = data(kind, 300, 20, dtype)
-    for metric in METRICS:
-        for k in (1, 11):
-            expected = rf.knn(x, k=k, metric=metric, threads=1)
-            assert_same(rf.knn(x, k=k, metric=metric, **GPU), expected)
+    expected = rf.knn(x, k=k, metric=metric, threads=1)
+    assert_same(rf.knn(x, k=k, metric=metric, **GPU), expected)
 
 
 @pytest.fixture

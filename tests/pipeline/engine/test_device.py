@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from conftest import missing_device
+from covers import cover, spread
 from stand_in import COUNTS, installed
 
 import rankfold as rf
@@ -77,7 +78,7 @@ CALLS: dict[str, Callable[..., rf.Result]] = {
     "nmf constrained": nmf(solver="admm"),
     "nmf by divergence": nmf(loss="kullback-leibler"),
 }
-SHAPES = [(3000, 60), (60, 3000)]
+SHAPES = [pytest.param((3000, 60), id="tall"), pytest.param((60, 3000), id="wide")]
 
 
 def arrays(result: rf.Result | rf.Matrix) -> dict[str, Array]:
@@ -88,9 +89,7 @@ def arrays(result: rf.Result | rf.Matrix) -> dict[str, Array]:
 
 @pytest.mark.gpu
 @pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
-@pytest.mark.parametrize("shape", SHAPES, ids=["tall", "wide"])
-@pytest.mark.parametrize("dtype", ["f4", "f8", "u1"])
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name, dtype, shape", cover(CALLS, ["f4", "f8", "u1"], SHAPES))
 def test_a_device_gives_the_numbers_of_the_host(name: str, dtype: str, shape: tuple[int, int]) -> None:
     x = matrix(*shape, dtype)
     host, found = CALLS[name](x, threads=1), CALLS[name](x, device="gpu", memory="1GiB")
@@ -111,7 +110,7 @@ def test_a_device_gives_the_numbers_of_the_host(name: str, dtype: str, shape: tu
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", spread(6, CALLS))
 def test_copies_that_come_at_once_change_nothing(name: str) -> None:
     if not missing_device():
         pytest.skip("a device makes copies when it makes them")
@@ -155,8 +154,10 @@ class Watch:
 
 @pytest.mark.gpu
 @pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
-@pytest.mark.parametrize("shape", [(9000, 300), (300, 9000)], ids=["tall", "wide"])
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize(
+    "name, shape",
+    cover(CALLS, [pytest.param((9000, 300), id="tall"), pytest.param((300, 9000), id="wide")], strength=1),
+)
 def test_a_panel_waits_once_and_memory_is_as_planned(
     name: str, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -341,7 +342,7 @@ def test_a_checkpoint_of_another_device_is_refused(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", ["pca gram", "pca krylov", "pca sketch", "pca tsqr", "transform"])
 def test_bad_numbers_are_found_and_counted_on_a_device(name: str, dtype: str) -> None:
-    for shape in SHAPES:
+    for shape in ((3000, 60), (60, 3000)):
         x = matrix(*shape, dtype)
         x[-1, -2], x[-1, -1] = np.nan, np.inf
         with pytest.raises(NonFiniteError, match=f"2 NaN or Inf, the first at row {len(x) - 1}, "):
