@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from rankfold.kernels.linear.center_scale import measure
 from rankfold.kernels.linear.count_sketch import add_to_buckets
-from rankfold.kernels.neighbors.lists import EMPTY, Metric
+from rankfold.kernels.neighbors.lists import EMPTY, Metric, distance
 from rankfold.kernels.neighbors.meeting import Lists, Rows, meet_rows
+from rankfold.kernels.neighbors.ranking import Thresholds, rank_rows
 from rankfold.kernels.nonnegative.kl_divergence import quotients
 from rankfold.kernels.nonnegative.nnls import descend_rows, solve_rows
 
@@ -94,6 +95,39 @@ def meet_case(metric: Metric, dtype: str, columns: int, *, full: bool) -> Case:
     return meet_rows, (x, y), call, 0.0
 
 
+def rank_case(metric: Metric, dtype: str, k: int, *, precise: bool) -> Case:
+    """Some rows among others, of which some are equal to thresholds and come before or after by their ids."""
+    rng = np.random.default_rng(k)
+    y = (rng.standard_normal((290, 21)) * 30 + 100).astype(dtype)
+    y[100:140] = y[:40]
+    x, squares = y[:9].copy(), (y.astype(np.float64) ** 2).sum(axis=1)
+    cosine = metric == Metric.COSINE
+    scale = 1 / np.sqrt(squares) if cosine else np.ones(290)
+    others = list(zip(y, scale, strict=True))
+    keys = np.array([[distance(a, b, s, t, metric=metric) for b, t in others] for a, s in others[:9]])
+    repeats = -(-k // 290)
+    keys = np.tile(keys, repeats)[:, :k]
+    ids = np.tile(np.arange(290) + 1000, (9, repeats))[:, :k] - rng.integers(0, 2, k)
+    order = np.lexsort((ids, keys), axis=1)
+    keys, ids = np.take_along_axis(keys, order, 1), np.take_along_axis(ids, order, 1)
+
+    def call(body: Any, x: Array, y: Array, scale: Array, squares: Array, keys: Array, ids: Array) -> Array:
+        sides = []
+        for first, raw in ((0, x), (1000, y)):
+            weights, norms = scale[: len(raw)], squares[: len(raw)]
+            copy = raw.astype(np.float64) * (weights[:, None] if cosine else 1)
+            norms = np.ones_like(norms) if cosine else norms
+            sides.append(Rows(first, raw, copy.astype(np.float32), norms, weights))
+        counts, measured = ids * 0, ids[0, :1] * 0
+        own = 999 + np.cumsum(counts[:, 0] + 1)
+        how: dict[str, Any] = {"metric": int(metric), "precise": precise, "shift": None}
+        how["room"] = lambda name, shape, kind: np.empty(shape, kind)
+        body(*sides, thresholds=Thresholds(keys, ids, own), counts=counts, measured=measured, **how)
+        return counts
+
+    return rank_rows, (x, y, scale, squares, keys, ids), call, 0.0
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "descend_rows 30 float32": lambda: rows_case(descend_rows, 30, "float32", 520),
     "descend_rows 64 float32": lambda: rows_case(descend_rows, 64, "float32", 260),
@@ -112,6 +146,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "meet_rows": lambda: meet_case(Metric.EUCLIDEAN, "float32", 100, full=True),
     "meet_rows of wide rows": lambda: meet_case(Metric.SQEUCLIDEAN, "float64", 400, full=False),
     "meet_rows of bytes": lambda: meet_case(Metric.COSINE, "uint8", 21, full=False),
+    "rank_rows": lambda: rank_case(Metric.EUCLIDEAN, "float32", 40, precise=False),
+    "rank_rows of bytes": lambda: rank_case(Metric.COSINE, "uint8", 5, precise=True),
+    "rank_rows by many thresholds": lambda: rank_case(Metric.SQEUCLIDEAN, "float64", 1100, precise=False),
 }
 
 

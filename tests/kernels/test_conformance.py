@@ -25,6 +25,7 @@ from rankfold.kernels._dispatch import device_of, implementation
 from rankfold.kernels.linear.moments import Moments
 from rankfold.kernels.neighbors import lists as neighbors
 from rankfold.kernels.neighbors.meeting import Lists, Rows
+from rankfold.kernels.neighbors.ranking import Thresholds
 
 Array = npt.NDArray[Any]
 Outputs = dict[str, Any]
@@ -650,6 +651,35 @@ def count_nearer_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case(inputs, run)
 
 
+def rank_case(shape: tuple[int, int], dtype: str) -> Case:
+    p, d, q, first = shape[0], 2 * shape[1], shape[0] + 5, 2**40
+    y = matrix((q, d), dtype)
+    y[q // 2] = y[0]
+    x, own = y[:p].copy(), first + np.arange(p)
+    inputs: dict[str, Any] = {"x": x, "y": y, "own": own}
+    for metric in (neighbors.Metric.EUCLIDEAN, neighbors.Metric.INNER_PRODUCT):
+        keys = [[neighbors.distance(a, b, 1.0, 1.0, metric=metric) for b in y] for a in x]
+        inputs[f"{metric.name} keys"], inputs[f"{metric.name} ids"] = thresholds(np.array(keys), own, first)
+
+    def block(raw: Any, start: int, xp: Any) -> Rows:
+        wide = raw.astype(np.float64)
+        return Rows(start, raw, raw.astype(np.float32), (wide * wide).sum(axis=1), xp.ones(len(raw)))
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        one, two, outputs = block(a["x"], 0, xp), block(a["y"], first, xp), {}
+        how: dict[str, Any] = {"shift": None, "room": lambda name, size, kind: np.empty(size, kind)}
+        for metric, precise in ((neighbors.Metric.EUCLIDEAN, False), (neighbors.Metric.INNER_PRODUCT, True)):
+            keys, ids = a[f"{metric.name} keys"], a[f"{metric.name} ids"]
+            counts, measured = xp.ones(keys.shape, np.int64), xp.zeros(1, np.int64)
+            how |= {"counts": counts, "measured": measured, "precise": precise}
+            limits = Thresholds(keys, ids, a["own"])
+            assert body(one, two, metric=int(metric), thresholds=limits, **how) is None
+            outputs[f"{metric.name} {precise}"] = counts
+        return outputs
+
+    return Case(inputs, run)
+
+
 def count_measured_case(shape: tuple[int, int], dtype: str) -> Case:
     p, d, q, first = shape[0], shape[1], shape[0] + 2, 2**40
     y = np.round(matrix((q, d)))
@@ -733,6 +763,7 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
         ("float64",),
     ),
     ("neighbors.ranks", "count_nearer"): (count_nearer_case, ALL),
+    ("neighbors.ranking", "rank_rows"): (rank_case, ALL),
     ("neighbors.ranks", "count_every_pair"): (count_measured_case, ("float64",)),
     ("neighbors.ranks", "measure_keys"): (listed_pairs_case, ALL),
     ("linear.sketch", "sketch_product"): (sketch_case, FLOATS),

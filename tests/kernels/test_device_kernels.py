@@ -95,7 +95,16 @@ MISTAKES: dict[str, tuple[str, str, str, int | str]] = {
     "rows are rounded to too few bits": (
         "meet_rows of bytes", "meeting.cu", "& 0xffffe000u", "& 0xfff00000u"),
     "distances are added up in another order": (
-        "meet_rows of wide rows", "meeting.cu", "far = 8; far; far /= 2", "far = 1; far < 16; far *= 2"),
+        "meet_rows of wide rows", "distances.cuh", "far = 8; far; far /= 2", "far = 1; far < 16; far *= 2"),
+    "an open pair is counted twice": (
+        "rank_rows", "ranking.cu", "!unsure && to < k", "to < k"),
+    "one of two pairs is not counted": (
+        "rank_rows", "ranking.cu", "lane == one || (lane == other && other != one)", "lane == one"),
+    "notes are added up before they are there": (
+        "rank_rows by many thresholds", "ranking.cu", "if (each < lane)", "if (each <= lane)"),
+    "equal pairs come in any order": (
+        "rank_rows", "ranking.cu", "first + column, row_keys", "column, row_keys"),
+    "a row counts itself": ("rank_rows of bytes", "ranking.cu", " && column != itself", ""),
 }  # fmt: skip
 
 
@@ -110,7 +119,7 @@ def test_a_planted_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatc
 
     def changed(package: str, stem: str) -> str:
         text = read(package, stem)
-        if f"{stem}.cu" != file:
+        if file not in (f"{stem}.cu", "distances.cuh"):
             return text
         assert what in text
         return without(text, what, how) if isinstance(how, int) else text.replace(what, how)
@@ -146,7 +155,7 @@ with installed():
     if change[0]:
         sources.source = lambda *place: read(*place).replace(change[0], change[2])
     some = "descend_rows 30 float32", "solve_rows 7", "quotients float32", "measure uint8", "add_to_buckets"
-    some += ("meet_rows",)
+    some += "meet_rows", "rank_rows"
     for name in some:
         assert agrees(name, on_device(name)), name
 print("all of it")
@@ -204,6 +213,7 @@ def instances() -> dict[str, list[str]]:
             *("choose<true>", "choose<false>"),
             *(f"{name}<{kind}>" for name in ("refine", "exhaust", "round_rows") for kind in METERED),
         ],
+        "ranking": [f"count_nearer<{p}, {kind}>" for p in ("float", "double") for kind in METERED],
         "count_sketch": ["add_to_buckets<float>", "add_to_buckets<double>"],
     }
 
@@ -223,7 +233,8 @@ def test_a_kernel_fits_into_the_registers_of_a_chip(file: str, chip: str) -> Non
         exc_type=ImportError,
     )
     (path,) = (each for each in SOURCES if each.stem == file)
-    code = (FOLDER / "gpu" / "device.cuh").read_text() + path.read_text()
+    headers = FOLDER / "gpu" / "device.cuh", *sorted(path.parent.glob("*.cuh"))
+    code = "".join(each.read_text() for each in (*headers, path))
     names = instances()[file]
     program = nvrtc.createProgram(code, f"{file}.cu", (), ())
     for name in names:

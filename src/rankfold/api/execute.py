@@ -16,7 +16,7 @@ from rankfold.api.where import Where
 from rankfold.cluster.executor import Executor, choose_executor
 from rankfold.methods.chain import Chain
 from rankfold.methods.registry import edition_of
-from rankfold.methods.task import Task
+from rankfold.methods.task import Task, make_plan
 from rankfold.methods.warm import MethodWarmup
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.keeping import Background, Keeping
@@ -80,7 +80,20 @@ def execute(
         raise InputError(
             "workers on other machines need a folder that they share: say where the result goes, out="
         )
-    plan = task.plan(executor.budget)
+    plan = make_plan(task, executor.budget)
+    return _execute(task, plan, executor, out, scratch, overwrite=overwrite, progress=progress)
+
+
+def _execute(
+    task: Task,
+    plan: Plan,
+    executor: Executor,
+    out: str | Path | None,
+    scratch: str | Path | None,
+    *,
+    overwrite: bool,
+    progress: Progress | bool | None,
+) -> Result:
     with listener(progress, lambda: plan) as listen:
         task.source.check()
         require_whole_input(getattr(task.source, "path", None))
@@ -132,11 +145,12 @@ def _carry_out_links(
     with folder.claim(identity, overwrite=overwrite):
         for link in before:
             results[link.name] = folder.state / f"{link.name}.zarr"
-            ready, out = link.ready(results), results[link.name]
-            result = execute(ready, executor, out=out, scratch=scratch, overwrite=True, progress=progress)
+            ready, where = link.ready(results), (executor, results[link.name], scratch)
+            plan = ready.plan(executor.budget)
+            result = _execute(ready, plan, *where, overwrite=True, progress=progress)
             steps[link.name] = result.run.get("attempts", [])
-    ready = last.ready(results)
-    execute(ready, executor, out=folder.output, scratch=scratch, overwrite=overwrite, progress=progress)
+    ready, where = last.ready(results), (executor, folder.output, scratch)
+    _execute(ready, ready.plan(executor.budget), *where, overwrite=overwrite, progress=progress)
     save_json(folder.record, {**load_record(folder.record), "steps": steps})
 
 

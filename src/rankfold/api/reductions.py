@@ -12,6 +12,7 @@ from rankfold.cluster.executor import choose_executor
 from rankfold.methods.nmf.arguments import DEFAULT_FALL, NMF
 from rankfold.methods.registry import METHODS, methods
 from rankfold.methods.svd.arguments import PCA, QR, SVD
+from rankfold.methods.task import make_plan
 from rankfold.pipeline.errors import ArgumentError, InputError
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.seconds import Rates
@@ -350,5 +351,5 @@ def plan(
         cluster=cluster, workers=workers, threads=threads, memory=memory, client=client, device=device
     )
     task = method.task(x, **values)
-    result = task.plan(executor.budget)
+    result = make_plan(task, executor.budget)
     return result if rates is None else result.with_seconds(rates, task.source, executor.budget.workers)

@@ -63,3 +63,23 @@ class Task(Protocol):
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """Write the result into ``run.result``; its facts, ``warnings`` among them."""
+
+
+def make_plan(task: Task, budget: Budget) -> Plan:
+    """The plan of a task.
+
+    Raises
+    ------
+    InputError
+        GPUs would be reserved that nothing of it runs on.
+    """
+    from rankfold.pipeline.errors import InputError
+
+    plan = task.plan(budget)
+    if plan.device != "cpu" and not any(each.on_device for each in plan.passes):
+        raise InputError(
+            f"this {plan.kind} by {plan.method} has no code for a GPU, which would stand idle: leave out "
+            "--device gpu, and gpus: in the profile. Searches for neighbors run there by metrics that "
+            "products bound, of 16 columns or more"
+        )
+    return plan

@@ -21,7 +21,8 @@ from sklearn.manifold import trustworthiness as peer
 import rankfold as rf
 from rankfold.kernels.neighbors.lists import BY_PRODUCTS, Metric
 from rankfold.kernels.neighbors.meeting import doubles
-from rankfold.methods.embedding.neighbor_ranks import CountNearer, reaches
+from rankfold.kernels.neighbors.ranking import reaches
+from rankfold.methods.embedding.neighbor_ranks import CountNearer
 from rankfold.methods.embedding.quality_request import draw_rows
 from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.pipeline.errors import InputError, MemoryBudgetError, NonFiniteError
@@ -197,13 +198,13 @@ def test_products_in_float64_count_the_same(monkeypatch: pytest.MonkeyPatch) -> 
     x, embedding = data(400, 24, "float64")
     rng = np.random.default_rng(0)
     two = 1e4 * np.sign(rng.standard_normal((400, 1))) + 0.1 * x
-    seen, counted = set(), CountNearer._count
+    seen, counted = set(), CountNearer.step
 
     def spy(self: CountNearer, state: Any, work: Any, *rest: Any) -> None:
         counted(self, state, work, *rest)
         seen.update(key.split()[1] for key in work.room)
 
-    monkeypatch.setattr(CountNearer, "_count", spy)
+    monkeypatch.setattr(CountNearer, "step", spy)
     for matrix, types in ((two, {"float32", "float64"}), (x * 1e100, {"float64"}), (x * 1e-40, {"float64"})):
         seen.clear()
         many = np.vstack([matrix] * 3)[: 1100 if matrix is two else 400]

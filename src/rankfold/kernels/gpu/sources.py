@@ -41,9 +41,11 @@ def _function(package: str, file: str, name: str, shared_bytes: int) -> Any:
 
 
 def source(package: str, file: str) -> str:
-    """Text of ``file.cu`` of a package, with what comes before every file."""
-    header = files(__package__).joinpath("device.cuh").read_text()
-    return header + files(package).joinpath(f"{file}.cu").read_text()
+    """Text of ``file.cu`` of a package, with what comes before every file, and before every one of these."""
+    folder = files(package)
+    names = sorted(each.name for each in folder.iterdir() if each.name.endswith(".cuh"))
+    texts = [files(__package__).joinpath("device.cuh"), *map(folder.joinpath, [*names, f"{file}.cu"])]
+    return "".join(each.read_text() for each in texts)
 
 
 def launch(

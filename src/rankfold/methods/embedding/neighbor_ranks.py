@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.neighbors.bounds import TERMS, products, slack
-from rankfold.kernels.neighbors.lists import Metric
-from rankfold.kernels.neighbors.meeting import Rows, doubles
-from rankfold.kernels.neighbors.ranks import count_every_pair, count_nearer, measure_keys
+from rankfold.kernels.neighbors.bounds import TERMS
+from rankfold.kernels.neighbors.meeting import Rows
+from rankfold.kernels.neighbors.ranking import TILE, Thresholds, rank_rows, ranking_bytes
+from rankfold.kernels.neighbors.ranks import count_every_pair, measure_keys
 from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, BlockReader, RowBuffer
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import aligned_empty
 from rankfold.pipeline.engine.blocks import Cut
-from rankfold.pipeline.engine.device import HOST, Device
+from rankfold.pipeline.engine.device import HOST, Device, Kernel
 from rankfold.pipeline.engine.fold import Buffer, DeclaredFold, Sum, Workspace
 from rankfold.pipeline.storage.checkpoint import State, load_arrays
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
@@ -34,9 +34,6 @@ from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
-
-TILE = (512, 1024)
-"""Rows that are held and rows that pass in one product."""
 
 OPEN = 0.05
 """Share of pairs left open above which products are made in float64."""
@@ -128,12 +125,20 @@ class GatherRows(DeclaredFold):
 
 @dataclass(slots=True)
 class RankWorkspace:
-    """Buffers of one segment, and the rows that are held."""
+    """Buffers of one segment, the rows that are held, and where they are computed with."""
 
     resident: ResidentRows
+    rows: Rows
+    """The same on the device."""
+
     passing: RowBuffer
+    device: Device
+    shift: Float64 | None
     thresholds: State = field(default_factory=dict)
     now: Rows | None = None
+    largest: float = 0.0
+    """Largest squared norm of the rows that pass."""
+
     precise: bool = False
     """Whether products are made in float64."""
 
@@ -145,6 +150,10 @@ class RankWorkspace:
         if key not in self.room or self.room[key].size < size:
             self.room[key] = aligned_empty((size,), dtype)
         return self.room[key][:size].reshape(shape)
+
+    def be_precise(self) -> None:
+        """Make products in float64 from now on."""
+        self.precise = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,24 +191,39 @@ class MeetRows:
         return self.group.memory_bytes(self.cut.panel_rows)
 
     @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """None that runs on a device."""
+        return ()
+
+    @property
     def resident(self) -> frozenset[str]:
-        """Nothing: these folds run on the host."""
+        """See ``Fold``."""
         return frozenset()
 
     @property
     def device_bytes(self) -> int:
-        """None."""
+        """See ``Fold``."""
         return 0
 
     def workspace(self, device: Device = HOST) -> RankWorkspace:
         """Buffers; the rows that are held are read if no other thread has them."""
-        rows = self.group.rows(self.cut.panel_rows)
-        passing = self.passing.buffer(self.cut.panel_rows)
-        return RankWorkspace(rows, passing, load_arrays(self.thresholds), precise=self.precise)
+        resident, shift = self.group.rows(self.cut.panel_rows), self.group.reader.shift
+        thresholds = load_arrays(self.thresholds)
+        return RankWorkspace(
+            resident,
+            _bring(device, resident.rows),
+            self.passing.buffer(self.cut.panel_rows),
+            device,
+            None if shift is None else device.bring(shift),
+            {name: device.bring(each) for name, each in thresholds.items()},
+            precise=self.precise,
+        )
 
     def read(self, work: RankWorkspace, start: int, stop: int, slot: int) -> None:
         """Fetch the rows that pass."""
-        work.now = self.passing.read(work.passing, start, stop, 0)
+        work.now = None
+        rows = self.passing.read(work.passing, start, stop, 0)
+        work.now, work.largest = _bring(work.device, rows), float(rows.norms.max())
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +269,24 @@ class CountNearer(MeetRows):
     """
 
     @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """All that runs on a device: metrics that products do not bound stay on the host."""
+        return (rank_rows,) if self.by_lanes else ()
+
+    @property
+    def resident(self) -> frozenset[str]:
+        """See ``Fold``."""
+        return frozenset({"counts", "measured"} if self.by_lanes else ())
+
+    @property
+    def device_bytes(self) -> int:
+        """Both sides as they are stored and as they are multiplied, thresholds, counts, and products."""
+        columns, (held, tall) = self.passing.columns, (self.group.count, self.cut.panel_rows)
+        row = columns * (self.passing.dtype.itemsize + 4 * self.group.reader.copies) + 2 * 8
+        names = held * (3 * 8 * self.k + 8)
+        return (held + tall) * row + names + ranking_bytes(held, tall, columns, self.k)
+
+    @property
     def _tiles(self) -> int:
         columns = self.passing.columns
         if not self.by_lanes:
@@ -258,61 +300,50 @@ class CountNearer(MeetRows):
 
     def step(self, state: State, work: RankWorkspace, start: int, stop: int, slot: int) -> None:
         """Count the rows of a panel."""
-        rows, resident_rows = work.now, work.resident.rows
+        rows = work.now
         assert rows is not None  # noqa: S101 - read came before
-        accumulate, before = self._count if self.by_lanes else self._measure, int(state["measured"][0])
-        for top in range(0, len(rows), TILE[1]):
-            others = rows.part(top, min(len(rows), top + TILE[1]))
-            for i in range(0, len(resident_rows), TILE[0]):
-                accumulate(state, work, slice(i, min(len(resident_rows), i + TILE[0])), others)
-        if int(state["measured"][0]) - before > OPEN * len(rows) * len(resident_rows):
-            work.precise = True
+        if not self.by_lanes:
+            self._measure(state, work, rows)
+            return
+        wild = max(work.largest, float(work.resident.rows.norms.max())) > LARGEST_SQUARE
+        measured = state["measured"].copy()
+        rank_rows(
+            work.rows,
+            rows,
+            thresholds=Thresholds(*(work.thresholds[name] for name in Thresholds._fields)),
+            counts=state["counts"],
+            measured=state["measured"],
+            metric=self.passing.metric,
+            shift=work.shift,
+            precise=work.precise or wild,
+            room=work.array,
+        )
+        few = state["measured"] - measured <= OPEN * len(rows) * len(work.rows)
+        work.device.holds(few.all(), work.be_precise)
 
     def merge(self, total: State, other: State) -> None:
         """Add up."""
         total["counts"] += other["counts"]
         total["measured"] += other["measured"]
 
-    def _measure(self, state: State, work: RankWorkspace, some: slice, others: Rows) -> None:
-        count_every_pair(
-            work.resident.rows.raw[some].astype(np.float64),
-            others.raw.astype(np.float64),
-            metric=self.passing.metric,
-            first=others.first,
-            counts=state["counts"][some],
-            **{name: work.thresholds[name][some] for name in ("own", "keys", "ids")},
-        )
-
-    def _count(self, state: State, work: RankWorkspace, some: slice, others: Rows) -> None:
-        x = work.resident.rows.part(some.start, some.stop)
-        wild = max(x.norms.max(), others.norms.max()) > LARGEST_SQUARE
-        dtype = np.dtype(np.float64 if work.precise or wild else np.float32)
-        tile = work.array("tile", (len(x), len(others)), dtype)
-        if dtype == np.float32:
-            factors: tuple[Any, Any] = x.copy, others.copy
-        else:
-            reader = self.group.reader
-            factors = doubles(x, reader.metric, reader.shift), doubles(others, reader.metric, reader.shift)
-        products(*factors, tile, lambda: work.array("more", tile.shape, dtype))
-        (near_i, far_i), (near_j, far_j) = (reaches(rows, self.passing.metric, dtype) for rows in (x, others))
-        state["measured"] += count_nearer(
-            tile,
-            (near_i, near_j),
-            (far_i, far_j),
-            x.raw,
-            others.raw,
-            x.scale,
-            others.scale,
-            metric=self.passing.metric,
-            first=others.first,
-            counts=state["counts"][some],
-            **{name: work.thresholds[name][some] for name in ("own", "keys", "ids")},
-        )
+    def _measure(self, state: State, work: RankWorkspace, rows: Rows) -> None:
+        """All pairs, where nothing is to be gained from bounds."""
+        for top in range(0, len(rows), TILE[1]):
+            others = rows.part(top, min(len(rows), top + TILE[1]))
+            for start in range(0, len(work.rows), TILE[0]):
+                some = slice(start, min(len(work.rows), start + TILE[0]))
+                count_every_pair(
+                    work.rows.raw[some].astype(np.float64),
+                    others.raw.astype(np.float64),
+                    metric=self.passing.metric,
+                    first=others.first,
+                    counts=state["counts"][some],
+                    **{name: work.thresholds[name][some] for name in ("own", "keys", "ids")},
+                )
 
 
-def reaches(rows: Rows, metric: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """What each row brings to a lower and to an upper bound: see ``count_nearer``."""
-    columns, weight = rows.raw.shape[1], 0 if metric == Metric.INNER_PRODUCT else 1
-    share, tiny = slack(columns, dtype), columns * float(np.finfo(dtype).tiny)
-    halves = rows.norms / 2
-    return ((weight - share) * halves - tiny).astype(dtype), ((weight + share) * halves + tiny).astype(dtype)
+def _bring(device: Device, rows: Rows) -> Rows:
+    """Rows where they are computed with, and what is multiplied."""
+    raw, norms, scale = (device.bring(each) for each in (rows.raw, rows.norms, rows.scale))
+    copy = raw if rows.copy is rows.raw else None if rows.copy is None else device.bring(rows.copy)
+    return Rows(rows.first, raw, copy, norms, scale)

@@ -18,7 +18,6 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.device import runs_on_device
 from rankfold.pipeline.engine.pairs import FEW, Pairs
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.planning.passes import Pass, blas_bytes, numbers_of
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
@@ -98,11 +97,6 @@ def plan_neighbors(sweeps: PairSweeps, budget: Budget) -> Plan:
         One task that holds a single block takes more than the budget.
     """
     fold, left = sweeps.fold, sweeps.left
-    if budget.gpus and not fold.left.bounded:
-        raise InputError(
-            "knn by this metric, or of so few columns, has no code for a GPU, which would stand idle: no "
-            "products bound it. Leave out --device gpu, and gpus: in the profile"
-        )
     lists = left.shape[0] * 16 * fold.k
     outline = Outline(
         kind="knn",

@@ -103,6 +103,7 @@ class DivergencePass(OverPanels):
         """Buffers, panels, and a grain that lies as the data do."""
         work = OverPanels.workspace(self, device)
         work.sums = work.right.sum(axis=0, dtype=np.float64).astype(self.after.dtype)
+        work.unread[:] = 0.0
         work.quotient = device.empty(self.panels.view.panel_shape(self.panels.grain_rows), self.after.dtype)
         return work
 

@@ -17,7 +17,7 @@ from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.fold import Fold
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import InputError, MemoryBudgetError
+from rankfold.pipeline.errors import MemoryBudgetError
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.peak_memory import fit
 from rankfold.pipeline.planning.plan import Plan
@@ -89,11 +89,8 @@ def plan_task(
     ------
     MemoryBudgetError
         What a process must hold takes more than the budget.
-    InputError
-        GPUs would be reserved that nothing runs on.
     """
     arrangement = sweeps.arrange(budget)
-    refuse_idle_gpus(outline, arrangement, budget)
     if arrangement.concurrency < 1 or arrangement.peak_bytes > budget.memory_bytes:
         raise MemoryBudgetError(
             f"{outline.subject or outline.kind} needs {format_bytes(arrangement.peak_bytes)} in one worker, "
@@ -130,15 +127,6 @@ def plan_task(
         groups=arrangement.groups,
         device=budget.device,
     )
-
-
-def refuse_idle_gpus(outline: Outline, arrangement: Arrangement, budget: Budget) -> None:
-    """Raise ``InputError`` where GPUs would be reserved that nothing runs on."""
-    if budget.gpus and not any(each.on_device for each in arrangement.passes):
-        raise InputError(
-            f"{outline.kind} by {outline.method} has no code for a GPU, which would stand idle. Leave out "
-            "--device gpu, and gpus: in the profile"
-        )
 
 
 @dataclass(frozen=True, slots=True)

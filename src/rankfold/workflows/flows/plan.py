@@ -12,7 +12,7 @@ from rankfold.api.execute import identity_of as whole_identity
 from rankfold.api.identity import argument_of
 from rankfold.cluster.executor import Executor, choose_executor
 from rankfold.methods.registry import METHODS
-from rankfold.methods.task import Task
+from rankfold.methods.task import Task, make_plan
 from rankfold.pipeline.errors import InputError, OutputError, RankfoldError
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.storage.checkpoint import load_json
@@ -227,7 +227,7 @@ def _plan_stage(
         numbers = numbers_of(work, None)
         return StagePlan(step, action, reasons, path, work, None, None, numbers), work.outcome(step.name)
     executor = _executor_of(workflow, step)
-    plan = work.plan(executor.budget)
+    plan = make_plan(work, executor.budget)
     verdict = StagePlan(step, action, reasons, path, work, executor, plan, numbers_of(work, plan))
     return verdict, expected_result(step.name, path, work)
 

@@ -11,7 +11,7 @@ from rankfold.cluster.slurm.job_script import allocation_of
 from rankfold.cluster.slurm.profile import Profile
 from rankfold.methods.model.arguments import CHECK, RECONSTRUCT, TRANSFORM, UPDATE
 from rankfold.methods.registry import METHODS
-from rankfold.methods.task import Task
+from rankfold.methods.task import Task, make_plan
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
@@ -42,7 +42,7 @@ def plan_command(name: str, values: OptionValues, profile: Profile) -> Plan:
     task = task_of_command(name, values)
     workers, threads = (positive_count(key, place[key]) for key in ("workers", "threads"))
     nodes = allocation_of(profile, workers, threads, place["memory"])
-    return task.plan(nodes.budget)
+    return make_plan(task, nodes.budget)
 
 
 def task_of_command(name: str, values: OptionValues) -> Task:

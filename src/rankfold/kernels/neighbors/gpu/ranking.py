@@ -1,0 +1,93 @@
+"""Rows are counted on a device. See ``kernels/neighbors/ranking.py``: products by cuBLAS, then ranking.cu."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import cupy
+import numpy as np
+
+from rankfold.kernels.gpu.sources import C_TYPES, blocks_of, launch, row_pitch, rows_whole
+from rankfold.kernels.linear.gpu._gemm import multiply
+from rankfold.kernels.neighbors.bounds import TERMS, pieces
+from rankfold.kernels.neighbors.meeting import Rows, doubles
+from rankfold.kernels.neighbors.ranking import Thresholds, products_at_once, reaches
+from rankfold.kernels.neighbors.ranks import limits
+
+Array = Any
+
+WARPS = 4
+"""Of a block, each with a row."""
+
+MOST = 1024
+"""Thresholds of a row that are counted against at once; of more, some after the others."""
+
+
+def rank_rows(
+    x: Rows,
+    y: Rows,
+    *,
+    thresholds: Thresholds,
+    counts: Array,
+    measured: Array,
+    metric: int,
+    shift: Array | None,
+    precise: bool,
+    room: Callable[..., Array],
+) -> None:
+    """See the contract; scratch ``ranking_bytes``."""
+    dtype = np.dtype(np.float64 if precise else np.float32)
+    keys, ids, own = (*map(rows_whole, thresholds[:2]), cupy.ascontiguousarray(thresholds.own))
+    low, high = limits(keys, metric, dtype)
+    others = doubles(y, metric, shift) if precise else y.copy
+    near_y, far_y = reaches(y, metric, dtype)
+    step = products_at_once(len(x), len(y), dtype.itemsize)
+    for start in range(0, len(x), step):
+        some = slice(start, min(len(x), start + step))
+        rows = x.part(some.start, some.stop)
+        tile = _products(doubles(rows, metric, shift) if precise else rows.copy, others, dtype)
+        bounds = reaches(rows, metric, dtype)
+        for first in range(0, counts.shape[1], MOST):
+            part = some, slice(first, min(counts.shape[1], first + MOST))
+            arrays = (*(each[part] for each in (low, high, keys, ids)), counts[part])
+            measured += _count(tile, (*bounds, near_y, far_y), rows, y, metric, own[some], arrays)
+
+
+def _products(x: Array, y: Array, dtype: np.dtype[Any]) -> Array:
+    """Inner products of all rows, added up over pieces of columns as bounds have it."""
+    out = cupy.empty((len(x), len(y)), dtype)
+    for number, (start, stop) in enumerate(pieces(x.shape[1], TERMS)):
+        multiply(x[:, start:stop], y[:, start:stop].T, out=out, add=number > 0)
+    return out
+
+
+def _count(
+    tile: Array,
+    bounds: tuple[Array, ...],
+    x: Rows,
+    y: Rows,
+    metric: int,
+    own: Array,
+    arrays: tuple[Array, ...],
+) -> Array:
+    """Pairs that were measured."""
+    rows, k = arrays[0].shape
+    raw = rows_whole(x.raw), rows_whole(y.raw)
+    open_pairs = cupy.zeros(rows, np.int32)
+    launch(
+        __package__,
+        "ranking",
+        f"count_nearer<{C_TYPES[tile.dtype]}, {C_TYPES[raw[0].dtype]}>",
+        (blocks_of(rows, WARPS),),
+        32 * WARPS,
+        (
+            *(tile, np.int64(rows), np.int64(len(y)), *bounds),
+            *(raw[0], row_pitch(raw[0]), raw[1], row_pitch(raw[1]), np.int32(raw[0].shape[1])),
+            *(x.scale, y.scale, np.int32(metric), np.int64(y.first), own, np.int32(k)),
+            *(each for array in arrays for each in (array, row_pitch(array))),
+            open_pairs,
+        ),
+        shared_bytes=4 * WARPS * (k + 1),
+    )
+    return open_pairs.sum()

@@ -1,0 +1,106 @@
+"""Some rows meet others, of which those are counted that come before thresholds: see ``ranks.py``.
+
+On the host products of tiles settle nearly all pairs; see ``cpu/ranking.py``. On a device a warp goes through
+the products of a row; see ``gpu/ranking.cu``. Counts are the same, since what products leave open is measured
+by one sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._dispatch import kernel
+from rankfold.kernels.neighbors.bounds import slack
+from rankfold.kernels.neighbors.lists import Metric, distance
+from rankfold.kernels.neighbors.meeting import Rows
+from rankfold.kernels.neighbors.ranks import before
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+TILE = (512, 1024)
+"""Rows that are held and rows that pass in one product, on the host."""
+
+PRODUCT_BYTES = 64 * 2**20
+"""Of products that a device holds at a time, or those of a single row."""
+
+
+class Thresholds(NamedTuple):
+    """What rows that are held are counted against."""
+
+    keys: Float64
+    """(rows, k), sorted by (key, id), finite"""
+
+    ids: Int64
+    own: Int64
+    """(rows,) ids of the rows themselves, which are never counted."""
+
+
+def ranking_bytes(resident: int, passing: int, columns: int, k: int) -> int:
+    """Scratch of a device where so many rows are held and so many pass: products, and rows in float64."""
+    rows = products_at_once(resident, passing, 8)
+    limits = 2 * 8 * resident * k * 3
+    return 8 * rows * passing + 2 * 8 * (rows + passing) * columns + limits + 8 * 8 * (resident + passing)
+
+
+def products_at_once(resident: int, passing: int, itemsize: int) -> int:
+    """Rows that are held of which products are made at a time."""
+    return max(1, min(resident, PRODUCT_BYTES // max(1, itemsize * passing)))
+
+
+def reaches(rows: Rows, metric: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    """What each row brings to a lower and to an upper bound: see ``count_nearer``."""
+    columns, weight = rows.raw.shape[1], 0 if metric == Metric.INNER_PRODUCT else 1
+    share, tiny = slack(columns, dtype), columns * float(np.finfo(dtype).tiny)
+    halves = rows.norms / 2
+    return ((weight - share) * halves - tiny).astype(dtype), ((weight + share) * halves + tiny).astype(dtype)
+
+
+@kernel
+def rank_rows(
+    x: Rows,
+    y: Rows,
+    *,
+    thresholds: Thresholds,
+    counts: Int64,
+    measured: Int64,
+    metric: int,
+    shift: Float64 | None,
+    precise: bool,
+    room: Callable[..., Array],
+) -> None:
+    """Add to the counts of each threshold the rows of ``y`` that come before it.
+
+    Parameters
+    ----------
+    x, y : Rows
+        (p, d) and (q, d), of one type.
+    thresholds : Thresholds
+        Of x: (p, k).
+    counts : (p, k) int64
+        Written.
+    measured : (1,) int64
+        Gains the pairs that were measured.
+    metric : one of ``BY_PRODUCTS``
+    shift : (d,) float64 or None
+        What rows are less of before they are multiplied; not under ``COSINE``.
+    precise : bool
+        Products are made in float64.
+    room : callable
+        ``room(name, shape, dtype)``, a buffer that is kept for the next call.
+
+    Notes
+    -----
+    Work 2 p q d flops, two additions and at most 2 k comparisons a pair, 3 d flops where it is measured.
+    """
+    for i in range(len(x)):
+        for j in range(len(y)):
+            if y.first + j != thresholds.own[i]:
+                key = distance(x.raw[i], y.raw[j], x.scale[i], y.scale[j], metric=metric)
+                counts[i] += before(key, y.first + j, thresholds.keys[i], thresholds.ids[i])
+                measured += 1
