@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.utils._set_output import _get_output_config
 
 import rankfold
-from rankfold.pipeline.storage.result import write_group, write_small
+from rankfold.methods.parts.outputs import write_outputs
+from rankfold.pipeline.storage.result import write_group
 from rankfold.pipeline.storage.temporary import TemporaryFolder
 
 TOL = 1e-8
@@ -46,7 +47,7 @@ def store_factors(estimator: Any) -> rankfold.Result:
     """Components of a fitted nonnegative factorization as a result in a temporary store."""
     folder = TemporaryFolder()
     path, h = folder.path / "result.zarr", estimator.components_
-    write_small(path, {"H": h})
+    write_outputs(path, {"H": h})
     request = {
         "kind": "nmf",
         "rank": len(h),
@@ -66,7 +67,7 @@ def store_components(estimator: Any, samples: int) -> rankfold.Result:
     path, rank = folder.path / "result.zarr", len(estimator.components_)
     values = np.asarray(estimator.singular_values_, np.float64)
     small = {"components": estimator.components_, "singular_values": values, "mean": estimator.mean_}
-    write_small(path, small)
+    write_outputs(path, small)
     shape = [samples, estimator.n_features_in_]
     request = {"kind": "pca", "rank": rank, "center": True, "scale": False, "whiten": estimator.whiten}
     facts = {"kind": "pca", "method": "update", "request": request, "input": {"shape": shape}}

@@ -23,6 +23,7 @@ from rankfold.methods.knn.plan import PairSweeps, plan_neighbors
 from rankfold.methods.knn.request import NeighborRequest
 from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, BlockReader
 from rankfold.methods.knn.write_lists import WriteLists
+from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.sample import Sample
@@ -38,7 +39,7 @@ from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.importing.csr_writer import CHUNK_LENGTHS
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.storage.checkpoint import make_folder
-from rankfold.pipeline.storage.result import Result, create_array
+from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.scratch import NOWHERE
 
 Float64 = npt.NDArray[np.float64]
@@ -151,7 +152,7 @@ class Neighbors:
         shape, k = (self.left.shape[0], self.source.shape[0]), self.parameters.k
         write = self._write(fold.pairs, lists, run.result)
         for name, dtype in (("indices", np.int64), ("distances", np.float64)):
-            create_array(run.result, name, (shape[0], k), dtype, (write.cut.panel_rows, k))
+            create_output(run.result, name, (shape[0], k), dtype, (write.cut.panel_rows, k))
         if write.graph:
             create_graph(run.result, shape, k, write.cut.panel_rows)
         run.sweep("write", write)

@@ -24,6 +24,7 @@ from rankfold.kernels.linear.products import add_gram, add_product, product, wei
 from rankfold.methods.model.model import FactorModel, open_model
 from rankfold.methods.model.transform_pass import take_squares
 from rankfold.methods.parts.finite import BAD, refuse_bad
+from rankfold.methods.parts.outputs import write_outputs
 from rankfold.methods.parts.panels import OverPanels, Panels
 from rankfold.methods.svd.strategy import choose_orientation
 from rankfold.methods.task import Output, vectors
@@ -41,7 +42,7 @@ from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
 from rankfold.pipeline.storage.checkpoint import State
-from rankfold.pipeline.storage.result import Result, write_small
+from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 
 Array = npt.NDArray[Any]
@@ -252,7 +253,7 @@ class Verification:
             by_rows = fold.panels.view.orientation is Orientation.ROWS
             sides = (long_residuals, short_residuals)
             left, right = sides if by_rows else sides[::-1]
-            write_small(run.result, {"left_residuals": left, "right_residuals": right})
+            write_outputs(run.result, {"left_residuals": left, "right_residuals": right})
             grams = (state["gram"], short.T @ short)
             facts = self._facts(run, fingerprint, left, right, grams if by_rows else grams[::-1])
             run.describe(facts)

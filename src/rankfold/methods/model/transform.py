@@ -27,6 +27,7 @@ from rankfold.methods.nmf.penalty import Penalty
 from rankfold.methods.nmf.row_solvers import NormalRows, Pivoting, RowSolver, Splitting
 from rankfold.methods.nmf.warm import warm_coordinates
 from rankfold.methods.parts.finite import refuse_bad
+from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.parts.panels import Panels
 from rankfold.methods.svd.strategy import matching_chunk
 from rankfold.methods.task import Output, count
@@ -44,7 +45,7 @@ from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
 from rankfold.pipeline.storage.checkpoint import State, load_arrays, save_once
-from rankfold.pipeline.storage.result import Result, create_array, write_small
+from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 
 ROWS_BYTES = 128 * 2**20
@@ -138,7 +139,7 @@ class Projection:
             fold = self.fold(run.scratch, run.result / self.model.left_name, run.slots)
             if isinstance(fold, ProjectRows):
                 shape, chunks = (self.source.shape[0], fold.rank), (self.row_chunk(), fold.rank)
-                create_array(run.result, self.model.left_name, shape, self.dtype, chunks)
+                create_output(run.result, self.model.left_name, shape, self.dtype, chunks)
             state = run.pass_over_data("transform", fold)
             refuse_bad(state, self.source)
             if isinstance(fold, ProjectColumns):
@@ -159,7 +160,7 @@ class Projection:
             z = np.empty_like(products)
             constants = load_arrays(normal.constants)
             normal.solve(products, constants["normal"], constants["linear"], out=z)
-        write_small(run.result, {self.model.left_name: (z * self._weights()).astype(self.dtype)})
+        write_outputs(run.result, {self.model.left_name: (z * self._weights()).astype(self.dtype)})
         return inner_products(z, products)
 
     def fold(self, folder: Path, array: Path, slots: int) -> ProjectRows | ProjectColumns:

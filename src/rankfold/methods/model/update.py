@@ -22,6 +22,7 @@ from rankfold.methods.model.model import FactorModel, open_model
 from rankfold.methods.model.summary import Summary, merge_summaries
 from rankfold.methods.parts.column_statistics import divisors
 from rankfold.methods.parts.finite import BAD, refuse_bad
+from rankfold.methods.parts.outputs import write_outputs
 from rankfold.methods.parts.panels import OverPanels, Panels
 from rankfold.methods.svd.error_estimates import errors_of_remainder
 from rankfold.methods.svd.operator import CONSTANT_DEVIATION, begin
@@ -45,7 +46,7 @@ from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
 from rankfold.pipeline.storage.checkpoint import State
-from rankfold.pipeline.storage.result import Result, write_small
+from rankfold.pipeline.storage.result import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +255,7 @@ class Update:
             "error_estimates": errors,
             "residuals": self._residuals(s, truncation_bound),
         }
-        write_small(run.result, small)
+        write_outputs(run.result, small)
         facts = self._facts(run, summary, s, total, float(errors.max()), fingerprint)
         return {**facts, "unscaled": constant_columns}
 

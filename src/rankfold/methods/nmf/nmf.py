@@ -43,6 +43,7 @@ from rankfold.methods.nmf.start import (
     singular_short,
 )
 from rankfold.methods.parts.combination import Combination
+from rankfold.methods.parts.outputs import write_outputs
 from rankfold.methods.parts.write_rows import WriteRows
 from rankfold.methods.svd.long_factor import OnScratch, create_long_array, write_combination
 from rankfold.methods.svd.operator import begin
@@ -61,7 +62,6 @@ from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task
 from rankfold.pipeline.planning.traffic import panel_traffic
-from rankfold.pipeline.storage.result import write_small
 from rankfold.pipeline.storage.scratch import NOWHERE
 
 Float64 = npt.NDArray[np.float64]
@@ -279,7 +279,7 @@ class Nonnegative:
         scale, factors = _gauge(model, fit.factors), fit.factors
         values = model.without_floor(factors.short) * scale[:, None]
         values = values.astype(layout.view.dtype)
-        write_small(run.result, {short: values if model.by_rows else np.ascontiguousarray(values.T)})
+        write_outputs(run.result, {short: values if model.by_rows else np.ascontiguousarray(values.T)})
         rank, inverse = self.parameters.rank, np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
         array = create_long_array(run, layout, long, rank)
         basis, seed = [factors.require_long()[0]], self.parameters.seed

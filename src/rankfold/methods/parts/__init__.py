@@ -8,4 +8,5 @@ start               provisional mean and unit, and the first block, from a few r
 combination         combinations of blocks on scratch
 narrow              Gram matrix and R factor of such combinations
 write_rows          combinations, into the chunks of the result
+outputs             arrays of results, and what their dimensions are called
 """

@@ -15,13 +15,13 @@ from rankfold.methods.parts.combination import Combination
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.narrow import NarrowGram, NarrowR
+from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.parts.write_rows import WriteRows
 from rankfold.methods.svd.solvers.preconditioned import Preconditioner, WritePreconditionedRows
 from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.storage.checkpoint import save_arrays, save_once
-from rankfold.pipeline.storage.result import create_array
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Float64 = npt.NDArray[np.float64]
@@ -115,7 +115,7 @@ def create_long_array(run: Run, layout: Strategy, name: str, columns: int) -> Pa
     """An array of the result that lies along the long side of the matrix, as the matrix does."""
     view, chunk = layout.view, min(layout.out_chunk, layout.view.long)
     turn = -1 if view.orientation is Orientation.COLUMNS else 1
-    return create_array(run.result, name, (view.long, columns)[::turn], view.dtype, (chunk, columns)[::turn])
+    return create_output(run.result, name, (view.long, columns)[::turn], view.dtype, (chunk, columns)[::turn])
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.parts.column_statistics import divisors
+from rankfold.methods.parts.outputs import write_outputs
 from rankfold.methods.svd.long_factor import create_long_array
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.solver import Decomposition
@@ -15,7 +16,6 @@ from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.errors import DataError
-from rankfold.pipeline.storage.result import write_small
 
 Float64 = npt.NDArray[np.float64]
 
@@ -51,7 +51,7 @@ def write_decomposition(
             "explained_variance_ratio": variance / total if total > 0 else np.zeros_like(variance),
         }
         small |= _columns(run, layout, request, decomposition)
-    write_small(run.result, small)
+    write_outputs(run.result, small)
     return _facts(run, layout, request, decomposition, fingerprint, orthogonality)
 
 
@@ -82,10 +82,10 @@ def _write_factors(
     view, dtype = layout.view, layout.view.dtype
     left, right = ("U", "Vt") if request.kind == "svd" else ("scores", "components")
     if view.orientation is Orientation.ROWS:
-        write_small(run.result, {right: np.ascontiguousarray(decomposition.short.T, dtype=dtype)})
+        write_outputs(run.result, {right: np.ascontiguousarray(decomposition.short.T, dtype=dtype)})
         return _sweep_rows(run, layout, request, decomposition, left, weights) if request.rows else None
     if request.rows:
-        write_small(run.result, {left: np.ascontiguousarray(decomposition.short * weights, dtype=dtype)})
+        write_outputs(run.result, {left: np.ascontiguousarray(decomposition.short * weights, dtype=dtype)})
     return _sweep_rows(run, layout, request, decomposition, right, np.ones(len(decomposition.s)))
 
 

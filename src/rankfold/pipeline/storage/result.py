@@ -31,30 +31,6 @@ SCHEMA = 1
 LAZY_BYTES = 64 * 2**20
 """Arrays above this stay on disk until sliced."""
 
-DIMENSIONS = {
-    "U": ("row", "component"),
-    "s": ("component",),
-    "Vt": ("component", "column"),
-    "Q": ("row", "component"),
-    "R": ("component", "column"),
-    "W": ("row", "component"),
-    "H": ("component", "column"),
-    "scores": ("row", "component"),
-    "components": ("component", "column"),
-    "mean": ("column",),
-    "scale": ("column",),
-    "explained_variance": ("component",),
-    "explained_variance_ratio": ("component",),
-    "singular_values": ("component",),
-    "residuals": ("component",),
-    "left_residuals": ("component",),
-    "right_residuals": ("component",),
-    "error_estimates": ("component",),
-    "convergence": ("pass",),
-    "indices": ("row", "neighbor"),
-    "distances": ("row", "neighbor"),
-}
-
 
 def create_array(
     group: Path,
@@ -62,10 +38,10 @@ def create_array(
     shape: tuple[int, ...],
     dtype: npt.DTypeLike,
     chunks: tuple[int, ...],
-    dimensions: tuple[str, ...] = (),
+    dimensions: tuple[str, ...],
 ) -> Path:
     """An empty, uncompressed array with named dimensions; chunks that an earlier attempt wrote are kept."""
-    return _describe(group / name, shape, dtype, chunks, dimensions or DIMENSIONS[name])
+    return _describe(group / name, shape, dtype, chunks, dimensions)
 
 
 def create_vector(path: Path, length: int, dtype: npt.DTypeLike, chunk: int) -> None:
@@ -129,7 +105,7 @@ def open_to_write(path: Path) -> zarr.Array[Any]:
 
 
 def write_small(group: Path, arrays: Mapping[str, npt.NDArray[Any]], *dimensions: str) -> None:
-    """Write arrays that are in memory, each as one chunk; ``dimensions`` of those that are not of ours."""
+    """Write arrays that are in memory, each as one chunk; all have these ``dimensions``."""
     for name, values in arrays.items():
         remove(group / name)
         path = create_array(

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.parts.conditioned import Centering
+from rankfold.methods.parts.outputs import write_outputs
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.long_factor import FromMatrix, create_long_array
 from rankfold.methods.svd.operator import begin
@@ -19,7 +20,7 @@ from rankfold.methods.svd.strategy import Strategy, leads_qr
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.storage.checkpoint import load_if_whole, save_arrays
-from rankfold.pipeline.storage.result import open_to_write, write_small
+from rankfold.pipeline.storage.result import open_to_write
 
 Float64 = npt.NDArray[np.float64]
 
@@ -50,7 +51,7 @@ def _tall(run: Run, layout: Strategy, request: Request, centering: Centering, st
         run, layout, centering, start, form=request.rows, passes=request.passes, seed=request.seed
     )
     warn_of_rank(run, layout, factorization, view.short)
-    write_small(run.result, {"R": factorization.r / centering.pow2_scale})
+    write_outputs(run.result, {"R": factorization.r / centering.pow2_scale})
     if not request.rows or factorization.preconditioner is None:
         return None
     array = create_long_array(run, layout, "Q", view.short)
@@ -80,7 +81,7 @@ def _wide(run: Run, layout: Strategy, request: Request, centering: Centering) ->
     run.forget(array)
     q = q.astype(view.dtype)
     if request.rows:
-        write_small(run.result, {"Q": q})
+        write_outputs(run.result, {"Q": q})
     return _lacks(q.T.astype(np.float64) @ q)
 
 
