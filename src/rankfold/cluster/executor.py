@@ -56,11 +56,11 @@ def choose_executor(
     of SLURM that this process runs in, or the profile of a cluster.
     """
     executor = _choose(cluster, workers, threads, memory, client, device)
-    found = executor.budget.device
+    here = executor.budget.device
     if device not in (None, "cpu", "gpu"):
         raise InputError(f"device must be 'cpu' or 'gpu', not {device!r}")
-    if device not in (None, found):
-        reason = "gives its workers no GPU: say gpus: 1 there" if found == "cpu" else "reserves GPUs"
+    if device not in (None, here):
+        reason = "gives its workers no GPU: say gpus: 1 there" if here == "cpu" else "reserves GPUs"
         raise InputError(f"device={device!r}, but {_title(cluster, client)} {reason}, or leave out --device")
     return executor
 

@@ -224,16 +224,16 @@ class Cuda:
 
     def holds(self, flag: Any, otherwise: Callable[[], None]) -> bool:
         """See ``Device``."""
-        self.send(flag, lambda known: None if known else otherwise())
+        self.send(flag, lambda answer: None if answer else otherwise())
         return True
 
     def settle(self) -> None:
         """See ``Device``."""
         if self._busy:
             self.stream().synchronize()
-        sent, self._sent = self._sent, []
+        messages, self._sent = self._sent, []
         busy, self._busy = self._busy, []
-        for room, receive in sent:
+        for room, receive in messages:
             receive(room)
         for room in busy:
             self._idle.setdefault((room.shape, room.dtype), []).append(room)

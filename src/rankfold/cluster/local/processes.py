@@ -148,9 +148,9 @@ class Processes:
 
 def visible_devices() -> tuple[str, ...]:
     """GPUs that this process may use, by the names that ``CUDA_VISIBLE_DEVICES`` takes."""
-    named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    names = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     count = count_devices()
-    return tuple(named[:count]) if named else tuple(str(device) for device in range(count))
+    return tuple(names[:count]) if names else tuple(str(device) for device in range(count))
 
 
 @contextlib.contextmanager

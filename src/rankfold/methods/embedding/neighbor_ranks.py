@@ -281,10 +281,10 @@ class CountNearer(MeetRows):
     @property
     def device_bytes(self) -> int:
         """Both sides as they are stored and as they are multiplied, thresholds, counts, and products."""
-        columns, (held, tall) = self.passing.columns, (self.group.count, self.cut.panel_rows)
+        columns, (resident, passing) = self.passing.columns, (self.group.count, self.cut.panel_rows)
         row = columns * (self.passing.dtype.itemsize + 4 * self.group.reader.copies) + 2 * 8
-        names = held * (3 * 8 * self.k + 8)
-        return (held + tall) * row + names + ranking_bytes(held, tall, columns, self.k)
+        names = resident * (3 * 8 * self.k + 8)
+        return (resident + passing) * row + names + ranking_bytes(resident, passing, columns, self.k)
 
     @property
     def _tiles(self) -> int:

@@ -132,7 +132,7 @@ def note_progress(lease: str, rows: dict[int, int]) -> None:
 def progress_of_all() -> dict[str, dict[int, int]]:
     """How far the streams of every attempt have come in this process."""
     with _LOCK:
-        return {lease: dict(held.reached) for lease, held in _ATTEMPTS.items() if held.reached}
+        return {lease: dict(own.reached) for lease, own in _ATTEMPTS.items() if own.reached}
 
 
 def stop_attempt(lease: str) -> bool:

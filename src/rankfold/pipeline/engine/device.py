@@ -219,6 +219,6 @@ def cuda() -> Device:
     """The device of this process; taken when it is first asked for."""
     from rankfold.pipeline.gpu import Cuda
 
-    taken: Device = Cuda()
+    device: Device = Cuda()
     renew_baseline()  # the driver keeps memory of the host for each process that uses a device
-    return taken
+    return device

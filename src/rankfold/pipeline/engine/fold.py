@@ -247,11 +247,11 @@ def _read_by_many(fold: Fold, work: Any, first: int, until: int) -> Generator[tu
     readers = fold.slots - 2
     with ThreadPoolExecutor(readers, "rankfold-read") as pool:
         coming: deque[Future[float]] = deque()
-        asked = first
+        ahead = first
         for panel in range(first, until):
-            while asked < min(until, panel + fold.slots):
-                coming.append(pool.submit(_read, fold, work, *fold.cut.panel(asked), asked % fold.slots))
-                asked += 1
+            while ahead < min(until, panel + fold.slots):
+                coming.append(pool.submit(_read, fold, work, *fold.cut.panel(ahead), ahead % fold.slots))
+                ahead += 1
             coming.popleft().result()
             yield panel, *fold.cut.panel(panel), panel % fold.slots
 

@@ -319,9 +319,9 @@ def _advance(
                         flush_all(keeping.paths(writes))
                     ledger.add(writes)
                     writes.blocks.clear()
-                    kept: dict[str, Any] = {**place.unload(state), **ledger.as_arrays()}
+                    sums: dict[str, Any] = {**place.unload(state), **ledger.as_arrays()}
                     where: dict[str, Any] = {_NEXT: panel + 1, _CORE: place.core_type()}
-                    save_arrays(path, {**kept, **where}, durable=keeping.is_remote)
+                    save_arrays(path, {**sums, **where}, durable=keeping.is_remote)
                     last_save = time.monotonic()
                 own.end_if_stopped()
         # Workspace and accumulator are still held: this is as much as the segment ever had.

@@ -63,8 +63,8 @@ def _device(plan: Plan) -> tuple[str, ...]:
         return ()
     others = sorted({p.name for p in plan.passes if not p.on_device})
     host = f"; on the host: {', '.join(others)}" if others else ""
-    memory, copied = format_bytes(plan.device_bytes), format_bytes(plan.upload_bytes)
-    return (f"GPU                      {memory} of its memory, {copied} copied to it at most{host}",)
+    memory, upload = format_bytes(plan.device_bytes), format_bytes(plan.upload_bytes)
+    return (f"GPU                      {memory} of its memory, {upload} copied to it at most{host}",)
 
 
 def _rank_words(plan: Plan) -> str:

@@ -93,9 +93,9 @@ def _meet_in_parts(side: Side, others: Side) -> None:
     while start < count:
         # Of n rows each k are within the limit: of as many more as n m / k, m are.
         stop = min(count, start + max(TILE, start * (NOTED // 8) // k))
-        noted = Notes.of(len(side.rows))
-        _choose(side, others, start, stop, noted, None)
-        side.take(others, start, stop, noted)
+        notes = Notes.of(len(side.rows))
+        _choose(side, others, start, stop, notes, None)
+        side.take(others, start, stop, notes)
         start = stop
 
 
