@@ -129,11 +129,15 @@ class CudaSlot:
         """See ``Slot``."""
         staged, copies = self.staged, self._cuda.copies
         kept = None if name is None else self._cuda.room_to_keep(staged)
-        if kept is None:
-            if staged.size > self._room.size:
-                self._room = self._cuda.empty((staged.size,), staged.dtype)
-            if self._done is not None:
-                copies.wait_event(self._done)
+        grows = kept is None and staged.size > self._room.size
+        if grows:
+            self._room = self._cuda.empty((staged.size,), staged.dtype)
+        if kept is not None or grows:
+            # The pool gives memory again as soon as nobody names it, in the order of the stream that kernels
+            # go to: a copy on another stream waits for those that still read what was there.
+            copies.wait_event(self._cuda.stream().record())
+        elif self._done is not None:
+            copies.wait_event(self._done)
         self._twin = self._room[: staged.size].reshape(staged.shape) if kept is None else kept
         self._twin.set(staged, stream=copies)
         self._copied = copies.record()
@@ -240,6 +244,7 @@ class Cuda:
 
     def limit(self, nbytes: int, run: Hashable) -> None:
         """See ``Device``. A formula that is wrong fails at once, and not when the device is full."""
+        self.copies.synchronize()  # of a segment that was broken off: into panels that may be let go now
         if self._busy:  # a segment was broken off: nobody is to receive what it sent
             self._sent.clear()
             self.settle()

@@ -16,9 +16,9 @@ from rankfold.cluster.profiles import shipped_profiles, summary
 from rankfold.cluster.slurm.profile import find_profile, read_profile
 from rankfold.workflows.cli import app
 
-SITES = ("frontier", "leonardo", "lumi-c", "lumi-g", "perlmutter")
+SITES = ("frontier", "leonardo", "lumi-c", "lumi-g", "perlmutter", "perlmutter-gpu")
 NODES = {"frontier": (56, 512), "leonardo": (32, 494_000 / 2**10), "lumi-c": (128, 224), "lumi-g": (56, 512)}
-NODES |= {"perlmutter": (128, 512 * 10**9 / 2**30)}
+NODES |= {"perlmutter": (128, 512 * 10**9 / 2**30), "perlmutter-gpu": (64, 256 * 10**9 / 2**30)}
 """Cores that a job may have on a node, and GiB of memory."""
 
 PAGE = Path(__file__).parents[3] / "docs" / "slurm.md"

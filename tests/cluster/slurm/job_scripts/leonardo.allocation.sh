@@ -6,6 +6,7 @@
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=4
 #SBATCH --cpus-per-task=8
+#SBATCH --gpus-per-task=1
 #SBATCH --mem=481280M
 #SBATCH --time=04:00:00
 #SBATCH --signal=B:USR1@1440

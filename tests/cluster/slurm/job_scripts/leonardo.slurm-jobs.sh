@@ -9,6 +9,7 @@
 #SBATCH --error=/runs/pca.zarr.run/logs/rankfold-0-%J.err
 #SBATCH --output=/runs/pca.zarr.run/logs/rankfold-0-%J.out
 #SBATCH --no-requeue
+#SBATCH --gpus-per-task=1
 export OMP_NUM_THREADS=1
 export OPENBLAS_NUM_THREADS=1
 export MKL_NUM_THREADS=1
@@ -21,4 +22,4 @@ export DASK_DISTRIBUTED__WORKER__MEMORY__SPILL=False
 export DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE=False
 export DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT=120s
 export PYTHONUNBUFFERED=1
-exec python -m distributed.cli.dask_worker tcp://driver:8786 --name dummy-name --nthreads 8 --memory-limit 94.00GiB --nanny --death-timeout 120 --local-directory $TMPDIR --no-dashboard
+exec python -m distributed.cli.dask_worker tcp://driver:8786 --name dummy-name --nthreads 1 --memory-limit 94.00GiB --nanny --death-timeout 120 --local-directory $TMPDIR --no-dashboard --resources GPU=1

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+
+#SBATCH -J rankfold-0
+#SBATCH -n 1
+#SBATCH --cpus-per-task=16
+#SBATCH --mem=46080M
+#SBATCH -t 04:00:00
+#SBATCH --error=/runs/pca.zarr.run/logs/rankfold-0-%J.err
+#SBATCH --output=/runs/pca.zarr.run/logs/rankfold-0-%J.out
+#SBATCH --no-requeue
+#SBATCH --constraint=gpu
+#SBATCH --qos=regular
+#SBATCH --gpus-per-task=1
+export OMP_NUM_THREADS=1
+export OPENBLAS_NUM_THREADS=1
+export MKL_NUM_THREADS=1
+export BLIS_NUM_THREADS=1
+export NUMBA_NUM_THREADS=1
+export RAYON_NUM_THREADS=1
+export ZARR_THREADING__MAX_WORKERS=1
+export DASK_DISTRIBUTED__WORKER__MEMORY__TARGET=False
+export DASK_DISTRIBUTED__WORKER__MEMORY__SPILL=False
+export DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE=False
+export DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT=120s
+export PYTHONUNBUFFERED=1
+exec python -m distributed.cli.dask_worker tcp://driver:8786 --name dummy-name --nthreads 1 --memory-limit 45.00GiB --nanny --death-timeout 120 --local-directory /tmp --no-dashboard --resources GPU=1
