@@ -296,6 +296,34 @@ def search(bench: Bench, x: Any, k: int, block: int = 65_536) -> tuple[Any, Any]
     return keys, ids
 
 
+def ranks(bench: Bench) -> None:
+    """How many rows are nearer than the k nearest of some: 0, 1, ..., k - 1."""
+    from rankfold.kernels.neighbors.meeting import Rows
+    from rankfold.kernels.neighbors.ranking import Thresholds, rank_rows
+
+    xp, d, k = bench.xp, 128, 15
+    n, some = (400, 90) if bench.tiny else (65_536, 8192)
+    x = bench.normal(n, d)
+    keys, ids = (each[:some].get() for each in search(bench, x, k))
+    order = np.lexsort((ids, keys), axis=1)
+    sorted_lists = (xp.asarray(np.take_along_axis(each, order, 1)) for each in (keys, ids))
+    wide = x.astype(np.float64)
+    rows = Rows(0, x, x, (wide * wide).sum(axis=1), xp.ones(n))
+    limits = Thresholds(*sorted_lists, xp.arange(some))
+    how: dict[str, Any] = {"metric": 0, "shift": None, "precise": False, "room": None}
+    counts, measured = xp.zeros((some, k), np.int64), xp.zeros(1, np.int64)
+
+    def count(i: int) -> None:
+        rank_rows(rows.part(0, some), rows, thresholds=limits, counts=counts, measured=measured, **how)
+
+    count(0)
+    if not (counts.get() == np.arange(k)).all():
+        raise ValueError("other ranks than those of neighbors")
+    seconds, pairs = bench.seconds(count), float(some) * n
+    limit = bench.compute_limit(2 * pairs * d, 8 * pairs)
+    bench.note(f"ranks of {some} rows among {n}, {d} columns, k = {k}", seconds, limit, 0.0)
+
+
 # Peers --------------------------------------------------------------------------------------------------
 
 
@@ -382,6 +410,7 @@ PARTS: tuple[tuple[str, float, Callable[[Bench], None]], ...] = (
     ("moments", 10, moments),
     ("coordinate descent", 50, coordinate_descent),
     ("neighbors", 60, neighbors),
+    ("ranks", 15, ranks),
     ("peers", 60, peers),
     ("methods", 150, methods),
 )
