@@ -33,15 +33,25 @@ def device_of(*arguments: object) -> str:
     TypeError
         Arrays of both devices are mixed.
     """
-    each = (b for a in arguments for b in (a if isinstance(a, tuple) else (a,)))
-    libraries = (type(a).__module__.partition(".")[0] for a in each if not isinstance(a, np.generic))
-    devices = {_DEVICES[library] for library in libraries if library in _DEVICES}
-    if len(devices) > 1:
-        raise TypeError(
-            "arrays of host and device are mixed in one kernel call: move them to one side first "
-            "(rankfold moves data only at the border of a task)"
-        )
-    return devices.pop() if devices else "cpu"
+    device = None
+    for argument in arguments:
+        for each in argument if isinstance(argument, tuple) else (argument,):
+            own = _device_of_type(type(each))
+            if own is None or own == device:
+                continue
+            if device is not None:
+                raise TypeError(
+                    "arrays of host and device are mixed in one kernel call: move them to one side first "
+                    "(rankfold moves data only at the border of a task)"
+                )
+            device = own
+    return device or "cpu"
+
+
+@functools.cache
+def _device_of_type(kind: type) -> str | None:
+    """That of arrays of a class; None of numbers of NumPy, and of what is no array."""
+    return None if issubclass(kind, np.generic) else _DEVICES.get(kind.__module__.partition(".")[0])
 
 
 @functools.cache
