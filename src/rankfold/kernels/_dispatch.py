@@ -36,7 +36,7 @@ def device_of(*arguments: object) -> str:
     device = None
     for argument in arguments:
         for each in argument if isinstance(argument, tuple) else (argument,):
-            own = _device_of_type(type(each))
+            own = _device_of_type(type(each))  # type: ignore[arg-type]
             if own is None or own == device:
                 continue
             if device is not None:
