@@ -40,7 +40,7 @@ def missing_device() -> str | None:
     try:
         import cupy
     except ImportError:
-        return "CuPy is not installed; on a machine with an NVIDIA GPU: pip install 'rankfold[gpu]'"
+        return "CuPy is not installed; on a machine with an NVIDIA GPU: pip install 'cupy-cuda13x[ctk]>=14'"
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:

@@ -16,6 +16,8 @@ from rankfold.pipeline.units import format_bytes
 Array = npt.NDArray[Any]
 State = dict[str, Array]
 
+INSTALL = "pip install 'cupy-cuda13x[ctk]>=14'"
+
 LEAST_CAPABILITY = 80
 """Compute capability, times ten, of the oldest devices that kernels are compiled for: A100."""
 
@@ -43,15 +45,14 @@ def require_device() -> Any:
         import cupy
     except ImportError as error:
         raise DeviceError(
-            f"a GPU is computed on by CuPy, which cannot be loaded ({error}): pip install 'rankfold[gpu]', "
-            f"{leave}"
+            f"a GPU is computed on by CuPy, which cannot be loaded ({error}): {INSTALL}, {leave}"
         ) from error
     try:
         count = int(cupy.cuda.runtime.getDeviceCount())
     except Exception as error:
         raise DeviceError(
             f"CuPy finds no NVIDIA GPU: {error}. Look at nvidia-smi and CUDA_VISIBLE_DEVICES, install a "
-            f"driver for CUDA 13 (for CUDA 12: pip install 'rankfold[gpu-cuda12]'), {leave}"
+            f"driver for CUDA 13 (for CUDA 12: pip install 'cupy-cuda12x[ctk]>=14'), {leave}"
         ) from error
     if not count:
         raise DeviceError(f"CuPy finds no NVIDIA GPU: look at CUDA_VISIBLE_DEVICES, {leave}")
@@ -67,7 +68,7 @@ def require_device() -> Any:
     except Exception as error:
         raise DeviceError(
             f"CuPy cannot multiply on the GPU: {error}. cupy-cuda13x alone brings neither cuBLAS nor NVRTC: "
-            f"pip install 'rankfold[gpu]', {leave}"
+            f"{INSTALL}, {leave}"
         ) from error
     if product != 2.0:
         raise DeviceError(f"the GPU multiplies wrong: take another, {leave}")
