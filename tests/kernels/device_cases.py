@@ -67,7 +67,7 @@ def buckets_case() -> Case:
     return add_to_buckets, (x, buckets, factors, sums), call, 1e-14
 
 
-def meet_case(metric: Metric, dtype: str, columns: int, *, full: bool) -> Case:
+def meet_case(metric: Metric, dtype: str, columns: int, *, full: bool, precise: bool = False) -> Case:
     """Two blocks of several tiles; lists are empty, or each block has met itself."""
     rng = np.random.default_rng(columns)
     x, y = ((rng.standard_normal((n, columns)) * 30 + 100).astype(dtype) for n in (150, 290))
@@ -84,7 +84,7 @@ def meet_case(metric: Metric, dtype: str, columns: int, *, full: bool) -> Case:
             sides.append(Rows(first, raw, copy, norms, scale))
         zeros = [np.zeros_like(each.norms, shape=(len(each), 3)) for each in sides]
         one, two = (Lists(z + np.inf, z.astype(int) + EMPTY, z[0, :1].astype(int)) for z in zeros)
-        how: dict[str, Any] = {"shift": None, "precise": False, "room": None, "metric": int(metric)}
+        how: dict[str, Any] = {"shift": None, "precise": precise, "room": None, "metric": int(metric)}
         for side, lists in zip(sides, (one, two), strict=True):
             if full:
                 body(side, side, lists_i=lists, lists_j=None, same=True, **how)
@@ -146,6 +146,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "meet_rows": lambda: meet_case(Metric.EUCLIDEAN, "float32", 100, full=True),
     "meet_rows of wide rows": lambda: meet_case(Metric.SQEUCLIDEAN, "float64", 400, full=False),
     "meet_rows of bytes": lambda: meet_case(Metric.COSINE, "uint8", 21, full=False),
+    "meet_rows in float64": lambda: meet_case(Metric.EUCLIDEAN, "float64", 21, full=True, precise=True),
     "rank_rows": lambda: rank_case(Metric.EUCLIDEAN, "float32", 40, precise=False),
     "rank_rows of bytes": lambda: rank_case(Metric.COSINE, "uint8", 5, precise=True),
     "rank_rows by many thresholds": lambda: rank_case(Metric.SQEUCLIDEAN, "float64", 1100, precise=False),

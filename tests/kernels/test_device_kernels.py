@@ -96,6 +96,9 @@ MISTAKES: dict[str, tuple[str, str, str, int | str]] = {
         "meet_rows of bytes", "meeting.cu", "& 0xffffe000u", "& 0xfff00000u"),
     "distances are added up in another order": (
         "meet_rows of wide rows", "distances.cuh", "far = 8; far; far /= 2", "far = 1; far < 16; far *= 2"),
+    "others are noted as those of another part": (
+        "meet_rows in float64", "meeting.cu", "limit) note(counts_x, places_x, room, row, first_y + column);",
+        "limit) note(counts_x, places_x, room, row, column);"),
     "an open pair is counted twice": (
         "rank_rows", "ranking.cu", "!unsure && to < k", "to < k"),
     "one of two pairs is not counted": (
@@ -210,7 +213,7 @@ def instances() -> dict[str, list[str]]:
         "kl_divergence": ["quotients<float, 256>", "quotients<double, 256>"],
         "center_scale": [f"measure<{kind}>" for kind in kinds],
         "meeting": [
-            *("choose<true>", "choose<false>"),
+            *("choose<true>", "choose<false>", "scan"),
             *(f"{name}<{kind}>" for name in ("refine", "exhaust", "round_rows") for kind in METERED),
         ],
         "ranking": [f"count_nearer<{p}, {kind}>" for p in ("float", "double") for kind in METERED],

@@ -37,10 +37,21 @@ NOTED = 512
 """Candidates of a row that a device has room for."""
 
 
+PRODUCT_BYTES = 64 * 2**20
+"""Of products that a device holds at a time, or those of a single row."""
+
+
 def meeting_bytes(rows: int, columns: int) -> int:
-    """Scratch of a device where blocks of so many rows meet: what is multiplied and what is noted of both."""
-    padded = -(-columns // 16) * 16
-    return 2 * rows * (4 * padded + 4 * NOTED + 8 * 8)
+    """Scratch of a device where blocks of so many rows meet: what is multiplied and what is noted of both.
+
+    In float64 rows are converted, and products of some of them held.
+    """
+    return 2 * rows * (8 * max(columns, 16) + 4 * NOTED + 10 * 8) + 8 * rows * products_at_once(rows, rows, 8)
+
+
+def products_at_once(rows: int, others: int, itemsize: int) -> int:
+    """Rows of which products with all others are held at a time."""
+    return max(1, min(rows, PRODUCT_BYTES // max(1, itemsize * others)))
 
 
 @dataclass(slots=True)

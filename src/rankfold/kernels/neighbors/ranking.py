@@ -16,7 +16,7 @@ import numpy.typing as npt
 from rankfold.kernels._dispatch import kernel
 from rankfold.kernels.neighbors.bounds import slack
 from rankfold.kernels.neighbors.lists import Metric, distance
-from rankfold.kernels.neighbors.meeting import Rows
+from rankfold.kernels.neighbors.meeting import Rows, products_at_once
 from rankfold.kernels.neighbors.ranks import before
 
 Array = npt.NDArray[Any]
@@ -25,9 +25,6 @@ Int64 = npt.NDArray[np.int64]
 
 TILE = (512, 1024)
 """Rows that are held and rows that pass in one product, on the host."""
-
-PRODUCT_BYTES = 64 * 2**20
-"""Of products that a device holds at a time, or those of a single row."""
 
 
 class Thresholds(NamedTuple):
@@ -46,11 +43,6 @@ def ranking_bytes(resident: int, passing: int, columns: int, k: int) -> int:
     rows = products_at_once(resident, passing, 8)
     limits = 2 * 8 * resident * k * 3
     return 8 * rows * passing + 2 * 8 * (rows + passing) * columns + limits + 8 * 8 * (resident + passing)
-
-
-def products_at_once(resident: int, passing: int, itemsize: int) -> int:
-    """Rows that are held of which products are made at a time."""
-    return max(1, min(resident, PRODUCT_BYTES // max(1, itemsize * passing)))
 
 
 def reaches(rows: Rows, metric: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:

@@ -123,6 +123,21 @@ choose(const float* __restrict__ x, const float* __restrict__ y, i64 rows_x, i64
     }
 }
 
+// The same from products in float64, (rows_x, rows_y), a block of threads for each row; places of rows of x count
+// from ``first_x``.
+__global__ void __launch_bounds__(128, 8)
+scan(const double* __restrict__ products, i64 rows_y, const double* __restrict__ near_x,
+     const double* __restrict__ near_y, const double* __restrict__ limit_x, const double* __restrict__ limit_y, int both,
+     i64 first_x, i64 first_y, int room, int* counts_x, int* places_x, int* counts_y, int* places_y) {
+    const i64 row = blockIdx.x;
+    const double brings = near_x[row], limit = limit_x[row];
+    for (i64 column = threadIdx.x; column < rows_y; column += CHOOSERS) {
+        const double bound = brings + near_y[column] - products[row * rows_y + column];
+        if (bound < limit) note(counts_x, places_x, room, row, first_y + column);
+        if (both && bound < limit_y[column]) note(counts_y, places_y, room, column, first_x + row);
+    }
+}
+
 // What is multiplied: rows less a shift, times a scale, rounded to the bits that tensor cores look at, to nearest.
 template <typename T>
 __global__ void __launch_bounds__(128, 8)

@@ -23,8 +23,9 @@ from rankfold.kernels.gpu.sources import (
     shared_bytes_at_most,
 )
 from rankfold.kernels.neighbors.bounds import near
+from rankfold.kernels.neighbors.gpu._products import inner_products
 from rankfold.kernels.neighbors.lists import Metric, half
-from rankfold.kernels.neighbors.meeting import NOTED, Lists, Rows
+from rankfold.kernels.neighbors.meeting import NOTED, Lists, Rows, doubles, products_at_once
 
 Array = Any
 PACKAGE = __package__
@@ -57,22 +58,18 @@ def meet_rows(
     precise: bool,
     room: Callable[..., Array],
 ) -> bool:
-    """See the contract; what is multiplied is rounded to 11 bits. Scratch ``meeting_bytes``.
+    """See the contract; what is multiplied is rounded to 11 bits, or precise. Scratch ``meeting_bytes``.
 
     Notes
     -----
     Of the bound: an operand is rounded to float32 and to 11 bits, and sums of products by tensor cores are
     within one unit of 22 bits for each addition, whatever their order.
     """
-    one = Side(x, metric, shift, lists_i, x.first if same else None)
-    two = one
-    if not same:
-        two = Side(y, metric, shift, lists_j, None)
+    make = PreciseSide if precise else Side
+    one = make(x, metric, shift, lists_i, x.first if same else None)
+    two = one if same else make(y, metric, shift, lists_j, None)
     sides = [(one, two)] if lists_j is None or same else [(one, two), (two, one)]
-    if precise:
-        for side, others in sides:
-            side.measure(others, 0, len(others.rows), None)
-    elif same or _any_empty(*(side.lists.keys for side, _ in sides)):
+    if same or _any_empty(*(side.lists.keys for side, _ in sides)):
         for side, others in sides:
             _meet_in_parts(side, others)
     else:
@@ -94,14 +91,14 @@ def _meet_in_parts(side: Side, others: Side) -> None:
         # Of n rows each k are within the limit: of as many more as n m / k, m are.
         stop = min(count, start + max(TILE, start * (NOTED // 8) // k))
         notes = Notes.of(len(side.rows))
-        _choose(side, others, start, stop, notes, None)
+        side.choose(others, start, stop, notes, None)
         side.take(others, start, stop, notes)
         start = stop
 
 
 def _meet_at_once(one: Side, two: Side, *, both: bool) -> None:
     notes = Notes.of(len(one.rows)), Notes.of(len(two.rows)) if both else None
-    _choose(one, two, 0, len(two.rows), *notes)
+    one.choose(two, 0, len(two.rows), *notes)
     one.take(two, 0, len(two.rows), notes[0])
     if notes[1] is not None:
         two.take(one, 0, len(one.rows), notes[1])
@@ -121,7 +118,9 @@ class Notes:
 
 
 class Side:
-    """Rows of one side, their lists, and what is multiplied."""
+    """Rows of one side, their lists, and what is multiplied: by tensor cores."""
+
+    dtype: np.dtype[Any] = np.dtype(np.float32)
 
     def __init__(
         self,
@@ -138,14 +137,18 @@ class Side:
         self.columns = self.raw.shape[1]
         self._shift = None if metric == Metric.COSINE else shift
         self._rounded: Array | None = None
-        share = (2.0**-10 + 2.0**-21 + (self.columns + 24) * 2.0**-22 + 2 * self.columns * 2.0**-52) * 1.01
-        self.near = near(rows.norms, self.columns, metric, np.dtype(np.float32), share)
+        self.near = near(rows.norms, self.columns, metric, self.dtype, self.share())
+
+    def share(self) -> float | None:
+        """By which products may be wrong; None for what is so on the host."""
+        columns = self.columns
+        return float((2.0**-10 + 2.0**-21 + (columns + 24) * 2.0**-22 + 2 * columns * 2.0**-52) * 1.01)
 
     @property
     def limit(self) -> Array:
         """What bounds must be below to be of use."""
-        halves = half(self.lists.keys[:, 0], self.metric).astype(np.float32)
-        return cupy.nextafter(halves, np.float32(np.inf))
+        halves = half(self.lists.keys[:, 0], self.metric).astype(self.dtype)
+        return cupy.nextafter(halves, self.dtype.type(np.inf))
 
     def rounded(self) -> Array:
         """What is multiplied, (rows, columns) with zeros up to whole pieces."""
@@ -162,6 +165,29 @@ class Side:
             grid = blocks_of(wide, TILE), min(rows, FULL)
             launch(PACKAGE, "meeting", name, grid, TILE, arguments)
         return self._rounded
+
+    def choose(self, two: Side, start: int, stop: int, notes: Notes, others: Notes | None) -> None:
+        """Note pairs of rows with some of the others, beside the rows, and beside those if they are given."""
+        x, y = self.rounded(), two.rounded()[start:stop]
+        wide, rows, tiles = x.shape[1], len(x), blocks_of(stop - start, TILE)
+        across = blocks_of(rows, TILE)
+        resident_bytes = 4 * (TILE * (wide + PAD) + STAGES * TILE * (PIECE + PAD))
+        streamed_bytes = 4 * 2 * STAGES * TILE * (PIECE + PAD)
+        resident, limit = resident_bytes <= shared_bytes_at_most(), self.limit
+        launch(
+            PACKAGE,
+            "meeting",
+            f"choose<{str(resident).lower()}>",
+            (across, max(1, min(tiles, FULL // across))),
+            TILE,
+            (
+                *(x, y, np.int64(rows), np.int64(stop - start), np.int32(wide)),
+                *(self.near, two.near[start:stop], limit, two.limit[start:stop] if others else limit),
+                *(np.int32(others is not None), np.int64(start), np.int32(NOTED)),
+                *(notes.counts, notes.places, *_beside(others)),
+            ),
+            shared_bytes=resident_bytes if resident else streamed_bytes,
+        )
 
     def take(self, others: Side, start: int, stop: int, notes: Notes) -> None:
         """Measure what was noted; rows that were noted more of than there is room for meet all others."""
@@ -193,29 +219,46 @@ class Side:
         )
 
 
-def _choose(one: Side, two: Side, start: int, stop: int, notes: Notes, others: Notes | None) -> None:
-    """Note pairs of rows with some of the others, beside the rows and, if they are given, beside those."""
-    x, y = one.rounded(), two.rounded()[start:stop]
-    wide, rows, tiles = x.shape[1], len(x), blocks_of(stop - start, TILE)
-    across = blocks_of(rows, TILE)
-    resident_bytes = 4 * (TILE * (wide + PAD) + STAGES * TILE * (PIECE + PAD))
-    streamed_bytes = 4 * 2 * STAGES * TILE * (PIECE + PAD)
-    resident, none = resident_bytes <= shared_bytes_at_most(), np.uint64(0)
-    beside = (none, none) if others is None else (others.counts, others.places)
-    launch(
-        PACKAGE,
-        "meeting",
-        f"choose<{str(resident).lower()}>",
-        (across, max(1, min(tiles, FULL // across))),
-        TILE,
-        (
-            *(x, y, np.int64(rows), np.int64(stop - start), np.int32(wide)),
-            *(one.near, two.near[start:stop], one.limit, two.limit[start:stop] if others else one.limit),
-            *(np.int32(others is not None), np.int64(start), np.int32(NOTED)),
-            *(notes.counts, notes.places, *beside),
-        ),
-        shared_bytes=resident_bytes if resident else streamed_bytes,
-    )
+class PreciseSide(Side):
+    """The same where float32 leaves its range, or tells too little: multiplied in float64, by cuBLAS."""
+
+    dtype: np.dtype[Any] = np.dtype(np.float64)
+
+    def share(self) -> float | None:
+        """See ``Side``."""
+        return None
+
+    def rounded(self) -> Array:
+        """See ``Side``."""
+        if self._rounded is None:
+            self._rounded = doubles(self.rows, self.metric, self._shift)
+        return self._rounded
+
+    def choose(self, two: Side, start: int, stop: int, notes: Notes, others: Notes | None) -> None:
+        """See ``Side``; products of some rows at a time."""
+        x, y, limit = self.rounded(), two.rounded()[start:stop], self.limit
+        two_limit = two.limit[start:stop] if others else limit
+        step = products_at_once(len(x), stop - start, self.dtype.itemsize)
+        for first in range(0, len(x), step):
+            some = slice(first, min(len(x), first + step))
+            tile = inner_products(x[some], y, self.dtype)
+            launch(
+                PACKAGE,
+                "meeting",
+                "scan",
+                (len(tile),),
+                TILE,
+                (
+                    *(tile, np.int64(stop - start), self.near[some], two.near[start:stop], limit[some]),
+                    *(two_limit, np.int32(others is not None), np.int64(first), np.int64(start)),
+                    *(np.int32(NOTED), notes.counts[some], notes.places[some], *_beside(others)),
+                ),
+            )
+
+
+def _beside(others: Notes | None) -> tuple[Any, Any]:
+    """Where candidates of the others are noted, if they are."""
+    return (np.uint64(0), np.uint64(0)) if others is None else (others.counts, others.places)
 
 
 def _no_lists(rows: int) -> Lists:

@@ -9,10 +9,9 @@ import cupy
 import numpy as np
 
 from rankfold.kernels.gpu.sources import C_TYPES, blocks_of, launch, row_pitch, rows_whole
-from rankfold.kernels.linear.gpu._gemm import multiply
-from rankfold.kernels.neighbors.bounds import TERMS, pieces
-from rankfold.kernels.neighbors.meeting import Rows, doubles
-from rankfold.kernels.neighbors.ranking import Thresholds, products_at_once, reaches
+from rankfold.kernels.neighbors.gpu._products import inner_products
+from rankfold.kernels.neighbors.meeting import Rows, doubles, products_at_once
+from rankfold.kernels.neighbors.ranking import Thresholds, reaches
 from rankfold.kernels.neighbors.ranks import limits
 
 Array = Any
@@ -46,20 +45,12 @@ def rank_rows(
     for start in range(0, len(x), step):
         some = slice(start, min(len(x), start + step))
         rows = x.part(some.start, some.stop)
-        tile = _products(doubles(rows, metric, shift) if precise else rows.copy, others, dtype)
+        tile = inner_products(doubles(rows, metric, shift) if precise else rows.copy, others, dtype)
         bounds = reaches(rows, metric, dtype)
         for first in range(0, counts.shape[1], MOST):
             part = some, slice(first, min(counts.shape[1], first + MOST))
             arrays = (*(each[part] for each in (low, high, keys, ids)), counts[part])
             measured += _count(tile, (*bounds, near_y, far_y), rows, y, metric, own[some], arrays)
-
-
-def _products(x: Array, y: Array, dtype: np.dtype[Any]) -> Array:
-    """Inner products of all rows, added up over pieces of columns as bounds have it."""
-    out = cupy.empty((len(x), len(y)), dtype)
-    for number, (start, stop) in enumerate(pieces(x.shape[1], TERMS)):
-        multiply(x[:, start:stop], y[:, start:stop].T, out=out, add=number > 0)
-    return out
 
 
 def _count(
