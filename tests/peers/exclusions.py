@@ -200,6 +200,12 @@ EXCLUSIONS = (
     ),
     Exclusion(
         "scikit-learn neighbors",
+        "compares distances of rows to themselves, exactly 0 here, with those that scikit-learn makes from "
+        "products: on some processors these round to 1.5e-8, and no absolute error is allowed",
+        ("test_unsupervised_inputs?*",),
+    ),
+    Exclusion(
+        "scikit-learn neighbors",
         "of equal rows must take the one that its own sort leaves first; ours is the one of lowest number",
         ("test_k_and_radius_neighbors_duplicates?*",),
     ),
