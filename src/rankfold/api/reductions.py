@@ -30,6 +30,7 @@ def svd(
     oversampling: int | None = None,
     seed: int = 0,
     with_rows: bool = True,
+    precision: str | None = None,
     **where: Unpack[Where],
 ) -> Result:
     """Leading singular triplets of a matrix that may be larger than memory.
@@ -45,6 +46,10 @@ def svd(
         See ``docs/choosing.md``.
     passes, oversampling, seed : int, default 8, a quarter of rank, and 0
         Most reads of the matrix; columns of a block beyond ``rank``; key of the random start block.
+    precision : {"float32", "float64", "tf32"}, optional
+        Type of products with the matrix, and of its factors; by default float32 where it holds the data, else
+        float64. "tf32", by ``solver="subspace"`` on a GPU: float32, but rounded to 11 bits in passes that
+        others follow.
     memory : int or str, default half of what is free
         Working memory of a worker process above its baseline: ``"2 GiB"``.
     out : path, optional
@@ -91,7 +96,9 @@ def svd(
     SIAM J. Sci. Comput. 34(1), 2012, and Fukaya, Kannan, Nakatsukasa, Yamamoto, Yanagisawa, SIAM J. Sci.
     Comput. 42(1), 2020 (TSQR). Where solvers deviate is said in ``rankfold.methods.svd.solvers``.
     """
-    task = SVD.task(x, rank, tol, solver, passes, oversampling, seed, with_rows=with_rows)
+    task = SVD.task(
+        x, rank, tol, solver, passes, oversampling, seed, with_rows=with_rows, precision=precision
+    )
     return run(task, where)
 
 
@@ -109,6 +116,7 @@ def pca(
     scale: bool = False,
     whiten: bool = False,
     with_rows: bool = True,
+    precision: str | None = None,
     **where: Unpack[Where],
 ) -> Result:
     """Principal components of samples in rows, centered without a pass of their own.
@@ -149,7 +157,7 @@ def pca(
     for means and scatter in pieces; solvers as for ``svd``.
     """
     flags = {"center": center, "scale": scale, "whiten": whiten, "with_rows": with_rows}
-    task = PCA.task(x, rank, tol, solver, passes, oversampling, seed, **flags)
+    task = PCA.task(x, rank, tol, solver, passes, oversampling, seed, precision=precision, **flags)
     return run(task, where)
 
 

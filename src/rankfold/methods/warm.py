@@ -10,6 +10,7 @@ import functools
 import logging
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -108,8 +109,8 @@ def _many(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 
 @functools.cache
-def _warm_panels(dtype: np.dtype[Any]) -> None:
-    x, working, vector = numbers(_many(dtype)), working_dtype(dtype), np.ones(64)
+def _warm_panels(dtype: np.dtype[Any], working: np.dtype[Any]) -> None:
+    x, vector = numbers(_many(dtype)), np.ones(64)
     measure(x, vector, 1.0)
     measure(_many(working), vector, 1.0)
     subtract(x, vector, vector, out=_many(working))
@@ -122,8 +123,8 @@ def _warm_double(dtype: np.dtype[Any]) -> None:
 
 
 @functools.cache
-def _warm_buckets(dtype: np.dtype[Any]) -> None:
-    d = _many(working_dtype(dtype))
+def _warm_buckets(working: np.dtype[Any]) -> None:
+    d = _many(working)
     for rows in (d, np.asfortranarray(d)):
         factors, sums = np.ones(len(rows), rows.dtype), np.zeros((1, 64), rows.dtype)
         add_to_buckets(rows, np.zeros(len(rows), np.int64), factors, sums=sums)
@@ -146,9 +147,17 @@ def warm_columns(
         ``"panels"``: what brings panels into the working type; ``"double"``: into double precision;
         ``"buckets"``: what adds rows up in buckets.
     """
-    if shape[0] * shape[1] > FEW:
-        for name in loops:
-            _COLUMNS[name](dtype)
+    if shape[0] * shape[1] <= FEW:
+        return
+    working = working_dtype(dtype)
+    if request.get("precision") in ("float32", "float64"):
+        working = np.dtype(request["precision"])
+    for name in loops:
+        _COLUMNS[name](dtype, working)
 
 
-_COLUMNS = {"panels": _warm_panels, "double": _warm_double, "buckets": _warm_buckets}
+_COLUMNS: dict[str, Callable[[np.dtype[Any], np.dtype[Any]], None]] = {
+    "panels": _warm_panels,
+    "double": lambda dtype, _: _warm_double(dtype),
+    "buckets": lambda _, working: _warm_buckets(working),
+}

@@ -63,6 +63,9 @@ class InMemory:
         save_arrays(path, {"q": q, "z": self.a.T @ y, "offset": np.zeros(q.shape[1])})
         return Application(Block(path, q.shape[1], scratch))
 
+    def refine(self) -> None:
+        raise AssertionError("no application was coarse")
+
     def drop(self, block: Block) -> None:
         self.kept.remove(block.y.path)
 

@@ -101,14 +101,21 @@ def test_grains_are_the_fewest_and_nearly_equal(start: int, count: int, rows: in
     assert not pieces or pieces[0][0] == start
 
 
-@given(row_bytes=ROW_BYTES)
-def test_grains_fill_the_cache_and_not_the_memory(row_bytes: int) -> None:
-    rows = grain_rows(row_bytes)
+@given(row_bytes=ROW_BYTES, device=st.sampled_from(sorted(GRAIN_BYTES)))
+def test_grains_fill_the_cache_and_not_the_memory(row_bytes: int, device: str) -> None:
+    rows, grain_bytes = grain_rows(row_bytes, device), GRAIN_BYTES[device]
     assert rows >= 1
-    assert rows == 1 or rows * row_bytes <= max(GRAIN_BYTES, GRAIN_BYTES_CEILING)
+    assert rows == 1 or rows * row_bytes <= max(grain_bytes, GRAIN_BYTES_CEILING)
     assert rows >= GRAIN_ROWS_FLOOR or (rows + 1) * row_bytes > GRAIN_BYTES_CEILING
-    assert rows <= GRAIN_ROWS_FLOOR or rows * row_bytes <= GRAIN_BYTES
-    assert rows >= grain_rows(row_bytes + 1)
+    assert rows <= GRAIN_ROWS_FLOOR or rows * row_bytes <= grain_bytes
+    assert rows >= grain_rows(row_bytes + 1, device)
+
+
+@given(grid=grids(), row_bytes=ROW_BYTES, accumulator=st.integers(1, 10**6))
+def test_a_device_takes_larger_grains_and_fewer_streams(grid: Grid, row_bytes: int, accumulator: int) -> None:
+    host, device = (cut(grid, row_bytes, accumulator, device=kind) for kind in ("cpu", "gpu"))
+    assert device.grain_rows >= host.grain_rows and device.stream_count <= host.stream_count
+    assert set(device.panels.tolist()) <= set(host.panels.tolist()) or grid.splittable
 
 
 @given(

@@ -24,7 +24,7 @@ import rankfold as rf
 from rankfold.methods.parts.panels import Panels
 from rankfold.pipeline import gpu
 from rankfold.pipeline.data.view import View
-from rankfold.pipeline.engine import device, sweep
+from rankfold.pipeline.engine import blocks, device, sweep
 from rankfold.pipeline.engine.fold import DeclaredFold
 from rankfold.pipeline.errors import NonFiniteError
 from rankfold.pipeline.gpu import require_device
@@ -78,6 +78,14 @@ CALLS: dict[str, Callable[..., rf.Result]] = {
     "nmf constrained": nmf(solver="admm"),
     "nmf by divergence": nmf(loss="kullback-leibler"),
 }
+
+
+@pytest.fixture(autouse=True)
+def _short_grains(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several panels of little data."""
+    monkeypatch.setitem(blocks.GRAIN_BYTES, "gpu", 2**21)
+
+
 SHAPES = [pytest.param((3000, 60), id="tall"), pytest.param((60, 3000), id="wide")]
 
 

@@ -31,7 +31,7 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts.append(1 << (min(panels, 8).bit_length() - 1))
         return counts[-1]
 
-    monkeypatch.setattr(blocks, "grain_rows", lambda row_bytes: 10)
+    monkeypatch.setattr(blocks, "grain_rows", lambda row_bytes, device: 10)
     monkeypatch.setattr(blocks, "stream_count", count)
     monkeypatch.setattr(tsqr, "matching_chunk", lambda native, read, written: 50)
     return counts

@@ -13,7 +13,7 @@ Array = npt.NDArray[Any]
 
 
 @kernel
-def panel_product(d: Array, q: Array, *, y: Array, z: Array, work: Array) -> None:
+def panel_product(d: Array, q: Array, *, y: Array, z: Array, work: Array, tf32: bool = False) -> None:
     """``y = d @ q`` and ``z += d.T @ y``.
 
     Parameters
@@ -26,6 +26,8 @@ def panel_product(d: Array, q: Array, *, y: Array, z: Array, work: Array) -> Non
     z : (s, b) float64, added to
         Accumulator of the whole sweep; the product of one grain is formed in the type of ``d``.
     work : (s, b) of the type of ``d``, overwritten
+    tf32 : bool
+        Whether a body may round float32 operands to 11 bits; those of a CPU do not.
 
     Notes
     -----

@@ -166,7 +166,7 @@ class Update:
     def _factorize(self, run: Run, units: Float64) -> Summary:
         """The summary of new rows, by one pass into their R factor."""
         request = self._factorization()
-        layout = choose_strategy(request, self.source)
+        layout = choose_strategy(request, self.source, run.device)
         centering, start = begin(run, layout, request)
         factorization = tsqr(
             run, layout, centering, start, form=False, passes=DEFAULT_PASSES, seed=request.seed

@@ -113,18 +113,18 @@ class Nonnegative:
 
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol."""
-        layout, rank, (rows, columns) = self._layout(), self.parameters.rank, self.source.shape
+        layout, rank, (rows, columns) = self._layout("cpu"), self.parameters.rank, self.source.shape
         by_rows, long = layout.view.orientation is Orientation.ROWS, layout.view.long
         chunks = count(long, min(layout.out_chunk, long))
         w = Output("W", (rows, rank), layout.view.dtype, chunks if by_rows else 1)
         return w, Output("H", (rank, columns), layout.view.dtype, 1 if by_rows else chunks)
 
-    def _layout(self) -> Strategy:
-        return choose_strategy(self._compression(), self.source)
+    def _layout(self, device: str) -> Strategy:
+        return choose_strategy(self._compression(), self.source, device)
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
-        layout, parameters = self._layout(), self.parameters
+        layout, parameters = self._layout(budget.device), self.parameters
         model = Model(parameters, layout.view, 1.0)
         factor, item = model.factor(NOWHERE, 0).nbytes, layout.view.dtype.itemsize
         outline = Outline(
@@ -215,7 +215,7 @@ class Nonnegative:
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
         with one_blas_thread():
-            layout = self._layout()
+            layout = self._layout(run.device)
             start, model = self._begin(run, layout)
             fit = self._iterate(run, layout, model, start)
             facts = self._write(run, layout, model, fit, fingerprint)

@@ -10,6 +10,9 @@ from rankfold.methods.registry import Method
 from rankfold.methods.svd.solvers.solver import SOLVERS
 
 CHOICES = ("auto", *SOLVERS.names())
+PRECISIONS = ("float32", "float64", "tf32")
+"""Types of products with the matrix that may be asked for."""
+
 HOME = "rankfold.methods.svd.svd"
 
 Rank = Annotated[
@@ -24,6 +27,13 @@ Solver = Annotated[str, Argument(f"{', '.join(CHOICES[:-1])} or {CHOICES[-1]}", 
 Passes = Annotated[int | None, Argument("most passes over the matrix; 8 by default", least=1)]
 Oversampling = Annotated[
     int | None, Argument("columns of a block beyond the rank; a quarter of it by default")
+]
+Precision = Annotated[
+    str | None,
+    Argument(
+        "type of products with the matrix; by default float32 where it holds the data, else float64",
+        choices=PRECISIONS,
+    ),
 ]
 Seed = Annotated[int, Argument("key of the random start", least=0, below=2**64)]
 Rows = Annotated[bool, Argument("leave out U or scores", option="--no-rows")]
@@ -40,6 +50,7 @@ class SvdArguments:
     oversampling: Oversampling = None
     seed: Seed = 0
     with_rows: Rows = True
+    precision: Precision = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,7 @@ class PcaArguments:
     scale: Annotated[bool, Argument("divide columns by their standard deviation")] = False
     whiten: Annotated[bool, Argument("scores of unit variance")] = False
     with_rows: Rows = True
+    precision: Precision = None
 
 
 @dataclass(frozen=True, slots=True)

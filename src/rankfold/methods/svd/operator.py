@@ -73,6 +73,9 @@ class Application:
     bad_start: bool = False
     """Whether what the block was made from was so far off that a random one is the better beginning."""
 
+    is_coarse: bool = False
+    """Whether its images were rounded more than the type of the operator: no result is made of them."""
+
 
 class Operator(Protocol):
     """A, long by short, applied to blocks of vectors of the short side."""
@@ -105,6 +108,9 @@ class Operator(Protocol):
     def drop(self, block: Block) -> None:
         """Give back the scratch of a block that is needed no more."""
 
+    def refine(self) -> None:
+        """Round no more than the type from here on. Called after an application that is coarse."""
+
 
 class Iteration(Protocol):
     """The steps of a method between applications."""
@@ -117,7 +123,10 @@ class Iteration(Protocol):
 
 
 def iterate(operator: Operator, width: int, iteration: Iteration) -> None:
-    """Apply an operator until the iteration has enough, or as often as is allowed."""
+    """Apply an operator until the iteration has enough, or as often as is allowed.
+
+    What a coarse application was enough for is looked at once more.
+    """
     q = operator.first(width)
     while True:
         application = operator.apply(q)
@@ -125,7 +134,10 @@ def iterate(operator: Operator, width: int, iteration: Iteration) -> None:
         if application.bad_start and not last:
             q = operator.random(width)
         elif iteration.take(application, operator.squared_norm) or last:
-            return
+            if not application.is_coarse:
+                return
+            operator.refine()
+            q = iteration.following(application)
         else:
             q = iteration.following(application)
 
@@ -157,6 +169,13 @@ class CenteredMatrix:
 
     sketch_rows: int = 0
     """Rows of the sketch that the first pass makes beside, to tell what its block misses; 0 for none."""
+
+    tf32: bool = False
+    """Whether products may be rounded to 11 bits, but for those of the last pass that is allowed, and of a
+    first one beside a sketch, which tells what its block misses from differences of squares."""
+
+    tf32_passes: int = 0
+    """Passes whose products were."""
 
     @property
     def short(self) -> int:
@@ -199,6 +218,10 @@ class CenteredMatrix:
         """See ``Operator``."""
         self.run.drop(block.y)
 
+    def refine(self) -> None:
+        """See ``Operator``."""
+        self.tf32 = False
+
     def apply(self, q: Float64) -> Application:
         """One fused pass.
 
@@ -215,7 +238,9 @@ class CenteredMatrix:
         y = strategy.y(run.scratch, run.passes + 1, q.shape[1])
         shift, weights = conditions(strategy, self.centering, self.start, prior)
         basis, rows = q * weights[:, None], self.sketch_rows
-        state = self._pass(name, {"q": basis, "shift": shift}, y)
+        is_coarse = self.tf32 and not rows and run.passes + 1 < strategy.passes
+        self.tf32_passes += is_coarse
+        state = self._pass(name, {"q": basis, "shift": shift}, y, tf32=is_coarse)
         offset = np.zeros(q.shape[1])
         if prior is None:
             self.column_statistics = statistics(state, strategy.view, self.start.shift, self.centering)
@@ -233,9 +258,9 @@ class CenteredMatrix:
         save_arrays(path, {"q": q, "z": z, "offset": offset})
         block = Block(path, q.shape[1], y)
         bad_start = (prior is None and self._far()) or (missing is not None and _hides(missing, block))
-        return Application(block, missing, bad_start)
+        return Application(block, missing, bad_start, is_coarse)
 
-    def _pass(self, name: str, constants: dict[str, Float64], y: ScratchMatrix) -> State:
+    def _pass(self, name: str, constants: dict[str, Float64], y: ScratchMatrix, *, tf32: bool) -> State:
         fold = PanelPass(
             panels=self.strategy.panels(self.run.slots),
             centering=self.centering,
@@ -246,6 +271,7 @@ class CenteredMatrix:
             row_seconds=self.strategy.row_seconds(4 * y.columns),
             sketch_rows=self.sketch_rows,
             seed=self.seed,
+            tf32=tf32,
         )
         state = self.run.pass_over_data(name, fold)
         refuse_overflow(state, self.strategy.view)

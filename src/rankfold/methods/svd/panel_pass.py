@@ -46,6 +46,8 @@ class PanelPass(OverConditionedPanels):
     """Rows of the sketch; 0 for none."""
 
     seed: int = 0
+    tf32: bool = False
+    """Whether a device may round operands of products to 11 bits."""
 
     kernels = (measure, subtract, panel_product, add_to_buckets)
 
@@ -78,7 +80,7 @@ class PanelPass(OverConditionedPanels):
         """Multiply a panel, grain by grain."""
         for first, last, d in self.condition_grains(state, work, start, stop, slot):
             y = work.y[: last - first]
-            panel_product(d, work.q, y=y, z=state["z"], work=work.z)
+            panel_product(d, work.q, y=y, z=state["z"], work=work.z, tf32=self.tf32)
             work.device.send(y, functools.partial(self.y.write, first))
             if self.sketch_rows:
                 self._sketch(state, work, d, first)

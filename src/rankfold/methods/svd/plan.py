@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
+
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.solver import SOLVERS
 from rankfold.methods.svd.strategy import Strategy, choose_strategy
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task
@@ -23,9 +26,12 @@ def make_plan(request: Request, source: Source, budget: Budget) -> Plan:
     ------
     MemoryBudgetError
         One segment, or the algebra between passes, takes more than the budget.
+    InputError
+        The device, or the type of the data, has no such precision.
     """
-    strategy = choose_strategy(request, source)
+    strategy = choose_strategy(request, source, budget.device)
     solver, view = strategy.solver, strategy.view
+    _refuse_precision(request, strategy)
     item = view.dtype.itemsize
     outline = Outline(
         kind=request.kind,
@@ -64,11 +70,26 @@ def sweeps_of(request: Request, strategy: Strategy) -> PanelSweeps:
     )
 
 
+def _refuse_precision(request: Request, strategy: Strategy) -> None:
+    if request.precision != "tf32":
+        return
+    if strategy.view.device == "cpu":
+        raise InputError(
+            "precision tf32 is one of tensor cores, which a CPU has not: say --device gpu, or leave out "
+            "--precision"
+        )
+    if strategy.view.dtype != np.float32:
+        raise InputError(
+            f"precision tf32 rounds float32, but {strategy.view.source.name} is computed with in "
+            f"{strategy.view.dtype}: leave out --precision, or store the matrix as float32"
+        )
+
+
 # Ways out -----------------------------------------------------------------------------------------
 
 
 def _fits(request: Request, source: Source, budget: Budget) -> bool:
-    arrangement = sweeps_of(request, choose_strategy(request, source)).arrange(budget)
+    arrangement = sweeps_of(request, choose_strategy(request, source, budget.device)).arrange(budget)
     return arrangement.concurrency >= 1 and arrangement.peak_bytes <= budget.memory_bytes
 
 

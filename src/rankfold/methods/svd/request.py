@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
+from rankfold.methods.svd.arguments import PRECISIONS
 from rankfold.methods.svd.solvers.solver import SOLVERS
 from rankfold.pipeline.errors import InputError
 
@@ -44,9 +47,20 @@ class Request:
     oversampling: int | None = None
     """Columns of a block beyond the rank; None for what ``layout.block_width`` finds right."""
 
+    precision: str | None = None
+    """One of ``PRECISIONS``; None for float32 where it holds the data, float64 elsewhere."""
+
+    @property
+    def working_dtype(self) -> np.dtype[Any] | None:
+        """The type in which it is computed, if not what the type of the data decides."""
+        return np.dtype(self.precision) if self.precision in ("float32", "float64") else None
+
     def as_dict(self) -> dict[str, Any]:
-        """Fields by name, for JSON."""
-        return dataclasses.asdict(self)
+        """Fields by name, for JSON; without the precision where none is asked for."""
+        fields = dataclasses.asdict(self)
+        if self.precision is None:
+            del fields["precision"]
+        return fields
 
 
 def check_request(request: Request, shape: tuple[int, int], name: str) -> None:
@@ -80,8 +94,19 @@ def check_request(request: Request, shape: tuple[int, int], name: str) -> None:
         )
     if request.adaptive and request.oversampling is not None:
         raise InputError("oversampling counts columns beyond a rank: say --rank, or leave it out")
+    _check_precision(request)
     if not 0 <= request.seed < 2**64:
         raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {request.seed}")
+
+
+def _check_precision(request: Request) -> None:
+    if request.precision is not None and request.precision not in PRECISIONS:
+        raise InputError(f"precision {request.precision!r} is not one of {', '.join(PRECISIONS)}")
+    if request.precision == "tf32" and request.method != "subspace":
+        raise InputError(
+            "precision tf32 rounds products that later passes put right, as those of subspace iteration "
+            "alone do: say --solver subspace, or leave out --precision"
+        )
 
 
 def integer(name: str, value: object) -> int:

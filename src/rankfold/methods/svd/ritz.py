@@ -272,3 +272,8 @@ class Convergence:
         self.errors.append(float(np.minimum(self.estimate + rounding_error, 1.0).max()))
         enough = (self.estimate + rounding_error <= self.tol) | (self.estimate <= 2 * rounding_error)
         return exact or bool(enough.all())
+
+    @property
+    def stalls(self) -> bool:
+        """Whether the last pass left more than half of the error before it."""
+        return len(self.errors) > 1 and self.errors[-1] > self.errors[-2] / 2

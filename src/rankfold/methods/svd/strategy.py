@@ -127,9 +127,10 @@ class Strategy:
         return cut(grid, combination.working_row_bytes, 8 * rank * rank)
 
 
-def choose_strategy(request: Request, source: Source) -> Strategy:
-    """Decide orientation, solver, width and cuts."""
-    view = View(source, choose_orientation(source, request.rank, request.kind))
+def choose_strategy(request: Request, source: Source, device: str = "cpu") -> Strategy:
+    """Decide orientation, solver, width and cuts, for sweeps on a kind of device."""
+    orientation = choose_orientation(source, request.rank, request.kind)
+    view = View(source, orientation, device, request.working_dtype)
     width = block_width(request.rank, view.short, request.oversampling, passes=request.passes)
     if request.adaptive:
         width = adaptive_width(view.short)
@@ -175,7 +176,7 @@ def resolve_request(request: Request, source: Source) -> Request:
     """
     if not request.adaptive:
         return request
-    view = View(source, choose_orientation(source, ADAPTIVE_WIDTH))
+    view = View(source, choose_orientation(source, ADAPTIVE_WIDTH), precision=request.working_dtype)
     width, method = adaptive_width(view.short), request.method
     if method == "auto":
         method = choose_method(dataclasses.replace(request, rank=width), view, width)

@@ -92,7 +92,8 @@ class Reduction:
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """Carry out the request; the facts of its result."""
         carry_out = qr if self.parameters.kind == "qr" else reduce
-        return carry_out(run, choose_strategy(self.parameters, self.source), self.parameters, fingerprint)
+        strategy = choose_strategy(self.parameters, self.source, run.device)
+        return carry_out(run, strategy, self.parameters, fingerprint)
 
 
 # Arguments ----------------------------------------------------------------------------------------
@@ -126,6 +127,7 @@ def _reduction(
     oversampling: object = None,
     seed: object = 0,
     with_rows: bool = True,
+    precision: object = None,
     **flags: bool,
 ) -> Reduction:
     if rank is None and tol is None:
@@ -141,6 +143,7 @@ def _reduction(
         rows=with_rows,
         adaptive=adaptive,
         oversampling=None if oversampling is None else integer("oversampling", oversampling),
+        precision=None if precision is None else str(precision),
         **flags,
     )
     check_request(request, source.shape, source.name)

@@ -34,6 +34,11 @@ class View:
 
     source: Source
     orientation: Orientation
+    device: str = "cpu"
+    """Kind of device that sweeps run on, which decides how they are cut."""
+
+    precision: np.dtype[Any] | None = None
+    """Working type, where it is asked for."""
 
     @property
     def long(self) -> int:
@@ -54,7 +59,7 @@ class View:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Working type: float32 or float64."""
-        return working_dtype(self.source.dtype)
+        return self.precision or working_dtype(self.source.dtype)
 
     def panel_buffer(self, long_rows: int, dtype: np.dtype[Any]) -> Array:
         """Room for a panel as it lies in the source."""

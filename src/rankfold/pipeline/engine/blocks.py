@@ -3,8 +3,8 @@
 A *grid* is what the store gives: edges between native chunks. A *grain* is the rows of one GEMM. A
 *panel* is what is read at once: whole native chunks, or a single grain where the store can be read
 at any row. A *stream* is a run of panels folded in order into one accumulator. Every number here is
-a function of shape, item size and native chunks alone; memory, workers and measured speed never
-enter, since the cut decides the last bits of the answer.
+a function of shape, item size, native chunks and the kind of device alone; memory, workers and measured
+speed never enter, since the cut decides the last bits of the answer.
 """
 
 from __future__ import annotations
@@ -18,12 +18,17 @@ import numpy.typing as npt
 
 from rankfold.pipeline.data.grid import GRAIN_BYTES_CEILING, Grid
 
-GRAIN_BYTES = 8 * 2**20
-"""A grain and its basis stay in the last-level cache between the two products of a fused pass."""
+GRAIN_BYTES = {"cpu": 8 * 2**20, "gpu": 64 * 2**20}
+"""By kind of device. On a host a grain and its basis stay in the last-level cache between the two products of
+a fused pass. On a device that takes a few dozen microseconds for 64 MiB, less than asking for it: there a
+grain is as large as pinned memory for a few panels allows."""
 
 GRAIN_ROWS_FLOOR = 256
 """Fewer rows make the update Z += D'Y wait for memory: it moves 16 bytes of Z per 2 rows flops."""
 
+
+STREAM_SHARE = {"cpu": 1, "gpu": 1 / 16}
+"""Streams by kind of device: a device reads a byte many times faster than an accumulator is written."""
 
 READS_PER_BYTE = 64
 """Bytes that a stream reads for each byte of its accumulator, where a pass is bound by reading: writing
@@ -68,14 +73,14 @@ class Cut:
         return int(self.panels[index]), int(self.panels[index + 1])
 
 
-def grain_rows(row_bytes: int) -> int:
+def grain_rows(row_bytes: int, device: str = "cpu") -> int:
     """Rows of one GEMM for rows of ``row_bytes`` bytes.
 
-    >>> grain_rows(8000), grain_rows(768), grain_rows(4_000_000)
-    (1048, 10922, 67)
+    >>> grain_rows(8000), grain_rows(768), grain_rows(4_000_000), grain_rows(8000, "gpu")
+    (1048, 10922, 67, 8388)
     """
     floor = min(GRAIN_ROWS_FLOOR, max(1, GRAIN_BYTES_CEILING // row_bytes))
-    return max(floor, GRAIN_BYTES // row_bytes)
+    return max(floor, GRAIN_BYTES[device] // row_bytes)
 
 
 def grains(start: int, stop: int, rows: int) -> Iterator[tuple[int, int]]:
@@ -139,13 +144,15 @@ def cut(
     *,
     least_rows: int = 1,
     reads_per_byte: int = READS_PER_BYTE,
+    device: str = "cpu",
 ) -> Cut:
     """Cut an axis whose rows hold ``row_bytes`` bytes, for accumulators of the given size.
 
     ``least_rows`` asks for taller grains than the cache would choose, ``reads_per_byte`` for more or
     fewer streams: see ``stream_count``.
     """
-    rows = max(grain_rows(row_bytes), least_rows)
+    rows = max(grain_rows(row_bytes, device), least_rows)
+    reads_per_byte = round(reads_per_byte / STREAM_SHARE[device])
     edges = panel_edges(grid, rows)
     total = int((-(-np.diff(edges) // rows)).sum())
     count = stream_count(

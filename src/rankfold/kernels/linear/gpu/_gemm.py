@@ -63,7 +63,7 @@ def multiply(a: Array, b: Array, *, out: Array, add: bool = False, tf32: bool = 
     )
 
 
-def add_transpose_product(x: Array, y: Array, *, total: Array, work: Array) -> None:
+def add_transpose_product(x: Array, y: Array, *, total: Array, work: Array, tf32: bool = False) -> None:
     """``total += x.T @ y``, in float64 whatever the type of ``x`` and ``y``; ``work`` is of that type.
 
     The rounding error in float32 is that of ``RUN_ROWS`` rows.
@@ -71,7 +71,7 @@ def add_transpose_product(x: Array, y: Array, *, total: Array, work: Array) -> N
     rows = len(x)
     run = rows if x.dtype == np.float64 else RUN_ROWS
     for first in range(0, rows, max(run, 1)):
-        multiply(x[first : first + run].T, y[first : first + run], out=work)
+        multiply(x[first : first + run].T, y[first : first + run], out=work, tf32=tf32)
         cupy.add(total, work, out=total)
 
 

@@ -9,7 +9,7 @@ from rankfold.kernels.linear.gpu._gemm import add_transpose_product, multiply
 Array = Any
 
 
-def panel_product(d: Array, q: Array, *, y: Array, z: Array, work: Array) -> None:
+def panel_product(d: Array, q: Array, *, y: Array, z: Array, work: Array, tf32: bool = False) -> None:
     """See the contract; in float32, ``z`` is added to once for every 4096 rows."""
-    multiply(d, q, out=y)
-    add_transpose_product(d, y, total=z, work=work)
+    multiply(d, q, out=y, tf32=tf32)
+    add_transpose_product(d, y, total=z, work=work, tf32=tf32)

@@ -44,7 +44,7 @@ class BlockSolver(Solver):
     def arrange(self, request: Request, view: View, width: int) -> Dimensions:
         """Blocks as wide as asked; a sample gives the first where it may be better than a random one."""
         item = view.dtype.itemsize
-        grains = cut(view.grid, view.short * item, 8 * view.short * width)
+        grains = cut(view.grid, view.short * item, 8 * view.short * width, device=view.device)
         block = width if 2 * width <= view.short else 0
         return Dimensions(width, grains, chunk_rows(view.long, request.rank * item), block, block > 0)
 

@@ -204,7 +204,9 @@ def gram_panels(view: View, slots: int) -> Panels:
     # at least as long as short keep that under a tenth of the product's own time.
     least = max(1, min(view.short, (32 * 2**20) // row_bytes))
     # A byte takes ten times as long as in a fused pass, so streams may be that much shorter.
-    grains = cut(view.grid, row_bytes, 8 * view.short**2, least_rows=least, reads_per_byte=8)
+    grains = cut(
+        view.grid, row_bytes, 8 * view.short**2, least_rows=least, reads_per_byte=8, device=view.device
+    )
     return Panels(view, grains, slots, np.dtype(np.float64), extra_rows=int(rows), copy_grains=rows)
 
 

@@ -228,7 +228,9 @@ class Sketch(Solver):
         item, sizes = view.dtype.itemsize, SketchSizes.of(request.rank, view.short)
         row_bytes = view.short * item + sizes.row_bytes(item)
         # A byte takes about four times as long as in a fused pass, so streams may be that much shorter.
-        grains = cut(view.grid, row_bytes, sizes.accumulator_bytes(view.short), reads_per_byte=16)
+        grains = cut(
+            view.grid, row_bytes, sizes.accumulator_bytes(view.short), reads_per_byte=16, device=view.device
+        )
         return Dimensions(sizes.range, grains, chunk_rows(view.long, request.rank * item))
 
     def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:

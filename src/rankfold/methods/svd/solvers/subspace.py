@@ -10,6 +10,7 @@ run nor a task of an earlier pass that some worker still runs can mix two of the
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -63,8 +64,14 @@ class _Power:
     has_new_directions: bool = False
     """Whether the block has directions that the one before had not."""
 
+    is_coarse: bool = False
+    """Whether the images of the block were rounded more than those of the next will be."""
+
     def take(self, application: Application, squared_norm: float) -> bool:
         block, missing, before = application.block, application.missing, self.basis.blocks
+        if self.is_coarse and not application.is_coarse:
+            before = []  # rounding of its images would pass for what the block lacks, or hide it
+        self.is_coarse = application.is_coarse
         self.basis = Basis()
         self.basis.add(block)
         rank, width = self.convergence.rank, self.width
@@ -76,7 +83,9 @@ class _Power:
             else None
         )
         exact = block.width == self.operator.short
-        return self.convergence.observe(ritz, errors_of_iteration(ritz, pair), exact=exact)
+        enough = self.convergence.observe(ritz, errors_of_iteration(ritz, pair), exact=exact)
+        # Rounding of coarse images keeps estimates from falling long before that of the type does.
+        return enough or (application.is_coarse and self.convergence.stalls)
 
     def following(self, application: Application) -> Float64:
         block, missing = application.block, application.missing
@@ -136,10 +145,13 @@ class Subspace(BlockSolver):
     ) -> Decomposition:
         """Find triplets up to a rank."""
         rows, rank = strategy.sketch_rows, request.rank
-        matrix = CenteredMatrix(run, strategy, centering, start, request.seed, sketch_rows=rows)
+        tf32 = request.precision == "tf32"
+        matrix = CenteredMatrix(run, strategy, centering, start, request.seed, sketch_rows=rows, tf32=tf32)
         basis, convergence = subspace(matrix, width=strategy.width, rank=rank, tol=request.tol)
         triplets = rayleigh_ritz(run, strategy, basis, rank, request.seed, estimate=convergence.estimate)
-        return of_triplets(strategy, centering, triplets, matrix.columns, convergence.errors)
+        decomposition = of_triplets(strategy, centering, triplets, matrix.columns, convergence.errors)
+        facts = {"tf32_passes": matrix.tf32_passes} if tf32 else {}
+        return dataclasses.replace(decomposition, facts=facts)
 
 
 SUBSPACE = Subspace()

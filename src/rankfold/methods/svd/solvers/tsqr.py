@@ -288,7 +288,7 @@ class Tsqr(Solver):
         grid = Grid.regular(view.long, chunk, splittable=False)
         least = max(1, min(4 * short, (32 * 2**20) // row_bytes))
         sums = max(8 * short**2, 4 * 2**20)
-        grains = cut(grid, 8 * row_bytes, sums, least_rows=least, reads_per_byte=64)
+        grains = cut(grid, 8 * row_bytes, sums, least_rows=least, reads_per_byte=64, device=view.device)
         return Dimensions(short, grains, chunk, 0 if leads_qr(request, view) else short)
 
     def basis_columns(self, strategy: Strategy) -> int:
