@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 TESTS = Path(__file__).parents[1] / "tests"
+KERNELS = Path(__file__).parents[1] / "src" / "rankfold" / "kernels"
 SECONDS = 460.0
 Call = Callable[[int], Any]
 
@@ -101,6 +102,8 @@ class Bench:
             if self.tiny:
                 raise
             self.left_out.append(f"{name}: {type(error).__name__}: {error}")
+        finally:
+            self.xp.get_default_memory_pool().free_all_blocks()
 
     def compute_limit(self, flops: float, nbytes: float, kind: str = "f32") -> float:
         """Seconds that arithmetic or memory takes at least."""
@@ -241,6 +244,50 @@ def plain_descent(xp: Any, gram: Any, b: Any, w: Any, sweeps: int) -> None:
     for _ in range(sweeps):
         for t in range(len(gram)):
             w[:, t] = xp.maximum(w[:, t] - (w @ gram[:, t] - b[:, t]) / gram[t, t], 0)
+
+
+def tensor_sums(bench: Bench) -> None:
+    """How far sums by tensor cores are from float64, beside the room that bounds of neighbors give them.
+
+    Rows that are hard to add up: of one sign, of numbers that cancel, of a large number first or last, of
+    sizes over six orders of magnitude, nearly parallel.
+    """
+    xp, d = bench.xp, 128
+    n, m = (64, 32) if bench.tiny else (8192, 1024)
+    texts = (
+        (KERNELS / "gpu" / "device.cuh").read_text(),
+        Path(__file__).with_name("tf32_sums.cu").read_text(),
+    )
+    module = xp.RawModule(code="".join(texts), options=("-std=c++17",), name_expressions=("tf32_sums",))
+    kernel, out, worst = module.get_function("tf32_sums"), xp.empty((n, m), np.float32), {}
+    signs, first = (-1.0) ** np.arange(d), np.ones(d)
+    first[0] = 1e6
+    kinds: dict[str, tuple[Any, Any]] = {
+        "normal": (1.0, 0.0),
+        "one sign": (0.1, 1.0),
+        "cancel": (1e-4, signs),
+        "large first": (first, 0.0),
+        "large last": (first[::-1].copy(), 0.0),
+        "six orders": (10.0 ** np.linspace(-3, 3, d), 0.0),
+        "parallel": (1e-3, np.linspace(1, 2, d)),
+    }
+    for name, (scale, mean) in kinds.items():
+        pair = []
+        for rows in (n, m):
+            values = bench.normal(rows, d).get() * scale + mean
+            bits = values.astype(np.float32).view(np.uint32)
+            pair.append(((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32))
+        x, y = (xp.asarray(each) for each in pair)
+        kernel((n // 16, m // 8), (32,), (x, y, np.int32(d), np.int64(m), out))
+        wide = [xp.asarray(each.astype(np.float64)) for each in pair]
+        lengths = [xp.sqrt((each * each).sum(axis=1)) for each in wide]
+        room = (d + 24) * 2.0**-22 * lengths[0][:, None] * lengths[1]
+        worst[name] = float((xp.abs(out.astype(np.float64) - wide[0] @ wide[1].T) / room).max())
+    bench.facts["tensor_sums"] = worst
+    words = ", ".join(f"{name} {share:.2f}" for name, share in worst.items())
+    print(f"sums by tensor cores, {len(kinds) * n * m} pairs: largest share of their bound: {words}")
+    if not max(worst.values()) <= 0.5:
+        raise ValueError(f"bounds leave no margin: {words}")
 
 
 def neighbors(bench: Bench) -> None:
@@ -409,6 +456,7 @@ PARTS: tuple[tuple[str, float, Callable[[Bench], None]], ...] = (
     ("fused pass", 25, fused_pass),
     ("moments", 10, moments),
     ("coordinate descent", 50, coordinate_descent),
+    ("sums by tensor cores", 15, tensor_sums),
     ("neighbors", 60, neighbors),
     ("ranks", 15, ranks),
     ("peers", 60, peers),

@@ -206,6 +206,17 @@ def add_gram_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case({"y": y}, run, {"total": error})
 
 
+def add_squares_case(shape: tuple[int, int], dtype: str) -> Case:
+    x = matrix(shape, dtype)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        found = xp.array([0.5])
+        assert body(a["x"], total=found) is None
+        return {"total": found}
+
+    return Case({"x": x}, run, {"total": 2 * (x.size + 1) * EPS * (0.5 + np.square(x, dtype=float).sum())})
+
+
 def add_product_case(shape: tuple[int, int], dtype: str) -> Case:
     (r, s), b = shape, 4
     x, y, total = matrix(shape, dtype), matrix((r, b), dtype, seed=6), matrix((s, b), seed=7)
@@ -751,6 +762,7 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("linear.panel", "panel_product"): (panel_case, FLOATS),
     ("linear.products", "product"): (product_case, FLOATS),
     ("linear.products", "add_gram"): (add_gram_case, FLOATS),
+    ("linear.products", "add_squares"): (add_squares_case, FLOATS),
     ("linear.products", "add_product"): (add_product_case, FLOATS),
     ("linear.products", "weigh"): (weigh_case, FLOATS),
     ("linear.qr", "panel_r"): (lambda shape, dtype: returns("r", y=matrix(shape)), ("float64",)),

@@ -275,6 +275,10 @@ def call(function: Callable[..., Any], name: str, args: Any, kwargs: Any) -> Any
     require_known(name, kwargs, None)
     if name == "einsum" and (more := kwargs.keys() - {"dtype", "optimize"}):
         raise TypeError(f"Did not understand the following kwargs: {sorted(more)}")
+    if name == "einsum" and any(
+        isinstance(x, ndarray) and x.dtype != kwargs.get("dtype", x.dtype) for x in args
+    ):
+        raise MemoryError("CuPy would copy each operand into the type that is asked for")
     out = kwargs.get("out")
     if out is not None:
         require_device(out)

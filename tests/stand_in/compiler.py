@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -59,20 +59,31 @@ class RawModule:
     ) -> None:
         self._symbols = {name: f"kernel_{i}" for i, name in enumerate(name_expressions)}
         exports = "\n".join(f"KERNEL_ON_CPU({symbol}, ({name}))" for name, symbol in self._symbols.items())
-        self._library = library(f'#include "{HEADER}"\n{code}\n{exports}\n', Choice.flags)
+        self._text = f'#include "{HEADER}"\n{code}\n{exports}\n'
+        self._library = library(self._text, Choice.flags)
 
     def get_function(self, name: str) -> RawKernel:
         """A kernel, by the expression that it was compiled for."""
-        return RawKernel(name, getattr(self._library, self._symbols[name]))
+        return RawKernel(name, getattr(self._library, self._symbols[name]), (self._text, name))
 
 
 class RawKernel:
-    """A kernel that can be launched."""
+    """A kernel that can be launched. Modules of one text are one, and have one leave for shared memory."""
 
-    def __init__(self, name: str, symbol: Any) -> None:
+    leaves: ClassVar[dict[tuple[str, str], int]] = {}
+
+    def __init__(self, name: str, symbol: Any, key: tuple[str, str]) -> None:
         self.name = name
-        self.max_dynamic_shared_size_bytes = 0
-        self._symbol = symbol
+        self._symbol, self._key = symbol, key
+
+    @property
+    def max_dynamic_shared_size_bytes(self) -> int:
+        """Shared memory of a block, at most."""
+        return self.leaves.get(self._key, 0)
+
+    @max_dynamic_shared_size_bytes.setter
+    def max_dynamic_shared_size_bytes(self, nbytes: int) -> None:
+        self.leaves[self._key] = nbytes
 
     def __call__(
         self, grid: tuple[int, ...], block: tuple[int, ...], args: tuple[Any, ...], *, shared_mem: int = 0

@@ -93,6 +93,20 @@ def empty_pinned(shape: Any, dtype: Any = float, order: str = "C") -> Any:
     return made
 
 
+class PinnedMemory:
+    """Host memory that copies need not pass through another buffer from."""
+
+    def __init__(self, size: int, flags: int = 0) -> None:
+        self.array = np.empty(size, np.uint8)
+        self.array[...] = 0xFF  # not a number in any type of floats
+        COUNTS.pinned_bytes += size
+
+
+def pinned_pointer(memory: PinnedMemory, offset: int) -> Any:
+    """What ``np.frombuffer`` takes; CuPy's is of a class of its own."""
+    return memory.array[offset:].data
+
+
 class MemoryPool:
     """Of the device."""
 
@@ -160,6 +174,8 @@ def _cuda() -> types.ModuleType:
         "Event": Event,
         "Device": Device,
         "MemoryPool": MemoryPool,
+        "PinnedMemory": PinnedMemory,
+        "PinnedMemoryPointer": pinned_pointer,
         "OutOfMemoryError": OutOfMemoryError,
         "memory": types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
         "device": types.SimpleNamespace(get_cublas_handle=lambda: 1),

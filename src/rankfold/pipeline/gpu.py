@@ -80,6 +80,9 @@ def require_device() -> Any:
 LIBRARY_BYTES = 96 * 2**20
 """What cuBLAS and cuSOLVER work in."""
 
+POOL_SHARE = 0.25
+"""Share of what is planned that the pool of CuPy may lose to pieces of other sizes."""
+
 KEPT_SHARE = 0.9
 """Share of a device that panels for the next pass and what is planned may take."""
 
@@ -95,11 +98,17 @@ class CudaSlot:
         self._cuda = cuda
         size = int(np.prod(shape))
         self._pinned = cuda.pinned((size,), dtype)
-        self._room = cuda.empty((size,), dtype)
+        self._room = cuda.empty_for_copies((size,), dtype)
         self._staged: Array | None = self._pinned
         self._twin: Any = self._room
         self._copied: Any = None
-        self._done: Any = None
+        """When the panel has come."""
+
+        self._read: Any = None
+        """When what was read has been copied, and may be written over."""
+
+        self._done: Any = cuda.stream().record()
+        """When nobody needs what the room held, be it of a workspace before."""
 
     @property
     def staged(self) -> Array:
@@ -117,8 +126,8 @@ class CudaSlot:
 
     def room(self, shape: tuple[int, ...]) -> Array:
         """See ``Slot``."""
-        if self._copied is not None and not self._copied.done:
-            self._copied.synchronize()
+        if self._read is not None and not self._read.done:
+            self._read.synchronize()
         self._staged = self._pinned[: int(np.prod(shape))].reshape(shape)
         return self._staged
 
@@ -132,16 +141,16 @@ class CudaSlot:
         kept = None if name is None else self._cuda.room_to_keep(staged)
         grows = kept is None and staged.size > self._room.size
         if grows:
-            self._room = self._cuda.empty((staged.size,), staged.dtype)
+            self._room = self._cuda.empty_for_copies((staged.size,), staged.dtype)
         if kept is not None or grows:
-            # The pool gives memory again as soon as nobody names it, in the order of the stream that kernels
-            # go to: a copy on another stream waits for those that still read what was there.
+            # Memory is given again as soon as nobody names it: a copy waits for kernels that still read what
+            # was there.
             copies.wait_event(self._cuda.stream().record())
-        elif self._done is not None:
+        else:
             copies.wait_event(self._done)
         self._twin = self._room[: staged.size].reshape(staged.shape) if kept is None else kept
         self._twin.set(staged, stream=copies)
-        self._copied = copies.record()
+        self._copied = self._read = copies.record()
         if kept is not None:
             self._cuda.kept[name] = self._twin, self._copied
 
@@ -166,9 +175,6 @@ class Cuda:
 
     def __init__(self) -> None:
         self._cupy = require_device()
-        import cupyx
-
-        self.pinned = cupyx.empty_pinned
         self.copies = self._cupy.cuda.Stream(non_blocking=True)
         self._sent: list[tuple[Array, Callable[[Array], None]]] = []
         self._idle: dict[tuple[tuple[int, ...], np.dtype[Any]], list[Array]] = {}
@@ -201,6 +207,21 @@ class Cuda:
     def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
         """See ``Device``."""
         return self._cupy.empty(shape, dtype)  # type: ignore[no-any-return]
+
+    def empty_for_copies(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+        """A buffer that copies go to. It may live as long as a run, and comes from a pool of its own: what is
+        taken out of a larger piece would keep the rest of that from scratch of kernels.
+        """
+        with self.copies:
+            return self.empty(shape, dtype)
+
+    def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+        """Memory of the host that copies come from and go to; by CuPy's pool a power of two of bytes."""
+        count, dtype = int(np.prod(shape)), np.dtype(dtype)
+        if not count:
+            return np.empty(shape, dtype)
+        memory = self._cupy.cuda.PinnedMemoryPointer(self._cupy.cuda.PinnedMemory(count * dtype.itemsize), 0)
+        return np.frombuffer(memory, dtype, count).reshape(shape)
 
     def place(self, array: Array, dtype: npt.DTypeLike) -> Array:
         """See ``Device``."""
@@ -246,6 +267,7 @@ class Cuda:
     def limit(self, nbytes: int, run: Hashable) -> None:
         """See ``Device``. A formula that is wrong fails at once, and not when the device is full."""
         self.copies.synchronize()  # of a segment that was broken off: into panels that may be let go now
+        self.stream().synchronize()
         if self._busy:  # a segment was broken off: nobody is to receive what it sent
             self._sent.clear()
             self.settle()
@@ -261,7 +283,11 @@ class Cuda:
                 f"a segment takes {format_bytes(nbytes)} of the GPU, which has {format_bytes(max(room, 0))} "
                 "free: see with nvidia-smi who uses it, or take one with more memory"
             )
-        pool.set_limit(size=nbytes + self.kept_bytes + LIBRARY_BYTES)
+        self._set_limit()
+
+    def _set_limit(self) -> None:
+        most = self._planned + self.kept_bytes + int(POOL_SHARE * self._planned) + LIBRARY_BYTES
+        self._cupy.get_default_memory_pool().set_limit(size=most)
 
     def room_to_keep(self, panel: Array) -> Any:
         """Memory for a panel beside what was planned, or None."""
@@ -270,14 +296,20 @@ class Cuda:
             if self._planned + kept_bytes > KEPT_SHARE * self._capacity:
                 return None
             self.kept_bytes = kept_bytes
-            pool = self._cupy.get_default_memory_pool()
-            pool.set_limit(size=self._planned + kept_bytes + LIBRARY_BYTES)
-            return self.empty(panel.shape, panel.dtype)
+            self._set_limit()
+            try:
+                return self.empty_for_copies(panel.shape, panel.dtype)
+            except self._cupy.cuda.memory.OutOfMemoryError:  # others use the device too
+                self.kept_bytes -= panel.nbytes
+                self._set_limit()
+                return None
 
     def forget(self) -> None:
         """See ``Device``."""
         self.kept.clear()
+        self._idle.clear()
         self.kept_bytes = 0
+        self._cupy.get_default_memory_pool().set_limit(size=0)  # none: what others compute here is not ours
 
     def load(self, state: State, resident: Collection[str]) -> State:
         """See ``Device``."""

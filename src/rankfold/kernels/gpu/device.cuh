@@ -30,7 +30,24 @@ __device__ __forceinline__ void multiply_tf32(float (&sum)[4], const u32 (&a)[4]
         : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+
+// CuPy has everything compiled with -ftz=true, which takes subnormal numbers of float32 for zero. A change of type
+// in these words keeps them.
+__device__ __forceinline__ double widen(float number) {
+    double wide;
+    asm("cvt.f64.f32 %0, %1;" : "=d"(wide) : "f"(number));
+    return wide;
+}
+__device__ __forceinline__ void narrow(double number, float* to) {
+    asm("cvt.rn.f32.f64 %0, %1;" : "=f"(*to) : "d"(number));
+}
+#else
+inline double widen(float number) { return number; }
+inline void narrow(double number, float* to) { *to = float(number); }
 #endif
+
+template <typename T> __device__ __forceinline__ double widen(T number) { return double(number); }
+__device__ __forceinline__ void narrow(double number, double* to) { *to = number; }
 
 constexpr u32 WARP = 0xffffffffu;
 

@@ -6,6 +6,7 @@ CuPy keeps what it has compiled for later processes (``CUPY_CACHE_DIR``).
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
@@ -31,13 +32,17 @@ SMALL_BYTES = 48 << 10
 """Shared memory of a block that needs no leave."""
 
 
+@dataclass(slots=True)
+class _Kernel:
+    function: Any
+    shared_bytes: int = SMALL_BYTES
+    """Shared memory that it has leave for. The leave is that of the function, and the last one counts."""
+
+
 @functools.cache
-def _function(package: str, file: str, name: str, shared_bytes: int) -> Any:
+def _kernel(package: str, file: str, name: str) -> _Kernel:
     code = source(package, file)
-    function = cupy.RawModule(code=code, options=OPTIONS, name_expressions=(name,)).get_function(name)
-    if shared_bytes > SMALL_BYTES:
-        function.max_dynamic_shared_size_bytes = shared_bytes
-    return function
+    return _Kernel(cupy.RawModule(code=code, options=OPTIONS, name_expressions=(name,)).get_function(name))
 
 
 def source(package: str, file: str) -> str:
@@ -62,8 +67,10 @@ def launch(
 
     ``arguments`` are arrays of the device and numbers of NumPy, in the types of the kernel: nobody checks.
     """
-    function = _function(package, file, name, shared_bytes)
-    function(blocks, (threads,), arguments, shared_mem=shared_bytes)
+    kernel = _kernel(package, file, name)
+    if shared_bytes > kernel.shared_bytes:
+        kernel.function.max_dynamic_shared_size_bytes = kernel.shared_bytes = shared_bytes
+    kernel.function(blocks, (threads,), arguments, shared_mem=shared_bytes)
 
 
 @functools.cache

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.center_scale import subtract
-from rankfold.kernels.linear.products import add_gram, add_product, product
+from rankfold.kernels.linear.products import add_gram, add_product, add_squares, product
 from rankfold.kernels.nonnegative.kl_divergence import quotients
 from rankfold.kernels.nonnegative.nnls import descend_rows
 from rankfold.methods.nmf.row_solvers import FILL, FIRST_SWEEPS
@@ -58,7 +58,7 @@ class DivergencePass(OverPanels):
 
     row_seconds: float
 
-    kernels = (subtract, product, add_gram, add_product, quotients, descend_rows)
+    kernels = (subtract, product, add_gram, add_product, add_squares, quotients, descend_rows)
 
     def buffers(self) -> Mapping[str, Buffer]:
         """Constants of the update, a grain of the long factor, and one of what is divided."""
@@ -141,7 +141,7 @@ class DivergencePass(OverPanels):
         state["entropy"][0] += own[0] + total - d.size * mean + total * np.log(mean)
         state["entropy"][1] += (sums * np.log(np.where(sums > 0, sums, 1))).sum()
         state["columns"] += rows.sum(axis=0, dtype=np.float64)
-        state["squares"] += np.einsum("ij,ij->", d, d, dtype=np.float64)
+        add_squares(d, total=state["squares"])
 
     def _advance(self, state: State, work: Workspace, first: int, last: int, d: Array) -> None:
         view, left = self.panels.view, work.left[: last - first]

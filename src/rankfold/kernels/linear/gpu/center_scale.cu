@@ -22,7 +22,7 @@ measure(const T* __restrict__ x, i64 row_step, i64 column_step, i64 rows, i64 co
         for (int i = 0; i < UNDER_WAY; i++) numbers[i] = row + i < end ? here[(row + i) * row_step] : T(0);
 #pragma unroll
         for (int i = 0; i < UNDER_WAY; i++) {
-            const double d = row + i < end ? (double(numbers[i]) - about) * pow2_scale : 0.0;
+            const double d = row + i < end ? (widen(numbers[i]) - about) * pow2_scale : 0.0;
             sum[i] += d;
             square[i] += d * d;
         }
@@ -40,5 +40,5 @@ subtract(const T* x, i64 x_pitch, i64 rows, i64 columns, const double* __restric
     if (column >= columns) return;
     const double about = shift[column], factor = scale[column];
     for (i64 row = blockIdx.y; row < rows; row += gridDim.y)
-        out[row * out_pitch + column] = Out(__dmul_rn(__dsub_rn(double(x[row * x_pitch + column]), about), factor));
+        narrow(__dmul_rn(__dsub_rn(widen(x[row * x_pitch + column]), about), factor), out + row * out_pitch + column);
 }

@@ -15,11 +15,15 @@ THREADS = 128
 RUN_ROWS = 256
 """Rows that a thread adds up; sums of runs are added up in order."""
 
+GRID_Y = 65535
+"""Blocks of a launch along its second axis, at most."""
+
 
 def measure(x: Array, shift: Array, pow2_scale: float) -> tuple[Array, Array]:
     """See the contract; rows are added up by runs. Scratch 16 c bytes a run."""
     x, (rows, columns) = rows_whole(x), x.shape
-    runs = max(blocks_of(rows, RUN_ROWS), 1)
+    run_rows = max(RUN_ROWS, blocks_of(rows, GRID_Y))
+    runs = max(blocks_of(rows, run_rows), 1)
     sums = cupy.empty((2, runs, columns), np.float64)
     launch(
         PACKAGE,
@@ -29,7 +33,7 @@ def measure(x: Array, shift: Array, pow2_scale: float) -> tuple[Array, Array]:
         THREADS,
         (
             *(x, row_pitch(x), np.int64(1), np.int64(rows), np.int64(columns)),
-            *(cupy.ascontiguousarray(shift), np.float64(pow2_scale), np.int32(RUN_ROWS), sums[0], sums[1]),
+            *(cupy.ascontiguousarray(shift), np.float64(pow2_scale), np.int32(run_rows), sums[0], sums[1]),
         ),
     )
     return sums[0].sum(axis=0), sums[1].sum(axis=0)

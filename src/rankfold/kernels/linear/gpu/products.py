@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import cupy
+import numpy as np
 
 from rankfold.kernels.linear.gpu._gemm import add_transpose_product, multiply
 from rankfold.kernels.linear.gpu._gemm import gram as product_with_itself
+from rankfold.kernels.linear.gpu.center_scale import measure
 
 Array = Any
 
@@ -22,6 +24,12 @@ def add_gram(y: Array, *, total: Array) -> None:
     work = cupy.empty(total.shape, y.dtype)
     product_with_itself(y, out=work)
     cupy.add(total, work, out=total)
+
+
+def add_squares(x: Array, *, total: Array) -> None:
+    """See the contract; ``cupy.einsum`` would copy both operands into float64. Scratch as ``measure``."""
+    _, squares = measure(x, cupy.zeros(x.shape[1], np.float64), 1.0)
+    cupy.add(total, squares.sum(), out=total)
 
 
 def add_product(x: Array, y: Array, *, total: Array, work: Array) -> None:

@@ -10,8 +10,8 @@ __device__ __forceinline__ double measure(const T* x, const T* y, int d, double 
     double total = 0;
     const bool scaled = metric == COSINE;
     for (int t = lane % 16; t < d; t += 16) {
-        const double a = scaled ? __dmul_rn(double(x[t]), scale_x) : double(x[t]);
-        const double b = scaled ? __dmul_rn(double(y[t]), scale_y) : double(y[t]);
+        const double a = scaled ? __dmul_rn(widen(x[t]), scale_x) : widen(x[t]);
+        const double b = scaled ? __dmul_rn(widen(y[t]), scale_y) : widen(y[t]);
         const double apart = __dsub_rn(a, b);
         total = __dadd_rn(total, metric == INNER_PRODUCT ? __dmul_rn(a, b) : __dmul_rn(apart, apart));
     }

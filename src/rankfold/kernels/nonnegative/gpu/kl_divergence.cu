@@ -11,14 +11,14 @@ quotients(const T* __restrict__ x, i64 x_pitch, T* __restrict__ product, i64 pit
     const i64 row = blockIdx.x;
     double total = 0;
     for (i64 c = threadIdx.x; c < columns; c += THREADS) {
-        const double data = double(x[row * x_pitch + c]);
-        const double model = fmax(double(product[row * pitch + c]), smallest);
+        const double data = widen(x[row * x_pitch + c]);
+        const double model = fmax(widen(product[row * pitch + c]), smallest);
         const double quotient = data / model;
         double logarithm;
         if (quotient > HUGE_NUMBER) logarithm = log(fmax(data, TINY)) - log(model);
         else logarithm = log(fmax(quotient, TINY));
         total += data * logarithm + (model - data);
-        product[row * pitch + c] = T(fmin(quotient, largest));
+        narrow(fmin(quotient, largest), product + row * pitch + c);
     }
 #pragma unroll
     for (int far = 16; far; far /= 2) total += __shfl_xor_sync(WARP, total, far);
