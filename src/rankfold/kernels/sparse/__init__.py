@@ -1,0 +1,5 @@
+"""Products of sparse rows, which lie as SciPy's CSR does, without making them dense.
+
+products   rows with a block, their columns' order, columns with a block   numba
+gram       columns with columns, added to a matrix                         numba and BLAS
+"""

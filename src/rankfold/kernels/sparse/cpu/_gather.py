@@ -1,0 +1,180 @@
+"""Sums of gathered rows that stay in vector registers, in LLVM's own words.
+
+A loop over columns of a block is made into vectors only behind a check, for each gathered row, that it does
+not overlap the sums, and the sums go to memory and back at every nonzero. Here ``<W x float>`` is said
+outright: a nonzero is one broadcast, and for each register a multiply-add with an operand in memory.
+
+``WIDEST`` bytes are eight registers of 32: more would leave no room for the factor, fewer would show the
+latency of a multiply-add. Where a part is narrower, consecutive nonzeros go to sums of their own, so that
+eight registers are busy there too. How many follows from the width alone, never from the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+WIDEST = 256
+"""Bytes of a row that are summed at a time."""
+REGISTERS, REGISTER = 8, 32
+LINE = 64
+AHEAD = 10
+"""Nonzeros between one that is added and the one whose row is asked for: the time of a read from third-level
+cache. Rows are asked for beyond the end of a sum, since the next begins there."""
+
+INT64, INT32, BYTE = ir.IntType(64), ir.IntType(32), ir.IntType(8)
+
+Lanes = tuple[None, ...]
+"""Its length is the logarithm of a width: so each width is a type of its own, and has a loop of its own."""
+
+
+def parts(width: int, dtype: np.dtype[Any]) -> Iterator[tuple[int, Lanes]]:
+    """First columns and widths of the parts of a block: as many of the widest as fit, then powers of two."""
+    first, widest = 0, WIDEST // dtype.itemsize
+    while first < width:
+        logarithm = min(widest, width - first).bit_length() - 1
+        yield first, (None,) * logarithm
+        first += 2**logarithm
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def store_sum(
+    typing: Any, lanes: Any, indices: Any, values: Any, start: Any, stop: Any, end: Any,
+    q: Any, out: Any, row: Any, column: Any,
+) -> Any:
+    """Write ``sum(values[p] * q[indices[p]])`` over ``start <= p < stop`` into a row of ``out``.
+
+    ``lanes`` says how wide a part of the row it is, and ``column`` where that begins in both matrices, which
+    lie in C order and are of one type. Rows of ``q`` for nonzeros before ``end`` may be asked for early.
+    """
+    return _code(lanes, indices, values, q, out, _store)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def add_sum(
+    typing: Any, lanes: Any, indices: Any, values: Any, start: Any, stop: Any, end: Any,
+    q: Any, out: Any, row: Any, column: Any,
+) -> Any:
+    """The same, added to a row of ``out``, a matrix of float64."""
+    return _code(lanes, indices, values, q, out, _add)
+
+
+def _store(builder: ir.IRBuilder, total: Any, place: Any, size: int) -> None:
+    builder.store(total, builder.bitcast(place, total.type.as_pointer()), align=size)
+
+
+def _add(builder: ir.IRBuilder, total: Any, place: Any, size: int) -> None:
+    wide = ir.VectorType(ir.DoubleType(), total.type.count)
+    place = builder.bitcast(place, wide.as_pointer())
+    total = total if total.type == wide else builder.fpext(total, wide)
+    builder.store(builder.fadd(builder.load(place, align=size), total), place, align=size)
+
+
+def _code(lanes: Any, indices: Any, values: Any, q: Any, out: Any, finish: Callable[..., None]) -> Any:
+    """The signature of a sum, and what writes its code."""
+    signature = types.void(
+        lanes, indices, values, types.int64, types.int64, types.int64, q, out, types.int64, types.int64
+    )
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        def array(position: int) -> Any:
+            kind = signature.args[position]
+            return cgutils.create_struct_proxy(kind)(context, builder, arguments[position])
+
+        def element(matrix: Any, row: Any) -> Any:
+            width = builder.extract_value(matrix.shape, 1)
+            return builder.gep(matrix.data, [builder.add(builder.mul(row, width), arguments[9])])
+
+        q, out = array(6), array(7)
+        vector = ir.VectorType(q.data.type.pointee, 2 ** len(lanes))
+        rows = _Rows(builder, array(1).data, array(2).data, lambda row: element(q, row), vector)
+        total = rows.sum(*arguments[3:6])
+        size = signature.args[7].dtype.bitwidth // 8
+        finish(builder, total, element(out, arguments[8]), size)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Code of rows that nonzeros ask for, and of their sum."""
+
+    builder: ir.IRBuilder
+    indices: Any
+    values: Any
+    row: Callable[[Any], Any]
+    """From the number of a row to the address of what is summed of it."""
+    vector: Any
+
+    @property
+    def size(self) -> int:
+        """Bytes of a number."""
+        return 8 if isinstance(self.vector.element, ir.DoubleType) else 4
+
+    def sum(self, start: Any, stop: Any, end: Any) -> Any:
+        """Of the nonzeros from ``start`` to before ``stop``: nonzero p goes to sum (p - start) mod chains.
+
+        Those that are left when chains are no longer full go to the first; chains are joined in pairs.
+        """
+        build, registers = self.builder, -(-self.vector.count * self.size // REGISTER)
+        chains = max(1, REGISTERS // registers)
+        zero = ir.Constant(self.vector, [ir.Constant(self.vector.element, 0.0)] * self.vector.count)
+        sums = [cgutils.alloca_once_value(build, zero) for _ in range(chains)]
+        step = ir.Constant(INT64, chains)
+        whole = build.sub(stop, build.srem(build.sub(stop, start), step))
+        with cgutils.for_range_slice(build, start, whole, step) as (first, _):
+            for u, total in enumerate(sums):
+                position = build.add(first, ir.Constant(INT64, u))
+                self._ask(position, end)
+                self._add(position, total)
+        if chains > 1:
+            with cgutils.for_range_slice(build, whole, stop, ir.Constant(INT64, 1)) as (position, _):
+                self._ask(position, end)
+                self._add(position, sums[0])
+        totals = [build.load(total) for total in sums]
+        while len(totals) > 1:
+            totals = [build.fadd(a, b) for a, b in zip(totals[::2], totals[1::2], strict=True)]
+        return totals[0]
+
+    def _address(self, position: Any) -> Any:
+        index = self.builder.load(self.builder.gep(self.indices, [position]))
+        return self.row(index if index.type == INT64 else self.builder.sext(index, INT64))
+
+    def _add(self, position: Any, total: Any) -> None:
+        build, vector = self.builder, self.vector
+        name = f"llvm.fmuladd.v{vector.count}f{8 * self.size}"
+        multiply_add = cgutils.get_or_insert_function(
+            build.module, ir.FunctionType(vector, [vector] * 3), name
+        )
+        value = self._value(position)
+        unset, first = ir.Constant(vector, ir.Undefined), ir.Constant(INT32, 0)
+        everywhere = ir.Constant(ir.VectorType(INT32, vector.count), [first] * vector.count)
+        factor = build.shuffle_vector(build.insert_element(unset, value, first), unset, everywhere)
+        row = build.load(build.bitcast(self._address(position), vector.as_pointer()), align=self.size)
+        build.store(build.call(multiply_add, [factor, row, build.load(total)]), total)
+
+    def _value(self, position: Any) -> Any:
+        value, wanted = self.builder.load(self.builder.gep(self.values, [position])), self.vector.element
+        if value.type == wanted:
+            return value
+        return self.builder.fpext(value, wanted) if self.size == 8 else self.builder.fptrunc(value, wanted)
+
+    def _ask(self, position: Any, end: Any) -> None:
+        """Have the row of a later nonzero brought into first-level cache."""
+        build = self.builder
+        signature = ir.FunctionType(ir.VoidType(), [BYTE.as_pointer(), INT32, INT32, INT32])
+        prefetch = cgutils.get_or_insert_function(build.module, signature, "llvm.prefetch.p0")
+        ahead = build.add(position, ir.Constant(INT64, AHEAD))
+        ahead = build.select(build.icmp_signed("<", ahead, end), ahead, position)
+        row = build.bitcast(self._address(ahead), BYTE.as_pointer())
+        for line in range(0, self.vector.count * self.size, LINE):
+            place = build.gep(row, [ir.Constant(INT64, line)])
+            build.call(prefetch, [place, ir.Constant(INT32, 0), ir.Constant(INT32, 3), ir.Constant(INT32, 1)])

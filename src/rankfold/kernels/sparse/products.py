@@ -1,0 +1,186 @@
+"""Both products of a sparse matrix with a block: by rows, and by the columns of a panel of rows.
+
+``multiply_rows`` gathers rows of Q, ``add_columns`` gathers rows of Y, so that every row of a result is one
+sum that is made in one place, in an order that its own nonzeros fix. Ranges of rows, or of columns, may
+then be handed to any number of threads: the bits stay. A scatter of rows into Z has neither property.
+
+The trap is ``indptr``: its numbers are positions in ``indices`` and ``data`` as these were handed over. A
+range of rows is a slice of ``indptr`` beside the whole of the others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._dispatch import kernel
+
+Array = npt.NDArray[Any]
+Int64 = npt.NDArray[np.int64]
+Float64 = npt.NDArray[np.float64]
+
+PIECE = 512
+"""Nonzeros of a column that are summed in the type of Y before they join the sum in float64."""
+
+
+@kernel
+def multiply_rows(indptr: Array, indices: Array, data: Array, q: Array, *, y: Array) -> None:
+    """``y = A @ q`` for a range of sparse rows.
+
+    Parameters
+    ----------
+    indptr : (r + 1,) int32 or int64
+        Row ``i`` has the nonzeros ``indptr[i] .. indptr[i + 1] - 1``: absolute positions in the next two,
+        which may have more on either side.
+    indices : int32 or int64
+        Columns, in any order and repeated at will. Not checked here, and a wrong one reads elsewhere in
+        memory: ``order_columns`` checks.
+    data : float32 or float64
+    q : (n, b) float32 or float64
+        Rows are contiguous and may lie apart, as in part of a wider block; other layouts are copied.
+    y : (r, b) of the type of ``q``, written
+        Rows are contiguous and may lie apart.
+
+    Notes
+    -----
+    Work 2 b flops a nonzero; no scratch. Sums are made in the type of ``q``: float32 values widen under
+    float64, float64 values are rounded under float32. Some sums a row are apart and joined in the end, so
+    that the error of a row of t nonzeros is below t eps of the sum of magnitudes.
+
+    Memory sees 256 b / 64 bytes of ``q`` a nonzero in float32 (twice that in float64), in parts of 256
+    bytes: the nonzeros are read once for each. Widths that are multiples of 64 in float32, of 32 in float64,
+    are the fastest; a rest is made of powers of two, each of which compiles a loop when first met. Bits
+    depend on the width of the block, and not on the range of rows.
+
+    References
+    ----------
+    The product is that of every library; sums in registers are from Yang, Buluc, Owens, Design principles
+    for sparse matrix multiplication on the GPU, Euro-Par 2018 (row split, coalesced in B), here with vector
+    registers of a core for the lanes of a warp.
+    """
+    begin, end = int(indptr[0]), int(indptr[-1])
+    rows = np.repeat(np.arange(len(y)), np.diff(indptr))
+    y[...] = 0
+    np.add.at(y, rows, data[begin:end, None].astype(q.dtype) * q[indices[begin:end]])
+
+
+@kernel
+def order_columns(
+    indptr: Array, indices: Array, data: Array, *, pointers: Int64, rows: Array, values: Array
+) -> None:
+    """Bring a range of rows into the order of its columns, and check it.
+
+    Parameters
+    ----------
+    indptr, indices : as for ``multiply_rows``
+    data : of any type
+        What stands at the nonzeros: their values, or positions of them.
+    pointers : (n + 1,) int64, written
+        Column ``j`` has the nonzeros ``pointers[j] .. pointers[j + 1] - 1`` of the next two.
+    rows : (nnz or more,) int32 or int64, written
+        Rows of the nonzeros of each column, increasing, 0 for the first of the range; repeated where a row
+        has a column twice.
+    values : (nnz or more,) of the type of ``data``, written
+
+    Raises
+    ------
+    ValueError
+        A pointer is below the one before it or leaves the arrays, an index is not in ``0 .. n - 1``, or what
+        is to be written does not fit. The message gives the position of the first such index.
+
+    Notes
+    -----
+    A sort by counting: reads indices twice and data once, and writes as much, at some 8 ns a nonzero, as
+    random places are written; 2 n more for the pointers. No scratch (the reference body: 24 bytes a nonzero).
+    """
+    check_room(indptr, indices, data, pointers=pointers, rows=rows, values=values)
+    check_pointers(indptr, indices)
+    begin, end, columns = int(indptr[0]), int(indptr[-1]), len(pointers) - 1
+    part = indices[begin:end]
+    wrong = np.flatnonzero((part < 0) | (part >= columns))
+    if wrong.size:
+        raise ValueError(wrong_index(indptr, indices, begin + int(wrong[0]), columns))
+    order = np.argsort(part, kind="stable")
+    pointers[0] = 0
+    np.cumsum(np.bincount(part, minlength=columns), out=pointers[1:])
+    rows[: end - begin] = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))[order]
+    values[: end - begin] = data[begin:end][order]
+
+
+@kernel
+def add_columns(pointers: Array, rows: Array, values: Array, y: Array, *, z: Float64) -> None:
+    """``z += A.T @ y`` for a range of columns, from the order that ``order_columns`` makes.
+
+    Parameters
+    ----------
+    pointers : (c + 1,) int32 or int64
+        Of the columns in the range: a slice of ``pointers`` of all columns, absolute as ``indptr`` is.
+    rows : int32 or int64
+        Rows of ``y``; not checked.
+    values : float32 or float64
+    y : (r, b) float32 or float64
+        As ``q`` of ``multiply_rows``.
+    z : (c, b) float64, added to
+        Rows of the columns in the range. They are contiguous and may lie apart.
+
+    Notes
+    -----
+    Work and memory as of ``multiply_rows``, and 16 b bytes for each column that has nonzeros; no scratch.
+    ``PIECE`` nonzeros at a time are summed in the type of ``y``, pieces are added in float64 and in order: a
+    column of t nonzeros is within min(t, 512) eps of the sum of magnitudes, and a column without nonzeros is
+    neither read nor written. Bits depend on the width of the block, and not on the range of columns.
+    """
+    for j in range(len(z)):
+        for start in range(int(pointers[j]), int(pointers[j + 1]), PIECE):
+            piece = slice(start, min(start + PIECE, int(pointers[j + 1])))
+            z[j] += values[piece].astype(y.dtype) @ y[rows[piece]]
+
+
+def column_order(indptr: Array, indices: Array, data: Array, columns: int) -> tuple[Int64, Array, Array]:
+    """The same as ``order_columns`` in new arrays: pointers, rows (int32 where they fit) and values."""
+    nonzeros = max(0, int(indptr[-1]) - int(indptr[0]))
+    pointers = np.empty(columns + 1, np.int64)
+    rows = np.empty(nonzeros, np.int32 if len(indptr) <= 2**31 else np.int64)
+    values = np.empty(nonzeros, data.dtype)
+    order_columns(indptr, indices, data, pointers=pointers, rows=rows, values=values)
+    return pointers, rows, values
+
+
+def check_room(
+    indptr: Array, indices: Array, data: Array, *, pointers: Array, rows: Array, values: Array
+) -> None:
+    """Raise ``ValueError`` where arrays are shorter than the pointers say, or too narrow for row numbers."""
+    count, end = len(indptr) - 1, int(indptr[-1])
+    if int(indptr[0]) < 0 or end > min(len(indices), len(data)):
+        raise ValueError(
+            f"rows end at nonzero {end} and begin at {int(indptr[0])}, and there are {len(indices)} indices and "
+            f"{len(data)} values: the pointers are not those of these arrays"
+        )
+    nonzeros = end - int(indptr[0])
+    if min(len(rows), len(values)) < nonzeros or len(pointers) < 1:
+        raise ValueError(f"{nonzeros} nonzeros do not fit into {len(rows)} rows and {len(values)} values")
+    if count - 1 > np.iinfo(rows.dtype).max:
+        raise ValueError(f"{count} rows have numbers that {rows.dtype} does not hold: take fewer at a time")
+
+
+def check_pointers(indptr: Array, indices: Array) -> None:
+    """Raise ``ValueError`` where a row would end before it begins."""
+    falls = np.flatnonzero(np.diff(indptr) < 0)
+    if falls.size:
+        raise ValueError(wrong_pointer(indptr, int(falls[0])))
+
+
+def wrong_pointer(indptr: Array, row: int) -> str:
+    """What is said of a row that ends before it begins."""
+    return f"row {row} (from 0) would have the nonzeros from {indptr[row]} to before {indptr[row + 1]}"
+
+
+def wrong_index(indptr: Array, indices: Array, position: int, columns: int) -> str:
+    """What is said of an index that is no column."""
+    row = int(np.searchsorted(indptr, position, side="right")) - 1
+    return (
+        f"index {indices[position]} at position {position}, in row {row} (from 0) of these rows, is no column: "
+        f"{columns} columns have the indices 0 to {columns - 1}"
+    )
