@@ -1,8 +1,8 @@
 """Sparse matrices like those that people have, drawn from a seed: SciPy's CSR, float32, rows sorted.
 
-    cells       counts of genes in cells, of some types, by rows 1e4 in sum and log(1 + x): 2700 x 13 714, 6 %
-    documents   counts of words in documents, words by Zipf's law: 20 000 x 93 000, 3.9 million nonzeros
-    graph       who knows whom, new ones those who are known already: 36 692 squared, 0.37 million nonzeros
+cells       counts of genes in cells, of some types, by rows 1e4 in sum and log(1 + x): 2700 x 13 714, 6 %
+documents   counts of words in documents, words by Zipf's law: 20 000 x 93 000, 3.9 million nonzeros
+graph       who knows whom, new ones those who are known already: 36 692 squared, 0.37 million nonzeros
 """
 
 from __future__ import annotations

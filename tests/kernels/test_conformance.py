@@ -728,6 +728,79 @@ def listed_pairs_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case(inputs, run)
 
 
+def nonzeros(shape: tuple[int, int], dtype: str) -> dict[str, Array]:
+    """Sparse rows in the midst of longer arrays: some are empty, some have a column twice, in no order."""
+    r, s = shape
+    rng = np.random.default_rng([*shape, 11])
+    counts = np.where(np.arange(r) % 3 == 1, 0, np.arange(r) % (s + 3))
+    indptr = 2 + np.concatenate([[0], np.cumsum(counts)])
+    indices = rng.integers(0, s, indptr[-1] + 4)
+    indices[[0, 1, -1]] = 10 * s, -1, 2**40
+    return {"indptr": indptr, "indices": indices, "data": matrix(indices.shape, dtype)}
+
+
+def dense(a: dict[str, Array], s: int) -> Array:
+    """The same rows, absolutely: duplicates add up."""
+    x = np.zeros((len(a["indptr"]) - 1, s))
+    part = slice(a["indptr"][0], a["indptr"][-1])
+    rows = np.repeat(np.arange(len(x)), np.diff(a["indptr"]))
+    np.add.at(x, (rows, a["indices"][part]), np.abs(a["data"][part]).astype(float))
+    return x
+
+
+def multiply_sparse_case(shape: tuple[int, int], dtype: str) -> Case:
+    (r, s), b = shape, 13
+    rows, q = nonzeros(shape, dtype), matrix((s, b), dtype, seed=6)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        y = apart(xp.full((r, b), np.nan, dtype), xp)
+        assert body(*a.values(), y=y) is None
+        return {"y": y}
+
+    error = 2 * (s + 3) * float(np.finfo(dtype).eps) * (dense(rows, s) @ np.abs(q).astype(float))
+    return Case({**rows, "q": q}, run, {"y": error})
+
+
+def order_columns_case(shape: tuple[int, int], dtype: str) -> Case:
+    rows = nonzeros(shape, dtype)
+    most = len(rows["data"])
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        order = {"pointers": xp.full(shape[1] + 1, -7), "rows": xp.full(most, -7, np.int32)}
+        order["values"] = xp.full(most, -7, dtype)
+        assert body(*a.values(), **order) is None
+        return order
+
+    return Case(rows, run)
+
+
+def add_columns_case(shape: tuple[int, int], dtype: str) -> Case:
+    (r, s), b = shape, 13
+    by_columns, y, z0 = nonzeros((s, r), dtype), matrix((r, b), dtype, seed=6), matrix((s, b), seed=7)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        z = apart(xp.array(z0), xp)
+        assert body(*a.values(), z=z) is None
+        return {"z": z}
+
+    size = dense(by_columns, r) @ np.abs(y).astype(float)
+    error = 2 * (r + 3) * float(np.finfo(dtype).eps) * size + 2 * EPS * (size + np.abs(z0))
+    return Case({**by_columns, "y": y}, run, {"z": error})
+
+
+def sparse_gram_case(shape: tuple[int, int], dtype: str) -> Case:
+    rows, scatter0 = nonzeros(shape, dtype), matrix((shape[1],) * 2, seed=7)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        scatter = apart(xp.array(scatter0), xp)
+        assert body(*a.values(), scatter=scatter) is None
+        return {"scatter": scatter}
+
+    size = dense(rows, shape[1])
+    count = shape[0] * (shape[1] + 3) + 1
+    return Case(rows, run, {"scatter": 2 * count * EPS * np.triu(size.T @ size + np.abs(scatter0))})
+
+
 PAIRS = {
     m.name: {"metric": m}
     for m in neighbors.Metric
@@ -757,6 +830,10 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("neighbors.lists", "sort_lists"): (sort_case, ("float64",)),
     ("nonnegative.nnls", "descend_rows"): (lambda *case: nonnegative_case(*case, solve=False), FLOATS),
     ("nonnegative.nnls", "solve_rows"): (lambda *case: nonnegative_case(*case, solve=True), ("float64",)),
+    ("sparse.products", "multiply_rows"): (multiply_sparse_case, FLOATS),
+    ("sparse.products", "order_columns"): (order_columns_case, FLOATS),
+    ("sparse.products", "add_columns"): (add_columns_case, FLOATS),
+    ("sparse.gram", "add_gram"): (sparse_gram_case, FLOATS),
     ("linear.gaussian", "gaussian_rows"): (gaussian_case, ("float64",)),
     ("linear.orthonormal", "orthonormalize"): (orthonormalize_case, ("float64",)),
     ("linear.panel", "panel_product"): (panel_case, FLOATS),

@@ -3,6 +3,7 @@
     linear        products, factorizations, sketches and sums of panels
     neighbors     nearest rows, and how many rows are nearer
     nonnegative   least squares and divergences over rows that are not negative
+    sparse        products of sparse rows with blocks, and of columns with columns
     hashing       digests at the speed of memory
 
 A family holds contracts with their reference bodies; tuned bodies of the same names lie beside them, in

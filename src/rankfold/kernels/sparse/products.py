@@ -49,16 +49,15 @@ def multiply_rows(indptr: Array, indices: Array, data: Array, q: Array, *, y: Ar
     float64, float64 values are rounded under float32. Some sums a row are apart and joined in the end, so
     that the error of a row of t nonzeros is below t eps of the sum of magnitudes.
 
-    Memory sees 256 b / 64 bytes of ``q`` a nonzero in float32 (twice that in float64), in parts of 256
-    bytes: the nonzeros are read once for each. Widths that are multiples of 64 in float32, of 32 in float64,
-    are the fastest; a rest is made of powers of two, each of which compiles a loop when first met. Bits
-    depend on the width of the block, and not on the range of rows.
+    A block is taken in slabs of 256 bytes of a row, and the nonzeros are read once for each; what is left
+    of the width is taken in powers of two. Each width compiles a loop when first met. Blocks of many products
+    are better kept in slabs by the caller, one call for each: see ``slabs.py``. Bits depend on the width of
+    the block, and not on the range of rows.
 
     References
     ----------
-    The product is that of every library; sums in registers are from Yang, Buluc, Owens, Design principles
-    for sparse matrix multiplication on the GPU, Euro-Par 2018 (row split, coalesced in B), here with vector
-    registers of a core for the lanes of a warp.
+    Yang, Buluc, Owens, Design principles for sparse matrix multiplication on the GPU, Euro-Par 2018: one sum
+    a row, and rows of the dense factor read whole. Vector registers stand for the lanes of a warp.
     """
     begin, end = int(indptr[0]), int(indptr[-1])
     rows = np.repeat(np.arange(len(y)), np.diff(indptr))
@@ -94,17 +93,19 @@ def order_columns(
     -----
     A sort by counting: reads indices twice and data once, and writes as much, at some 8 ns a nonzero, as
     random places are written; 2 n more for the pointers. No scratch (the reference body: 24 bytes a nonzero).
+
+    References
+    ----------
+    Gustavson, Two fast algorithms for sparse matrices: multiplication and permuted transposition, ACM
+    Transactions on Mathematical Software 4(3), 1978: the transposition, without the permutation.
     """
     check_room(indptr, indices, data, pointers=pointers, rows=rows, values=values)
-    check_pointers(indptr, indices)
-    begin, end, columns = int(indptr[0]), int(indptr[-1]), len(pointers) - 1
+    check_rows(indptr, indices, data, len(pointers) - 1)
+    begin, end = int(indptr[0]), int(indptr[-1])
     part = indices[begin:end]
-    wrong = np.flatnonzero((part < 0) | (part >= columns))
-    if wrong.size:
-        raise ValueError(wrong_index(indptr, indices, begin + int(wrong[0]), columns))
     order = np.argsort(part, kind="stable")
     pointers[0] = 0
-    np.cumsum(np.bincount(part, minlength=columns), out=pointers[1:])
+    np.cumsum(np.bincount(part, minlength=len(pointers) - 1), out=pointers[1:])
     rows[: end - begin] = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))[order]
     values[: end - begin] = data[begin:end][order]
 
@@ -148,28 +149,39 @@ def column_order(indptr: Array, indices: Array, data: Array, columns: int) -> tu
     return pointers, rows, values
 
 
+def check_arrays(indptr: Array, indices: Array, data: Array) -> None:
+    """Raise ``ValueError`` where pointers leave the arrays."""
+    begin, end = int(indptr[0]), int(indptr[-1])
+    if begin < 0 or end > min(len(indices), len(data)):
+        raise ValueError(
+            f"rows begin at nonzero {begin} and end at {end}, and there are {len(indices)} indices and "
+            f"{len(data)} values: the pointers are not those of these arrays"
+        )
+
+
 def check_room(
     indptr: Array, indices: Array, data: Array, *, pointers: Array, rows: Array, values: Array
 ) -> None:
-    """Raise ``ValueError`` where arrays are shorter than the pointers say, or too narrow for row numbers."""
-    count, end = len(indptr) - 1, int(indptr[-1])
-    if int(indptr[0]) < 0 or end > min(len(indices), len(data)):
-        raise ValueError(
-            f"rows end at nonzero {end} and begin at {int(indptr[0])}, and there are {len(indices)} indices and "
-            f"{len(data)} values: the pointers are not those of these arrays"
-        )
-    nonzeros = end - int(indptr[0])
+    """The same where the arrays to be written are shorter, or too narrow for row numbers."""
+    check_arrays(indptr, indices, data)
+    count, nonzeros = len(indptr) - 1, int(indptr[-1]) - int(indptr[0])
     if min(len(rows), len(values)) < nonzeros or len(pointers) < 1:
         raise ValueError(f"{nonzeros} nonzeros do not fit into {len(rows)} rows and {len(values)} values")
     if count - 1 > np.iinfo(rows.dtype).max:
         raise ValueError(f"{count} rows have numbers that {rows.dtype} does not hold: take fewer at a time")
 
 
-def check_pointers(indptr: Array, indices: Array) -> None:
-    """Raise ``ValueError`` where a row would end before it begins."""
+def check_rows(indptr: Array, indices: Array, data: Array, columns: int) -> None:
+    """The same where a row ends before it begins, or an index is no column."""
+    check_arrays(indptr, indices, data)
     falls = np.flatnonzero(np.diff(indptr) < 0)
     if falls.size:
         raise ValueError(wrong_pointer(indptr, int(falls[0])))
+    begin = int(indptr[0])
+    part = indices[begin : int(indptr[-1])]
+    wrong = np.flatnonzero((part < 0) | (part >= columns))
+    if wrong.size:
+        raise ValueError(wrong_index(indptr, indices, begin + int(wrong[0]), columns))
 
 
 def wrong_pointer(indptr: Array, row: int) -> str:
@@ -181,6 +193,6 @@ def wrong_index(indptr: Array, indices: Array, position: int, columns: int) -> s
     """What is said of an index that is no column."""
     row = int(np.searchsorted(indptr, position, side="right")) - 1
     return (
-        f"index {indices[position]} at position {position}, in row {row} (from 0) of these rows, is no column: "
-        f"{columns} columns have the indices 0 to {columns - 1}"
+        f"index {indices[position]} at position {position}, in row {row} (from 0), is no column: there are "
+        f"{columns}, from 0 to {columns - 1}"
     )

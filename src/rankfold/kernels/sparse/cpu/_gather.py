@@ -4,7 +4,7 @@ A loop over columns of a block is made into vectors only behind a check, for eac
 not overlap the sums, and the sums go to memory and back at every nonzero. Here ``<W x float>`` is said
 outright: a nonzero is one broadcast, and for each register a multiply-add with an operand in memory.
 
-``WIDEST`` bytes are eight registers of 32: more would leave no room for the factor, fewer would show the
+``SLAB_BYTES`` are eight registers of 32: more would leave no room for the factor, fewer would show the
 latency of a multiply-add. Where a part is narrower, consecutive nonzeros go to sums of their own, so that
 eight registers are busy there too. How many follows from the width alone, never from the machine.
 """
@@ -21,10 +21,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-WIDEST = 256
-"""Bytes of a row that are summed at a time."""
-REGISTERS, REGISTER = 8, 32
-LINE = 64
+from rankfold.kernels.sparse.slabs import LINE, SLAB_BYTES
+
+REGISTER, REGISTERS = 32, SLAB_BYTES // 32
 AHEAD = 10
 """Nonzeros between one that is added and the one whose row is asked for: the time of a read from third-level
 cache. Rows are asked for beyond the end of a sum, since the next begins there."""
@@ -37,7 +36,7 @@ Lanes = tuple[None, ...]
 
 def parts(width: int, dtype: np.dtype[Any]) -> Iterator[tuple[int, Lanes]]:
     """First columns and widths of the parts of a block: as many of the widest as fit, then powers of two."""
-    first, widest = 0, WIDEST // dtype.itemsize
+    first, widest = 0, SLAB_BYTES // dtype.itemsize
     while first < width:
         logarithm = min(widest, width - first).bit_length() - 1
         yield first, (None,) * logarithm
@@ -46,8 +45,17 @@ def parts(width: int, dtype: np.dtype[Any]) -> Iterator[tuple[int, Lanes]]:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def store_sum(
-    typing: Any, lanes: Any, indices: Any, values: Any, start: Any, stop: Any, end: Any,
-    q: Any, out: Any, row: Any, column: Any,
+    typing: Any,
+    lanes: Any,
+    indices: Any,
+    values: Any,
+    start: Any,
+    stop: Any,
+    end: Any,
+    q: Any,
+    out: Any,
+    row: Any,
+    column: Any,
 ) -> Any:
     """Write ``sum(values[p] * q[indices[p]])`` over ``start <= p < stop`` into a row of ``out``.
 
@@ -59,8 +67,17 @@ def store_sum(
 
 @intrinsic  # type: ignore[untyped-decorator]
 def add_sum(
-    typing: Any, lanes: Any, indices: Any, values: Any, start: Any, stop: Any, end: Any,
-    q: Any, out: Any, row: Any, column: Any,
+    typing: Any,
+    lanes: Any,
+    indices: Any,
+    values: Any,
+    start: Any,
+    stop: Any,
+    end: Any,
+    q: Any,
+    out: Any,
+    row: Any,
+    column: Any,
 ) -> Any:
     """The same, added to a row of ``out``, a matrix of float64."""
     return _code(lanes, indices, values, q, out, _add)

@@ -14,14 +14,12 @@ import numpy.typing as npt
 from rankfold.kernels._compiled import compile_loop
 from rankfold.kernels._layouts import plain, wide, writable, write_back
 from rankfold.kernels.sparse.cpu._gather import Lanes, add_sum, parts, store_sum
-from rankfold.kernels.sparse.products import PIECE, check_room, wrong_index, wrong_pointer
+from rankfold.kernels.sparse.cpu._order import begin_columns, place_nonzeros, positions
+from rankfold.kernels.sparse.products import PIECE, check_room
 
 Array = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
-
-Index = np.uint64
-"""Of places that are never negative, of which it need not be asked whether they count from the end."""
 
 
 @compile_loop
@@ -46,47 +44,9 @@ def _add_columns(
             start = next_
 
 
-@compile_loop
-def _count(indptr: Int64, indices: Array, pointers: Int64) -> tuple[int, int]:
-    """Number of the first row that ends before it begins, and place of the first wrong index; -1 for none.
-
-    Afterwards ``pointers[j + 1]`` is where column ``j`` begins.
-    """
-    columns = Index(len(pointers) - 1)
-    pointers[:] = 0
-    for i in range(len(indptr) - 1):
-        if indptr[i + 1] < indptr[i]:
-            return i, -1
-        for p in range(indptr[i], indptr[i + 1]):
-            j = Index(indices[p])  # that of a negative number is above all others
-            if j >= columns:
-                return -1, p
-            pointers[j + Index(1)] += 1
-    begin = 0
-    for j in range(len(pointers) - 1):
-        count = pointers[j + 1]
-        pointers[j + 1] = begin
-        begin += count
-    return -1, -1
-
-
-@compile_loop
-def _place(
-    indptr: Int64, indices: Array, data: Array, pointers: Int64, rows: Array, values: Array
-) -> None:
-    # A begin moves up as its column fills, and ends where the next column begins.
-    for i in range(len(indptr) - 1):
-        for p in range(indptr[i], indptr[i + 1]):
-            j = Index(indices[p]) + Index(1)
-            place = pointers[j]
-            rows[Index(place)] = i
-            values[Index(place)] = data[p]
-            pointers[j] = place + 1
-
-
 def multiply_rows(indptr: Array, indices: Array, data: Array, q: Array, *, y: Array) -> None:
     """See the contract."""
-    starts, columns, values = _positions(indptr), plain(indices), plain(data)
+    starts, columns, values = positions(indptr), plain(indices), plain(data)
     block, into = wide(q), writable(y)
     for column, lanes in parts(y.shape[1], y.dtype):
         _multiply_rows(starts, columns, values, block, into, column, lanes)
@@ -98,24 +58,15 @@ def order_columns(
 ) -> None:
     """See the contract; each of the three that are written is one piece of memory."""
     check_room(indptr, indices, data, pointers=pointers, rows=rows, values=values)
-    starts, columns = _positions(indptr), plain(indices)
-    row, place = _count(starts, columns, pointers)
-    if row >= 0:
-        raise ValueError(wrong_pointer(indptr, row))
-    if place >= 0:
-        raise ValueError(wrong_index(indptr, indices, place, len(pointers) - 1))
-    _place(starts, columns, plain(data), pointers, rows, values)
+    starts, columns = positions(indptr), plain(indices)
+    begin_columns(starts, columns, pointers)
+    place_nonzeros(starts, columns, plain(data), pointers, rows, values)
 
 
 def add_columns(pointers: Array, rows: Array, values: Array, y: Array, *, z: Float64) -> None:
     """See the contract."""
-    starts, places, numbers = _positions(pointers), plain(rows), plain(values)
+    starts, places, numbers = positions(pointers), plain(rows), plain(values)
     block, into = wide(y), writable(z)
     for column, lanes in parts(z.shape[1], y.dtype):
         _add_columns(starts, places, numbers, block, into, column, lanes)
     write_back(into, z)
-
-
-def _positions(pointers: Array) -> Int64:
-    """Pointers in the one type that loops are compiled for: one a row is little beside its nonzeros."""
-    return plain(np.asarray(pointers, np.int64))

@@ -1,0 +1,217 @@
+"""Columns with columns, dense ones by BLAS and others by output row. See ``kernels/sparse/gram.py``."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import blas
+
+from rankfold.kernels._compiled import compile_loop, compile_with_contraction
+from rankfold.kernels._layouts import plain, write_back
+from rankfold.kernels.sparse.cpu._order import Index, begin_columns, positions
+from rankfold.kernels.sparse.products import add_columns, check_arrays, order_columns
+from rankfold.kernels.sparse.slabs import SLAB_BYTES, cut_block, empty_slabs
+
+Array = npt.NDArray[Any]
+Int64 = npt.NDArray[np.int64]
+Float64 = npt.NDArray[np.float64]
+
+FILLS = (0.01, 0.02, 0.04, 0.08, 0.12, 0.2, 0.35)
+"""Shares of rows from which on a column may be made dense; all columns, and none, are choices too."""
+BLAS_NS, FILL_NS, GATHER_NS, PAIR_NS, SPLIT_NS = 0.05, 2.0, 0.3, 1.8, 15.0
+"""Nanoseconds of a product in BLAS, of a number made dense, of a nonzero by a dense column, of two nonzeros,
+and of a nonzero that is not dense: measured on one core, for the choice alone."""
+DENSE_NUMBERS, LEAST_ROWS = 2**22, 512
+"""Of the dense columns, at a time: few enough to be scratch, and rows enough for BLAS."""
+SLAB = SLAB_BYTES // 8
+
+
+class _Rest(NamedTuple):
+    """Rows without the columns that are dense."""
+
+    indptr: Int64
+    indices: Array
+    values: Float64
+
+
+@compile_loop
+def _count_pairs(indptr: Int64, indices: Array, classes: npt.NDArray[np.uint8], pairs: Int64) -> None:
+    """Add up how many pairs of nonzeros rows have in columns of each class and of those before it."""
+    counts = np.zeros(len(pairs), np.int64)
+    for i in range(len(indptr) - 1):
+        counts[:] = 0
+        for p in range(indptr[i], indptr[i + 1]):
+            counts[classes[Index(indices[p])]] += 1
+        some = 0
+        for c in range(len(pairs)):
+            some += counts[c]
+            pairs[c] += some * (some + 1) // 2
+
+
+@compile_loop
+def _split(
+    indptr: Int64,
+    indices: Array,
+    data: Array,
+    places: Int64,
+    dense: Float64,
+    rest_indptr: Int64,
+    rest_indices: Array,
+    rest: Float64,
+) -> bool:
+    """Part the columns that have a place in ``dense`` from the rest; whether the rest is in order."""
+    ordered, count = True, 0
+    rest_indptr[0] = 0
+    for i in range(len(indptr) - 1):
+        last = np.int64(-1)
+        for p in range(indptr[i], indptr[i + 1]):
+            j = np.int64(indices[p])
+            place = places[Index(j)]
+            if place >= 0:
+                dense[i, Index(place)] += data[p]
+            else:
+                rest_indices[count], rest[count] = j, data[p]
+                ordered &= last <= j
+                last = j
+                count += 1
+        rest_indptr[i + 1] = count
+    return ordered
+
+
+@compile_loop
+def _order_rows(
+    pointers: Int64,
+    rows: Int64,
+    places: Int64,
+    ordered: Float64,
+    indptr: Int64,
+    indices: Array,
+    values: Float64,
+) -> None:
+    """Bring rows into the order of their columns, from that by columns, and tell where nonzeros are now."""
+    free = indptr.copy()
+    for j in range(len(pointers) - 1):
+        for t in range(pointers[j], pointers[j + 1]):
+            place = free[rows[t]]
+            indices[place], values[place], places[t] = j, ordered[t], place
+            free[rows[t]] = place + 1
+
+
+@compile_with_contraction
+def _add_pairs(
+    pointers: Int64,
+    rows: Int64,
+    places: Int64,
+    indptr: Int64,
+    indices: Array,
+    values: Float64,
+    scatter: Float64,
+) -> None:
+    # A row of the result stays in cache while its column is walked; of each row of the panel, in order, only
+    # what follows the nonzero is visited.
+    for j in range(len(pointers) - 1):
+        for t in range(pointers[j], pointers[j + 1]):
+            p, stop = places[t], indptr[Index(rows[t]) + Index(1)]
+            value = values[Index(p)]
+            scatter[j, j] += value * value
+            p += 1
+            while p < stop and indices[Index(p)] == j:  # the same place again: either order
+                scatter[j, j] += 2 * value * values[Index(p)]
+                p += 1
+            for r in range(Index(p), Index(stop)):
+                scatter[Index(j), Index(indices[r])] += value * values[r]
+
+
+@compile_loop
+def _spread(products: Float64, first: Int64, second: Int64, scatter: Float64, square: bool) -> None:
+    """Add products of some columns with others where they belong; of a square, what is above the diagonal."""
+    for a in range(len(first)):
+        i = first[a]
+        for b in range(a if square else 0, len(second)):
+            j = second[b]
+            scatter[Index(min(i, j)), Index(max(i, j))] += products[a, b]
+
+
+def add_gram(indptr: Array, indices: Array, data: Array, *, scatter: Float64) -> None:
+    """See the contract."""
+    check_arrays(indptr, indices, data)
+    starts, columns, values = positions(indptr), plain(indices), plain(data)
+    pointers = np.empty(len(scatter) + 1, np.int64)
+    begin_columns(starts, columns, pointers)
+    counts = np.diff(pointers[1:], append=starts[-1] - starts[0])
+    dense = _dense_columns(starts, columns, counts)
+    into, rows = np.ascontiguousarray(scatter), len(starts) - 1 if len(scatter) else 0
+    step = max(LEAST_ROWS, DENSE_NUMBERS // len(dense)) if len(dense) else rows
+    for first in range(0, rows, step):
+        _add_piece(starts[first : first + step + 1], columns, values, dense, into)
+    write_back(into, scatter)
+
+
+def _dense_columns(indptr: Int64, indices: Array, counts: Int64) -> Int64:
+    """Those that are fastest made dense, from the counts of all and the pairs that are left without them."""
+    rows = len(indptr) - 1
+    classes = np.searchsorted(np.array(FILLS) * rows, counts, side="right").astype(np.uint8)
+    pairs = np.zeros(len(FILLS) + 1, np.int64)
+    _count_pairs(indptr, indices, classes, pairs)
+    best, least = -1, _seconds(rows, len(counts), 0, 0)  # all columns, those of class 0 too
+    for c in range(len(pairs)):
+        sparse = classes <= c
+        seconds = _seconds(rows, int((~sparse).sum()), int(counts[sparse].sum()), int(pairs[c]))
+        if seconds < least:
+            best, least = c, seconds
+    return np.flatnonzero(classes > best) if best >= 0 else np.arange(len(counts))
+
+
+def _seconds(rows: int, dense: int, nonzeros: int, pairs: int) -> float:
+    """Of so many dense columns, and of the nonzeros and pairs that others have."""
+    blas_ns = rows * dense * (BLAS_NS * (dense + 1) / 2 + FILL_NS)
+    return 1e-9 * (blas_ns + nonzeros * (GATHER_NS * dense + SPLIT_NS * (nonzeros > 0)) + PAIR_NS * pairs)
+
+
+def _add_piece(indptr: Int64, indices: Array, data: Array, dense: Int64, scatter: Float64) -> None:
+    rows, n, h = len(indptr) - 1, len(scatter), len(dense)
+    places = np.full(n, -1, np.int64)
+    places[dense] = np.arange(h)
+    block = np.zeros((rows, h))
+    most = int(indptr[-1] - indptr[0]) if h < n else 0
+    rest = _Rest(np.empty(rows + 1, np.int64), np.empty(most, indices.dtype), np.empty(most))
+    ordered = _split(indptr, indices, data, places, block, *rest)
+    if h == n:
+        # The upper triangle in C order is the lower one in Fortran's.
+        blas.dsyrk(1.0, block.T, beta=1.0, c=scatter.T, overwrite_c=1, lower=1)
+        return
+    if h:
+        square = blas.dsyrk(1.0, block.T, lower=1).T
+        _spread(square, dense, dense, scatter, True)
+    _add_rest(rest, ordered, block, dense, scatter)
+
+
+def _add_rest(rest: _Rest, ordered: bool, block: Float64, dense: Int64, scatter: Float64) -> None:
+    """Products of the columns that are not dense, with each other and with those that are."""
+    count = int(rest.indptr[-1])
+    pointers, rows = np.empty(len(scatter) + 1, np.int64), np.empty(count, np.int64)
+    places = np.empty(count, np.int64)
+    order_columns(rest.indptr, rest.indices, np.arange(count), pointers=pointers, rows=rows, values=places)
+    values = rest.values[places]
+    if not ordered:
+        _order_rows(pointers, rows, places, values, *rest)
+    _add_pairs(pointers, rows, places, *rest, scatter)
+    _add_cross(pointers, rows, values, block, dense, scatter)
+
+
+def _add_cross(
+    pointers: Int64, rows: Array, values: Float64, block: Float64, dense: Int64, scatter: Float64
+) -> None:
+    """Products of columns that are dense with those that are not, a slab of the former at a time."""
+    columns = np.flatnonzero(np.diff(pointers))
+    # Between columns that have nonzeros are none that have: their pointers are those of a slice.
+    some = np.append(pointers[columns], pointers[-1])
+    cross, slab = (empty_slabs((1, count, SLAB), np.float64) for count in (len(columns), len(block)))
+    for first in range(0, len(dense), SLAB):
+        # A copy, since rows of the block lie in as many pages as there are rows.
+        cut_block(block[:, first : first + SLAB], slabs=slab)
+        cross[:] = 0
+        add_columns(some, rows, values, slab[0], z=cross[0])
+        _spread(cross[0], columns, dense[first : first + SLAB], scatter, False)
