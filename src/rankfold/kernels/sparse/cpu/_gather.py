@@ -43,7 +43,7 @@ def parts(width: int, dtype: np.dtype[Any]) -> Iterator[tuple[int, Lanes]]:
         first += 2**logarithm
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def store_sum(
     typing: Any,
     lanes: Any,
@@ -65,7 +65,7 @@ def store_sum(
     return _code(lanes, indices, values, q, out, _store)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def add_sum(
     typing: Any,
     lanes: Any,
@@ -103,7 +103,7 @@ def _code(lanes: Any, indices: Any, values: Any, q: Any, out: Any, finish: Calla
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         def array(position: int) -> Any:
             kind = signature.args[position]
-            return cgutils.create_struct_proxy(kind)(context, builder, arguments[position])
+            return cgutils.create_struct_proxy(kind)(context, builder, arguments[position])  # type: ignore[no-untyped-call]
 
         def element(matrix: Any, row: Any) -> Any:
             width = builder.extract_value(matrix.shape, 1)
@@ -144,7 +144,7 @@ class _Rows:
         build, registers = self.builder, -(-self.vector.count * self.size // REGISTER)
         chains = max(1, REGISTERS // registers)
         zero = ir.Constant(self.vector, [ir.Constant(self.vector.element, 0.0)] * self.vector.count)
-        sums = [cgutils.alloca_once_value(build, zero) for _ in range(chains)]
+        sums = [cgutils.alloca_once_value(build, zero) for _ in range(chains)]  # type: ignore[no-untyped-call]
         step = ir.Constant(INT64, chains)
         whole = build.sub(stop, build.srem(build.sub(stop, start), step))
         with cgutils.for_range_slice(build, start, whole, step) as (first, _):
@@ -168,9 +168,8 @@ class _Rows:
     def _add(self, position: Any, total: Any) -> None:
         build, vector = self.builder, self.vector
         name = f"llvm.fmuladd.v{vector.count}f{8 * self.size}"
-        multiply_add = cgutils.get_or_insert_function(
-            build.module, ir.FunctionType(vector, [vector] * 3), name
-        )
+        signature = ir.FunctionType(vector, [vector] * 3)
+        multiply_add = cgutils.get_or_insert_function(build.module, signature, name)  # type: ignore[no-untyped-call]
         value = self._value(position)
         unset, first = ir.Constant(vector, ir.Undefined), ir.Constant(INT32, 0)
         everywhere = ir.Constant(ir.VectorType(INT32, vector.count), [first] * vector.count)
@@ -188,7 +187,7 @@ class _Rows:
         """Have the row of a later nonzero brought into first-level cache."""
         build = self.builder
         signature = ir.FunctionType(ir.VoidType(), [BYTE.as_pointer(), INT32, INT32, INT32])
-        prefetch = cgutils.get_or_insert_function(build.module, signature, "llvm.prefetch.p0")
+        prefetch = cgutils.get_or_insert_function(build.module, signature, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]
         ahead = build.add(position, ir.Constant(INT64, AHEAD))
         ahead = build.select(build.icmp_signed("<", ahead, end), ahead, position)
         row = build.bitcast(self._address(ahead), BYTE.as_pointer())

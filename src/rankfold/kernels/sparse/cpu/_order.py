@@ -49,9 +49,9 @@ def _count(indptr: Int64, indices: Array, pointers: Int64) -> tuple[int, int]:
                 return -1, p
             pointers[j + Index(1)] += 1
     begin = 0
-    for j in range(len(pointers) - 1):
-        count = pointers[j + 1]
-        pointers[j + 1] = begin
+    for column in range(1, len(pointers)):
+        count = pointers[column]
+        pointers[column] = begin
         begin += count
     return -1, -1
 

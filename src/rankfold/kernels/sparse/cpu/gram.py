@@ -73,7 +73,8 @@ def _split(
                 dense[i, Index(place)] += data[p]
             else:
                 rest_indices[count], rest[count] = j, data[p]
-                ordered &= last <= j
+                if j < last:
+                    ordered = False
                 last = j
                 count += 1
         rest_indptr[i + 1] = count

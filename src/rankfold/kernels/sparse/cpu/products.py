@@ -28,7 +28,7 @@ def _multiply_rows(
 ) -> None:
     end = indptr[len(indptr) - 1]
     for i in range(len(indptr) - 1):
-        store_sum(lanes, indices, data, indptr[i], indptr[i + 1], end, q, y, i, column)
+        store_sum(lanes, indices, data, indptr[i], indptr[i + 1], end, q, y, i, column)  # type: ignore[call-arg]
 
 
 @compile_loop
@@ -40,7 +40,7 @@ def _add_columns(
         start, stop = pointers[j], pointers[j + 1]
         while start < stop:
             next_ = min(start + PIECE, stop)
-            add_sum(lanes, rows, values, start, next_, end, y, z, j, column)
+            add_sum(lanes, rows, values, start, next_, end, y, z, j, column)  # type: ignore[call-arg]
             start = next_
 
 
