@@ -40,7 +40,7 @@ Call = Callable[[], Any]
 
 WIDTHS = (64, 128)
 PANEL_BYTES, PANEL_NONZEROS = 2**20, 2**21
-"""A slab of Y of a panel, and the most nonzeros: it grows to two nonzeros a column, or four times the bytes."""
+"""A slab of Y of a panel, and the most nonzeros: it grows to two nonzeros a column, or to 4 MiB."""
 MOST_PAIRS = 4e8
 """``A.T @ A`` is left out beyond."""
 
