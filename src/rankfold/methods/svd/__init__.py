@@ -12,5 +12,6 @@ ritz              singular triplets from blocks Q, Y and Z
 long_factor       the long factor as a recipe, formed from scratch
 error_estimates   residuals, gaps, rounding
 write             what a solver found, as a result
+in_memory         block Lanczos on a matrix in memory
 solvers           one solver, one file
 """

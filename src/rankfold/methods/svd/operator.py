@@ -148,6 +148,9 @@ def iterate(operator: Operator, width: int, iteration: Iteration) -> None:
 def begin(run: Run, strategy: Strategy, request: Request) -> tuple[Centering, Start]:
     """What is known before the first pass: how columns are centered, and what a sample tells."""
     solver = strategy.solver
+    if solver.holds_matrix:
+        unknown = Start(np.zeros(strategy.view.short), 1.0, Path())
+        return Centering(request.center, request.scale, 1.0, CONSTANT_DEVIATION), unknown
     block = partial(solver.make_sample_block, request, strategy)
     # A solver that does not scale before its passes does so with what they find.
     scale = request.scale and (solver.scales_first or strategy.view.orientation is Orientation.COLUMNS)

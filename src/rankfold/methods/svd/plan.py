@@ -11,7 +11,7 @@ from rankfold.methods.svd.solvers.solver import SOLVERS
 from rankfold.methods.svd.strategy import Strategy, choose_strategy
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import InputError, MemoryBudgetError
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task
@@ -47,9 +47,12 @@ def make_plan(request: Request, source: Source, budget: Budget) -> Plan:
         decided_by="the spectrum" if solver.stops_early else "",
         subject=f"{request.kind} of this {source.shape[0]} x {source.shape[1]} matrix by {solver.name}",
     )
-    return plan_task(
-        outline, sweeps_of(request, strategy), budget, lambda: _way_out(request, strategy, budget)
-    )
+    sweeps = sweeps_of(request, strategy)
+    if solver.holds_matrix and not _fits(request, source, budget):
+        _refuse_resident(
+            outline, sweeps.arrange(budget).peak_bytes, budget, _way_out(request, strategy, budget)
+        )
+    return plan_task(outline, sweeps, budget, lambda: _way_out(request, strategy, budget))
 
 
 def sweeps_of(request: Request, strategy: Strategy) -> PanelSweeps:
@@ -89,8 +92,19 @@ def _refuse_precision(request: Request, strategy: Strategy) -> None:
 
 
 def _fits(request: Request, source: Source, budget: Budget) -> bool:
-    arrangement = sweeps_of(request, choose_strategy(request, source, budget.device)).arrange(budget)
-    return arrangement.concurrency >= 1 and arrangement.peak_bytes <= budget.memory_bytes
+    strategy = choose_strategy(request, source, budget.device)
+    arrangement = sweeps_of(request, strategy).arrange(budget)
+    most = budget.memory_bytes // (2 if strategy.solver.holds_matrix else 1)
+    return arrangement.concurrency >= 1 and arrangement.peak_bytes <= most
+
+
+def _refuse_resident(outline: Outline, need: int, budget: Budget, way_out: str) -> None:
+    """Raise for a matrix that would take more than half of the memory."""
+    raise MemoryBudgetError(
+        f"{outline.subject} keeps all of it in memory, {format_bytes(need)} with what it works on, and takes "
+        f"half of --memory at most, which is {format_bytes(budget.memory_bytes // 2)}. Give --memory "
+        f"{-(-2 * need // 2**20)}MiB{way_out}."
+    )
 
 
 def _import_would_fit(request: Request, source: Source, budget: Budget) -> bool:

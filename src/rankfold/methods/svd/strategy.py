@@ -19,6 +19,7 @@ from rankfold.methods.svd.solvers.solver import SOLVERS, Solver
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.sample import Sample
 from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.sparse import CompressedSource
 from rankfold.pipeline.data.view import Orientation, View, working_dtype
 from rankfold.pipeline.engine.blocks import Cut, cut, grain_rows
 from rankfold.pipeline.errors import InputError
@@ -30,6 +31,12 @@ ADAPTIVE_WIDTH = 256
 
 DIFFERENCE = {4: 1e-3, 8: 1e-7}
 """Least approximation error, by item size, that a difference of sums of squares is trusted with."""
+
+SMALL_BYTES = 2**29
+"""Memory up to which a sparse matrix is decomposed in memory unasked; more, where that is asked for."""
+
+LARGEST_FILL = 0.15
+"""Share of stored numbers from which on dense products, of 3 ns a number, beat sparse ones, of 20 ns."""
 
 LARGEST_SQUARE = 2**14
 """Shorter side up to which a tolerance alone may choose a method that keeps a matrix of its square."""
@@ -129,12 +136,17 @@ class Strategy:
 
 def choose_strategy(request: Request, source: Source, device: str = "cpu") -> Strategy:
     """Decide orientation, solver, width and cuts, for sweeps on a kind of device."""
+    method = request.method
+    if method == "auto" and is_small_sparse(request, source):
+        method = "lanczos"
     orientation = choose_orientation(source, request.rank, request.kind)
+    if method != "auto" and SOLVERS[method].holds_matrix:
+        orientation = long_side(source)
     view = View(source, orientation, device, request.working_dtype)
     width = block_width(request.rank, view.short, request.oversampling, passes=request.passes)
     if request.adaptive:
         width = adaptive_width(view.short)
-    solver = SOLVERS[request.method if request.method != "auto" else choose_method(request, view, width)]
+    solver = SOLVERS[method if method != "auto" else choose_method(request, view, width)]
     check_solver(solver, request, view)
     dimensions = solver.arrange(request, view, width)
     sample = Sample.of(view, dimensions.block)
@@ -243,6 +255,26 @@ def choose_orientation(source: Source, rank: int, kind: str = "svd") -> Orientat
     if along > 2**30 and across < along:
         long_is_rows = not long_is_rows
     return Orientation.ROWS if long_is_rows else Orientation.COLUMNS
+
+
+def long_side(source: Source) -> Orientation:
+    """The longer axis, however the matrix is stored."""
+    return Orientation.ROWS if source.shape[0] >= source.shape[1] else Orientation.COLUMNS
+
+
+def is_small_sparse(request: Request, source: Source) -> bool:
+    """Whether a sparse matrix is read once and decomposed in memory unasked.
+
+    That takes work for stored numbers alone. Where a good part of all numbers is stored, dense products are
+    faster; and what is taken unasked has a limit that no machine decides.
+    """
+    if request.adaptive or request.kind == "qr" or not isinstance(source, CompressedSource):
+        return False
+    rows, columns = source.shape
+    solver = SOLVERS["lanczos"]
+    strategy = choose_strategy(dataclasses.replace(request, method="lanczos"), source)
+    bytes_ = solver.driver_bytes(request, strategy)
+    return source.nnz <= LARGEST_FILL * rows * columns and bytes_ <= SMALL_BYTES
 
 
 def expected_passes(tol: float, method: str = "krylov", *, from_sample: bool = False) -> int:

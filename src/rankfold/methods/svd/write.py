@@ -106,7 +106,7 @@ def _columns(
     """Mean and scale of the columns, and a warning about those that could not be scaled."""
     columns = layout.view.source.shape[1]
     mean, deviation = np.zeros(columns), np.ones(columns)
-    if layout.view.orientation is Orientation.ROWS:
+    if layout.view.orientation is Orientation.ROWS or layout.solver.holds_matrix:
         mean, deviation = decomposition.statistics.mean, decomposition.statistics.deviation
     elif request.center or request.scale:
         local_statistics = run.load(layout.columns(run.scratch))

@@ -22,6 +22,7 @@ from rankfold.pipeline.chunks.geometry import Piece, Span, requests
 from rankfold.pipeline.data.dtypes import SUPPORTED_DTYPES, cut, native, require_matrix
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.source import Matrix
+from rankfold.pipeline.data.sparse import Csr
 from rankfold.pipeline.errors import InputError
 
 DIGEST_BYTES = 4 * 2**20
@@ -165,7 +166,13 @@ class SparseSource(InMemory):
     """Compressed by rows, without duplicates."""
 
     kind = "sparse"
+    by = "rows"
     format = "SciPy sparse array"
+
+    @property
+    def nnz(self) -> int:
+        """Stored numbers."""
+        return int(self.array.nnz)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -183,7 +190,19 @@ class SparseSource(InMemory):
 
     def read_bytes(self, rows: int, columns: int) -> int:
         """The part that is cut out, and its dense copy where the buffer has gaps."""
-        return rows * columns * self.dtype.itemsize + min(rows * columns, int(self.array.nnz)) * 16
+        return rows * columns * self.dtype.itemsize + min(rows * columns, self.nnz) * 16
+
+    def read_sparse(self, lines: Span) -> Csr:
+        """Rows ``start:stop`` where they lie; see ``CompressedSource``."""
+        start, stop = lines
+        first, last = self.array.indptr[start], self.array.indptr[stop]
+        data = self.array.data[first:last].astype(self.dtype, copy=False)
+        pointers = self.array.indptr[start : stop + 1]
+        return Csr(pointers - first if first else pointers, self.array.indices[first:last], data)
+
+    def sparse_bytes(self, numbers: int) -> int:
+        """Nothing but pointers: numbers stay where they are."""
+        return int(self.array.indptr.nbytes)
 
     def fingerprint(self) -> str:
         """Digest of type, shape and content."""

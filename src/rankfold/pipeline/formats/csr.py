@@ -25,6 +25,7 @@ from rankfold.pipeline.chunks.files import ChunkFiles
 from rankfold.pipeline.chunks.geometry import Piece, Span
 from rankfold.pipeline.data.dtypes import cut, require_chunks, require_matrix, whole_lengths
 from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.sparse import Csr, index_dtype
 from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError
 from rankfold.pipeline.formats.locate import node_kind
 from rankfold.pipeline.formats.zarr import ZarrSource
@@ -118,6 +119,9 @@ PIECE = 2**17
 
 SPREAD_BYTES = 64
 """Memory that spreading one stored number takes: its value and index, its line, what checks them."""
+
+ENTRIES = 2**20
+"""Stored numbers that are read at a time where they are kept as they are."""
 
 POINTERS = 2**16
 """Lines whose pointers are read at a time."""
@@ -214,6 +218,30 @@ class CsrSource:
         """Pointers of some lines, a piece being spread, and what decoding a chunk of a vector takes."""
         vectors = max(v.read_bytes(1, PIECE) for v in (self.data, self.indices, self.indptr))
         return vectors + spread_bytes(rows if self.by == "rows" else columns)
+
+    def read_sparse(self, lines: Span) -> Csr:
+        """Lines ``start:stop`` as they are stored, in new memory; see ``CompressedSource``."""
+        start, stop = lines
+        pointers: npt.NDArray[Any] = np.empty(stop - start + 1, index_dtype(*self.shape, self.nnz))
+        first = int(self.pointers(start, start + 1)[0])
+        for top in range(start, stop, POINTERS):
+            bottom = min(stop, top + POINTERS)
+            ends = self.pointers(top, bottom)
+            pointers[top - start : bottom - start + 1] = ends - first
+        last = first + int(pointers[-1])
+        indices: npt.NDArray[Any] = np.empty(last - first, pointers.dtype)
+        data: npt.NDArray[Any] = np.empty(last - first, self.dtype)
+        for begin in range(first, last, ENTRIES):
+            end = min(last, begin + ENTRIES)
+            indices[begin - first : end - first], data[begin - first : end - first] = self.entries(begin, end)
+        return Csr(pointers, indices, data)
+
+    def sparse_bytes(self, numbers: int) -> int:
+        """Pointers, a piece and what checks it, and what decoding a chunk of a vector takes."""
+        entries = min(numbers, ENTRIES)
+        vectors = max(v.read_bytes(1, entries) for v in (self.data, self.indices, self.indptr))
+        lines = self.shape[0 if self.by == "rows" else 1]
+        return vectors + SPREAD_BYTES * entries + 32 * min(lines, POINTERS) + 8 * lines
 
     def check(self) -> None:
         """Raise ``ChunkError`` for lengths that do not agree, or chunk files that are missing."""

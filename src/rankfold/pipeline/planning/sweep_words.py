@@ -9,7 +9,7 @@ PASS = re.compile(r"(?:pass|iteration)-0*(\d+)")
 
 OVER_MATRIX = re.compile(
     r"(?:pass|iteration)-\d+|gram|statistics|sketch|reflections(?:[- ].*)?|ranks-.*|update|transform|check|"
-    r"reconstruct|pairs|trustworthiness|continuity"
+    r"reconstruct|whole|pairs|trustworthiness|continuity"
 )
 """Sweeps that read the matrix, whatever the method."""
 
@@ -25,6 +25,8 @@ WORDS = {
     "pairs": "comparing rows",
     "write": "writing neighbors",
     "check": "residuals",
+    "whole": "reading the matrix",
+    "lanczos": "iterating in memory",
 }
 """By name of a sweep."""
 

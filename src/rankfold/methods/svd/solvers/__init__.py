@@ -10,5 +10,6 @@ sketch_pass      its fold: range, co-range, core and error sketches
 tsqr             R by one pass over the matrix itself, and the long factor as a recipe
 preconditioned   its folds: R factors of panels, with the help of a sample
 whitening        a basis in which columns are orthonormal
+lanczos          block Lanczos on a matrix that is read once and stays in memory, sparse or dense
 qr               QR factorization
 """

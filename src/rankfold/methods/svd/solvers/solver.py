@@ -103,6 +103,9 @@ class Solver(ABC):
     scales_first: ClassVar[bool] = True
     """Whether a tall matrix that is scaled has its columns measured by a pass before all others."""
 
+    holds_matrix: ClassVar[bool] = False
+    """Whether the process that leads reads all of the matrix, and keeps it: then in half of the memory."""
+
     loops: ClassVar[tuple[str, ...]] = ("panels",)
     """Compiled loops over columns that its passes use: see ``warm.py``."""
 
@@ -193,6 +196,7 @@ SOLVERS: Registry[Solver] = Registry(
         "subspace": "rankfold.methods.svd.solvers.subspace:SUBSPACE",
         "sketch": "rankfold.methods.svd.solvers.sketch:SKETCH",
         "tsqr": "rankfold.methods.svd.solvers.tsqr:TSQR",
+        "lanczos": "rankfold.methods.svd.solvers.lanczos:LANCZOS",
     },
 )
 """Every solver by its name."""

@@ -1,0 +1,172 @@
+"""Block Lanczos on the Gram matrix of the shorter side, until its leading values have settled.
+
+A product with one vector costs almost as much as one with eight, for most of it is waiting for numbers of the
+matrix; a wider block multiplies more vectors than are needed. Blocks of eight were the best of 1 to 64 on
+matrices of cells by genes, documents by words, and graphs.
+
+A small residual vouches for a value, but not that no other was missed: of a value that is there more often
+than a block has columns, a Krylov space that begins with that block holds as many copies as columns. So it
+begins at random, and some values beyond those wanted have to settle as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.parts.start import random_block
+from rankfold.methods.svd.in_memory.basis import LanczosBasis
+
+Float64 = npt.NDArray[np.float64]
+
+BLOCK = 8
+"""Columns of a block."""
+
+MOST_PRODUCTS = 200
+"""Columns that are multiplied at most, for each column that the basis has room for."""
+
+SETTLED = 0.03
+"""Residual, relative to its value, at which a value beyond those wanted counts as settled."""
+
+ROUNDING = 64 * float(np.finfo(np.float64).eps)
+"""Residual, relative to the largest value, below which more products tell no more."""
+
+LONGEST_WAIT = 8
+"""Blocks between two looks at how far the values have come."""
+
+
+class Look(NamedTuple):
+    """How far the values have come."""
+
+    products: int
+    error: float
+
+
+@dataclass(frozen=True, slots=True)
+class RitzVectors:
+    """Approximate eigenpairs of the Gram matrix."""
+
+    squares: Float64
+    """(k,) squared singular values, from below."""
+
+    vectors: Float64
+    """(short, k) orthonormal."""
+
+    residuals: Float64
+    """(k,) length of C u - theta u."""
+
+    errors: Float64
+    """(k,) estimated relative error of each singular value, rounding left out."""
+
+    convergence: list[float]
+    """Largest of them at each look."""
+
+    products: int
+    """Columns that were multiplied."""
+
+
+def room(rank: int, short: int) -> int:
+    """Columns that the basis has at most: four for each component, and eight blocks at least.
+
+    >>> room(50, 2700), room(10, 2700), room(10, 40)
+    (200, 74, 40)
+    """
+    return min(short, max(4 * rank, rank + 8 * BLOCK))
+
+
+def block_lanczos(
+    apply: Callable[[Float64], Float64],
+    short: int,
+    rank: int,
+    tol: float,
+    seed: int,
+    heard: Callable[[float], None],
+) -> RitzVectors:
+    """The ``rank`` leading eigenpairs of a positive semidefinite operator.
+
+    Parameters
+    ----------
+    apply : callable
+        C times (short, b) vectors, in new memory.
+    short : int
+    rank : int, at most short - BLOCK
+    tol : float
+        Estimated relative error of a singular value at which it counts as known.
+    seed : int
+    heard : callable
+        Called with the estimated error at each look.
+
+    Notes
+    -----
+    Products with D columns, between 2 and 5 for each component where the spectrum is not flat; work beside
+    them 4 short D (width of the basis) flops and as much again for restarts; memory 8 short (room + 3 BLOCK).
+
+    References
+    ----------
+    Golub, Underwood, The block Lanczos method for computing eigenvalues, in Mathematical Software III, 1977;
+    Zhou, Saad, Block Krylov-Schur method for large symmetric eigenvalue problems, Numer. Algorithms 47, 2008.
+    Unlike them we orthogonalize against all of the basis once, after what is known to be large is off.
+    """
+    most = room(rank, short)
+    basis = LanczosBasis.of(random_block(short, BLOCK, seed), most)
+    asked, products, next_look, looks = min(rank + BLOCK, short), 0, 0, list[Look]()
+    while True:
+        products += basis.width - basis.start
+        basis.multiply(apply)
+        ends = basis.is_whole or products >= MOST_PRODUCTS * most
+        if ends or not basis.has_room or (products >= next_look and basis.width >= asked):
+            values, vectors, residuals = basis.ritz(max(asked, (rank + basis.width) // 2))
+            errors = estimated_errors(values, residuals, rank)
+            looks.append(Look(products, float(errors.max())))
+            heard(looks[-1].error)
+            if ends or _has_settled(values, residuals, errors, rank, tol):
+                convergence = [look.error for look in looks]
+                u = basis.combine(vectors[:, :rank])
+                return RitzVectors(values[:rank], u, residuals[:rank], errors, convergence, products)
+            next_look = products + BLOCK * _blocks_to_wait(looks, tol)
+            if not basis.has_room:
+                fits = most - basis.following.shape[1]
+                basis.restart(values[:fits], vectors[:, :fits])
+                continue
+        basis.append()
+
+
+def estimated_errors(values: Float64, residuals: Float64, rank: int) -> Float64:
+    """Estimated relative errors of the leading singular values, from Ritz pairs of their squares.
+
+    Notes
+    -----
+    An eigenvalue lies within the residual r of a Ritz value, and within r^2 / gap where the gap is that to
+    the values that are not wanted (Kato and Temple; Parlett, The Symmetric Eigenvalue Problem, 1980, section
+    10.1). Of the singular value it is half of that, relatively.
+    """
+    theta, r = values[:rank], residuals[:rank]
+    outside = values[rank] if len(values) > rank else 0.0
+    gap = np.maximum(theta - outside, np.maximum(r, np.finfo(np.float64).tiny))
+    error = np.minimum(r, r**2 / gap)
+    relative = np.where(error > 0, 1.0, 0.0)
+    np.divide(error, 2 * theta, out=relative, where=theta > error)
+    return relative
+
+
+def _has_settled(values: Float64, residuals: Float64, errors: Float64, rank: int, tol: float) -> bool:
+    """Whether more products would bring no more."""
+    exact = residuals <= ROUNDING * values[0]
+    beyond = exact[rank:] | (residuals[rank:] <= SETTLED * values[rank:])
+    return bool(((errors <= tol) | exact[:rank]).all() and beyond[:BLOCK].all())
+
+
+def _blocks_to_wait(looks: list[Look], tol: float) -> int:
+    """Blocks until the next look: half of those that the rate between the last two makes likely."""
+    if len(looks) < 2:
+        return 2
+    before, last = looks[-2:]
+    digits = math.log(max(before.error, tol) / max(last.error, tol))
+    columns = math.log(max(last.error, tol) / tol) * (last.products - before.products)
+    blocks = columns / (2 * BLOCK * digits) if digits > 0 else LONGEST_WAIT
+    return min(max(round(blocks), 1), LONGEST_WAIT)

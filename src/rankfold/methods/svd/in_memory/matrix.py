@@ -1,0 +1,234 @@
+"""A matrix that is read once and stays: centered, scaled, and multiplied from either side.
+
+Zeros of a sparse matrix stay zeros. With S what is stored, D_w the weights of columns and mu the means of
+weighted columns, the matrix is S D_w - 1 mu', and the second term is taken off each product:
+
+    A q = S D_w q - 1 (mu'q),    A'w = D_w S'w - mu (1'w)
+
+A dense one is centered where it lies, which loses no digit however far the mean is from zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.parts.column_statistics import Statistics, divisors, standard_deviations
+from rankfold.methods.parts.conditioned import Centering, local_columns
+from rankfold.methods.parts.finite import count_bad, no_bad, refuse_bad
+from rankfold.methods.svd.in_memory.products import both_orders, multiply
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.sparse import CompressedSource
+from rankfold.pipeline.data.view import Orientation, View
+from rankfold.pipeline.engine.blocks import Cut
+
+Float64 = npt.NDArray[np.float64]
+Heard = Callable[[int], None]
+"""Called with the lines that are read so far."""
+
+MODERATE = 200
+"""Exponents of two within which squares and their sums stay in the range of float64 without a unit."""
+
+ROUNDING = 16 * float(np.finfo(np.float64).eps)
+"""Deviation of a column, relative to its mean, that may be rounding of the mean alone."""
+
+
+class MatrixInMemory(Protocol):
+    """A, centered and scaled, times a power of two."""
+
+    statistics: Statistics
+    """Of its columns, in the units of the data; ``total`` is the sum of squares of A."""
+
+    unit: float
+    """That power of two."""
+
+    rounding: float
+    """Size of the rounding errors of a product with a unit vector."""
+
+    def to_long(self, q: Float64) -> Float64:
+        """A times (short, b) vectors of the shorter side, where its rows are the longer one; else A' times."""
+
+    def to_short(self, w: Float64) -> Float64:
+        """The other product, of (long, b)."""
+
+
+def unit_of(largest: float) -> float:
+    """A power of two by which numbers come to a size whose squares are in range; 1 if they are already.
+
+    >>> unit_of(3.0), unit_of(0.0), unit_of(2.0**300) == 2.0**-301
+    (1.0, 1.0, True)
+    """
+    exponent = int(np.frexp(largest)[1])
+    return 1.0 if abs(exponent) <= MODERATE or largest == 0 else float(np.ldexp(1.0, min(-exponent, 1000)))
+
+
+# Dense --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DenseMatrix:
+    """See ``MatrixInMemory``."""
+
+    x: Float64
+    """(rows, columns), centered, scaled, in its unit."""
+
+    statistics: Statistics
+    unit: float
+    rounding: float
+
+    def to_long(self, q: Float64) -> Float64:
+        """See the protocol."""
+        return self.x @ q if self.x.shape[0] >= self.x.shape[1] else self.x.T @ q
+
+    def to_short(self, w: Float64) -> Float64:
+        """See the protocol."""
+        return self.x.T @ w if self.x.shape[0] >= self.x.shape[1] else self.x @ w
+
+
+def read_dense(view: View, cut: Cut, centering: Centering, heard: Heard) -> DenseMatrix:
+    """Read a matrix whole, panel by panel."""
+    source = view.source
+    x = np.empty(source.shape)
+    panel = view.panel_buffer(cut.panel_rows, source.dtype)
+    for index in range(len(cut.panels) - 1):
+        start, stop = cut.panel(index)
+        view.read(panel, start, stop)
+        there = x[start:stop] if view.orientation is Orientation.ROWS else x[:, start:stop]
+        there[...] = view.part(panel, 0, stop - start)
+        heard(stop)
+    largest = max(float(x.max()), -float(x.min()))
+    if not np.isfinite(largest):
+        _refuse(source, x)
+    unit = unit_of(largest)
+    if unit != 1:
+        x *= unit
+    columns = local_columns(x, centering)
+    if centering.center:
+        x -= columns.mean
+    if centering.scale:
+        x *= columns.scale
+    total, eps = float(columns.squares.sum()), float(np.finfo(np.float64).eps)
+    shown = Statistics(columns.mean / unit, _deviations(columns.deviation, unit, centering), total)
+    return DenseMatrix(x, shown, unit, eps * float(np.sqrt(total)))
+
+
+def _refuse(source: Source, x: Float64) -> None:
+    state = {"bad": no_bad()}
+    count_bad(state, lambda: x, 0, 0)
+    refuse_bad(state, source)
+
+
+def _deviations(deviation: Float64, unit: float, centering: Centering) -> Float64:
+    """In the units of the data; 1 where nothing is scaled."""
+    return deviation / unit if centering.scale else deviation
+
+
+# Sparse -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SparseMatrix:
+    """See ``MatrixInMemory``."""
+
+    by_rows: Any
+    """(rows, columns) SciPy CSR array, columns weighted, in its unit."""
+
+    by_columns: Any
+    """Its transpose, likewise."""
+
+    mean: Float64 | None
+    """Means of those columns; None where they are left where they are."""
+
+    statistics: Statistics
+    unit: float
+    rounding: float
+
+    def to_long(self, q: Float64) -> Float64:
+        """See the protocol."""
+        rows, columns = self.by_rows.shape
+        return self._times(q) if rows >= columns else self._turned_times(q)
+
+    def to_short(self, w: Float64) -> Float64:
+        """See the protocol."""
+        rows, columns = self.by_rows.shape
+        return self._turned_times(w) if rows >= columns else self._times(w)
+
+    def _times(self, q: Float64) -> Float64:
+        y = multiply(self.by_rows, q)
+        if self.mean is not None:
+            y -= self.mean @ q
+        return y
+
+    def _turned_times(self, w: Float64) -> Float64:
+        z = multiply(self.by_columns, w)
+        if self.mean is not None:
+            z -= np.outer(self.mean, w.sum(axis=0))
+        return z
+
+
+def read_sparse(source: CompressedSource, centering: Centering, heard: Heard) -> SparseMatrix:
+    """Read the stored numbers of a matrix, and keep them in both orders."""
+    by_rows = source.by == "rows"
+    lines, across = source.shape if by_rows else source.shape[::-1]
+    stored = source.read_sparse((0, lines))
+    heard(lines)
+    largest = float(max(stored.data.max(initial=0), -float(stored.data.min(initial=0))))
+    if not np.isfinite(largest):
+        _refuse_stored(source, stored.indptr, stored.indices, stored.data)
+    unit = unit_of(largest)
+    rows, columns = both_orders(stored, across, unit)
+    del stored
+    if not by_rows:
+        rows, columns = columns, rows
+    return _conditioned(rows, columns, unit, centering)
+
+
+def _refuse_stored(
+    source: CompressedSource, indptr: npt.NDArray[Any], indices: npt.NDArray[Any], data: npt.NDArray[Any]
+) -> None:
+    """Raise for what is not finite, with the place of the first by rows."""
+    bad = np.flatnonzero(~np.isfinite(data))
+    lines = np.searchsorted(indptr, bad, side="right") - 1
+    places = (lines, indices[bad]) if source.by == "rows" else (indices[bad], lines)
+    first = np.lexsort(places[::-1])[0]
+    refuse_bad({"bad": np.array([len(bad), places[0][first], places[1][first]], np.int64)}, source)
+
+
+def _conditioned(rows: Any, columns: Any, unit: float, centering: Centering) -> SparseMatrix:
+    """Statistics of the columns from numbers in their order, and what they make of the matrix.
+
+    Squares are of differences from the mean: those of what is stored, and of the zeros together.
+    """
+    count = rows.shape[0]
+    stored = np.diff(columns.indptr)
+    mean = _sums(columns.data, columns.indptr) / count if centering.center else np.zeros(len(stored))
+    differences = columns.data - np.repeat(mean, stored)
+    differences *= differences
+    squares = _sums(differences, columns.indptr) + (count - stored) * mean**2
+    if centering.center:
+        squares[squares <= count * (ROUNDING * mean) ** 2] = 0.0
+    weights, deviation = np.ones_like(mean), np.ones_like(mean)
+    if centering.scale:
+        deviation = standard_deviations(squares, count, mean, centering)
+        weights = 1.0 / divisors(deviation)
+        squares = squares * weights**2
+        rows, columns = rows.copy(), columns.copy()
+        rows.data *= weights[rows.indices]
+        columns.data *= np.repeat(weights, stored)
+    total, eps = float(squares.sum()), float(np.finfo(np.float64).eps)
+    weighted = mean * weights
+    far = float(np.sqrt(total + count * float(weighted @ weighted)))
+    shown = Statistics(mean / unit, deviation / unit if centering.scale else deviation, total)
+    return SparseMatrix(rows, columns, weighted if centering.center else None, shown, unit, eps * far)
+
+
+def _sums(values: Float64, indptr: npt.NDArray[Any]) -> Float64:
+    """Sum of each line."""
+    sums, filled = np.zeros(len(indptr) - 1), indptr[1:] > indptr[:-1]
+    if filled.any():
+        sums[filled] = np.add.reduceat(values, indptr[:-1][filled])
+    return sums

@@ -1,0 +1,140 @@
+"""Singular triplets of a matrix in memory, and the factor of its longer side as it is written.
+
+Squares decide directions alone. Values come from the images of these on the longer side themselves, half a
+step further, so that their errors are relative to the largest value and not to its square.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.linear.dense import fix_signs
+from rankfold.kernels.linear.qr import r_of_gram
+from rankfold.methods.svd.error_estimates import rounding
+from rankfold.methods.svd.in_memory.lanczos import BLOCK, RitzVectors, block_lanczos
+from rankfold.methods.svd.in_memory.matrix import MatrixInMemory
+from rankfold.methods.svd.long_factor import ZERO
+from rankfold.methods.svd.strategy import Strategy
+from rankfold.pipeline.data.view import Orientation
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.storage.chunk_writer import write_long_rows
+
+Float64 = npt.NDArray[np.float64]
+
+FULL_COLUMNS = 64
+"""Shorter side up to which all triplets are found by one dense decomposition."""
+
+
+@dataclass(frozen=True, slots=True)
+class FactorInMemory:
+    """Vectors of the longer side: see ``LongFactor``."""
+
+    vectors: Float64
+    """(long, k) orthonormal."""
+
+    def write(self, run: Run, layout: Strategy, array: Path, weights: Float64) -> Float64:
+        """Write them in chunks of the array; their Gram matrix before weights."""
+        transposed, dtype = layout.view.orientation is Orientation.COLUMNS, layout.view.dtype
+        for start in range(0, len(self.vectors), layout.out_chunk):
+            stop = min(start + layout.out_chunk, len(self.vectors))
+            rows = (self.vectors[start:stop] * weights).astype(dtype)
+            write_long_rows(array, rows.T if transposed else rows, start, stop, transposed=transposed)
+        return np.asarray(self.vectors.T @ self.vectors)
+
+
+@dataclass(frozen=True, slots=True)
+class TripletsInMemory:
+    """Leading singular triplets of A, times its unit."""
+
+    s: Float64
+    short: Float64
+    """(short, k), signs fixed."""
+
+    long: Float64
+    """(long, k)."""
+
+    residuals: Float64
+    """(k,) norm of A v - s u, relative to the largest s, u on the shorter side and s v its image."""
+
+    errors: Float64
+    """(k,) estimated relative error of each s."""
+
+    convergence: list[float]
+    products: int
+    """Columns that were multiplied by A, and by A'."""
+
+
+def leading_triplets(
+    matrix: MatrixInMemory,
+    short: int,
+    rank: int,
+    tol: float,
+    seed: int,
+    heard: Callable[[float], None] = lambda error: None,
+) -> TripletsInMemory:
+    """The ``rank`` leading triplets.
+
+    Notes
+    -----
+    See ``block_lanczos``; beside it 6 long rank^2 flops, and three (long, rank) arrays.
+    """
+    if is_tiny(rank, short):
+        return _all_triplets(matrix, short, rank)
+    ritz = block_lanczos(lambda q: matrix.to_short(matrix.to_long(q)), short, rank, tol, seed, heard)
+    s, turn, long = _half_step(matrix.to_long(ritz.vectors))
+    vectors = ritz.vectors @ turn
+    signs = fix_signs(vectors)
+    largest = max(float(s[0]), np.finfo(np.float64).tiny)
+    errors = np.where(s > 0, ritz.errors + _rounding(matrix, s), 0.0)
+    residuals = np.zeros(rank)
+    np.divide(ritz.residuals, s * largest, out=residuals, where=s > 0)
+    return TripletsInMemory(
+        s, vectors * signs, long * signs, residuals, np.minimum(errors, 1.0), ritz.convergence, ritz.products
+    )
+
+
+def is_tiny(rank: int, short: int) -> bool:
+    """Whether the shorter side is decomposed whole: it is short, or has no room for some blocks.
+
+    >>> is_tiny(10, 64), is_tiny(10, 100), is_tiny(95, 100)
+    (True, False, True)
+    """
+    return short <= max(FULL_COLUMNS, rank + 2 * BLOCK)
+
+
+def _all_triplets(matrix: MatrixInMemory, short: int, rank: int) -> TripletsInMemory:
+    """By a dense decomposition of the matrix, as wide as its shorter side."""
+    s, turn, long = _half_step(matrix.to_long(np.eye(short)))
+    s, vectors, long = s[:rank], turn[:, :rank], long[:, :rank]
+    signs, exact = fix_signs(vectors), np.zeros(rank)
+    errors = np.minimum(_rounding(matrix, s), 1.0)
+    return TripletsInMemory(s, vectors * signs, long * signs, exact, errors, [], short)
+
+
+def _half_step(image: Float64) -> tuple[Float64, Float64, Float64]:
+    """Singular values, right vectors and left vectors of a tall matrix, in decreasing order.
+
+    From its Gram matrix where that loses no digit, as it does not of images of Ritz vectors; else by
+    reflections, which leave columns orthonormal whatever the rank.
+    """
+    r = r_of_gram(image.T @ image)
+    if r is not None:
+        _, s, vt = np.linalg.svd(r)
+        if s[-1] > ZERO * s[0]:
+            return s, vt.T, image @ (vt.T / s)
+    q, r = np.linalg.qr(image)
+    u, s, vt = np.linalg.svd(r)
+    s[s <= ZERO * s[0]] = 0.0
+    return s, vt.T, q @ u
+
+
+def _rounding(matrix: MatrixInMemory, s: Float64) -> Float64:
+    """Relative rounding errors of singular values: of products, and of what is stored."""
+    own = np.zeros_like(s)
+    np.divide(matrix.rounding, s, out=own, where=s > 0)
+    return own + rounding(s, np.dtype(np.float64))

@@ -1,0 +1,143 @@
+"""Block Lanczos in memory: one read, and products of what was read.
+
+For matrices that fit in half of the memory. What a sparse one takes, in memory and in work, is that of its
+stored numbers; zeros are never filled in. The process that leads does it all, and nothing of it is kept on
+disk: a run that was killed begins again, and ends with the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from rankfold.methods.parts.conditioned import Centering
+from rankfold.methods.parts.start import Start
+from rankfold.methods.svd.in_memory.lanczos import BLOCK, room
+from rankfold.methods.svd.in_memory.matrix import MatrixInMemory, read_dense, read_sparse
+from rankfold.methods.svd.in_memory.triplets import FactorInMemory, is_tiny, leading_triplets
+from rankfold.methods.svd.long_factor import ZERO
+from rankfold.methods.svd.request import Request
+from rankfold.methods.svd.solvers.blocks import squared_norm
+from rankfold.methods.svd.solvers.solver import Decomposition, Dimensions, Solver
+from rankfold.methods.svd.strategy import Strategy, chunk_rows
+from rankfold.pipeline.data.sparse import CompressedSource, index_dtype
+from rankfold.pipeline.data.view import View
+from rankfold.pipeline.engine.blocks import cut
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.planning.passes import Pass
+
+LIKELY_PRODUCTS = 4
+"""Columns that are multiplied for each component, where the spectrum is not flat."""
+
+PERCENT = 100
+
+
+class Lanczos(Solver):
+    """Vectors of the shorter side, eight at a time, and a matrix that stays where it is."""
+
+    name = "lanczos"
+    scales_first = False
+    holds_matrix = True
+    loops = ("panels",)
+    narrower: ClassVar[Mapping[str, str]] = {"krylov": "reads the matrix panel by panel, several times"}
+    remedy = "the spectrum is flat beyond what was asked for, or {dtype} holds no smaller values. Raise tol"
+
+    def arrange(self, request: Request, view: View, width: int) -> Dimensions:
+        """Blocks of a fixed width; panels as the store gives them."""
+        item = view.dtype.itemsize
+        panels = cut(view.grid, view.short * item, 8 * view.short * BLOCK)
+        return Dimensions(min(BLOCK, view.short), panels, chunk_rows(view.long, request.rank * item))
+
+    def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
+        """One read. Work is that of the products."""
+        view = strategy.view
+        source, elements = view.source, view.long * view.short
+        reads, numbers = elements * source.dtype.itemsize, elements
+        if isinstance(source, CompressedSource):
+            numbers = source.nnz
+            reads = numbers * (source.dtype.itemsize + index_dtype(*source.shape, numbers).itemsize)
+        products = view.short if is_tiny(request.rank, view.short) else LIKELY_PRODUCTS * request.rank
+        memory = self.driver_bytes(request, strategy)
+        return [Pass("whole", "matrix", reads, 0, 4.0 * numbers * products, memory, 1, 1, item=8)]
+
+    def resident_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
+        """Counted with the sweep itself."""
+        return 0
+
+    def accumulator_bytes(self, request: Request, strategy: Strategy) -> int:
+        """Nothing is left on disk."""
+        return 0
+
+    def driver_bytes(self, request: Request, strategy: Strategy) -> int:
+        """The matrix, while it is read or with what it is multiplied by."""
+        reading, resident = matrix_bytes(request, strategy)
+        return max(reading, resident + algebra_bytes(request.rank, strategy.view))
+
+    def solve(
+        self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
+    ) -> Decomposition:
+        """Read, iterate, and keep both factors in memory."""
+        view, progress = strategy.view, run.progress
+
+        def tell_error(error: float) -> None:
+            if progress is not None:
+                progress("lanczos", PERCENT - int(PERCENT * (error > request.tol)), PERCENT)
+
+        matrix = self._read(run, strategy, centering)
+        triplets = leading_triplets(matrix, view.short, request.rank, request.tol, request.seed, tell_error)
+        if zeros := int((triplets.s == 0).sum()):
+            run.warnings.append(
+                f"{zeros} of the {request.rank} singular values are below {ZERO:.0e} of the largest: they are "
+                "written as 0, and their vectors are arbitrary"
+            )
+        return Decomposition(
+            triplets.s / matrix.unit,
+            triplets.short,
+            FactorInMemory(triplets.long),
+            matrix.statistics,
+            triplets.residuals,
+            triplets.errors,
+            triplets.convergence,
+            squared_norm(strategy, matrix.statistics.total, matrix.unit),
+            {"products": triplets.products},
+        )
+
+    def _read(self, run: Run, strategy: Strategy, centering: Centering) -> MatrixInMemory:
+        view, source = strategy.view, strategy.view.source
+        run.passes += 1
+
+        def tell_lines(done: int) -> None:
+            if run.progress is not None:
+                run.progress("whole", done, view.long)
+
+        if isinstance(source, CompressedSource):
+            return read_sparse(source, centering, lambda lines: tell_lines(view.long))
+        return read_dense(view, strategy.cut, centering, tell_lines)
+
+
+def matrix_bytes(request: Request, strategy: Strategy) -> tuple[int, int]:
+    """Memory of a matrix while it is read, and as it stays: in both orders, or dense, in float64."""
+    view, source = strategy.view, strategy.view.source
+    vectors = 8 * 8 * (view.long + view.short)
+    if not isinstance(source, CompressedSource):
+        resident = 8 * view.long * view.short
+        panel = strategy.cut.panel_rows * view.short * source.dtype.itemsize
+        return resident + panel + view.read_bytes(strategy.cut.panel_rows) + vectors, resident + vectors
+    index = index_dtype(*source.shape, source.nnz).itemsize
+    both = 2 * (8 + index)
+    # Beside both orders: what was read, and squares of numbers about their means; weighted copies.
+    reading = source.dtype.itemsize + index + both + 2 * 8 + 3 * 8 * request.scale
+    return source.nnz * reading + source.sparse_bytes(source.nnz) + vectors, source.nnz * both + vectors
+
+
+def algebra_bytes(rank: int, view: View) -> int:
+    """Memory of the basis and its small matrices, or of the factor of the longer side: the larger."""
+    if is_tiny(rank, view.short):
+        return 8 * 4 * (view.long + view.short) * view.short
+    columns = room(rank, view.short)
+    basis = 8 * view.short * (columns + 4 * BLOCK) + 6 * 8 * columns**2
+    blocks = 4 * 8 * BLOCK * view.long
+    return basis + max(blocks, 4 * 8 * rank * view.long + 2 * 8 * rank * view.short)
+
+
+LANCZOS = Lanczos()
