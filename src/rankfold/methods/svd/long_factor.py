@@ -30,6 +30,14 @@ ZERO = 32 * np.finfo(np.float64).eps
 """Singular values below this, relative to the largest, are zero and their left vectors arbitrary."""
 
 
+def zeros_in_words(zeros: int, rank: int) -> str:
+    """What to warn of where a matrix has a lower rank than was asked for."""
+    return (
+        f"{zeros} of the {rank} singular values are below {ZERO:.0e} of the largest: they are written as 0, and "
+        "their vectors are arbitrary"
+    )
+
+
 class LongFactor(Protocol):
     """Orthonormal columns along the long side, that can be written."""
 
@@ -160,8 +168,5 @@ class OnScratch:
         inverse = np.zeros((rank, rank))
         inverse[:positive, :positive] = np.linalg.inv(r[:positive, :positive])
         inverse[:, positive:] = np.linalg.inv(r)[:, positive:]
-        self.run.warnings.append(
-            f"{rank - positive} of the {rank} singular values are below {ZERO:.0e} of the largest: they are "
-            "written as 0, and their vectors are arbitrary"
-        )
+        self.run.warnings.append(zeros_in_words(rank - positive, rank))
         return combination, inverse

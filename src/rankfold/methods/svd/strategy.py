@@ -18,8 +18,7 @@ from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.solver import SOLVERS, Solver
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.sample import Sample
-from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.data.sparse import CompressedSource
+from rankfold.pipeline.data.source import Source, compressed
 from rankfold.pipeline.data.view import Orientation, View, working_dtype
 from rankfold.pipeline.engine.blocks import Cut, cut, grain_rows
 from rankfold.pipeline.errors import InputError
@@ -268,13 +267,14 @@ def is_small_sparse(request: Request, source: Source) -> bool:
     That takes work for stored numbers alone. Where a good part of all numbers is stored, dense products are
     faster; and what is taken unasked has a limit that no machine decides.
     """
-    if request.adaptive or request.kind == "qr" or not isinstance(source, CompressedSource):
+    stored = compressed(source)
+    if request.adaptive or request.kind == "qr" or stored is None:
         return False
     rows, columns = source.shape
     solver = SOLVERS["lanczos"]
     strategy = choose_strategy(dataclasses.replace(request, method="lanczos"), source)
     bytes_ = solver.driver_bytes(request, strategy)
-    return source.nnz <= LARGEST_FILL * rows * columns and bytes_ <= SMALL_BYTES
+    return stored.nnz <= LARGEST_FILL * rows * columns and bytes_ <= SMALL_BYTES
 
 
 def expected_passes(tol: float, method: str = "krylov", *, from_sample: bool = False) -> int:

@@ -2,7 +2,6 @@
 
 source            the protocol of a matrix, and that of an array of more axes
 grid              the cut of an axis into native chunks
-sparse            stored numbers of a sparse matrix, without the zeros
 dtypes            what counts as a matrix; another type, without silent loss
 view              the matrix as long by short
 stacked           an array of more axes as a matrix

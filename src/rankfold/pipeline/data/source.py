@@ -4,6 +4,8 @@ Whoever sweeps over a matrix sees only this: its shape and type, how it is chunk
 ``read_into`` a buffer that the caller owns and uses again. A source is a description that pickles
 (a path, never an open store), so a task may carry it to another process.
 
+A sparse matrix also gives its stored numbers as they are, for those who can do without the zeros.
+
 What stands behind ``stacked.py`` is an array of any number of axes, read box by box: a store of (time,
 latitude, longitude) is a ``Volume``, and the matrix of time by places is a way of asking it for boxes. All
 boxes of one read are handed over together, since several of them may lie in the same chunk, which is to be
@@ -14,7 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +66,58 @@ class Source(Protocol):
 
     def fingerprint(self) -> str:
         """Digest that changes when the data may have changed: metadata, chunk sizes and times."""
+
+
+# Stored numbers alone ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Csr:
+    """Some lines of a sparse matrix, compressed: rows, or columns where those lie together."""
+
+    indptr: npt.NDArray[np.integer[Any]]
+    """(lines + 1,) where each line begins, from 0."""
+
+    indices: npt.NDArray[np.integer[Any]]
+    """Place of every number in its line, checked; of the type of ``indptr``."""
+
+    data: npt.NDArray[Any]
+    """The numbers. A place that comes twice means the sum."""
+
+
+class CompressedSource(Source, Protocol):
+    """A ``Source`` whose stored numbers can be had without the zeros between them."""
+
+    @property
+    def by(self) -> str:
+        """``rows`` or ``columns``: the lines that lie together."""
+
+    @property
+    def nnz(self) -> int:
+        """Stored numbers."""
+
+    def read_sparse(self, lines: Span) -> Csr:
+        """Lines ``start:stop``, not to be written to: they may be the caller's own. Thread-safe.
+
+        Raises ``ChunkError`` for pointers that decrease and for places outside the matrix.
+        """
+
+    def sparse_bytes(self, numbers: int) -> int:
+        """Most memory that reading so many takes besides themselves."""
+
+
+def compressed(source: Source) -> CompressedSource | None:
+    """A matrix whose stored numbers can be had, as that; None for others."""
+    return cast(CompressedSource, source) if hasattr(source, "read_sparse") else None
+
+
+def index_dtype(lines: int, across: int, numbers: int) -> np.dtype[Any]:
+    """The narrower type that holds all pointers and places of a sparse matrix.
+
+    >>> index_dtype(10, 10, 50).name, index_dtype(10, 10, 2**31).name
+    ('int32', 'int64')
+    """
+    return np.dtype(np.int32 if max(lines, across, numbers) < 2**31 else np.int64)
 
 
 # More axes ----------------------------------------------------------------------------------------

@@ -21,8 +21,7 @@ from rankfold.kernels.hashing.digest import LANES, mix_words
 from rankfold.pipeline.chunks.geometry import Piece, Span, requests
 from rankfold.pipeline.data.dtypes import SUPPORTED_DTYPES, cut, native, require_matrix
 from rankfold.pipeline.data.grid import Grid, regular_grids
-from rankfold.pipeline.data.source import Matrix
-from rankfold.pipeline.data.sparse import Csr
+from rankfold.pipeline.data.source import Csr, Matrix
 from rankfold.pipeline.errors import InputError
 
 DIGEST_BYTES = 4 * 2**20
@@ -208,7 +207,11 @@ class SparseSource(InMemory):
         """Digest of type, shape and content."""
         digest = hashlib.blake2b(f"csr {self.dtype.str} {self.shape}".encode(), digest_size=16)
         for part in (self.array.indptr, self.array.indices, self.array.data):
-            digest.update(np.ascontiguousarray(part).data)
+            numbers = np.ascontiguousarray(part).view(np.uint8)
+            whole, lanes = len(numbers) - len(numbers) % 8, np.arange(LANES, dtype=np.uint64)
+            mix_words(numbers[:whole].view(np.uint64), lanes=lanes)
+            digest.update(numbers[whole:].data)
+            digest.update(lanes.data)
         return digest.hexdigest()
 
 

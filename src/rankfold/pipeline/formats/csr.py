@@ -25,7 +25,7 @@ from rankfold.pipeline.chunks.files import ChunkFiles
 from rankfold.pipeline.chunks.geometry import Piece, Span
 from rankfold.pipeline.data.dtypes import cut, require_chunks, require_matrix, whole_lengths
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.sparse import Csr, index_dtype
+from rankfold.pipeline.data.source import Csr, index_dtype
 from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError
 from rankfold.pipeline.formats.locate import node_kind
 from rankfold.pipeline.formats.zarr import ZarrSource

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg.blas import dgemm
 
 from rankfold.kernels.linear.dense import leading_eigenpairs
 from rankfold.kernels.linear.orthonormal import orthonormalize
@@ -28,9 +30,26 @@ ROWS = 2048
 """Of the basis that are turned at a time."""
 
 
+class RitzPairs(NamedTuple):
+    """Leading eigenpairs of an operator on a basis."""
+
+    values: Float64
+    """(count,) decreasing."""
+
+    vectors: Float64
+    """(width, count), on the basis."""
+
+    residuals: Float64
+    """(count,) length of C u - theta u."""
+
+    def leading(self, count: int) -> RitzPairs:
+        """The first of them."""
+        return RitzPairs(self.values[:count], self.vectors[:, :count], self.residuals[:count])
+
+
 @dataclass(slots=True)
 class LanczosBasis:
-    """Columns ``K[:, :width]``, of which the last block is not yet multiplied, and ``K'C K`` of the others."""
+    """Columns ``K[:, :width]`` with the last block not yet multiplied, and ``K'C K`` of the others."""
 
     k: Float64
     """(short, most) in Fortran order, so that leading columns lie together."""
@@ -54,21 +73,22 @@ class LanczosBasis:
 
     @classmethod
     def of(cls, block: Float64, most: int) -> LanczosBasis:
-        """A basis that begins with a block, and may have so many columns."""
+        """A basis that begins with what a block spans, and may have so many columns."""
         short, width = block.shape
         k = np.empty((short, most), order="F")
-        k[:, :width] = block
+        factors = cholesky_qr(block)
+        k[:, :width] = orthonormalize(block) if factors is None else factors[0]
         return cls(k, np.zeros((most, most)), 0, width)
 
     @property
     def is_whole(self) -> bool:
         """Whether there is nothing outside it."""
-        return self.following.shape[1] == 0
+        return not self.following.size
 
     @property
     def has_room(self) -> bool:
         """Whether the next block fits in."""
-        return self.width + self.following.shape[1] <= self.k.shape[1]
+        return bool(self.width + self.following.shape[1] <= self.k.shape[1])
 
     def multiply(self, apply: Callable[[Float64], Float64]) -> None:
         """Apply the operator to the last block, and make what is new of it the next block.
@@ -81,14 +101,11 @@ class LanczosBasis:
         After a restart the block was made from all that was kept, and both rounds are against all.
         """
         width, block = self.width, slice(self.start, self.width)
-        z = apply(np.ascontiguousarray(self.k[:, block]))
-        basis = self.k[:, :width]
+        z = np.asfortranarray(apply(np.ascontiguousarray(self.k[:, block])))
         near = slice(0 if self.fresh else max(0, 2 * self.start - width), width)
         overlap = np.zeros((width, z.shape[1]))
-        overlap[near] = self.k[:, near].T @ z
-        z -= self.k[:, near] @ overlap[near]
-        rest = basis.T @ z
-        z -= basis @ rest
+        overlap[near], z = _take_off(self.k[:, near], z)
+        rest, z = _take_off(self.k[:, :width], z)
         overlap += rest
         self.small[:width, block] = overlap
         self.small[block, :width] = overlap.T
@@ -115,35 +132,34 @@ class LanczosBasis:
         self.k[:, self.width : width] = self.following
         self.start, self.width = self.width, width
 
-    def ritz(self, count: int) -> tuple[Float64, Float64, Float64]:
-        """Leading Ritz values of all that was multiplied, vectors on the basis, and lengths of residuals.
+    def ritz(self, count: int) -> RitzPairs:
+        """Leading pairs on all that was multiplied.
 
-        The residual of a Ritz pair is what the next block takes of it, and nothing else: (count,) numbers from
-        the last rows of (width, count) vectors.
+        The residual of a pair is what the next block takes of it, and nothing else: it comes from the last
+        rows of the vectors alone.
         """
         symmetric = (self.small[: self.width, : self.width] + self.small[: self.width, : self.width].T) / 2
         values, vectors = leading_eigenpairs(symmetric, min(count, self.width))
         residuals = np.linalg.norm(self.coupling @ vectors[self.start :], axis=0)
-        return np.maximum(values, 0.0), vectors, residuals
+        return RitzPairs(np.maximum(values, 0.0), vectors, residuals)
 
-    def restart(self, values: Float64, vectors: Float64) -> None:
-        """Keep Ritz vectors alone, and go on with the next block.
+    def restart(self, pairs: RitzPairs) -> None:
+        """Keep Ritz vectors alone, before the next block is taken in.
 
-        What couples the two comes out of the next product by itself.
+        What couples them with it comes out of the next product by itself.
 
         References
         ----------
         Wu, Simon, Thick-restart Lanczos method for large symmetric eigenvalue problems, SIAM J. Matrix Anal.
         Appl. 22(2), 2000; ours is by blocks.
         """
-        keep = len(values)
+        keep = len(pairs.values)
         for top in range(0, len(self.k), ROWS):
             rows = self.k[top : top + ROWS]
-            rows[:, :keep] = rows[:, : self.width] @ vectors
+            rows[:, :keep] = rows[:, : self.width] @ pairs.vectors
         self.small[...] = 0.0
-        np.fill_diagonal(self.small[:keep, :keep], values)
+        np.fill_diagonal(self.small[:keep, :keep], pairs.values)
         self.width, self.fresh = keep, True
-        self.append()
 
     def combine(self, vectors: Float64) -> Float64:
         """(short, k) combinations of its columns."""
@@ -162,16 +178,31 @@ def cholesky_qr(z: Float64) -> tuple[Float64, Float64] | None:
     Yamamoto, Nakatsukasa, Yanagisawa, Fukaya, Roundoff error analysis of the CholeskyQR2 algorithm, ETNA 44,
     2015. Columns are scaled to length 1 before, which takes their sizes out of the condition.
     """
-    lengths = np.sqrt(np.einsum("ij,ij->j", z, z))
+    first = _scaled_cholesky(z.T @ z)
+    if first is None:
+        return None
+    q = dgemm(1.0, z, np.linalg.inv(first))
+    second = _scaled_cholesky(q.T @ q)
+    if second is None or np.abs(second - np.eye(len(second))).max() > NEARLY_ONE:
+        return None
+    return dgemm(1.0, q, np.linalg.inv(second)), second @ first
+
+
+def _scaled_cholesky(products: Float64) -> Float64 | None:
+    """The triangular factor of a Gram matrix, from columns of length 1; None where there is none."""
+    lengths = np.sqrt(np.diag(products))
     if not (lengths > 0).all():
         return None
-    q, r = z / lengths, np.diag(lengths)
-    for last in (False, True):
-        try:
-            factor = np.linalg.cholesky(q.T @ q).T
-        except np.linalg.LinAlgError:
-            return None
-        if last and np.abs(factor - np.eye(len(factor))).max() > NEARLY_ONE:
-            return None
-        q, r = q @ np.linalg.inv(factor), factor @ r
-    return q, r
+    try:
+        return np.asarray(np.linalg.cholesky(products / lengths / lengths[:, None]).T * lengths)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _take_off(basis: Float64, z: Float64) -> tuple[Float64, Float64]:
+    """Products of a block with basis vectors, and what it has beside them, which takes its place.
+
+    Columns lie together in both: BLAS would copy a block that lies by rows twice, and takes twice as long.
+    """
+    overlap = basis.T @ z
+    return overlap, dgemm(-1.0, basis, overlap, 1.0, z, overwrite_c=1)

@@ -19,8 +19,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.parts.start import random_block
-from rankfold.methods.svd.in_memory.basis import LanczosBasis
+from rankfold.kernels.linear.gaussian import gaussian_rows
+from rankfold.methods.random_keys import Purpose
+from rankfold.methods.svd.in_memory.basis import LanczosBasis, RitzPairs
 
 Float64 = npt.NDArray[np.float64]
 
@@ -44,7 +45,12 @@ class Look(NamedTuple):
     """How far the values have come."""
 
     products: int
-    error: float
+    errors: Float64
+
+    @property
+    def largest(self) -> float:
+        """Of the errors."""
+        return float(self.errors.max())
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,31 +118,34 @@ def block_lanczos(
     Zhou, Saad, Block Krylov-Schur method for large symmetric eigenvalue problems, Numer. Algorithms 47, 2008.
     Unlike them we orthogonalize against all of the basis once, after what is known to be large is off.
     """
-    most = room(rank, short)
-    basis = LanczosBasis.of(random_block(short, BLOCK, seed), most)
-    asked, products, next_look, looks = min(rank + BLOCK, short), 0, 0, list[Look]()
+    most, asked = room(rank, short), min(rank + BLOCK, short)
+    drawn = gaussian_rows(seed, Purpose.RANDOM_BLOCK, (0, short), BLOCK)
+    basis, looks, products, next_look = LanczosBasis.of(drawn, most), list[Look](), 0, 0
     while True:
         products += basis.width - basis.start
         basis.multiply(apply)
         ends = basis.is_whole or products >= MOST_PRODUCTS * most
         if ends or not basis.has_room or (products >= next_look and basis.width >= asked):
-            values, vectors, residuals = basis.ritz(max(asked, (rank + basis.width) // 2))
-            errors = estimated_errors(values, residuals, rank)
-            looks.append(Look(products, float(errors.max())))
-            heard(looks[-1].error)
-            if ends or _has_settled(values, residuals, errors, rank, tol):
-                convergence = [look.error for look in looks]
-                u = basis.combine(vectors[:, :rank])
-                return RitzVectors(values[:rank], u, residuals[:rank], errors, convergence, products)
+            pairs = basis.ritz(max(asked, (rank + basis.width) // 2))
+            looks.append(Look(products, estimated_errors(pairs, rank)))
+            heard(looks[-1].largest)
+            if ends or _has_settled(pairs, looks[-1].errors, rank, tol):
+                return _leading(basis, pairs, rank, looks)
             next_look = products + BLOCK * _blocks_to_wait(looks, tol)
-            if not basis.has_room:
-                fits = most - basis.following.shape[1]
-                basis.restart(values[:fits], vectors[:, :fits])
-                continue
+        if not basis.has_room:
+            basis.restart(pairs.leading(most - basis.following.shape[1]))
         basis.append()
 
 
-def estimated_errors(values: Float64, residuals: Float64, rank: int) -> Float64:
+def _leading(basis: LanczosBasis, pairs: RitzPairs, rank: int, looks: list[Look]) -> RitzVectors:
+    """What has been found."""
+    wanted, last = pairs.leading(rank), looks[-1]
+    u = basis.combine(wanted.vectors)
+    convergence = [look.largest for look in looks]
+    return RitzVectors(wanted.values, u, wanted.residuals, last.errors, convergence, last.products)
+
+
+def estimated_errors(pairs: RitzPairs, rank: int) -> Float64:
     """Estimated relative errors of the leading singular values, from Ritz pairs of their squares.
 
     Notes
@@ -145,8 +154,8 @@ def estimated_errors(values: Float64, residuals: Float64, rank: int) -> Float64:
     the values that are not wanted (Kato and Temple; Parlett, The Symmetric Eigenvalue Problem, 1980, section
     10.1). Of the singular value it is half of that, relatively.
     """
-    theta, r = values[:rank], residuals[:rank]
-    outside = values[rank] if len(values) > rank else 0.0
+    theta, r = pairs.values[:rank], pairs.residuals[:rank]
+    outside = pairs.values[rank] if len(pairs.values) > rank else 0.0
     gap = np.maximum(theta - outside, np.maximum(r, np.finfo(np.float64).tiny))
     error = np.minimum(r, r**2 / gap)
     relative = np.where(error > 0, 1.0, 0.0)
@@ -154,8 +163,9 @@ def estimated_errors(values: Float64, residuals: Float64, rank: int) -> Float64:
     return relative
 
 
-def _has_settled(values: Float64, residuals: Float64, errors: Float64, rank: int, tol: float) -> bool:
+def _has_settled(pairs: RitzPairs, errors: Float64, rank: int, tol: float) -> bool:
     """Whether more products would bring no more."""
+    values, _, residuals = pairs
     exact = residuals <= ROUNDING * values[0]
     beyond = exact[rank:] | (residuals[rank:] <= SETTLED * values[rank:])
     return bool(((errors <= tol) | exact[:rank]).all() and beyond[:BLOCK].all())
@@ -165,8 +175,8 @@ def _blocks_to_wait(looks: list[Look], tol: float) -> int:
     """Blocks until the next look: half of those that the rate between the last two makes likely."""
     if len(looks) < 2:
         return 2
-    before, last = looks[-2:]
-    digits = math.log(max(before.error, tol) / max(last.error, tol))
-    columns = math.log(max(last.error, tol) / tol) * (last.products - before.products)
+    before, last = (max(look.largest, tol) for look in looks[-2:])
+    digits = math.log(before / last)
+    columns = math.log(last / tol) * (looks[-1].products - looks[-2].products)
     blocks = columns / (2 * BLOCK * digits) if digits > 0 else LONGEST_WAIT
     return min(max(round(blocks), 1), LONGEST_WAIT)

@@ -20,9 +20,8 @@ import numpy.typing as npt
 from rankfold.methods.parts.column_statistics import Statistics, divisors, standard_deviations
 from rankfold.methods.parts.conditioned import Centering, local_columns
 from rankfold.methods.parts.finite import count_bad, no_bad, refuse_bad
-from rankfold.methods.svd.in_memory.products import both_orders, multiply
-from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.data.sparse import CompressedSource
+from rankfold.methods.svd.in_memory.products import both_orders, multiply_rows
+from rankfold.pipeline.data.source import CompressedSource, Csr, Source
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut
 
@@ -40,17 +39,20 @@ ROUNDING = 16 * float(np.finfo(np.float64).eps)
 class MatrixInMemory(Protocol):
     """A, centered and scaled, times a power of two."""
 
-    statistics: Statistics
-    """Of its columns, in the units of the data; ``total`` is the sum of squares of A."""
+    @property
+    def statistics(self) -> Statistics:
+        """Of its columns, in the units of the data; ``total`` is the sum of squares of A."""
 
-    unit: float
-    """That power of two."""
+    @property
+    def unit(self) -> float:
+        """That power of two."""
 
-    rounding: float
-    """Size of the rounding errors of a product with a unit vector."""
+    @property
+    def rounding(self) -> float:
+        """Size of the rounding errors of a product with a unit vector."""
 
     def to_long(self, q: Float64) -> Float64:
-        """A times (short, b) vectors of the shorter side, where its rows are the longer one; else A' times."""
+        """Images of (short, b) vectors: A q where rows are the longer side, else A'q."""
 
     def to_short(self, w: Float64) -> Float64:
         """The other product, of (long, b)."""
@@ -134,11 +136,12 @@ def _deviations(deviation: Float64, unit: float, centering: Centering) -> Float6
 class SparseMatrix:
     """See ``MatrixInMemory``."""
 
-    by_rows: Any
-    """(rows, columns) SciPy CSR array, columns weighted, in its unit."""
+    shape: tuple[int, int]
+    rows: Csr
+    """Its rows, with columns weighted, in its unit."""
 
-    by_columns: Any
-    """Its transpose, likewise."""
+    columns: Csr
+    """Its columns, likewise."""
 
     mean: Float64 | None
     """Means of those columns; None where they are left where they are."""
@@ -149,22 +152,20 @@ class SparseMatrix:
 
     def to_long(self, q: Float64) -> Float64:
         """See the protocol."""
-        rows, columns = self.by_rows.shape
-        return self._times(q) if rows >= columns else self._turned_times(q)
+        return self._times(q) if self.shape[0] >= self.shape[1] else self._turned_times(q)
 
     def to_short(self, w: Float64) -> Float64:
         """See the protocol."""
-        rows, columns = self.by_rows.shape
-        return self._turned_times(w) if rows >= columns else self._times(w)
+        return self._turned_times(w) if self.shape[0] >= self.shape[1] else self._times(w)
 
     def _times(self, q: Float64) -> Float64:
-        y = multiply(self.by_rows, q)
+        y = multiply_rows(self.rows, q)
         if self.mean is not None:
             y -= self.mean @ q
         return y
 
     def _turned_times(self, w: Float64) -> Float64:
-        z = multiply(self.by_columns, w)
+        z = multiply_rows(self.columns, w)
         if self.mean is not None:
             z -= np.outer(self.mean, w.sum(axis=0))
         return z
@@ -184,7 +185,7 @@ def read_sparse(source: CompressedSource, centering: Centering, heard: Heard) ->
     del stored
     if not by_rows:
         rows, columns = columns, rows
-    return _conditioned(rows, columns, unit, centering)
+    return _conditioned(source.shape, rows, columns, unit, centering)
 
 
 def _refuse_stored(
@@ -198,12 +199,14 @@ def _refuse_stored(
     refuse_bad({"bad": np.array([len(bad), places[0][first], places[1][first]], np.int64)}, source)
 
 
-def _conditioned(rows: Any, columns: Any, unit: float, centering: Centering) -> SparseMatrix:
+def _conditioned(
+    shape: tuple[int, int], rows: Csr, columns: Csr, unit: float, centering: Centering
+) -> SparseMatrix:
     """Statistics of the columns from numbers in their order, and what they make of the matrix.
 
     Squares are of differences from the mean: those of what is stored, and of the zeros together.
     """
-    count = rows.shape[0]
+    count = shape[0]
     stored = np.diff(columns.indptr)
     mean = _sums(columns.data, columns.indptr) / count if centering.center else np.zeros(len(stored))
     differences = columns.data - np.repeat(mean, stored)
@@ -216,14 +219,14 @@ def _conditioned(rows: Any, columns: Any, unit: float, centering: Centering) -> 
         deviation = standard_deviations(squares, count, mean, centering)
         weights = 1.0 / divisors(deviation)
         squares = squares * weights**2
-        rows, columns = rows.copy(), columns.copy()
-        rows.data *= weights[rows.indices]
-        columns.data *= np.repeat(weights, stored)
+        rows = Csr(rows.indptr, rows.indices, rows.data * weights[rows.indices])
+        columns = Csr(columns.indptr, columns.indices, columns.data * np.repeat(weights, stored))
     total, eps = float(squares.sum()), float(np.finfo(np.float64).eps)
     weighted = mean * weights
     far = float(np.sqrt(total + count * float(weighted @ weighted)))
     shown = Statistics(mean / unit, deviation / unit if centering.scale else deviation, total)
-    return SparseMatrix(rows, columns, weighted if centering.center else None, shown, unit, eps * far)
+    means = weighted if centering.center else None
+    return SparseMatrix(shape, rows, columns, means, shown, unit, eps * far)
 
 
 def _sums(values: Float64, indptr: npt.NDArray[Any]) -> Float64:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from rankfold.kernels.linear.dense import fix_signs
 from rankfold.kernels.linear.qr import r_of_gram
 from rankfold.methods.svd.error_estimates import rounding
-from rankfold.methods.svd.in_memory.lanczos import BLOCK, RitzVectors, block_lanczos
+from rankfold.methods.svd.in_memory.lanczos import BLOCK, block_lanczos
 from rankfold.methods.svd.in_memory.matrix import MatrixInMemory
 from rankfold.methods.svd.long_factor import ZERO
 from rankfold.methods.svd.strategy import Strategy

@@ -15,12 +15,12 @@ from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.in_memory.lanczos import BLOCK, room
 from rankfold.methods.svd.in_memory.matrix import MatrixInMemory, read_dense, read_sparse
 from rankfold.methods.svd.in_memory.triplets import FactorInMemory, is_tiny, leading_triplets
-from rankfold.methods.svd.long_factor import ZERO
+from rankfold.methods.svd.long_factor import zeros_in_words
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.blocks import squared_norm
 from rankfold.methods.svd.solvers.solver import Decomposition, Dimensions, Solver
 from rankfold.methods.svd.strategy import Strategy, chunk_rows
-from rankfold.pipeline.data.sparse import CompressedSource, index_dtype
+from rankfold.pipeline.data.source import compressed, index_dtype
 from rankfold.pipeline.data.view import View
 from rankfold.pipeline.engine.blocks import cut
 from rankfold.pipeline.engine.run import Run
@@ -53,8 +53,9 @@ class Lanczos(Solver):
         view = strategy.view
         source, elements = view.source, view.long * view.short
         reads, numbers = elements * source.dtype.itemsize, elements
-        if isinstance(source, CompressedSource):
-            numbers = source.nnz
+        stored = compressed(source)
+        if stored is not None:
+            numbers = stored.nnz
             reads = numbers * (source.dtype.itemsize + index_dtype(*source.shape, numbers).itemsize)
         products = view.short if is_tiny(request.rank, view.short) else LIKELY_PRODUCTS * request.rank
         memory = self.driver_bytes(request, strategy)
@@ -86,10 +87,7 @@ class Lanczos(Solver):
         matrix = self._read(run, strategy, centering)
         triplets = leading_triplets(matrix, view.short, request.rank, request.tol, request.seed, tell_error)
         if zeros := int((triplets.s == 0).sum()):
-            run.warnings.append(
-                f"{zeros} of the {request.rank} singular values are below {ZERO:.0e} of the largest: they are "
-                "written as 0, and their vectors are arbitrary"
-            )
+            run.warnings.append(zeros_in_words(zeros, request.rank))
         return Decomposition(
             triplets.s / matrix.unit,
             triplets.short,
@@ -103,15 +101,16 @@ class Lanczos(Solver):
         )
 
     def _read(self, run: Run, strategy: Strategy, centering: Centering) -> MatrixInMemory:
-        view, source = strategy.view, strategy.view.source
+        view = strategy.view
         run.passes += 1
 
         def tell_lines(done: int) -> None:
             if run.progress is not None:
                 run.progress("whole", done, view.long)
 
-        if isinstance(source, CompressedSource):
-            return read_sparse(source, centering, lambda lines: tell_lines(view.long))
+        stored = compressed(view.source)
+        if stored is not None:
+            return read_sparse(stored, centering, lambda lines: tell_lines(view.long))
         return read_dense(view, strategy.cut, centering, tell_lines)
 
 
@@ -119,15 +118,16 @@ def matrix_bytes(request: Request, strategy: Strategy) -> tuple[int, int]:
     """Memory of a matrix while it is read, and as it stays: in both orders, or dense, in float64."""
     view, source = strategy.view, strategy.view.source
     vectors = 8 * 8 * (view.long + view.short)
-    if not isinstance(source, CompressedSource):
+    stored = compressed(source)
+    if stored is None:
         resident = 8 * view.long * view.short
         panel = strategy.cut.panel_rows * view.short * source.dtype.itemsize
         return resident + panel + view.read_bytes(strategy.cut.panel_rows) + vectors, resident + vectors
-    index = index_dtype(*source.shape, source.nnz).itemsize
+    index = index_dtype(*source.shape, stored.nnz).itemsize
     both = 2 * (8 + index)
     # Beside both orders: what was read, and squares of numbers about their means; weighted copies.
     reading = source.dtype.itemsize + index + both + 2 * 8 + 3 * 8 * request.scale
-    return source.nnz * reading + source.sparse_bytes(source.nnz) + vectors, source.nnz * both + vectors
+    return stored.nnz * reading + stored.sparse_bytes(stored.nnz) + vectors, stored.nnz * both + vectors
 
 
 def algebra_bytes(rank: int, view: View) -> int:
