@@ -35,3 +35,6 @@ class Purpose(IntEnum):
 
     EMBEDDING_ROWS = 9
     """Rows of which the neighborhoods of an embedding are looked at."""
+
+    LANCZOS_PROBES = 10
+    """Vectors that join an iteration before its end: one time after the other, row by row."""

@@ -46,6 +46,10 @@ class RitzPairs(NamedTuple):
         """The first of them."""
         return RitzPairs(self.values[:count], self.vectors[:, :count], self.residuals[:count])
 
+    def beyond(self, count: int) -> float:
+        """The first value after those; 0 if there is none."""
+        return float(self.values[count]) if len(self.values) > count else 0.0
+
 
 @dataclass(slots=True)
 class LanczosBasis:
@@ -125,6 +129,16 @@ class LanczosBasis:
         # Directions of rounding alone are replaced by others that the basis has not seen.
         q = orthonormalize(z[:, :columns], lambda: [self.k[:, : self.width]])
         return q, q.T @ z
+
+    def widen(self, block: Float64) -> None:
+        """Let vectors join the next block: what is outside the basis of them.
+
+        Residuals stay what they are: those that were multiplied have no part along the new ones but rounding.
+        """
+        known = [self.k[:, : self.width], self.following]
+        joined = orthonormalize(block, lambda: known)
+        self.coupling = np.vstack([self.coupling, np.zeros((joined.shape[1], self.coupling.shape[1]))])
+        self.following = np.hstack([self.following, joined])
 
     def append(self) -> None:
         """Take in the next block."""

@@ -5,15 +5,15 @@ matrix; a wider block multiplies more vectors than are needed. Blocks of eight w
 matrices of cells by genes, documents by words, and graphs.
 
 A small residual vouches for a value, but not that no other was missed: of a value that is there more often
-than a block has columns, a Krylov space that begins with that block holds as many copies as columns. So it
-begins at random, and some values beyond those wanted have to settle as well.
+than a block has columns, a Krylov space that begins with that block holds as many copies as columns. So before
+the end random vectors join, which see what the iteration cannot, and again if they have found something.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +39,9 @@ ROUNDING = 64 * float(np.finfo(np.float64).eps)
 
 LONGEST_WAIT = 8
 """Blocks between two looks at how far the values have come."""
+
+PROBE_BLOCKS = 3
+"""Products of vectors that joined after which they have seen enough. They join so many blocks before the end."""
 
 
 class Look(NamedTuple):
@@ -69,8 +72,11 @@ class RitzVectors:
     errors: Float64
     """(k,) estimated relative error of each singular value, rounding left out."""
 
+    outside: float
+    """Largest squared singular value beyond those, as far as the basis tells."""
+
     convergence: list[float]
-    """Largest of them at each look."""
+    """Largest of the errors at each look."""
 
     products: int
     """Columns that were multiplied."""
@@ -120,21 +126,62 @@ def block_lanczos(
     """
     most, asked = room(rank, short), min(rank + BLOCK, short)
     drawn = gaussian_rows(seed, Purpose.RANDOM_BLOCK, (0, short), BLOCK)
-    basis, looks, products, next_look = LanczosBasis.of(drawn, most), list[Look](), 0, 0
+    basis, looks, probes = LanczosBasis.of(drawn, most), list[Look](), Probes(seed, rank, tol)
+    products, next_look = 0, 0
     while True:
         products += basis.width - basis.start
         basis.multiply(apply)
         ends = basis.is_whole or products >= MOST_PRODUCTS * most
         if ends or not basis.has_room or (products >= next_look and basis.width >= asked):
             pairs = basis.ritz(max(asked, (rank + basis.width) // 2))
-            looks.append(Look(products, estimated_errors(pairs, rank)))
+            looks.append(Look(products, _errors_of(pairs, rank)))
             heard(looks[-1].largest)
-            if ends or _has_settled(pairs, looks[-1].errors, rank, tol):
+            settled = _has_settled(pairs, looks[-1].errors, rank, tol)
+            blocks = 0.0 if settled else _blocks_to_go(looks, tol)
+            if ends or (settled and probes.found_nothing(basis, pairs, looks[-1])):
                 return _leading(basis, pairs, rank, looks)
-            next_look = products + BLOCK * _blocks_to_wait(looks, tol)
+            if blocks <= PROBE_BLOCKS:
+                probes.add(basis, pairs, looks[-1])
+            next_look = products + (basis.following.shape[1] * max(1, round(min(blocks / 2, LONGEST_WAIT))))
         if not basis.has_room:
             basis.restart(pairs.leading(most - basis.following.shape[1]))
         basis.append()
+
+
+@dataclass(slots=True)
+class Probes:
+    """Random vectors that join the iteration when it is about to end, to find what it cannot see."""
+
+    seed: int
+    rank: int
+    tol: float
+    count: int = 0
+    before: Float64 = field(default_factory=lambda: np.zeros(0))
+    """(rank,) what the values may rise to if nothing new is found."""
+
+    end: int = 0
+    """Products after which the last of them has seen enough."""
+
+    def add(self, basis: LanczosBasis, pairs: RitzPairs, look: Look) -> None:
+        """Let vectors join the next block, unless the last ones have not seen enough yet."""
+        if self.count and (look.products < self.end or not self._rises(pairs)):
+            return
+        room_left = basis.k.shape[1] - basis.following.shape[1] - len(pairs.values)
+        columns = min(BLOCK, room_left, len(basis.k) - basis.width - basis.following.shape[1])
+        if columns > 0:
+            rows = (self.count * len(basis.k), (self.count + 1) * len(basis.k))
+            basis.widen(gaussian_rows(self.seed, Purpose.LANCZOS_PROBES, rows, BLOCK)[:, :columns])
+        self.count += 1
+        self.end = look.products + PROBE_BLOCKS * basis.following.shape[1] * (columns > 0)
+        most = pairs.values[: self.rank] * (1 + 4 * np.maximum(look.errors, self.tol))
+        self.before = most + ROUNDING * pairs.values[0] if columns > 0 else np.full(self.rank, np.inf)
+
+    def found_nothing(self, basis: LanczosBasis, pairs: RitzPairs, look: Look) -> bool:
+        """Whether vectors have joined, have seen enough, and no value has risen since by what is new."""
+        return self.count > 0 and look.products >= self.end and not self._rises(pairs)
+
+    def _rises(self, pairs: RitzPairs) -> bool:
+        return bool((pairs.values[: self.rank] > self.before).any())
 
 
 def _leading(basis: LanczosBasis, pairs: RitzPairs, rank: int, looks: list[Look]) -> RitzVectors:
@@ -142,11 +189,19 @@ def _leading(basis: LanczosBasis, pairs: RitzPairs, rank: int, looks: list[Look]
     wanted, last = pairs.leading(rank), looks[-1]
     u = basis.combine(wanted.vectors)
     convergence = [look.largest for look in looks]
-    return RitzVectors(wanted.values, u, wanted.residuals, last.errors, convergence, last.products)
+    return RitzVectors(
+        wanted.values, u, wanted.residuals, last.errors, pairs.beyond(rank), convergence, last.products
+    )
 
 
-def estimated_errors(pairs: RitzPairs, rank: int) -> Float64:
-    """Estimated relative errors of the leading singular values, from Ritz pairs of their squares.
+def estimated_errors(theta: Float64, residuals: Float64, outside: float) -> Float64:
+    """Estimated relative errors of singular values, from Ritz values of their squares and their residuals.
+
+    Parameters
+    ----------
+    theta, residuals : (k,)
+    outside : float
+        The largest square that is not wanted.
 
     Notes
     -----
@@ -154,13 +209,15 @@ def estimated_errors(pairs: RitzPairs, rank: int) -> Float64:
     the values that are not wanted (Kato and Temple; Parlett, The Symmetric Eigenvalue Problem, 1980, section
     10.1). Of the singular value it is half of that, relatively.
     """
-    theta, r = pairs.values[:rank], pairs.residuals[:rank]
-    outside = pairs.values[rank] if len(pairs.values) > rank else 0.0
-    gap = np.maximum(theta - outside, np.maximum(r, np.finfo(np.float64).tiny))
-    error = np.minimum(r, r**2 / gap)
+    gap = np.maximum(theta - outside, np.maximum(residuals, np.finfo(np.float64).tiny))
+    error = np.minimum(residuals, residuals**2 / gap)
     relative = np.where(error > 0, 1.0, 0.0)
     np.divide(error, 2 * theta, out=relative, where=theta > error)
     return relative
+
+
+def _errors_of(pairs: RitzPairs, rank: int) -> Float64:
+    return estimated_errors(pairs.values[:rank], pairs.residuals[:rank], pairs.beyond(rank))
 
 
 def _has_settled(pairs: RitzPairs, errors: Float64, rank: int, tol: float) -> bool:
@@ -171,12 +228,11 @@ def _has_settled(pairs: RitzPairs, errors: Float64, rank: int, tol: float) -> bo
     return bool(((errors <= tol) | exact[:rank]).all() and beyond[:BLOCK].all())
 
 
-def _blocks_to_wait(looks: list[Look], tol: float) -> int:
-    """Blocks until the next look: half of those that the rate between the last two makes likely."""
+def _blocks_to_go(looks: list[Look], tol: float) -> float:
+    """Blocks until the values are known, at the rate between the last two looks."""
     if len(looks) < 2:
-        return 2
+        return 2.0 * LONGEST_WAIT
     before, last = (max(look.largest, tol) for look in looks[-2:])
     digits = math.log(before / last)
     columns = math.log(last / tol) * (looks[-1].products - looks[-2].products)
-    blocks = columns / (2 * BLOCK * digits) if digits > 0 else LONGEST_WAIT
-    return min(max(round(blocks), 1), LONGEST_WAIT)
+    return columns / (BLOCK * digits) if digits > 0 else 2.0 * LONGEST_WAIT

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from rankfold.kernels.linear.dense import fix_signs
 from rankfold.kernels.linear.qr import r_of_gram
 from rankfold.methods.svd.error_estimates import rounding
-from rankfold.methods.svd.in_memory.lanczos import BLOCK, block_lanczos
+from rankfold.methods.svd.in_memory.lanczos import BLOCK, ROUNDING, block_lanczos, estimated_errors
 from rankfold.methods.svd.in_memory.matrix import MatrixInMemory
 from rankfold.methods.svd.long_factor import ZERO
 from rankfold.methods.svd.strategy import Strategy
@@ -25,6 +25,12 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.storage.chunk_writer import write_long_rows
 
 Float64 = npt.NDArray[np.float64]
+
+STEEP = 1e-3
+"""Smallest value, relative to the largest, at which products with it leave vectors orthogonal."""
+
+REFINEMENTS = 3
+"""Looks at residuals of the matrix itself, each after a step of subspace iteration, where squares lose digits."""
 
 FULL_COLUMNS = 64
 """Shorter side up to which all triplets are found by one dense decomposition."""
@@ -87,14 +93,21 @@ def leading_triplets(
         return _all_triplets(matrix, short, rank)
     ritz = block_lanczos(lambda q: matrix.to_short(matrix.to_long(q)), short, rank, tol, seed, heard)
     s, turn, long = _half_step(matrix.to_long(ritz.vectors))
-    vectors = ritz.vectors @ turn
-    signs = fix_signs(vectors)
-    largest = max(float(s[0]), np.finfo(np.float64).tiny)
-    errors = np.where(s > 0, ritz.errors + _rounding(matrix, s), 0.0)
-    residuals = np.zeros(rank)
-    np.divide(ritz.residuals, s * largest, out=residuals, where=s > 0)
+    vectors, residuals, errors = ritz.vectors @ turn, _over(ritz.residuals, s), ritz.errors
+    for _ in range(REFINEMENTS * _is_steep(ritz.squares, tol)):
+        # Squares do not tell values this small from rounding: residuals of the matrix itself do.
+        image = matrix.to_short(long)
+        residuals = np.linalg.norm(image - vectors * s, axis=0)
+        errors = estimated_errors(s**2, s * residuals, ritz.outside)
+        if (errors + _rounding(matrix, s) <= tol).all():
+            break
+        vectors = np.linalg.qr(image)[0]
+        s, turn, long = _half_step(matrix.to_long(vectors))
+        vectors = vectors @ turn
+    signs, largest = fix_signs(vectors), max(float(s[0]), np.finfo(np.float64).tiny)
+    errors = np.where(s > 0, np.minimum(errors + _rounding(matrix, s), 1.0), 0.0)
     return TripletsInMemory(
-        s, vectors * signs, long * signs, residuals, np.minimum(errors, 1.0), ritz.convergence, ritz.products
+        s, vectors * signs, long * signs, residuals / largest, errors, ritz.convergence, ritz.products
     )
 
 
@@ -125,7 +138,7 @@ def _half_step(image: Float64) -> tuple[Float64, Float64, Float64]:
     r = r_of_gram(image.T @ image)
     if r is not None:
         _, s, vt = np.linalg.svd(r)
-        if s[-1] > ZERO * s[0]:
+        if s[-1] > STEEP * s[0]:
             return s, vt.T, image @ (vt.T / s)
     q, r = np.linalg.qr(image)
     u, s, vt = np.linalg.svd(r)
@@ -133,8 +146,18 @@ def _half_step(image: Float64) -> tuple[Float64, Float64, Float64]:
     return s, vt.T, q @ u
 
 
+def _is_steep(squares: Float64, tol: float) -> bool:
+    """Whether the smallest wanted square may be wrong by more than a tolerance allows."""
+    return bool(ROUNDING * squares[0] > tol * squares[-1])
+
+
+def _over(residuals: Float64, s: Float64) -> Float64:
+    """Residuals of a squared matrix as those of the matrix."""
+    own = np.zeros_like(s)
+    np.divide(residuals, s, out=own, where=s > 0)
+    return own
+
+
 def _rounding(matrix: MatrixInMemory, s: Float64) -> Float64:
     """Relative rounding errors of singular values: of products, and of what is stored."""
-    own = np.zeros_like(s)
-    np.divide(matrix.rounding, s, out=own, where=s > 0)
-    return own + rounding(s, np.dtype(np.float64))
+    return _over(np.full_like(s, matrix.rounding), s) + rounding(s, np.dtype(np.float64))
