@@ -33,8 +33,8 @@ ZERO = 32 * np.finfo(np.float64).eps
 def zeros_in_words(zeros: int, rank: int) -> str:
     """What to warn of where a matrix has a lower rank than was asked for."""
     return (
-        f"{zeros} of the {rank} singular values are below {ZERO:.0e} of the largest: they are written as 0, and "
-        "their vectors are arbitrary"
+        f"{zeros} of the {rank} singular values are below {ZERO:.0e} of the largest: they are written as 0, "
+        "and their vectors are arbitrary"
     )
 
 

@@ -5,16 +5,14 @@ matrix; a wider block multiplies more vectors than are needed. Blocks of eight w
 matrices of cells by genes, documents by words, and graphs.
 
 A small residual vouches for a value, but not that no other was missed: of a value that is there more often
-than a block has columns, a Krylov space that begins with that block holds as many copies as columns. So before
-the end random vectors join, which see what the iteration cannot, and again if they have found something.
+than a block has columns, a Krylov space that begins with that block holds as many copies as columns. So
+before the end random vectors join, which see what the iteration cannot, and again if they find something.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,28 +30,17 @@ MOST_PRODUCTS = 200
 """Columns that are multiplied at most, for each column that the basis has room for."""
 
 SETTLED = 0.03
-"""Residual, relative to its value, at which a value beyond those wanted counts as settled."""
+"""Residual, relative to its value, at which values beyond those wanted count as settled, to which gaps are
+measured."""
 
 ROUNDING = 64 * float(np.finfo(np.float64).eps)
 """Residual, relative to the largest value, below which more products tell no more."""
 
-LONGEST_WAIT = 8
-"""Blocks between two looks at how far the values have come."""
+NEAR = 1e1
+"""Errors, in units of the tolerance, that some blocks more will take."""
 
 PROBE_BLOCKS = 3
-"""Products of vectors that joined after which they have seen enough. They join so many blocks before the end."""
-
-
-class Look(NamedTuple):
-    """How far the values have come."""
-
-    products: int
-    errors: Float64
-
-    @property
-    def largest(self) -> float:
-        """Of the errors."""
-        return float(self.errors.max())
+"""Products of random vectors after which they have seen enough. They join some blocks before the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,28 +111,71 @@ def block_lanczos(
     Zhou, Saad, Block Krylov-Schur method for large symmetric eigenvalue problems, Numer. Algorithms 47, 2008.
     Unlike them we orthogonalize against all of the basis once, after what is known to be large is off.
     """
-    most, asked = room(rank, short), min(rank + BLOCK, short)
+    most = room(rank, short)
     drawn = gaussian_rows(seed, Purpose.RANDOM_BLOCK, (0, short), BLOCK)
-    basis, looks, probes = LanczosBasis.of(drawn, most), list[Look](), Probes(seed, rank, tol)
-    products, next_look = 0, 0
+    basis, progress = LanczosBasis.of(drawn, most), Progress(rank, tol, Probes(seed, rank, tol))
     while True:
-        products += basis.width - basis.start
+        progress.products += basis.width - basis.start
         basis.multiply(apply)
-        ends = basis.is_whole or products >= MOST_PRODUCTS * most
-        if ends or not basis.has_room or (products >= next_look and basis.width >= asked):
-            pairs = basis.ritz(max(asked, (rank + basis.width) // 2))
-            looks.append(Look(products, _errors_of(pairs, rank)))
-            heard(looks[-1].largest)
-            settled = _has_settled(pairs, looks[-1].errors, rank, tol)
-            blocks = 0.0 if settled else _blocks_to_go(looks, tol)
-            if ends or (settled and probes.found_nothing(basis, pairs, looks[-1])):
-                return _leading(basis, pairs, rank, looks)
-            if blocks <= PROBE_BLOCKS:
-                probes.add(basis, pairs, looks[-1])
-            next_look = products + (basis.following.shape[1] * max(1, round(min(blocks / 2, LONGEST_WAIT))))
-        if not basis.has_room:
-            basis.restart(pairs.leading(most - basis.following.shape[1]))
+        progress.ends = basis.is_whole or progress.products >= MOST_PRODUCTS * most
+        if progress.looks_at(basis):
+            pairs = basis.ritz(max(min(rank + BLOCK, short), (rank + basis.width) // 2))
+            if progress.is_enough(basis, pairs):
+                return progress.answer(basis, pairs)
+            heard(progress.convergence[-1])
+            if not basis.has_room:
+                basis.restart(pairs.leading(most - basis.following.shape[1]))
         basis.append()
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far the values have come, and when to look again."""
+
+    rank: int
+    tol: float
+    probes: Probes
+    products: int = 0
+    """Columns that were multiplied."""
+
+    ends: bool = False
+    """Whether there is nothing to multiply, or there has been enough."""
+
+    errors: Float64 = field(default_factory=lambda: np.zeros(0))
+    """(rank,) as estimated when all values were looked at."""
+
+    convergence: list[float] = field(default_factory=list)
+    """Largest of them each time."""
+
+    def looks_at(self, basis: LanczosBasis) -> bool:
+        """Whether all values are worth a look: the last one is, which is the last to settle."""
+        if self.ends or not basis.has_room:
+            return True
+        if basis.width < max(self.rank + BLOCK, 2 * self.rank):
+            return False
+        if self.probes.count:
+            return self.products >= self.probes.end
+        last = basis.ritz_pair(self.rank - 1)
+        exact = last.residuals[0] <= ROUNDING * basis.size
+        return bool(exact or _errors_of(last, 1)[0] <= NEAR * self.tol)
+
+    def is_enough(self, basis: LanczosBasis, pairs: RitzPairs) -> bool:
+        """Whether more products would bring no more; vectors join the next block where that may soon be."""
+        self.errors = _errors_of(pairs, self.rank)
+        self.convergence.append(float(self.errors.max()))
+        settled = _has_settled(pairs, self.errors, self.rank, self.tol)
+        if self.ends or (settled and self.probes.found_nothing(pairs, self.products)):
+            return True
+        if settled or self.convergence[-1] <= NEAR * self.tol:
+            self.probes.add(basis, pairs, self.errors, self.products)
+        return False
+
+    def answer(self, basis: LanczosBasis, pairs: RitzPairs) -> RitzVectors:
+        """What has been found."""
+        wanted, outside = pairs.leading(self.rank), pairs.beyond(self.rank)
+        u = basis.combine(wanted.vectors)
+        found = (wanted.values, u, wanted.residuals, self.errors, outside)
+        return RitzVectors(*found, self.convergence, self.products)
 
 
 @dataclass(slots=True)
@@ -162,9 +192,9 @@ class Probes:
     end: int = 0
     """Products after which the last of them has seen enough."""
 
-    def add(self, basis: LanczosBasis, pairs: RitzPairs, look: Look) -> None:
+    def add(self, basis: LanczosBasis, pairs: RitzPairs, errors: Float64, products: int) -> None:
         """Let vectors join the next block, unless the last ones have not seen enough yet."""
-        if self.count and (look.products < self.end or not self._rises(pairs)):
+        if self.count and (products < self.end or not self._rises(pairs)):
             return
         room_left = basis.k.shape[1] - basis.following.shape[1] - len(pairs.values)
         columns = min(BLOCK, room_left, len(basis.k) - basis.width - basis.following.shape[1])
@@ -172,26 +202,16 @@ class Probes:
             rows = (self.count * len(basis.k), (self.count + 1) * len(basis.k))
             basis.widen(gaussian_rows(self.seed, Purpose.LANCZOS_PROBES, rows, BLOCK)[:, :columns])
         self.count += 1
-        self.end = look.products + PROBE_BLOCKS * basis.following.shape[1] * (columns > 0)
-        most = pairs.values[: self.rank] * (1 + 4 * np.maximum(look.errors, self.tol))
+        self.end = products + PROBE_BLOCKS * basis.following.shape[1] * (columns > 0)
+        most = pairs.values[: self.rank] * (1 + 4 * np.maximum(errors, self.tol))
         self.before = most + ROUNDING * pairs.values[0] if columns > 0 else np.full(self.rank, np.inf)
 
-    def found_nothing(self, basis: LanczosBasis, pairs: RitzPairs, look: Look) -> bool:
+    def found_nothing(self, pairs: RitzPairs, products: int) -> bool:
         """Whether vectors have joined, have seen enough, and no value has risen since by what is new."""
-        return self.count > 0 and look.products >= self.end and not self._rises(pairs)
+        return self.count > 0 and products >= self.end and not self._rises(pairs)
 
     def _rises(self, pairs: RitzPairs) -> bool:
         return bool((pairs.values[: self.rank] > self.before).any())
-
-
-def _leading(basis: LanczosBasis, pairs: RitzPairs, rank: int, looks: list[Look]) -> RitzVectors:
-    """What has been found."""
-    wanted, last = pairs.leading(rank), looks[-1]
-    u = basis.combine(wanted.vectors)
-    convergence = [look.largest for look in looks]
-    return RitzVectors(
-        wanted.values, u, wanted.residuals, last.errors, pairs.beyond(rank), convergence, last.products
-    )
 
 
 def estimated_errors(theta: Float64, residuals: Float64, outside: float) -> Float64:
@@ -226,13 +246,3 @@ def _has_settled(pairs: RitzPairs, errors: Float64, rank: int, tol: float) -> bo
     exact = residuals <= ROUNDING * values[0]
     beyond = exact[rank:] | (residuals[rank:] <= SETTLED * values[rank:])
     return bool(((errors <= tol) | exact[:rank]).all() and beyond[:BLOCK].all())
-
-
-def _blocks_to_go(looks: list[Look], tol: float) -> float:
-    """Blocks until the values are known, at the rate between the last two looks."""
-    if len(looks) < 2:
-        return 2.0 * LONGEST_WAIT
-    before, last = (max(look.largest, tol) for look in looks[-2:])
-    digits = math.log(before / last)
-    columns = math.log(last / tol) * (looks[-1].products - looks[-2].products)
-    return columns / (BLOCK * digits) if digits > 0 else 2.0 * LONGEST_WAIT

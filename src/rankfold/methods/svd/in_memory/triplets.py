@@ -30,7 +30,7 @@ STEEP = 1e-3
 """Smallest value, relative to the largest, at which products with it leave vectors orthogonal."""
 
 REFINEMENTS = 3
-"""Looks at residuals of the matrix itself, each after a step of subspace iteration, where squares lose digits."""
+"""Looks at residuals of the matrix itself where squares lose digits, and steps of subspace iteration."""
 
 FULL_COLUMNS = 64
 """Shorter side up to which all triplets are found by one dense decomposition."""
