@@ -69,6 +69,7 @@ LAWS = {
     "svd by gram": Law(rf.svd, {"rank": 4, "solver": "gram"}, name="svd"),
     "svd by subspace": Law(rf.svd, {"rank": 4, "solver": "subspace", "tol": 1e-10, "passes": 30}, name="svd"),
     "svd by sketch": Law(rf.svd, {"rank": 4, "solver": "sketch"}, name="svd", tolerance=1e-5),
+    "svd by lanczos": Law(rf.svd, {"rank": 4, "solver": "lanczos", "tol": 1e-10}, name="svd"),
     "svd by tsqr": Law(rf.svd, {"rank": 4, "solver": "tsqr"}, name="svd"),
     "pca": Law(rf.pca, {"tol": 1e-3, "scale": True}, name="pca", tolerance=1e-6),
     "qr": Law(rf.qr, {}, name="qr"),

@@ -42,7 +42,7 @@ def svd(
     rank, tol : int; float, default 1e-4
         Number of triplets; relative error at which one counts as found. ``tol`` alone: as many as leave
         out that share of the Frobenius norm; neither: all, by "tsqr", of up to 16384 rows or columns.
-    solver : {"auto", "gram", "krylov", "subspace", "sketch", "tsqr"}
+    solver : {"auto", "gram", "krylov", "subspace", "sketch", "tsqr", "lanczos"}
         See ``docs/choosing.md``.
     passes, oversampling, seed : int, default 8, a quarter of rank, and 0
         Most reads of the matrix; columns of a block beyond ``rank``; key of the random start block.
@@ -85,7 +85,8 @@ def svd(
     ``4 m n b`` with blocks of b columns, a quarter more than ``rank``; subspace some more of these; TSQR 1,
     and 1 for ``U``, of ``3 m n min(m, n)``; sketch 1 of about ``32 m n rank``. Memory of a tall
     matrix does not depend on its rows. "auto" takes Gram or Krylov, whichever a nominal core would finish
-    first.
+    first, and of sparse matrices up to 512 MiB with what they are worked on Lanczos: 1 pass, and products
+    of what is stored, in memory.
 
     References
     ----------

@@ -16,7 +16,7 @@ SAME += " oversampling seed workers threads time-limit grad-tol base queries col
 SAME += " layout dtype metric solver"
 """Options that have the same name in a file."""
 
-VALUE = re.compile(r"\d[\w.]*\w|\d|krylov|subspace|gram|sketch|tsqr|fill|DIR|time")
+VALUE = re.compile(r"\d[\w.]*\w|\d|krylov|subspace|gram|sketch|tsqr|lanczos|fill|DIR|time")
 """Words after an option that are its value."""
 
 VAGUE = ("method", "input", "needs", "resources", "columns")

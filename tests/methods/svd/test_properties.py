@@ -37,7 +37,7 @@ any_matrix = st.fixed_dictionaries(
         "seed": st.integers(0, 9),
     }
 )
-any_method = st.sampled_from(["gram", "krylov", "subspace", "tsqr"])
+any_method = st.sampled_from(["gram", "krylov", "subspace", "tsqr", "lanczos"])
 
 
 def orthonormal(rng: np.random.Generator, rows: int, columns: int) -> Array:

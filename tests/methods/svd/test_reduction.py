@@ -18,7 +18,7 @@ import rankfold as rf
 pytestmark = pytest.mark.filterwarnings("ignore:the largest estimated error")
 
 SHAPES = [(3000, 120), (120, 3000), (400, 400), (50, 49), (7, 2000), (2000, 1)]
-METHODS = ["gram", "krylov", "subspace", "tsqr"]
+METHODS = ["gram", "krylov", "subspace", "tsqr", "lanczos"]
 EVERY = [*METHODS, "sketch"]
 """With the one whose errors do not shrink with more passes."""
 
