@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -250,6 +252,28 @@ def test_threads_memory_and_an_attempt_that_was_killed_change_no_byte(tmp_path: 
     with pytest.raises(KeyboardInterrupt):
         rf.pca(where, 8, out=tmp_path / "r.zarr", progress=interrupt)
     assert same_bytes(rf.pca(where, 8, out=tmp_path / "r.zarr")) == whole
+
+
+COMMAND = """
+import sys
+import rankfold as rf
+told = lambda name, done, total: print(name, flush=True)
+rf.pca(sys.argv[1], 8, solver="lanczos", out=sys.argv[2], threads=1, progress=told)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("when", ["whole", "lanczos"])
+def test_a_killed_process_starts_over_and_ends_with_the_same_bytes(tmp_path: Path, when: str) -> None:
+    where, out = to_group(tmp_path / "x.zarr", sparse(300, 500)), tmp_path / "r.zarr"
+    run = [sys.executable, "-W", "ignore", "-c", COMMAND, where, str(out)]
+    with subprocess.Popen(run, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert any(line.strip() == when for line in child.stdout)
+        child.kill()
+    assert not out.exists()
+    subprocess.run(run, check=True, capture_output=True)
+    assert same_bytes(rf.open_result(out)) == same_bytes(rf.pca(where, 8, solver="lanczos"))
 
 
 def test_an_operator_need_not_be_a_matrix() -> None:

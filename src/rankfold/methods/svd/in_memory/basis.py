@@ -7,7 +7,7 @@ Ritz vectors and the block that was to come (a thick restart), which loses nothi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -53,49 +53,62 @@ class RitzPairs(NamedTuple):
 
 @dataclass(slots=True)
 class LanczosBasis:
-    """Columns ``K[:, :width]`` with the last block not yet multiplied, and ``K'C K`` of the others."""
+    """Columns ``K[:, :width]`` that the operator C was applied to, and those that it makes of them beside.
+
+    C K = K T + P G with T = K'C K, P orthonormal to K, and nothing left out: what a Ritz pair lacks is its
+    part along P.
+    """
 
     k: Float64
     """(short, most) in Fortran order, so that leading columns lie together."""
 
     small: Float64
-    """(most, most): K'C K."""
+    """(most, most): T."""
 
-    start: int
-    width: int
-    coupling: Float64 = field(default_factory=lambda: np.zeros((0, 0)))
-    """(new, block) what is left of C K_last, on the block that comes next."""
+    pending: Float64
+    """(short, p): P, without columns where the basis is all of the space."""
 
-    following: Float64 = field(default_factory=lambda: np.zeros((0, 0)))
-    """(short, new) that block; without columns where the basis is all of the space."""
+    coupling: Float64
+    """(p, width): G."""
+
+    width: int = 0
+    parent: int = 0
+    """First column of the block that was multiplied last."""
+
+    aside: int = 0
+    """Pending columns that are left for later: the first ones."""
 
     fresh: bool = False
-    """Whether the last block was multiplied right after a restart."""
+    """Whether the next block may have large parts along all of the basis."""
 
     size: float = 0.0
-    """Largest number of the small matrix so far."""
+    """Largest number of T so far."""
 
     @classmethod
     def of(cls, block: Float64, most: int) -> LanczosBasis:
         """A basis that begins with what a block spans, and may have so many columns."""
-        short, width = block.shape
-        k = np.empty((short, most), order="F")
+        short, columns = block.shape
         factors = cholesky_qr(block)
-        k[:, :width] = orthonormalize(block) if factors is None else factors[0]
-        return cls(k, np.zeros((most, most)), 0, width)
+        q = orthonormalize(block) if factors is None else factors[0]
+        return cls(np.empty((short, most), order="F"), np.zeros((most, most)), q, np.zeros((columns, 0)))
 
     @property
     def is_whole(self) -> bool:
         """Whether there is nothing outside it."""
-        return not self.following.size
+        return not self.pending.size
+
+    @property
+    def block_columns(self) -> int:
+        """Columns that are multiplied next."""
+        return int(self.pending.shape[1]) - self.aside
 
     @property
     def has_room(self) -> bool:
-        """Whether the next block fits in."""
-        return bool(self.width + self.following.shape[1] <= self.k.shape[1])
+        """Whether they fit in."""
+        return bool(self.width + self.block_columns <= self.k.shape[1])
 
     def multiply(self, apply: Callable[[Float64], Float64]) -> None:
-        """Apply the operator to the last block, and make what is new of it the next block.
+        """Take in what is pending, but for what is left aside, and apply the operator to it.
 
         Notes
         -----
@@ -104,22 +117,30 @@ class LanczosBasis:
         others, so that one round of Gram-Schmidt against all of the basis leaves it as orthogonal as two do.
         After a restart the block was made from all that was kept, and both rounds are against all.
         """
-        width, block = self.width, slice(self.start, self.width)
-        z = np.asfortranarray(apply(np.ascontiguousarray(self.k[:, block])))
-        near = slice(0 if self.fresh else max(0, 2 * self.start - width), width)
+        block, rest, first = self.pending[:, self.aside :], self.pending[:, : self.aside], self.width
+        width = first + block.shape[1]
+        self.k[:, first:width] = block
+        z = np.asfortranarray(apply(np.ascontiguousarray(block)))
+        near = slice(0 if self.fresh else self.parent, width)
         overlap = np.zeros((width, z.shape[1]))
         overlap[near], z = _take_off(self.k[:, near], z)
-        rest, z = _take_off(self.k[:, :width], z)
-        overlap += rest
-        self.small[:width, block] = overlap
-        self.small[block, :width] = overlap.T
+        beside, z = _take_off(np.asfortranarray(rest), z)
+        others, z = _take_off(self.k[:, :width], z)
+        overlap += others
+        self.small[:width, first:width] = overlap
+        self.small[first:width, :width] = overlap.T
         self.size = max(self.size, float(np.abs(overlap).max()))
-        self.fresh = False
-        self.following, self.coupling = self._orthonormal(z)
+        self.parent, self.width, self.fresh = first, width, False
+        q, r = self._orthonormal(z, rest)
+        unseen = np.zeros((q.shape[1], first))
+        self.pending = np.hstack([rest, q])
+        self.coupling = np.block([[self.coupling[: self.aside], beside], [unseen, r]])
+        if not q.size:
+            self.rejoin()
 
-    def _orthonormal(self, z: Float64) -> tuple[Float64, Float64]:
-        """Orthonormal columns that span a block outside the basis, and the block on them."""
-        short, columns = len(z), min(z.shape[1], len(z) - self.width)
+    def _orthonormal(self, z: Float64, rest: Float64) -> tuple[Float64, Float64]:
+        """Orthonormal columns that span a block outside basis and rest, and the block on them."""
+        short, columns = len(z), min(z.shape[1], len(z) - self.width - rest.shape[1])
         if columns == z.shape[1]:
             factors = cholesky_qr(z)
             if factors is not None and np.abs(np.diag(factors[1])).min() > FADED * self.size:
@@ -127,31 +148,23 @@ class LanczosBasis:
         if columns == 0:
             return np.zeros((short, 0)), np.zeros((0, z.shape[1]))
         # Directions of rounding alone are replaced by others that the basis has not seen.
-        q = orthonormalize(z[:, :columns], lambda: [self.k[:, : self.width]])
+        q = orthonormalize(z[:, :columns], lambda: [self.k[:, : self.width], rest])
         return q, q.T @ z
 
-    def widen(self, block: Float64) -> None:
-        """Let vectors join the next block: what is outside the basis of them.
+    def set_aside(self, block: Float64) -> None:
+        """Go on with what other vectors have outside, of which nothing that was multiplied has a part."""
+        known = [self.k[:, : self.width], self.pending]
+        others = orthonormalize(block, lambda: known)
+        self.aside = self.pending.shape[1]
+        self.coupling = np.vstack([self.coupling, np.zeros((others.shape[1], self.width))])
+        self.pending = np.hstack([self.pending, others])
 
-        Residuals stay what they are: those that were multiplied have no part along the new ones but rounding.
-        """
-        known = [self.k[:, : self.width], self.following]
-        joined = orthonormalize(block, lambda: known)
-        self.coupling = np.vstack([self.coupling, np.zeros((joined.shape[1], self.coupling.shape[1]))])
-        self.following = np.hstack([self.following, joined])
-
-    def append(self) -> None:
-        """Take in the next block."""
-        width = self.width + self.following.shape[1]
-        self.k[:, self.width : width] = self.following
-        self.start, self.width = self.width, width
+    def rejoin(self) -> None:
+        """Take what was left aside with the next block."""
+        self.fresh, self.aside = self.fresh or self.aside > 0, 0
 
     def ritz(self, count: int) -> RitzPairs:
-        """Leading pairs on all that was multiplied.
-
-        The residual of a pair is what the next block takes of it, and nothing else: it comes from the last
-        rows of the vectors alone.
-        """
+        """Leading pairs."""
         # All of them by divide and conquer take half the time of some by relatively robust representations.
         return self._pairs(np.linalg.eigh(self._symmetric()), count)
 
@@ -169,13 +182,13 @@ class LanczosBasis:
     def _pairs(self, pairs: tuple[Float64, Float64], count: int) -> RitzPairs:
         """The last of some in increasing order, from the largest."""
         values, vectors = pairs[0][::-1][:count], pairs[1][:, ::-1][:, :count]
-        residuals = np.linalg.norm(self.coupling @ vectors[self.start :], axis=0)
+        residuals = np.linalg.norm(self.coupling @ vectors, axis=0)
         return RitzPairs(np.maximum(values, 0.0), vectors, residuals)
 
     def restart(self, pairs: RitzPairs) -> None:
-        """Keep Ritz vectors alone, before the next block is taken in.
+        """Keep Ritz vectors alone.
 
-        What couples them with it comes out of the next product by itself.
+        What couples them with the next block comes out of the next product by itself.
 
         References
         ----------
@@ -188,7 +201,8 @@ class LanczosBasis:
             rows[:, :keep] = rows[:, : self.width] @ pairs.vectors
         self.small[...] = 0.0
         np.fill_diagonal(self.small[:keep, :keep], pairs.values)
-        self.width, self.fresh = keep, True
+        self.coupling = self.coupling @ pairs.vectors
+        self.width, self.parent, self.fresh = keep, 0, True
 
     def combine(self, vectors: Float64) -> Float64:
         """(short, k) combinations of its columns."""

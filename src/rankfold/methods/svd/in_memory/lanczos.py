@@ -6,7 +6,7 @@ matrices of cells by genes, documents by words, and graphs.
 
 A small residual vouches for a value, but not that no other was missed: of a value that is there more often
 than a block has columns, a Krylov space that begins with that block holds as many copies as columns. So
-before the end random vectors join, which see what the iteration cannot, and again if they find something.
+before the end random vectors have a look at what the iteration cannot see, and again if they find something.
 """
 
 from __future__ import annotations
@@ -36,11 +36,8 @@ measured."""
 ROUNDING = 64 * float(np.finfo(np.float64).eps)
 """Residual, relative to the largest value, below which more products tell no more."""
 
-NEAR = 1e1
-"""Errors, in units of the tolerance, that some blocks more will take."""
-
 PROBE_BLOCKS = 3
-"""Products of random vectors after which they have seen enough. They join some blocks before the end."""
+"""Products of random vectors after which they have seen enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +112,7 @@ def block_lanczos(
     drawn = gaussian_rows(seed, Purpose.RANDOM_BLOCK, (0, short), BLOCK)
     basis, progress = LanczosBasis.of(drawn, most), Progress(rank, tol, Probes(seed, rank, tol))
     while True:
-        progress.products += basis.width - basis.start
+        progress.products += basis.block_columns
         basis.multiply(apply)
         progress.ends = basis.is_whole or progress.products >= MOST_PRODUCTS * most
         if progress.looks_at(basis):
@@ -124,8 +121,7 @@ def block_lanczos(
                 return progress.answer(basis, pairs)
             heard(progress.convergence[-1])
             if not basis.has_room:
-                basis.restart(pairs.leading(most - basis.following.shape[1]))
-        basis.append()
+                basis.restart(pairs.leading(most - basis.block_columns))
 
 
 @dataclass(slots=True)
@@ -153,21 +149,25 @@ class Progress:
             return True
         if basis.width < max(self.rank + BLOCK, 2 * self.rank):
             return False
-        if self.probes.count:
-            return self.products >= self.probes.end
+        if self.products < self.probes.end:
+            return False
         last = basis.ritz_pair(self.rank - 1)
         exact = last.residuals[0] <= ROUNDING * basis.size
-        return bool(exact or _errors_of(last, 1)[0] <= NEAR * self.tol)
+        return bool(exact or self.probes.are_out or _errors_of(last, 1)[0] <= self.tol)
 
     def is_enough(self, basis: LanczosBasis, pairs: RitzPairs) -> bool:
-        """Whether more products would bring no more; vectors join the next block where that may soon be."""
+        """Whether more products would bring no more, which random vectors have a say in."""
         self.errors = _errors_of(pairs, self.rank)
         self.convergence.append(float(self.errors.max()))
         settled = _has_settled(pairs, self.errors, self.rank, self.tol)
-        if self.ends or (settled and self.probes.found_nothing(pairs, self.products)):
+        if self.ends:
             return True
-        if settled or self.convergence[-1] <= NEAR * self.tol:
-            self.probes.add(basis, pairs, self.errors, self.products)
+        if self.products >= self.probes.end:
+            if settled and self.probes.found_nothing(pairs):
+                return True
+            self.probes.end_with(basis)
+            if settled:
+                self.probes.begin(basis, pairs, self.errors, self.products)
         return False
 
     def answer(self, basis: LanczosBasis, pairs: RitzPairs) -> RitzVectors:
@@ -180,38 +180,41 @@ class Progress:
 
 @dataclass(slots=True)
 class Probes:
-    """Random vectors that join the iteration when it is about to end, to find what it cannot see."""
+    """Random vectors that are multiplied alone once all has settled, to find what no block could see."""
 
     seed: int
     rank: int
     tol: float
     count: int = 0
-    before: Float64 = field(default_factory=lambda: np.zeros(0))
-    """(rank,) what the values may rise to if nothing new is found."""
+    most: Float64 = field(default_factory=lambda: np.zeros(0))
+    """(rank,) what the values may have risen to in the end if nothing new is found."""
 
     end: int = 0
-    """Products after which the last of them has seen enough."""
+    """Products of the iteration after which the last of them have seen enough."""
 
-    def add(self, basis: LanczosBasis, pairs: RitzPairs, errors: Float64, products: int) -> None:
-        """Let vectors join the next block, unless the last ones have not seen enough yet."""
-        if self.count and (products < self.end or not self._rises(pairs)):
-            return
-        room_left = basis.k.shape[1] - basis.following.shape[1] - len(pairs.values)
-        columns = min(BLOCK, room_left, len(basis.k) - basis.width - basis.following.shape[1])
+    are_out: bool = False
+
+    def begin(self, basis: LanczosBasis, pairs: RitzPairs, errors: Float64, products: int) -> None:
+        """Go on with random vectors, if there is anything outside, and room."""
+        short, most = basis.k.shape
+        outside = short - basis.width - basis.pending.shape[1]
+        columns = min(BLOCK, outside, most - len(pairs.values))
         if columns > 0:
-            rows = (self.count * len(basis.k), (self.count + 1) * len(basis.k))
-            basis.widen(gaussian_rows(self.seed, Purpose.LANCZOS_PROBES, rows, BLOCK)[:, :columns])
-        self.count += 1
-        self.end = products + PROBE_BLOCKS * basis.following.shape[1] * (columns > 0)
-        most = pairs.values[: self.rank] * (1 + 4 * np.maximum(errors, self.tol))
-        self.before = most + ROUNDING * pairs.values[0] if columns > 0 else np.full(self.rank, np.inf)
+            rows = (self.count * short, (self.count + 1) * short)
+            basis.set_aside(gaussian_rows(self.seed, Purpose.LANCZOS_PROBES, rows, BLOCK)[:, :columns])
+        self.count, self.are_out = self.count + 1, columns > 0
+        self.end = products + PROBE_BLOCKS * columns
+        self.most = pairs.values[: self.rank] * (1 + 4 * np.maximum(errors, self.tol))
+        self.most += ROUNDING * pairs.values[0]
 
-    def found_nothing(self, pairs: RitzPairs, products: int) -> bool:
-        """Whether vectors have joined, have seen enough, and no value has risen since by what is new."""
-        return self.count > 0 and products >= self.end and not self._rises(pairs)
+    def end_with(self, basis: LanczosBasis) -> None:
+        """Take them, and what they have found, with what comes next."""
+        basis.rejoin()
+        self.are_out = False
 
-    def _rises(self, pairs: RitzPairs) -> bool:
-        return bool((pairs.values[: self.rank] > self.before).any())
+    def found_nothing(self, pairs: RitzPairs) -> bool:
+        """Whether there have been some, and no value has risen by what is new."""
+        return self.count > 0 and not bool((pairs.values[: self.rank] > self.most).any())
 
 
 def estimated_errors(theta: Float64, residuals: Float64, outside: float) -> Float64:
