@@ -36,5 +36,5 @@ class Purpose(IntEnum):
     EMBEDDING_ROWS = 9
     """Rows of which the neighborhoods of an embedding are looked at."""
 
-    LANCZOS_PROBES = 10
-    """Vectors that join an iteration before its end: one time after the other, row by row."""
+    LANCZOS_VECTORS = 10
+    """Vectors that a Lanczos iteration begins with and takes in later: one time after the other, by rows."""

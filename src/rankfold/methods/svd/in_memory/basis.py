@@ -15,13 +15,18 @@ import numpy.typing as npt
 import scipy.linalg
 from scipy.linalg.blas import dgemm
 
+from rankfold.kernels.linear.gaussian import gaussian_rows
 from rankfold.kernels.linear.orthonormal import orthonormalize
+from rankfold.methods.random_keys import Purpose
 
 Float64 = npt.NDArray[np.float64]
 
 FADED = 1e-6
 """Length of a new vector, relative to the operator, below which it is made orthogonal with all care: what is
 left of it is as much rounding as direction."""
+
+NOTHING = 1e-14
+"""Length of a new vector, relative to the operator, below which there is nothing but rounding in it."""
 
 NEARLY_ONE = 0.1
 """Largest difference of the second triangular factor from unity at which two rounds have been enough."""
@@ -71,6 +76,9 @@ class LanczosBasis:
     coupling: Float64
     """(p, width): G."""
 
+    seed: int
+    """Key of what is drawn at random."""
+
     width: int = 0
     parent: int = 0
     """First column of the block that was multiplied last."""
@@ -84,13 +92,19 @@ class LanczosBasis:
     size: float = 0.0
     """Largest number of T so far."""
 
+    draws: int = 0
+    """How often random vectors were drawn."""
+
     @classmethod
-    def of(cls, block: Float64, most: int) -> LanczosBasis:
-        """A basis that begins with what a block spans, and may have so many columns."""
-        short, columns = block.shape
+    def begin(cls, short: int, columns: int, most: int, seed: int) -> LanczosBasis:
+        """A basis that begins with a random block, and may have so many columns."""
+        empty = np.zeros((short, 0)), np.zeros((0, 0))
+        basis = cls(np.empty((short, most), order="F"), np.zeros((most, most)), *empty, seed)
+        block = basis.draw(columns)
         factors = cholesky_qr(block)
-        q = orthonormalize(block) if factors is None else factors[0]
-        return cls(np.empty((short, most), order="F"), np.zeros((most, most)), q, np.zeros((columns, 0)))
+        basis.pending = orthonormalize(block) if factors is None else factors[0]
+        basis.coupling = np.zeros((columns, 0))
+        return basis
 
     @property
     def is_whole(self) -> bool:
@@ -147,14 +161,25 @@ class LanczosBasis:
                 return factors
         if columns == 0:
             return np.zeros((short, 0)), np.zeros((0, z.shape[1]))
-        # Directions of rounding alone are replaced by others that the basis has not seen.
-        q = orthonormalize(z[:, :columns], lambda: [self.k[:, : self.width], rest])
+        # Directions of rounding alone are replaced by random ones: unit vectors may be in the basis.
+        block = z[:, :columns].copy()
+        faint = np.linalg.norm(block, axis=0) <= NOTHING * self.size
+        if faint.any():
+            block[:, faint] = self.draw(columns)[:, faint]
+        q = orthonormalize(block, lambda: [self.k[:, : self.width], rest])
         return q, q.T @ z
 
-    def set_aside(self, block: Float64) -> None:
-        """Go on with what other vectors have outside, of which nothing that was multiplied has a part."""
+    def draw(self, columns: int) -> Float64:
+        """Gaussian vectors, (short, columns), never the same again."""
+        short, place = len(self.k), self.draws
+        self.draws += 1
+        rows = (place * short, (place + 1) * short)
+        return gaussian_rows(self.seed, Purpose.LANCZOS_VECTORS, rows, columns)
+
+    def set_aside(self, columns: int) -> None:
+        """Go on with random vectors outside, along which nothing that was multiplied has a part."""
         known = [self.k[:, : self.width], self.pending]
-        others = orthonormalize(block, lambda: known)
+        others = orthonormalize(self.draw(columns), lambda: known)
         self.aside = self.pending.shape[1]
         self.coupling = np.vstack([self.coupling, np.zeros((others.shape[1], self.width))])
         self.pending = np.hstack([self.pending, others])

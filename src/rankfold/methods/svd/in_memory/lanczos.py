@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.linear.gaussian import gaussian_rows
-from rankfold.methods.random_keys import Purpose
 from rankfold.methods.svd.in_memory.basis import LanczosBasis, RitzPairs
 
 Float64 = npt.NDArray[np.float64]
@@ -109,8 +107,8 @@ def block_lanczos(
     Unlike them we orthogonalize against all of the basis once, after what is known to be large is off.
     """
     most = room(rank, short)
-    drawn = gaussian_rows(seed, Purpose.RANDOM_BLOCK, (0, short), BLOCK)
-    basis, progress = LanczosBasis.of(drawn, most), Progress(rank, tol, Probes(seed, rank, tol))
+    basis = LanczosBasis.begin(short, BLOCK, most, seed)
+    progress = Progress(rank, tol, Probes(rank, tol))
     while True:
         progress.products += basis.block_columns
         basis.multiply(apply)
@@ -182,7 +180,6 @@ class Progress:
 class Probes:
     """Random vectors that are multiplied alone once all has settled, to find what no block could see."""
 
-    seed: int
     rank: int
     tol: float
     count: int = 0
@@ -200,8 +197,7 @@ class Probes:
         outside = short - basis.width - basis.pending.shape[1]
         columns = min(BLOCK, outside, most - len(pairs.values))
         if columns > 0:
-            rows = (self.count * short, (self.count + 1) * short)
-            basis.set_aside(gaussian_rows(self.seed, Purpose.LANCZOS_PROBES, rows, BLOCK)[:, :columns])
+            basis.set_aside(columns)
         self.count, self.are_out = self.count + 1, columns > 0
         self.end = products + PROBE_BLOCKS * columns
         self.most = pairs.values[: self.rank] * (1 + 4 * np.maximum(errors, self.tol))
