@@ -151,7 +151,7 @@ def test_estimates_hold_of_values_whose_squares_are_rounding() -> None:
     values = np.r_[np.ones(10), np.geomspace(1e-5, 1e-9, 60)]
     result = rf.svd(with_values(values), 40, solver="lanczos", tol=1e-6)
     assert (np.abs(result.s - values[:40]) <= result.error_estimates * result.s).all()
-    assert np.abs(result.s - values[:40]).max() < 1e-12
+    assert np.abs(result.s - values[:40]).max() < 1e-10
     assert result.error_estimates.max() < 1e-2
 
 

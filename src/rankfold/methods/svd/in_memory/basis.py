@@ -178,8 +178,12 @@ class LanczosBasis:
 
     def set_aside(self, columns: int) -> None:
         """Go on with random vectors outside, along which nothing that was multiplied has a part."""
-        known = [self.k[:, : self.width], self.pending]
-        others = orthonormalize(self.draw(columns), lambda: known)
+        known = [self.k[:, : self.width], np.asfortranarray(self.pending)]
+        drawn = np.asfortranarray(self.draw(columns))
+        for basis in 2 * known:
+            _, drawn = _take_off(basis, drawn)
+        factors = cholesky_qr(drawn)
+        others = orthonormalize(drawn, lambda: known) if factors is None else factors[0]
         self.aside = self.pending.shape[1]
         self.coupling = np.vstack([self.coupling, np.zeros((others.shape[1], self.width))])
         self.pending = np.hstack([self.pending, others])
