@@ -27,6 +27,9 @@ class Purpose(IntEnum):
     ROW_SIGNS = 6
     """Buckets and signs of rows in a count sketch."""
 
+    ROW_SIGNS_AGAIN = 10
+    """The same of a second sketch, where the first has chosen directions."""
+
     NONNEGATIVE_START = 7
     """Factors that a nonnegative factorization starts from."""
 
@@ -36,5 +39,5 @@ class Purpose(IntEnum):
     EMBEDDING_ROWS = 9
     """Rows of which the neighborhoods of an embedding are looked at."""
 
-    LANCZOS_VECTORS = 10
+    LANCZOS_VECTORS = 11
     """Vectors that a Lanczos iteration begins with and takes in later: one time after the other, by rows."""

@@ -91,7 +91,9 @@ def test_a_fair_sample_saves_a_pass(spectrum: str, monkeypatch: pytest.MonkeyPat
     found = rf.svd(x, RANK, solver="krylov", with_rows=False)
     assert (np.abs(found.s - s) <= 1e-4 * s).all()
     monkeypatch.setattr("rankfold.pipeline.data.sample.LARGEST_SHARE", ROWS)  # no row is sampled
-    assert found.attrs["passes"] < rf.svd(x, RANK, solver="krylov", with_rows=False).attrs["passes"]
+    without = rf.svd(x, RANK, solver="krylov", with_rows=False).attrs["passes"]
+    # A step is known after two passes from anywhere.
+    assert found.attrs["passes"] < without or found.attrs["passes"] == without == 2
 
 
 @pytest.mark.parametrize(("spectrum", "make"), cover(SPECTRA, [batches, few_heavy_rows], strength=1))

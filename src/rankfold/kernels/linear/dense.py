@@ -30,11 +30,18 @@ def leading_eigenpairs(a: Float64, k: int) -> tuple[Float64, Float64]:
     -----
     Work 4/3 p^3 + 2 p^2 k flops (LAPACK ``syevr`` on a subset); scratch 8 p^2 + 16 p k bytes.
     """
-    p = len(a)
-    # The transpose of a C array is what LAPACK wants; the array itself would be copied.
-    values, vectors = scipy.linalg.eigh(
-        a.T, overwrite_a=True, check_finite=False, subset_by_index=(p - k, p - 1), driver="evr"
-    )
+    p, diagonal = len(a), a.diagonal().copy()
+    try:
+        # The transpose of a C array is what LAPACK wants; the array itself would be copied.
+        values, vectors = scipy.linalg.eigh(
+            a.T, overwrite_a=True, check_finite=False, subset_by_index=(p - k, p - 1), driver="evr"
+        )
+    except scipy.linalg.LinAlgError:
+        # ``syevr`` may not find its representations where eigenvalues crowd near zero. It has overwritten
+        # one triangle and the diagonal: the other triangle is still there.
+        a[np.diag_indices(p)] = diagonal
+        values, vectors = np.linalg.eigh(a, UPLO="L")
+        values, vectors = values[p - k :], vectors[:, p - k :]
     return values[::-1].copy(), vectors[:, ::-1].copy()
 
 

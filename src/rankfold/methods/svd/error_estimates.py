@@ -1,4 +1,30 @@
-"""How good a result is, from numbers that the passes leave behind anyway."""
+"""How good a result is, from numbers that the passes leave behind anyway.
+
+Upper bounds of values, as ``largest_eigenvalues`` finds them. Let T = diag(theta) hold the Ritz values on a
+basis Q, S the residuals of all Ritz vectors, and C be A'A outside Q.
+
+In the basis of Ritz vectors, completed by any of the rest,
+
+    A'A = [ T  S' ]      T = diag(theta),   C >= 0.
+          [ S  C  ]
+
+Where x I - C is positive definite, A'A - x I has as many positive eigenvalues as its Schur complement
+T - x I + S'(x I - C)^-1 S (Sylvester's law of inertia). So x, the i-th eigenvalue of A'A, is the i-th
+eigenvalue of T + S'(x I - C)^-1 S, and as the inverse falls with x, for every lower bound t of it above C
+
+    x  <=  i-th eigenvalue of  T + S'(t I - C)^-1 S.
+
+With nothing known of C but that it is not negative, S'S / t is left, which is what the half step finds
+already. Here C is as a sketch of rows shows it. A sketch is right on average, and the inverse is convex:
+for t above both, the mean of (t I - C)^-1 over sketches is not below that of the true C (Jensen's
+inequality for operator convex functions; Bhatia, Matrix Analysis, 1997, chapter V). What single sketches
+err by is for ``squares`` to allow for.
+
+Nothing is said of gaps between Ritz values, so clusters and values equal just outside a block are bounded
+alike. To first order in S the bound is theta + |s_i|^2 / (theta - c) as of Kato and Temple (Parlett, The
+Symmetric Eigenvalue Problem, 1980, section 10) with c where the residual is, rather than the worst there
+is.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +40,10 @@ Float64 = npt.NDArray[np.float64]
 SAFETY = 2.0
 """Estimates are multiplied by this. With it, on spectra from flat to i^-1, spiked and stepped, no true error
 exceeded the largest estimate, and none its own by more than half."""
+
+
+GAPS = (2.0, 16.0, 256.0, np.inf)
+"""Gaps up to so many times the smallest share one eigenvalue problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +148,81 @@ def ritz_values(
     second_order = np.where(residual > 0, np.inf, 0.0)
     np.divide(residual, 2 * theta * gap, out=second_order, where=gap > 0)
     error = np.linalg.norm(w.T @ (products - products.T) @ w, axis=1) / 2
-    noise = np.minimum(error / (2 * np.maximum(theta, tiny)), 1.0)
+    with np.errstate(over="ignore"):
+        noise = np.minimum(error / (2 * np.maximum(theta, tiny)), 1.0)
     return Ritz(values[:rank], half_step_values[:rank], second_order[:rank], noise[:rank])
 
 
-def estimated_errors(history: Sequence[Ritz]) -> Float64:
-    """Estimated relative errors of the last ``half_step_values``, from all passes so far.
+def largest_eigenvalues(
+    theta: Float64, couplings: Float64, parts: Float64, squares: Float64, least: float, lower: Float64
+) -> Float64:
+    """Upper bounds of the leading eigenvalues of A'A, from all that a basis Q and a sketch of rows tell.
+
+    Parameters
+    ----------
+    theta : (p,)
+        All Ritz values, the eigenvalues of Q'A'A Q, decreasing.
+    couplings : (p, p)
+        S'S with S = (I - Q Q') A'A Q W, the residuals of all Ritz vectors Q W.
+    parts : (l, p)
+        V'S with orthonormal V outside Q.
+    squares : (l,)
+        Squared singular values that A (I - Q Q') has along V.
+    least : float
+        The same for all that is outside both.
+    lower : (k,)
+        Lower bounds of the k leading eigenvalues, decreasing.
+
+    Returns
+    -------
+    (k,)
+        Infinite for values whose lower bound is not above all ``squares``: another one may be in their place.
 
     Notes
     -----
-    The smaller of two: the second-order bound of the last pass, and what is left of a geometric series
-    whose terms are the rises of the last two passes (Aitken). The first is too large where convergence
-    is fast, the second where it quickens; where convergence is slow both are near the truth.
+    Derived at the head of this module.
+
+    One eigenvalue problem serves all values of about the same gap, as a smaller t makes the bound larger;
+    the smaller the gaps, the closer, as those values are the last to converge. Work 4/3 p^3 + 2 l p^2 flops
+    for each.
+    """
+    upper = np.full(len(lower), np.inf)
+    gaps = lower - max(float(squares.max(initial=0.0)), least)
+    last = int((gaps > 0).sum())
+    smallest = gaps[last - 1]
+    for ratio in GAPS:
+        if not last:
+            break
+        t, first = lower[last - 1], int((gaps[:last] > ratio * smallest).sum())
+        weights = 1 / (t - squares) - 1 / (t - least)
+        matrix = couplings / (t - least) + parts.T @ (weights[:, None] * parts)
+        matrix[np.diag_indices(len(theta))] += theta
+        values = np.linalg.eigvalsh((matrix + matrix.T) / 2)[::-1]
+        upper[first:last] = values[first:last]
+        last = first
+    return upper
+
+
+def errors_within(values: Float64, upper: Float64) -> Float64:
+    """Largest relative errors of lower bounds of singular values, below ``upper`` bounds of squares."""
+    known = np.isfinite(upper) & (upper > 0)
+    bound = np.sqrt(np.where(known, upper, 1.0))
+    return np.where(known, np.clip(1.0 - values / bound, 0.0, 1.0), 1.0)
+
+
+def estimated_errors(history: Sequence[Ritz], bound: Float64 | None = None) -> Float64:
+    """Estimated relative errors of the last ``half_step_values``, from all passes so far.
+
+    ``bound`` is what ``largest_eigenvalues`` leaves of them, where a sketch of rows tells what is outside.
+
+    Notes
+    -----
+    The smaller of two. The bound is 1 while values outside the basis may be as large as those that are
+    wanted: long, where spectra are flat. The other one takes the basis for a sample of the spectrum: twice
+    the second-order bound of the last pass, or what is left of a geometric series whose terms are the rises
+    of the last two passes (Aitken) where that is smaller, but not below the second-order bound itself. The
+    series alone will not do: values dwell on a plateau, as of a cluster, before they rise again, and it then
+    says that they have arrived. Of a single pass, with nothing to compare it with, only the bound counts.
     """
     last_pass = history[-1]
     # What bounds the error of ``values`` bounds that of ``half_step_values`` less the rise, which is known.
@@ -143,15 +236,16 @@ def estimated_errors(history: Sequence[Ritz]) -> Float64:
         remainder[falls] = (
             (rise * ratio)[falls] / (1 - ratio[falls]) / np.maximum(last[falls], np.finfo(np.float64).tiny)
         )
-        estimate = np.minimum(estimate, SAFETY * remainder)
-    # The rate of one value is guessed from two differences, and may be flattered by chance.
-    return _order_errors(estimate)
+        least = np.maximum(last_pass.second_order - last_pass.gain, 0.0)
+        estimate = np.minimum(estimate, np.maximum(SAFETY * remainder, least))
+    return _order_errors(_smaller(estimate, bound, alone=len(history) == 1), last_pass.half_step_values)
 
 
-def errors_of_iteration(ritz: Ritz, pair: Ritz | None) -> Float64:
+def errors_of_iteration(ritz: Ritz, pair: Ritz | None, bound: Float64 | None = None) -> Float64:
     """Estimated relative errors of ``ritz.half_step_values`` after a pass of subspace iteration.
 
-    ``ritz`` is of the block that was multiplied, ``pair`` of that block and the one before together.
+    ``ritz`` is of the block that was multiplied, ``pair`` of that block and the one before together, and
+    ``bound`` of the basis of both, where a sketch of rows tells what is outside.
 
     Notes
     -----
@@ -160,19 +254,39 @@ def errors_of_iteration(ritz: Ritz, pair: Ritz | None) -> Float64:
     residual and gap. A single block will not do. Its smallest value lies far below the first eigenvalue
     that is not wanted while the spectrum is flat, and the gap comes out too large; and a series through
     its values (Aitken) is too short, for here convergence slows down, as the directions that fade fast go
-    first. After one pass there is no pair, and twice the safety is taken.
+    first. After one pass there is no pair: the bound counts alone, or twice the safety is taken.
     """
     if pair is None:
-        return _order_errors(2 * SAFETY * ritz.second_order - ritz.gain)
-    distance = np.maximum(pair.half_step_values - ritz.half_step_values, 0.0) / np.maximum(
-        pair.half_step_values, np.finfo(np.float64).tiny
-    )
-    return _order_errors(distance + np.maximum(SAFETY * pair.second_order - pair.gain, 0.0))
+        estimate = np.maximum(2 * SAFETY * ritz.second_order - ritz.gain, 0.0)
+    else:
+        distance = np.maximum(pair.half_step_values - ritz.half_step_values, 0.0) / np.maximum(
+            pair.half_step_values, np.finfo(np.float64).tiny
+        )
+        estimate = distance + np.maximum(SAFETY * pair.second_order - pair.gain, 0.0)
+    return _order_errors(_smaller(estimate, bound, alone=pair is None), ritz.half_step_values)
 
 
-def _order_errors(estimate: Float64) -> Float64:
-    """Between 0 and 1, and none known to be better than a larger one, which converges first."""
-    return np.clip(np.maximum.accumulate(estimate), 0.0, 1.0)
+def _smaller(estimate: Float64, bound: Float64 | None, *, alone: bool) -> Float64:
+    """The bound, or the largest estimate where that is smaller; the bound where that stands ``alone``.
+
+    The estimate of a single value is a guess, and may be flattered by chance, or by values in the wrong
+    order; the largest of all is not.
+    """
+    if bound is None:
+        return estimate
+    return bound if alone else np.minimum(estimate.max(initial=0.0), bound)
+
+
+def _order_errors(estimate: Float64, values: Float64) -> Float64:
+    """Between 0 and 1, and none known to be better than a larger one, which converges first.
+
+    Nor than a smaller one that may be larger in truth: the two can be in each other's place.
+    """
+    errors: Float64 = np.clip(np.maximum.accumulate(estimate), 0.0, 1.0)
+    for i in range(len(values) - 2, -1, -1):
+        if values[i] <= values[i + 1] * (1 + errors[i + 1]):
+            errors[i] = max(errors[i], errors[i + 1])
+    return errors
 
 
 def errors_of_remainder(s: Float64, remainder: float) -> Float64:

@@ -27,7 +27,8 @@ from rankfold.methods.parts.column_statistics import (
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.start import Start, random_block, sample_start
-from rankfold.methods.svd.missing import UnseenDirections, load_missing, save_missing
+from rankfold.methods.random_keys import Purpose
+from rankfold.methods.svd.missing import RowSketch, UnseenDirections, load_missing, save_missing
 from rankfold.methods.svd.panel_pass import PanelPass
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.strategy import Strategy
@@ -68,7 +69,10 @@ class Application:
 
     block: Block
     missing: UnseenDirections | None = None
-    """Directions outside the block, where the operator made a sketch of rows."""
+    """Directions outside the block, where the operator made a sketch of rows to look for them."""
+
+    sketch: RowSketch | None = None
+    """A sketch of rows that the block does not depend on, where the operator made one."""
 
     bad_start: bool = False
     """Whether what the block was made from was so far off that a random one is the better beginning."""
@@ -105,6 +109,9 @@ class Operator(Protocol):
     def apply(self, q: Float64) -> Application:
         """``A q`` and ``A'A q`` of orthonormal (short, width)."""
 
+    def sketch_again(self) -> None:
+        """Make another sketch beside the next block, if any was made: the basis depends on that one now."""
+
     def drop(self, block: Block) -> None:
         """Give back the scratch of a block that is needed no more."""
 
@@ -132,6 +139,7 @@ def iterate(operator: Operator, width: int, iteration: Iteration) -> None:
         application = operator.apply(q)
         last = operator.is_exhausted
         if application.bad_start and not last:
+            operator.sketch_again()
             q = operator.random(width)
         elif iteration.take(application, operator.squared_norm) or last:
             if not application.is_coarse:
@@ -171,7 +179,10 @@ class CenteredMatrix:
     """Statistics of its columns; None before the first pass, which measures them."""
 
     sketch_rows: int = 0
-    """Rows of the sketch that the first pass makes beside, to tell what its block misses; 0 for none."""
+    """Rows of the sketch that the next pass makes beside, to tell what its block misses; 0 for none."""
+
+    sketch_purpose: Purpose = Purpose.ROW_SIGNS
+    """Of its random numbers."""
 
     tf32: bool = False
     """Whether products may be rounded to 11 bits, but for those of the last pass that is allowed, and of a
@@ -217,6 +228,10 @@ class CenteredMatrix:
         """See ``Operator``."""
         return random_block(self.short, width, self.seed)
 
+    def sketch_again(self) -> None:
+        """See ``Operator``."""
+        self.sketch_rows, self.sketch_purpose = self.strategy.sketch_rows, Purpose.ROW_SIGNS_AGAIN
+
     def drop(self, block: Block) -> None:
         """See ``Operator``."""
         self.run.drop(block.y)
@@ -249,19 +264,23 @@ class CenteredMatrix:
             self.column_statistics = statistics(state, strategy.view, self.start.shift, self.centering)
             offset = self._move_to_mean(state, basis)
         z = state["z"] * weights[:, None]
-        missing = None
+        missing, sketch = None, None
         if rows:
-            sketch, path = (
+            sketched, path = (
                 state["rows"] * (weights / self.centering.pow2_scale),
-                run.part(name, "missing.part"),
+                run.part(name, "sketch.part"),
             )
-            save_missing(path, sketch, q, self.squared_norm - float((q * z).sum()), self.squared_norm)
-            missing, self.sketch_rows = load_missing(path), 0
+            save_arrays(path, {"rows": sketched})
+            sketch, self.sketch_rows = RowSketch(path), 0
+            if self.sketch_purpose is Purpose.ROW_SIGNS and strategy.sample.gives_block:
+                path = run.part(name, "missing.part")
+                save_missing(path, sketched, q, self.squared_norm - float((q * z).sum()), self.squared_norm)
+                missing = load_missing(path)
         path = run.part(name, "block.part")
         save_arrays(path, {"q": q, "z": z, "offset": offset})
         block = Block(path, q.shape[1], y)
         bad_start = (prior is None and self._far()) or (missing is not None and _hides(missing, block))
-        return Application(block, missing, bad_start, is_coarse)
+        return Application(block, missing, sketch, bad_start, is_coarse)
 
     def _pass(self, name: str, constants: dict[str, Float64], y: ScratchMatrix, *, tf32: bool) -> State:
         fold = PanelPass(
@@ -274,6 +293,7 @@ class CenteredMatrix:
             row_seconds=self.strategy.row_seconds(4 * y.columns),
             sketch_rows=self.sketch_rows,
             seed=self.seed,
+            purpose=self.sketch_purpose,
             tf32=tf32,
         )
         state = self.run.pass_over_data(name, fold)

@@ -46,6 +46,8 @@ class PanelPass(OverConditionedPanels):
     """Rows of the sketch; 0 for none."""
 
     seed: int = 0
+    purpose: Purpose = Purpose.ROW_SIGNS
+    """Of its random numbers."""
     tf32: bool = False
     """Whether a device may round operands of products to 11 bits."""
 
@@ -91,7 +93,7 @@ class PanelPass(OverConditionedPanels):
         for tile in range(first // TILE_ROWS, -(-last // TILE_ROWS)):
             top = tile * TILE_ROWS
             low, high = max(first, top), min(last, top + TILE_ROWS)
-            draws = draw_buckets(self.seed, Purpose.ROW_SIGNS, tile, self.sketch_rows)
+            draws = draw_buckets(self.seed, self.purpose, tile, self.sketch_rows)
             buckets, signs = (numbers[low - top : high - top] for numbers in draws)
             factors = (signs * self.centering.pow2_scale).astype(d.dtype)
             rows, place = d[low - first : high - first], work.device.place

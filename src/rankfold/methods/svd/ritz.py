@@ -20,9 +20,16 @@ import numpy.typing as npt
 
 from rankfold.kernels.linear.dense import fix_signs, leading_singular_triplets, ritz_vectors
 from rankfold.methods.parts.combination import Combination
-from rankfold.methods.svd.error_estimates import SAFETY, Ritz, ritz_values, rounding
+from rankfold.methods.svd.error_estimates import (
+    SAFETY,
+    Ritz,
+    errors_within,
+    largest_eigenvalues,
+    ritz_values,
+    rounding,
+)
 from rankfold.methods.svd.long_factor import ZERO, OnScratch, Triplets
-from rankfold.methods.svd.missing import UnseenDirections
+from rankfold.methods.svd.missing import Outside, RowSketch, UnseenDirections
 from rankfold.methods.svd.operator import Block
 from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.engine.run import Run
@@ -37,6 +44,9 @@ class Basis:
     blocks: list[Block] = field(default_factory=list)
     products: Float64 = field(default_factory=lambda: np.zeros((0, 0)))
     """Q'Z = Q'A'A Q as computed: what it lacks of symmetry is the rounding error of the passes."""
+
+    closed: set[int] = field(default_factory=set)
+    """Blocks whose images lie in the basis, for those after them were made from them."""
 
     @property
     def width(self) -> int:
@@ -79,6 +89,44 @@ class Basis:
         leading = int((order[: self.width] >= self.width).sum())
         new = max(min(leading, possible), min(possible, self.width - rank))
         return np.hstack([missing.directions[:, :new], self.combine("z", w[:, : self.width - new])])
+
+    def upper_bounds(self, lower: Float64, outside: Outside) -> Float64:
+        """Upper bounds of leading eigenvalues of A'A above ``lower``: see ``largest_eigenvalues``.
+
+        Work 6 short (width of all)^2 flops where all blocks are open, and some p^3.
+        """
+        theta, w = ritz_vectors(self.products, self.width)
+        couplings, sketched = self._couplings(outside)
+        parts = outside.turn.T @ (sketched @ w)
+        return largest_eigenvalues(theta, w.T @ couplings @ w, parts, outside.squares, outside.least, lower)
+
+    def _couplings(self, outside: Outside) -> tuple[Float64, Float64]:
+        """E'E with E = (I - Q Q') A'A Q, and a sketch of A E.
+
+        Formed from vectors: as a difference of squares E'E would be rounding.
+        """
+        edges = np.cumsum([0, *(block.width for block in self.blocks)])
+        couplings = np.zeros((self.width, self.width))
+        sketched = np.zeros((len(outside.rows), self.width))
+        for i in range(len(self.blocks)):
+            if i in self.closed:
+                continue
+            part, rows = self._outside(i), slice(edges[i], edges[i + 1])
+            sketched[:, rows] = outside.rows @ part
+            couplings[rows, rows] = part.T @ part
+            for j in range(i):
+                if j not in self.closed:
+                    columns = slice(edges[j], edges[j + 1])
+                    couplings[rows, columns] = part.T @ self._outside(j)
+                    couplings[columns, rows] = couplings[rows, columns].T
+        return couplings, sketched
+
+    def _outside(self, index: int) -> Float64:
+        """What the images of a block have outside the basis."""
+        part = self.blocks[index].load("z").copy()
+        for q in self.each("q"):
+            part -= q @ (q.T @ part)
+        return part
 
     def residuals(self, keep: int) -> Float64:
         """Where leading Ritz vectors are not yet invariant, (short, keep), each of length 1."""
@@ -185,7 +233,8 @@ def _half_step(
     # The trap: a direction of rounding alone may look exact by chance. Its square and its length then differ.
     count = min(len(s), len(below_noise))
     squares = basis_ritz.values[:count] ** 2
-    below_noise[:count] |= np.abs(squares - s[:count] ** 2) > NOISE_LIMIT * squares
+    differs = np.abs(squares - s[:count] ** 2) > NOISE_LIMIT * squares
+    below_noise[:count] |= differs | (s[:count] <= ZERO * s[0])
     accurate = int(below_noise.argmax()) if below_noise.any() else len(below_noise)
     if basis.width == layout.view.short:
         accurate = 0  # there is nowhere to step: Ritz pairs on all of the space are as exact as they get
@@ -195,12 +244,12 @@ def _half_step(
     residuals = np.linalg.norm(image[:, :rank] - ritz * s[:rank], axis=0) / s[0]
     values, short, rotation = s[:rank], ritz, h[:, :rank] / s[:rank]
     noise, gain = basis_ritz.noise[:rank], basis_ritz.gain[:rank]
-    if estimate is None:
-        estimate = SAFETY * basis_ritz.second_order[:rank]
+    estimate = SAFETY * basis_ritz.second_order[:rank] if estimate is None else estimate
     if accurate >= rank:
         short, values, turn = leading_singular_triplets(image, rank)
         rotation = (h[:, :count] / s[:count]) @ turn
         errors = estimate + np.maximum(noise, noise_level[rank:count].max(initial=0.0))
+        errors += _shortfall(values, basis_ritz.half_step_values[:rank])  # which the estimate is of
     else:
         errors = np.maximum(estimate, noise) + gain
         has_estimate = estimate < 1  # where passes could not tell, the gap to what lies outside is not known
@@ -210,6 +259,11 @@ def _half_step(
     errors = (0.0 if basis.width == layout.view.short else errors) + rounding(s[:rank], layout.view.dtype)
     signs = fix_signs(short)
     return Triplets(values, short * signs, combination, rotation * signs, residuals, np.minimum(errors, 1.0))
+
+
+def _shortfall(values: Float64, of_all: Float64) -> Float64:
+    """How far values fall short of those that all directions together have, relatively."""
+    return np.maximum(of_all - values, 0.0) / np.maximum(values, TINY)
 
 
 def _tolerated_noise(layout: Strategy, estimate: Float64 | None) -> float:
@@ -243,7 +297,24 @@ def _with_zeros(
         estimate = SAFETY * ritz.second_order + ritz.noise
     if estimate is not None:
         errors[:positive] += estimate[:positive]
+        errors[positive:] = np.where(
+            estimate[positive:] < 1, 0.0, 1.0
+        )  # a value that is not 0 may be outside
     return Triplets(values, short * signs, combination, inverse * signs, residuals, np.minimum(errors, 1.0))
+
+
+def errors_by_sketch(
+    basis: Basis, ritz: Ritz, sketch: RowSketch, squared_norm: float, dtype: np.dtype[Any], values: Float64
+) -> Float64:
+    """Errors at most of lower bounds ``values``, as a sketch of rows bounds what is outside a basis."""
+    remainder = squared_norm - float(np.trace(basis.products))
+    eps = float(np.finfo(dtype).eps)
+    outside = sketch.look_outside(basis.each("q"), remainder, squared_norm, eps)
+    errors = errors_within(values, basis.upper_bounds(ritz.half_step_values**2, outside))
+    # Where nothing is left outside, what is not above rounding of squares is known to be small.
+    nothing_left = outside.squares.max(initial=outside.least) <= ZERO**2 * squared_norm
+    negligible = ritz.half_step_values**2 <= ZERO * squared_norm
+    return np.where(negligible & nothing_left, 0.0, errors)
 
 
 # Convergence --------------------------------------------------------------------------------------
@@ -262,15 +333,19 @@ class Convergence:
     errors: list[float] = field(default_factory=list)
     """Largest of them after each pass, rounding included."""
 
-    def observe(self, ritz: Ritz, estimate: Float64, *, exact: bool) -> bool:
+    def observe(self, ritz: Ritz, estimate: Float64, *, exact: bool, without_bound: Float64) -> bool:
         """Take in the state after a pass; whether another one would bring no more.
 
-        ``exact`` says that the basis is the whole space.
+        ``exact`` says that the basis is the whole space. ``without_bound`` is the estimate by residual and
+        gap alone: that rounding hides what is left is no reason to stop while residuals stand out, for values
+        that rounding keeps from the half step still gain by a pass.
         """
         self.estimate = np.zeros(self.rank) if exact else estimate
         rounding_error = ritz.noise + rounding(ritz.values, self.dtype)
         self.errors.append(float(np.minimum(self.estimate + rounding_error, 1.0).max()))
-        enough = (self.estimate + rounding_error <= self.tol) | (self.estimate <= 2 * rounding_error)
+        enough = (self.estimate + rounding_error <= self.tol) | (
+            np.maximum(self.estimate, without_bound) <= 2 * rounding_error
+        )
         return exact or bool(enough.all())
 
     @property

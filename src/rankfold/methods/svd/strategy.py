@@ -15,7 +15,7 @@ from rankfold.methods.parts.combination import Combination
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.panels import Panels
 from rankfold.methods.svd.request import Request
-from rankfold.methods.svd.solvers.solver import SOLVERS, Solver
+from rankfold.methods.svd.solvers.solver import SOLVERS, Dimensions, Solver
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.sample import Sample
 from rankfold.pipeline.data.source import Source, compressed
@@ -39,6 +39,9 @@ LARGEST_FILL = 0.15
 
 LARGEST_SQUARE = 2**14
 """Shorter side up to which a tolerance alone may choose a method that keeps a matrix of its square."""
+
+BOUND_ROWS = 256
+"""Rows of a sketch that bounds errors and chooses no directions: three deviations are a quarter."""
 
 CHUNK_BYTES = (2 * 2**20, 64 * 2**20)
 """Smallest and largest chunk of a row output."""
@@ -75,7 +78,7 @@ class Strategy:
     """What is looked at before the first pass."""
 
     sketch_rows: int
-    """Rows of the sketch that tells what a block from the sample misses; 0 where blocks start at random."""
+    """Rows of the sketch that tells what a block misses; 0 where nobody asks."""
 
     @property
     def method(self) -> str:
@@ -159,8 +162,19 @@ def choose_strategy(request: Request, source: Source, device: str = "cpu") -> St
         out_chunk=dimensions.out_chunk,
         statistics_passes=int(scales_first),
         sample=sample,
-        sketch_rows=4 * dimensions.block * (sample.gives_block and dimensions.looks_beyond),
+        sketch_rows=_sketch_rows(dimensions, request, gives_block=sample.gives_block),
     )
+
+
+def _sketch_rows(dimensions: Dimensions, request: Request, *, gives_block: bool) -> int:
+    """Four rows for each column of a block from the sample, which may lack directions.
+
+    A random block lacks none, and only its errors are to be told: ``BOUND_ROWS`` are enough.
+    """
+    if not dimensions.looks_beyond:
+        return 0
+    rows = 4 * (dimensions.block or dimensions.width)
+    return rows if gives_block else min(rows, BOUND_ROWS) * (not request.adaptive)
 
 
 def check_solver(solver: Solver, request: Request, view: View) -> None:

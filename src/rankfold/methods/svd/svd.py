@@ -23,7 +23,7 @@ from rankfold.methods.svd.request import (
 from rankfold.methods.svd.solvers.qr import qr
 from rankfold.methods.svd.solvers.solver import SOLVERS
 from rankfold.methods.svd.strategy import LARGEST_SQUARE, Strategy, choose_strategy, resolve_request
-from rankfold.methods.svd.write import refuse_constant, write_decomposition
+from rankfold.methods.svd.write import refuse_constant, warn_of_rounding, write_decomposition
 from rankfold.methods.task import Output, count, vectors
 from rankfold.methods.warm import warm_columns
 from rankfold.pipeline.blas import one_blas_thread
@@ -44,6 +44,7 @@ def reduce(run: Run, layout: Strategy, request: Request, fingerprint: str) -> di
         centering, start = begin(run, layout, request)
         decomposition = layout.solver.solve(run, layout, request, centering, start)
         refuse_constant(request, decomposition, layout)
+        warn_of_rounding(run, layout, request, decomposition)
         layout = layout.for_rank(len(decomposition.s))
         facts = write_decomposition(run, layout, request, decomposition, fingerprint)
         run.describe(facts)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from rankfold.methods.parts.column_statistics import divisors
 from rankfold.methods.parts.outputs import write_outputs
+from rankfold.methods.svd.error_estimates import rounding
 from rankfold.methods.svd.long_factor import create_long_array
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.solver import Decomposition
@@ -18,6 +19,9 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.errors import DataError
 
 Float64 = npt.NDArray[np.float64]
+
+LOST = 0.1
+"""Relative error by rounding from which on a value is not known to a digit."""
 
 UNKNOWN = 1.0
 """Estimated relative error of a singular value from which on its size is not known."""
@@ -29,6 +33,22 @@ def refuse_constant(request: Request, decomposition: Decomposition, layout: Stra
         raise DataError(
             f"every column of {layout.view.source.name} is constant: there is no variance to explain. "
             "Use svd, or pca with center=False, if that is what you meant."
+        )
+
+
+def warn_of_rounding(run: Run, layout: Strategy, request: Request, decomposition: Decomposition) -> None:
+    """Warn of values so small beside the largest that float32 leaves next to nothing of them."""
+    dtype = layout.view.dtype
+    if dtype != np.float32:
+        return
+    lost = (rounding(decomposition.s, dtype) >= LOST) & (decomposition.errors >= LOST)
+    if lost.any():
+        center = (
+            "" if request.center else "center the columns, where it is their mean that is large (pca), or "
+        )
+        run.warnings.append(
+            f"{int(lost.sum())} of {len(lost)} singular values are below {np.finfo(dtype).eps / LOST:.0e} of "
+            f"the largest, and rounding of {dtype.name} hides them: {center}convert the data to float64"
         )
 
 

@@ -46,7 +46,8 @@ class BlockSolver(Solver):
         item = view.dtype.itemsize
         grains = cut(view.grid, view.short * item, 8 * view.short * width, device=view.device)
         block = width if 2 * width <= view.short else 0
-        return Dimensions(width, grains, chunk_rows(view.long, request.rank * item), block, block > 0)
+        looks_beyond = width < view.short and (block > 0 or not request.adaptive)
+        return Dimensions(width, grains, chunk_rows(view.long, request.rank * item), block, looks_beyond)
 
     def block_passes(self, strategy: Strategy) -> int:
         """Largest number of fused passes."""
@@ -71,7 +72,8 @@ class BlockSolver(Solver):
         sweeps = []
         for index in range(self.block_passes(strategy)):
             y = strategy.y(NOWHERE, index, min(width, free_columns) if self.keeps_blocks else width)
-            rows = 0 if blocks else strategy.sketch_rows
+            # A second sketch may be due where the first has chosen directions.
+            rows = strategy.sketch_rows if len(blocks) < 2 else 0
             seconds = strategy.row_seconds(4 * y.columns)
             fold = PanelPass(strategy.panels(slots), centering, NOWHERE, y, None, True, seconds, rows)
             name, data = f"pass-{before + index + 1:02d}", int(elements) * view.source.dtype.itemsize

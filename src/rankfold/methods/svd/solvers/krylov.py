@@ -32,9 +32,10 @@ from rankfold.methods.svd.error_estimates import (
     estimated_errors,
     rounding,
 )
+from rankfold.methods.svd.missing import RowSketch
 from rankfold.methods.svd.operator import Application, CenteredMatrix, Operator, iterate
 from rankfold.methods.svd.request import Request
-from rankfold.methods.svd.ritz import Basis, Convergence, rayleigh_ritz
+from rankfold.methods.svd.ritz import Basis, Convergence, errors_by_sketch, rayleigh_ritz
 from rankfold.methods.svd.solvers.blocks import BlockSolver, of_triplets, truncation_facts
 from rankfold.methods.svd.solvers.solver import Decomposition
 from rankfold.methods.svd.strategy import Strategy, expected_passes
@@ -58,14 +59,14 @@ def krylov(operator: Operator, *, width: int, rank: int, tol: float) -> tuple[Ba
     decomposition, NeurIPS 2015, algorithm 2. We form the basis of A'A on the short side, reorthogonalise
     each block against all others, and get both products from one read.
     """
-    growth = _Growth(operator.short, width, Convergence(rank, tol, operator.dtype))
+    growth = _Growth(operator, width, Convergence(rank, tol, operator.dtype))
     iterate(operator, width, growth)
     return growth.basis, growth.convergence
 
 
 @dataclass(slots=True)
 class _Growth:
-    short: int
+    operator: Operator
     width: int
     convergence: Convergence
     basis: Basis = field(default_factory=Basis)
@@ -73,19 +74,29 @@ class _Growth:
     uses_residuals: bool = False
     """Whether blocks are not images of those before alone, so that the next is made from residuals."""
 
+    sketch: RowSketch | None = None
+    """Of all rows, and none that the basis depends on."""
+
     def take(self, application: Application, squared_norm: float) -> bool:
         self.basis.add(application.block)
+        self.sketch = application.sketch or self.sketch
         outside = 0.0 if application.missing is None else float(application.missing.bound)
         settling = self.uses_residuals and not self.history
         self.history.append(
             self.basis.ritz(self.convergence.rank, self.width, outside=outside, settling=settling)
         )
-        exact = self.basis.width == self.short
-        return self.convergence.observe(self.history[-1], estimated_errors(self.history), exact=exact)
+        exact = self.basis.width == self.operator.short
+        ritz, bound = self.history[-1], None
+        if self.sketch is not None and not exact:
+            bound = errors_by_sketch(
+                self.basis, ritz, self.sketch, squared_norm, self.convergence.dtype, ritz.half_step_values
+            )
+        estimate, without_bound = (estimated_errors(self.history, each) for each in (bound, None))
+        return self.convergence.observe(ritz, estimate, exact=exact, without_bound=without_bound)
 
     def following(self, application: Application) -> Float64:
         missing = application.missing
-        free_columns = self.short - self.basis.width
+        free_columns = self.operator.short - self.basis.width
         z = self.basis.residuals(self.width) if self.uses_residuals else application.block.load("z")
         if (
             missing is not None
@@ -93,6 +104,10 @@ class _Growth:
         ):
             z, self.uses_residuals = both, True
             self.history.clear()  # rates of convergence begin anew
+            self.operator.sketch_again()
+            self.sketch = None
+        if not self.uses_residuals:
+            self.basis.closed.add(len(self.basis.blocks) - 1)
         return orthonormalize(z[:, : min(self.width, free_columns)], lambda: self.basis.each("q"))
 
 

@@ -21,9 +21,10 @@ from rankfold.kernels.linear.orthonormal import orthonormalize
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import errors_of_iteration
+from rankfold.methods.svd.missing import RowSketch
 from rankfold.methods.svd.operator import Application, Block, CenteredMatrix, Operator, iterate
 from rankfold.methods.svd.request import Request
-from rankfold.methods.svd.ritz import Basis, Convergence, rayleigh_ritz
+from rankfold.methods.svd.ritz import Basis, Convergence, errors_by_sketch, rayleigh_ritz
 from rankfold.methods.svd.solvers.blocks import BlockSolver, of_triplets
 from rankfold.methods.svd.solvers.solver import Decomposition
 from rankfold.methods.svd.strategy import Strategy, expected_passes
@@ -64,6 +65,9 @@ class _Power:
     has_new_directions: bool = False
     """Whether the block has directions that the one before had not."""
 
+    sketch: RowSketch | None = None
+    """Of all rows, and none that the block depends on."""
+
     is_coarse: bool = False
     """Whether the images of the block were rounded more than those of the next will be."""
 
@@ -77,13 +81,20 @@ class _Power:
         rank, width = self.convergence.rank, self.width
         outside = float(missing.bound) if missing is not None else 0.0
         ritz = self.basis.ritz(rank, width, outside=outside)
-        pair = (
-            self._pair(before[0], block).ritz(rank, width, settling=self.has_new_directions)
-            if before
-            else None
-        )
+        self.sketch = application.sketch or self.sketch
+        basis = self._pair(before[0], block) if before else self.basis
+        pair = basis.ritz(rank, width, settling=self.has_new_directions) if before else None
         exact = block.width == self.operator.short
-        enough = self.convergence.observe(ritz, errors_of_iteration(ritz, pair), exact=exact)
+        bound = None
+        if self.sketch is not None and not exact:
+            bound = errors_by_sketch(
+                basis, pair or ritz, self.sketch, squared_norm, self.operator.dtype, ritz.half_step_values
+            )
+        # Directions of length l, at least the fourth root of eps, add l^2 to values, and rounding of eps / l.
+        margin = 1 + float(np.finfo(self.operator.dtype).eps) ** 0.25
+        estimate = np.minimum(margin * errors_of_iteration(ritz, pair, bound), 1.0)
+        without_bound = errors_of_iteration(ritz, pair)
+        enough = self.convergence.observe(ritz, estimate, exact=exact, without_bound=without_bound)
         # Rounding of coarse images keeps estimates from falling long before that of the type does.
         return enough or (application.is_coarse and self.convergence.stalls)
 
@@ -92,6 +103,9 @@ class _Power:
         self.operator.drop(block)
         both = self.basis.with_missing(missing, self.convergence.rank) if missing is not None else None
         self.has_new_directions = both is not None
+        if self.has_new_directions:
+            self.operator.sketch_again()
+            self.sketch = None
         return orthonormalize(block.load("z") if both is None else both)
 
     def _pair(self, before: Block, block: Block) -> Basis:
