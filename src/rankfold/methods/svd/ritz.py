@@ -164,6 +164,9 @@ def _add_border(matrix: Float64, column: Float64, row: Float64) -> Float64:
 NOISE_LIMIT = 0.1
 """Noise at which a value is not known to a digit, nor then how much of it is noise."""
 
+SMALL = float(np.finfo(np.float64).eps ** 0.5)
+"""Values below this, relative to the largest, may be zero for all that their squares tell."""
+
 TINY = float(np.finfo(np.float64).tiny)
 
 HALF_STEP_NOISE = {4: 1e-5, 8: 1e-10}
@@ -292,9 +295,10 @@ def _with_zeros(
     residuals = np.linalg.norm(image - short * values, axis=0) / (s[0] if s[0] > 0 else 1.0)
     signs = fix_signs(short)
     errors = rounding(values, y.layout.view.dtype)
-    if estimate is None and basis.width < y.layout.view.short:
+    if basis.width < y.layout.view.short:
         ritz = basis.ritz(rank, max(y.layout.width, rank))
-        estimate = SAFETY * ritz.second_order + ritz.noise
+        # An estimate of passes is of the half step, which is not made here.
+        estimate = SAFETY * ritz.second_order + ritz.noise if estimate is None else estimate + ritz.gain
     if estimate is not None:
         errors[:positive] += estimate[:positive]
         errors[positive:] = np.where(
@@ -340,6 +344,9 @@ class Convergence:
         gap alone: that rounding hides what is left is no reason to stop while residuals stand out, for values
         that rounding keeps from the half step still gain by a pass.
         """
+        # Nor is a half step made where values may be zero: see ``rayleigh_ritz``.
+        if ritz.values[-1] <= SMALL * ritz.values[0]:
+            estimate = np.maximum(estimate, without_bound)
         self.estimate = np.zeros(self.rank) if exact else estimate
         rounding_error = ritz.noise + rounding(ritz.values, self.dtype)
         self.errors.append(float(np.minimum(self.estimate + rounding_error, 1.0).max()))
