@@ -233,5 +233,5 @@ def _sums(values: Float64, indptr: npt.NDArray[Any]) -> Float64:
     """Sum of each line."""
     sums, filled = np.zeros(len(indptr) - 1), indptr[1:] > indptr[:-1]
     if filled.any():
-        sums[filled] = np.add.reduceat(values, indptr[:-1][filled])
+        sums[filled] = np.add.reduceat(values, indptr[:-1][filled], dtype=np.float64)
     return sums

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
+from rankfold.kernels.sparse import products as kernel
 from rankfold.pipeline.data.source import Csr
 
 Float64 = npt.NDArray[np.float64]
@@ -23,7 +24,7 @@ def multiply_rows(lines: Csr, q: Float64) -> Float64:
     Parameters
     ----------
     lines : Csr
-        (l, n), of float64.
+        (l, n), of float32 or float64.
     q : (n, b) float64, in C order
 
     Returns
@@ -32,13 +33,17 @@ def multiply_rows(lines: Csr, q: Float64) -> Float64:
 
     Notes
     -----
-    Work 2 nnz b flops. Each number of the result is one chain of additions, in the order of storage.
+    Work 2 nnz b flops, in float64 whatever the type of what is stored.
     """
-    return np.asarray(as_array(lines, len(q)) @ q, dtype=np.float64)
+    y = np.empty((len(lines.indptr) - 1, q.shape[1]))
+    kernel.multiply_rows(lines.indptr, lines.indices, lines.data, q, y=y)
+    return y
 
 
 def both_orders(stored: Csr, across: int, unit: float) -> tuple[Csr, Csr]:
-    """A sparse matrix by its lines and by what lies across them, as float64; duplicates are summed.
+    """A sparse matrix by its lines and by what lies across them; duplicates are summed.
+
+    As float32 where that is what is stored and nothing is changed, else as float64.
 
     Parameters
     ----------
@@ -54,14 +59,16 @@ def both_orders(stored: Csr, across: int, unit: float) -> tuple[Csr, Csr]:
 
     Notes
     -----
-    Memory 2 nnz (8 + index) bytes, less what is float64 and in order already. The turn is a counting sort.
+    Memory 2 nnz (8 + index) bytes at most. The turn is a counting sort.
     """
-    values = stored.data.astype(np.float64, copy=False)
+    values = stored.data
+    if unit != 1 or values.dtype != np.float32:
+        values = values.astype(np.float64, copy=False)
     if unit != 1:
         values = values * unit
     lines = as_array(Csr(stored.indptr, stored.indices, values), across)
     if not lines.has_canonical_format:
-        lines = lines.copy()
+        lines = lines.astype(np.float64)
         lines.sum_duplicates()
     turned = lines.T.tocsr()
     return Csr(lines.indptr, lines.indices, lines.data), Csr(turned.indptr, turned.indices, turned.data)
