@@ -139,7 +139,7 @@ class Strategy:
 def choose_strategy(request: Request, source: Source, device: str = "cpu") -> Strategy:
     """Decide orientation, solver, width and cuts, for sweeps on a kind of device."""
     method = request.method
-    if method == "auto" and is_small_sparse(request, source):
+    if method == "auto" and device == "cpu" and is_small_sparse(request, source):
         method = "lanczos"
     orientation = choose_orientation(source, request.rank, request.kind)
     if method != "auto" and SOLVERS[method].holds_matrix:
@@ -279,10 +279,13 @@ def is_small_sparse(request: Request, source: Source) -> bool:
     """Whether a sparse matrix is read once and decomposed in memory unasked.
 
     That takes work for stored numbers alone. Where a good part of all numbers is stored, dense products are
-    faster; and what is taken unasked has a limit that no machine decides.
+    faster; and what is taken unasked has a limit that no machine decides. Of a store it is not taken unasked:
+    a workflow plans for one before it is there, when nobody knows how much is stored.
     """
+    from rankfold.pipeline.formats.arrays import InMemory
+
     stored = compressed(source)
-    if request.adaptive or request.kind == "qr" or stored is None:
+    if request.adaptive or request.kind == "qr" or stored is None or not isinstance(source, InMemory):
         return False
     rows, columns = source.shape
     solver = SOLVERS["lanczos"]
