@@ -51,7 +51,7 @@ class PanelPass(OverConditionedPanels):
     tf32: bool = False
     """Whether a device may round operands of products to 11 bits."""
 
-    kernels = (measure, subtract, panel_product, add_to_buckets)
+    kernels = (measure, subtract, panel_product, add_to_buckets, draw_buckets)
 
     @property
     def shift_part(self) -> Path:
