@@ -12,8 +12,8 @@ from rankfold.kernels._dispatch import kernel, portable
 Array = npt.NDArray[Any]
 
 MIRROR_ROWS = 512
-"""On a device half of a symmetric product is computed, and so many rows of it at once are copied over the
-diagonal: scratch is a few squares of that."""
+"""Where half of a symmetric product is computed, so many rows of it at once are copied over the diagonal:
+scratch is a few squares of that."""
 
 
 def mirror_bytes(k: int) -> int:

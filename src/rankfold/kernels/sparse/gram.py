@@ -13,12 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._dispatch import kernel
+from rankfold.kernels.linear.products import MIRROR_ROWS
 from rankfold.kernels.sparse.products import check_rows
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
-
-MIRROR_ROWS = 512
 
 
 @kernel
