@@ -32,9 +32,10 @@ import scipy.sparse as sp
 from scipy.linalg import blas
 from sparse_matrices import KINDS, matrix, normalized
 
+from rankfold.kernels._layouts import aligned_empty
 from rankfold.kernels.sparse.gram import add_gram
 from rankfold.kernels.sparse.products import add_columns, column_order, multiply_rows, order_columns
-from rankfold.kernels.sparse.slabs import cut_block, empty_slabs, join_slabs, slab_shape
+from rankfold.kernels.sparse.slabs import cut_block, join_slabs, slab_shape
 
 Call = Callable[[], Any]
 
@@ -76,7 +77,7 @@ def measure_pass(a: sp.csr_array, width: int, turns: int) -> dict[str, float]:
     rows, n = a.shape
     q = np.random.default_rng(0).standard_normal((n, width)).astype(a.dtype)
     slabs, y, z = (
-        empty_slabs(slab_shape(count, width, a.dtype), kind)
+        aligned_empty(slab_shape(count, width, a.dtype), kind)
         for count, kind in ((n, a.dtype), (rows, a.dtype), (n, np.float64))
     )
     cut_block(q, slabs=slabs)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rankfold.kernels._layouts import aligned_empty
 from rankfold.kernels.sparse.products import (
     PIECE,
     add_columns,
@@ -19,7 +20,7 @@ from rankfold.kernels.sparse.products import (
     multiply_rows,
     order_columns,
 )
-from rankfold.kernels.sparse.slabs import cut_block, empty_slabs, join_slabs, slab_shape
+from rankfold.kernels.sparse.slabs import cut_block, join_slabs, slab_shape
 
 Array = npt.NDArray[Any]
 TYPES = [("float32", "float32"), ("float64", "float64"), ("float32", "float64"), ("float64", "float32")]
@@ -185,7 +186,7 @@ def test_slabs_hold_the_block(width: int, dtype: str) -> None:
     m, n = 21, 19
     rows = sparse((m, n), dtype)
     q = np.random.default_rng(0).standard_normal((n, width)).astype(dtype)
-    slabs, out = (empty_slabs(slab_shape(r, width, dtype), dtype) for r in (n, m))
+    slabs, out = (aligned_empty(slab_shape(r, width, dtype), dtype) for r in (n, m))
     assert slabs.ctypes.data % 64 == 0 and slabs.flags.c_contiguous and slabs[0].nbytes <= 256 * n
     cut_block(q, slabs=slabs)
     back, y, expected = np.empty_like(q), np.empty((m, width), dtype), np.empty((m, width), dtype)

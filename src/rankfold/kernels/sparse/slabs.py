@@ -16,7 +16,6 @@ Array = npt.NDArray[Any]
 
 SLAB_BYTES = 256
 """Of a row of a slab: what eight vector registers of 32 bytes sum at a time."""
-LINE = 64
 
 
 def slab_shape(rows: int, columns: int, dtype: npt.DTypeLike) -> tuple[int, int, int]:
@@ -28,15 +27,6 @@ def slab_shape(rows: int, columns: int, dtype: npt.DTypeLike) -> tuple[int, int,
     widest = SLAB_BYTES // np.dtype(dtype).itemsize
     width = min(widest, 1 << max(0, columns - 1).bit_length())
     return -(-columns // width), rows, width
-
-
-def empty_slabs(shape: tuple[int, int, int], dtype: npt.DTypeLike) -> Array:
-    """An array that is not initialized and begins with a cache line."""
-    kind = np.dtype(dtype)
-    count = int(np.prod(shape)) * kind.itemsize
-    memory = np.empty(count + LINE, np.uint8)
-    first = -memory.ctypes.data % LINE
-    return memory[first : first + count].view(kind).reshape(shape)
 
 
 def cut_block(block: Array, *, slabs: Array) -> None:

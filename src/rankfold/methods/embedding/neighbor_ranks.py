@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels._layouts import aligned_empty
 from rankfold.kernels.neighbors.bounds import TERMS
 from rankfold.kernels.neighbors.meeting import Rows
 from rankfold.kernels.neighbors.ranking import TILE, Thresholds, rank_rows, ranking_bytes
 from rankfold.kernels.neighbors.ranks import count_every_pair, measure_keys
 from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, BlockReader, RowBuffer
 from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.data.view import aligned_empty
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.device import HOST, Device, Kernel
 from rankfold.pipeline.engine.fold import Buffer, DeclaredFold, Sum, Workspace

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels._layouts import aligned_empty
 from rankfold.kernels.neighbors.bounds import TERMS, tiles
 from rankfold.kernels.neighbors.lists import BY_PRODUCTS, EMPTY, Metric, compare_pairs, measure_pairs
 from rankfold.kernels.neighbors.meeting import (
@@ -25,7 +26,6 @@ from rankfold.kernels.neighbors.meeting import (
     shortlist_length,
 )
 from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, BlockReader, RowBuffer
-from rankfold.pipeline.data.view import aligned_empty
 from rankfold.pipeline.engine.device import HOST, Device, Kernel
 from rankfold.pipeline.engine.pairs import Pairs
 from rankfold.pipeline.errors import DataError

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels._layouts import aligned_empty
 from rankfold.kernels.neighbors.lists import Metric
 from rankfold.kernels.neighbors.meeting import Rows
 from rankfold.methods.parts.finite import remedy
 from rankfold.methods.parts.panels import numbers
 from rankfold.pipeline.data.places import place_of
 from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.data.view import Orientation, View, aligned_empty, working_dtype
+from rankfold.pipeline.data.view import Orientation, View, working_dtype
 from rankfold.pipeline.errors import DataError, NonFiniteError
 
 Array = npt.NDArray[Any]

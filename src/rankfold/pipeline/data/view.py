@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels._layouts import aligned_empty
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
@@ -112,12 +113,3 @@ def working_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
         raise InputError(f"elements are {dtype}: rankfold reduces real floats, integers and booleans")
     narrow = dtype.itemsize <= 4 if dtype.kind == "f" else dtype.itemsize <= 2
     return np.dtype(np.float32 if narrow else np.float64)
-
-
-def aligned_empty(shape: tuple[int, ...], dtype: npt.DTypeLike, alignment: int = 64) -> Array:
-    """Uninitialized C-order array that starts on a cache line: equal speed on every run."""
-    dtype = np.dtype(dtype)
-    size = int(np.prod(shape)) * dtype.itemsize
-    memory = np.empty(size + alignment, dtype=np.uint8)
-    offset = -memory.ctypes.data % alignment
-    return memory[offset : offset + size].view(dtype).reshape(shape)

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._dispatch import has_body
+from rankfold.kernels._layouts import aligned_empty
 from rankfold.pipeline.blas import core_type
-from rankfold.pipeline.data.view import aligned_empty
 from rankfold.pipeline.engine.memory import renew_baseline
 from rankfold.pipeline.storage.checkpoint import State
 

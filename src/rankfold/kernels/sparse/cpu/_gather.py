@@ -21,7 +21,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from rankfold.kernels.sparse.slabs import LINE, SLAB_BYTES
+from rankfold.kernels._layouts import CACHE_LINE
+from rankfold.kernels.sparse.slabs import SLAB_BYTES
 
 REGISTER, REGISTERS = 32, SLAB_BYTES // 32
 AHEAD = 10
@@ -191,6 +192,6 @@ class _Rows:
         ahead = build.add(position, ir.Constant(INT64, AHEAD))
         ahead = build.select(build.icmp_signed("<", ahead, end), ahead, position)
         row = build.bitcast(self._address(ahead), BYTE.as_pointer())
-        for line in range(0, self.vector.count * self.size, LINE):
+        for line in range(0, self.vector.count * self.size, CACHE_LINE):
             place = build.gep(row, [ir.Constant(INT64, line)])
             build.call(prefetch, [place, ir.Constant(INT32, 0), ir.Constant(INT32, 3), ir.Constant(INT32, 1)])

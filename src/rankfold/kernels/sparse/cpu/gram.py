@@ -9,10 +9,10 @@ import numpy.typing as npt
 from scipy.linalg import blas
 
 from rankfold.kernels._compiled import compile_loop, compile_with_contraction
-from rankfold.kernels._layouts import plain, write_back
+from rankfold.kernels._layouts import aligned_empty, plain, write_back
 from rankfold.kernels.sparse.cpu._order import Index, begin_columns, positions
 from rankfold.kernels.sparse.products import add_columns, check_arrays, order_columns
-from rankfold.kernels.sparse.slabs import SLAB_BYTES, cut_block, empty_slabs
+from rankfold.kernels.sparse.slabs import SLAB_BYTES, cut_block
 
 Array = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]
@@ -209,7 +209,7 @@ def _add_cross(
     columns = np.flatnonzero(np.diff(pointers))
     # Between columns that have nonzeros are none that have: their pointers are those of a slice.
     some = np.append(pointers[columns], pointers[-1])
-    cross, slab = (empty_slabs((1, count, SLAB), np.float64) for count in (len(columns), len(block)))
+    cross, slab = (aligned_empty((1, count, SLAB), np.float64) for count in (len(columns), len(block)))
     for first in range(0, len(dense), SLAB):
         # A copy, since rows of the block lie in as many pages as there are rows.
         cut_block(block[:, first : first + SLAB], slabs=slab)
