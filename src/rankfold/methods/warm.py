@@ -10,7 +10,6 @@ import functools
 import logging
 import sys
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -117,13 +116,13 @@ def _warm_panels(dtype: np.dtype[Any], working: np.dtype[Any]) -> None:
 
 
 @functools.cache
-def _warm_double(dtype: np.dtype[Any]) -> None:
+def _warm_double(dtype: np.dtype[Any], working: np.dtype[Any]) -> None:
     vector = np.ones(64)
     subtract(numbers(_many(dtype)), vector, vector, out=_many(np.dtype(np.float64)))
 
 
 @functools.cache
-def _warm_buckets(working: np.dtype[Any]) -> None:
+def _warm_buckets(dtype: np.dtype[Any], working: np.dtype[Any]) -> None:
     d = _many(working)
     for rows in (d, np.asfortranarray(d)):
         factors, sums = np.ones(len(rows), rows.dtype), np.zeros((1, 64), rows.dtype)
@@ -136,6 +135,7 @@ def warm_columns(
     shape: tuple[int, int],
     *,
     loops: tuple[str, ...] = ("panels", "double"),
+    working: np.dtype[Any] | None = None,
 ) -> None:
     """What is done to columns of the matrix; of few numbers it is done by NumPy.
 
@@ -146,18 +146,13 @@ def warm_columns(
     loops : tuple of str
         ``"panels"``: what brings panels into the working type; ``"double"``: into double precision;
         ``"buckets"``: what adds rows up in buckets.
+    working : dtype, optional
+        The type that it is computed with in; by default what that of the matrix decides.
     """
     if shape[0] * shape[1] <= FEW:
         return
-    working = working_dtype(dtype)
-    if request.get("precision") in ("float32", "float64"):
-        working = np.dtype(request["precision"])
     for name in loops:
-        _COLUMNS[name](dtype, working)
+        _COLUMNS[name](dtype, working or working_dtype(dtype))
 
 
-_COLUMNS: dict[str, Callable[[np.dtype[Any], np.dtype[Any]], None]] = {
-    "panels": _warm_panels,
-    "double": lambda dtype, _: _warm_double(dtype),
-    "buckets": lambda _, working: _warm_buckets(working),
-}
+_COLUMNS = {"panels": _warm_panels, "double": _warm_double, "buckets": _warm_buckets}

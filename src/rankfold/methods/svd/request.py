@@ -53,7 +53,7 @@ class Request:
     @property
     def working_dtype(self) -> np.dtype[Any] | None:
         """The type in which it is computed, if not what the type of the data decides."""
-        return np.dtype(self.precision) if self.precision in ("float32", "float64") else None
+        return working_dtype_of(self.precision)
 
     def as_dict(self) -> dict[str, Any]:
         """Fields by name, for JSON; without the precision where none is asked for."""
@@ -61,6 +61,11 @@ class Request:
         if self.precision is None:
             del fields["precision"]
         return fields
+
+
+def working_dtype_of(precision: str | None) -> np.dtype[Any] | None:
+    """The type of numbers that a precision stands for; None where the type of the data decides."""
+    return np.dtype(precision) if precision in ("float32", "float64") else None
 
 
 def check_request(request: Request, shape: tuple[int, int], name: str) -> None:

@@ -19,6 +19,7 @@ from rankfold.methods.svd.request import (
     component_count,
     integer,
     number,
+    working_dtype_of,
 )
 from rankfold.methods.svd.solvers.qr import qr
 from rankfold.methods.svd.solvers.solver import SOLVERS
@@ -171,4 +172,5 @@ def warm_solver(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int,
     method = request.get("method", "auto")
     solvers = ("gram", "krylov") if method == "auto" else (method,)
     loops = dict.fromkeys(name for solver in solvers for name in SOLVERS[solver].loops)
-    warm_columns(dtype, request, shape, loops=tuple(loops))
+    working = working_dtype_of(request.get("precision"))
+    warm_columns(dtype, request, shape, loops=tuple(loops), working=working)
