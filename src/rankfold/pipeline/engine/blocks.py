@@ -27,8 +27,8 @@ GRAIN_ROWS_FLOOR = 256
 """Fewer rows make the update Z += D'Y wait for memory: it moves 16 bytes of Z per 2 rows flops."""
 
 
-STREAM_SHARE = {"cpu": 1, "gpu": 1 / 16}
-"""Streams by kind of device: a device reads a byte many times faster than an accumulator is written."""
+READ_SPEED = {"cpu": 1, "gpu": 16}
+"""How many times faster a byte is read and multiplied by kind of device; accumulators are written as ever."""
 
 READS_PER_BYTE = 64
 """Bytes that a stream reads for each byte of its accumulator, where a pass is bound by reading: writing
@@ -152,7 +152,7 @@ def cut(
     fewer streams: see ``stream_count``.
     """
     rows = max(grain_rows(row_bytes, device), least_rows)
-    reads_per_byte = round(reads_per_byte / STREAM_SHARE[device])
+    reads_per_byte *= READ_SPEED[device]
     edges = panel_edges(grid, rows)
     total = int((-(-np.diff(edges) // rows)).sum())
     count = stream_count(
