@@ -20,7 +20,7 @@ import numpy.typing as npt
 from rankfold.methods.parts.column_statistics import Statistics, divisors, standard_deviations
 from rankfold.methods.parts.conditioned import Centering, local_columns
 from rankfold.methods.parts.finite import count_bad, no_bad, refuse_bad
-from rankfold.methods.svd.in_memory.products import both_orders, multiply_rows
+from rankfold.methods.svd.in_memory.products import both_orders, multiply_lines
 from rankfold.pipeline.data.source import CompressedSource, Csr, Source
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut
@@ -159,13 +159,13 @@ class SparseMatrix:
         return self._turned_times(w) if self.shape[0] >= self.shape[1] else self._times(w)
 
     def _times(self, q: Float64) -> Float64:
-        y = multiply_rows(self.rows, q)
+        y = multiply_lines(self.rows, q)
         if self.mean is not None:
             y -= self.mean @ q
         return y
 
     def _turned_times(self, w: Float64) -> Float64:
-        z = multiply_rows(self.columns, w)
+        z = multiply_lines(self.columns, w)
         if self.mean is not None:
             z -= np.outer(self.mean, w.sum(axis=0))
         return z

@@ -6,19 +6,17 @@ be shared out.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
-from rankfold.kernels.sparse import products as kernel
+from rankfold.kernels.sparse.products import multiply_rows
 from rankfold.pipeline.data.source import Csr
 
 Float64 = npt.NDArray[np.float64]
 
 
-def multiply_rows(lines: Csr, q: Float64) -> Float64:
+def multiply_lines(lines: Csr, q: Float64) -> Float64:
     """Lines of a sparse matrix times the columns of ``q``.
 
     Parameters
@@ -36,7 +34,7 @@ def multiply_rows(lines: Csr, q: Float64) -> Float64:
     Work 2 nnz b flops, in float64 whatever the type of what is stored.
     """
     y = np.empty((len(lines.indptr) - 1, q.shape[1]))
-    kernel.multiply_rows(lines.indptr, lines.indices, lines.data, q, y=y)
+    multiply_rows(lines.indptr, lines.indices, lines.data, q, y=y)
     return y
 
 
@@ -66,15 +64,10 @@ def both_orders(stored: Csr, across: int, unit: float) -> tuple[Csr, Csr]:
         values = values.astype(np.float64, copy=False)
     if unit != 1:
         values = values * unit
-    lines = as_array(Csr(stored.indptr, stored.indices, values), across)
+    shape = len(stored.indptr) - 1, across
+    lines = scipy.sparse.csr_array((values, stored.indices, stored.indptr), shape=shape)
     if not lines.has_canonical_format:
         lines = lines.astype(np.float64)
         lines.sum_duplicates()
     turned = lines.T.tocsr()
     return Csr(lines.indptr, lines.indices, lines.data), Csr(turned.indptr, turned.indices, turned.data)
-
-
-def as_array(lines: Csr, across: int) -> Any:
-    """The same numbers as a SciPy array, where they lie."""
-    shape = len(lines.indptr) - 1, across
-    return scipy.sparse.csr_array((lines.data, lines.indices, lines.indptr), shape=shape)
