@@ -14,7 +14,7 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError, MemoryBudgetError
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task
+from rankfold.pipeline.planning.planner import Arrangement, Outline, PanelSweeps, plan_task
 from rankfold.pipeline.planning.shape_only import ShapeOnly
 from rankfold.pipeline.units import format_bytes
 
@@ -48,10 +48,10 @@ def make_plan(request: Request, source: Source, budget: Budget) -> Plan:
         subject=f"{request.kind} of this {source.shape[0]} x {source.shape[1]} matrix by {solver.name}",
     )
     sweeps = sweeps_of(request, strategy)
-    if solver.holds_matrix and not _fits(request, source, budget):
-        _refuse_resident(
-            outline, sweeps.arrange(budget).peak_bytes, budget, _way_out(request, strategy, budget)
-        )
+    if solver.holds_matrix:
+        arrangement = sweeps.arrange(budget)
+        if not _has_room(arrangement, strategy, budget):
+            _refuse_resident(outline, arrangement.peak_bytes, budget, _way_out(request, strategy, budget))
     return plan_task(outline, sweeps, budget, lambda: _way_out(request, strategy, budget))
 
 
@@ -93,7 +93,10 @@ def _refuse_precision(request: Request, strategy: Strategy) -> None:
 
 def _fits(request: Request, source: Source, budget: Budget) -> bool:
     strategy = choose_strategy(request, source, budget.device)
-    arrangement = sweeps_of(request, strategy).arrange(budget)
+    return _has_room(sweeps_of(request, strategy).arrange(budget), strategy, budget)
+
+
+def _has_room(arrangement: Arrangement, strategy: Strategy, budget: Budget) -> bool:
     most = budget.memory_bytes // (2 if strategy.solver.holds_matrix else 1)
     return arrangement.concurrency >= 1 and arrangement.peak_bytes <= most
 
