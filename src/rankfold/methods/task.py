@@ -27,6 +27,9 @@ class Output:
     sparse: bool = False
     """Whether it is a group of vectors in compressed rows; ``chunks`` counts those of all three."""
 
+    stored: int = 0
+    """Numbers that such a group stores, at most."""
+
     @property
     def files(self) -> int:
         """Chunks and metadata, at most."""

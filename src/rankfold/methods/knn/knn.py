@@ -107,14 +107,16 @@ class Neighbors:
         """See the protocol."""
         (rows, others), k = (self.left.shape[0], self.source.shape[0]), self.parameters.k
         chunks, edges = count(rows, self.lists_cut().panel_rows), 2 * rows * k
-        graph_chunks = chunks
+        graph_chunks, stored = chunks, rows * k
         if self.parameters.symmetric is not None:
+            stored = edges
             graph_chunks = count(edges, min(max(edges // TARGET_CHUNKS, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1]))
         wide = np.dtype(np.float64)
+        graph_files = 2 * graph_chunks + count(rows + 1, POINTERS)
         return (
             Output("distances", (rows, k), wide, chunks),
             Output("indices", (rows, k), np.dtype(np.int64), chunks),
-            Output("graph", (rows, others), wide, 2 * graph_chunks + count(rows + 1, POINTERS), sparse=True),
+            Output("graph", (rows, others), wide, graph_files, sparse=True, stored=stored),
         )
 
     def pairs(self) -> Pairs:

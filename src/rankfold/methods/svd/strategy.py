@@ -139,8 +139,10 @@ class Strategy:
 def choose_strategy(request: Request, source: Source, device: str = "cpu") -> Strategy:
     """Decide orientation, solver, width and cuts, for sweeps on a kind of device."""
     method = request.method
-    if method == "auto" and device == "cpu" and is_small_sparse(request, source):
-        method = "lanczos"
+    if method == "auto" and device == "cpu" and is_sparse(request, source):
+        in_memory = choose_strategy(dataclasses.replace(request, method="lanczos"), source)
+        if in_memory.solver.driver_bytes(request, in_memory) <= SMALL_BYTES:
+            return in_memory
     orientation = choose_orientation(source, request.rank, request.kind)
     if method != "auto" and SOLVERS[method].holds_matrix:
         orientation = long_side(source)
@@ -275,23 +277,17 @@ def long_side(source: Source) -> Orientation:
     return Orientation.ROWS if source.shape[0] >= source.shape[1] else Orientation.COLUMNS
 
 
-def is_small_sparse(request: Request, source: Source) -> bool:
-    """Whether a sparse matrix is read once and decomposed in memory unasked.
+def is_sparse(request: Request, source: Source) -> bool:
+    """Whether a matrix is so sparse that it is decomposed in memory unasked if it is small.
 
     That takes work for stored numbers alone. Where a good part of all numbers is stored, dense products are
-    faster; and what is taken unasked has a limit that no machine decides. Of a store it is not taken unasked:
-    a workflow plans for one before it is there, when nobody knows how much is stored.
+    faster; and what is taken unasked has a limit that no machine decides.
     """
-    from rankfold.pipeline.formats.arrays import InMemory
-
     stored = compressed(source)
-    if request.adaptive or request.kind == "qr" or stored is None or not isinstance(source, InMemory):
+    if request.adaptive or request.kind == "qr" or stored is None:
         return False
     rows, columns = source.shape
-    solver = SOLVERS["lanczos"]
-    strategy = choose_strategy(dataclasses.replace(request, method="lanczos"), source)
-    bytes_ = solver.driver_bytes(request, strategy)
-    return stored.nnz <= LARGEST_FILL * rows * columns and bytes_ <= SMALL_BYTES
+    return stored.nnz <= LARGEST_FILL * rows * columns
 
 
 def expected_passes(tol: float, method: str = "krylov", *, from_sample: bool = False) -> int:

@@ -132,6 +132,11 @@ def spread_bytes(lines: int) -> int:
     return SPREAD_BYTES * PIECE + 32 * min(lines, POINTERS)
 
 
+def entry_bytes(lines: int, numbers: int) -> int:
+    """Memory that reading so many numbers as they are takes besides them and the vectors."""
+    return SPREAD_BYTES * min(numbers, ENTRIES) + 32 * min(lines, POINTERS) + 8 * lines
+
+
 @dataclass(frozen=True, slots=True)
 class CsrSource:
     """A sparse matrix as the description of three vectors."""
@@ -238,10 +243,8 @@ class CsrSource:
 
     def sparse_bytes(self, numbers: int) -> int:
         """Pointers, a piece and what checks it, and what decoding a chunk of a vector takes."""
-        entries = min(numbers, ENTRIES)
-        vectors = max(v.read_bytes(1, entries) for v in (self.data, self.indices, self.indptr))
-        lines = self.shape[0 if self.by == "rows" else 1]
-        return vectors + SPREAD_BYTES * entries + 32 * min(lines, POINTERS) + 8 * lines
+        vectors = max(v.read_bytes(1, min(numbers, ENTRIES)) for v in (self.data, self.indices, self.indptr))
+        return vectors + entry_bytes(self.shape[0 if self.by == "rows" else 1], numbers)
 
     def check(self) -> None:
         """Raise ``ChunkError`` for lengths that do not agree, or chunk files that are missing."""

@@ -11,7 +11,7 @@ import numpy as np
 from rankfold.pipeline.chunks.encoding import CODEC_BYTES
 from rankfold.pipeline.chunks.reads import SCRATCH_BYTES
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.formats.csr import spread_bytes
+from rankfold.pipeline.formats.csr import entry_bytes, spread_bytes
 from rankfold.pipeline.formats.zarr import OVERHEAD_BYTES
 
 VECTOR_BYTES = OVERHEAD_BYTES + SCRATCH_BYTES
@@ -52,11 +52,8 @@ class ShapeOnly:
     def sparse(
         cls, shape: tuple[int, int], dtype: np.dtype[Any], name: str = "", *, decoded: bool = True
     ) -> ShapeOnly:
-        """As it would be stored by rows (CSR)."""
-        rows, columns = (
-            Grid.regular(length, length, splittable=axis == 0) for axis, length in enumerate(shape)
-        )
-        return cls(shape, dtype, rows, dataclasses.replace(columns, scattered=True), name, decoded)
+        """As it would be stored by rows (CSR), where nobody knows how many numbers are."""
+        return cls(shape, dtype, *_grids_by_rows(shape), name, decoded)
 
     def read_bytes(self, rows: int, columns: int) -> int:
         """See ``Source``."""
@@ -74,3 +71,31 @@ class ShapeOnly:
     def fingerprint(self) -> str:
         """None: it has no contents."""
         return ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOnly(ShapeOnly):
+    """A ``CompressedSource`` by rows, of shape, type and how many numbers are stored at most."""
+
+    nnz: int = 0
+    by: str = "rows"
+
+    @classmethod
+    def of(
+        cls, shape: tuple[int, int], dtype: np.dtype[Any], nnz: int, name: str = "", *, decoded: bool = True
+    ) -> StoredOnly:
+        """As it would be with so many numbers."""
+        return cls(shape, dtype, *_grids_by_rows(shape), name, decoded, nnz)
+
+    def read_sparse(self, lines: Any) -> Any:
+        """See ``CompressedSource``."""
+        raise TypeError("a plan reads nothing")
+
+    def sparse_bytes(self, numbers: int) -> int:
+        """See ``CompressedSource``."""
+        return VECTOR_BYTES + CODEC_BYTES * self.decoded + entry_bytes(self.shape[0], numbers)
+
+
+def _grids_by_rows(shape: tuple[int, int]) -> tuple[Grid, Grid]:
+    rows, columns = (Grid.regular(length, length, splittable=axis == 0) for axis, length in enumerate(shape))
+    return rows, dataclasses.replace(columns, scattered=True)

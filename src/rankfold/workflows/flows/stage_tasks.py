@@ -24,7 +24,7 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError, RankfoldError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.formats.zarr import ZarrSource
-from rankfold.pipeline.planning.shape_only import ShapeOnly
+from rankfold.pipeline.planning.shape_only import ShapeOnly, StoredOnly
 from rankfold.pipeline.storage.result import Result
 from rankfold.settings.yaml_file import Document
 from rankfold.workflows.flows.flow_file import Flow
@@ -193,9 +193,8 @@ def expected_result(name: str, path: Path, task: Task) -> StageResult:
 def _shape_of(name: str, array: Output, request: Mapping[str, Any]) -> ShapeOnly:
     rows, columns = array.shape
     if array.sparse:
-        return ShapeOnly.sparse(
-            (rows, columns), array.dtype, name, decoded=request.get("symmetric") is not None
-        )
+        decoded = request.get("symmetric") is not None
+        return StoredOnly.of((rows, columns), array.dtype, array.stored, name, decoded=decoded)
     return ShapeOnly.plain((rows, columns), array.dtype, name, decoded=False)
 
 
