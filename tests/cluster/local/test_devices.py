@@ -50,7 +50,7 @@ def test_each_device_has_a_process_and_bytes_are_those_of_one(
 @pytest.mark.gpu
 def test_no_more_workers_than_devices(tmp_path: Path, two_devices: None, demo_store: Path) -> None:
     with pytest.raises(rf.RankfoldError, match="3 workers take a GPU each, and CuPy finds 2 here: lower"):
-        rf.pca(demo_store, 2, device="gpu", workers=3, memory="256MiB", out=tmp_path / "r.zarr")
+        rf.pca(demo_store, 8, device="gpu", workers=3, memory="512MiB", out=tmp_path / "r.zarr")
 
 
 def test_devices_are_those_that_are_visible(monkeypatch: pytest.MonkeyPatch) -> None:
