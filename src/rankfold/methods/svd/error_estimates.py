@@ -222,7 +222,10 @@ def estimated_errors(history: Sequence[Ritz], bound: Float64 | None = None) -> F
     the second-order bound of the last pass, or what is left of a geometric series whose terms are the rises
     of the last two passes (Aitken) where that is smaller, but not below the second-order bound itself. The
     series alone will not do: values dwell on a plateau, as of a cluster, before they rise again, and it then
-    says that they have arrived. Of a single pass, with nothing to compare it with, only the bound counts.
+    says that they have arrived. Nor will residuals alone while a cluster wider than the block comes in, of
+    which they do not show the rest: where a value rises by more than half of what it rose before, a series
+    leaves no less than that rise, and no less is claimed. Of a single pass, with nothing to compare it with,
+    only the bound counts.
     """
     last_pass = history[-1]
     # What bounds the error of ``values`` bounds that of ``half_step_values`` less the rise, which is known.
@@ -237,7 +240,10 @@ def estimated_errors(history: Sequence[Ritz], bound: Float64 | None = None) -> F
             (rise * ratio)[falls] / (1 - ratio[falls]) / np.maximum(last[falls], np.finfo(np.float64).tiny)
         )
         least = np.maximum(last_pass.second_order - last_pass.gain, 0.0)
+        dwells = 2 * rise >= previous
+        relative_rise = rise / np.maximum(last, np.finfo(np.float64).tiny)
         estimate = np.minimum(estimate, np.maximum(SAFETY * remainder, least))
+        estimate = np.maximum(estimate, np.where(dwells, relative_rise, 0.0))
     return _order_errors(_smaller(estimate, bound, alone=len(history) == 1), last_pass.half_step_values)
 
 
