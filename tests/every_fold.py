@@ -14,7 +14,7 @@ from rankfold.methods.parts.column_statistics import ColumnStatistics
 from rankfold.methods.parts.combination import Combination
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.narrow import NarrowGram, NarrowR
-from rankfold.methods.svd.panel_pass import PanelPass
+from rankfold.methods.svd.passes.dense import PanelPass
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.gram import GramPass, gram_panels
 from rankfold.methods.svd.solvers.preconditioned import (

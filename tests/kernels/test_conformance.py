@@ -801,6 +801,32 @@ def sparse_gram_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case(rows, run, {"scatter": 2 * count * EPS * np.triu(size.T @ size + np.abs(scatter0))})
 
 
+def sparse_moments_case(shape: tuple[int, int], dtype: str) -> Case:
+    rows, shift = nonzeros(shape, dtype), matrix((1, shape[0]), seed=6)[0]
+    start = {name: matrix((1, shape[0]), seed=7)[0] for name in ("sums", "squares")}
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        into = {name: xp.array(values) for name, values in start.items()}
+        assert body(a["indptr"], a["data"], a["shift"], 0.5, **into) is None
+        return into
+
+    size = 4 * (shape[1] + 3) * EPS * (1 + np.abs(rows["data"]).max(initial=0) + np.abs(shift)) ** 2
+    return Case({**rows, "shift": shift}, run, {"sums": size, "squares": size})
+
+
+def sparse_buckets_case(shape: tuple[int, int], dtype: str) -> Case:
+    rows, buckets = nonzeros(shape, dtype), np.arange(shape[0]) * 7 % 3
+    factors, start = (1.0 - 2.0 * (buckets % 2)).astype(dtype), matrix((3, shape[1]), dtype, seed=7)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        sums = apart(xp.array(start), xp)
+        assert body(*a.values(), sums=sums) is None
+        return {"sums": sums}
+
+    error = 2 * (shape[0] + 3) * float(np.finfo(dtype).eps) * (1 + np.abs(rows["data"]).sum())
+    return Case({**rows, "buckets": buckets, "factors": factors}, run, {"sums": np.full(start.shape, error)})
+
+
 PAIRS = {
     m.name: {"metric": m}
     for m in neighbors.Metric
@@ -834,6 +860,8 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("sparse.products", "order_columns"): (order_columns_case, FLOATS),
     ("sparse.products", "add_columns"): (add_columns_case, FLOATS),
     ("sparse.gram", "add_gram"): (sparse_gram_case, FLOATS),
+    ("sparse.moments", "add_moments"): (sparse_moments_case, FLOATS),
+    ("sparse.moments", "add_rows_to_buckets"): (sparse_buckets_case, FLOATS),
     ("linear.gaussian", "gaussian_rows"): (gaussian_case, ("float64",)),
     ("linear.orthonormal", "orthonormalize"): (orthonormalize_case, ("float64",)),
     ("linear.panel", "panel_product"): (panel_case, FLOATS),

@@ -78,13 +78,13 @@ def test_passes_in_tf32_leave_no_trace(
     shape: tuple[int, int], passes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x, rounded = decaying(*shape).astype("f4"), list[bool]()
-    make = operator.PanelPass
+    make = operator.fused_pass
 
     def record(*args: Any, tf32: bool, **kwargs: Any) -> Any:
         rounded.append(tf32)
         return make(*args, tf32=tf32, **kwargs)
 
-    monkeypatch.setattr(operator, "PanelPass", record)
+    monkeypatch.setattr(operator, "fused_pass", record)
     options: dict[str, Any] = {"solver": "subspace", "tol": 1e-5, "passes": passes}
     found = rf.svd(x, 5, precision="tf32", device="gpu", **options)
     assert sum(rounded) == found.attrs["tf32_passes"]

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from stores import read
 
 import rankfold as rf
-from rankfold.methods.svd.strategy import choose_orientation
+from rankfold.methods.svd.orientation import choose_orientation
 from rankfold.pipeline.data.describe import describe
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.errors import (

@@ -26,7 +26,7 @@ from rankfold.methods.model.transform_pass import take_squares
 from rankfold.methods.parts.finite import BAD, refuse_bad
 from rankfold.methods.parts.outputs import write_outputs
 from rankfold.methods.parts.panels import OverPanels, Panels
-from rankfold.methods.svd.strategy import choose_orientation
+from rankfold.methods.svd.orientation import choose_orientation
 from rankfold.methods.task import Output, vectors
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source

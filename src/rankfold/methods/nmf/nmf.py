@@ -47,9 +47,10 @@ from rankfold.methods.parts.outputs import write_outputs
 from rankfold.methods.parts.write_rows import WriteRows
 from rankfold.methods.svd.long_factor import OnScratch, create_long_array, write_combination
 from rankfold.methods.svd.operator import begin
+from rankfold.methods.svd.orientation import choose_orientation
 from rankfold.methods.svd.plan import sweeps_of
 from rankfold.methods.svd.request import Request
-from rankfold.methods.svd.strategy import Strategy, choose_orientation, choose_strategy
+from rankfold.methods.svd.strategy import Strategy, choose_strategy
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source

@@ -1,6 +1,7 @@
 """What several methods share. Every fold states the memory that it allocates.
 
 panels              panels of a matrix in buffers, as grains
+sparse_panels       stored numbers of a sparse matrix, and the terms of rank one that center them
 conditioned         panels that are centered and scaled
 column_statistics   sums and squares of columns: the pass that scaling needs first
 finite              NaN, Inf and negative numbers: counted, then refused

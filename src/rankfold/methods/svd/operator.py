@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from rankfold.kernels.linear.dense import ritz_vectors
 from rankfold.methods.parts.column_statistics import (
-    ColumnStatistics,
     Statistics,
     divisors,
     mean_about_shift,
@@ -29,7 +28,7 @@ from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.start import Start, random_block, sample_start
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.svd.missing import RowSketch, UnseenDirections, load_missing, save_missing
-from rankfold.methods.svd.panel_pass import PanelPass
+from rankfold.methods.svd.passes.choice import finish, fused_pass, statistics_fold
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.view import Orientation, View
@@ -191,6 +190,9 @@ class CenteredMatrix:
     tf32_passes: int = 0
     """Passes whose products were."""
 
+    is_double: bool = False
+    """Whether products of stored numbers are summed in float64 whatever the type of the data."""
+
     @property
     def short(self) -> int:
         """See ``Operator``."""
@@ -258,6 +260,7 @@ class CenteredMatrix:
         basis, rows = q * weights[:, None], self.sketch_rows
         is_coarse = self.tf32 and not rows and run.passes + 1 < strategy.passes
         self.tf32_passes += is_coarse
+        self.is_double = self.is_double or self._is_far_from_zero(shift)
         state = self._pass(name, {"q": basis, "shift": shift}, y, tf32=is_coarse)
         offset = np.zeros(q.shape[1])
         if prior is None:
@@ -279,24 +282,28 @@ class CenteredMatrix:
         path = run.part(name, "block.part")
         save_arrays(path, {"q": q, "z": z, "offset": offset})
         block = Block(path, q.shape[1], y)
-        bad_start = (prior is None and self._far()) or (missing is not None and _hides(missing, block))
+        far = prior is None and (
+            self._far() or (self._is_far_from_zero(self.columns.mean) and not self.is_double)
+        )
+        bad_start = far or (missing is not None and _hides(missing, block))
         return Application(block, missing, sketch, bad_start, is_coarse)
 
     def _pass(self, name: str, constants: dict[str, Float64], y: ScratchMatrix, *, tf32: bool) -> State:
-        fold = PanelPass(
-            panels=self.strategy.panels(self.run.slots),
-            centering=self.centering,
-            constants=save_once(self.run.part(name, "constants.part"), constants),
-            y=y,
-            columns=self.strategy.column_file(self.run.scratch, self.centering),
+        fold = fused_pass(
+            self.strategy,
+            self.run.slots,
+            self.centering,
+            save_once(self.run.part(name, "constants.part"), constants),
+            y,
+            self.strategy.column_file(self.run.scratch, self.centering),
             measures_columns=self.column_statistics is None,
-            row_seconds=self.strategy.row_seconds(4 * y.columns),
             sketch_rows=self.sketch_rows,
             seed=self.seed,
             purpose=self.sketch_purpose,
             tf32=tf32,
+            is_double=self.is_double,
         )
-        state = self.run.pass_over_data(name, fold)
+        state = finish(fold, self.run.pass_over_data(name, fold), constants["shift"])
         refuse_overflow(state, self.strategy.view)
         return state
 
@@ -321,6 +328,19 @@ class CenteredMatrix:
         d = (self.columns.mean - self.start.shift) * self.centering.pow2_scale
         return view.long * float(d @ d) > FAR_FROM_MEAN * self.squared_norm
 
+    def _is_far_from_zero(self, shift: Float64) -> bool:
+        """Whether a shift of a sparse matrix, whose zeros are not shifted, takes more digits than it leaves.
+
+        Products of stored numbers are then summed in float64.
+        """
+        view = self.strategy.view
+        if not (self.strategy.fullest and self.centering.center and view.orientation is Orientation.ROWS):
+            return False
+        if self.column_statistics is None:
+            return False
+        shift = shift * self.centering.pow2_scale / divisors(self.columns.deviation)
+        return view.long * float(shift @ shift) > FAR_FROM_MEAN * self.squared_norm
+
 
 def _hides(missing: UnseenDirections, block: Block) -> bool:
     """Whether squares that neither block nor sketch accounts for could matter: a random block sees them."""
@@ -332,9 +352,8 @@ def _hides(missing: UnseenDirections, block: Block) -> bool:
 
 def statistics_pass(run: Run, strategy: Strategy, centering: Centering, start: Start) -> Statistics:
     """Means and standard deviations of the columns of a tall matrix, for scaling."""
-    panels, seconds = strategy.panels(run.slots), strategy.row_seconds(4)
-    fold = ColumnStatistics(panels, start.shift, centering.pow2_scale, seconds)
-    state = run.pass_over_data("statistics", fold)
+    fold = statistics_fold(strategy, run.slots, start.shift, centering)
+    state = finish(fold, run.pass_over_data("statistics", fold), start.shift)
     refuse_bad(state, strategy.view.source)
     return scaled_statistics(state, strategy.view, start.shift, centering)
 

@@ -14,19 +14,30 @@ import numpy as np
 from rankfold.methods.parts.combination import Combination
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.panels import Panels
+from rankfold.methods.parts.sparse_panels import SparsePanels
+from rankfold.methods.svd.orientation import (
+    ADAPTIVE_WIDTH,
+    adaptive_width,
+    block_width,
+    is_sparse,
+    long_side,
+    orientation_of,
+)
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.solver import SOLVERS, Dimensions, Solver
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.sample import Sample
-from rankfold.pipeline.data.source import Source, compressed
-from rankfold.pipeline.data.view import Orientation, View, working_dtype
-from rankfold.pipeline.engine.blocks import Cut, cut, grain_rows
+from rankfold.pipeline.data.sample import BLOCK_BYTES, FEWEST_ROWS, Sample
+from rankfold.pipeline.data.source import Source, compressed, index_dtype
+from rankfold.pipeline.data.view import Orientation, View
+from rankfold.pipeline.engine.blocks import Cut, cut, cut_by_numbers
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
+from rankfold.pipeline.planning.seconds import (
+    NOMINAL_FLOPS,
+    NOMINAL_GATHERED_FLOPS,
+    NOMINAL_READ,
+    ORDER_SECONDS,
+)
 from rankfold.pipeline.storage.scratch import ScratchMatrix
-
-ADAPTIVE_WIDTH = 256
-"""Columns of a block at most where the rank is to be found."""
 
 DIFFERENCE = {4: 1e-3, 8: 1e-7}
 """Least approximation error, by item size, that a difference of sums of squares is trusted with."""
@@ -34,14 +45,17 @@ DIFFERENCE = {4: 1e-3, 8: 1e-7}
 SMALL_BYTES = 2**29
 """Memory up to which a sparse matrix is decomposed in memory unasked; more, where that is asked for."""
 
-LARGEST_FILL = 0.15
-"""Share of stored numbers from which on dense products, of 3 ns a number, beat sparse ones, of 20 ns."""
-
 LARGEST_SQUARE = 2**14
 """Shorter side up to which a tolerance alone may choose a method that keeps a matrix of its square."""
 
 BOUND_ROWS = 256
 """Rows of a sketch that bounds errors and chooses no directions: three deviations are a quarter."""
+
+SKETCH_BYTES = 2**28
+"""Memory of such a sketch of a sparse matrix, which is dense: wider ones do without."""
+
+LINE_SECONDS = 1e-7
+"""Of a line without numbers."""
 
 CHUNK_BYTES = (2 * 2**20, 64 * 2**20)
 """Smallest and largest chunk of a row output."""
@@ -80,6 +94,23 @@ class Strategy:
     sketch_rows: int
     """Rows of the sketch that tells what a block misses; 0 where nobody asks."""
 
+    fullest: int = 0
+    """Stored numbers of the fullest panel, where passes take those alone; 0 where they fill in zeros."""
+
+    @property
+    def numbers(self) -> int:
+        """Numbers of the matrix that a pass multiplies."""
+        stored = compressed(self.view.source) if self.fullest else None
+        return self.view.long * self.view.short if stored is None else stored.nnz
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes that a pass reads: of a sparse one with places and pointers."""
+        item = self.view.source.dtype.itemsize
+        if not self.fullest:
+            return self.numbers * item
+        return self.numbers * (item + self.sparse_panels(1).index.itemsize) + 8 * self.view.long
+
     @property
     def method(self) -> str:
         """The name of the solver."""
@@ -100,6 +131,10 @@ class Strategy:
         """Buffers of a pass in the working type."""
         return Panels(self.view, self.cut, slots, self.view.dtype)
 
+    def sparse_panels(self, slots: int) -> SparsePanels:
+        """The same of stored numbers alone."""
+        return SparsePanels(self.view, self.cut, slots, self.fullest)
+
     def wide_panels(self, slots: int) -> Panels:
         """Buffers of a pass in float64 whatever the data."""
         return Panels(self.view, self.cut, slots, np.dtype(np.float64))
@@ -107,6 +142,9 @@ class Strategy:
     def row_seconds(self, flops_per_element: float) -> float:
         """Nominal time of one long row."""
         item = self.view.dtype.itemsize
+        if self.fullest:
+            seconds = number_seconds(self.view, flops_per_element)
+            return max(self.numbers * seconds, self.view.long * LINE_SECONDS) / self.view.long
         per_element = self.view.source.dtype.itemsize / NOMINAL_READ + flops_per_element / NOMINAL_FLOPS[item]
         return self.view.short * per_element
 
@@ -139,11 +177,12 @@ class Strategy:
 def choose_strategy(request: Request, source: Source, device: str = "cpu") -> Strategy:
     """Decide orientation, solver, width and cuts, for sweeps on a kind of device."""
     method = request.method
-    if method == "auto" and device == "cpu" and is_sparse(request, source):
-        in_memory = choose_strategy(dataclasses.replace(request, method="lanczos"), source)
-        if in_memory.solver.driver_bytes(request, in_memory) <= SMALL_BYTES:
-            return in_memory
-    orientation = choose_orientation(source, request.rank, request.kind)
+    in_memory = not request.adaptive and request.kind != "qr"
+    if method == "auto" and device == "cpu" and in_memory and is_sparse(source):
+        small = choose_strategy(dataclasses.replace(request, method="lanczos"), source)
+        if small.solver.driver_bytes(request, small) <= SMALL_BYTES:  # a limit that no machine decides
+            return small
+    orientation = orientation_of(request, source, device)
     if method != "auto" and SOLVERS[method].holds_matrix:
         orientation = long_side(source)
     view = View(source, orientation, device, request.working_dtype)
@@ -152,7 +191,9 @@ def choose_strategy(request: Request, source: Source, device: str = "cpu") -> St
         width = adaptive_width(view.short)
     solver = SOLVERS[method if method != "auto" else choose_method(request, view, width)]
     check_solver(solver, request, view)
-    dimensions = solver.arrange(request, view, width)
+    dimensions, fullest = solver.arrange(request, view, width), 0
+    if solver.multiplies_stored and is_sparse(source) and device == "cpu":
+        dimensions, fullest = _arrange_stored(dimensions, view)
     sample = Sample.of(view, dimensions.block)
     scales_first = solver.scales_first and request.scale and view.orientation is Orientation.ROWS
     return Strategy(
@@ -165,7 +206,26 @@ def choose_strategy(request: Request, source: Source, device: str = "cpu") -> St
         statistics_passes=int(scales_first),
         sample=sample,
         sketch_rows=_sketch_rows(dimensions, request, gives_block=sample.gives_block),
+        fullest=fullest,
     )
+
+
+def _arrange_stored(dimensions: Dimensions, view: View) -> tuple[Dimensions, int]:
+    """Cut by stored numbers, with a sample and a sketch only where those are small beside them.
+
+    Both are dense. A matrix without any number is as quick to fill in.
+    """
+    stored = compressed(view.source)
+    if stored is None or not stored.nnz:
+        return dimensions, 0
+    number_bytes = view.source.dtype.itemsize + index_dtype(*view.source.shape, stored.nnz).itemsize
+    accumulator = 8 * view.short * dimensions.width
+    shape = (view.long, view.short)
+    panels, fullest = cut_by_numbers(stored.pointers, shape, stored.nnz, number_bytes, accumulator)
+    row_bytes = view.short * view.dtype.itemsize
+    block = dimensions.block if FEWEST_ROWS * dimensions.block * row_bytes <= BLOCK_BYTES else 0
+    looks_beyond = dimensions.looks_beyond and BOUND_ROWS * row_bytes <= SKETCH_BYTES
+    return dataclasses.replace(dimensions, cut=panels, block=block, looks_beyond=looks_beyond), fullest
 
 
 def _sketch_rows(dimensions: Dimensions, request: Request, *, gives_block: bool) -> int:
@@ -203,7 +263,8 @@ def resolve_request(request: Request, source: Source) -> Request:
     """
     if not request.adaptive:
         return request
-    view = View(source, choose_orientation(source, ADAPTIVE_WIDTH), precision=request.working_dtype)
+    wide = dataclasses.replace(request, rank=ADAPTIVE_WIDTH)
+    view = View(source, orientation_of(wide, source), precision=request.working_dtype)
     width, method = adaptive_width(view.short), request.method
     if method == "auto":
         method = choose_method(dataclasses.replace(request, rank=width), view, width)
@@ -215,79 +276,6 @@ def resolve_request(request: Request, source: Source) -> Request:
             method = "gram"
     most = SOLVERS[method].most_components(request, view, width)
     return dataclasses.replace(request, method=method, rank=min(most, *source.shape))
-
-
-def adaptive_width(short: int) -> int:
-    """Columns of a block where the rank is to be found: an eighth of all, in whole sixteens.
-
-    >>> adaptive_width(40), adaptive_width(1000), adaptive_width(10**6)
-    (16, 128, 256)
-    """
-    return min(short, ADAPTIVE_WIDTH, -(-short // 128) * 16)
-
-
-def leads_qr(request: Request, view: View) -> bool:
-    """Whether the leading square of a wide matrix is what has a QR factorization to find."""
-    return request.kind == "qr" and view.orientation is Orientation.COLUMNS
-
-
-def block_width(rank: int, short: int, oversampling: int | None = None, *, passes: int = 8) -> int:
-    """Columns of a block in whole sixteens: a quarter more than the rank, at least 8 more.
-
-    A single pass has no other to mend what it misses, and is given four times the rank.
-
-    >>> block_width(50, 2000), block_width(10, 2000), block_width(50, 55)
-    (64, 32, 55)
-    >>> block_width(50, 2000, 200), block_width(50, 2000, passes=1)
-    (256, 208)
-    """
-    if oversampling is None:
-        oversampling = 3 * rank if passes == 1 else max(8, -(-rank // 4))
-    return min(short, -(-(rank + oversampling) // 16) * 16)
-
-
-def choose_orientation(source: Source, rank: int, kind: str = "svd") -> Orientation:
-    """Along the long axis, unless a panel that way takes over 1 GiB and the other way takes less.
-
-    Always along the long one for ``"qr"``. Never along an axis whose pieces are scattered over the store,
-    as the columns of CSR are.
-    """
-    if kind == "qr":
-        return Orientation.ROWS if source.shape[0] >= source.shape[1] else Orientation.COLUMNS
-    if source.row_grid.scattered or source.column_grid.scattered:
-        return Orientation.COLUMNS if source.row_grid.scattered else Orientation.ROWS
-    rows, columns = source.shape
-    item = working_dtype(source.dtype).itemsize
-    width = block_width(rank, min(rows, columns))
-
-    def working_set(grid: Grid, short: int) -> int:
-        panel = grain_rows(short * item) if grid.splittable else max(grid.longest, 1)
-        return panel * short * item + 16 * short * width
-
-    by_rows, by_columns = working_set(source.row_grid, columns), working_set(source.column_grid, rows)
-    long_is_rows = rows >= columns
-    along, across = (by_rows, by_columns) if long_is_rows else (by_columns, by_rows)
-    if along > 2**30 and across < along:
-        long_is_rows = not long_is_rows
-    return Orientation.ROWS if long_is_rows else Orientation.COLUMNS
-
-
-def long_side(source: Source) -> Orientation:
-    """The longer axis, however the matrix is stored."""
-    return Orientation.ROWS if source.shape[0] >= source.shape[1] else Orientation.COLUMNS
-
-
-def is_sparse(request: Request, source: Source) -> bool:
-    """Whether a matrix is so sparse that it is decomposed in memory unasked if it is small.
-
-    That takes work for stored numbers alone. Where a good part of all numbers is stored, dense products are
-    faster; and what is taken unasked has a limit that no machine decides.
-    """
-    stored = compressed(source)
-    if request.adaptive or request.kind == "qr" or stored is None:
-        return False
-    rows, columns = source.shape
-    return stored.nnz <= LARGEST_FILL * rows * columns
 
 
 def expected_passes(tol: float, method: str = "krylov", *, from_sample: bool = False) -> int:
@@ -305,6 +293,13 @@ def expected_passes(tol: float, method: str = "krylov", *, from_sample: bool = F
     return passes - from_sample
 
 
+def number_seconds(view: View, flops: float) -> float:
+    """Nominal time of a stored number that is read, put in the other order and multiplied so many times."""
+    item = view.dtype.itemsize
+    size = view.source.dtype.itemsize + index_dtype(*view.source.shape, 0).itemsize
+    return size / NOMINAL_READ + ORDER_SECONDS + flops / NOMINAL_GATHERED_FLOPS[item]
+
+
 def choose_method(request: Request, view: View, width: int) -> str:
     """One Gram pass or several narrow ones: whichever a nominal core finishes first.
 
@@ -317,10 +312,16 @@ def choose_method(request: Request, view: View, width: int) -> str:
     long_factor = request.rows or view.orientation is Orientation.COLUMNS
     gram = element + view.short / NOMINAL_FLOPS[8] + long_factor * (element + 4 * request.rank * flop)
     passes = min(expected_passes(request.tol), request.passes, -(-view.short // width))
+    stored = compressed(view.source)
+    if stored is not None and is_sparse(view.source) and view.device == "cpu":
+        share = stored.nnz / (view.long * view.short)
+        fused, statistic = (share * number_seconds(view, flops) for flops in (4 * width, 0))
+    else:
+        fused, statistic = element + 4 * width * flop, element
     if request.passes < SOLVERS["gram"].least_passes(request, view):
         return "krylov"
     statistics = request.scale and view.orientation is Orientation.ROWS
-    krylov = passes * (element + 4 * width * flop) + statistics * element
+    krylov = passes * fused + statistics * statistic
     return "gram" if gram <= krylov else "krylov"
 
 

@@ -96,6 +96,9 @@ class CompressedSource(Source, Protocol):
     def nnz(self) -> int:
         """Stored numbers."""
 
+    def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
+        """Stored numbers before each of lines ``top:bottom``, and before the next one; checked."""
+
     def read_sparse(self, lines: Span) -> Csr:
         """Lines ``start:stop``, not to be written to: they may be the caller's own. Thread-safe.
 

@@ -10,7 +10,7 @@ speed never enter, since the cut decides the last bits of the answer.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -160,3 +160,88 @@ def cut(
     )
     streams = np.arange(count + 1, dtype=np.int64) * (len(edges) - 1) // count
     return Cut(edges, streams, rows)
+
+
+# Stored numbers -----------------------------------------------------------------------------------
+
+
+PANEL_NUMBERS = 2**20
+"""Stored numbers of a panel: what is made of them line by line, and of them in another order, is in cache."""
+
+PANEL_LINES = 2**14, 2**16
+"""Most lines of a panel; more, up to the second, while it has fewer numbers than ``NUMBERS_PER_PLACE``."""
+
+NUMBERS_PER_PLACE = 2
+"""Of the short side, each of which costs a look in every panel."""
+
+GRAINS_PER_PANEL = 4
+"""Of dense numbers, that take as long as a panel of stored ones: a byte of these takes four times as long."""
+
+POINTER_SLICE = 2**16
+"""Pointers that are looked at together."""
+
+
+def cut_by_numbers(
+    pointers: Callable[[int, int], npt.NDArray[np.int64]],
+    shape: tuple[int, int],
+    numbers: int,
+    number_bytes: int,
+    accumulator_bytes: int,
+) -> tuple[Cut, int]:
+    """Cut lines of a sparse matrix into panels of about as many stored numbers, or of a single line.
+
+    Parameters
+    ----------
+    pointers : function
+        Stored numbers before each of lines ``top:bottom``, and before the next one.
+    shape : (int, int)
+        Lines, and places of each.
+    numbers : int
+        Stored numbers in all.
+    number_bytes : int
+        Bytes of one, with its place.
+    accumulator_bytes : int
+        Of a stream.
+
+    Returns
+    -------
+    cut : Cut
+        A panel is a grain.
+    fullest : int
+        Most numbers of a panel.
+
+    >>> full = np.cumsum([0] + [2**19] * 5)
+    >>> found, fullest = cut_by_numbers(lambda a, b: full[a : b + 1], (5, 100), int(full[-1]), 8, 6400)
+    >>> found.panels.tolist(), found.stream_count, fullest
+    ([0, 2, 4, 5], 1, 1048576)
+    """
+    whole, fullest = _number_edges(pointers, shape, numbers)
+    panels = len(whole) - 1
+    work = GRAINS_PER_PANEL * panels, numbers * number_bytes, accumulator_bytes
+    count = stream_count(panels, *work, reads_per_byte=READS_PER_BYTE // GRAINS_PER_PANEL)
+    streams = np.arange(count + 1, dtype=np.int64) * panels // count
+    return Cut(whole, streams, int(np.diff(whole).max())), fullest
+
+
+def _number_edges(
+    pointers: Callable[[int, int], npt.NDArray[np.int64]], shape: tuple[int, int], numbers: int
+) -> tuple[npt.NDArray[np.int64], int]:
+    """Edges of the panels, each with as many lines as it may have, and most numbers of one."""
+    lines, places = shape
+    tall = lines * min(NUMBERS_PER_PLACE * places, PANEL_NUMBERS) // max(numbers, 1)
+    most_lines = min(max(tall, PANEL_LINES[0]), PANEL_LINES[1])
+    edges, start, before, fullest = [0], 0, 0, 0
+    for top in range(0, lines, POINTER_SLICE):
+        bottom = min(top + POINTER_SLICE, lines)
+        ends = pointers(top, bottom)
+        while True:
+            full = top + int(np.searchsorted(ends, before + PANEL_NUMBERS, side="right")) - 1
+            stop = max(min(full, start + most_lines), start + 1)
+            if stop > bottom or (stop == bottom and bottom < lines and stop < start + most_lines):
+                break
+            fullest = max(fullest, int(ends[stop - top]) - before)
+            edges.append(stop)
+            start, before = stop, int(ends[stop - top])
+            if stop == bottom:
+                break
+    return np.asarray(edges, dtype=np.int64), fullest

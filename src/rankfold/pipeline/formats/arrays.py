@@ -191,6 +191,11 @@ class SparseSource(InMemory):
         """The part that is cut out, and its dense copy where the buffer has gaps."""
         return rows * columns * self.dtype.itemsize + min(rows * columns, self.nnz) * 16
 
+    def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
+        """See ``CompressedSource``."""
+        ends: npt.NDArray[np.int64] = self.array.indptr[top : bottom + 1].astype(np.int64, copy=False)
+        return ends
+
     def read_sparse(self, lines: Span) -> Csr:
         """Rows ``start:stop`` where they lie; see ``CompressedSource``."""
         start, stop = lines

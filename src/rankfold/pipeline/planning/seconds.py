@@ -187,5 +187,11 @@ def _driver_seconds(plan: Plan, rates: Rates) -> float:
 NOMINAL_FLOPS = {4: 80e9, 8: 35e9}
 """Sustained GEMM rate of one core by item size, to weigh methods and cut segments; not measured here."""
 
+NOMINAL_GATHERED_FLOPS = {4: 20e9, 8: 10e9}
+"""The same of stored numbers, with rows of a block that are gathered."""
+
+ORDER_SECONDS = 10e-9
+"""Of a stored number that is brought into the order of columns, or checked and measured."""
+
 NOMINAL_READ = 1.5e9
 """Bytes per second that one core reads and touches."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from rankfold.pipeline.chunks.encoding import CODEC_BYTES
 from rankfold.pipeline.chunks.reads import SCRATCH_BYTES
@@ -86,6 +87,10 @@ class StoredOnly(ShapeOnly):
     ) -> StoredOnly:
         """As it would be with so many numbers."""
         return cls(shape, dtype, *_grids_by_rows(shape), name, decoded, nnz)
+
+    def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
+        """As if all lines were equally full."""
+        return np.arange(top, bottom + 1, dtype=np.int64) * self.nnz // self.shape[0]
 
     def read_sparse(self, lines: Any) -> Any:
         """See ``CompressedSource``."""

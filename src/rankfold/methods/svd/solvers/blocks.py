@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.parts.column_statistics import ColumnStatistics, Statistics
+from rankfold.methods.parts.column_statistics import Statistics
 from rankfold.methods.parts.combination import Combination
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.narrow import NarrowR
@@ -16,7 +16,7 @@ from rankfold.methods.parts.start import leading_block
 from rankfold.methods.parts.write_rows import WriteRows
 from rankfold.methods.svd.error_estimates import Truncation
 from rankfold.methods.svd.long_factor import Triplets
-from rankfold.methods.svd.panel_pass import PanelPass
+from rankfold.methods.svd.passes.choice import fused_pass, statistics_fold
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.solver import Decomposition, Dimensions, Solver
 from rankfold.methods.svd.strategy import Strategy, chunk_rows
@@ -34,6 +34,7 @@ STORAGE_ROUNDING = 4
 class BlockSolver(Solver):
     """Passes that multiply a block by A and A', and a small problem that the blocks on scratch leave."""
 
+    multiplies_stored: ClassVar[bool] = True
     keeps_blocks: ClassVar[bool] = True
     """Whether every block stays on scratch, or the last one."""
 
@@ -65,19 +66,28 @@ class BlockSolver(Solver):
 
     def block_sweeps(self, request: Request, strategy: Strategy, slots: int, before: int) -> list[Pass]:
         """Fused passes after some others, and sweeps over scratch."""
-        view, width, free_columns = strategy.view, strategy.width, strategy.view.short
+        width, free_columns = strategy.width, strategy.view.short
         centering = Centering(request.center, request.scale, 1.0, 0.0)
-        elements = float(view.long * view.short)
+        numbers = float(strategy.numbers)
         blocks: list[ScratchMatrix] = []
         sweeps = []
         for index in range(self.block_passes(strategy)):
             y = strategy.y(NOWHERE, index, min(width, free_columns) if self.keeps_blocks else width)
             # A second sketch may be due where the first has chosen directions.
             rows = strategy.sketch_rows if len(blocks) < 2 else 0
-            seconds = strategy.row_seconds(4 * y.columns)
-            fold = PanelPass(strategy.panels(slots), centering, NOWHERE, y, None, True, seconds, rows)
-            name, data = f"pass-{before + index + 1:02d}", int(elements) * view.source.dtype.itemsize
-            sweeps.append(numbers_of(name, fold, data, y.nbytes, 4 * elements * y.columns))
+            fold = fused_pass(
+                strategy,
+                slots,
+                centering,
+                NOWHERE,
+                y,
+                None,
+                measures_columns=True,
+                sketch_rows=rows,
+                is_double=strategy.fullest > 0,  # if columns are far from zero
+            )
+            name = f"pass-{before + index + 1:02d}"
+            sweeps.append(numbers_of(name, fold, strategy.read_bytes, y.nbytes, 4 * numbers * y.columns))
             blocks.append(y)
             free_columns -= y.columns
         basis_blocks = blocks if self.keeps_blocks else blocks[-1:]
@@ -118,10 +128,8 @@ class BlockSolver(Solver):
 
 def statistics_sweep(strategy: Strategy, slots: int) -> Pass:
     """The pass that scaling needs before others."""
-    view = strategy.view
-    fold = ColumnStatistics(strategy.panels(slots), np.zeros(0), 1.0, strategy.row_seconds(4))
-    elements = view.long * view.short
-    return numbers_of("statistics", fold, elements * view.source.dtype.itemsize, 0, 4.0 * elements)
+    fold = statistics_fold(strategy, slots, np.zeros(0), Centering(True, True, 1.0, 0.0))
+    return numbers_of("statistics", fold, strategy.read_bytes, 0, 4.0 * strategy.numbers)
 
 
 def narrow_sweeps(

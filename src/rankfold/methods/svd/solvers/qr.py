@@ -13,10 +13,11 @@ from rankfold.methods.parts.outputs import write_outputs
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.long_factor import FromMatrix, create_long_array
 from rankfold.methods.svd.operator import begin
+from rankfold.methods.svd.orientation import leads_qr
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.preconditioned import Preconditioner
 from rankfold.methods.svd.solvers.tsqr import tsqr, warn_of_rank
-from rankfold.methods.svd.strategy import Strategy, leads_qr
+from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.storage.checkpoint import load_if_whole, save_arrays

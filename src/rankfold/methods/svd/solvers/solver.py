@@ -103,6 +103,9 @@ class Solver(ABC):
     scales_first: ClassVar[bool] = True
     """Whether a tall matrix that is scaled has its columns measured by a pass before all others."""
 
+    multiplies_stored: ClassVar[bool] = False
+    """Whether its passes over a sparse matrix take the stored numbers alone."""
+
     holds_matrix: ClassVar[bool] = False
     """Whether the process that leads reads all of the matrix, and keeps it: then in half of the memory."""
 

@@ -32,6 +32,7 @@ from rankfold.methods.parts.panels import Panels
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import Truncation, rounding
 from rankfold.methods.svd.long_factor import FromMatrix
+from rankfold.methods.svd.orientation import leads_qr
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.blocks import squared_norm, truncation_facts
 from rankfold.methods.svd.solvers.preconditioned import (
@@ -43,7 +44,7 @@ from rankfold.methods.svd.solvers.preconditioned import (
 )
 from rankfold.methods.svd.solvers.solver import Decomposition, Dimensions, Solver
 from rankfold.methods.svd.solvers.whitening import ColumnBasis, sampled_basis
-from rankfold.methods.svd.strategy import Strategy, leads_qr, matching_chunk
+from rankfold.methods.svd.strategy import Strategy, matching_chunk
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import cut

@@ -1,0 +1,100 @@
+"""Which side of a matrix is swept, how wide a block of vectors is, and whether products take zeros along.
+
+Pure functions of the request and of the shape, type and native chunks of the matrix.
+"""
+
+from __future__ import annotations
+
+from rankfold.methods.svd.request import Request
+from rankfold.methods.svd.solvers.solver import SOLVERS
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.source import Source, compressed
+from rankfold.pipeline.data.view import Orientation, View, working_dtype
+from rankfold.pipeline.engine.blocks import grain_rows
+
+ADAPTIVE_WIDTH = 256
+"""Columns of a block at most where the rank is to be found."""
+
+LARGEST_FILL = 0.15
+"""Share of stored numbers from which on dense products, of 3 ns a number, beat sparse ones, of 20 ns."""
+
+
+def orientation_of(request: Request, source: Source, device: str = "cpu") -> Orientation:
+    """Along the lines that are stored, where passes take stored numbers alone."""
+    stored, method = compressed(source), request.method
+    takes_stored = method == "auto" or SOLVERS[method].multiplies_stored
+    if stored is None or request.kind == "qr" or device != "cpu" or not (takes_stored and is_sparse(source)):
+        return choose_orientation(source, request.rank, request.kind)
+    return Orientation.ROWS if stored.by == "rows" else Orientation.COLUMNS
+
+
+def choose_orientation(source: Source, rank: int, kind: str = "svd") -> Orientation:
+    """Along the long axis, unless a panel that way takes over 1 GiB and the other way takes less.
+
+    Always along the long one for ``"qr"``. Never along an axis whose pieces are scattered over the store,
+    as the columns of CSR are.
+    """
+    if kind == "qr":
+        return Orientation.ROWS if source.shape[0] >= source.shape[1] else Orientation.COLUMNS
+    if source.row_grid.scattered or source.column_grid.scattered:
+        return Orientation.COLUMNS if source.row_grid.scattered else Orientation.ROWS
+    rows, columns = source.shape
+    item = working_dtype(source.dtype).itemsize
+    width = block_width(rank, min(rows, columns))
+
+    def working_set(grid: Grid, short: int) -> int:
+        panel = grain_rows(short * item) if grid.splittable else max(grid.longest, 1)
+        return panel * short * item + 16 * short * width
+
+    by_rows, by_columns = working_set(source.row_grid, columns), working_set(source.column_grid, rows)
+    long_is_rows = rows >= columns
+    along, across = (by_rows, by_columns) if long_is_rows else (by_columns, by_rows)
+    if along > 2**30 and across < along:
+        long_is_rows = not long_is_rows
+    return Orientation.ROWS if long_is_rows else Orientation.COLUMNS
+
+
+def long_side(source: Source) -> Orientation:
+    """The longer axis, however the matrix is stored."""
+    return Orientation.ROWS if source.shape[0] >= source.shape[1] else Orientation.COLUMNS
+
+
+def is_sparse(source: Source) -> bool:
+    """Whether a matrix is so sparse that work for stored numbers alone is less.
+
+    Where a good part of all numbers is stored, dense products are faster.
+    """
+    stored = compressed(source)
+    if stored is None:
+        return False
+    rows, columns = source.shape
+    return stored.nnz <= LARGEST_FILL * rows * columns
+
+
+def leads_qr(request: Request, view: View) -> bool:
+    """Whether the leading square of a wide matrix is what has a QR factorization to find."""
+    return request.kind == "qr" and view.orientation is Orientation.COLUMNS
+
+
+def block_width(rank: int, short: int, oversampling: int | None = None, *, passes: int = 8) -> int:
+    """Columns of a block in whole sixteens: a quarter more than the rank, at least 8 more.
+
+    A single pass has no other to mend what it misses, and is given four times the rank.
+
+    >>> block_width(50, 2000), block_width(10, 2000), block_width(50, 55)
+    (64, 32, 55)
+    >>> block_width(50, 2000, 200), block_width(50, 2000, passes=1)
+    (256, 208)
+    """
+    if oversampling is None:
+        oversampling = 3 * rank if passes == 1 else max(8, -(-rank // 4))
+    return min(short, -(-(rank + oversampling) // 16) * 16)
+
+
+def adaptive_width(short: int) -> int:
+    """Columns of a block where the rank is to be found: an eighth of all, in whole sixteens.
+
+    >>> adaptive_width(40), adaptive_width(1000), adaptive_width(10**6)
+    (16, 128, 256)
+    """
+    return min(short, ADAPTIVE_WIDTH, -(-short // 128) * 16)

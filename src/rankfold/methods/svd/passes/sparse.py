@@ -1,0 +1,169 @@
+"""The fused pass over a sparse matrix, at the cost of its stored numbers.
+
+``Y = A Q`` goes to scratch and ``Z = A'Y`` accumulates, as of ``dense.py``: both are sums over stored
+numbers that lie together, rows of Q for the first, rows of Y of the panel for the second. With lines of A as
+``sparse_panels.py`` has them,
+
+    y_i = f_i (s_i Q - c_i t'Q),      Z = sum_i f_i s_i y_i' - t (sum_i f_i c_i y_i)',
+
+and the last term is subtracted once, when all panels are through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._layouts import aligned_empty
+from rankfold.kernels.linear.count_sketch import TILE_ROWS, draw_buckets
+from rankfold.kernels.sparse.moments import add_moments, add_rows_to_buckets
+from rankfold.kernels.sparse.products import add_columns, multiply_rows, order_columns
+from rankfold.kernels.sparse.slabs import cut_block, slab_shape
+from rankfold.methods.parts.conditioned import Centering
+from rankfold.methods.parts.sparse_panels import Lines, OverSparsePanels, SparsePanels
+from rankfold.methods.random_keys import Purpose
+from rankfold.pipeline.data.view import Orientation
+from rankfold.pipeline.engine.device import HOST, Device
+from rankfold.pipeline.engine.fold import Buffer, Constant, Sum, Workspace
+from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.scratch import ScratchMatrix
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class SparsePass(OverSparsePanels):
+    """Fold of a sparse matrix with a basis of ``width`` columns; see ``PanelPass``."""
+
+    panels: SparsePanels
+    centering: Centering
+    constants: Path
+    """A part with ``q`` (short, width), scaled by ``pow2_scale`` and by column weights, and ``shift``."""
+
+    y: ScratchMatrix
+    columns: ScratchMatrix | None
+    measures_columns: bool
+    row_seconds: float
+    sketch_rows: int = 0
+    """Rows of the sketch; 0 for none."""
+
+    seed: int = 0
+    purpose: Purpose = Purpose.ROW_SIGNS
+    """Of its random numbers."""
+
+    is_double: bool = False
+    """Whether products are summed in float64 whatever the data: for columns far from zero."""
+
+    kernels = (order_columns, multiply_rows, add_columns, add_moments, add_rows_to_buckets, draw_buckets)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type that products are summed in."""
+        return np.dtype(np.float64) if self.is_double else self.panels.view.dtype
+
+    @property
+    def shift(self) -> Buffer:
+        """See ``OverSparsePanels``."""
+        return Constant((self.panels.view.short,), part=self.constants)
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """The basis, whole and in slabs, and products of a panel: all of them, and those of a slab."""
+        short, rows, width = self.panels.view.short, self.cut.panel_rows, self.y.columns
+        return {
+            **OverSparsePanels.buffers(self),
+            "q": Constant((short, width), self.dtype, self.constants),
+            "slabs": Buffer(slab_shape(short, width, self.dtype), self.dtype),
+            "slab": Buffer(slab_shape(rows, width, self.dtype)[1:], self.dtype),
+            "y": Buffer((rows, width), self.panels.view.dtype),
+        }
+
+    def workspace(self, device: Device = HOST) -> Workspace:
+        """Buffers; slabs begin on cache lines."""
+        work = OverSparsePanels.workspace(self, device)
+        for name in ("slabs", "slab"):
+            setattr(work, name, aligned_empty(getattr(work, name).shape, self.dtype))
+        cut_block(work.q, slabs=work.slabs)
+        # In float64, of what is multiplied: in the type of products, as they are.
+        by_rows = self.panels.view.orientation is Orientation.ROWS
+        work.offset = work.shift @ work.q if by_rows else work.q.sum(axis=0, dtype=np.float64)
+        del work.q
+        return work
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Products of what is stored and of the lines' factors, and a sketch of the rows."""
+        width, rows = self.y.columns, self.sketch_rows
+        sums = {
+            "z": Sum((self.panels.view.short, width)),
+            "weights": Sum((width,)),
+            **OverSparsePanels.sums(self),
+        }
+        if rows:
+            sketch = Sum((rows, self.panels.view.short), self.panels.view.dtype)
+            sums |= {"rows": sketch, "signs": Sum((rows,)), "shares": Sum((rows,))}
+        return sums
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Multiply a panel, slab by slab."""
+        lines = self.take_lines(state, work, start, stop, slot, in_order=True)
+        if lines is None:
+            return
+        stored, count, width = lines.stored, stop - start, self.y.columns
+        shifts = self.centering.center
+        for s, basis in enumerate(work.slabs):
+            first = s * basis.shape[1]
+            last = min(first + basis.shape[1], width)
+            y = work.slab[:count, : last - first]
+            multiply_rows(stored.indptr, stored.indices, stored.data, basis[:, : last - first], y=y)
+            offset = work.offset[first:last]
+            if shifts:
+                y -= (offset if lines.means is None else np.outer(lines.means, offset)).astype(self.dtype)
+            if lines.scale is not None:
+                y *= lines.scale.astype(self.dtype)[:, None]
+            work.y[:count, first:last] = y
+            if lines.scale is not None:
+                y *= lines.scale.astype(self.dtype)[:, None]
+            if shifts:
+                weights = y.sum(axis=0, dtype=np.float64) if lines.means is None else lines.means @ y
+                state["weights"][first:last] += weights
+            add_columns(work.pointers, work.rows, work.values, y, z=state["z"][:, first:last])
+        self.y.write(start, work.y[:count])
+        if self.sketch_rows:
+            self._sketch(state, lines, start, stop)
+
+    def _sketch(self, state: State, lines: Lines, start: int, stop: int) -> None:
+        """Add lines to their buckets, which are drawn by tiles."""
+        stored, dtype = lines.stored, self.panels.view.dtype
+        for tile in range(start // TILE_ROWS, -(-stop // TILE_ROWS)):
+            top = tile * TILE_ROWS
+            low, high = max(start, top), min(stop, top + TILE_ROWS)
+            draws = draw_buckets(self.seed, self.purpose, tile, self.sketch_rows)
+            buckets, signs = (numbers[low - top : high - top] for numbers in draws)
+            here = slice(low - start, high - start)
+            factors = signs * self.centering.pow2_scale
+            if lines.scale is not None:
+                factors = factors * lines.scale[here]
+            pointers = stored.indptr[low - start : high - start + 1]
+            part = (pointers, stored.indices, stored.data, buckets, factors.astype(dtype))
+            add_rows_to_buckets(*part, sums=state["rows"])
+            np.add.at(state["signs"], buckets, signs)
+            if self.centering.center:
+                np.add.at(
+                    state["shares"], buckets, factors * (1.0 if lines.means is None else lines.means[here])
+                )
+
+    def finish(self, state: State, shift: Float64) -> State:
+        """Sums as those of ``PanelPass``: with the terms of rank one, and the zeros that are not stored."""
+        state = OverSparsePanels.finish(self, state, shift)
+        by_rows = self.panels.view.orientation is Orientation.ROWS
+        ends = shift if by_rows else np.ones(self.panels.view.short)
+        if self.centering.center:
+            state["z"] -= np.outer(ends, state["weights"])
+            if self.sketch_rows:
+                state["rows"] -= np.outer(state["shares"], ends).astype(state["rows"].dtype)
+        return state
