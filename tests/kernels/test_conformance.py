@@ -774,6 +774,22 @@ def order_columns_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case(rows, run)
 
 
+def in_order_case(shape: tuple[int, int], dtype: str) -> Case:
+    rows = nonzeros(shape, dtype)
+    for start, stop in zip(rows["indptr"][:-1], rows["indptr"][1:], strict=True):
+        rows["indices"][start:stop] = 3 * np.arange(stop - start)
+    broken = rows["indices"].copy()
+    longest = int(np.argmax(np.diff(rows["indptr"])))
+    last = rows["indptr"][longest + 1] - 1
+    broken[last] = broken[last - 1]
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        found = [body(a["indptr"], indices) for indices in (a["indices"], a["broken"])]
+        return {"found": xp.array(found, dtype=np.int64)}
+
+    return Case({"indptr": rows["indptr"], "indices": rows["indices"], "broken": broken}, run)
+
+
 def add_columns_case(shape: tuple[int, int], dtype: str) -> Case:
     (r, s), b = shape, 13
     by_columns, y, z0 = nonzeros((s, r), dtype), matrix((r, b), dtype, seed=6), matrix((s, b), seed=7)
@@ -857,6 +873,7 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("nonnegative.nnls", "descend_rows"): (lambda *case: nonnegative_case(*case, solve=False), FLOATS),
     ("nonnegative.nnls", "solve_rows"): (lambda *case: nonnegative_case(*case, solve=True), ("float64",)),
     ("sparse.products", "multiply_rows"): (multiply_sparse_case, FLOATS),
+    ("sparse.products", "are_in_order"): (in_order_case, ("float64",)),
     ("sparse.products", "order_columns"): (order_columns_case, FLOATS),
     ("sparse.products", "add_columns"): (add_columns_case, FLOATS),
     ("sparse.gram", "add_gram"): (sparse_gram_case, FLOATS),

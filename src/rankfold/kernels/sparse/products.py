@@ -66,6 +66,28 @@ def multiply_rows(indptr: Array, indices: Array, data: Array, q: Array, *, y: Ar
 
 
 @kernel
+def are_in_order(indptr: Array, indices: Array) -> bool:
+    """Whether the indices of every row increase, so that none comes twice.
+
+    Parameters
+    ----------
+    indptr : (r + 1,) int32 or int64
+        As for ``multiply_rows``, and not checked.
+    indices : int32 or int64
+
+    Notes
+    -----
+    One read of the indices, up to the first that is out of order; no scratch (the reference body: 9 bytes an
+    index).
+    """
+    begin, end = int(indptr[0]), int(indptr[-1])
+    increases = np.diff(indices[begin:end], prepend=-1) > 0
+    starts = indptr[:-1][np.diff(indptr) > 0] - begin
+    increases[starts] = True
+    return bool(increases.all())
+
+
+@kernel
 def order_columns(
     indptr: Array, indices: Array, data: Array, *, pointers: Int64, rows: Array, values: Array
 ) -> None:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import scipy.sparse
 
 from rankfold.kernels.sparse.moments import add_moments
-from rankfold.kernels.sparse.products import order_columns
+from rankfold.kernels.sparse.products import are_in_order, order_columns
 from rankfold.methods.parts.column_statistics import divisors, standard_deviations
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.finite import BAD, join_bad
@@ -88,11 +88,10 @@ class SparsePanels:
             raise TypeError(f"{self.view.source.name} does not tell its stored numbers")
         lines = stored.read_sparse((start, stop))
         data = numbers(lines.data).astype(self.view.dtype, copy=False)
-        shape = (stop - start, self.view.short)
-        rows = scipy.sparse.csr_array((data, lines.indices, lines.indptr), shape=shape)
-        if rows.has_canonical_format:
+        if are_in_order(lines.indptr, lines.indices):
             return dataclasses.replace(lines, data=data)
-        rows = rows.copy()
+        shape = (stop - start, self.view.short)
+        rows = scipy.sparse.csr_array((data, lines.indices, lines.indptr), shape=shape).copy()
         rows.sum_duplicates()
         return Csr(rows.indptr, rows.indices, rows.data)
 

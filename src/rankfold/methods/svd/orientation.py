@@ -22,7 +22,9 @@ LARGEST_FILL = 0.15
 def orientation_of(request: Request, source: Source, device: str = "cpu") -> Orientation:
     """Along the lines that are stored, where passes take stored numbers alone."""
     stored, method = compressed(source), request.method
-    takes_stored = method == "auto" or SOLVERS[method].multiplies_stored
+    takes_stored = method == "auto" or (
+        SOLVERS[method].multiplies_stored and not SOLVERS[method].keeps_square
+    )
     if stored is None or request.kind == "qr" or device != "cpu" or not (takes_stored and is_sparse(source)):
         return choose_orientation(source, request.rank, request.kind)
     return Orientation.ROWS if stored.by == "rows" else Orientation.COLUMNS
@@ -69,6 +71,14 @@ def is_sparse(source: Source) -> bool:
         return False
     rows, columns = source.shape
     return stored.nnz <= LARGEST_FILL * rows * columns
+
+
+def lies_along(view: View) -> bool:
+    """Whether sweeps take the stored numbers of a sparse matrix alone: on a host, line by line."""
+    stored = compressed(view.source)
+    if stored is None or view.device != "cpu" or not is_sparse(view.source):
+        return False
+    return (view.orientation is Orientation.ROWS) == (stored.by == "rows")
 
 
 def leads_qr(request: Request, view: View) -> bool:

@@ -20,6 +20,7 @@ from rankfold.methods.svd.orientation import (
     adaptive_width,
     block_width,
     is_sparse,
+    lies_along,
     long_side,
     orientation_of,
 )
@@ -53,6 +54,9 @@ BOUND_ROWS = 256
 
 SKETCH_BYTES = 2**28
 """Memory of such a sketch of a sparse matrix, which is dense: wider ones do without."""
+
+PAIR_SECONDS = 1e-9
+"""Of two numbers of a row that are multiplied: half of two, since order does not matter."""
 
 LINE_SECONDS = 1e-7
 """Of a line without numbers."""
@@ -110,6 +114,11 @@ class Strategy:
         if not self.fullest:
             return self.numbers * item
         return self.numbers * (item + self.sparse_panels(1).index.itemsize) + 8 * self.view.long
+
+    @property
+    def stored_numbers(self) -> int:
+        """The same where they are stored ones; 0 where zeros are filled in."""
+        return self.numbers if self.fullest else 0
 
     @property
     def method(self) -> str:
@@ -192,8 +201,9 @@ def choose_strategy(request: Request, source: Source, device: str = "cpu") -> St
     solver = SOLVERS[method if method != "auto" else choose_method(request, view, width)]
     check_solver(solver, request, view)
     dimensions, fullest = solver.arrange(request, view, width), 0
-    if solver.multiplies_stored and is_sparse(source) and device == "cpu":
-        dimensions, fullest = _arrange_stored(dimensions, view)
+    if solver.multiplies_stored and lies_along(view):
+        sums = view.short if solver.keeps_square else dimensions.width
+        dimensions, fullest = _arrange_stored(dimensions, view, 8 * view.short * sums)
     sample = Sample.of(view, dimensions.block)
     scales_first = solver.scales_first and request.scale and view.orientation is Orientation.ROWS
     return Strategy(
@@ -210,7 +220,7 @@ def choose_strategy(request: Request, source: Source, device: str = "cpu") -> St
     )
 
 
-def _arrange_stored(dimensions: Dimensions, view: View) -> tuple[Dimensions, int]:
+def _arrange_stored(dimensions: Dimensions, view: View, accumulator_bytes: int) -> tuple[Dimensions, int]:
     """Cut by stored numbers, with a sample and a sketch only where those are small beside them.
 
     Both are dense. A matrix without any number is as quick to fill in.
@@ -219,9 +229,8 @@ def _arrange_stored(dimensions: Dimensions, view: View) -> tuple[Dimensions, int
     if stored is None or not stored.nnz:
         return dimensions, 0
     number_bytes = view.source.dtype.itemsize + index_dtype(*view.source.shape, stored.nnz).itemsize
-    accumulator = 8 * view.short * dimensions.width
-    shape = (view.long, view.short)
-    panels, fullest = cut_by_numbers(stored.pointers, shape, stored.nnz, number_bytes, accumulator)
+    sizes = stored.nnz, number_bytes, accumulator_bytes
+    panels, fullest = cut_by_numbers(stored.pointers, (view.long, view.short), *sizes)
     row_bytes = view.short * view.dtype.itemsize
     block = dimensions.block if FEWEST_ROWS * dimensions.block * row_bytes <= BLOCK_BYTES else 0
     looks_beyond = dimensions.looks_beyond and BOUND_ROWS * row_bytes <= SKETCH_BYTES
@@ -313,9 +322,11 @@ def choose_method(request: Request, view: View, width: int) -> str:
     gram = element + view.short / NOMINAL_FLOPS[8] + long_factor * (element + 4 * request.rank * flop)
     passes = min(expected_passes(request.tol), request.passes, -(-view.short // width))
     stored = compressed(view.source)
-    if stored is not None and is_sparse(view.source) and view.device == "cpu":
+    if stored is not None and lies_along(view):
         share = stored.nnz / (view.long * view.short)
         fused, statistic = (share * number_seconds(view, flops) for flops in (4 * width, 0))
+        gram = statistic + min(share**2 * view.short * PAIR_SECONDS, view.short / NOMINAL_FLOPS[8])
+        gram += long_factor * share * number_seconds(view, 4 * request.rank)
     else:
         fused, statistic = element + 4 * width * flop, element
     if request.passes < SOLVERS["gram"].least_passes(request, view):

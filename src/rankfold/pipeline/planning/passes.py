@@ -41,6 +41,9 @@ class Pass:
     item: int = 0
     """Bytes of a number in its products, where they are not of the working type."""
 
+    numbers: int = 0
+    """Stored numbers that it takes, where it fills in no zeros."""
+
     on_device: bool = False
     """Whether every kernel of its fold has a body for a GPU."""
 

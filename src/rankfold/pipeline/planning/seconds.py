@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.source import CompressedSource, Source, compressed, index_dtype
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.errors import RankfoldError
 from rankfold.pipeline.planning.shape_only import ShapeOnly
@@ -81,7 +81,7 @@ class Reading:
     """How long it takes to read a matrix."""
 
     byte_seconds: float
-    """For each byte of the dense matrix."""
+    """For each byte of the dense matrix, or of the stored numbers with their places."""
 
     alone: bool
     """Whether threads of a process wait for one another meanwhile."""
@@ -119,15 +119,45 @@ def measured_reading(source: Source, orientation: Orientation, panel_rows: int) 
     return Reading(seconds / panel.nbytes, alone=sparse)
 
 
+def measured_stored_reading(source: CompressedSource, lines: int) -> Reading | None:
+    """The same of the stored numbers of some lines, with their places."""
+    if isinstance(source, ShapeOnly) or not source.nnz:
+        return None
+    long = source.shape[0 if source.by == "rows" else 1]
+    item = source.dtype.itemsize + index_dtype(*source.shape, source.nnz).itemsize
+    lines = max(1, min(lines, long, PROBE_BYTES * long // (source.nnz * item)))
+    start, seconds, size = (long - lines) // 2, 0.0, 0
+    try:
+        ends = source.pointers(start, start + lines)
+        if (ends[-1] - ends[0]) * item > 2 * PROBE_BYTES or ends[-1] == ends[0]:
+            return None
+        for _ in range(2):
+            began = time.perf_counter(), time.process_time()
+            stored = source.read_sparse((start, start + lines))
+            seconds = min(time.perf_counter() - began[0], time.process_time() - began[1])
+            size = len(stored.data) * item
+            if seconds > PROBE_SECONDS:
+                break
+    except (RankfoldError, OSError):
+        return None
+    return Reading(seconds / size, alone=False)
+
+
 _READINGS: dict[tuple[object, ...], Reading | None] = {}
 
 
-def _known_reading(source: Source, orientation: Orientation, panel_rows: int) -> Reading | None:
+def _known_reading(
+    source: Source, orientation: Orientation, panel_rows: int, *, takes_stored: bool
+) -> Reading | None:
     """Read once in a process: a table names the time of a stage more than once, and adds it up."""
     version = getattr(source, "version", "")
-    key = (source.name, version, source.shape, source.dtype.str, orientation, panel_rows)
+    key = (source.name, version, source.shape, source.dtype.str, orientation, panel_rows, takes_stored)
     if key not in _READINGS:
-        _READINGS[key] = measured_reading(source, orientation, panel_rows)
+        stored = compressed(source) if takes_stored else None
+        if stored is not None:
+            _READINGS[key] = measured_stored_reading(stored, panel_rows)
+        else:
+            _READINGS[key] = measured_reading(source, orientation, panel_rows)
     return _READINGS[key]
 
 
@@ -145,7 +175,8 @@ def predicted_seconds(plan: Plan, rates: Rates, source: Source, workers: int) ->
     """Time of the passes that are likely, with the data in page cache."""
     # Pairs of blocks are read by rows.
     orientation = Orientation.COLUMNS if plan.orientation == "columns" else Orientation.ROWS
-    reading = _known_reading(source, orientation, plan.panel_rows)
+    takes_stored = any(sweep.numbers for sweep in plan.passes)
+    reading = _known_reading(source, orientation, plan.panel_rows, takes_stored=takes_stored)
     if reading is None:
         reading = Reading(1 / rates.read_bytes, alone=False)
     read = decode = compute = 0.0
@@ -156,7 +187,9 @@ def predicted_seconds(plan: Plan, rates: Rates, source: Source, workers: int) ->
         if sweep.over == "matrix":
             beyond = max(0.0, sweep.reads_bytes * (reading.byte_seconds - 1 / rates.read_bytes))
         working = sweep.flops / _speed(plan, sweep, rates)
-        if sweep.over == "matrix":
+        if sweep.over == "matrix" and sweep.numbers:
+            working += sweep.numbers * ORDER_SECONDS
+        elif sweep.over == "matrix":
             working += plan.shape[0] * plan.shape[1] * ELEMENT_SECONDS * (not plan.groups)
         read += plain / lanes
         decode += beyond / (min(workers, lanes) if reading.alone else lanes)
@@ -168,6 +201,8 @@ def _speed(plan: Plan, sweep: Pass, rates: Rates) -> float:
     if sweep.over != "matrix":
         return rates.flops_float64 / 2
     narrow = (sweep.item or np.dtype(plan.working_dtype).itemsize) == 4
+    if sweep.numbers:
+        return NOMINAL_GATHERED_FLOPS[4 if narrow else 8]
     return rates.flops_float32 if narrow else rates.flops_float64
 
 

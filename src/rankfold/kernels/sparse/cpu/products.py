@@ -53,6 +53,20 @@ def multiply_rows(indptr: Array, indices: Array, data: Array, q: Array, *, y: Ar
     write_back(into, y)
 
 
+@compile_loop
+def _are_in_order(indptr: Int64, indices: Array) -> bool:
+    for i in range(len(indptr) - 1):
+        for p in range(indptr[i] + 1, indptr[i + 1]):
+            if indices[p] <= indices[p - 1]:
+                return False
+    return True
+
+
+def are_in_order(indptr: Array, indices: Array) -> bool:
+    """See the contract."""
+    return bool(_are_in_order(positions(indptr), plain(indices)))
+
+
 def order_columns(
     indptr: Array, indices: Array, data: Array, *, pointers: Int64, rows: Array, values: Array
 ) -> None:

@@ -87,7 +87,8 @@ class BlockSolver(Solver):
                 is_double=strategy.fullest > 0,  # if columns are far from zero
             )
             name = f"pass-{before + index + 1:02d}"
-            sweeps.append(numbers_of(name, fold, strategy.read_bytes, y.nbytes, 4 * numbers * y.columns))
+            sweep = numbers_of(name, fold, strategy.read_bytes, y.nbytes, 4 * numbers * y.columns)
+            sweeps.append(dataclasses.replace(sweep, numbers=strategy.stored_numbers))
             blocks.append(y)
             free_columns -= y.columns
         basis_blocks = blocks if self.keeps_blocks else blocks[-1:]
@@ -129,7 +130,8 @@ class BlockSolver(Solver):
 def statistics_sweep(strategy: Strategy, slots: int) -> Pass:
     """The pass that scaling needs before others."""
     fold = statistics_fold(strategy, slots, np.zeros(0), Centering(True, True, 1.0, 0.0))
-    return numbers_of("statistics", fold, strategy.read_bytes, 0, 4.0 * strategy.numbers)
+    sweep = numbers_of("statistics", fold, strategy.read_bytes, 0, 4.0 * strategy.numbers)
+    return dataclasses.replace(sweep, numbers=strategy.stored_numbers)
 
 
 def narrow_sweeps(

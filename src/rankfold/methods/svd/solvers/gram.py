@@ -30,6 +30,7 @@ from rankfold.methods.parts.panels import Grain, Panels, numbers
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import Truncation
 from rankfold.methods.svd.operator import CenteredMatrix
+from rankfold.methods.svd.passes.sparse_gram import SparseGramPass
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.ritz import Basis, rayleigh_ritz
 from rankfold.methods.svd.solvers.blocks import BlockSolver, of_triplets, squared_norm, truncation_facts
@@ -158,6 +159,9 @@ class Scatter:
     total: float
     """Sum of squares of the centered, scaled matrix, times pow2_scale squared."""
 
+    mean_squares: float = 0.0
+    """Sum of squares of the mean, once for each row, where that was subtracted in the end."""
+
 
 def gram(run: Run, layout: Strategy, centering: Centering, start: Start) -> Scatter:
     """Make the pass and solve the eigenproblem.
@@ -172,15 +176,12 @@ def gram(run: Run, layout: Strategy, centering: Centering, start: Start) -> Scat
     """
     view = layout.view
     by_rows = view.orientation is Orientation.ROWS
-    fold = GramPass(
-        panels=gram_panels(layout.view, run.slots),
-        centering=centering,
-        shift=start.shift,
-        columns=layout.column_file(run.scratch, centering),
-        row_seconds=layout.row_seconds(2 * view.short),
-    )
+    columns = layout.column_file(run.scratch, centering)
+    fold = gram_fold(layout, run.slots, centering, start.shift, columns)
     state = run.pass_over_data("gram", fold)
     refuse_bad(state, view.source)
+    if isinstance(fold, SparseGramPass):
+        state = fold.finish(state, start.shift)
     scatter = state["scatter"]
     mean, deviation = state["mean"] / centering.pow2_scale, np.ones(view.short)
     if by_rows and centering.scale:
@@ -190,8 +191,23 @@ def gram(run: Run, layout: Strategy, centering: Centering, start: Start) -> Scat
         scatter /= divisors(deviation)[:, None]
         scatter /= divisors(deviation)
     total = float(np.trace(scatter))
+    mean_squares = 0.0
+    if isinstance(fold, SparseGramPass):
+        mean_squares = view.long * float(((state["mean"] / divisors(deviation)) ** 2).sum())
     values, vectors = leading_eigenpairs(scatter, layout.width)
-    return Scatter(values, vectors, mean, deviation, total)
+    return Scatter(values, vectors, mean, deviation, total, mean_squares)
+
+
+def gram_fold(
+    layout: Strategy, slots: int, centering: Centering, shift: Float64, columns: ScratchMatrix | None
+) -> GramPass | SparseGramPass:
+    """The fold of the pass."""
+    view = layout.view
+    if layout.fullest and view.orientation is Orientation.ROWS:
+        pairs = layout.numbers / view.long  # of a number with others of its row
+        return SparseGramPass(layout.sparse_panels(slots), centering, shift, layout.row_seconds(10 * pairs))
+    seconds = layout.row_seconds(2 * view.short)
+    return GramPass(gram_panels(view, slots), centering, shift, columns, seconds)
 
 
 def gram_panels(view: View, slots: int) -> Panels:
@@ -216,6 +232,7 @@ class Gram(BlockSolver):
     name = "gram"
     finds_rank = True
     scales_first = False
+    keeps_square = True
     loops = ("panels", "double")
 
     def least_passes(self, request: Request, view: View) -> int:
@@ -235,10 +252,15 @@ class Gram(BlockSolver):
         """The Gram pass, and the fused pass."""
         view = strategy.view
         centering = Centering(request.center, request.scale, 1.0, 0.0)
-        seconds, elements = strategy.row_seconds(2 * view.short), view.long * view.short
-        fold = GramPass(gram_panels(view, slots), centering, np.zeros(0), None, seconds)
-        reads, flops = elements * view.source.dtype.itemsize, float(elements) * view.short
-        sweep = dataclasses.replace(numbers_of("gram", fold, reads, 0, flops), item=8)
+        fold = gram_fold(strategy, slots, centering, np.zeros(0), None)
+        if isinstance(fold, SparseGramPass):
+            pairs = strategy.numbers / view.long
+            flops, reads, numbers = strategy.numbers * pairs, strategy.read_bytes, strategy.numbers
+        else:
+            elements, numbers = view.long * view.short, 0
+            reads, flops = elements * view.source.dtype.itemsize, float(elements) * view.short
+        sweep = numbers_of("gram", fold, reads, 0, flops)
+        sweep = dataclasses.replace(sweep, item=8, numbers=numbers)
         return [sweep, *self.block_sweeps(request, strategy, slots, 1)]
 
     def driver_bytes(self, request: Request, strategy: Strategy) -> int:
@@ -267,7 +289,9 @@ class Gram(BlockSolver):
         values = np.maximum(scatter.values[:rank], 0.0)
         relative = np.sqrt(values / max(values[0], np.finfo(float).tiny))
         eps = float(np.finfo(np.float64).eps)
-        value_errors = eps / np.maximum(relative, eps) ** 2 / 2
+        # What a mean has taken from each of the squares is rounding of its own.
+        lost = 1 + scatter.mean_squares / max(values[0], np.finfo(float).tiny)
+        value_errors = np.minimum(eps * lost / np.maximum(relative, eps) ** 2 / 2, 1.0)
         by_rows = strategy.view.orientation is Orientation.ROWS
         enough = request.adaptive or value_errors.max() <= request.tol or run.passes >= request.passes
         if by_rows and not request.rows and enough:

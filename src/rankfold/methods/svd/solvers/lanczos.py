@@ -59,7 +59,13 @@ class Lanczos(Solver):
             reads = numbers * (source.dtype.itemsize + index_dtype(*source.shape, numbers).itemsize)
         products = view.short if is_tiny(request.rank, view.short) else LIKELY_PRODUCTS * request.rank
         memory = self.driver_bytes(request, strategy)
-        return [Pass("whole", "matrix", reads, 0, 4.0 * numbers * products, memory, 1, 1, item=8)]
+        stored_numbers = numbers if stored is not None else 0
+        sizes = (memory, 1, 1)
+        return [
+            Pass(
+                "whole", "matrix", reads, 0, 4.0 * numbers * products, *sizes, item=8, numbers=stored_numbers
+            )
+        ]
 
     def resident_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
         """Counted with the sweep itself."""

@@ -106,6 +106,9 @@ class Solver(ABC):
     multiplies_stored: ClassVar[bool] = False
     """Whether its passes over a sparse matrix take the stored numbers alone."""
 
+    keeps_square: ClassVar[bool] = False
+    """Whether it keeps a square of the short side, which is then to be the shorter one."""
+
     holds_matrix: ClassVar[bool] = False
     """Whether the process that leads reads all of the matrix, and keeps it: then in half of the memory."""
 
