@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 import rankfold as rf
 from rankfold.methods.model.update import KeepRows
@@ -14,7 +15,10 @@ from rankfold.methods.parts.column_statistics import ColumnStatistics
 from rankfold.methods.parts.combination import Combination
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.narrow import NarrowGram, NarrowR
+from rankfold.methods.parts.sparse_panels import SparseStatistics
 from rankfold.methods.svd.passes.dense import PanelPass
+from rankfold.methods.svd.passes.sparse import SparsePass
+from rankfold.methods.svd.passes.sparse_gram import SparseGramPass
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.gram import GramPass, gram_panels
 from rankfold.methods.svd.solvers.preconditioned import (
@@ -44,6 +48,15 @@ def folds(folder: Path, dtype: str) -> Iterator[tuple[Any, float]]:
     y = layout.y(folder, 1, width)
     for rows in (0, 4 * width):
         yield PanelPass(layout.panels(2), centering, constants, y, None, True, 1e-6, rows), 0.1
+    full = np.random.default_rng(0).random((ROWS, COLUMNS)) < 0.05
+    sparse = choose_strategy(Request("svd", RANK, method="krylov"), rf.open(csr_array(full.astype(dtype))))
+    panels = sparse.sparse_panels(1)
+    for rows in (0, 4 * width):
+        # Panels themselves, which reads allocate, and the copies of one whose places are in no order.
+        yield SparsePass(panels, centering, constants, y, None, True, 1e-6, rows), 1.0
+    yield SparseStatistics(panels, centering, shift, 1e-6), 3.0
+    # What ``add_gram`` works on.
+    yield SparseGramPass(panels, centering, shift, 1e-6), 14.0
     sizes = SketchSizes.of(RANK, short)
     right = folder / "right.npz"
     save_arrays(right, {"right": np.zeros((short, sizes.right)), "shift": shift})

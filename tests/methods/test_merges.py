@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from every_fold import folds
 from reference import decaying, to_zarr
+from scipy.sparse import csr_array
 
 import rankfold as rf
 from rankfold.pipeline.engine.sweep import Sweep
@@ -69,6 +70,9 @@ def calls(folder: Path) -> Iterator[Callable[[], object]]:
     yield lambda: rf.nmf(near, 3, loss="kullback-leibler", passes=3)
     yield lambda: rf.qr(tall)
     yield lambda: rf.pca(tall, 3, scale=True, solver="krylov", passes=2)
+    stored = csr_array(np.where(np.abs(tall) > 1.5, tall, 0))
+    yield lambda: rf.pca(stored, 3, scale=True, solver="krylov", passes=2)
+    yield lambda: rf.svd(stored, 3, solver="gram")
 
 
 @pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
