@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 import zarr
 from covers import cover
 from reference import to_zarr
@@ -56,6 +57,25 @@ def test_attributes_are_those_of_scikit_learn(shape: tuple[int, int], whiten: bo
     np.testing.assert_allclose(np.abs(ours.transform(x)), np.abs(theirs.transform(x)), atol=2e-3)
     np.testing.assert_allclose(ours.score(x), theirs.score(x), rtol=1e-6)
     np.testing.assert_allclose(ours.fit_transform(x), ours.transform(x), atol=1e-12)
+
+
+@pytest.mark.filterwarnings("error::rankfold.RankfoldWarning")
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("make", [PCA, TruncatedSVD])
+def test_what_nobody_asked_for_is_not_warned_of(make: Any, dtype: Any, sparse: bool) -> None:
+    """Products of float32 tell no more than it holds: only a tolerance that was given may be missed."""
+    rng = np.random.default_rng(6)
+    x = (rng.standard_normal((300, 40)) * (rng.random((300, 40)) < 0.1)).astype(dtype)
+    how = {"svd_solver": "arpack"} if make is PCA else {"algorithm": "arpack"}
+    make(4, **dict.fromkeys(how, "randomized")).fit(x)
+    theirs = getattr(decomposition, make.__name__)(4, **how, random_state=0).fit(x)
+    ours = make(4, **how).fit(scipy.sparse.csr_array(x) if sparse else x)
+    assert ours.result_.attrs["method"] == "lanczos"
+    assert make(4, **how, memory="1 GiB").fit(x).result_.attrs["method"] == "krylov"
+    np.testing.assert_allclose(ours.singular_values_, theirs.singular_values_, rtol=1e-5)
+    exact = 1e-3 if dtype == np.float32 else 1e-6
+    np.testing.assert_allclose(np.abs(ours.components_ @ theirs.components_.T), np.eye(4), atol=exact)
 
 
 @pytest.mark.parametrize("n", [0.5, 0.9, "mle", None, 1, 30])

@@ -15,11 +15,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import rankfold
 from rankfold.estimators.samples import (
     MOST_PASSES,
-    TOL,
+    arpack_solver,
     forget_names,
     is_large,
     require_plain_output,
     store_components,
+    tolerance,
+    unasked_of_rounding,
 )
 
 
@@ -37,6 +39,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         As for ``sklearn.decomposition.PCA``. Solvers name our methods: "full" is ``tsqr``, "covariance_eigh"
         ``gram``, "arpack" and "randomized" ``krylov``, with at most ``iterated_power + 1`` passes for the
         latter; "auto" is ``tsqr`` where all components are needed, else what ``rankfold.pca`` chooses.
+        "arpack" of a matrix in memory that is small or sparse is ``lanczos``, which is as exact.
     copy, power_iteration_normalizer
         For compatibility: X is never overwritten, and bases are always orthonormalized.
     memory : int or str, optional
@@ -129,24 +132,27 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         if large:
             forget_names(self, features)
         rank, method = self._choose_rank(samples, features)
+        if self.svd_solver == "arpack" and rank is not None:
+            method = arpack_solver(x, rank, self.memory)
         passes = MOST_PASSES
         if self.svd_solver == "randomized" and self.iterated_power != "auto":
             passes = int(self.iterated_power) + 1
-        every, tol = _needs_all(self.n_components), self.tol or TOL
+        every, tol = _needs_all(self.n_components), tolerance(self.tol, method)
         if large and every and self.n_components != "mle":  # no more than it takes
             rank, every, tol = None, False, min(float(1 - self.n_components) ** 0.5, 1 - 1e-12)
             method = "auto" if self.svd_solver == "auto" else method
-        self.result_ = rankfold.pca(
-            x,
-            rank,
-            tol=tol,
-            solver=method,
-            passes=passes,
-            seed=int(check_random_state(self.random_state).randint(2**31)),
-            whiten=self.whiten,
-            with_rows=rows and not every,
-            memory=self.memory,
-        )
+        with unasked_of_rounding(self.tol):
+            self.result_ = rankfold.pca(
+                x,
+                rank,
+                tol=tol,
+                solver=method,
+                passes=passes,
+                seed=int(check_random_state(self.random_state).randint(2**31)),
+                whiten=self.whiten,
+                with_rows=rows and not every,
+                memory=self.memory,
+            )
         self._keep(samples, features)
         return x
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from sklearn.utils._set_output import _get_output_config
 
 import rankfold
@@ -16,6 +21,17 @@ from rankfold.pipeline.storage.temporary import TemporaryFolder
 TOL = 1e-8
 """What ``tol=0`` asks of singular values that passes converge to: scikit-learn means as exact as possible."""
 
+LANCZOS_TOL = 1e-22
+"""What it asks of ``lanczos``: errors of values are squares of those of vectors, which are to be exact."""
+
+SMALL_SIZE = 2**24
+"""Numbers of a matrix, zeros and all, of which another copy in float64 is made unasked."""
+
+ROUNDING_IS_LEFT = (
+    "the largest estimated error of a singular value.*(rounding errors of|holds no smaller values)"
+)
+"""How a warning begins that more work would tell no more."""
+
 MOST_PASSES = 20
 """Of methods that stop on a tolerance, where the caller did not say."""
 
@@ -25,6 +41,34 @@ def is_large(x: object) -> bool:
     if isinstance(x, str | os.PathLike):
         return True
     return type(x).__module__.partition(".")[0] in ("zarr", "dask", "xarray", "rankfold")
+
+
+def tolerance(tol: float, solver: str) -> float:
+    """What an estimator's ``tol`` asks of singular values."""
+    return tol or (LANCZOS_TOL if solver == "lanczos" else TOL)
+
+
+@contextmanager
+def unasked_of_rounding(tol: float) -> Iterator[None]:
+    """No warning of errors that only rounding leaves, where no tolerance was given that they exceed."""
+    with warnings.catch_warnings():
+        if not tol:
+            warnings.filterwarnings("ignore", ROUNDING_IS_LEFT, rankfold.RankfoldWarning)
+        yield
+
+
+def arpack_solver(x: Any, rank: int, memory: str | int | None) -> str:
+    """The solver that "arpack" names: ``lanczos`` for a matrix that is small in memory, else ``krylov``.
+
+    Whoever gives a budget is not to be refused what passes would do within it.
+    """
+    sparse = scipy.sparse.issparse(x)
+    if memory is not None or not (sparse or isinstance(x, np.ndarray)):
+        return "krylov"
+    if math.prod(x.shape) <= SMALL_SIZE:
+        return "lanczos"
+    unasked = rankfold.plan("pca", x, rank=rank).method if sparse else "krylov"
+    return unasked if unasked == "lanczos" else "krylov"
 
 
 def require_plain_output(estimator: Any) -> None:

@@ -16,7 +16,15 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import rankfold
-from rankfold.estimators.samples import MOST_PASSES, TOL, forget_names, is_large, require_plain_output
+from rankfold.estimators.samples import (
+    MOST_PASSES,
+    arpack_solver,
+    forget_names,
+    is_large,
+    require_plain_output,
+    tolerance,
+    unasked_of_rounding,
+)
 from rankfold.pipeline.errors import DataError
 
 Float64 = npt.NDArray[np.float64]
@@ -29,7 +37,7 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
     ----------
     n_components, algorithm, n_iter, n_oversamples, random_state, tol
         As for ``sklearn.decomposition.TruncatedSVD``. Both algorithms are ``krylov``, and "randomized" makes
-        at most ``n_iter + 1`` passes.
+        at most ``n_iter + 1`` passes; "arpack" of a matrix in memory that is small or sparse is ``lanczos``.
     power_iteration_normalizer
         For compatibility: bases are always orthonormalized.
     memory : int or str, optional
@@ -87,18 +95,22 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
         if large:
             forget_names(self, x.shape[1])
         self._require_rank(*x.shape)
-        self.result_ = rankfold.pca(
-            x,
-            min(self.n_components, *x.shape),
-            tol=self.tol or TOL,
-            solver="krylov",
-            passes=self.n_iter + 1 if self.algorithm == "randomized" else MOST_PASSES,
-            oversampling=max(self.n_oversamples, self.n_components // 4),
-            seed=int(check_random_state(self.random_state).randint(2**31)),
-            center=False,
-            with_rows=large,
-            memory=self.memory,
-        )
+        rank, solver = min(self.n_components, *x.shape), "krylov"
+        if self.algorithm == "arpack":
+            solver = arpack_solver(x, rank, self.memory)
+        with unasked_of_rounding(self.tol):
+            self.result_ = rankfold.pca(
+                x,
+                rank,
+                tol=tolerance(self.tol, solver),
+                solver=solver,
+                passes=self.n_iter + 1 if self.algorithm == "randomized" else MOST_PASSES,
+                oversampling=max(self.n_oversamples, self.n_components // 4),
+                seed=int(check_random_state(self.random_state).randint(2**31)),
+                center=False,
+                with_rows=large,
+                memory=self.memory,
+            )
         self.components_ = np.asarray(self.result_.components)
         self.singular_values_ = np.asarray(self.result_.singular_values, self.components_.dtype)
         self._matrix: Any = x if large else None
