@@ -5,7 +5,7 @@
 # make test-wheel  what an installed package can lack, tested on the built wheel from outside the tree
 # make smoke       two runs on a real SLURM, which the tests start themselves: as root, with slurm-wlm and munge;
 #                  and device kernels under a sanitizer, with g++
-# make peers       the tests that Dask, scikit-learn, SciPy and pynndescent ship, run against rankfold (10 minutes)
+# make peers       the tests that Dask, scikit-learn, SciPy, pynndescent and scanpy ship, run against rankfold (10 minutes)
 # make docs       the site, into build/site: guides, reference, gallery; strict, with pictures drawn by examples/
 # make bench       a pass against its physical limit (writes 16 GB under /tmp/rankfold-data once)
 

@@ -31,6 +31,10 @@ def pytest_configure(config: pytest.Config) -> None:
     replacements = {name: getattr(ours, name) for name in suite.names}
     for name, replacement in replacements.items():
         setattr(theirs, name, replacement)
+    if suite.downloads:
+        remote, drawn = map(importlib.import_module, suite.downloads)
+        for name in drawn.__all__:
+            setattr(remote, name, getattr(drawn, name))
     counts = Counts(suite.name, config.getoption("counts"))
     for name in ("svd", "pca", "qr", "nmf", "knn"):
         setattr(rankfold, name, counts.counted(getattr(rankfold, name)))

@@ -12,9 +12,11 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tempfile
 import time
+import venv
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,12 +67,23 @@ class Outcome:
         return self.run > 0 and self.calls > 0 and not self.failed and self.passed >= WANTED * self.run
 
 
-def run_suite(suite: Suite, source: Path | None = None) -> Outcome:
+def run_suite(suite: Suite, source: Path | None = None, python: str = sys.executable) -> Outcome:
     """One suite, in a process of its own; ``source`` holds the peer where it is not the one installed."""
     with tempfile.TemporaryDirectory() as folder:
         counts = Path(folder) / "counts.json"
-        command = [sys.executable, "-m", "pytest", "-p", "plugin", "-p", "no:cacheprovider", "-c", os.devnull]
+        command = [
+            python,
+            "-m",
+            "pytest",
+            "-p",
+            "plugin",
+            "-c",
+            os.devnull,
+            "-o",
+            f"cache_dir={folder}/cache",
+        ]
         command += ["-q", "--tb=short", "--disable-warnings", "--suite", suite.name, "--counts", str(counts)]
+        command += [part for plugin in suite.plugins for part in ("-p", plugin)]
         command += ["--pyargs", suite.tests, *(["-k", suite.select] if suite.select else [])]
         start = time.monotonic()
         done = subprocess.run(
@@ -108,16 +121,39 @@ def run_anywhere(suite: Suite) -> Outcome:
     if not suite.source:
         raise FetchError(reason)
     with tempfile.TemporaryDirectory() as folder:
-        return run_suite(suite, fetch(suite.source, Path(folder)))
+        python = install(suite.requirements, Path(folder)) if suite.requirements else sys.executable
+        return run_suite(suite, fetch(suite.source, Path(folder)), python)
+
+
+def install(requirements: tuple[str, ...], folder: Path) -> str:
+    """The interpreter of an environment that has these packages beside, or before, those of this one."""
+    place = folder / "environment"
+    venv.create(place, with_pip=True, symlinks=True)
+    python = str(place / "bin" / "python")
+    (own,) = (place / "lib").glob("python*/site-packages")
+    # A line that begins so is run: it takes in what is installed for editing, which has lines of its own.
+    (own / "present.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+    call_pip(python, "install", "--quiet", *requirements, folder=folder)
+    return python
+
+
+def call_pip(python: str, *arguments: str, folder: Path) -> None:
+    """Call pip in a folder; raises where it cannot do what it is asked."""
+    command = [python, "-m", "pip", *arguments]
+    try:
+        subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=FETCH_SECONDS, check=True)
+    except subprocess.SubprocessError as error:
+        words = getattr(error, "stderr", "")
+        raise FetchError(f"pip {arguments[0]} {arguments[-1]}: {error}\n{words}") from error
 
 
 def fetch(source: str, folder: Path) -> Path:
     """A source distribution, unpacked in a folder and not installed; raises where pip cannot get it."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary=:all:", source]
-    try:
-        subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=FETCH_SECONDS, check=True)
-    except subprocess.SubprocessError as error:
-        raise FetchError(f"pip cannot download {source}: {error}\n{getattr(error, 'stderr', '')}") from error
+    # Of the peer alone: what builds it may come as a wheel.
+    package = source.partition("==")[0]
+    call_pip(
+        sys.executable, "download", "--quiet", "--no-deps", f"--no-binary={package}", source, folder=folder
+    )
     (archive,) = folder.glob("*.tar.gz")
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")

@@ -27,6 +27,15 @@ class Suite:
     source: str = ""
     """Source distribution that has the tests, and all else of the peer, where its wheel has none of them."""
 
+    requirements: tuple[str, ...] = ()
+    """Packages that its tests need, which are installed for them alone."""
+
+    plugins: tuple[str, ...] = ()
+    """Of pytest, other than ours."""
+
+    downloads: tuple[str, str] | None = None
+    """A module with functions that download data, and one that has them by the same names without."""
+
     def missing(self) -> str | None:
         """Why it cannot run, in words a user would understand."""
         package = self.tests.partition(".")[0]
@@ -112,6 +121,18 @@ SUITES = {
             ("NNDescent",),
             "pynndescent_functions",
             source="pynndescent==0.7.0",
+        ),
+        Suite(
+            "scanpy",
+            "tests.test_pca",
+            "sklearn.decomposition",
+            ("PCA", "TruncatedSVD", "IncrementalPCA"),
+            "rankfold.estimators",
+            source="scanpy==1.11.5",
+            # Later releases of anndata have other names for what these tests take from its own.
+            requirements=("scanpy==1.11.5", "anndata==0.12.2"),
+            plugins=("testing.scanpy._pytest",),
+            downloads=("scanpy.datasets", "scanpy_datasets"),
         ),
         Suite(
             "scipy svds",
