@@ -297,10 +297,15 @@ def test_damaged_scipy_files_leave_nothing(tmp_path: Path) -> None:
     refused(tmp_path / "y.npz", tmp_path, RankfoldError, "y.npz")
 
 
-def test_a_sparse_file_is_not_read_in_place(tmp_path: Path) -> None:
+def test_a_sparse_file_that_is_compressed_is_not_read_in_place(tmp_path: Path) -> None:
     scipy.sparse.save_npz(tmp_path / "x.npz", sparse())
-    with pytest.raises(InputError, match=r"is a sparse matrix\. Import it first: rankfold import"):
+    with pytest.raises(
+        InputError, match=r"is compressed, so .*Import it first: rankfold import \S+x.npz STOR"
+    ):
         open_source(tmp_path / "x.npz")
+    scipy.sparse.save_npz(tmp_path / "y.npz", sparse().tocoo(), compressed=False)
+    with pytest.raises(InputError, match=r"not one of compressed rows or columns. Import it first"):
+        open_source(tmp_path / "y.npz")
 
 
 # --- MatrixMarket

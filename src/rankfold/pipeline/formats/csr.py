@@ -44,9 +44,36 @@ class VectorFiles(ChunkFiles):
         return f"{self.prefix}{index[-1]}"
 
 
-@dataclass(frozen=True, slots=True)
-class VectorSource(ZarrSource):
-    """A Zarr array of shape ``(n,)`` as a matrix of shape ``(1, n)``, which may be empty."""
+class Vector:
+    """What a source of shape ``(1, n)`` can do as a vector."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        name: str
+        shape: tuple[int, int]
+
+        @property
+        def dtype(self) -> np.dtype[Any]: ...
+
+        @property
+        def path(self) -> str: ...
+
+        @property
+        def format(self) -> str: ...
+
+        @property
+        def codec(self) -> str: ...
+
+        def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None: ...
+
+        def read_bytes(self, rows: int, columns: int) -> int: ...
+
+        def check(self) -> None: ...
+
+        def fingerprint(self) -> str: ...
+
+        def stored_bytes(self) -> int: ...
 
     @property
     def length(self) -> int:
@@ -59,6 +86,11 @@ class VectorSource(ZarrSource):
         if stop > start:
             self.read_into(out[np.newaxis], (0, 1), (start, stop))
         return out
+
+
+@dataclass(frozen=True, slots=True)
+class VectorSource(Vector, ZarrSource):
+    """A Zarr array of shape ``(n,)`` as a matrix of shape ``(1, n)``, which may be empty."""
 
     def stored_bytes(self) -> int:
         """Bytes of the chunk files on disk."""
@@ -143,9 +175,9 @@ class CsrSource:
 
     name: str
     shape: tuple[int, int]
-    data: VectorSource
-    indices: VectorSource
-    indptr: VectorSource
+    data: Vector
+    indices: Vector
+    indptr: Vector
     by: str
     """``rows`` for CSR, ``columns`` for CSC: the lines that lie together."""
 

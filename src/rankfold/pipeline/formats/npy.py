@@ -232,6 +232,15 @@ def matrix_in(file: Any, path: str, name: str, *, kind: str = "npy") -> NpySourc
     )
 
 
+def vector_in(file: Any, path: str, name: str, *, kind: str) -> tuple[Any, ...]:
+    """What a source of shape ``(1, n)`` is made of, for a vector; see ``matrix_in``."""
+    header = _valid_header(file, name)
+    if len(header.shape) != 1 or header.dtype.kind not in "fiub":
+        raise InputError(f"{name} is {header.dtype} {header.shape}, but should be a vector of numbers")
+    place, swapped = os.path.abspath(path), not header.dtype.isnative
+    return name, place, (1, *header.shape), native(header.dtype), header.offset, False, swapped, kind
+
+
 def _valid_header(file: Any, name: str) -> Header:
     try:
         shape, fortran, dtype = header_in(file)

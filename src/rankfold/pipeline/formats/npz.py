@@ -3,21 +3,28 @@
 A ``.npz`` is a ZIP of ``.npy`` files: a member that is only stored is a run of plain numbers somewhere in
 the file and is read at any place. One that is deflated can only be read from its beginning, so it is
 imported first.
+
+Of a sparse matrix the members are three vectors, read as those of a group in AnnData's layout are.
 """
 
 from __future__ import annotations
 
 import lzma
+import math
 import os
 import struct
 import zipfile
 import zlib
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from rankfold.pipeline.data.dtypes import require_matrix, whole_lengths
 from rankfold.pipeline.errors import ChunkError, InputError, SourceNotFoundError
-from rankfold.pipeline.formats.npy import NO_HEADER, NpySource, header_in, matrix_in
+from rankfold.pipeline.formats.csr import CsrSource, Vector
+from rankfold.pipeline.formats.npy import NO_HEADER, NpySource, header_in, matrix_in, vector_in
 
 LOCAL_HEADER = struct.Struct("<4s22xHH")
 """Of a member: its signature, and the lengths of the name and of the extra field that follow."""
@@ -86,23 +93,97 @@ def choose_member(path: str, name: str) -> Member:
     raise InputError(f"{path} holds {names}. Name one: {path}::{matrices[0].name}")
 
 
-def npz_source(path: str, text: str) -> NpySource:
-    """The matrix ``wanted`` of a ``.npz`` file; only one that is not compressed."""
+def npz_source(path: str, text: str) -> NpySource | CsrSource:
+    """The matrix ``text`` of a ``.npz`` file; only one that is not compressed."""
     if not text and is_sparse(path):
-        raise InputError(f"{path} is a sparse matrix. Import it first: rankfold import {path} STORE.zarr")
+        return sparse_npz(path)
     member = choose_member(path, text)
     name = f"{path}::{member.name}"
+    _require_stored(name, member, name)
+    with open(path, "rb") as file:
+        file.seek(_begin(path, member))
+        return matrix_in(file, path, name, kind="npz")
+
+
+def _require_stored(name: str, member: Member, whole: str) -> None:
     if not member.stored:
         raise InputError(
             f"{name} is compressed, so it can only be read from its beginning. Import it first: "
-            f"rankfold import {name} STORE.zarr"
+            f"rankfold import {whole} STORE.zarr"
         )
+
+
+def _begin(path: str, member: Member) -> int:
+    """Where the header of a stored member is in the file."""
     with open_zip(path) as archive:
         start = archive.getinfo(f"{member.name}.npy").header_offset
     with open(path, "rb") as file:
         file.seek(start)
         signature, name_bytes, extra_bytes = LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size))
-        if signature != b"PK\x03\x04":
-            raise ChunkError(f"{name} is not where the file says it is. Restore {os.path.basename(path)}")
-        file.seek(start + LOCAL_HEADER.size + name_bytes + extra_bytes)
-        return matrix_in(file, path, name, kind="npz")
+    if signature != b"PK\x03\x04":
+        raise ChunkError(
+            f"{path}::{member.name} is not where the file says it is. Restore {os.path.basename(path)}"
+        )
+    return int(start + LOCAL_HEADER.size + name_bytes + extra_bytes)
+
+
+# Sparse matrices ----------------------------------------------------------------------------------
+
+
+FEW_BYTES = 4096
+"""More than the name of a layout takes, or a shape."""
+
+LAYOUTS = {"csr": "rows", "csc": "columns"}
+"""The axis whose lines lie together, by SciPy's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class NpzVector(Vector, NpySource):
+    """A vector in a file as a matrix of shape ``(1, n)``."""
+
+    def stored_bytes(self) -> int:
+        """Bytes of its numbers, not of the file."""
+        return self.length * self.dtype.itemsize
+
+
+def sparse_npz(path: str) -> CsrSource:
+    """The matrix that ``scipy.sparse.save_npz(path, x, compressed=False)`` wrote, read where it lies."""
+    members = npz_members(path)
+    layout, shape = (_few(path, members[name]) for name in ("format", "shape"))
+    text = layout.item() if layout.size == 1 else layout
+    by = LAYOUTS.get(text.decode("latin-1") if isinstance(text, bytes) else str(text))
+    names = ("data", "indices", "indptr")
+    if by is None or not set(names) <= set(members):
+        raise InputError(
+            f"{path} is a sparse matrix, but not one of compressed rows or columns. Import it first: "
+            f"rankfold import {path} STORE.zarr"
+        )
+    for name in names:
+        _require_stored(path, members[name], path)
+    rows, columns = whole_lengths(path, shape)
+    data, indices, indptr = (_vector(path, members[name]) for name in names)
+    require_matrix(path, (rows, columns), data.dtype)
+    for vector in (indices, indptr):
+        if vector.dtype.kind not in "iu":
+            raise ChunkError(
+                f"{vector.name} holds {vector.dtype}, but numbers of places are whole. Restore the file"
+            )
+    return CsrSource(path, (rows, columns), data, indices, indptr, by)
+
+
+def _few(path: str, member: Member) -> npt.NDArray[Any]:
+    """A member of a few numbers or letters; an empty one stands for any other."""
+    if math.prod(member.shape) * member.dtype.itemsize > FEW_BYTES or member.dtype.hasobject:
+        return np.empty(0)
+    try:
+        with open_zip(path) as archive, archive.open(f"{member.name}.npy") as file:
+            few: npt.NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+            return few
+    except (OSError, RuntimeError, *NO_HEADER, *DAMAGE_ERRORS) as error:
+        raise ChunkError(f"{path}::{member.name} is damaged: {error}. Restore the file") from error
+
+
+def _vector(path: str, member: Member) -> NpzVector:
+    with open(path, "rb") as file:
+        file.seek(_begin(path, member))
+        return NpzVector(*vector_in(file, path, f"{path}::{member.name}", kind="npz"))

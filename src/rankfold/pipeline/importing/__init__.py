@@ -31,7 +31,7 @@ from rankfold.pipeline.data.dtypes import ConvertedSource, parse_dtype
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import ViewOptions, open_source
-from rankfold.pipeline.formats.csr import CsrSource
+from rankfold.pipeline.formats.csr import CsrSource, VectorSource
 from rankfold.pipeline.formats.locate import is_address, split_location
 from rankfold.pipeline.formats.zarr import ZarrSource
 from rankfold.pipeline.importing.csr_writer import copy_entries
@@ -317,7 +317,7 @@ def _sparse_report(source: CsrSource, start: float, notes: tuple[str, ...]) -> I
     return ImportReport(
         source.shape,
         source.dtype.name,
-        source.data.chunks,
+        cast(VectorSource, source.data).chunks,
         source.codec,
         source.nnz * (source.dtype.itemsize + source.indices.dtype.itemsize),
         source.stored_bytes(),
