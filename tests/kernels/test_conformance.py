@@ -830,6 +830,21 @@ def sparse_moments_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case({**rows, "shift": shift}, run, {"sums": size, "squares": size})
 
 
+def sampled_case(shape: tuple[int, int], dtype: str) -> Case:
+    (r, s), k = shape, 13
+    rows, left, right = nonzeros(shape, dtype), matrix((r, k), dtype, seed=6), matrix((s, k), dtype, seed=7)
+    places = {name: rows[name] for name in ("indptr", "indices")}
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        out = apart(xp.full(len(rows["indices"]), -7, dtype), xp)
+        assert body(*a.values(), out=out) is None
+        return {"out": out}
+
+    size = np.abs(left).max(initial=0).astype(float) * np.abs(right).max(initial=0)
+    error = np.full(len(rows["indices"]), 2 * k * k * float(np.finfo(dtype).eps) * size)
+    return Case({**places, "left": left, "right": right}, run, {"out": error})
+
+
 def sparse_buckets_case(shape: tuple[int, int], dtype: str) -> Case:
     rows, buckets = nonzeros(shape, dtype), np.arange(shape[0]) * 7 % 3
     factors, start = (1.0 - 2.0 * (buckets % 2)).astype(dtype), matrix((3, shape[1]), dtype, seed=7)
@@ -879,6 +894,7 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("sparse.gram", "add_gram"): (sparse_gram_case, FLOATS),
     ("sparse.moments", "add_moments"): (sparse_moments_case, FLOATS),
     ("sparse.moments", "add_rows_to_buckets"): (sparse_buckets_case, FLOATS),
+    ("sparse.sampled", "sample_product"): (sampled_case, FLOATS),
     ("linear.gaussian", "gaussian_rows"): (gaussian_case, ("float64",)),
     ("linear.orthonormal", "orthonormalize"): (orthonormalize_case, ("float64",)),
     ("linear.panel", "panel_product"): (panel_case, FLOATS),

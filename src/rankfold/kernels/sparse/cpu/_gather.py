@@ -84,6 +84,46 @@ def add_sum(
     return _code(lanes, indices, values, q, out, _add)
 
 
+@intrinsic
+def store_dots(
+    typing: Any,
+    lanes: Any,
+    indices: Any,
+    start: Any,
+    stop: Any,
+    end: Any,
+    left: Any,
+    right: Any,
+    out: Any,
+    row: Any,
+    column: Any,
+) -> Any:
+    """Write ``left[row] @ right[indices[p]]`` to ``out[p]`` for every ``start <= p < stop``.
+
+    ``lanes`` and ``column`` say which part of the rows is multiplied, as of ``store_sum``. Halves of a
+    product are added until one number is left.
+    """
+    return _dots_code(lanes, indices, left, right, out, adds=False)
+
+
+@intrinsic
+def add_dots(
+    typing: Any,
+    lanes: Any,
+    indices: Any,
+    start: Any,
+    stop: Any,
+    end: Any,
+    left: Any,
+    right: Any,
+    out: Any,
+    row: Any,
+    column: Any,
+) -> Any:
+    """The same, added to ``out[p]``."""
+    return _dots_code(lanes, indices, left, right, out, adds=True)
+
+
 def _store(builder: ir.IRBuilder, total: Any, place: Any, size: int) -> None:
     builder.store(total, builder.bitcast(place, total.type.as_pointer()), align=size)
 
@@ -102,23 +142,57 @@ def _code(lanes: Any, indices: Any, values: Any, q: Any, out: Any, finish: Calla
     )
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
-        def array(position: int) -> Any:
-            kind = signature.args[position]
-            return cgutils.create_struct_proxy(kind)(context, builder, arguments[position])  # type: ignore[no-untyped-call]
-
-        def element(matrix: Any, row: Any) -> Any:
-            width = builder.extract_value(matrix.shape, 1)
-            return builder.gep(matrix.data, [builder.add(builder.mul(row, width), arguments[9])])
-
-        q, out = array(6), array(7)
+        indices, values, q, out = _arrays(context, builder, signature, arguments, 1, 2, 6, 7)
         vector = ir.VectorType(q.data.type.pointee, 2 ** len(lanes))
-        rows = _Rows(builder, array(1).data, array(2).data, lambda row: element(q, row), vector)
+        column = arguments[9]
+        rows = _Rows(
+            builder, indices.data, values.data, lambda row: _element(builder, q, row, column), vector
+        )
         total = rows.sum(*arguments[3:6])
         size = signature.args[7].dtype.bitwidth // 8
-        finish(builder, total, element(out, arguments[8]), size)
+        finish(builder, total, _element(builder, out, arguments[8], column), size)
         return context.get_dummy_value()
 
     return signature, generate
+
+
+def _dots_code(lanes: Any, indices: Any, left: Any, right: Any, out: Any, *, adds: bool) -> Any:
+    """The signature of products at nonzeros, and what writes its code."""
+    int64 = types.int64
+    signature = types.void(lanes, indices, int64, int64, int64, left, right, out, int64, int64)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        indices, left, right, out = _arrays(context, builder, signature, arguments, 1, 5, 6, 7)
+        vector = ir.VectorType(right.data.type.pointee, 2 ** len(lanes))
+        start, stop, end = arguments[2:5]
+        row, column = arguments[8:10]
+        rows = _Rows(builder, indices.data, None, lambda row: _element(builder, right, row, column), vector)
+        own = builder.bitcast(_element(builder, left, row, column), vector.as_pointer())
+        factor = builder.load(own, align=rows.size)
+        with cgutils.for_range_slice(builder, start, stop, ir.Constant(INT64, 1)) as (position, _):
+            total = rows.dot(factor, position, end)
+            place = builder.gep(out.data, [position])
+            builder.store(builder.fadd(builder.load(place), total) if adds else total, place)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+def _arrays(
+    context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any, *positions: int
+) -> list[Any]:
+    """What is known of arguments that are arrays: where they lie, and their shape."""
+    kinds = [signature.args[position] for position in positions]
+    return [
+        cgutils.create_struct_proxy(kind)(context, builder, arguments[position])  # type: ignore[no-untyped-call]
+        for kind, position in zip(kinds, positions, strict=True)
+    ]
+
+
+def _element(builder: ir.IRBuilder, matrix: Any, row: Any, column: Any) -> Any:
+    """The address of an element of a matrix in C order."""
+    width = builder.extract_value(matrix.shape, 1)
+    return builder.gep(matrix.data, [builder.add(builder.mul(row, width), column)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +235,24 @@ class _Rows:
         while len(totals) > 1:
             totals = [build.fadd(a, b) for a, b in zip(totals[::2], totals[1::2], strict=True)]
         return totals[0]
+
+    def dot(self, factor: Any, position: Any, end: Any) -> Any:
+        """Of the row of a nonzero with a vector."""
+        build, count = self.builder, self.vector.count
+        self._ask(position, end)
+        row = build.load(build.bitcast(self._address(position), self.vector.as_pointer()), align=self.size)
+        products = build.fmul(factor, row)
+        while count > 1:
+            count //= 2
+            halves = [
+                ir.Constant(
+                    ir.VectorType(INT32, count), [ir.Constant(INT32, first + i) for i in range(count)]
+                )
+                for first in (0, count)
+            ]
+            low, high = (build.shuffle_vector(products, products, half) for half in halves)
+            products = build.fadd(low, high)
+        return build.extract_element(products, ir.Constant(INT32, 0))
 
     def _address(self, position: Any) -> Any:
         index = self.builder.load(self.builder.gep(self.indices, [position]))
