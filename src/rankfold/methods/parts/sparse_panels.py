@@ -111,17 +111,11 @@ class Lines(NamedTuple):
     """(lines,) what each is multiplied by; None for 1."""
 
 
-class OverSparsePanels(DeclaredFold):
-    """What folds over panels of a sparse matrix share."""
+class OverStoredNumbers(DeclaredFold):
+    """What all folds over panels of a sparse matrix share."""
 
     __slots__ = ()
     panels: SparsePanels
-    centering: Centering
-    measures_columns: bool
-    """Whether sums and squares are taken: the first pass over the data."""
-
-    columns: ScratchMatrix | None
-    """Where mean and deviation of each column go when the sweep runs along the columns."""
 
     @property
     def cut(self) -> Cut:
@@ -143,16 +137,10 @@ class OverSparsePanels(DeclaredFold):
         """Nothing is multiplied by BLAS."""
         return 0
 
-    @property
-    def shift(self) -> Buffer:
-        """What all lines of a tall matrix are shifted by, (short,)."""
-        raise TypeError(f"{type(self).__name__} shifts nothing")
-
     def buffers(self) -> Mapping[str, Buffer]:
-        """The shift, and the other order of a panel."""
+        """The other order of a panel."""
         panels, short = self.panels, self.panels.view.short
         return {
-            "shift": self.shift,
             "pointers": Buffer((short + 1,), np.dtype(np.int64)),
             "rows": Buffer((panels.numbers,), np.dtype(np.int32)),
             "values": Buffer((panels.numbers,), panels.view.dtype),
@@ -162,11 +150,6 @@ class OverSparsePanels(DeclaredFold):
     def beside_bytes(self) -> int:
         """Vectors along either side of a panel."""
         return 8 * 8 * max(self.panels.view.short, self.cut.panel_rows)
-
-    def sums(self) -> Mapping[str, Sum]:
-        """Of stored numbers less the shift: their count, sum and squares in each place."""
-        short = (self.panels.view.short,)
-        return {"counts": Sum(short), "sums": Sum(short), "squares": Sum(short), "bad": BAD}
 
     def workspace(self, device: Device = HOST) -> Workspace:
         """Buffers, and room for panels."""
@@ -178,6 +161,63 @@ class OverSparsePanels(DeclaredFold):
         """Fetch a panel."""
         work.panels[slot] = self.panels.read(start, stop)
 
+    def take(self, work: Workspace, slot: int) -> Csr:
+        """The panel in a slot, which is then free."""
+        lines: Csr = work.panels[slot]
+        work.panels[slot] = None
+        return lines
+
+    def bring_in_order(self, work: Workspace, lines: Csr) -> None:
+        """The same numbers by what lies across the lines, in the buffers for those."""
+        order = {"pointers": work.pointers, "rows": work.rows, "values": work.values}
+        order_columns(lines.indptr, lines.indices, lines.data, **order)
+
+    def count(self, state: State, name: str, lines: Csr, marks: npt.NDArray[np.bool_], start: int) -> None:
+        """Add the numbers that are marked, and where the first is."""
+        chosen = np.flatnonzero(marks)
+        at = np.searchsorted(lines.indptr, chosen, side="right") - 1 + start
+        rows, columns = self.panels.corner(at, lines.indices[chosen])  # type: ignore[arg-type]
+        first = np.lexsort((columns, rows))[0]
+        here = np.array([len(chosen), rows[first], columns[first]], np.int64)  # type: ignore[index]
+        state[name] = join_bad(state[name], here)
+
+    def count_bad(self, state: State, lines: Csr, start: int) -> None:
+        """Add numbers that are not finite; without one, squares overflow, and the matrix is refused."""
+        bad = ~np.isfinite(lines.data)
+        if not bad.any():
+            raise DataError(
+                f"lines {start} to {start + len(lines.indptr) - 1} (from 0) hold numbers so much larger than "
+                "others of the matrix that squares leave the range of float64. Are they marks for what is "
+                "missing? Replace or drop them, and run again."
+            )
+        self.count(state, "bad", lines, bad, start)
+
+
+class OverSparsePanels(OverStoredNumbers):
+    """What folds share that center and scale what is stored."""
+
+    __slots__ = ()
+    centering: Centering
+    measures_columns: bool
+    """Whether sums and squares are taken: the first pass over the data."""
+
+    columns: ScratchMatrix | None
+    """Where mean and deviation of each column go when the sweep runs along the columns."""
+
+    @property
+    def shift(self) -> Buffer:
+        """What all lines of a tall matrix are shifted by, (short,)."""
+        raise TypeError(f"{type(self).__name__} shifts nothing")
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """The shift, and the other order of a panel."""
+        return {"shift": self.shift, **OverStoredNumbers.buffers(self)}
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Of stored numbers less the shift: their count, sum and squares in each place."""
+        short = (self.panels.view.short,)
+        return {"counts": Sum(short), "sums": Sum(short), "squares": Sum(short), "bad": BAD}
+
     def take_lines(
         self, state: State, work: Workspace, start: int, stop: int, slot: int, *, in_order: bool
     ) -> Lines | None:
@@ -185,12 +225,10 @@ class OverSparsePanels(DeclaredFold):
 
         None of one that is not finite, whose bad numbers are counted.
         """
-        lines: Csr = work.panels[slot]
-        work.panels[slot] = None
+        lines = self.take(work, slot)
         by_rows = self.panels.view.orientation is Orientation.ROWS
         if in_order or (by_rows and self.measures_columns):
-            order = {"pointers": work.pointers, "rows": work.rows, "values": work.values}
-            order_columns(lines.indptr, lines.indices, lines.data, **order)
+            self.bring_in_order(work, lines)
         if by_rows:
             if self.measures_columns and not self._measure_places(state, work, lines, start):
                 return None
@@ -202,7 +240,7 @@ class OverSparsePanels(DeclaredFold):
         unit = self.centering.pow2_scale
         add_moments(work.pointers, work.values, work.shift, unit, sums=sums, squares=squares)
         if not np.isfinite(squares).all():
-            self._count_bad(state, lines, start)
+            self.count_bad(state, lines, start)
             return False
         state["counts"] += np.diff(work.pointers)
         state["sums"] += sums
@@ -221,7 +259,7 @@ class OverSparsePanels(DeclaredFold):
         sums, squares = np.zeros((2, len(filled)))
         add_moments(lines.indptr, lines.data, mean, unit, sums=sums, squares=squares)
         if not np.isfinite(squares).all():
-            self._count_bad(state, lines, start)
+            self.count_bad(state, lines, start)
             return None
         squares += zeros * (mean * unit) ** 2
         deviation, factor = np.ones_like(mean), None
@@ -233,20 +271,6 @@ class OverSparsePanels(DeclaredFold):
         if self.columns is not None:
             self.columns.write(start, np.column_stack([mean, deviation]))
         return Lines(lines, mean if self.centering.center else None, factor)
-
-    def _count_bad(self, state: State, lines: Csr, start: int) -> None:
-        bad = np.flatnonzero(~np.isfinite(lines.data))
-        if not bad.size:
-            raise DataError(
-                f"lines {start} to {start + len(lines.indptr) - 1} (from 0) hold numbers so much larger than "
-                "others of the matrix that squares leave the range of float64. Are they marks for what is "
-                "missing? Replace or drop them, and run again."
-            )
-        at = np.searchsorted(lines.indptr, bad, side="right") - 1 + start
-        rows, columns = self.panels.corner(at, lines.indices[bad])  # type: ignore[arg-type]
-        first = np.lexsort((columns, rows))[0]
-        here = np.array([len(bad), rows[first], columns[first]], np.int64)  # type: ignore[index]
-        state["bad"] = join_bad(state["bad"], here)
 
     def finish(self, state: State, shift: Float64) -> State:
         """Sums as those of a fold over dense panels, with the zeros that are not stored."""
