@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from rankfold.methods.model.arguments import TRANSFORM
 from rankfold.methods.model.model import FactorModel, open_model
+from rankfold.methods.model.sparse_transform_pass import ProjectSparseRows
 from rankfold.methods.model.transform_pass import ProjectColumns, ProjectRows
 from rankfold.methods.model.transform_pass import products as inner_products
 from rankfold.methods.nmf.penalty import Penalty
@@ -29,14 +30,16 @@ from rankfold.methods.nmf.warm import warm_coordinates
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.parts.panels import Panels
+from rankfold.methods.parts.sparse_panels import SparsePanels
+from rankfold.methods.svd.orientation import is_sparse
 from rankfold.methods.svd.strategy import matching_chunk
 from rankfold.methods.task import Output, count
 from rankfold.methods.warm import warm_columns
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.source import CompressedSource, Source, compressed, index_dtype
 from rankfold.pipeline.data.view import Orientation, View, working_dtype
-from rankfold.pipeline.engine.blocks import Cut, cut
+from rankfold.pipeline.engine.blocks import Cut, cut, most_numbers
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
@@ -100,7 +103,7 @@ class Projection:
 
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol."""
-        rows, by_rows = self.source.shape[0], isinstance(self.fold(NOWHERE, NOWHERE, 1), ProjectRows)
+        rows, by_rows = self.source.shape[0], not isinstance(self.fold(NOWHERE, NOWHERE, 1), ProjectColumns)
         chunks = count(rows, self.row_chunk()) if by_rows else 1
         return (Output(self.model.left_name, (rows, self.model.rank), self.dtype, chunks),)
 
@@ -108,7 +111,7 @@ class Projection:
         """See the protocol."""
         rank, item = self.model.rank, self.dtype.itemsize
         fold = self.fold(NOWHERE, NOWHERE, 1)
-        by_rows = isinstance(fold, ProjectRows)
+        by_rows = not isinstance(fold, ProjectColumns)
         (rows, columns), scores = self.source.shape, self.source.shape[0] * rank * item
         accumulator = 8 * rank * (rank if by_rows else rows)
         block = self.model.block_columns * (rank * (self.model.dtype.itemsize + item + 8) + 8 * 8)
@@ -125,20 +128,22 @@ class Projection:
         sweep = one_sweep(
             outline,
             lambda slots: self.fold(NOWHERE, NOWHERE, slots),
-            flops=2.0 * rows * columns * rank,
+            flops=2.0 * (rows * columns if self.stored is None else self.stored.nnz) * rank,
             driver_bytes=max(block, 3 * accumulator + (0 if by_rows else 3 * scores + 3 * accumulator)),
             accumulator_bytes=accumulator,
             writes_bytes=scores if by_rows else 0,
+            stored=(0, 0) if self.stored is None else (self.stored.nnz, rows * self._row_bytes),
         )
-        return plan_task(outline, sweep, budget, lambda: _remedy(fold.panels))
+        return plan_task(outline, sweep, budget, lambda: _remedy(fold.panels.view, fold.cut))
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
         with one_blas_thread():
             gram = self._prepare(run)
             fold = self.fold(run.scratch, run.result / self.model.left_name, run.slots)
-            if isinstance(fold, ProjectRows):
-                shape, chunks = (self.source.shape[0], fold.rank), (self.row_chunk(), fold.rank)
+            if not isinstance(fold, ProjectColumns):
+                rank = fold.basis.columns
+                shape, chunks = (self.source.shape[0], rank), (self.row_chunk(), rank)
                 create_output(run.result, self.model.left_name, shape, self.dtype, chunks)
             state = run.pass_over_data("transform", fold)
             refuse_bad(state, self.source)
@@ -163,11 +168,31 @@ class Projection:
         write_outputs(run.result, {self.model.left_name: (z * self._weights()).astype(self.dtype)})
         return inner_products(z, products)
 
-    def fold(self, folder: Path, array: Path, slots: int) -> ProjectRows | ProjectColumns:
+    @property
+    def stored(self) -> CompressedSource | None:
+        """The rows as what they store, where that is taken without the zeros."""
+        stored = compressed(self.source)
+        return stored if stored is not None and stored.by == "rows" and is_sparse(stored) else None
+
+    def fold(self, folder: Path, array: Path, slots: int) -> ProjectSparseRows | ProjectRows | ProjectColumns:
         """The fold of the one pass: by rows, unless those take much memory and columns take less."""
         columns, rank = self.source.shape[1], self.model.rank
         basis = ScratchMatrix(folder / "basis.bin", columns, rank, self.dtype)
         numbers = ScratchMatrix(folder / "columns.bin", columns, 2, np.dtype(np.float64))
+
+        if self.stored is not None:
+            view, rows_cut = View(self.source, Orientation.ROWS, precision=self.dtype), self._rows_cut()
+            fullest = most_numbers(self.stored.pointers, rows_cut.panels)
+            return ProjectSparseRows(
+                SparsePanels(view, rows_cut, slots, fullest),
+                basis,
+                numbers,
+                self._weights(),
+                self.square_scale,
+                array,
+                self._seconds(-(-self.stored.nnz // self.source.shape[0])),
+                self._normal(folder),
+            )
 
         def by_rows(slots: int) -> ProjectRows:
             panels = Panels(View(self.source, Orientation.ROWS), self._rows_cut(), slots, self.dtype)
@@ -185,16 +210,26 @@ class Projection:
         rows = most <= ROWS_BYTES or most <= by_columns(1).memory_bytes
         return by_rows(slots) if rows else by_columns(slots)
 
+    @property
+    def _row_bytes(self) -> int:
+        """Bytes that are read of a row, with places of those that are stored."""
+        item = self.source.dtype.itemsize
+        if self.stored is None:
+            return self.source.shape[1] * item
+        index = index_dtype(*self.source.shape, self.stored.nnz).itemsize
+        return -(-self.stored.nnz * (item + index) // self.source.shape[0]) + 8
+
     def row_chunk(self) -> int:
         """Rows in a chunk of the output."""
-        read = self.source.shape[1] * self.source.dtype.itemsize
+        read = self._row_bytes
         return matching_chunk(self.source.row_grid, read, self.model.rank * self.dtype.itemsize)
 
     def _rows_cut(self) -> Cut:
         """Panels are whole chunks of the output."""
         (rows, columns), rank = self.source.shape, self.model.rank
         grid = Grid.regular(rows, self.row_chunk(), splittable=False)
-        return cut(grid, columns * self.dtype.itemsize, 8 * rank * rank)
+        row_bytes = columns * self.dtype.itemsize if self.stored is None else self._row_bytes
+        return cut(grid, row_bytes, 8 * rank * rank)
 
     def _columns_cut(self) -> Cut:
         rows = self.source.shape[0]
@@ -272,13 +307,13 @@ def row_penalty(model: FactorModel) -> tuple[npt.NDArray[np.float64], npt.NDArra
     return np.full(model.rank, own.l1), np.full(model.rank, own.l2)
 
 
-def _remedy(panels: Panels) -> str:
+def _remedy(view: View, panels: Cut) -> str:
     """What to do about chunks that are decoded whole and make panels taller than they need be."""
-    grid = panels.view.grid
-    if grid.splittable or grid.longest <= 2 * panels.cut.grain_rows:
+    grid = view.grid
+    if grid.splittable or grid.longest <= 2 * panels.grain_rows:
         return ""
     return (
-        f", or cut the store: its chunks of {grid.longest} {panels.view.orientation.value} must be held "
+        f", or cut the store: its chunks of {grid.longest} {view.orientation.value} must be held "
         "whole, and `rankfold import STORE NEW.zarr` writes one with small chunks"
     )
 

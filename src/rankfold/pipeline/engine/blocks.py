@@ -223,6 +223,22 @@ def cut_by_numbers(
     return Cut(whole, streams, int(np.diff(whole).max())), fullest
 
 
+def most_numbers(pointers: Callable[[int, int], npt.NDArray[np.int64]], edges: npt.NDArray[np.int64]) -> int:
+    """Stored numbers of the fullest panel between given edges; see ``cut_by_numbers``.
+
+    >>> full = np.array([0, 5, 6, 9, 10])
+    >>> most_numbers(lambda a, b: full[a : b + 1], np.array([0, 2, 4]))
+    6
+    """
+    before = np.empty(len(edges), np.int64)
+    for top in range(0, int(edges[-1]), POINTER_SLICE):
+        bottom = min(top + POINTER_SLICE, int(edges[-1]))
+        here = (edges >= top) & (edges <= bottom)
+        if here.any():
+            before[here] = pointers(top, bottom)[edges[here] - top]
+    return int(np.diff(before).max())
+
+
 def _number_edges(
     pointers: Callable[[int, int], npt.NDArray[np.int64]], shape: tuple[int, int], numbers: int
 ) -> tuple[npt.NDArray[np.int64], int]:

@@ -6,6 +6,7 @@ their method.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -197,12 +198,17 @@ def one_sweep(
     driver_bytes: int,
     accumulator_bytes: int,
     writes_bytes: int = 0,
+    stored: tuple[int, int] = (0, 0),
 ) -> PanelSweeps:
-    """A single pass over the matrix, by a fold with the given number of buffers for panels."""
+    """A single pass over the matrix, by a fold with the given number of buffers for panels.
+
+    ``stored`` are the numbers of a sparse one, and their bytes, where no others are taken.
+    """
     source = outline.source
-    reads = source.shape[0] * source.shape[1] * source.dtype.itemsize
+    reads = stored[1] or source.shape[0] * source.shape[1] * source.dtype.itemsize
 
     def sweeps_of(slots: int) -> list[Pass]:
-        return [numbers_of(outline.kind, fold_of(slots), reads, writes_bytes, flops)]
+        sweep = numbers_of(outline.kind, fold_of(slots), reads, writes_bytes, flops)
+        return [dataclasses.replace(sweep, numbers=stored[0])]
 
     return PanelSweeps(sweeps_of, fold_of(1).cut, driver_bytes, accumulator_bytes)

@@ -1,0 +1,142 @@
+"""Rows of new sparse data into components, at the cost of their stored numbers: see ``transform_pass.py``.
+
+With ``S`` what is stored, rows are ``S D - 1 (mean D)'`` with D the factors of columns. So their products
+with a basis are those of ``S`` with the basis as it is weighted, less one vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.linear.products import weigh
+from rankfold.kernels.sparse.products import multiply_rows
+from rankfold.methods.model.transform_pass import products
+from rankfold.methods.nmf.row_solvers import NormalRows
+from rankfold.methods.parts.finite import BAD
+from rankfold.methods.parts.sparse_panels import OverStoredNumbers, SparsePanels
+from rankfold.pipeline.data.source import Csr
+from rankfold.pipeline.engine.device import HOST, Device, Kernel
+from rankfold.pipeline.engine.fold import Buffer, Constant, Given, ScratchConstant, Sum, Workspace
+from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
+from rankfold.pipeline.storage.scratch import ScratchMatrix
+
+Float64 = npt.NDArray[np.float64]
+
+NUMBERS = 2**18
+"""Stored numbers whose squares are added up at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectSparseRows(OverStoredNumbers):
+    """Fold of a sparse matrix swept by rows, written as ``(x - mean) * factor @ basis * weights``."""
+
+    panels: SparsePanels
+    """Whole chunks of the output."""
+
+    basis: ScratchMatrix
+    """(columns, k) right vectors, of the working type."""
+
+    columns: ScratchMatrix
+    """(columns, 2): mean and factor of each column."""
+
+    weights: Float64
+    """(k,)."""
+
+    square_scale: float
+    """Power of two that keeps squares of the raw numbers in range."""
+
+    array: Path
+    """The Zarr array to write, (rows, k)."""
+
+    row_seconds: float
+    normal: NormalRows | None = None
+    """What solves coordinates from the products, where they are not these."""
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """See ``DeclaredFold``."""
+        solving = () if self.normal is None else self.normal.solver.kernels
+        return (multiply_rows, weigh, *solving)
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """The basis, numbers of columns, products of a panel, and chunks of the output."""
+        rows, dtype, rank = self.cut.panel_rows, self.panels.view.dtype, self.basis.columns
+        normal: dict[str, Buffer] = {}
+        if self.normal is not None:
+            part = self.normal.constants
+            normal = {"normal": Constant((rank, rank), part=part), "linear": Constant((rank,), part=part)}
+        return {
+            **normal,
+            "weights": Given.of(self.weights),
+            "basis": ScratchConstant.of(self.basis),
+            "columns": ScratchConstant.of(self.columns),
+            "y": Buffer((rows, rank), dtype),
+            "y64": Buffer((rows, rank)),
+            "z": Buffer((rows if self.normal else 0, rank)),
+            "out": Buffer((rows, rank), dtype),
+        }
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Sums that the error of the rows follows from."""
+        rank = self.basis.columns
+        return {"gram": Sum((rank, rank)), "inner": Sum((1,)), "squares": Sum((1,)), "bad": BAD}
+
+    @property
+    def beside_bytes(self) -> int:
+        """Chunks inside Zarr twice, what solving takes, vectors, the weighted basis, and squares."""
+        rows, rank, item = self.cut.panel_rows, self.basis.columns, self.panels.view.dtype.itemsize
+        solving = rows * 2 * 8 * rank if self.normal else 0
+        columns = self.columns.rows * (6 * 8 + rank * (8 + item))
+        return solving + 2 * rows * rank * item + columns + 8 * rank**2 + 40 * NUMBERS
+
+    def workspace(self, device: Device = HOST) -> Workspace:
+        """Buffers; the basis weighted, and what its products are shifted by."""
+        work = OverStoredNumbers.workspace(self, device)
+        mean, factor = work.columns.T.copy()
+        work.mean, work.factor = mean, factor
+        work.offset = (mean * factor) @ work.basis
+        work.basis = (work.basis * factor[:, None]).astype(self.panels.view.dtype)
+        work.zeros = (mean * factor) ** 2
+        return work
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Multiply a panel, and write its rows."""
+        lines, count = self.take(work, slot), stop - start
+        squares = self._squares(work, lines)
+        if not np.isfinite(squares):
+            self.count_bad(state, lines, start)
+            return
+        state["squares"] += squares
+        y, y64, out = work.y[:count], work.y64[:count], work.out[:count]
+        multiply_rows(lines.indptr, lines.indices, lines.data, work.basis, y=y)
+        np.subtract(y, work.offset, out=y64)
+        z = y64
+        if self.normal is not None:
+            z = work.z[:count]
+            self.normal.solve(y64, work.normal, work.linear, out=z)
+        for name, sums in products(z, y64).items():
+            state[name] += sums
+        weigh(z, work.weights, out=out)
+        if not state["bad"][0]:  # what holds bad numbers is refused in the end
+            write_whole_chunks(self.array, out, (start, stop), (0, self.basis.columns))
+
+    def _squares(self, work: Workspace, lines: Csr) -> float:
+        """Of all numbers of the lines, centered and scaled: the zeros have those of the mean."""
+        zeros = (len(lines.indptr) - 1) * work.zeros
+        total: Any = 0.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            for first in range(0, len(lines.data), NUMBERS):
+                part = slice(first, first + NUMBERS)
+                at = lines.indices[part]
+                numbers = (lines.data[part] - work.mean[at]) * (self.square_scale * work.factor[at])
+                total += numbers @ numbers
+                zeros -= np.bincount(at, minlength=len(zeros)) * work.zeros
+            # A column that is full has none, but for rounding of the sums before.
+            return float(total / self.square_scale**2 + np.maximum(zeros, 0.0).sum())
