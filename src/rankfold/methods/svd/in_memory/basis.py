@@ -34,6 +34,9 @@ NEARLY_ONE = 0.1
 ROWS = 2048
 """Of the basis that are turned at a time."""
 
+SMALL_ROWS = 1024
+"""Rows of basis and block whose product BLAS makes at once, where it would arrange larger ones anew first."""
+
 
 class RitzPairs(NamedTuple):
     """Leading eigenpairs of an operator on a basis."""
@@ -138,7 +141,7 @@ class LanczosBasis:
         near = slice(0 if self.fresh else self.parent, width)
         overlap = np.zeros((width, z.shape[1]))
         overlap[near], z = _take_off(self.k[:, near], z)
-        beside, z = _take_off(np.asfortranarray(rest), z)
+        beside, z = _take_off(np.asfortranarray(rest), z) if rest.size else (np.zeros((0, z.shape[1])), z)
         others, z = _take_off(self.k[:, :width], z)
         overlap += others
         self.small[:width, first:width] = overlap
@@ -147,7 +150,7 @@ class LanczosBasis:
         self.parent, self.width, self.fresh = first, width, False
         q, r = self._orthonormal(z, rest)
         unseen = np.zeros((q.shape[1], first))
-        self.pending = np.hstack([rest, q])
+        self.pending = np.hstack([rest, q]) if rest.size else q
         self.coupling = np.block([[self.coupling[: self.aside], beside], [unseen, r]])
         if not q.size:
             self.rejoin()
@@ -227,7 +230,7 @@ class LanczosBasis:
         keep = len(pairs.values)
         for top in range(0, len(self.k), ROWS):
             rows = self.k[top : top + ROWS]
-            rows[:, :keep] = rows[:, : self.width] @ pairs.vectors
+            rows[:, :keep] = (pairs.vectors.T @ rows[:, : self.width].T).T  # by columns, as they lie
         self.small[...] = 0.0
         np.fill_diagonal(self.small[:keep, :keep], pairs.values)
         self.coupling = self.coupling @ pairs.vectors
@@ -276,5 +279,7 @@ def _take_off(basis: Float64, z: Float64) -> tuple[Float64, Float64]:
 
     Columns lie together in both: BLAS would copy a block that lies by rows twice, and takes twice as long.
     """
-    overlap = basis.T @ z
+    overlap = np.zeros((basis.shape[1], z.shape[1]))
+    for top in range(0, len(z), SMALL_ROWS):
+        overlap += basis[top : top + SMALL_ROWS].T @ z[top : top + SMALL_ROWS]
     return overlap, dgemm(-1.0, basis, overlap, 1.0, z, overwrite_c=1)

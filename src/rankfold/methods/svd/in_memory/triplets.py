@@ -106,8 +106,9 @@ def leading_triplets(
         vectors = vectors @ turn
     signs, largest = fix_signs(vectors), max(float(s[0]), np.finfo(np.float64).tiny)
     errors = np.where(s > 0, np.minimum(errors + _rounding(matrix, s), 1.0), 0.0)
+    long *= signs  # where it lies: it may be the largest array there is
     return TripletsInMemory(
-        s, vectors * signs, long * signs, residuals / largest, errors, ritz.convergence, ritz.products
+        s, vectors * signs, long, residuals / largest, errors, ritz.convergence, ritz.products
     )
 
 
