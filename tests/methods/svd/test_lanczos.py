@@ -16,7 +16,8 @@ import zarr
 from reference import factors, same_bytes, to_zarr
 
 import rankfold as rf
-from rankfold.methods.svd.in_memory.lanczos import block_lanczos, room
+from rankfold.methods.svd.in_memory.basis import RitzPairs
+from rankfold.methods.svd.in_memory.lanczos import Probes, block_lanczos, room
 from rankfold.pipeline.errors import ChunkError, InputError, MemoryBudgetError, NonFiniteError
 
 Array = npt.NDArray[Any]
@@ -136,6 +137,20 @@ def test_no_copy_of_a_multiple_value_is_missed(copies: int, before: list[float])
     np.testing.assert_allclose(result.s, values[:15], rtol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("residual", "theirs", "expected"), [(0.2, 1, True), (0.2, 0, False), (0.05, 1, False)]
+)
+def test_random_vectors_go_on_while_theirs_may_exceed_a_wanted_value(
+    residual: float, theirs: int, expected: bool
+) -> None:
+    """A basis of three columns, of which the last is theirs; the second value may rise by its residual."""
+    vectors = np.eye(3)[:, [0, 1 + theirs, 2 - theirs]]
+    pairs = RitzPairs(np.array([1.0, 0.9, 0.1]), vectors, np.array([0.0, residual, 0.0]))
+    probes = Probes(1, 1e-6, most=np.array([1 + 4e-6]), are_out=True, first=2)
+    assert probes.go_on(pairs, products=40) is expected
+    assert (probes.end > 40) is expected
+
+
 @pytest.mark.parametrize("rank_of_matrix", [0, 1, 5, 20])
 def test_values_that_are_not_there_are_zero(rank_of_matrix: int) -> None:
     values = np.linspace(2, 1, rank_of_matrix)
@@ -184,6 +199,16 @@ def test_duplicates_add_up() -> None:
     twice.data, twice.indices = halves.data[order], halves.coords[1][order]
     twice.indptr = 2 * x.indptr
     assert same_bytes(rf.pca(twice, 5, solver="lanczos")) == same_bytes(rf.pca(x, 5, solver="lanczos"))
+
+
+def test_indices_of_any_width_give_the_same_bytes() -> None:
+    x = sparse(300, 500)
+    wide = x.copy()
+    wide.indices, wide.indptr = x.indices.astype(np.int64), x.indptr.astype(np.int64)
+    assert wide.indices.dtype == np.int64
+    one, two = rf.pca(x, 5, solver="lanczos"), rf.pca(wide, 5, solver="lanczos")
+    for name in ("components", "scores", "singular_values"):
+        assert one[name][...].tobytes() == two[name][...].tobytes()
 
 
 def test_what_is_asked_of_the_callers_matrix_leaves_it_as_it_was() -> None:

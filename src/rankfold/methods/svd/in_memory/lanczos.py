@@ -35,7 +35,10 @@ ROUNDING = 64 * float(np.finfo(np.float64).eps)
 """Residual, relative to the largest value, below which more products tell no more."""
 
 PROBE_BLOCKS = 3
-"""Products of random vectors after which they have seen enough."""
+"""Products of random vectors after which they have seen enough, unless they are on the way to more."""
+
+MOSTLY = 0.5
+"""Share of a Ritz vector that random vectors and their products must have for it to count as theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,7 @@ def block_lanczos(
             heard(progress.convergence[-1])
             if not basis.has_room:
                 basis.restart(pairs.leading(most - basis.block_columns))
+                progress.probes.first = basis.width
 
 
 @dataclass(slots=True)
@@ -150,6 +154,8 @@ class Progress:
         if self.products < self.probes.end:
             return False
         last = basis.ritz_pair(self.rank - 1)
+        if not last.values.size:  # of values that coincide LAPACK's syevr may find none, without a word
+            return True
         exact = last.residuals[0] <= ROUNDING * basis.size
         return bool(exact or self.probes.are_out or _errors_of(last, 1)[0] <= self.tol)
 
@@ -161,6 +167,8 @@ class Progress:
         if self.ends:
             return True
         if self.products >= self.probes.end:
+            if self.probes.go_on(pairs, self.products):
+                return False
             if settled and self.probes.found_nothing(pairs):
                 return True
             self.probes.end_with(basis)
@@ -190,6 +198,8 @@ class Probes:
     """Products of the iteration after which the last of them have seen enough."""
 
     are_out: bool = False
+    first: int = 0
+    """First column of the basis that is made of them alone."""
 
     def begin(self, basis: LanczosBasis, pairs: RitzPairs, errors: Float64, products: int) -> None:
         """Go on with random vectors, if there is anything outside, and room."""
@@ -198,10 +208,26 @@ class Probes:
         columns = min(BLOCK, outside, most - len(pairs.values))
         if columns > 0:
             basis.set_aside(columns)
+        self.first = basis.width
         self.count, self.are_out = self.count + 1, columns > 0
         self.end = products + PROBE_BLOCKS * columns
         self.most = pairs.values[: self.rank] * (1 + 4 * np.maximum(errors, self.tol))
         self.most += ROUNDING * pairs.values[0]
+
+    def go_on(self, pairs: RitzPairs, products: int) -> bool:
+        """Whether they are still on the way to something that may be larger than the last value wanted.
+
+        A Ritz value may rise by its residual. One that is mostly theirs and may rise so far takes another
+        block of products.
+        """
+        if not self.are_out:
+            return False
+        share = (pairs.vectors[self.first :, self.rank :] ** 2).sum(axis=0)
+        largest = pairs.values[self.rank :] + pairs.residuals[self.rank :]
+        rising = bool((largest[share > MOSTLY] > self.most[-1]).any())
+        if rising:
+            self.end = products + BLOCK
+        return rising
 
     def end_with(self, basis: LanczosBasis) -> None:
         """Take them, and what they have found, with what comes next."""
