@@ -26,6 +26,7 @@ from rankfold.kernels.linear.moments import Moments
 from rankfold.kernels.neighbors import lists as neighbors
 from rankfold.kernels.neighbors.meeting import Lists, Rows
 from rankfold.kernels.neighbors.ranking import Thresholds
+from rankfold.kernels.neighbors.sparse_meeting import SparseRows, square_rows
 
 Array = npt.NDArray[Any]
 Outputs = dict[str, Any]
@@ -858,6 +859,113 @@ def sparse_buckets_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case({**rows, "buckets": buckets, "factors": factors}, run, {"sums": np.full(start.shape, error)})
 
 
+def part_columns_case(shape: tuple[int, int], dtype: str) -> Case:
+    (r, s), rows = shape, nonzeros(shape, dtype)
+    places, most = np.arange(s, dtype=np.int32) // 2, len(rows["data"])
+    places[::2] = -1
+    h, working_type = s // 2, working(dtype)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        parted = {"block": apart(xp.full((r, h), np.nan, working_type), xp), "pointers": xp.full(r + 1, -7)}
+        parted |= {"columns": xp.full(most, -7), "values": xp.full(most, -7, working_type)}
+        assert body(*a.values(), **parted) is None
+        return parted
+
+    return Case({**rows, "scale": matrix((r,), seed=6), "places": places}, run)
+
+
+def row_products_case(shape: tuple[int, int], dtype: str) -> Case:
+    (r, s), rows = shape, nonzeros(shape, dtype)
+    count, first = r + 5, 2
+    lists = nonzeros((s, count), dtype)
+    for j in range(s):
+        lists["indices"][lists["indptr"][j] : lists["indptr"][j + 1]].sort()
+    products0 = matrix((r, count - first), dtype, seed=7)
+    inputs = {**rows, **dict(zip(("pointers", "rows", "values"), lists.values(), strict=True))}
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        products = apart(xp.array(products0), xp)
+        assert body(**a, first=first, products=products) is None
+        return {"products": products}
+
+    size = (dense(rows, s) @ dense(lists, count))[:, first:] + np.abs(products0)
+    return Case(inputs, run, {"products": 2 * (s * count + 3) * float(np.finfo(dtype).eps) * size})
+
+
+def increasing(shape: tuple[int, int], dtype: str, seed: int) -> dict[str, Array]:
+    """Sparse rows with columns that increase; whole numbers, among them zeros, and equal rows."""
+    rng = np.random.default_rng([*shape, seed])
+    x = rng.integers(0, 4, shape) * (rng.random(shape) < 0.4)
+    x[: len(x) // 3] = x[0]
+    stored = (x != 0) | (rng.random(shape) < 0.1)
+    indptr = np.concatenate([[0], np.cumsum(stored.sum(axis=1))])
+    return {
+        "indptr": indptr,
+        "indices": np.nonzero(stored)[1].astype(np.int32),
+        "data": x[stored].astype(dtype),
+    }
+
+
+def squares_case(shape: tuple[int, int], dtype: str) -> Case:
+    rows = increasing(shape, dtype, 3)
+    backwards = {"indptr": np.array([1, 3]), "indices": np.array([9, 4, 4, 9]), "data": np.ones(4, dtype)}
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        squares = apart(xp.full((shape[0], 2), np.nan), xp)
+        assert body(*a.values(), squares=squares)
+        assert not body(*backwards.values(), xp.ones(1), squares=xp.empty((1, 2)))
+        return {"squares": squares}
+
+    return Case({**rows, "scale": matrix((shape[0],), seed=6)}, run)
+
+
+def meet_sparse_case(shape: tuple[int, int], dtype: str) -> Case:
+    n, d = shape
+    inputs = {
+        f"{name} {side}": a
+        for side in "xy"
+        for name, a in increasing((n + 3 * (side == "y"), d), dtype, ord(side)).items()
+    }
+
+    def block(a: dict[str, Any], side: str, metric: int) -> SparseRows:
+        arrays = [a[f"{name} {side}"] for name in ("indptr", "indices", "data")]
+        squares, scale = np.empty((len(arrays[0]) - 1, 2)), np.ones(len(arrays[0]) - 1)
+        assert square_rows(*arrays, scale, squares=squares)
+        norms = squares[:, 0].copy()
+        if metric == neighbors.Metric.COSINE:
+            scale = np.divide(1, np.sqrt(norms), out=np.zeros_like(norms), where=norms > 0)
+            assert square_rows(*arrays, scale, squares=squares)
+            norms[:] = 1
+        return SparseRows(7, d, *arrays, norms, scale, squares)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        outputs = {}
+        for metric, same in itertools.product(neighbors.BY_PRODUCTS, (False, True)):
+            precise = same == (metric == neighbors.Metric.EUCLIDEAN)
+            one, two = block(a, "x", metric), block(a, "x" if same else "y", metric)
+            found = [
+                Lists(
+                    np.full((len(side), 2), np.inf),
+                    np.full((len(side), 2), neighbors.EMPTY),
+                    np.zeros(1, np.int64),
+                )
+                for side in (one, two)
+            ]
+            how: dict[str, Any] = {
+                "common": np.arange(0, d, 3),
+                "room": lambda name, size, kind: np.empty(size, kind),
+            }
+            how |= {"lists_i": found[0], "lists_j": None if same else found[1], "precise": precise}
+            body(one, two, metric=int(metric), same=same, **how)
+            for side, each in zip("ij", found, strict=True):
+                neighbors.sort_lists(each.keys, each.ids)
+                outputs[f"keys {side} {metric} {same}"] = np.nan_to_num(each.keys)
+                outputs[f"ids {side} {metric} {same}"] = each.ids
+        return outputs
+
+    return Case(inputs, run)
+
+
 PAIRS = {
     m.name: {"metric": m}
     for m in neighbors.Metric
@@ -895,6 +1003,10 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("sparse.moments", "add_moments"): (sparse_moments_case, FLOATS),
     ("sparse.moments", "add_rows_to_buckets"): (sparse_buckets_case, FLOATS),
     ("sparse.sampled", "sample_product"): (sampled_case, FLOATS),
+    ("sparse.row_products", "part_columns"): (part_columns_case, ALL),
+    ("sparse.row_products", "add_row_products"): (row_products_case, FLOATS),
+    ("neighbors.sparse_meeting", "square_rows"): (squares_case, ALL),
+    ("neighbors.sparse_meeting", "meet_sparse_rows"): (meet_sparse_case, ALL),
     ("linear.gaussian", "gaussian_rows"): (gaussian_case, ("float64",)),
     ("linear.orthonormal", "orthonormalize"): (orthonormalize_case, ("float64",)),
     ("linear.panel", "panel_product"): (panel_case, FLOATS),

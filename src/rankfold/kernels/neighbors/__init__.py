@@ -1,8 +1,9 @@
 """Nearest rows: bounds from products, exact distances, lists, ranks.
 
-bounds   what products tell of distances, and how wrong they may be
-lists    nearest rows of tiles, kept in lists             numba
-meeting  two blocks of rows and their lists               numba, CUDA C++
-ranking  rows that come before thresholds of others    numba, CUDA C++
-ranks    how many rows are nearer than given ones         numba
+bounds           what products tell of distances, and how wrong they may be
+lists            nearest rows of tiles, kept in lists             numba
+meeting          two blocks of rows and their lists               numba, CUDA C++
+sparse_meeting   the same of sparse rows, without their zeros     numba
+ranking          rows that come before thresholds of others       numba, CUDA C++
+ranks            how many rows are nearer than given ones         numba
 """
