@@ -90,7 +90,8 @@ class StoredOnly(ShapeOnly):
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
         """As if all lines were equally full."""
-        return np.arange(top, bottom + 1, dtype=np.int64) * self.nnz // self.shape[0]
+        lines = np.arange(top, bottom + 1, dtype=np.float64)
+        return (lines * (self.nnz / self.shape[0])).round().astype(np.int64)
 
     def read_sparse(self, lines: Any) -> Any:
         """See ``CompressedSource``."""
