@@ -20,6 +20,8 @@ RUNS = {
     "knn of float64": "rf.knn(x.astype(np.float64), 5, metric='cosine')",
     "knn of bytes": "rf.knn((9 * x).astype(np.uint8), 5, symmetric='union')",
     "knn of short rows": "rf.knn(x[:, :3], 5)",
+    "knn of sparse rows": "rf.knn(sparse, 5, metric='cosine')",
+    "knn of sparse bytes": "rf.knn((9 * sparse).astype(np.uint8), 5, queries=sparse[:50].astype(np.uint8))",
     "knn of queries": "rf.knn(x, 5, queries=x[:50], metric='manhattan')",
     "nmf": "rf.nmf(x, rank=3)",
     "nmf by pivoting": "rf.nmf(x.astype(np.float64), rank=3, solver='bpp')",
@@ -31,12 +33,14 @@ RUNS = {
 LATE = """\
 import warnings
 import numpy as np
+import scipy.sparse
 from numba.core.dispatcher import Dispatcher
 import rankfold as rf
 from rankfold.methods.warm import MethodWarmup
 
 warnings.simplefilter("ignore", rf.RankfoldWarning)
 x = np.random.default_rng(0).random((2000, 40)).astype(np.float32)
+sparse = scipy.sparse.csr_array(x * (x > 0.9))
 begun, late = [], []
 warm, compiled = MethodWarmup.warm, Dispatcher.compile
 

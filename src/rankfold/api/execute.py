@@ -163,7 +163,8 @@ def _carry_out(
     progress: Progress | None,
 ) -> dict[str, Any]:
     """Its facts."""
-    kernels = MethodWarmup(task.source.dtype, task.request(), task.source.shape)
+    loops = task.loops() if hasattr(task, "loops") else {}
+    kernels = MethodWarmup(task.source.dtype, {**task.request(), **loops}, task.source.shape)
     kernels.warm()
     facts = {**machine_facts(), "place": executor.facts(), "plan": plan.as_dict()}
     start = time.perf_counter()

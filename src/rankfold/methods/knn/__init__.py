@@ -7,6 +7,8 @@ knn           from a request to a result
 extend        an earlier search, to be gone on with
 row_blocks    rows of a block: as stored, ready to multiply, and their norms
 pair_fold     lists of nearest rows out of two blocks
+sparse_rows   sparse rows of a block, and where blocks end
+sparse_fold   lists of nearest rows out of two blocks of sparse rows
 write_lists   finished lists, into the chunks of the result
 graph         the lists as the graph of a sparse matrix
 warm          compiled loops, run once

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from rankfold.kernels.neighbors.lists import distance, in_order
 from rankfold.methods.knn.pair_fold import NearestPairs
 from rankfold.methods.knn.request import NeighborRequest
-from rankfold.methods.knn.row_blocks import BlockReader
-from rankfold.pipeline.data.source import Source
+from rankfold.methods.knn.sparse_fold import NearestSparsePairs
+from rankfold.pipeline.data.source import Source, compressed
 from rankfold.pipeline.engine.pair_sweep import has_lists, save_lists
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.result import Result
@@ -20,6 +18,10 @@ from rankfold.pipeline.storage.run_directory import digest
 
 CHECK_COUNTS = (16, 4)
 """Rows of which some distances are measured again, and how many of each."""
+
+
+SPARSE_TOLERANCE = 2.0**-40
+"""By which distances may differ of rows that were made dense, and are not now, or the other way round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class EarlierLists:
         """Digest of the request and the matrix that the result was made from."""
         return digest([self.result.attrs["request"], self.result.attrs["input"]["fingerprint"]])
 
-    def plant(self, fold: NearestPairs, folder: Path) -> None:
+    def plant(self, fold: NearestPairs | NearestSparsePairs, folder: Path) -> None:
         """Leave accumulators of old blocks, as a sweep that let them all meet would."""
         self._require_same_rows(fold)
         edges, k = fold.pairs.rows, fold.k
@@ -77,31 +79,18 @@ class EarlierLists:
                     folder, block, {**fold.start(block), "keys": keys.copy(), "ids": ids.copy()}, old_blocks
                 )
 
-    def _require_same_rows(self, fold: NearestPairs) -> None:
-        """Measure some distances again: they are the same to the last bit, if rows are."""
+    def _require_same_rows(self, fold: NearestPairs | NearestSparsePairs) -> None:
+        """Measure some distances again: they are the same to the last bits, if rows are."""
         rows, each = CHECK_COUNTS
+        tolerance = 0.0 if compressed(fold.left.source) is None else SPARSE_TOLERANCE
         for row in np.unique(np.linspace(0, self.rows - 1, rows).astype(np.int64)).tolist():
             names = np.asarray(self.result.indices[row : row + 1, :each])[0].tolist()
             keys = np.asarray(self.result.distances[row : row + 1, :each])[0].tolist()
             for name, key in zip(names, keys, strict=True):
-                separation = _measure_pair(fold, row, name)
-                if separation != key:
+                separation = fold.measure(row, name)
+                if abs(separation - key) > tolerance * max(1.0, abs(key)):
                     raise InputError(
                         f"rows {row} and {name} of {fold.left.source.name} are {separation} apart, but base "
                         f"says {key}: its first {self.rows} rows are not those that {self.result.path} was "
                         "made of"
                     )
-
-
-def _measure_pair(fold: NearestPairs, row: int, other: int) -> float:
-    """The distance of two rows as the sweep measures it."""
-    x, y = (_row(fold.left, index) for index in (row, other))
-    if fold.function is not None:
-        return float(fold.function(x.raw[0].astype(np.float64), y.raw[0].astype(np.float64)))
-    if not fold.left.bounded:
-        return in_order(x.raw[0].astype(np.float64), y.raw[0].astype(np.float64), fold.metric)
-    return distance(x.raw[0], y.raw[0], float(x.scale[0]), float(y.scale[0]), metric=fold.metric)
-
-
-def _row(reader: BlockReader, index: int) -> Any:
-    return reader.read(reader.buffer(1), index, index + 1, 0)

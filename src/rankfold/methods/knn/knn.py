@@ -21,7 +21,9 @@ from rankfold.methods.knn.graph import POINTERS, create_graph, write_symmetric_g
 from rankfold.methods.knn.pair_fold import NearestPairs, has_bounds
 from rankfold.methods.knn.plan import PairSweeps, plan_neighbors
 from rankfold.methods.knn.request import NeighborRequest
-from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, BlockReader
+from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, SMALLEST_SQUARE, BlockReader
+from rankfold.methods.knn.sparse_fold import NearestSparsePairs
+from rankfold.methods.knn.sparse_rows import SparseReader, common_columns, cut_blocks, sparse_rows
 from rankfold.methods.knn.write_lists import WriteLists
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.task import Output, count
@@ -43,12 +45,10 @@ from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.scratch import NOWHERE
 
 Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
 
 WORTH_CENTERING = 4.0
 """Mean square over variance above which a centered copy is worth its memory."""
-
-SMALLEST_SQUARE = 2.0**-80
-"""Norms below this are left to float64."""
 
 CHUNK_BYTES = (2**20, 16 * 2**20)
 """Least and most of a chunk of the result, of which there are ``TARGET_CHUNKS`` in between."""
@@ -130,22 +130,49 @@ class Neighbors:
     def fold(self, shift: Float64 | None, *, precise: bool) -> NearestPairs:
         """The fold of pairs of blocks into lists."""
         code, function = self.parameters.code, self.parameters.function
-        products = function is None and has_bounds(code, self.source.shape[1])
-        readers = [BlockReader(side, code, shift, products) for side in (self.left, self.source)]
+        readers = [BlockReader(side, code, shift, self._by_products()) for side in (self.left, self.source)]
         return NearestPairs(self.pairs(), readers[0], readers[1], self.parameters.k, code, function, precise)
+
+    def sparse_fold(self, common: Int64 | None) -> NearestSparsePairs | None:
+        """The same of rows without their zeros, where that is faster and on the host; else None.
+
+        Which columns are ``common`` is not known before some rows have been read.
+        """
+        sides = [sparse_rows(side) for side in (self.left, self.source)]
+        left, source = sides
+        if left is None or source is None or not self._by_products():
+            return None
+        also = () if self.earlier is None else (self.earlier.rows,)
+        blocks = cut_blocks(left, also)
+        others = blocks if self.queries is None else cut_blocks(source)
+        pairs = Pairs(blocks.edges, None if self.queries is None else others.edges)
+        code = self.parameters.code
+        readers = SparseReader(left, code), SparseReader(source, code)
+        columns = np.zeros(0, np.int64) if common is None else common
+        return NearestSparsePairs(pairs, *readers, blocks, others, self.parameters.k, code, columns)
+
+    def loops(self) -> dict[str, Any]:
+        """What compiled loops depend on besides the request."""
+        sides = (self.left, self.source)
+        return {"sparse": self._by_products() and all(sparse_rows(side) is not None for side in sides)}
+
+    def _by_products(self) -> bool:
+        return self.parameters.function is None and has_bounds(self.parameters.code, self.source.shape[1])
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
+        sparse = self.sparse_fold(None) if budget.device == "cpu" else None
         # As if rows were centered, which takes a copy: that is known after a look at some of them.
-        fold = self.fold(np.zeros(self.source.shape[1]), precise=False)
+        fold = sparse or self.fold(np.zeros(self.source.shape[1]), precise=False)
         write = self._write(fold.pairs, NOWHERE, NOWHERE)
         symmetric = self.parameters.symmetric is not None
         return plan_neighbors(PairSweeps(fold, write, self.source, self.left, symmetric), budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
-        shift, precise = self.choose_shift()
-        fold, lists = self.fold(shift, precise=precise), run.scratch / "lists"
+        fold = self._fold_on(run.device)
+        # Blocks of sparse rows are others than of dense ones.
+        lists = run.scratch / ("sparse-lists" if isinstance(fold, NearestSparsePairs) else "lists")
         make_folder(lists)
         if self.earlier is not None:
             self.earlier.plant(fold, lists)
@@ -164,6 +191,16 @@ class Neighbors:
         facts = {**run.facts(self.request(), "exact", self.source, fingerprint), "recall": 1.0}
         run.describe(facts)
         return facts
+
+    def _fold_on(self, device: str) -> NearestPairs | NearestSparsePairs:
+        """The fold for what has been read of the rows."""
+        source = sparse_rows(self.source) if device == "cpu" and self.loops()["sparse"] else None
+        if source is not None:
+            fold = self.sparse_fold(common_columns(source))
+            assert fold is not None  # noqa: S101 - that is what ``loops`` says
+            return fold
+        shift, precise = self.choose_shift()
+        return self.fold(shift, precise=precise)
 
     def _write(self, pairs: Pairs, lists: Path, result: Path) -> WriteLists:
         """The sweep that writes lists, chunk by chunk."""

@@ -6,6 +6,7 @@ for what happens there. Lists are exact after each pair of blocks: there is noth
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +16,15 @@ import numpy.typing as npt
 
 from rankfold.kernels._layouts import aligned_empty
 from rankfold.kernels.neighbors.bounds import TERMS, tiles
-from rankfold.kernels.neighbors.lists import BY_PRODUCTS, EMPTY, Metric, compare_pairs, measure_pairs
+from rankfold.kernels.neighbors.lists import (
+    BY_PRODUCTS,
+    EMPTY,
+    Metric,
+    compare_pairs,
+    distance,
+    measure_pairs,
+)
+from rankfold.kernels.neighbors.lists import in_order as measure_in_order
 from rankfold.kernels.neighbors.meeting import (
     PRECISE_TILE,
     TILE,
@@ -48,6 +57,21 @@ def has_bounds(metric: int, columns: int) -> bool:
 
 
 @dataclass(slots=True)
+class Room:
+    """Buffers by name, each made once for the largest that is asked for."""
+
+    buffers: dict[str, Array] = field(default_factory=dict)
+
+    def array(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+        """A buffer, which is kept for the next that asks for it."""
+        key, size = f"{name} {np.dtype(dtype).name}", math.prod(shape)
+        if key not in self.buffers or self.buffers[key].size < size:
+            self.buffers.pop(key, None)  # before there is another
+            self.buffers[key] = aligned_empty((size,), dtype)
+        return self.buffers[key][:size].reshape(shape)
+
+
+@dataclass(slots=True)
 class PairWorkspace:
     """Buffers of one task."""
 
@@ -72,14 +96,7 @@ class PairWorkspace:
     largest: dict[int, float] = field(default_factory=dict)
     """Largest squared norm of the blocks in memory, and of the one that passes."""
 
-    room: dict[str, Array] = field(default_factory=dict)
-
-    def array(self, name: str, shape: tuple[int, int], dtype: npt.DTypeLike) -> Array:
-        """A buffer that is made once for the largest that is asked for."""
-        key, size = f"{name} {np.dtype(dtype).name}", shape[0] * shape[1]
-        if key not in self.room or self.room[key].size < size:
-            self.room[key] = aligned_empty((size,), dtype)
-        return self.room[key][:size].reshape(shape)
+    room: Room = field(default_factory=Room)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +135,28 @@ class NearestPairs:
         shortlists = 2 * tallest * (16 * most + 10 * 8)
         return buffers + list_bytes + reading + tiles + doubles + shortlists
 
+    @property
+    def pair_flops(self) -> float:
+        """Operations of a pair of rows besides its comparison."""
+        return 2.0 * self.left.columns * (1 if self.left.bounded else 1.5)
+
+    @property
+    def product_bytes(self) -> int:
+        """Bytes of the numbers that are multiplied."""
+        return 4 if self.left.bounded and not self.precise else 8
+
     def start(self, block: int) -> State:
         """Empty lists."""
-        rows = int(self.pairs.rows[block + 1] - self.pairs.rows[block])
-        return {
-            "keys": np.full((rows, self.k), np.inf),
-            "ids": np.full((rows, self.k), EMPTY, np.int64),
-            "uncertain": np.zeros(1, np.int64),
-        }
+        return empty_lists(self.pairs, block, self.k)
+
+    def measure(self, row: int, other: int) -> float:
+        """The distance of two rows as the sweep measures it."""
+        x, y = (self.left.read(self.left.buffer(1), index, index + 1, 0) for index in (row, other))
+        if self.function is not None:
+            return float(self.function(x.raw[0].astype(np.float64), y.raw[0].astype(np.float64)))
+        if not self.left.bounded:
+            return measure_in_order(x.raw[0].astype(np.float64), y.raw[0].astype(np.float64), self.metric)
+        return distance(x.raw[0], y.raw[0], float(x.scale[0]), float(y.scale[0]), metric=self.metric)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -196,7 +227,7 @@ class NearestPairs:
             shift=work.shift,
             same=same,
             precise=work.precise or wild,
-            room=work.array,
+            room=work.room.array,
         )
 
     def _measure(
@@ -231,6 +262,16 @@ class NearestPairs:
             compare_pairs(a, b, function=self.function, **lists, **where)
         except (ArithmeticError, AssertionError, LookupError, ValueError) as error:
             raise DataError(f"the metric failed: {type(error).__name__}: {error}") from error
+
+
+def empty_lists(pairs: Pairs, block: int, k: int) -> State:
+    """Accumulator of a block that has met none."""
+    rows = int(pairs.rows[block + 1] - pairs.rows[block])
+    return {
+        "keys": np.full((rows, k), np.inf),
+        "ids": np.full((rows, k), EMPTY, np.int64),
+        "uncertain": np.zeros(1, np.int64),
+    }
 
 
 def lists_of(state: State) -> Lists:

@@ -13,6 +13,7 @@ from rankfold.kernels.neighbors.bounds import TERMS
 from rankfold.kernels.neighbors.meeting import TILE, shortlist_length
 from rankfold.methods.knn.graph import SORT_BYTES
 from rankfold.methods.knn.pair_fold import NearestPairs
+from rankfold.methods.knn.sparse_fold import NearestSparsePairs
 from rankfold.methods.knn.write_lists import WriteLists
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.device import runs_on_device
@@ -39,7 +40,7 @@ def group_rows(pairs: Pairs, edges: npt.NDArray[np.int64]) -> int:
 class PairSweeps:
     """A search over pairs of blocks, and the sweep that writes its lists."""
 
-    fold: NearestPairs
+    fold: NearestPairs | NearestSparsePairs
     write: WriteLists
     source: Source
     left: Source
@@ -73,7 +74,7 @@ class PairSweeps:
         )
 
 
-def _groups(fold: NearestPairs, budget: Budget) -> tuple[int, int]:
+def _groups(fold: NearestPairs | NearestSparsePairs, budget: Budget) -> tuple[int, int]:
     """Threads, and groups of blocks."""
     pairs, room = fold.pairs, budget.memory_bytes - RESERVE_BYTES
     least = fold.memory_bytes(int(np.diff(pairs.rows).max())) + PACKED_BYTES
@@ -120,22 +121,26 @@ def _limit_threads(write: WriteLists, budget: Budget) -> Budget:
     return budget if enough else dataclasses.replace(budget, threads=most)
 
 
-def _sweep(fold: NearestPairs, arrangement: tuple[int, int, int], source: Source, left: Source) -> Pass:
+def _sweep(
+    fold: NearestPairs | NearestSparsePairs, arrangement: tuple[int, int, int], source: Source, left: Source
+) -> Pass:
     """The sweep over pairs in numbers."""
     pairs, lists = fold.pairs, left.shape[0] * 16 * fold.k
     concurrency, groups, task_bytes = arrangement
     tasks = 1 + (groups * (groups + 1) // 2 if pairs.others is None else groups * pairs.accumulators)
-    flops = pairs.row_pairs * (SCAN_FLOPS + 2.0 * source.shape[1] * (1 if fold.left.bounded else 1.5))
+    flops = pairs.row_pairs * (SCAN_FLOPS + fold.pair_flops)
     at_once = max(1, groups // 2) if pairs.others is None else groups * pairs.accumulators
     reads, writes = _reads(fold, concurrency, groups, (source, left)), lists * groups
-    item = 4 if fold.left.bounded and not fold.precise else 8
+    item = fold.product_bytes
     on_device = runs_on_device(fold.kernels)
     device_bytes = fold.device_bytes(group_rows(pairs, pairs.groups(groups))) if on_device else 0
     on_gpu: dict[str, Any] = {"on_device": on_device, "device_bytes": device_bytes}
     return Pass("pairs", "matrix", reads, writes, flops, task_bytes, tasks, at_once, item=item, **on_gpu)
 
 
-def _reads(fold: NearestPairs, concurrency: int, groups: int, matrices: tuple[Source, Source]) -> int:
+def _reads(
+    fold: NearestPairs | NearestSparsePairs, concurrency: int, groups: int, matrices: tuple[Source, Source]
+) -> int:
     """Bytes of the matrix, where what a task holds stays for the next one that wants it."""
     pairs, (source, left) = fold.pairs, matrices
     rows, all_rows = left.shape[0] * fold.left.bytes_to_read, source.shape[0] * fold.right.bytes_to_read
@@ -149,7 +154,7 @@ def _reads(fold: NearestPairs, concurrency: int, groups: int, matrices: tuple[So
     return rows * loads + rows * (groups - 1) // 2
 
 
-def _way_out(fold: NearestPairs, left: Source) -> str:
+def _way_out(fold: NearestPairs | NearestSparsePairs, left: Source) -> str:
     tallest = fold.pairs.tallest()
     if not left.row_grid.splittable and left.row_grid.longest == tallest:
         return (

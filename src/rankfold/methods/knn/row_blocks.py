@@ -8,7 +8,7 @@ zero are their own copy. See ``kernels/neighbors/bounds.py``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from rankfold.kernels.neighbors.lists import Metric
 from rankfold.kernels.neighbors.meeting import Rows
 from rankfold.methods.parts.finite import remedy
 from rankfold.methods.parts.panels import numbers
+from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.data.places import place_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, View, working_dtype
@@ -28,6 +29,9 @@ Float64 = npt.NDArray[np.float64]
 
 LARGEST_SQUARE = 2.0**96
 """Norms above this are left to float64: products of float32 must stay in range."""
+
+SMALLEST_SQUARE = 2.0**-80
+"""Norms below this are left to float64."""
 
 FAINTEST_SQUARE = 2.0**-960
 """Norms below this have lost some of their terms."""
@@ -176,24 +180,37 @@ class BlockReader:
         bad = ~np.isfinite(raw)
         if bad.any():
             row, column = np.unravel_index(int(bad.argmax()), bad.shape)
-            raise NonFiniteError(
-                f"{self.source.name} holds NaN or Inf: {bad.sum()} in rows {start} to "
-                f"{start + len(raw) - 1}, the first at "
-                f"{place_of(self.source, start + int(row), int(column))}. Nothing was computed. "
-                f"{remedy(self.source)}"
-            )
+            place = start + int(row), int(column)
+            refuse_nonfinite(self.source, (start, start + len(raw)), int(bad.sum()), place)
         if np.isnan(norms).any():
-            raise DataError(
-                f"row {start + int(np.isnan(norms).argmax())} (from 0) of {self.source.name} is so short "
-                "that its squares leave the range of float64, but cosine needs its direction. Scale it up, "
-                "or set it to zero, and run again."
-            )
+            refuse_faint(self.source, start + int(np.isnan(norms).argmax()))
         row, column = np.unravel_index(int(np.abs(raw).argmax()), raw.shape)
-        raise DataError(
-            f"the number in row {start + row}, column {column} (from 0) of {self.source.name} is so large "
-            "that its square leaves the range of float64. Is it a mark for what is missing? Replace or drop "
-            "it, and run again."
-        )
+        refuse_large(self.source, (start + int(row), int(column)))
+
+
+def refuse_nonfinite(source: Source, rows: Span, count: int, place: tuple[int, int]) -> NoReturn:
+    """Raise ``NonFiniteError`` for rows with so many numbers that are none, the first of them at a place."""
+    raise NonFiniteError(
+        f"{source.name} holds NaN or Inf: {count} in rows {rows[0]} to {rows[1] - 1}, the first at "
+        f"{place_of(source, *place)}. Nothing was computed. {remedy(source)}"
+    )
+
+
+def refuse_faint(source: Source, row: int) -> NoReturn:
+    """Raise ``DataError`` for a row that has no direction."""
+    raise DataError(
+        f"row {row} (from 0) of {source.name} is so short that its squares leave the range of float64, but "
+        "cosine needs its direction. Scale it up, or set it to zero, and run again."
+    )
+
+
+def refuse_large(source: Source, place: tuple[int, int]) -> NoReturn:
+    """Raise ``DataError`` for a number that cannot be squared."""
+    raise DataError(
+        f"the number in row {place[0]}, column {place[1]} (from 0) of {source.name} is so large that its "
+        "square leaves the range of float64. Is it a mark for what is missing? Replace or drop it, and run "
+        "again."
+    )
 
 
 def row_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rankfold.kernels.neighbors.lists import (
+    EMPTY,
     Metric,
     exhaust_rows,
     measure_pairs,
@@ -16,9 +17,12 @@ from rankfold.kernels.neighbors.lists import (
     scan_pairs,
     sort_lists,
 )
+from rankfold.kernels.neighbors.meeting import Lists
+from rankfold.kernels.neighbors.sparse_meeting import SparseRows, meet_sparse_rows, square_rows
 from rankfold.methods.knn.pair_fold import has_bounds
 from rankfold.methods.knn.request import METRICS
 from rankfold.methods.knn.row_blocks import row_dtype
+from rankfold.methods.knn.sparse_rows import column_dtype
 
 DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
 
@@ -43,8 +47,12 @@ def way_of(metric: str, columns: int) -> str:
 
 
 def warm_neighbors(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Loops that a search takes."""
-    _warm_lists(dtype, way_of(request["metric"], shape[1]))
+    """Loops that a search takes; ``request`` may say ``sparse``, which is rows without their zeros."""
+    way = way_of(request["metric"], shape[1])
+    if request.get("sparse"):
+        _warm_sparse(dtype, way, column_dtype(shape[1]))
+    else:
+        _warm_lists(dtype, way)
 
 
 @functools.cache
@@ -72,3 +80,22 @@ def _warm_bounds(
         scan_pairs(tile, near, near, **lists, first_i=0, first_j=0, diagonal=1)
     refine_rows(x, x, one, one, bounds=bounds, places=places, **measuring)
     exhaust_rows(np.zeros((4, 4)), one, one, x, x, one, one, own=np.arange(4), **measuring)
+
+
+@functools.cache
+def _warm_sparse(dtype: np.dtype[Any], way: str, index: np.dtype[Any]) -> None:
+    # More equal rows than a shortlist holds: none can be certain, and all of them meet in float64.
+    rows, k = 16, 1
+    arrays = 2 * np.arange(rows + 1), np.array([0, 1] * rows, index), np.ones(2 * rows, row_dtype(dtype))
+    x = SparseRows(0, 2, *arrays, np.zeros(rows), np.ones(rows), np.zeros((rows, 2)))
+    square_rows(*arrays, x.scale, squares=x.squares)
+    for precise in (False, True):
+        one, two = (
+            Lists(np.full((rows, k), np.inf), np.full((rows, k), EMPTY), np.zeros(1, np.int64)) for _ in "xy"
+        )
+        asked: dict[str, Any] = {"common": np.zeros(0, np.int64), "metric": METRIC[way], "same": False}
+        asked |= {"lists_i": one, "lists_j": two, "precise": precise}
+        meet_sparse_rows(x, x, room=lambda name, shape, kind: np.empty(shape, kind), **asked)
+    keys, ids = np.full((4, 2), np.inf), np.full((4, 2), -1)
+    merge_lists(keys, ids, other_keys=keys, other_ids=ids)
+    sort_lists(keys, ids)

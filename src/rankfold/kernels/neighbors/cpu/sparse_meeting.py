@@ -68,7 +68,7 @@ def meet_sparse_rows(
     """See the contract; lists are each one piece of memory."""
     terms = max(x.longest, y.longest)
     dtype = np.dtype(np.float64 if precise or terms > MOST_TERMS else np.float32)
-    task = _Meeting(common, metric, room, terms, lists_i.keys.shape[1])
+    task = _Meeting(common, int(metric), room, terms, lists_i.keys.shape[1])
     one = task.side("left", x, lists_i, dtype)
     two = one if same else task.side("right", y, lists_j, dtype)
     task.scan(one, two, dtype, same=same)
