@@ -1,4 +1,4 @@
-"""Products of sparse rows beside SciPy's: both products with a block, and the Gram matrix.
+"""Products of sparse rows beside SciPy's: both products with a block, the Gram matrix, and nearest neighbors.
 
     python benchmarks/sparse.py --folder /tmp/rankfold-data --out benchmarks/results/sparse.json
     python benchmarks/sparse.py --part gram --pbmc pbmc3k_counts.npz
@@ -7,7 +7,9 @@ Processor seconds of one thread. Contenders take turns, medians count, and what 
 machine may have other work. ``pass`` is Y = A Q and Z = A'Y, with both orders of the nonzeros kept, and with
 the columns' order made from each panel as it would be read from disk; SciPy has CSR alone, as ``A @ Q`` and
 ``A.T @ Y``. Q, Y and Z lie as each side likes them: ours in slabs, SciPy's in one piece. ``gram`` is the
-upper triangle of A'A in float64, beside a dense copy that BLAS multiplies, and beside ``A.T @ A``.
+upper triangle of A'A in float64, beside a dense copy that BLAS multiplies, and beside ``A.T @ A``. ``knn`` is
+the whole call ``rankfold.knn`` for some rows, by cosine, beside scikit-learn's search by all pairs, which
+counts a row among its own neighbors and is asked for one more.
 """
 
 from __future__ import annotations
@@ -42,20 +44,23 @@ Call = Callable[[], Any]
 WIDTHS = (64, 128)
 PANEL_BYTES, PANEL_NONZEROS = 2**20, 2**21
 """A slab of Y of a panel, and the most nonzeros: it grows to two nonzeros a column, or to 4 MiB."""
+NEIGHBOR_ROWS, NEIGHBORS = 5000, 15
 MOST_PAIRS = 4e8
 """``A.T @ A`` is left out beyond."""
 
 
-def timed(contenders: dict[str, Call], turns: int) -> dict[str, float]:
+def timed(
+    contenders: dict[str, Call], turns: int, clock: Callable[[], float] = time.thread_time
+) -> dict[str, float]:
     """Median seconds of each."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for call in contenders.values():
         call()
     for _ in range(turns):
         for name, call in contenders.items():
-            began = time.thread_time()
+            began = clock()
             call()
-            seconds[name].append(time.thread_time() - began)
+            seconds[name].append(clock() - began)
     return {name: statistics.median(each) for name, each in seconds.items()}
 
 
@@ -141,6 +146,31 @@ def measure_gram(a: sp.csr_array, turns: int) -> dict[str, float]:
     return {**timed(contenders, turns), "difference": difference}
 
 
+def measure_knn(a: sp.csr_array, turns: int) -> dict[str, float]:
+    """Seconds of the nearest of rows among themselves, and the share of neighbors that both find."""
+    from sklearn.neighbors import NearestNeighbors
+
+    import rankfold as rf
+
+    rows = np.sort(np.random.default_rng(0).permutation(a.shape[0])[:NEIGHBOR_ROWS])
+    part = with_int32(sp.csr_array(a[rows]))
+
+    def ours() -> np.ndarray:
+        return np.asarray(rf.knn(part, NEIGHBORS, metric="cosine", threads=1).indices)
+
+    def peer() -> np.ndarray:
+        search = NearestNeighbors(n_neighbors=NEIGHBORS + 1, algorithm="brute", metric="cosine", n_jobs=1)
+        return search.fit(part).kneighbors(part)[1]  # type: ignore[no-any-return]
+
+    both = zip(ours(), peer(), strict=True)
+    shares = [
+        len({*one.tolist()} & {*other.tolist()} - {i}) / NEIGHBORS for i, (one, other) in enumerate(both)
+    ]
+    # Work is done in a thread of its own, so that all of the process is counted.
+    seconds = timed({"ours": ours, "scikit-learn": peer}, turns, clock=time.process_time)
+    return {**seconds, "same neighbors": float(np.mean(shares))}
+
+
 def columns_of(a: sp.csr_array, count: int, *, variable: bool) -> sp.csr_array:
     """So many columns: of largest variance over mean, or with most nonzeros."""
     score = np.bincount(a.indices, minlength=a.shape[1]).astype(float)
@@ -163,13 +193,13 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("/tmp/rankfold-data"))
     parser.add_argument("--out", type=Path)
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--part", choices=("pass", "gram"), help="one alone")
+    parser.add_argument("--part", choices=("pass", "gram", "knn"), help="one alone")
     parser.add_argument("--pbmc", type=Path, help="counts of genes, CSR in .npz, beside those that are drawn")
     arguments = parser.parse_args()
     matrices = {kind: with_int32(matrix(kind, arguments.folder)) for kind in KINDS}
     if arguments.pbmc:
         matrices["pbmc"] = with_int32(normalized(sp.csr_array(sp.load_npz(arguments.pbmc))))
-    results: dict[str, Any] = {"machine": machine(), "matrices": {}, "pass": {}, "gram": {}}
+    results: dict[str, Any] = {"machine": machine(), "matrices": {}, "pass": {}, "gram": {}, "knn": {}}
     for kind, a in matrices.items():
         results["matrices"][kind] = {"shape": a.shape, "nonzeros": a.nnz}
         if arguments.part in (None, "pass"):
@@ -190,6 +220,11 @@ def main() -> None:
                 results["gram"][name] = found
                 ratio = found["toarray and dsyrk"] / found["ours"]
                 print(f"{name}: {ratio:.2f} times the speed of toarray and dsyrk", flush=True)
+        # Most rows of the graph have no column in common: all are at distance 1, and every pair is measured.
+        if arguments.part in (None, "knn") and kind != "graph":
+            found = results["knn"][kind] = measure_knn(a, arguments.turns)
+            ratio = found["scikit-learn"] / found["ours"]
+            print(f"{kind}, neighbors: {ratio:.2f} times the speed of scikit-learn", flush=True)
     if arguments.out:
         arguments.out.write_text(json.dumps(results, indent=1) + "\n")
 
