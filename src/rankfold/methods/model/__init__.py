@@ -8,5 +8,6 @@ transform_pass          its folds
 sparse_transform_pass   its fold over what a sparse matrix stores
 update                  components of more samples
 check                   residuals of a result against its matrix
+sparse_check_pass       its fold over what a sparse matrix stores
 reconstruct             the matrix out of its factors
 """

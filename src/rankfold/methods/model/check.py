@@ -22,16 +22,18 @@ import numpy.typing as npt
 from rankfold.kernels.linear.center_scale import measure, subtract
 from rankfold.kernels.linear.products import add_gram, add_product, product, weigh
 from rankfold.methods.model.model import FactorModel, open_model
+from rankfold.methods.model.sparse_check_pass import VerifySparse
 from rankfold.methods.model.transform_pass import take_squares
 from rankfold.methods.parts.finite import BAD, refuse_bad
 from rankfold.methods.parts.outputs import write_outputs
 from rankfold.methods.parts.panels import OverPanels, Panels
-from rankfold.methods.svd.orientation import choose_orientation
+from rankfold.methods.parts.sparse_panels import SparsePanels, stored_size
+from rankfold.methods.svd.orientation import choose_orientation, is_sparse
 from rankfold.methods.task import Output, vectors
 from rankfold.pipeline.blas import one_blas_thread
-from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.source import CompressedSource, Source, compressed, index_dtype
 from rankfold.pipeline.data.view import Orientation, View
-from rankfold.pipeline.engine.blocks import cut
+from rankfold.pipeline.engine.blocks import cut, cut_by_numbers
 from rankfold.pipeline.engine.device import HOST, Device
 from rankfold.pipeline.engine.fold import Buffer, Given, ScratchConstant, Sum, Workspace
 from rankfold.pipeline.engine.run import Run
@@ -40,7 +42,12 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
-from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
+from rankfold.pipeline.planning.seconds import (
+    NOMINAL_FLOPS,
+    NOMINAL_GATHERED_FLOPS,
+    NOMINAL_READ,
+    ORDER_SECONDS,
+)
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
@@ -208,9 +215,10 @@ class Verification:
         sweep = one_sweep(
             outline,
             lambda slots: self.fold(NOWHERE, slots),
-            flops=4.0 * rows * columns * rank,
+            flops=4.0 * (rows * columns if self.stored is None else self.stored.nnz) * rank,
             driver_bytes=4 * accumulator + self.model.block_columns * (rank * 24 + 64),
             accumulator_bytes=accumulator,
+            stored=(0, 0) if self.stored is None else stored_size(self.stored),
         )
         return plan_task(
             outline,
@@ -219,8 +227,34 @@ class Verification:
             lambda: ", or cut the store anew with `rankfold import`, if its chunks are tall",
         )
 
-    def fold(self, folder: Path, slots: int) -> Verify:
+    @property
+    def stored(self) -> CompressedSource | None:
+        """The matrix as what it stores, where that is taken without the zeros."""
+        stored = compressed(self.source)
+        return stored if stored is not None and stored.by == "rows" and is_sparse(stored) else None
+
+    def _sparse_fold(self, stored: CompressedSource, folder: Path, slots: int) -> VerifySparse:
+        (rows, columns), rank, double = stored.shape, self.model.rank, np.dtype(np.float64)
+        number_bytes = stored.dtype.itemsize + index_dtype(rows, columns, stored.nnz).itemsize
+        sizes = stored.nnz, number_bytes, 8 * columns * rank
+        pieces, fullest = cut_by_numbers(stored.pointers, (rows, columns), *sizes)
+        view = View(stored, Orientation.ROWS, precision=double)
+        seconds = number_bytes / NOMINAL_READ + 4 * rank / NOMINAL_GATHERED_FLOPS[8] + ORDER_SECONDS
+        return VerifySparse(
+            panels=SparsePanels(view, pieces, slots, fullest),
+            long=View(self.left, Orientation.ROWS),
+            short=ScratchMatrix(folder / "short.bin", columns, rank, double),
+            columns=ScratchMatrix(folder / "columns.bin", columns, 2, double),
+            values=self.model.s * self.model.pow2_scale(double),
+            weights=self._left_weights(),
+            square_scale=self.square_scale,
+            row_seconds=max(stored.nnz / rows, 1) * seconds,
+        )
+
+    def fold(self, folder: Path, slots: int) -> Verify | VerifySparse:
         """The fold of the one pass."""
+        if self.stored is not None:
+            return self._sparse_fold(self.stored, folder, slots)
         (_, columns), rank = self.source.shape, self.model.rank
         view = View(self.source, choose_orientation(self.source, rank))
         by_rows = view.orientation is Orientation.ROWS
@@ -245,6 +279,8 @@ class Verification:
             self._prepare(fold)
             state = run.pass_over_data("check", fold)
             refuse_bad(state, self.source)
+            if isinstance(fold, VerifySparse):
+                state = fold.finish(state, fold.columns.load())
             short, s = fold.short.load(), fold.values
             across = state["product"] - short * s
             largest = s[0] if s[0] > 0 else 1.0
@@ -259,7 +295,7 @@ class Verification:
             run.describe(facts)
         return facts
 
-    def _prepare(self, fold: Verify) -> None:
+    def _prepare(self, fold: Verify | VerifySparse) -> None:
         """The short factor and what columns are centered and scaled by, on scratch."""
         pow2_scale = self.model.pow2_scale(np.dtype(np.float64))
         for start, stop in self.model.blocks():

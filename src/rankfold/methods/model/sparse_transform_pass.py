@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +30,9 @@ Float64 = npt.NDArray[np.float64]
 
 NUMBERS = 2**18
 """Stored numbers whose squares are added up at a time."""
+
+SQUARES_BYTES = 40 * NUMBERS
+"""Memory that this takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class ProjectSparseRows(OverStoredNumbers):
         rows, rank, item = self.cut.panel_rows, self.basis.columns, self.panels.view.dtype.itemsize
         solving = rows * 2 * 8 * rank if self.normal else 0
         columns = self.columns.rows * (6 * 8 + rank * (8 + item))
-        return solving + 2 * rows * rank * item + columns + 8 * rank**2 + 40 * NUMBERS
+        return solving + 2 * rows * rank * item + columns + 8 * rank**2 + SQUARES_BYTES
 
     def workspace(self, device: Device = HOST) -> Workspace:
         """Buffers; the basis weighted, and what its products are shifted by."""
@@ -103,13 +105,12 @@ class ProjectSparseRows(OverStoredNumbers):
         work.mean, work.factor = mean, factor
         work.offset = (mean * factor) @ work.basis
         work.basis = (work.basis * factor[:, None]).astype(self.panels.view.dtype)
-        work.zeros = (mean * factor) ** 2
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Multiply a panel, and write its rows."""
         lines, count = self.take(work, slot), stop - start
-        squares = self._squares(work, lines)
+        squares = squares_of(lines, work.mean, work.factor, self.square_scale)
         if not np.isfinite(squares):
             self.count_bad(state, lines, start)
             return
@@ -127,16 +128,17 @@ class ProjectSparseRows(OverStoredNumbers):
         if not state["bad"][0]:  # what holds bad numbers is refused in the end
             write_whole_chunks(self.array, out, (start, stop), (0, self.basis.columns))
 
-    def _squares(self, work: Workspace, lines: Csr) -> float:
-        """Of all numbers of the lines, centered and scaled: the zeros have those of the mean."""
-        zeros = (len(lines.indptr) - 1) * work.zeros
-        total: Any = 0.0
-        with np.errstate(over="ignore", invalid="ignore"):
-            for first in range(0, len(lines.data), NUMBERS):
-                part = slice(first, first + NUMBERS)
-                at = lines.indices[part]
-                numbers = (lines.data[part] - work.mean[at]) * (self.square_scale * work.factor[at])
-                total += numbers @ numbers
-                zeros -= np.bincount(at, minlength=len(zeros)) * work.zeros
-            # A column that is full has none, but for rounding of the sums before.
-            return float(total / self.square_scale**2 + np.maximum(zeros, 0.0).sum())
+
+def squares_of(lines: Csr, mean: Float64, factor: Float64, scale: float) -> float:
+    """Sum of squares of ``(x - mean) * factor`` of some lines; their zeros have those of the mean."""
+    of_zero, total = (mean * factor) ** 2, 0.0
+    zeros = (len(lines.indptr) - 1) * of_zero
+    with np.errstate(over="ignore", invalid="ignore"):
+        for first in range(0, len(lines.data), NUMBERS):
+            part = slice(first, first + NUMBERS)
+            at = lines.indices[part]
+            numbers = (lines.data[part] - mean[at]) * (scale * factor[at])
+            total += float(numbers @ numbers)
+            zeros -= np.bincount(at, minlength=len(zeros)) * of_zero
+        # A column that is full has none, but for rounding of the sums before.
+        return float(total / scale**2 + np.maximum(zeros, 0.0).sum())

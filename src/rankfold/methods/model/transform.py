@@ -30,7 +30,7 @@ from rankfold.methods.nmf.warm import warm_coordinates
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.parts.panels import Panels
-from rankfold.methods.parts.sparse_panels import SparsePanels
+from rankfold.methods.parts.sparse_panels import SparsePanels, stored_size
 from rankfold.methods.svd.orientation import is_sparse
 from rankfold.methods.svd.strategy import matching_chunk
 from rankfold.methods.task import Output, count
@@ -132,7 +132,7 @@ class Projection:
             driver_bytes=max(block, 3 * accumulator + (0 if by_rows else 3 * scores + 3 * accumulator)),
             accumulator_bytes=accumulator,
             writes_bytes=scores if by_rows else 0,
-            stored=(0, 0) if self.stored is None else (self.stored.nnz, rows * self._row_bytes),
+            stored=(0, 0) if self.stored is None else stored_size(self.stored),
         )
         return plan_task(outline, sweep, budget, lambda: _remedy(fold.panels.view, fold.cut))
 

@@ -1,0 +1,123 @@
+"""Residuals of a result against a sparse matrix, at the cost of its stored numbers: see ``check.py``.
+
+With ``S`` what is stored, the matrix is ``S D - 1 (mean D)'`` with D the factors of columns. Both products
+are those of ``S``, less a term of rank one: that of ``A`` in every panel, that of ``A'`` once, in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.linear.products import add_gram, weigh
+from rankfold.kernels.sparse.products import add_columns, multiply_rows, order_columns
+from rankfold.methods.model.sparse_transform_pass import SQUARES_BYTES, squares_of
+from rankfold.methods.parts.finite import BAD
+from rankfold.methods.parts.sparse_panels import OverStoredNumbers, SparsePanels
+from rankfold.pipeline.data.view import View
+from rankfold.pipeline.engine.device import HOST, Device
+from rankfold.pipeline.engine.fold import Buffer, Given, ScratchConstant, Sum, Workspace
+from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.scratch import ScratchMatrix
+
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifySparse(OverStoredNumbers):
+    """Fold of a tall sparse matrix A and its factors into ``sum((A S - L s)^2)``, ``A'L`` and ``L'L``."""
+
+    panels: SparsePanels
+    """Of float64, by rows."""
+
+    long: View
+    """The long factor, (rows, k)."""
+
+    short: ScratchMatrix
+    """The short factor, (columns, k) float64."""
+
+    columns: ScratchMatrix
+    """(columns, 2): mean of each column of the matrix, and what it is multiplied by."""
+
+    values: Float64
+    """(k,) singular values."""
+
+    weights: Float64
+    """(k,) what the stored long factor is multiplied by to be orthonormal."""
+
+    square_scale: float
+    row_seconds: float
+
+    kernels = (order_columns, multiply_rows, add_columns, add_gram, weigh)
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """The other order, the short factor, numbers of columns, and products of a panel."""
+        rows, rank = self.cut.panel_rows, len(self.values)
+        return {
+            **OverStoredNumbers.buffers(self),
+            "short": ScratchConstant.of(self.short),
+            "columns": ScratchConstant.of(self.columns),
+            "s": Given.of(self.values),
+            "weights": Given.of(self.weights),
+            "y": Buffer((rows, rank)),
+            "long": Buffer((rows, rank)),
+        }
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Sums that residuals and orthogonality follow from; those of the long factor are for the mean."""
+        k = len(self.values)
+        product, gram = Sum((self.panels.view.short, k)), Sum((k, k))
+        sums = {"left": Sum((k,)), "product": product, "long": Sum((k,)), "gram": gram}
+        return {**sums, "squares": Sum((1,)), "bad": BAD}
+
+    @property
+    def beside_bytes(self) -> int:
+        """Rows of the long factor that are read ahead, vectors, the weighted factor, and squares."""
+        tall, rank, short = self.cut.panel_rows, len(self.values), self.panels.view.short
+        factor = self.slots * (tall * rank * self.long.dtype.itemsize + self.long.read_bytes(tall))
+        return factor + 8 * rank * (rank + short) + 7 * 8 * max(tall, short) + SQUARES_BYTES
+
+    def workspace(self, device: Device = HOST) -> Workspace:
+        """Buffers, room for the long factor, and the short one as it is weighted."""
+        work = OverStoredNumbers.workspace(self, device)
+        work.mean, work.factor = work.columns.T.copy()
+        work.offset = (work.mean * work.factor) @ work.short
+        work.short = work.short * work.factor[:, None]
+        shape, dtype = self.long.panel_shape(self.cut.panel_rows), self.long.source.dtype
+        work.long_panels = [np.empty(shape, dtype) for _ in range(self.slots)]
+        return work
+
+    def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Fetch a panel and its rows of the long factor."""
+        OverStoredNumbers.read(self, work, start, stop, slot)
+        self.long.read(self.long.part(work.long_panels[slot], 0, stop - start), start, stop)
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Compare a panel."""
+        lines, count = self.take(work, slot), stop - start
+        squares = squares_of(lines, work.mean, work.factor, self.square_scale)
+        if not np.isfinite(squares):
+            self.count_bad(state, lines, start)
+            return
+        state["squares"] += squares
+        long, y = work.long[:count], work.y[:count]
+        weigh(self.long.part(work.long_panels[slot], 0, count), work.weights, out=long)
+        multiply_rows(lines.indptr, lines.indices, lines.data, work.short, y=y)
+        y -= work.offset
+        self.bring_in_order(work, lines)
+        add_columns(work.pointers, work.rows, work.values, long, z=state["product"])
+        state["long"] += long.sum(axis=0)
+        add_gram(long, total=state["gram"])
+        long *= work.s
+        y -= long
+        state["left"] += np.einsum("ij,ij->j", y, y)
+
+    def finish(self, state: State, columns: Any) -> State:
+        """The product with the matrix, from that with what is stored; ``columns`` are means and factors."""
+        mean, factor = columns.T
+        product = (state["product"] - np.outer(mean, state["long"])) * factor[:, None]
+        return {**state, "product": product}
