@@ -14,11 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.nonnegative.projected_gradient import gradient_rows
-from rankfold.methods.nmf.frobenius_pass import NmfIteration, NonnegativePass
-from rankfold.methods.nmf.kl_pass import DivergencePass, below, independence_divergence
+from rankfold.methods.nmf.frobenius_pass import NmfIteration
+from rankfold.methods.nmf.kl_pass import below, independence_divergence
 from rankfold.methods.nmf.penalty import Penalty, Sizes, penalty, weights
 from rankfold.methods.nmf.request import FactorRequest
 from rankfold.methods.nmf.row_solvers import FILL, Descent, Multiplicative, Pivoting, RowSolver, Splitting
+from rankfold.methods.nmf.sparse_passes import (
+    DivergenceIteration,
+    divergence_pass,
+    finish,
+    nonnegative_pass,
+)
 from rankfold.methods.parts.finite import refuse_bad, refuse_negative
 from rankfold.methods.svd.operator import refuse_overflow
 from rankfold.methods.svd.strategy import Strategy
@@ -243,12 +249,12 @@ class Frobenius:
         solve_long, solve_short = model.solvers(scales=model.scales(factors.short))
         constants = save_once(run.part(name, "constants.part"), linear_model(model, factors))
         after = model.factor(run.scratch, self.index + 1)
-        close = self.error**2 < DIFFERENCE * float(np.finfo(model.view.dtype).eps)
+        close = self._is_close()
         iteration = NmfIteration(constants, factors.long, after, solve_long, residual=close)
         seconds = self.layout.row_seconds((6 if close else 4) * model.parameters.rank)
         panels = dataclasses.replace(self.layout.panels(run.slots), borrows=True)
-        fold = NonnegativePass(panels, iteration, first_pass, seconds)
-        state = run.pass_over_data(name, fold)
+        fold = nonnegative_pass(self.layout, panels, iteration, seconds, first_pass=first_pass)
+        state = finish(fold, run.pass_over_data(name, fold))
         refuse_overflow(state, model.view, "product")
         refuse_negative(state, model.view.source)
         self.total = self.total or float(state["squares"][0])
@@ -256,10 +262,21 @@ class Frobenius:
         stationarity = self._stationarity(state["gradient"])
         self._take(run, Factors(update.short, after, sizes_of(state)), update.slope)
         if close:
-            return self._step_error(float(state["residual"][0]) + update.change, stationarity)
+            residual = float(state["residual"][0])
+            if self.layout.fullest:  # the difference of two sums in float64
+                residual = max(residual, float(np.finfo(np.float64).eps) * self.total)
+            return self._step_error(residual + update.change, stationarity)
         # What is below rounding of the difference is not known to be nothing: the next pass forms it.
         least = float(np.finfo(model.view.dtype).eps) * self.total
         return self._step_error(max(self.total + update.squares, least), stationarity)
+
+    def _is_close(self) -> bool:
+        """Whether squares that are left are formed: of a sparse matrix in float64, which gains nothing
+        where that is the working type."""
+        dtype = self.model.view.dtype
+        if self.layout.fullest and dtype == np.float64:
+            return False
+        return bool(self.error**2 < DIFFERENCE * float(np.finfo(dtype).eps))
 
     def _stationarity(self, gradient: Float64) -> float:
         """Norm of the projected gradient where each component of the other factor has unit norm, over |X|."""
@@ -303,8 +320,9 @@ class KullbackLeibler:
         after = model.factor(run.scratch, self.index + 1)
         seconds = self.layout.row_seconds(14 * model.parameters.rank)
         panels = dataclasses.replace(self.layout.panels(run.slots), borrows=True)
-        fold = DivergencePass(panels, constants, factors.long, after, self.index == 0, seconds)
-        state = run.pass_over_data(name, fold)
+        iteration = DivergenceIteration(constants, factors.long, after)
+        fold = divergence_pass(self.layout, panels, iteration, seconds, first_pass=self.index == 0)
+        state = finish(fold, run.pass_over_data(name, fold))
         refuse_bad(state, view.source)
         refuse_negative(state, view.source)
         if not self.index:

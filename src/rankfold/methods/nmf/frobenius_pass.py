@@ -100,8 +100,21 @@ class NmfIteration:
 
     def advance(self, state: State, work: Workspace, first: int, last: int, d: Array) -> None:
         """Improve rows ``first:last`` of L by the rows ``d`` (rows, width) of the data, and add them up."""
-        b, left = work.b[: last - first], work.left[: last - first]
+        b = work.b[: last - first]
         _multiply(d, work, out=b)
+        left = self.improve(state, work, first, b)
+        add_product(left, d, total=state["product"], work=work.product)
+        add_gram(left, total=state["gram"])
+        if self.residual:
+            rest = work.rest[: last - first]
+            product(left, work.across, out=rest)
+            np.subtract(d, rest, out=rest)
+            nothing = np.zeros_like(state["residual"], shape=rest.shape[1])
+            state["residual"] += measure(rest, nothing, 1.0)[1].sum()
+
+    def improve(self, state: State, work: Workspace, first: int, b: Array) -> Array:
+        """Rows of L from ``first`` on, improved by ``b``, the data times ``right``, and written."""
+        left = work.left[: len(b)]
         if self.before is None:
             left[...] = 0
         else:
@@ -109,15 +122,8 @@ class NmfIteration:
         state["gradient"] += gradient_rows(work.gram, b - work.linear, self.solver.clear_floor(left))
         self.solver.improve(work.gram, b, work.linear, left, fresh=self.before is None)
         work.device.send(left, functools.partial(self.after.write, first))
-        add_product(left, d, total=state["product"], work=work.product)
-        add_gram(left, total=state["gram"])
         state["sums"] += left.sum(axis=0, dtype=np.float64)
-        if self.residual:
-            rest = work.rest[: last - first]
-            product(left, work.across, out=rest)
-            np.subtract(d, rest, out=rest)
-            nothing = np.zeros_like(state["residual"], shape=rest.shape[1])
-            state["residual"] += measure(rest, nothing, 1.0)[1].sum()
+        return left  # type: ignore[no-any-return]
 
 
 def _multiply(d: Array, work: Workspace, *, out: Array) -> None:

@@ -25,9 +25,9 @@ from rankfold.methods.nmf.alternation import (
     StepError,
 )
 from rankfold.methods.nmf.arguments import INITS
-from rankfold.methods.nmf.frobenius_pass import NmfIteration, NonnegativePass
-from rankfold.methods.nmf.kl_pass import DivergencePass
+from rankfold.methods.nmf.frobenius_pass import NmfIteration
 from rankfold.methods.nmf.request import CustomStart, FactorRequest, digest
+from rankfold.methods.nmf.sparse_passes import DivergenceIteration, divergence_pass, nonnegative_pass
 from rankfold.methods.nmf.start import (
     SMALL_BYTES,
     SWEEPS,
@@ -47,7 +47,7 @@ from rankfold.methods.parts.outputs import write_outputs
 from rankfold.methods.parts.write_rows import WriteRows
 from rankfold.methods.svd.long_factor import OnScratch, create_long_array, write_combination
 from rankfold.methods.svd.operator import begin
-from rankfold.methods.svd.orientation import choose_orientation
+from rankfold.methods.svd.orientation import orientation_of
 from rankfold.methods.svd.plan import sweeps_of
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.strategy import Strategy, choose_strategy
@@ -55,6 +55,7 @@ from rankfold.methods.task import Output, count
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation
+from rankfold.pipeline.engine.fold import DeclaredFold
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import DataError, InputError
@@ -89,7 +90,10 @@ class Nonnegative:
     """Without a choice left open."""
 
     custom: Float64 | None = None
-    """(k, short) the factor of the short side to start from."""
+    """(k, short) the factor of the short side to start from, as a CPU sweeps the matrix."""
+
+    both: CustomStart | None = None
+    """Both factors to start from."""
 
     @classmethod
     def of(cls, source: Source, parameters: FactorRequest, custom: CustomStart | None = None) -> Nonnegative:
@@ -98,19 +102,15 @@ class Nonnegative:
         parameters = parameters.resolve()
         if parameters.init == "custom" and custom is None:
             raise InputError("init custom has no name: give the factors, init=(W, H), or a result of nmf")
-        by_rows = choose_orientation(source, parameters.rank) is Orientation.ROWS
-        short = None if custom is None else custom.short(source.shape, parameters.rank, by_rows=by_rows)
-        return cls(source, parameters, short)
+        if custom is None:
+            return cls(source, parameters)
+        orientation = orientation_of(_compression(parameters), source)
+        short = custom.short(source.shape, parameters.rank, by_rows=orientation is Orientation.ROWS)
+        return cls(source, parameters, short, custom)
 
     def request(self) -> dict[str, Any]:
         """See the protocol."""
         return {**self.parameters.as_dict(), "start": digest(self.custom)}
-
-    def _compression(self) -> Request:
-        """The pass that compresses the matrix: what it misses takes reads to find, so its block is wide."""
-        rank = self.parameters.rank
-        more, seed = max(rank, LEAST_DIRECTIONS - rank), self.parameters.seed
-        return Request("svd", rank, method="subspace", passes=1, oversampling=more, seed=seed, rows=False)
 
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol."""
@@ -121,7 +121,7 @@ class Nonnegative:
         return w, Output("H", (rank, columns), layout.view.dtype, 1 if by_rows else chunks)
 
     def _layout(self, device: str) -> Strategy:
-        return choose_strategy(self._compression(), self.source, device)
+        return choose_strategy(_compression(self.parameters), self.source, device)
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
@@ -159,15 +159,15 @@ class Nonnegative:
     def _sweeps(self, layout: Strategy, model: Model) -> PanelSweeps:
         """The pass that compresses, sweeps over scratch to find directions by, one iteration, the rest."""
         short, rank = layout.view.short, self.parameters.rank
-        first = sweeps_of(self._compression(), layout) if self.parameters.compressing else None
+        first = sweeps_of(_compression(self.parameters), layout) if self.parameters.compressing else None
         driver = max(_driver_bytes(layout, model), 0 if first is None else first.driver_bytes)
-        elements = layout.view.long * short
+        numbers = layout.numbers
 
         def sweeps(slots: int) -> list[Pass]:
             fold = self._fold(layout, model, slots)
-            flops = (14.0 if isinstance(fold, DivergencePass) else 4.0) * elements * rank
+            flops = (4.0 if self.parameters.loss == "frobenius" else 14.0) * numbers * rank
             factor = model.factor(NOWHERE, 0).nbytes
-            each = numbers_of("iteration", fold, elements * self.source.dtype.itemsize, factor, flops)
+            each = numbers_of("iteration", fold, layout.read_bytes, factor, flops)
             # Factors of the short side, as they are and as they were, and what they are solved from.
             each = dataclasses.replace(each, resident_bytes=4 * 8 * short * rank)
             before = [] if first is None else first.sweeps_of(slots)
@@ -204,14 +204,16 @@ class Nonnegative:
         one = numbers_of("compressed-all", fold, *bytes_, flops, over="scratch")
         return [dataclasses.replace(one, tasks=count * one.tasks)]
 
-    def _fold(self, layout: Strategy, model: Model, slots: int) -> NonnegativePass | DivergencePass:
+    def _fold(self, layout: Strategy, model: Model, slots: int) -> DeclaredFold:
         """The one that iterates over the matrix, in its largest form."""
         before, after = model.factor(NOWHERE, 0), model.factor(NOWHERE, 1)
         panels, seconds = layout.panels(slots), layout.row_seconds(4 * self.parameters.rank)
         if self.parameters.loss != "frobenius":
-            return DivergencePass(panels, NOWHERE, before, after, True, seconds)
-        iteration = NmfIteration(NOWHERE, before, after, model.solvers()[0], residual=True)
-        return NonnegativePass(panels, iteration, True, seconds)
+            update = DivergenceIteration(NOWHERE, before, after)
+            return divergence_pass(layout, panels, update, seconds, first_pass=True)
+        residual = not layout.fullest or layout.view.dtype != np.float64
+        iteration = NmfIteration(NOWHERE, before, after, model.solvers()[0], residual=residual)
+        return nonnegative_pass(layout, panels, iteration, seconds, first_pass=True)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
@@ -224,11 +226,11 @@ class Nonnegative:
         return facts
 
     def _begin(self, run: Run, layout: Strategy) -> tuple[FactorStart, Model]:
-        centering, start = begin(run, layout, self._compression())
+        centering, start = begin(run, layout, _compression(self.parameters))
         model, init = Model(self.parameters, layout.view, centering.pow2_scale), self.parameters.init
         refuse_size(model)
-        if self.custom is not None:
-            short = self.custom
+        if self.both is not None:
+            short = self.both.short(self.source.shape, self.parameters.rank, by_rows=model.by_rows)
         elif init == "random":
             short = random_short(model)
         elif init == "rows":
@@ -239,7 +241,7 @@ class Nonnegative:
                 return factorize_compressed(compressed, run, model), model
             short = singular_short(compressed, run, layout, model)
         # From factors that a caller gives little may be left: it is formed at once.
-        if self.custom is not None:
+        if self.both is not None:
             return FactorStart(Factors(model.round_to_type(short)), error=0.0), model
         return FactorStart(Factors(model.round_to_type(replace_zero_components(short, model)))), model
 
@@ -325,6 +327,13 @@ class NmfFit:
 
     total: float
     """``|X|^2``."""
+
+
+def _compression(parameters: FactorRequest) -> Request:
+    """The pass that compresses the matrix: what it misses takes reads to find, so its block is wide."""
+    rank, seed = parameters.rank, parameters.seed
+    more = max(rank, LEAST_DIRECTIONS - rank)
+    return Request("svd", rank, method="subspace", passes=1, oversampling=more, seed=seed, rows=False)
 
 
 def refuse_size(model: Model) -> None:

@@ -126,10 +126,19 @@ class CompressedMatrix:
     projection_squares: float
     """Part of ``total`` that the projection holds."""
 
+    is_sparse: bool = False
+    """Whether the matrix has zeros that nothing is multiplied with."""
+
     @property
     def m(self) -> Float64:
         """(w, short) both in one."""
         return np.asarray(self.rotation @ self.right)
+
+    def squares(self, rows: Float64) -> float:
+        """Sum of squares of ``rows @ m``; of a sparse matrix rows are as long as it is wide: by products."""
+        if self.is_sparse:
+            return float(((rows.T @ rows) * (self.m @ self.m.T)).sum())
+        return float(((rows @ self.m) ** 2).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +165,8 @@ def compress(
     rotation, pow2_scale = vectors[:, significant] / np.sqrt(theta[significant]), centering.pow2_scale
     right = rotation.T @ z.T / pow2_scale
     squared_norm = matrix.squared_norm / pow2_scale**2
-    return CompressedMatrix(block.y, rotation, right, squared_norm, float((right**2).sum()))
+    squares = float((right**2).sum())
+    return CompressedMatrix(block.y, rotation, right, squared_norm, squares, layout.fullest > 0)
 
 
 def random_short(model: Model) -> Float64:
@@ -175,7 +185,7 @@ def factorize_compressed(compressed: CompressedMatrix, run: Run, model: Model) -
     share = len(sample) / compressed.p.rows
     if share < 1 or any(model.penalties()):
         outside = (compressed.total - compressed.projection_squares) * share
-        near = float(((sample @ compressed.m) ** 2).sum()) + max(outside, 0.0)
+        near = compressed.squares(sample) + max(outside, 0.0)
         free = model.without_penalties()
         short, long, count, _ = _in_memory(compressed, sample, factors.short, free, near, share)
         factors.short = short * cheapest(*model.penalties(share), Sizes.of(long), Sizes.of(short.T))[:, None]

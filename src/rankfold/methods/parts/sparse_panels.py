@@ -154,9 +154,14 @@ class OverStoredNumbers(DeclaredFold):
         }
 
     @property
-    def beside_bytes(self) -> int:
+    def vector_bytes(self) -> int:
         """Vectors along either side of a panel."""
         return 8 * 8 * max(self.panels.view.short, self.cut.panel_rows)
+
+    @property
+    def beside_bytes(self) -> int:
+        """See ``DeclaredFold``."""
+        return self.vector_bytes
 
     def workspace(self, device: Device = HOST) -> Workspace:
         """Buffers, and room for panels."""

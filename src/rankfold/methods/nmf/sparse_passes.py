@@ -1,0 +1,371 @@
+"""Iterations of nonnegative factors over a sparse matrix, at the cost of its stored numbers.
+
+What they need of the matrix X are products of its lines with the short factor S, which gather rows of S', and
+products of the long one L with X, which gather rows of L. Zeros take part in neither. Numbers that are not
+stored add nothing to the divergence but what the model says of them, and all that the model says is the sum
+of L times that of S; squares of what a product leaves are
+
+    |X - L S|^2 = sum over stored x (x - 2 m) + <L'L, S S'>,      m what the model says there.
+
+Both are differences, formed in float64: of float64 data they tell no error below the root of its rounding.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._layouts import aligned_empty
+from rankfold.kernels.linear.products import add_gram
+from rankfold.kernels.nonnegative.kl_divergence import quotients
+from rankfold.kernels.nonnegative.nnls import descend_rows
+from rankfold.kernels.sparse.moments import add_moments
+from rankfold.kernels.sparse.products import add_columns, multiply_rows, order_columns
+from rankfold.kernels.sparse.sampled import sample_product
+from rankfold.kernels.sparse.slabs import cut_block, slab_shape
+from rankfold.methods.nmf.frobenius_pass import NmfIteration, NonnegativePass
+from rankfold.methods.nmf.kl_pass import UPDATES, DivergencePass, below
+from rankfold.methods.nmf.row_solvers import FILL, FIRST_SWEEPS
+from rankfold.methods.parts.finite import BAD
+from rankfold.methods.parts.panels import Panels
+from rankfold.methods.parts.sparse_panels import OverStoredNumbers, SparsePanels
+from rankfold.methods.svd.strategy import Strategy
+from rankfold.pipeline.data.source import Csr
+from rankfold.pipeline.engine.blocks import grains
+from rankfold.pipeline.engine.device import HOST, Device, Kernel
+from rankfold.pipeline.engine.fold import Buffer, Constant, Sum, Workspace
+from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.scratch import ScratchMatrix
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+GRAIN_LINES = 4096
+"""Lines that are solved together: what solving them takes stays in cache, and does not grow with panels."""
+
+
+@dataclass(frozen=True, slots=True)
+class DivergenceIteration:
+    """What an iteration under the divergence needs besides the data; see ``DivergencePass``."""
+
+    constants: Path
+    before: ScratchMatrix | None
+    after: ScratchMatrix
+
+
+class OverStoredFactors(OverStoredNumbers):
+    """What both folds share: the short factor in slabs, and products with the long one."""
+
+    __slots__ = ()
+    iteration: NmfIteration | DivergenceIteration
+    first_pass: bool
+    """Whether squares are taken, and bad and negative numbers counted: the first pass does."""
+
+    @property
+    def after(self) -> ScratchMatrix:
+        """The long factor, (long, k), that is written."""
+        return self.iteration.after
+
+    @property
+    def grain_lines(self) -> int:
+        """Most lines that are solved together."""
+        return min(GRAIN_LINES, self.cut.panel_rows)
+
+    @property
+    def longest_side(self) -> int:
+        """Of rows that are solved together, whose Gram matrix BLAS forms."""
+        return max(self.grain_lines, self.after.columns)
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """The short factor, products of a grain with it, and rows of the long one: of a grain, of a panel."""
+        short, rank, dtype = self.panels.view.short, self.after.columns, self.after.dtype
+        return {
+            **OverStoredNumbers.buffers(self),
+            "right": Constant((short, rank), dtype, self.iteration.constants),
+            "short_slabs": Buffer(slab_shape(short, rank, dtype), dtype),
+            "long_slabs": Buffer(slab_shape(self.cut.panel_rows, rank, dtype), dtype),
+            "b": Buffer((self.grain_lines, rank), dtype),
+            "left": Buffer((self.grain_lines, rank), dtype),
+        }
+
+    def workspace(self, device: Device = HOST) -> Workspace:
+        """Buffers; slabs begin on cache lines."""
+        work = OverStoredNumbers.workspace(self, device)
+        for name in ("short_slabs", "long_slabs"):
+            setattr(work, name, aligned_empty(getattr(work, name).shape, self.after.dtype))
+        cut_block(work.right, slabs=work.short_slabs)
+        return work
+
+    def sums(self) -> Mapping[str, Sum]:
+        """What a stream adds up: products lie by places, as they are gathered."""
+        short, rank = self.panels.view.short, self.after.columns
+        return {
+            "product": Sum((short, rank)),
+            "gram": Sum((rank, rank)),
+            "sums": Sum((rank,)),
+            "squares": Sum((1,)),
+            "bad": BAD,
+            "negative": BAD,
+        }
+
+    def is_sound(self, state: State, lines: Csr, start: int) -> bool:
+        """Whether numbers are finite and not negative; squares are added, and others counted."""
+        (sums, squares), ends = np.zeros((2, 1)), np.array([0, len(lines.data)])
+        add_moments(ends, lines.data, np.zeros(1), 1.0, sums=sums, squares=squares)
+        if not np.isfinite(squares).all():
+            self.count_bad(state, lines, start)
+            return False
+        state["squares"] += squares
+        negative = lines.data < 0
+        if negative.any():
+            self.count(state, "negative", lines, negative, start)
+        return not negative.any()
+
+    def multiply(self, pointers: Array, lines: Csr, numbers: Array, work: Workspace, *, out: Array) -> None:
+        """Lines of some numbers, at the places of ``lines``, with the short factor."""
+        for s, slab in enumerate(work.short_slabs):
+            y = out[:, s * slab.shape[1] : (s + 1) * slab.shape[1]]
+            multiply_rows(pointers, lines.indices, numbers, slab[:, : y.shape[1]], y=y)
+
+    def keep_rows(self, state: State, work: Workspace, first: int, last: int, left: Array) -> None:
+        """Rows ``first:last`` of a panel of the long factor: what is gathered, and their Gram matrix.
+
+        In float64, since a grain of lines without many numbers has more of them than a dense one.
+        """
+        for s, slab in enumerate(work.long_slabs):
+            part = left[:, s * slab.shape[1] : (s + 1) * slab.shape[1]]
+            slab[first:last, : part.shape[1]] = part
+        add_gram(left.astype(np.float64), total=state["gram"])
+
+    def add_panel(self, state: State, work: Workspace, lines: Csr, numbers: Array) -> None:
+        """Add products of a panel of the long factor with some numbers."""
+        self.bring_in_order(work, dataclasses.replace(lines, data=numbers))
+        for s, slab in enumerate(work.long_slabs):
+            z = state["product"][:, s * slab.shape[1] : (s + 1) * slab.shape[1]]
+            add_columns(work.pointers, work.rows, work.values, slab[:, : z.shape[1]], z=z)
+
+
+@dataclass(frozen=True, slots=True)
+class SparseNonnegativePass(OverStoredFactors):
+    """Fold of a sparse matrix by least squares; see ``NonnegativePass``."""
+
+    panels: SparsePanels
+    iteration: NmfIteration
+    first_pass: bool
+    row_seconds: float
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """See ``DeclaredFold``."""
+        sparse = (order_columns, multiply_rows, add_columns, add_moments, sample_product)
+        return (*sparse, *self.iteration.kernels)
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """Constants of the solver, and what squares that are left are formed from."""
+        rank, dtype, part = self.after.columns, self.after.dtype, self.iteration.constants
+        places, residual = self.panels.numbers, self.iteration.residual
+        wide = (self.panels.view.short * residual, rank)
+        return {
+            **OverStoredFactors.buffers(self),
+            "gram": Constant((rank, rank), part=part),
+            "diagonal": Constant((rank,), part=part),
+            "linear": Constant((rank,), dtype, part),
+            "wide_right": Buffer(wide),
+            "model": Buffer((places * residual,)),
+        }
+
+    @property
+    def beside_bytes(self) -> int:
+        """What solving takes, rows in float64, and what is made of numbers that are looked at."""
+        rows, rank = self.grain_lines, self.after.columns
+        looks = self.panels.numbers * (24 * self.iteration.residual + 2 * self.first_pass)
+        solving = self.iteration.beside_bytes(rows) + 8 * rows * rank
+        return self.vector_bytes + solving + looks
+
+    def workspace(self, device: Device = HOST) -> Workspace:
+        """Buffers, and the Gram matrix with and without a penalty."""
+        work = OverStoredFactors.workspace(self, device)
+        if self.iteration.residual:
+            work.wide_right[...] = work.right
+        del work.right
+        work.plain_gram = work.gram
+        work.gram = (work.gram + np.diag(work.diagonal)).astype(self.after.dtype)
+        return work
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Those of both folds, gradients, and squares that are left."""
+        return {
+            **OverStoredFactors.sums(self),
+            "gradient": Sum((self.after.columns,)),
+            "residual": Sum((1,)),
+        }
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Take in a panel: solve its lines grain by grain, then gather across them."""
+        lines = self.take(work, slot)
+        if self.first_pass and not self.is_sound(state, lines, start):
+            return
+        for first, last in grains(0, stop - start, GRAIN_LINES):
+            pointers, b = lines.indptr[first : last + 1], work.b[: last - first]
+            self.multiply(pointers, lines, lines.data, work, out=b)
+            left = self.iteration.improve(state, work, start + first, b)
+            self.keep_rows(state, work, first, last, left)
+            if self.iteration.residual:
+                self._add_residual(state, work, lines, pointers, left)
+        self.add_panel(state, work, lines, lines.data)
+
+    def _add_residual(self, state: State, work: Workspace, lines: Csr, pointers: Array, left: Array) -> None:
+        wide, part = left.astype(np.float64), slice(int(pointers[0]), int(pointers[-1]))
+        sample_product(pointers, lines.indices, wide, work.wide_right, out=work.model)
+        x = lines.data[part].astype(np.float64)
+        state["residual"] += x @ (x - 2 * work.model[part]) + ((wide.T @ wide) * work.plain_gram).sum()
+
+
+@dataclass(frozen=True, slots=True)
+class SparseDivergencePass(OverStoredFactors):
+    """Fold of a sparse matrix under the Kullback-Leibler divergence; see ``DivergencePass``."""
+
+    panels: SparsePanels
+    iteration: DivergenceIteration
+    first_pass: bool
+    row_seconds: float
+
+    kernels = (
+        order_columns,
+        multiply_rows,
+        add_columns,
+        add_moments,
+        sample_product,
+        add_gram,
+        quotients,
+        descend_rows,
+    )
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """Constants of the update, and quotients at stored places."""
+        rank, dtype, part = self.after.columns, self.after.dtype, self.iteration.constants
+        return {
+            **OverStoredFactors.buffers(self),
+            "gram": Constant((rank, rank), dtype, part),
+            "linear": Constant((rank,), dtype, part),
+            "diagonal": Constant((rank,), dtype, part),
+            "scale": Constant((1,), dtype, part),
+            "quotient": Buffer((self.panels.numbers,), dtype),
+        }
+
+    @property
+    def beside_bytes(self) -> int:
+        """Products and bounds of an update, rows in float64, and what is made of numbers."""
+        rows, rank, item = self.grain_lines, self.after.columns, self.after.dtype.itemsize
+        update = 6 * item * rows * rank + 2 * 8 * rows * rank
+        measures = self.panels.numbers * (item + 2 + 8 * self.first_pass)
+        return self.vector_bytes + update + measures
+
+    def workspace(self, device: Device = HOST) -> Workspace:
+        """Buffers, and sums of the short factor."""
+        work = OverStoredFactors.workspace(self, device)
+        work.mass = work.right.sum(axis=0, dtype=np.float64)
+        work.sums = work.mass.astype(self.after.dtype)
+        return work
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Those of both folds, and what divergences are formed from."""
+        sums = {"divergence": Sum((1,)), "columns": Sum((self.panels.view.short,)), "entropy": Sum((2,))}
+        return {**OverStoredFactors.sums(self), **sums}
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Take in a panel: update its lines grain by grain, then gather quotients across them."""
+        lines = self.take(work, slot)
+        if self.first_pass:
+            if not self.is_sound(state, lines, start):
+                return
+            self._measure(state, work, lines)
+        for first, last in grains(0, stop - start, GRAIN_LINES):
+            pointers, left = lines.indptr[first : last + 1], work.left[: last - first]
+            self._update(work, lines, pointers, left, start + first)
+            work.device.send(left, functools.partial(self.after.write, start + first))
+            self._diverge(state, work, lines, pointers, left)
+            self.keep_rows(state, work, first, last, left)
+        self.add_panel(state, work, lines, work.quotient)
+
+    def _measure(self, state: State, work: Workspace, lines: Csr) -> None:
+        """Sums for the divergence from independent rows and columns: see ``DivergencePass``."""
+        count = len(lines.indptr) - 1
+        sums, squares = np.zeros((2, count))
+        add_moments(lines.indptr, lines.data, np.zeros(count), 1.0, sums=sums, squares=squares)
+        size, total = len(lines.data), float(sums.sum())
+        if total > 0:
+            level, own = work.quotient[:size], np.zeros(1)
+            level[...] = total / size
+            mean = float(level[0])
+            quotients(lines.data[None], level[None], total=own)
+            state["entropy"][0] += own[0] + total - size * mean + total * np.log(mean)
+        state["entropy"][1] += (sums * np.log(np.where(sums > 0, sums, 1))).sum()
+        state["columns"] += np.bincount(lines.indices, lines.data, self.panels.view.short)
+
+    def _update(self, work: Workspace, lines: Csr, pointers: Array, left: Array, start: int) -> None:
+        b = work.b[: len(left)]
+        if self.iteration.before is None:
+            left[...] = 0
+            self.multiply(pointers, lines, lines.data, work, out=b)
+            descend_rows(work.gram, b - work.linear, w=left, sweeps=FIRST_SWEEPS)
+            np.maximum(left, left.dtype.type(FILL) * work.scale, out=left)
+        else:
+            work.device.fill(left, functools.partial(self.iteration.before.read_into, start=start))
+        limits, part = np.finfo(left.dtype), slice(int(pointers[0]), int(pointers[-1]))
+        for _ in range(UPDATES):
+            sample_product(pointers, lines.indices, left, work.right, out=work.quotient)
+            quotient = work.quotient[part]
+            np.maximum(quotient, limits.tiny, out=quotient)
+            with np.errstate(over="ignore"):
+                np.divide(lines.data[part], quotient, out=quotient)
+            np.minimum(quotient, limits.max, out=quotient)
+            self.multiply(pointers, lines, work.quotient, work, out=b)
+            left *= b
+            left /= below(left, work.sums + work.linear, work.diagonal)
+            np.maximum(left, limits.eps * work.scale, out=left)
+
+    def _diverge(self, state: State, work: Workspace, lines: Csr, pointers: Array, left: Array) -> None:
+        """Quotients as they stay, and the divergence: of stored numbers, and of the model elsewhere."""
+        part, sums = slice(int(pointers[0]), int(pointers[-1])), left.sum(axis=0, dtype=np.float64)
+        sample_product(pointers, lines.indices, left, work.right, out=work.quotient)
+        quotient = work.quotient[part]
+        state["divergence"] += sums @ work.mass - quotient.sum(dtype=np.float64)
+        quotients(lines.data[part][None], quotient[None], total=state["divergence"])
+        state["sums"] += sums
+
+
+# The fold of a pass, by what a matrix is stored as ------------------------------------------------
+
+
+def nonnegative_pass(
+    layout: Strategy, panels: Panels, iteration: NmfIteration, seconds: float, *, first_pass: bool
+) -> NonnegativePass | SparseNonnegativePass:
+    """One iteration of least squares; dense ``panels`` say how many are held at once."""
+    if layout.fullest:
+        return SparseNonnegativePass(layout.sparse_panels(panels.slots), iteration, first_pass, seconds)
+    return NonnegativePass(panels, iteration, first_pass, seconds)
+
+
+def divergence_pass(
+    layout: Strategy, panels: Panels, iteration: DivergenceIteration, seconds: float, *, first_pass: bool
+) -> DivergencePass | SparseDivergencePass:
+    """One iteration of the Kullback-Leibler divergence."""
+    if layout.fullest:
+        return SparseDivergencePass(layout.sparse_panels(panels.slots), iteration, first_pass, seconds)
+    each = iteration.constants, iteration.before, iteration.after
+    return DivergencePass(panels, *each, first_pass, seconds)
+
+
+def finish(fold: object, state: State) -> State:
+    """What a pass has summed, as of one over dense panels."""
+    if isinstance(fold, OverStoredFactors):
+        return {**state, "product": np.ascontiguousarray(state["product"].T)}
+    return state
