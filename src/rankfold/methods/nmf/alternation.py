@@ -29,6 +29,7 @@ from rankfold.methods.parts.finite import refuse_bad, refuse_negative
 from rankfold.methods.svd.operator import refuse_overflow
 from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.view import Orientation, View
+from rankfold.pipeline.engine.blocks import grains
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.storage.checkpoint import State, save_once
 from rankfold.pipeline.storage.scratch import ScratchMatrix
@@ -37,6 +38,9 @@ Float64 = npt.NDArray[np.float64]
 
 SWEEPS = 10
 """Of descent, or updates, of a factor in each iteration: little beside the products with the data."""
+
+PLACES = 4096
+"""Of the short side that are solved together, so that what that takes stays in cache."""
 
 DIFFERENCE = 30_000
 """Squares are formed where their difference would be less than so many units of the working type: products
@@ -228,6 +232,31 @@ def improve_short(
     return ShortUpdate(new, squares, change, gradient)
 
 
+def improve_short_rows(model: Model, factors: Factors, state: State, solver: RowSolver) -> ShortUpdate:
+    """The same from a product that lies by places, (short, k), solved in the working type, some at a time.
+
+    A sparse matrix may have so few numbers that this takes longer than multiplying them.
+    """
+    long, short = model.penalties()
+    gram, dtype, places = state["gram"], model.view.dtype, factors.short.shape[1]
+    linear, diagonal = weights(short, long, Sizes.of(factors.short.T), sizes_of(state))
+    penalized, other = gram + np.diag(diagonal), np.zeros_like(gram)
+    system = penalized.astype(dtype), linear.astype(dtype)
+    new, gradient, meeting, change = np.empty_like(factors.short), np.zeros(len(gram)), 0.0, 0.0
+    for first, last in grains(0, places, PLACES):
+        product, before = state["product"][first:last], np.ascontiguousarray(factors.short[:, first:last].T)
+        rows = before.astype(dtype)
+        solver.improve(system[0], product.astype(dtype), system[1], rows, fresh=False)
+        wide = rows.astype(np.float64)
+        new[:, first:last] = wide.T
+        gradient += gradient_rows(penalized, product - linear, solver.clear_floor(wide))
+        meeting += float(np.vdot(wide, product))
+        other += wide.T @ wide
+        difference = wide - before
+        change += float(np.vdot(2 * (before @ gram - product) + difference @ gram, difference))
+    return ShortUpdate(new, float((gram * other).sum()) - 2 * meeting, change, gradient)
+
+
 @dataclass(slots=True)
 class Frobenius:
     """``|X - L S|^2 / 2`` plus penalties falls."""
@@ -254,11 +283,14 @@ class Frobenius:
         seconds = self.layout.row_seconds((6 if close else 4) * model.parameters.rank)
         panels = dataclasses.replace(self.layout.panels(run.slots), borrows=True)
         fold = nonnegative_pass(self.layout, panels, iteration, seconds, first_pass=first_pass)
-        state = finish(fold, run.pass_over_data(name, fold))
+        state = run.pass_over_data(name, fold)
         refuse_overflow(state, model.view, "product")
         refuse_negative(state, model.view.source)
         self.total = self.total or float(state["squares"][0])
-        update = improve_short(model, factors, state, state["product"], solve_short)
+        if self.layout.fullest:
+            update = improve_short_rows(model, factors, state, solve_short)
+        else:
+            update = improve_short(model, factors, state, state["product"], solve_short)
         stationarity = self._stationarity(state["gradient"])
         self._take(run, Factors(update.short, after, sizes_of(state)), update.slope)
         if close:
