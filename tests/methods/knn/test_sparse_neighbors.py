@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from reference import same_bytes
 
 import rankfold as rf
+import rankfold.pipeline.data.source as sources
 from rankfold.methods.knn import sparse_rows
 from rankfold.pipeline.errors import MemoryBudgetError, NonFiniteError
 from rankfold.pipeline.formats.arrays import SparseSource
@@ -307,7 +308,7 @@ def test_lists_of_rows_that_were_made_dense_are_gone_on_with(
 ) -> None:
     x = sparse(300, 80)
     first = rf.knn(x[:200], 6, metric=metric)
-    monkeypatch.setattr(sparse_rows, "MOST_FILL", 0.0)
+    monkeypatch.setattr(sources, "LARGEST_FILL", 0.0)
     dense = rf.knn(x, 6, metric=metric, base=first)
     assert_nearest(dense, apart(x.toarray(), x.toarray(), metric), 6)
 

@@ -26,16 +26,13 @@ from rankfold.methods.knn.row_blocks import (
 )
 from rankfold.methods.parts.panels import numbers
 from rankfold.pipeline.chunks.geometry import Span
-from rankfold.pipeline.data.source import CompressedSource, Csr, Source, compressed, index_dtype
+from rankfold.pipeline.data.source import CompressedSource, Csr, Source, index_dtype, sparse
 from rankfold.pipeline.engine.pairs import MOST_BLOCKS
 from rankfold.pipeline.formats.arrays import SparseSource
 
 Array = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
-
-MOST_FILL = 0.15
-"""Share of stored numbers above which rows are made dense: their products are then faster."""
 
 BLOCK_NUMBERS, BLOCK_ROWS = 3 * 2**19, 8192
 """Most stored numbers and rows of a block, unless there are more rows than ``MOST_BLOCKS`` of them hold."""
@@ -55,10 +52,10 @@ SAMPLE_RUNS, SAMPLE_NUMBERS = 8, 2**18
 
 def sparse_rows(source: Source) -> CompressedSource | None:
     """A matrix whose rows are compared without their zeros, as that; None for others."""
-    stored = compressed(source)
+    stored = sparse(source)
     if stored is None or stored.by != "rows" or row_dtype(stored.dtype) not in DIRECT_TYPES:
         return None
-    return stored if stored.nnz <= MOST_FILL * stored.shape[0] * stored.shape[1] else None
+    return stored
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,10 @@ from rankfold.methods.parts.finite import BAD, refuse_bad
 from rankfold.methods.parts.outputs import write_outputs
 from rankfold.methods.parts.panels import OverPanels, Panels
 from rankfold.methods.parts.sparse_panels import SparsePanels, stored_size
-from rankfold.methods.svd.orientation import choose_orientation, is_sparse
+from rankfold.methods.svd.orientation import choose_orientation
 from rankfold.methods.task import Output, vectors
 from rankfold.pipeline.blas import one_blas_thread
-from rankfold.pipeline.data.source import CompressedSource, Source, compressed, index_dtype
+from rankfold.pipeline.data.source import CompressedSource, Source, index_dtype, sparse
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import cut, cut_by_numbers
 from rankfold.pipeline.engine.device import HOST, Device
@@ -230,8 +230,8 @@ class Verification:
     @property
     def stored(self) -> CompressedSource | None:
         """The matrix as what it stores, where that is taken without the zeros."""
-        stored = compressed(self.source)
-        return stored if stored is not None and stored.by == "rows" and is_sparse(stored) else None
+        stored = sparse(self.source)
+        return stored if stored is not None and stored.by == "rows" else None
 
     def _sparse_fold(self, stored: CompressedSource, folder: Path, slots: int) -> VerifySparse:
         (rows, columns), rank, double = stored.shape, self.model.rank, np.dtype(np.float64)

@@ -31,13 +31,12 @@ from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.parts.panels import Panels
 from rankfold.methods.parts.sparse_panels import SparsePanels, stored_size
-from rankfold.methods.svd.orientation import is_sparse
 from rankfold.methods.svd.strategy import matching_chunk
 from rankfold.methods.task import Output, count
 from rankfold.methods.warm import warm_columns
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.source import CompressedSource, Source, compressed, index_dtype
+from rankfold.pipeline.data.source import CompressedSource, Source, index_dtype, sparse
 from rankfold.pipeline.data.view import Orientation, View, working_dtype
 from rankfold.pipeline.engine.blocks import Cut, cut, most_numbers
 from rankfold.pipeline.engine.run import Run
@@ -171,8 +170,8 @@ class Projection:
     @property
     def stored(self) -> CompressedSource | None:
         """The rows as what they store, where that is taken without the zeros."""
-        stored = compressed(self.source)
-        return stored if stored is not None and stored.by == "rows" and is_sparse(stored) else None
+        stored = sparse(self.source)
+        return stored if stored is not None and stored.by == "rows" else None
 
     def fold(self, folder: Path, array: Path, slots: int) -> ProjectSparseRows | ProjectRows | ProjectColumns:
         """The fold of the one pass: by rows, unless those take much memory and columns take less."""

@@ -1,4 +1,4 @@
-"""Which side of a matrix is swept, how wide a block of vectors is, and whether products take zeros along.
+"""Which side of a matrix is swept, how wide a block of vectors is, and whether it follows what is stored.
 
 Pure functions of the request and of the shape, type and native chunks of the matrix.
 """
@@ -8,24 +8,21 @@ from __future__ import annotations
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.solver import SOLVERS
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.source import Source, compressed
+from rankfold.pipeline.data.source import Source, sparse
 from rankfold.pipeline.data.view import Orientation, View, working_dtype
 from rankfold.pipeline.engine.blocks import grain_rows
 
 ADAPTIVE_WIDTH = 256
 """Columns of a block at most where the rank is to be found."""
 
-LARGEST_FILL = 0.15
-"""Share of stored numbers from which on dense products, of 3 ns a number, beat sparse ones, of 20 ns."""
-
 
 def orientation_of(request: Request, source: Source, device: str = "cpu") -> Orientation:
     """Along the lines that are stored, where passes take stored numbers alone."""
-    stored, method = compressed(source), request.method
+    stored, method = sparse(source), request.method
     takes_stored = method == "auto" or (
         SOLVERS[method].multiplies_stored and not SOLVERS[method].keeps_square
     )
-    if stored is None or request.kind == "qr" or device != "cpu" or not (takes_stored and is_sparse(source)):
+    if stored is None or request.kind == "qr" or device != "cpu" or not takes_stored:
         return choose_orientation(source, request.rank, request.kind)
     return Orientation.ROWS if stored.by == "rows" else Orientation.COLUMNS
 
@@ -61,22 +58,10 @@ def long_side(source: Source) -> Orientation:
     return Orientation.ROWS if source.shape[0] >= source.shape[1] else Orientation.COLUMNS
 
 
-def is_sparse(source: Source) -> bool:
-    """Whether a matrix is so sparse that work for stored numbers alone is less.
-
-    Where a good part of all numbers is stored, dense products are faster.
-    """
-    stored = compressed(source)
-    if stored is None:
-        return False
-    rows, columns = source.shape
-    return stored.nnz <= LARGEST_FILL * rows * columns
-
-
 def lies_along(view: View) -> bool:
     """Whether sweeps take the stored numbers of a sparse matrix alone: on a host, line by line."""
-    stored = compressed(view.source)
-    if stored is None or view.device != "cpu" or not is_sparse(view.source):
+    stored = sparse(view.source)
+    if stored is None or view.device != "cpu":
         return False
     return (view.orientation is Orientation.ROWS) == (stored.by == "rows")
 

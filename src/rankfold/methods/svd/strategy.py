@@ -19,7 +19,6 @@ from rankfold.methods.svd.orientation import (
     ADAPTIVE_WIDTH,
     adaptive_width,
     block_width,
-    is_sparse,
     lies_along,
     long_side,
     orientation_of,
@@ -28,7 +27,7 @@ from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.solver import SOLVERS, Dimensions, Solver
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.sample import BLOCK_BYTES, FEWEST_ROWS, Sample
-from rankfold.pipeline.data.source import Source, compressed, index_dtype
+from rankfold.pipeline.data.source import Source, compressed, index_dtype, sparse
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut, cut, cut_by_numbers
 from rankfold.pipeline.errors import InputError
@@ -187,7 +186,7 @@ def choose_strategy(request: Request, source: Source, device: str = "cpu") -> St
     """Decide orientation, solver, width and cuts, for sweeps on a kind of device."""
     method = request.method
     in_memory = not request.adaptive and request.kind != "qr"
-    if method == "auto" and device == "cpu" and in_memory and is_sparse(source):
+    if method == "auto" and device == "cpu" and in_memory and sparse(source) is not None:
         small = choose_strategy(dataclasses.replace(request, method="lanczos"), source)
         if small.solver.driver_bytes(request, small) <= SMALL_BYTES:  # a limit that no machine decides
             return small

@@ -114,6 +114,19 @@ def compressed(source: Source) -> CompressedSource | None:
     return cast(CompressedSource, source) if hasattr(source, "read_sparse") else None
 
 
+LARGEST_FILL = 0.15
+"""Share of stored numbers from which on dense products, of 3 ns a number, beat sparse ones, of 20 ns."""
+
+
+def sparse(source: Source) -> CompressedSource | None:
+    """A matrix that stores so few numbers that work for them alone is less, as that; None for others."""
+    stored = compressed(source)
+    if stored is None:
+        return None
+    rows, columns = source.shape
+    return stored if stored.nnz <= LARGEST_FILL * rows * columns else None
+
+
 def index_dtype(lines: int, across: int, numbers: int) -> np.dtype[Any]:
     """The narrower type that holds all pointers and places of a sparse matrix.
 
