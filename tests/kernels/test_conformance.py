@@ -805,6 +805,19 @@ def add_columns_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case({**by_columns, "y": y}, run, {"z": error})
 
 
+def scatter_case(shape: tuple[int, int], dtype: str) -> Case:
+    (r, s), b = shape, 13
+    rows, y, z0 = nonzeros(shape, dtype), matrix((r, b), dtype, seed=6), matrix((s, b), seed=7)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        z = apart(xp.array(z0), xp)
+        assert body(*a.values(), z=z) is None
+        return {"z": z}
+
+    size = dense(rows, s).T @ np.abs(y).astype(float) + np.abs(z0)
+    return Case({**rows, "y": y}, run, {"z": 4 * (2 * r + 3) * EPS * size})
+
+
 def sparse_gram_case(shape: tuple[int, int], dtype: str) -> Case:
     rows, scatter0 = nonzeros(shape, dtype), matrix((shape[1],) * 2, seed=7)
 
@@ -999,6 +1012,7 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("sparse.products", "are_in_order"): (in_order_case, ("float64",)),
     ("sparse.products", "order_columns"): (order_columns_case, FLOATS),
     ("sparse.products", "add_columns"): (add_columns_case, FLOATS),
+    ("sparse.products", "scatter_rows"): (scatter_case, FLOATS),
     ("sparse.gram", "add_gram"): (sparse_gram_case, FLOATS),
     ("sparse.moments", "add_moments"): (sparse_moments_case, FLOATS),
     ("sparse.moments", "add_rows_to_buckets"): (sparse_buckets_case, FLOATS),

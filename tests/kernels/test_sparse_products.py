@@ -19,6 +19,7 @@ from rankfold.kernels.sparse.products import (
     column_order,
     multiply_rows,
     order_columns,
+    scatter_rows,
 )
 from rankfold.kernels.sparse.slabs import cut_block, join_slabs, slab_shape
 
@@ -60,6 +61,18 @@ def test_both_products_of_any_width(data: str, block: str, width: int) -> None:
     assert (np.abs(y - a @ q.astype(float)) <= (n + 20) * eps * (size @ np.abs(q))).all()
     bound = (m + 20) * eps * (size.T @ np.abs(y)) + 2 * np.finfo(float).eps
     assert (np.abs(z - 1 - a.T @ y.astype(float)) <= bound).all()
+
+
+@pytest.mark.parametrize(("data", "block"), TYPES)
+@pytest.mark.parametrize("width", [1, 2, 3, 7, 8, 16, 31, 32, 33, 70])
+def test_scattered_products_of_any_width(data: str, block: str, width: int) -> None:
+    m, n = 37, 23
+    rows = sparse((m, n), data, "int64" if width % 2 else "int32")
+    y, z = np.random.default_rng(width).standard_normal((m, width)).astype(block), np.ones((n, width + 1))
+    scatter_rows(*rows, y, z=z[:, :width])
+    exact, size = dense(rows, n).T @ y.astype(float), dense(rows, n, magnitudes=True).T @ np.abs(y)
+    assert (np.abs(z[:, :width] - 1 - exact) <= 2 * m * np.finfo(float).eps * (1 + size)).all()
+    assert (z[:, width] == 1).all()
 
 
 def test_single_precision_under_double_sums_in_double() -> None:

@@ -2,7 +2,8 @@
 
 ``multiply_rows`` gathers rows of Q, ``add_columns`` gathers rows of Y, so that every row of a result is one
 sum that is made in one place, in an order that its own nonzeros fix. Ranges of rows, or of columns, may
-then be handed to any number of threads: the bits stay. A scatter of rows into Z has neither property.
+then be handed to any number of threads: the bits stay. ``scatter_rows`` has neither property, and needs no
+other order of the nonzeros: it is for one thread that has a panel and a Z of its own.
 
 The trap is ``indptr``: its numbers are positions in ``indices`` and ``data`` as these were handed over. A
 range of rows is a slice of ``indptr`` beside the whole of the others.
@@ -23,6 +24,9 @@ Float64 = npt.NDArray[np.float64]
 
 PIECE = 512
 """Nonzeros of a column that are summed in the type of Y before they join the sum in float64."""
+
+NARROW = 32
+"""Columns up to which rows are scattered faster than their nonzeros are brought into another order."""
 
 
 @kernel
@@ -159,6 +163,31 @@ def add_columns(pointers: Array, rows: Array, values: Array, y: Array, *, z: Flo
         for start in range(int(pointers[j]), int(pointers[j + 1]), PIECE):
             piece = slice(start, min(start + PIECE, int(pointers[j + 1])))
             z[j] += values[piece].astype(y.dtype) @ y[rows[piece]]
+
+
+@kernel
+def scatter_rows(indptr: Array, indices: Array, data: Array, y: Array, *, z: Float64) -> None:
+    """``z += A.T @ y`` for a range of sparse rows, which nobody else adds to ``z`` meanwhile.
+
+    Parameters
+    ----------
+    indptr, indices, data : as for ``multiply_rows``
+        Indices are not checked.
+    y : (r, b) float32 or float64
+        As ``q`` of ``multiply_rows``.
+    z : (n, b) float64, added to
+        Rows are contiguous and may lie apart.
+
+    Notes
+    -----
+    Work 2 b flops a nonzero, in float64; no scratch, and no order of columns. A row of ``z`` is read and
+    written for every nonzero: for up to ``NARROW`` columns that is less than what ``order_columns`` takes,
+    for more ``add_columns`` is faster. Numbers are added in the order of the rows: bits depend on it alone.
+    """
+    for i in range(len(indptr) - 1):
+        nonzeros = slice(int(indptr[i]), int(indptr[i + 1]))
+        values = data[nonzeros].astype(np.float64)
+        np.add.at(z, indices[nonzeros], values[:, None] * y[i].astype(np.float64))
 
 
 def column_order(indptr: Array, indices: Array, data: Array, columns: int) -> tuple[Int64, Array, Array]:

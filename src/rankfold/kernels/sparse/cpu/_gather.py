@@ -124,6 +124,44 @@ def add_dots(
     return _dots_code(lanes, indices, left, right, out, adds=True)
 
 
+@intrinsic
+def scatter_row(
+    typing: Any,
+    lanes: Any,
+    indices: Any,
+    values: Any,
+    start: Any,
+    stop: Any,
+    end: Any,
+    y: Any,
+    z: Any,
+    row: Any,
+    column: Any,
+) -> Any:
+    """Add ``values[p] * y[row]`` to ``z[indices[p]]``, of float64, for every ``start <= p < stop``.
+
+    ``lanes`` and ``column`` say which part of the rows it is, as of ``store_sum``.
+    """
+    int64 = types.int64
+    signature = types.void(lanes, indices, values, int64, int64, int64, y, z, int64, int64)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        indices, values, y, z = _arrays(context, builder, signature, arguments, 1, 2, 6, 7)
+        start, stop, end = arguments[3:6]
+        row, column = arguments[8:10]
+        wide = ir.VectorType(ir.DoubleType(), 2 ** len(lanes))
+        narrow = ir.VectorType(y.data.type.pointee, 2 ** len(lanes))
+        rows = _Rows(builder, indices.data, values.data, lambda row: _element(builder, z, row, column), wide)
+        own = builder.bitcast(_element(builder, y, row, column), narrow.as_pointer())
+        factor = builder.load(own, align=signature.args[6].dtype.bitwidth // 8)
+        factor = factor if narrow == wide else builder.fpext(factor, wide)
+        with cgutils.for_range_slice(builder, start, stop, ir.Constant(INT64, 1)) as (position, _):
+            rows.scatter(factor, position, end)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
 def _store(builder: ir.IRBuilder, total: Any, place: Any, size: int) -> None:
     builder.store(total, builder.bitcast(place, total.type.as_pointer()), align=size)
 
@@ -254,21 +292,33 @@ class _Rows:
             products = build.fadd(low, high)
         return build.extract_element(products, ir.Constant(INT32, 0))
 
+    def scatter(self, factor: Any, position: Any, end: Any) -> None:
+        """Add the value of a nonzero times a vector to the row that it asks for."""
+        build = self.builder
+        self._ask(position, end)
+        place = build.bitcast(self._address(position), self.vector.as_pointer())
+        total = self._multiply_add(self._value(position), factor, build.load(place, align=self.size))
+        build.store(total, place, align=self.size)
+
     def _address(self, position: Any) -> Any:
         index = self.builder.load(self.builder.gep(self.indices, [position]))
         return self.row(index if index.type == INT64 else self.builder.sext(index, INT64))
 
     def _add(self, position: Any, total: Any) -> None:
+        build = self.builder
+        row = build.load(build.bitcast(self._address(position), self.vector.as_pointer()), align=self.size)
+        build.store(self._multiply_add(self._value(position), row, build.load(total)), total)
+
+    def _multiply_add(self, value: Any, row: Any, total: Any) -> Any:
+        """A number times a vector, and another added."""
         build, vector = self.builder, self.vector
         name = f"llvm.fmuladd.v{vector.count}f{8 * self.size}"
         signature = ir.FunctionType(vector, [vector] * 3)
         multiply_add = cgutils.get_or_insert_function(build.module, signature, name)  # type: ignore[no-untyped-call]
-        value = self._value(position)
         unset, first = ir.Constant(vector, ir.Undefined), ir.Constant(INT32, 0)
         everywhere = ir.Constant(ir.VectorType(INT32, vector.count), [first] * vector.count)
         factor = build.shuffle_vector(build.insert_element(unset, value, first), unset, everywhere)
-        row = build.load(build.bitcast(self._address(position), vector.as_pointer()), align=self.size)
-        build.store(build.call(multiply_add, [factor, row, build.load(total)]), total)
+        return build.call(multiply_add, [factor, row, total])
 
     def _value(self, position: Any) -> Any:
         value, wanted = self.builder.load(self.builder.gep(self.values, [position])), self.vector.element

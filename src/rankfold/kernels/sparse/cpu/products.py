@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop
 from rankfold.kernels._layouts import plain, wide, writable, write_back
-from rankfold.kernels.sparse.cpu._gather import Lanes, add_sum, parts, store_sum
+from rankfold.kernels.sparse.cpu._gather import Lanes, add_sum, parts, scatter_row, store_sum
 from rankfold.kernels.sparse.cpu._order import begin_columns, place_nonzeros, positions
 from rankfold.kernels.sparse.products import PIECE, check_room
 
@@ -42,6 +42,15 @@ def _add_columns(
             next_ = min(start + PIECE, stop)
             add_sum(lanes, rows, values, start, next_, end, y, z, j, column)  # type: ignore[call-arg]
             start = next_
+
+
+@compile_loop
+def _scatter_rows(
+    indptr: Int64, indices: Array, data: Array, y: Array, z: Float64, column: int, lanes: Lanes
+) -> None:
+    end = indptr[len(indptr) - 1]
+    for i in range(len(indptr) - 1):
+        scatter_row(lanes, indices, data, indptr[i], indptr[i + 1], end, y, z, i, column)  # type: ignore[call-arg]
 
 
 def multiply_rows(indptr: Array, indices: Array, data: Array, q: Array, *, y: Array) -> None:
@@ -83,4 +92,13 @@ def add_columns(pointers: Array, rows: Array, values: Array, y: Array, *, z: Flo
     block, into = wide(y), writable(z)
     for column, lanes in parts(z.shape[1], y.dtype):
         _add_columns(starts, places, numbers, block, into, column, lanes)
+    write_back(into, z)
+
+
+def scatter_rows(indptr: Array, indices: Array, data: Array, y: Array, *, z: Float64) -> None:
+    """See the contract."""
+    starts, places, values = positions(indptr), plain(indices), plain(data)
+    block, into = wide(y), writable(z)
+    for column, lanes in parts(z.shape[1], z.dtype):
+        _scatter_rows(starts, places, values, block, into, column, lanes)
     write_back(into, z)
