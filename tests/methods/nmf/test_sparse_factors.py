@@ -16,6 +16,7 @@ import zarr
 from reference import same_bytes
 
 import rankfold as rf
+from rankfold.kernels.sparse.products import NARROW
 from rankfold.methods.nmf.nmf import nmf_task
 from rankfold.pipeline.engine import blocks
 
@@ -103,6 +104,24 @@ def test_factors_are_those_of_the_dense_matrix(
         assert sparse.attrs["stationarity"] == pytest.approx(dense.attrs["stationarity"], rel=1e-3)
         difference = np.linalg.norm(x.toarray() - model(sparse)) / np.linalg.norm(x.data)
         assert sparse.attrs["relative_error"] == pytest.approx(difference, rel=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["frobenius", "kullback-leibler"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_many_components_are_gathered(small_panels: None, dtype: Any, loss: str) -> None:
+    x = counts(600, 200, dtype)
+    how = {"init": start_of(x, NARROW + 5), "tol": 0, "passes": 3, "loss": loss}
+    sparse, dense = (rf.nmf(each, NARROW + 5, **how) for each in (x, x.toarray()))
+    rounding = 1e3 * float(np.finfo(dtype).eps)
+    np.testing.assert_allclose(sparse.attrs["errors"], dense.attrs["errors"], rtol=rounding)
+    np.testing.assert_allclose(model(sparse), model(dense), atol=rounding * x.max())
+
+
+def test_places_outside_are_refused() -> None:
+    x = counts(300, 130)
+    x.indices[7] = 200
+    with pytest.raises(ValueError, match="index 200 at position"):
+        rf.nmf(x, 3, init="random")
 
 
 @pytest.mark.parametrize("init", ["compressed", "nndsvd", "rows", "random"])

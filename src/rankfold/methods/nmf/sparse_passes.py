@@ -1,9 +1,9 @@
 """Iterations of nonnegative factors over a sparse matrix, at the cost of its stored numbers.
 
 What they need of the matrix X are products of its lines with the short factor S, which gather rows of S', and
-products of the long one L with X, which gather rows of L. Zeros take part in neither. Numbers that are not
-stored add nothing to the divergence but what the model says of them, and all that the model says is the sum
-of L times that of S; squares of what a product leaves are
+products of the long one L with X, which gather rows of L, or scatter them where they are short. Zeros take
+part in neither. Numbers that are not stored add nothing to the divergence but what the model says of them,
+and all that the model says is the sum of L times that of S; squares of what a product leaves are
 
     |X - L S|^2 = sum over stored x (x - 2 m) + <L'L, S S'>,      m what the model says there.
 
@@ -27,7 +27,14 @@ from rankfold.kernels.linear.products import add_gram
 from rankfold.kernels.nonnegative.kl_divergence import quotients
 from rankfold.kernels.nonnegative.nnls import descend_rows
 from rankfold.kernels.sparse.moments import add_moments
-from rankfold.kernels.sparse.products import add_columns, multiply_rows, order_columns
+from rankfold.kernels.sparse.products import (
+    NARROW,
+    add_columns,
+    check_rows,
+    multiply_rows,
+    order_columns,
+    scatter_rows,
+)
 from rankfold.kernels.sparse.sampled import sample_product
 from rankfold.kernels.sparse.slabs import cut_block, slab_shape
 from rankfold.methods.nmf.frobenius_pass import NmfIteration, NonnegativePass
@@ -74,6 +81,11 @@ class OverStoredFactors(OverStoredNumbers):
         return self.iteration.after
 
     @property
+    def scatters(self) -> bool:
+        """Whether products with the long factor are scattered by its rows: of few components it is faster."""
+        return self.after.columns <= NARROW
+
+    @property
     def grain_lines(self) -> int:
         """Most lines that are solved together."""
         return min(GRAIN_LINES, self.cut.panel_rows)
@@ -86,11 +98,13 @@ class OverStoredFactors(OverStoredNumbers):
     def buffers(self) -> Mapping[str, Buffer]:
         """The short factor, products of a grain with it, and rows of the long one: of a grain, of a panel."""
         short, rank, dtype = self.panels.view.short, self.after.columns, self.after.dtype
+        gathers = {} if self.scatters else OverStoredNumbers.buffers(self)
+        rows = 0 if self.scatters else self.cut.panel_rows
         return {
-            **OverStoredNumbers.buffers(self),
+            **gathers,
             "right": Constant((short, rank), dtype, self.iteration.constants),
             "short_slabs": Buffer(slab_shape(short, rank, dtype), dtype),
-            "long_slabs": Buffer(slab_shape(self.cut.panel_rows, rank, dtype), dtype),
+            "long_slabs": Buffer(slab_shape(rows, rank, dtype), dtype),
             "b": Buffer((self.grain_lines, rank), dtype),
             "left": Buffer((self.grain_lines, rank), dtype),
         }
@@ -116,7 +130,11 @@ class OverStoredFactors(OverStoredNumbers):
         }
 
     def is_sound(self, state: State, lines: Csr, start: int) -> bool:
-        """Whether numbers are finite and not negative; squares are added, and others counted."""
+        """Whether numbers are finite and not negative; squares are added, and others counted.
+
+        Places are checked, since rows are written at them.
+        """
+        check_rows(lines.indptr, lines.indices, lines.data, self.panels.view.short)
         (sums, squares), ends = np.zeros((2, 1)), np.array([0, len(lines.data)])
         add_moments(ends, lines.data, np.zeros(1), 1.0, sums=sums, squares=squares)
         if not np.isfinite(squares).all():
@@ -134,18 +152,28 @@ class OverStoredFactors(OverStoredNumbers):
             y = out[:, s * slab.shape[1] : (s + 1) * slab.shape[1]]
             multiply_rows(pointers, lines.indices, numbers, slab[:, : y.shape[1]], y=y)
 
-    def keep_rows(self, state: State, work: Workspace, first: int, last: int, left: Array) -> None:
-        """Rows ``first:last`` of a panel of the long factor: what is gathered, and their Gram matrix.
+    def add_rows(
+        self, state: State, work: Workspace, lines: Csr, numbers: Array, span: tuple[int, int], left: Array
+    ) -> None:
+        """Rows of the long factor for a span of lines of a panel: their Gram matrix, and their products with
+        some numbers, or what those are gathered from.
 
-        In float64, since a grain of lines without many numbers has more of them than a dense one.
+        The Gram matrix in float64, since a grain of lines without many numbers has more of them than a dense
+        one.
         """
+        first, last = span
+        add_gram(left.astype(np.float64), total=state["gram"])
+        if self.scatters:
+            scatter_rows(lines.indptr[first : last + 1], lines.indices, numbers, left, z=state["product"])
+            return
         for s, slab in enumerate(work.long_slabs):
             part = left[:, s * slab.shape[1] : (s + 1) * slab.shape[1]]
             slab[first:last, : part.shape[1]] = part
-        add_gram(left.astype(np.float64), total=state["gram"])
 
     def add_panel(self, state: State, work: Workspace, lines: Csr, numbers: Array) -> None:
-        """Add products of a panel of the long factor with some numbers."""
+        """Add products of a panel of the long factor with some numbers, if they are gathered."""
+        if self.scatters:
+            return
         self.bring_in_order(work, dataclasses.replace(lines, data=numbers))
         for s, slab in enumerate(work.long_slabs):
             z = state["product"][:, s * slab.shape[1] : (s + 1) * slab.shape[1]]
@@ -164,7 +192,7 @@ class SparseNonnegativePass(OverStoredFactors):
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """See ``DeclaredFold``."""
-        sparse = (order_columns, multiply_rows, add_columns, add_moments, sample_product)
+        sparse = (order_columns, multiply_rows, add_columns, scatter_rows, add_moments, sample_product)
         return (*sparse, *self.iteration.kernels)
 
     def buffers(self) -> Mapping[str, Buffer]:
@@ -185,7 +213,7 @@ class SparseNonnegativePass(OverStoredFactors):
     def beside_bytes(self) -> int:
         """What solving takes, rows in float64, and what is made of numbers that are looked at."""
         rows, rank = self.grain_lines, self.after.columns
-        looks = self.panels.numbers * (24 * self.iteration.residual + 2 * self.first_pass)
+        looks = self.panels.numbers * (24 * self.iteration.residual + 3 * self.first_pass)
         solving = self.iteration.beside_bytes(rows) + 8 * rows * rank
         return self.vector_bytes + solving + looks
 
@@ -216,7 +244,7 @@ class SparseNonnegativePass(OverStoredFactors):
             pointers, b = lines.indptr[first : last + 1], work.b[: last - first]
             self.multiply(pointers, lines, lines.data, work, out=b)
             left = self.iteration.improve(state, work, start + first, b)
-            self.keep_rows(state, work, first, last, left)
+            self.add_rows(state, work, lines, lines.data, (first, last), left)
             if self.iteration.residual:
                 self._add_residual(state, work, lines, pointers, left)
         self.add_panel(state, work, lines, lines.data)
@@ -241,6 +269,7 @@ class SparseDivergencePass(OverStoredFactors):
         order_columns,
         multiply_rows,
         add_columns,
+        scatter_rows,
         add_moments,
         sample_product,
         add_gram,
@@ -265,7 +294,7 @@ class SparseDivergencePass(OverStoredFactors):
         """Products and bounds of an update, rows in float64, and what is made of numbers."""
         rows, rank, item = self.grain_lines, self.after.columns, self.after.dtype.itemsize
         update = 6 * item * rows * rank + 2 * 8 * rows * rank
-        measures = self.panels.numbers * (item + 2 + 8 * self.first_pass)
+        measures = self.panels.numbers * (item + 3 + 8 * self.first_pass)
         return self.vector_bytes + update + measures
 
     def workspace(self, device: Device = HOST) -> Workspace:
@@ -292,7 +321,7 @@ class SparseDivergencePass(OverStoredFactors):
             self._update(work, lines, pointers, left, start + first)
             work.device.send(left, functools.partial(self.after.write, start + first))
             self._diverge(state, work, lines, pointers, left)
-            self.keep_rows(state, work, first, last, left)
+            self.add_rows(state, work, lines, work.quotient, (first, last), left)
         self.add_panel(state, work, lines, work.quotient)
 
     def _measure(self, state: State, work: Workspace, lines: Csr) -> None:
