@@ -1,8 +1,8 @@
 """Nonnegative factors of sparse counts beside scikit-learn's, from one start and to one objective.
 
-Ours makes a number of passes. Scikit-learn's solver, ``cd`` for least squares and ``mu`` for the divergence, is
-given the fewest iterations that come as low, up to 1e-5 of the objective. Then both are timed in turns: processor
-time of one thread, whole calls, medians.
+Ours makes a number of passes. Scikit-learn's solver, ``cd`` for least squares and ``mu`` for the divergence,
+is given the fewest iterations that come as low, up to 1e-5 of the objective. Then both are timed in turns:
+processor time of one thread, whole calls, medians.
 
 python benchmarks/sparse_factors.py --folder /tmp/rankfold-data --out benchmarks/results/sparse_factors.json
 """
