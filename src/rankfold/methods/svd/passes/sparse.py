@@ -37,6 +37,10 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 
+WIDE_ROWS = 4096
+"""Rows of a basis that are in float64 at a time."""
+
+
 @dataclass(frozen=True, slots=True)
 class SparsePass(OverSparsePanels):
     """Fold of a sparse matrix with a basis of ``width`` columns; see ``PanelPass``."""
@@ -89,11 +93,21 @@ class SparsePass(OverSparsePanels):
         for name in ("slabs", "slab"):
             setattr(work, name, aligned_empty(getattr(work, name).shape, self.dtype))
         cut_block(work.q, slabs=work.slabs)
-        # In float64, of what is multiplied: in the type of products, as they are.
-        by_rows = self.panels.view.orientation is Orientation.ROWS
-        work.offset = work.shift @ work.q if by_rows else work.q.sum(axis=0, dtype=np.float64)
+        ends = work.shift if self._by_rows else np.ones(self.panels.view.short)
+        work.offset = _wide_product(ends, work.q)
         del work.q
         return work
+
+    @property
+    def _by_rows(self) -> bool:
+        return self.panels.view.orientation is Orientation.ROWS
+
+    @property
+    def beside_bytes(self) -> int:
+        """Vectors, what columns are shifted by in a slab, and rows of the basis in float64."""
+        slab = self.cut.panel_rows * slab_shape(1, self.y.columns, self.dtype)[2] * (not self._by_rows)
+        vectors: int = OverSparsePanels.beside_bytes.__get__(self)
+        return vectors + slab * (8 + self.dtype.itemsize) + 8 * WIDE_ROWS * self.y.columns
 
     def sums(self) -> Mapping[str, Sum]:
         """Products of what is stored and of the lines' factors, and a sketch of the rows."""
@@ -160,10 +174,18 @@ class SparsePass(OverSparsePanels):
     def finish(self, state: State, shift: Float64) -> State:
         """Sums as those of ``PanelPass``: with the terms of rank one, and the zeros that are not stored."""
         state = OverSparsePanels.finish(self, state, shift)
-        by_rows = self.panels.view.orientation is Orientation.ROWS
-        ends = shift if by_rows else np.ones(self.panels.view.short)
+        ends = shift if self._by_rows else np.ones(self.panels.view.short)
         if self.centering.center:
             state["z"] -= np.outer(ends, state["weights"])
             if self.sketch_rows:
                 state["rows"] -= np.outer(state["shares"], ends).astype(state["rows"].dtype)
         return state
+
+
+def _wide_product(vector: Float64, q: Array) -> Float64:
+    """``vector @ q`` in float64, with little of ``q`` in that type."""
+    total = np.zeros(q.shape[1])
+    for first in range(0, len(q), WIDE_ROWS):
+        part = slice(first, first + WIDE_ROWS)
+        total += vector[part] @ q[part].astype(np.float64)
+    return total
