@@ -53,7 +53,7 @@ def folds(folder: Path, dtype: str) -> Iterator[tuple[Any, float]]:
     panels = sparse.sparse_panels(1)
     for rows in (0, 4 * width):
         # Panels themselves, which reads allocate, and the copies of one whose places are in no order.
-        yield SparsePass(panels, centering, constants, y, None, True, 1e-6, rows), 1.0
+        yield SparsePass(panels, centering, constants, y, None, True, 1e-6, rows), 1.2
     yield SparseStatistics(panels, centering, shift, 1e-6), 3.0
     # What ``add_gram`` works on.
     yield SparseGramPass(panels, centering, shift, 1e-6), 14.0

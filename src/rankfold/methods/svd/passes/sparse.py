@@ -107,7 +107,11 @@ class SparsePass(OverSparsePanels):
         """Vectors, what columns are shifted by in a slab, and rows of the basis in float64."""
         slab = self.cut.panel_rows * slab_shape(1, self.y.columns, self.dtype)[2] * (not self._by_rows)
         vectors: int = OverSparsePanels.beside_bytes.__get__(self)
-        return vectors + slab * (8 + self.dtype.itemsize) + 8 * WIDE_ROWS * self.y.columns
+        return (
+            vectors
+            + slab * (8 + self.dtype.itemsize)
+            + 8 * min(WIDE_ROWS, self.panels.view.short) * self.y.columns
+        )
 
     def sums(self) -> Mapping[str, Sum]:
         """Products of what is stored and of the lines' factors, and a sketch of the rows."""
