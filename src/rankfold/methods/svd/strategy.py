@@ -326,6 +326,9 @@ def choose_method(request: Request, view: View, width: int) -> str:
         fused, statistic = (share * number_seconds(view, flops) for flops in (4 * width, 0))
         gram = statistic + min(share**2 * view.short * PAIR_SECONDS, view.short / NOMINAL_FLOPS[8])
         gram += long_factor * share * number_seconds(view, 4 * request.rank)
+        # Where few numbers are stored, the eigenproblem is what takes long, and its square what is large.
+        gram += 4 / 3 * view.short**2 / view.long / NOMINAL_FLOPS[8]
+        gram = math.inf if view.short > LARGEST_SQUARE else gram
     else:
         fused, statistic = element + 4 * width * flop, element
     if request.passes < SOLVERS["gram"].least_passes(request, view):
