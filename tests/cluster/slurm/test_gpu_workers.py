@@ -8,7 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import zarr
 from conftest import missing_device
 from distributed import Scheduler, SpecCluster, Worker
 from drivers import HERE, wait_for
@@ -28,7 +30,7 @@ PROFILE = """\
 partition: main
 interface: lo
 walltime: "0:05:00"
-memory: 1GiB
+memory: 2GiB
 cores: 1
 gpus: 1
 nodes: 2
@@ -41,7 +43,7 @@ import rankfold as rf
 from gpu_source import GpuSource
 store, folder = sys.argv[1:]
 source = GpuSource(rf.open(store), 0.05, f"{folder}/readers")
-rf.pca(source, rank=8, with_rows=False, memory="256MiB", out=f"{folder}/r.zarr", cluster="allocation")
+rf.pca(source, rank=8, with_rows=False, memory="1GiB", out=f"{folder}/r.zarr", cluster="allocation")
 """
 
 SCHEDULER = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": False}}
@@ -131,15 +133,26 @@ def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def long_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Enough grains of a GPU for two streams: 1.2 GB."""
+    path, rows = tmp_path_factory.mktemp("long") / "x.zarr", 100_000
+    array = zarr.create_array(path, shape=(16 * rows, 192), chunks=(rows, 192), dtype="f4", compressors=None)
+    block = np.random.default_rng(0).standard_normal((rows, 192), dtype=np.float32)
+    for start in range(0, array.shape[0], rows):
+        array[start : start + rows] = block
+    return path
+
+
 @pytest.mark.slurm
 def test_each_job_has_a_gpu_of_its_own(
-    tmp_path: Path, demo_store: Path, slurm: SlurmCluster, profile: Path
+    tmp_path: Path, long_store: Path, slurm: SlurmCluster, profile: Path
 ) -> None:
-    source = GpuSource(rf.open(demo_store), 0.05, str(tmp_path / "readers"))
+    source = GpuSource(rf.open(long_store), 0.05, str(tmp_path / "readers"))
     asked: dict[str, Any] = {
         "rank": 8,
         "with_rows": False,
-        "memory": "256MiB",
+        "memory": "1GiB",
         "cluster": profile,
         "workers": 3,
     }
@@ -154,10 +167,10 @@ def test_each_job_has_a_gpu_of_its_own(
 
 @pytest.mark.slurm
 def test_each_task_of_a_step_has_a_gpu_of_its_own(
-    tmp_path: Path, demo_store: Path, slurm: SlurmCluster, profile: Path
+    tmp_path: Path, long_store: Path, slurm: SlurmCluster, profile: Path
 ) -> None:
     (tmp_path / "driver.py").write_text(DRIVER)
-    command = [sys.executable, "driver.py", str(demo_store), str(tmp_path)]
+    command = [sys.executable, "driver.py", str(long_store), str(tmp_path)]
     job = submit(
         job_script(command, read_profile(profile), name="gpu", known_as=str(profile)), read_profile(profile)
     )

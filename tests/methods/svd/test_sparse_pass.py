@@ -306,7 +306,9 @@ def scattered(rows: int, columns: int, each: int, seed: int = 0) -> Any:
 @pytest.mark.parametrize("kind", ["svd", "pca"])
 @pytest.mark.parametrize("by", ["csr", "csc"])
 def test_the_peak_is_planned(tmp_path: Path, kind: str, by: str, solver: str) -> None:
-    x = scattered(400_000, 2000, 40).asformat(by) if by == "csr" else scattered(4000, 20_000, 40).asformat(by)
+    x = scattered(400_000, 2000, 40).asformat(by)
+    if by == "csc" and solver == "gram":  # which is of the shorter side
+        x = scattered(4000, 20_000, 40).asformat(by)
     store = to_group(tmp_path / "x.zarr", x, chunks=(2**18,))
     planned, peak = measured(store, kind, tmp_path / "r.zarr", "2GiB", solver=solver)
     assert peak <= planned

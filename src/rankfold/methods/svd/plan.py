@@ -48,9 +48,9 @@ def make_plan(request: Request, source: Source, budget: Budget) -> Plan:
         subject=f"{request.kind} of this {source.shape[0]} x {source.shape[1]} matrix by {solver.name}",
     )
     sweeps = sweeps_of(request, strategy)
-    if solver.holds_matrix:
+    if _takes_half(request, strategy):
         arrangement = sweeps.arrange(budget)
-        if not _has_room(arrangement, strategy, budget):
+        if not _has_room(arrangement, budget, half=True):
             _refuse_resident(outline, arrangement.peak_bytes, budget, _way_out(request, strategy, budget))
     return plan_task(outline, sweeps, budget, lambda: _way_out(request, strategy, budget))
 
@@ -93,11 +93,17 @@ def _refuse_precision(request: Request, strategy: Strategy) -> None:
 
 def _fits(request: Request, source: Source, budget: Budget) -> bool:
     strategy = choose_strategy(request, source, budget.device)
-    return _has_room(sweeps_of(request, strategy).arrange(budget), strategy, budget)
+    half = _takes_half(request, strategy)
+    return _has_room(sweeps_of(request, strategy).arrange(budget), budget, half=half)
 
 
-def _has_room(arrangement: Arrangement, strategy: Strategy, budget: Budget) -> bool:
-    most = budget.memory_bytes // (2 if strategy.solver.holds_matrix else 1)
+def _takes_half(request: Request, strategy: Strategy) -> bool:
+    """Whether no more than half of the memory is taken: for a matrix of any size that is to be kept."""
+    return strategy.solver.holds_matrix and request.method != "auto"
+
+
+def _has_room(arrangement: Arrangement, budget: Budget, *, half: bool) -> bool:
+    most = budget.memory_bytes // (2 if half else 1)
     return arrangement.concurrency >= 1 and arrangement.peak_bytes <= most
 
 
@@ -127,7 +133,8 @@ def _rank_that_fits(request: Request, source: Source, budget: Budget) -> int:
 def _way_out(request: Request, strategy: Strategy, budget: Budget) -> str:
     source, solver = strategy.view.source, strategy.solver
     panels = solver.panels(strategy)
-    if panels.cut.panel_rows > panels.cut.grain_rows and _import_would_fit(request, source, budget):
+    tall = panels.cut.panel_rows > panels.cut.grain_rows and not solver.holds_matrix
+    if tall and _import_would_fit(request, source, budget):
         return (
             f", or cut the store: its chunks make panels of {panels.cut.panel_rows} rows, which take "
             f"{format_bytes(panels.memory_bytes)} to read, and `rankfold import STORE NEW.zarr` writes one "

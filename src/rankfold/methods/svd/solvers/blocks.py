@@ -27,6 +27,9 @@ from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 
+LOOPS_BYTES = 48 * 2**20
+"""Memory of compiled loops over stored numbers, which no process loads before it meets some."""
+
 STORAGE_ROUNDING = 4
 """Units of the working type by which an approximation differs from its factors as they are stored."""
 
@@ -98,7 +101,7 @@ class BlockSolver(Solver):
         """The basis of a pass, with and without weights; small matrices of a basis, and short factors."""
         short, basis = strategy.view.short, self.basis_columns(strategy)
         if over == "matrix":
-            return 3 * 8 * short * strategy.width
+            return 3 * 8 * short * strategy.width + LOOPS_BYTES * bool(strategy.fullest)
         return 3 * 8 * short * request.rank + 2 * 8 * basis**2
 
     def driver_bytes(self, request: Request, strategy: Strategy) -> int:
@@ -110,7 +113,8 @@ class BlockSolver(Solver):
         resident, small = self.resident(request, strategy)
         blocks, rows = 8 * (resident * short * width + small), strategy.sketch_rows
         sketch = rows * short * (view.dtype.itemsize + 3 * 8) + 8 * (3 * rows**2 + 4 * short * width)
-        return max(strategy.sample_bytes, blocks, sketch * bool(rows)) + strategy.long_vectors_bytes
+        loops = LOOPS_BYTES * bool(strategy.fullest)
+        return max(strategy.sample_bytes, blocks, sketch * bool(rows)) + strategy.long_vectors_bytes + loops
 
     def resident(self, request: Request, strategy: Strategy) -> tuple[int, int]:
         """Blocks in memory at once, and numbers in squares of a basis with what decomposing them takes."""
