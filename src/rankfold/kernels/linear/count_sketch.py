@@ -6,6 +6,7 @@ alone, wherever in the matrix the rows are that make it: unlike a sample, a sket
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,17 @@ def draw_buckets(
     bits = np.random.Philox(key=np.array([seed, purpose], np.uint64), counter=[0, 0, 0, tile])
     numbers = np.random.Generator(bits).integers(0, 2 * count, TILE_ROWS)
     return numbers // 2, 2 * (numbers % 2) - 1
+
+
+def draw_tiles(
+    seed: int, purpose: int, count: int, start: int, stop: int
+) -> Iterator[tuple[int, int, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """Rows ``start:stop`` tile by tile: first and one past the last, and bucket and sign of each."""
+    for tile in range(start // TILE_ROWS, -(-stop // TILE_ROWS)):
+        top = tile * TILE_ROWS
+        low, high = max(start, top), min(stop, top + TILE_ROWS)
+        buckets, signs = draw_buckets(seed, purpose, tile, count)
+        yield low, high, buckets[low - top : high - top], signs[low - top : high - top]
 
 
 @portable

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.center_scale import measure, subtract
-from rankfold.kernels.linear.count_sketch import TILE_ROWS, add_to_buckets, draw_buckets
+from rankfold.kernels.linear.count_sketch import add_to_buckets, draw_buckets, draw_tiles
 from rankfold.kernels.linear.panel import panel_product
 from rankfold.methods.parts.conditioned import Centering, OverConditionedPanels
 from rankfold.methods.parts.panels import Panels
@@ -89,12 +89,8 @@ class PanelPass(OverConditionedPanels):
 
     def _sketch(self, state: State, work: Workspace, d: Array, first: int) -> None:
         """Add rows to their buckets, which are drawn by tiles."""
-        last = first + len(d)
-        for tile in range(first // TILE_ROWS, -(-last // TILE_ROWS)):
-            top = tile * TILE_ROWS
-            low, high = max(first, top), min(last, top + TILE_ROWS)
-            draws = draw_buckets(self.seed, self.purpose, tile, self.sketch_rows)
-            buckets, signs = (numbers[low - top : high - top] for numbers in draws)
+        tiles = draw_tiles(self.seed, self.purpose, self.sketch_rows, first, first + len(d))
+        for low, high, buckets, signs in tiles:
             factors = (signs * self.centering.pow2_scale).astype(d.dtype)
             rows, place = d[low - first : high - first], work.device.place
             add_to_buckets(rows, place(buckets, np.int64), place(factors, d.dtype), sums=state["rows"])

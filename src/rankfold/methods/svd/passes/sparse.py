@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._layouts import aligned_empty
-from rankfold.kernels.linear.count_sketch import TILE_ROWS, draw_buckets
+from rankfold.kernels.linear.count_sketch import draw_buckets, draw_tiles
 from rankfold.kernels.sparse.moments import add_moments, add_rows_to_buckets
 from rankfold.kernels.sparse.products import add_columns, multiply_rows, order_columns
 from rankfold.kernels.sparse.slabs import cut_block, slab_shape
@@ -157,11 +157,8 @@ class SparsePass(OverSparsePanels):
     def _sketch(self, state: State, lines: Lines, start: int, stop: int) -> None:
         """Add lines to their buckets, which are drawn by tiles."""
         stored, dtype = lines.stored, self.panels.view.dtype
-        for tile in range(start // TILE_ROWS, -(-stop // TILE_ROWS)):
-            top = tile * TILE_ROWS
-            low, high = max(start, top), min(stop, top + TILE_ROWS)
-            draws = draw_buckets(self.seed, self.purpose, tile, self.sketch_rows)
-            buckets, signs = (numbers[low - top : high - top] for numbers in draws)
+        tiles = draw_tiles(self.seed, self.purpose, self.sketch_rows, start, stop)
+        for low, high, buckets, signs in tiles:
             here = slice(low - start, high - start)
             factors = signs * self.centering.pow2_scale
             if lines.scale is not None:
