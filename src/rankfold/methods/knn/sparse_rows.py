@@ -26,7 +26,14 @@ from rankfold.methods.knn.row_blocks import (
 )
 from rankfold.methods.parts.panels import numbers
 from rankfold.pipeline.chunks.geometry import Span
-from rankfold.pipeline.data.source import CompressedSource, Csr, Source, index_dtype, sparse
+from rankfold.pipeline.data.source import (
+    CompressedSource,
+    Csr,
+    Source,
+    index_dtype,
+    number_bytes,
+    sparse_by_rows,
+)
 from rankfold.pipeline.engine.pairs import MOST_BLOCKS
 from rankfold.pipeline.formats.arrays import SparseSource
 
@@ -52,10 +59,8 @@ SAMPLE_RUNS, SAMPLE_NUMBERS = 8, 2**18
 
 def sparse_rows(source: Source) -> CompressedSource | None:
     """A matrix whose rows are compared without their zeros, as that; None for others."""
-    stored = sparse(source)
-    if stored is None or stored.by != "rows" or row_dtype(stored.dtype) not in DIRECT_TYPES:
-        return None
-    return stored
+    stored = sparse_by_rows(source)
+    return stored if stored is not None and row_dtype(stored.dtype) in DIRECT_TYPES else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +167,7 @@ class SparseReader:
         """Bytes to read for a row, on average: none where they are in memory already."""
         if self.lent:
             return 0
-        index = index_dtype(*self.source.shape, self.source.nnz).itemsize
-        return -(-self.source.nnz * (index + self.source.dtype.itemsize) // self.source.shape[0])
+        return -(-self.source.nnz * number_bytes(self.source) // self.source.shape[0])
 
     @property
     def _number_bytes(self) -> int:

@@ -27,11 +27,11 @@ from rankfold.methods.model.transform_pass import take_squares
 from rankfold.methods.parts.finite import BAD, refuse_bad
 from rankfold.methods.parts.outputs import write_outputs
 from rankfold.methods.parts.panels import OverPanels, Panels
-from rankfold.methods.parts.sparse_panels import SparsePanels, stored_size
+from rankfold.methods.parts.sparse_panels import SparsePanels
 from rankfold.methods.svd.orientation import choose_orientation
 from rankfold.methods.task import Output, vectors
 from rankfold.pipeline.blas import one_blas_thread
-from rankfold.pipeline.data.source import CompressedSource, Source, index_dtype, sparse
+from rankfold.pipeline.data.source import CompressedSource, Source, number_bytes, sparse_by_rows, stored_size
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import cut, cut_by_numbers
 from rankfold.pipeline.engine.device import HOST, Device
@@ -230,16 +230,15 @@ class Verification:
     @property
     def stored(self) -> CompressedSource | None:
         """The matrix as what it stores, where that is taken without the zeros."""
-        stored = sparse(self.source)
-        return stored if stored is not None and stored.by == "rows" else None
+        return sparse_by_rows(self.source)
 
     def _sparse_fold(self, stored: CompressedSource, folder: Path, slots: int) -> VerifySparse:
         (rows, columns), rank, double = stored.shape, self.model.rank, np.dtype(np.float64)
-        number_bytes = stored.dtype.itemsize + index_dtype(rows, columns, stored.nnz).itemsize
-        sizes = stored.nnz, number_bytes, 8 * columns * rank
+        each = number_bytes(stored)
+        sizes = stored.nnz, each, 8 * columns * rank
         pieces, fullest = cut_by_numbers(stored.pointers, (rows, columns), *sizes)
         view = View(stored, Orientation.ROWS, precision=double)
-        seconds = number_bytes / NOMINAL_READ + 4 * rank / NOMINAL_GATHERED_FLOPS[8] + ORDER_SECONDS
+        seconds = each / NOMINAL_READ + 4 * rank / NOMINAL_GATHERED_FLOPS[8] + ORDER_SECONDS
         return VerifySparse(
             panels=SparsePanels(view, pieces, slots, fullest),
             long=View(self.left, Orientation.ROWS),

@@ -30,13 +30,13 @@ from rankfold.methods.nmf.warm import warm_coordinates
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.parts.panels import Panels
-from rankfold.methods.parts.sparse_panels import SparsePanels, stored_size
+from rankfold.methods.parts.sparse_panels import SparsePanels
 from rankfold.methods.svd.strategy import matching_chunk
 from rankfold.methods.task import Output, count
 from rankfold.methods.warm import warm_columns
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.source import CompressedSource, Source, index_dtype, sparse
+from rankfold.pipeline.data.source import CompressedSource, Source, number_bytes, sparse_by_rows, stored_size
 from rankfold.pipeline.data.view import Orientation, View, working_dtype
 from rankfold.pipeline.engine.blocks import Cut, cut, most_numbers
 from rankfold.pipeline.engine.run import Run
@@ -170,8 +170,7 @@ class Projection:
     @property
     def stored(self) -> CompressedSource | None:
         """The rows as what they store, where that is taken without the zeros."""
-        stored = sparse(self.source)
-        return stored if stored is not None and stored.by == "rows" else None
+        return sparse_by_rows(self.source)
 
     def fold(self, folder: Path, array: Path, slots: int) -> ProjectSparseRows | ProjectRows | ProjectColumns:
         """The fold of the one pass: by rows, unless those take much memory and columns take less."""
@@ -215,8 +214,7 @@ class Projection:
         item = self.source.dtype.itemsize
         if self.stored is None:
             return self.source.shape[1] * item
-        index = index_dtype(*self.source.shape, self.stored.nnz).itemsize
-        return -(-self.stored.nnz * (item + index) // self.source.shape[0]) + 8
+        return -(-self.stored.nnz * number_bytes(self.stored) // self.source.shape[0]) + 8
 
     def row_chunk(self) -> int:
         """Rows in a chunk of the output."""

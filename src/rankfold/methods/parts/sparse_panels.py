@@ -26,7 +26,7 @@ from rankfold.methods.parts.column_statistics import divisors, standard_deviatio
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.finite import BAD, join_bad
 from rankfold.methods.parts.panels import numbers
-from rankfold.pipeline.data.source import CompressedSource, Csr, compressed, index_dtype
+from rankfold.pipeline.data.source import Csr, compressed, index_dtype
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.device import HOST, Device
@@ -98,13 +98,6 @@ class SparsePanels:
     def corner(self, line: int, place: int) -> tuple[int, int]:
         """Row and column of the matrix."""
         return (line, place) if self.view.orientation is Orientation.ROWS else (place, line)
-
-
-def stored_size(source: CompressedSource) -> tuple[int, int]:
-    """Stored numbers, and bytes of them with their places and of pointers."""
-    numbers, lines = source.nnz, source.shape[0 if source.by == "rows" else 1]
-    item = source.dtype.itemsize + index_dtype(*source.shape, numbers).itemsize
-    return numbers, numbers * item + 8 * lines
 
 
 class Lines(NamedTuple):

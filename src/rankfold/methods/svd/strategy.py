@@ -27,7 +27,7 @@ from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.solver import SOLVERS, Dimensions, Solver
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.sample import BLOCK_BYTES, FEWEST_ROWS, Sample
-from rankfold.pipeline.data.source import Source, compressed, index_dtype, sparse
+from rankfold.pipeline.data.source import Source, compressed, index_dtype, number_bytes, sparse, stored_size
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut, cut, cut_by_numbers
 from rankfold.pipeline.errors import InputError
@@ -109,10 +109,8 @@ class Strategy:
     @property
     def read_bytes(self) -> int:
         """Bytes that a pass reads: of a sparse one with places and pointers."""
-        item = self.view.source.dtype.itemsize
-        if not self.fullest:
-            return self.numbers * item
-        return self.numbers * (item + self.sparse_panels(1).index.itemsize) + 8 * self.view.long
+        stored = compressed(self.view.source) if self.fullest else None
+        return self.numbers * self.view.source.dtype.itemsize if stored is None else stored_size(stored)[1]
 
     @property
     def stored_numbers(self) -> int:
@@ -227,8 +225,7 @@ def _arrange_stored(dimensions: Dimensions, view: View, accumulator_bytes: int) 
     stored = compressed(view.source)
     if stored is None or not stored.nnz:
         return dimensions, 0
-    number_bytes = view.source.dtype.itemsize + index_dtype(*view.source.shape, stored.nnz).itemsize
-    sizes = stored.nnz, number_bytes, accumulator_bytes
+    sizes = stored.nnz, number_bytes(stored), accumulator_bytes
     panels, fullest = cut_by_numbers(stored.pointers, (view.long, view.short), *sizes)
     row_bytes = view.short * view.dtype.itemsize
     block = dimensions.block if FEWEST_ROWS * dimensions.block * row_bytes <= BLOCK_BYTES else 0

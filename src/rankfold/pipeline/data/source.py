@@ -114,6 +114,23 @@ def compressed(source: Source) -> CompressedSource | None:
     return cast(CompressedSource, source) if hasattr(source, "read_sparse") else None
 
 
+def number_bytes(source: CompressedSource) -> int:
+    """Bytes of a stored number with its place."""
+    return int(source.dtype.itemsize + index_dtype(*source.shape, source.nnz).itemsize)
+
+
+def stored_size(source: CompressedSource) -> tuple[int, int]:
+    """Stored numbers, and bytes of them with their places and of pointers."""
+    lines = source.shape[0 if source.by == "rows" else 1]
+    return source.nnz, source.nnz * number_bytes(source) + 8 * lines
+
+
+def sparse_by_rows(source: Source) -> CompressedSource | None:
+    """The same as ``sparse`` where rows lie together."""
+    stored = sparse(source)
+    return stored if stored is not None and stored.by == "rows" else None
+
+
 LARGEST_FILL = 0.15
 """Share of stored numbers from which on dense products, of 3 ns a number, beat sparse ones, of 20 ns."""
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rankfold.pipeline.data.source import CompressedSource, Source, compressed, index_dtype
+from rankfold.pipeline.data.source import CompressedSource, Source, compressed, number_bytes
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.errors import RankfoldError
 from rankfold.pipeline.planning.shape_only import ShapeOnly
@@ -124,7 +124,7 @@ def measured_stored_reading(source: CompressedSource, lines: int) -> Reading | N
     if isinstance(source, ShapeOnly) or not source.nnz:
         return None
     long = source.shape[0 if source.by == "rows" else 1]
-    item = source.dtype.itemsize + index_dtype(*source.shape, source.nnz).itemsize
+    item = number_bytes(source)
     lines = max(1, min(lines, long, PROBE_BYTES * long // (source.nnz * item)))
     start, seconds, size = (long - lines) // 2, 0.0, 0
     try:

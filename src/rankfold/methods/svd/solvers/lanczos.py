@@ -20,7 +20,7 @@ from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.blocks import squared_norm
 from rankfold.methods.svd.solvers.solver import Decomposition, Dimensions, Solver
 from rankfold.methods.svd.strategy import Strategy, chunk_rows
-from rankfold.pipeline.data.source import compressed, index_dtype
+from rankfold.pipeline.data.source import compressed, index_dtype, number_bytes
 from rankfold.pipeline.data.view import View
 from rankfold.pipeline.engine.blocks import cut
 from rankfold.pipeline.engine.run import Run
@@ -56,7 +56,7 @@ class Lanczos(Solver):
         stored = compressed(source)
         if stored is not None:
             numbers = stored.nnz
-            reads = numbers * (source.dtype.itemsize + index_dtype(*source.shape, numbers).itemsize)
+            reads = numbers * number_bytes(stored)
         products = view.short if is_tiny(request.rank, view.short) else LIKELY_PRODUCTS * request.rank
         memory = self.driver_bytes(request, strategy)
         stored_numbers = numbers if stored is not None else 0
