@@ -203,6 +203,10 @@ class OverPanels(DeclaredFold):
         """Fetch a panel."""
         self.panels.read(work.panels, start, stop, slot)
 
+    def finish(self, state: State, shift: Float64) -> State:
+        """Sums of all panels as they are used: nothing is left to add where zeros were filled in."""
+        return state
+
     @property
     def longest_side(self) -> int:
         """Rows of a grain and, where they are factorized together, of R above them."""

@@ -28,7 +28,7 @@ from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.start import Start, random_block, sample_start
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.svd.missing import RowSketch, UnseenDirections, load_missing, save_missing
-from rankfold.methods.svd.passes.choice import finish, fused_pass, statistics_fold
+from rankfold.methods.svd.passes.choice import fused_pass, statistics_fold
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.view import Orientation, View
@@ -303,7 +303,7 @@ class CenteredMatrix:
             tf32=tf32,
             is_double=self.is_double,
         )
-        state = finish(fold, self.run.pass_over_data(name, fold), constants["shift"])
+        state = fold.finish(self.run.pass_over_data(name, fold), constants["shift"])
         refuse_overflow(state, self.strategy.view)
         return state
 
@@ -353,7 +353,7 @@ def _hides(missing: UnseenDirections, block: Block) -> bool:
 def statistics_pass(run: Run, strategy: Strategy, centering: Centering, start: Start) -> Statistics:
     """Means and standard deviations of the columns of a tall matrix, for scaling."""
     fold = statistics_fold(strategy, run.slots, start.shift, centering)
-    state = finish(fold, run.pass_over_data("statistics", fold), start.shift)
+    state = fold.finish(run.pass_over_data("statistics", fold), start.shift)
     refuse_bad(state, strategy.view.source)
     return scaled_statistics(state, strategy.view, start.shift, centering)
 

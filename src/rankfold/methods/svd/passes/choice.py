@@ -14,7 +14,6 @@ from rankfold.methods.random_keys import Purpose
 from rankfold.methods.svd.passes.dense import PanelPass
 from rankfold.methods.svd.passes.sparse import SparsePass
 from rankfold.methods.svd.strategy import Strategy
-from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Float64 = npt.NDArray[np.float64]
@@ -51,8 +50,3 @@ def statistics_fold(
     if strategy.fullest:
         return SparseStatistics(strategy.sparse_panels(slots), centering, shift, seconds)
     return ColumnStatistics(strategy.panels(slots), shift, centering.pow2_scale, seconds)
-
-
-def finish(fold: object, state: State, shift: Float64) -> State:
-    """What a pass has summed, as of one over dense panels."""
-    return fold.finish(state, shift) if isinstance(fold, SparsePass | SparseStatistics) else state
