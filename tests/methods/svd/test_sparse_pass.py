@@ -148,6 +148,20 @@ def test_full_matrices_are_multiplied_dense() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:tol = ")
+def test_a_flat_spectrum_converges_unasked() -> None:
+    rng = np.random.default_rng(1)
+    x = scipy.sparse.random_array((1500, 700), density=0.03, format="csr", rng=rng)
+    x.data[:] = 1.0 + rng.poisson(2, x.nnz)
+    x = (x @ scipy.sparse.diags_array((1.0 + np.arange(700)) ** -0.1)).tocsr()
+    with pytest.warns(match="after 8 passes"):
+        assert not rf.pca(x, 20, solver="krylov", passes=8).attrs["converged"]
+    result = rf.pca(x, 20, solver="krylov")
+    exact = np.linalg.svd(seen(x, "pca"), compute_uv=False)[:20]
+    assert result.attrs["converged"]
+    assert 8 < result.attrs["passes"] <= 14
+    assert np.abs(result.singular_values[...] / exact - 1).max() <= 1e-4
+
+
 def test_the_rank_is_found_too() -> None:
     x = counts(900, 400)
     result, dense = (rf.svd(each, tol=0.4, solver="krylov") for each in (x, x.toarray()))

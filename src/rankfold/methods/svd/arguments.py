@@ -24,7 +24,7 @@ Tol = Annotated[
     Argument("estimated relative error to stop at, 1e-4 by default; without rank, of all"),
 ]
 Solver = Annotated[str, Argument(f"{', '.join(CHOICES[:-1])} or {CHOICES[-1]}", choices=CHOICES)]
-Passes = Annotated[int | None, Argument("most passes over the matrix; 8 by default", least=1)]
+Passes = Annotated[int | None, Argument("most passes over the matrix; 8 by default, more if sparse", least=1)]
 Oversampling = Annotated[
     int | None, Argument("columns of a block beyond the rank; a quarter of it by default")
 ]

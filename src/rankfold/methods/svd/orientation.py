@@ -1,11 +1,13 @@
-"""Which side of a matrix is swept, how wide a block of vectors is, and whether it follows what is stored.
+"""Which side of a matrix is swept, how wide a block is and how many there may be, and what is stored.
 
 Pure functions of the request and of the shape, type and native chunks of the matrix.
 """
 
 from __future__ import annotations
 
-from rankfold.methods.svd.request import Request
+import math
+
+from rankfold.methods.svd.request import DEFAULT_PASSES, Request
 from rankfold.methods.svd.solvers.solver import SOLVERS
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source, sparse
@@ -14,6 +16,15 @@ from rankfold.pipeline.engine.blocks import grain_rows
 
 ADAPTIVE_WIDTH = 256
 """Columns of a block at most where the rank is to be found."""
+
+FLAT_COLUMNS = 5
+"""Columns for each component that single vectors multiply, at most, where singular values lie close."""
+
+BASIS_SQUARES = 14
+"""Squares of the columns of a basis in memory, with what decomposing one takes."""
+
+SQUARES_BYTES = 2**28
+"""Memory of those up to which passes are allowed unasked."""
 
 
 def orientation_of(request: Request, source: Source, device: str = "cpu") -> Orientation:
@@ -84,6 +95,20 @@ def block_width(rank: int, short: int, oversampling: int | None = None, *, passe
     if oversampling is None:
         oversampling = 3 * rank if passes == 1 else max(8, -(-rank // 4))
     return min(short, -(-(rank + oversampling) // 16) * 16)
+
+
+def default_passes(request: Request, source: Source) -> int:
+    """Most passes of a request that leaves them open: 8, and more where they take stored numbers alone.
+
+    Spectra of counts are flat. Blocks of ``b`` columns then take ``D / b + c`` passes: D up to 5 for each
+    component, c up to 2 and two for each digit of the tolerance (measured on cells, on words, on a graph).
+    """
+    if request.adaptive or sparse(source) is None or request.method not in ("auto", "krylov"):
+        return DEFAULT_PASSES
+    width = block_width(request.rank, min(source.shape), request.oversampling)
+    passes = FLAT_COLUMNS * request.rank / width + 2 - 2 * math.log10(request.tol)
+    room = math.isqrt(SQUARES_BYTES // (8 * BASIS_SQUARES)) // width
+    return max(DEFAULT_PASSES, min(math.ceil(passes), room))
 
 
 def adaptive_width(short: int) -> int:

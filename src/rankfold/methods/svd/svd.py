@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from rankfold.methods.svd.arguments import PCA, QR, SVD
 from rankfold.methods.svd.operator import begin
+from rankfold.methods.svd.orientation import default_passes
 from rankfold.methods.svd.plan import make_plan
 from rankfold.methods.svd.request import (
     DEFAULT_PASSES,
@@ -149,6 +151,8 @@ def _reduction(
         **flags,
     )
     check_request(request, source.shape, source.name)
+    if passes is None:
+        request = dataclasses.replace(request, passes=default_passes(request, source))
     return Reduction(resolve_request(request, source), source)
 
 

@@ -16,6 +16,7 @@ from rankfold.methods.parts.start import leading_block
 from rankfold.methods.parts.write_rows import WriteRows
 from rankfold.methods.svd.error_estimates import Truncation
 from rankfold.methods.svd.long_factor import Triplets
+from rankfold.methods.svd.orientation import BASIS_SQUARES
 from rankfold.methods.svd.passes.choice import fused_pass, statistics_fold
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.solver import Decomposition, Dimensions, Solver
@@ -119,7 +120,7 @@ class BlockSolver(Solver):
     def resident(self, request: Request, strategy: Strategy) -> tuple[int, int]:
         """Blocks in memory at once, and numbers in squares of a basis with what decomposing them takes."""
         blocks = 8 * max(self.block_passes(strategy), 1) if request.adaptive else 8
-        return blocks, 14 * self.basis_columns(strategy) ** 2
+        return blocks, BASIS_SQUARES * self.basis_columns(strategy) ** 2
 
     def accumulator_bytes(self, request: Request, strategy: Strategy) -> int:
         """Products with the block, and a sketch of rows."""
