@@ -17,6 +17,7 @@ from reference import same_bytes
 
 import rankfold as rf
 from rankfold.kernels.sparse.products import NARROW
+from rankfold.methods.nmf import in_memory
 from rankfold.methods.nmf.nmf import nmf_task
 from rankfold.pipeline.engine import blocks
 
@@ -74,9 +75,18 @@ def start_of(x: Any, rank: int) -> tuple[Array, Array]:
 
 @pytest.fixture
 def small_panels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Panels of two thousand numbers, and streams of a few of them."""
+    """Panels of two thousand numbers, streams of a few of them, and no matrix that stays in memory."""
     monkeypatch.setattr(blocks, "PANEL_NUMBERS", 2000)
     monkeypatch.setattr(blocks, "READS_PER_BYTE", 4)
+    monkeypatch.setattr(in_memory, "SMALL_BYTES", 0)
+
+
+@pytest.fixture(params=["passes", "memory"])
+def way(request: pytest.FixtureRequest) -> str:
+    """Small panels, or the matrix in memory; the divergence is found by passes whatever is said."""
+    if request.param == "passes":
+        request.getfixturevalue("small_panels")
+    return str(request.param)
 
 
 # What they are ------------------------------------------------------------------------------------
@@ -86,13 +96,13 @@ def small_panels(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("by", ["csr", "csc"])
 def test_factors_are_those_of_the_dense_matrix(
-    tmp_path: Path, small_panels: None, by: str, dtype: Any, kind: str
+    tmp_path: Path, way: str, by: str, dtype: Any, kind: str
 ) -> None:
     # Swept along the same side: the lines of a group are its long side here.
     x = counts(*((1500, 130) if by == "csr" else (130, 1500)), dtype)
     where = to_group(tmp_path / "x.zarr", x.asformat(by))
     layout = nmf_task(where, rank=4)._layout("cpu")
-    assert 0 < layout.fullest <= 2000 and len(layout.cut.panels) > 5
+    assert way == "memory" or (0 < layout.fullest <= 2000 and len(layout.cut.panels) > 5)
     how = {"init": start_of(x, 4), "tol": 0, "passes": 4, **KINDS[kind]}
     sparse, dense = rf.nmf(where, 4, **how), rf.nmf(x.toarray(), 4, **how)
     # Rounding of the first pass grows with each of them by as much as factors depend on what was before.
@@ -108,7 +118,7 @@ def test_factors_are_those_of_the_dense_matrix(
 
 @pytest.mark.parametrize("loss", ["frobenius", "kullback-leibler"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_many_components_are_gathered(small_panels: None, dtype: Any, loss: str) -> None:
+def test_many_components_are_gathered(way: str, dtype: Any, loss: str) -> None:
     x = counts(600, 200, dtype)
     how = {"init": start_of(x, NARROW + 5), "tol": 0, "passes": 3, "loss": loss}
     sparse, dense = (rf.nmf(each, NARROW + 5, **how) for each in (x, x.toarray()))
@@ -126,7 +136,7 @@ def test_places_outside_are_refused() -> None:
 
 @pytest.mark.parametrize("init", ["compressed", "nndsvd", "rows", "random"])
 @pytest.mark.parametrize("by", ["csr", "csc"])
-def test_every_start_is_as_good(tmp_path: Path, small_panels: None, by: str, init: str) -> None:
+def test_every_start_is_as_good(tmp_path: Path, way: str, by: str, init: str) -> None:
     x = counts(900, 130)
     sparse = rf.nmf(to_group(tmp_path / "x.zarr", x.asformat(by)), 4, init=init, tol=1e-6, passes=30)
     dense = rf.nmf(x.toarray(), 4, init=init, tol=1e-6, passes=30)
@@ -134,7 +144,7 @@ def test_every_start_is_as_good(tmp_path: Path, small_panels: None, by: str, ini
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_small_errors_are_right(dtype: Any) -> None:
+def test_small_errors_are_right(way: str, dtype: Any) -> None:
     """What is left of exact products with zeros in place of small numbers is less than differences show."""
     rng = np.random.default_rng(0)
     w, h = np.zeros((600, 3)), np.zeros((3, 90))
@@ -170,9 +180,7 @@ def test_a_matrix_of_stored_zeros_is_zero(loss: str) -> None:
 
 @pytest.mark.parametrize("by", ["csr", "csc"])
 @pytest.mark.parametrize("loss", ["frobenius", "kullback-leibler"])
-def test_what_has_no_place_is_refused_with_its_place(
-    tmp_path: Path, small_panels: None, loss: str, by: str
-) -> None:
+def test_what_has_no_place_is_refused_with_its_place(tmp_path: Path, way: str, loss: str, by: str) -> None:
     x = counts(900, 130).tolil()
     x[700, 3] = x[17, 40] = x[17, 33] = -1
     where = to_group(tmp_path / "x.zarr", x.asformat(by))
@@ -190,12 +198,10 @@ def test_what_has_no_place_is_refused_with_its_place(
 
 @pytest.mark.parametrize("by", ["csr", "csc"])
 @pytest.mark.parametrize("loss", ["frobenius", "kullback-leibler"])
-def test_threads_memory_and_chunks_change_no_byte(
-    tmp_path: Path, small_panels: None, loss: str, by: str
-) -> None:
+def test_threads_memory_and_chunks_change_no_byte(tmp_path: Path, way: str, loss: str, by: str) -> None:
     x = counts(*((6000, 60) if by == "csr" else (60, 6000))).asformat(by)
     where = to_group(tmp_path / "x.zarr", x)
-    assert nmf_task(where, rank=4)._layout("cpu").cut.stream_count > 1
+    assert nmf_task(where, rank=4)._layout("cpu").cut.stream_count > (way == "passes")
     whole = rf.nmf(where, 4, loss=loss, threads=1, memory="1GiB")
     for threads, memory in ((2, "200MiB"), (7, "1GiB")):
         other = rf.nmf(where, 4, loss=loss, threads=threads, memory=memory)
@@ -205,17 +211,26 @@ def test_threads_memory_and_chunks_change_no_byte(
 
 
 @pytest.mark.parametrize("loss", ["frobenius", "kullback-leibler"])
-def test_an_attempt_that_was_killed_changes_no_byte(tmp_path: Path, small_panels: None, loss: str) -> None:
+def test_an_attempt_that_was_killed_changes_no_byte(tmp_path: Path, way: str, loss: str) -> None:
     where = to_group(tmp_path / "x.zarr", counts(3000, 130))
     whole = same_bytes(rf.nmf(where, 4, loss=loss))
 
     def interrupt(name: str, done: int, _: int) -> None:
-        if name == "iteration-03" and done:
+        if name in ("iteration-03", "iterations") and done:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         rf.nmf(where, 4, loss=loss, out=tmp_path / "r.zarr", progress=interrupt)
     assert same_bytes(rf.nmf(where, 4, loss=loss, out=tmp_path / "r.zarr")) == whole
+
+
+def test_a_small_matrix_is_read_once(tmp_path: Path) -> None:
+    x = counts(900, 130)
+    kept = rf.nmf(to_group(tmp_path / "x.zarr", x), 4, init=start_of(x, 4), tol=0, passes=6)
+    assert kept.attrs["passes"] == 1 and len(kept.attrs["errors"]) == 6 and kept.attrs["stopped"] == "passes"
+    plan = rf.plan("nmf", x, 4, passes=6)
+    assert [each.name for each in plan.passes if each.over == "matrix"] == ["pass-01", "whole"]
+    assert rf.nmf(x, 4, tol=0, passes=6).attrs["passes"] == plan.most_passes == 2
 
 
 # Memory -------------------------------------------------------------------------------------------
@@ -269,7 +284,7 @@ def scattered(rows: int, columns: int, each: int) -> Any:
 @pytest.mark.memory
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", ["frobenius", "kullback-leibler"])
-@pytest.mark.parametrize("shape", [(400_000, 2000), (60_000, 300_000)], ids=str)
+@pytest.mark.parametrize("shape", [(400_000, 2000), (60_000, 300_000), (100_000, 2000)], ids=str)
 def test_the_peak_is_planned(tmp_path: Path, shape: tuple[int, int], loss: str) -> None:
     store = to_group(tmp_path / "x.zarr", scattered(*shape, 40), chunks=(2**18,))
     command = [sys.executable, "-W", "ignore", "-c", COMMAND, store, str(tmp_path / "r.zarr"), loss]

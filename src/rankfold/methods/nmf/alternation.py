@@ -14,17 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.nonnegative.projected_gradient import gradient_rows
-from rankfold.methods.nmf.frobenius_pass import NmfIteration
-from rankfold.methods.nmf.kl_pass import below, independence_divergence
+from rankfold.methods.nmf.passes.choice import divergence_pass, finish, nonnegative_pass
+from rankfold.methods.nmf.passes.divergence import below, independence_divergence
+from rankfold.methods.nmf.passes.frobenius import NmfIteration
+from rankfold.methods.nmf.passes.sparse import DivergenceIteration
 from rankfold.methods.nmf.penalty import Penalty, Sizes, penalty, weights
 from rankfold.methods.nmf.request import FactorRequest
 from rankfold.methods.nmf.row_solvers import FILL, Descent, Multiplicative, Pivoting, RowSolver, Splitting
-from rankfold.methods.nmf.sparse_passes import (
-    DivergenceIteration,
-    divergence_pass,
-    finish,
-    nonnegative_pass,
-)
 from rankfold.methods.parts.finite import refuse_bad, refuse_negative
 from rankfold.methods.svd.operator import refuse_overflow
 from rankfold.methods.svd.strategy import Strategy
@@ -273,17 +269,10 @@ class Frobenius:
 
     def step(self, run: Run) -> StepError:
         """See the protocol."""
-        model, factors, first_pass = self.model, self.factors, self.index == 0
-        name = f"iteration-{run.passes + 1:02d}"
+        model, factors = self.model, self.factors
         solve_long, solve_short = model.solvers(scales=model.scales(factors.short))
-        constants = save_once(run.part(name, "constants.part"), linear_model(model, factors))
-        after = model.factor(run.scratch, self.index + 1)
-        close = self._is_close()
-        iteration = NmfIteration(constants, factors.long, after, solve_long, residual=close)
-        seconds = self.layout.row_seconds((6 if close else 4) * model.parameters.rank)
-        panels = dataclasses.replace(self.layout.panels(run.slots), borrows=True)
-        fold = nonnegative_pass(self.layout, panels, iteration, seconds, first_pass=first_pass)
-        state = run.pass_over_data(name, fold)
+        after, close = model.factor(run.scratch, self.index + 1), self._is_close()
+        state = self._sum(run, after, solve_long, close=close)
         refuse_overflow(state, model.view, "product")
         refuse_negative(state, model.view.source)
         self.total = self.total or float(state["squares"][0])
@@ -301,6 +290,16 @@ class Frobenius:
         # What is below rounding of the difference is not known to be nothing: the next pass forms it.
         least = float(np.finfo(model.view.dtype).eps) * self.total
         return self._step_error(max(self.total + update.squares, least), stationarity)
+
+    def _sum(self, run: Run, after: ScratchMatrix, solver: RowSolver, *, close: bool) -> State:
+        """Improve the long factor, and add up what the short one is solved from."""
+        model, factors, name = self.model, self.factors, f"iteration-{run.passes + 1:02d}"
+        constants = save_once(run.part(name, "constants.part"), linear_model(model, factors))
+        iteration = NmfIteration(constants, factors.long, after, solver, residual=close)
+        seconds = self.layout.row_seconds((6 if close else 4) * model.parameters.rank)
+        panels = dataclasses.replace(self.layout.panels(run.slots), borrows=True)
+        fold = nonnegative_pass(self.layout, panels, iteration, seconds, first_pass=self.index == 0)
+        return run.pass_over_data(name, fold)
 
     def _is_close(self) -> bool:
         """Whether squares that are left are formed: of a sparse matrix in float64, which gains nothing

@@ -25,9 +25,11 @@ from rankfold.methods.nmf.alternation import (
     StepError,
 )
 from rankfold.methods.nmf.arguments import INITS
-from rankfold.methods.nmf.frobenius_pass import NmfIteration
+from rankfold.methods.nmf.in_memory import FrobeniusInMemory, stays, whole_read
+from rankfold.methods.nmf.passes.choice import divergence_pass, nonnegative_pass
+from rankfold.methods.nmf.passes.frobenius import NmfIteration
+from rankfold.methods.nmf.passes.sparse import DivergenceIteration
 from rankfold.methods.nmf.request import CustomStart, FactorRequest, digest
-from rankfold.methods.nmf.sparse_passes import DivergenceIteration, divergence_pass, nonnegative_pass
 from rankfold.methods.nmf.start import (
     SMALL_BYTES,
     SWEEPS,
@@ -36,6 +38,7 @@ from rankfold.methods.nmf.start import (
     compressed_pass,
     factorize_compressed,
     random_short,
+    refuse_size,
     replace_zero_components,
     sample_row_count,
     sampled_short,
@@ -58,7 +61,7 @@ from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.fold import DeclaredFold
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import DataError, InputError
+from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
@@ -76,9 +79,6 @@ LIKELY_ITERATIONS = {"mu": 20}
 
 LIKELY_COMPRESSED_ITERATIONS = 15
 """Iterations on the compressed matrix that are usual."""
-
-LARGEST_EXPONENT = {4: 80, 8: 500}
-"""Of two, in the largest numbers, by item size: times the square root of them these stay in range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,15 +144,17 @@ class Nonnegative:
         plan = plan_task(outline, self._sweeps(layout, model), budget, lambda: ", or a lower --rank")
         # Iterations differ in name alone, and one stood for all of them while memory was shared out.
         matrix = [sweep for sweep in plan.passes if sweep.over == "matrix"]
-        compressing, each = matrix[:-1], matrix[-1]
+        compressing, iterations = matrix[:-1], matrix[-1:]
         likely = LIKELY_ITERATIONS.get(parameters.solver, 3)
-        numbers = range(len(compressing) + 1, parameters.passes + 1)
-        iterations = (dataclasses.replace(each, name=f"iteration-{i:02d}") for i in numbers)
+        if not stays(layout, parameters):
+            numbers = range(len(compressing) + 1, parameters.passes + 1)
+            iterations = [dataclasses.replace(matrix[-1], name=f"iteration-{i:02d}") for i in numbers]
+        most = len(compressing) + len(iterations)
         return dataclasses.replace(
             plan,
             passes=(*compressing, *self._likely_beside(layout, model), *iterations),
-            most_passes=parameters.passes,
-            likely_passes=min(parameters.passes, len(compressing) + likely),
+            most_passes=most,
+            likely_passes=min(most, len(compressing) + likely),
             traffic=panel_traffic(layout.view.long, layout.view.short, parameters.rank, budget.workers),
         )
 
@@ -161,7 +163,7 @@ class Nonnegative:
         short, rank = layout.view.short, self.parameters.rank
         first = sweeps_of(_compression(self.parameters), layout) if self.parameters.compressing else None
         driver = max(_driver_bytes(layout, model), 0 if first is None else first.driver_bytes)
-        numbers = layout.numbers
+        numbers, in_memory = layout.numbers, stays(layout, self.parameters)
 
         def sweeps(slots: int) -> list[Pass]:
             fold = self._fold(layout, model, slots)
@@ -171,6 +173,9 @@ class Nonnegative:
             # Factors of the short side, as they are and as they were, and what they are solved from.
             each = dataclasses.replace(each, resident_bytes=4 * 8 * short * rank)
             before = [] if first is None else first.sweeps_of(slots)
+            if in_memory:
+                iterations = min(self.parameters.passes, LIKELY_ITERATIONS.get(self.parameters.solver, 3))
+                each = whole_read(layout, rank, iterations)
             return [*before, each, *self._sweeps_beside(layout, model)]
 
         sums = max(8 * short * rank, 0 if first is None else first.accumulator_bytes)
@@ -251,19 +256,20 @@ class Nonnegative:
             factors.short = model.fill_zeros(factors.short)
         alternation: Alternation
         if parameters.loss == "frobenius":
-            alternation = Frobenius(model, layout, factors, start.total, start.error)
+            kind = FrobeniusInMemory if stays(layout, parameters) else Frobenius
+            alternation = kind(model, layout, factors, start.total, start.error)
         else:
             factors.remove_long(run)
             alternation = KullbackLeibler(model, layout, dataclasses.replace(factors, long=None, sizes=None))
         history: list[StepError] = []
         while True:
             history.append(alternation.step(run))
-            reason = self._stop_reason(history, run.passes, time.monotonic() - began)
+            reason = self._stop_reason(history, time.monotonic() - began)
             if reason:
                 return NmfFit(alternation.factors, history, start.iterations, reason, alternation.total)
 
-    def _stop_reason(self, history: list[StepError], passes: int, seconds: float) -> str:
-        """Why iterations end, or nothing."""
+    def _stop_reason(self, history: list[StepError], seconds: float) -> str:
+        """Why iterations end, or nothing. Each counts as a pass, where the matrix stays in memory too."""
         parameters, last = self.parameters, history[-1]
         if last.cost == 0:
             return "exact"
@@ -271,7 +277,7 @@ class Nonnegative:
             return "grad_tol"
         if len(history) > 1 and fall(history) < parameters.tol:
             return "tol"
-        if passes >= parameters.passes:
+        if parameters.compressing + len(history) >= parameters.passes:
             return "passes"
         return "time_limit" if 0 < parameters.time_limit <= seconds else ""
 
@@ -292,9 +298,10 @@ class Nonnegative:
         last = fit.history[-1]
         if fit.stop_reason in ("passes", "time_limit"):
             fell = fall(fit.history) if len(fit.history) > 1 else np.inf
+            made = self.parameters.compressing + len(fit.history)
             trend = "may still fall" if np.isinf(fell) else f"still fell by {fell:.1e}"
             run.warnings.append(
-                f"the error {trend} after {run.passes} passes, tol = {self.parameters.tol:.1e}: allow more "
+                f"the error {trend} after {made} passes, tol = {self.parameters.tol:.1e}: allow more "
                 f"with {fit.stop_reason}= (--{fit.stop_reason.replace('_', '-')}), or raise tol"
             )
         return {
@@ -334,17 +341,6 @@ def _compression(parameters: FactorRequest) -> Request:
     rank, seed = parameters.rank, parameters.seed
     more = max(rank, LEAST_DIRECTIONS - rank)
     return Request("svd", rank, method="subspace", passes=1, oversampling=more, seed=seed, rows=False)
-
-
-def refuse_size(model: Model) -> None:
-    """Raise for a matrix whose products with its factors would leave the range of the working type."""
-    dtype, exponent = model.view.dtype, int(-np.log2(model.pow2_scale))
-    if abs(exponent) > LARGEST_EXPONENT[dtype.itemsize]:
-        size = exponent * np.log10(2)
-        raise DataError(
-            f"numbers of {model.view.source.name} are near 1e{size:+.0f}: products with them leave the range "
-            f"of {dtype}. Store them in other units, 1e{-size:+.0f} times as large, or as float64."
-        )
 
 
 def fall(history: list[StepError]) -> float:

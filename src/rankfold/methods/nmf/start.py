@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from rankfold.kernels.linear.gaussian import gaussian_rows
 from rankfold.methods.nmf.alternation import Factors, Model, improve_short, linear_model, sizes_of
-from rankfold.methods.nmf.frobenius_pass import CompressedPass, NmfIteration
+from rankfold.methods.nmf.passes.frobenius import CompressedPass, NmfIteration
 from rankfold.methods.nmf.penalty import Sizes, cheapest, penalty
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.panels import numbers
@@ -36,6 +36,7 @@ from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.engine.blocks import Cut, cut, grains
 from rankfold.pipeline.engine.fold import Buffer, Constant, DeclaredFold, Sum, Workspace
 from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.storage.checkpoint import State, save_once
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
@@ -108,6 +109,9 @@ MEAN_ROWS = 5
 SMALL_BYTES = 32 * 2**20
 """Of a compressed matrix in float64 up to which it is iterated on in memory."""
 
+LARGEST_EXPONENT = {4: 80, 8: 500}
+"""Of two, in the largest numbers, by item size: times the square root of them these stay in range."""
+
 
 @dataclass(frozen=True, slots=True)
 class CompressedMatrix:
@@ -167,6 +171,17 @@ def compress(
     squared_norm = matrix.squared_norm / pow2_scale**2
     squares = float((right**2).sum())
     return CompressedMatrix(block.y, rotation, right, squared_norm, squares, layout.fullest > 0)
+
+
+def refuse_size(model: Model) -> None:
+    """Raise for a matrix whose products with its factors would leave the range of the working type."""
+    dtype, exponent = model.view.dtype, int(-np.log2(model.pow2_scale))
+    if abs(exponent) > LARGEST_EXPONENT[dtype.itemsize]:
+        size = exponent * np.log10(2)
+        raise DataError(
+            f"numbers of {model.view.source.name} are near 1e{size:+.0f}: products with them leave the range "
+            f"of {dtype}. Store them in other units, 1e{-size:+.0f} times as large, or as float64."
+        )
 
 
 def random_short(model: Model) -> Float64:

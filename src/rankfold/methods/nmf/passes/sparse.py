@@ -37,13 +37,11 @@ from rankfold.kernels.sparse.products import (
 )
 from rankfold.kernels.sparse.sampled import sample_product
 from rankfold.kernels.sparse.slabs import cut_block, slab_shape
-from rankfold.methods.nmf.frobenius_pass import NmfIteration, NonnegativePass
-from rankfold.methods.nmf.kl_pass import UPDATES, DivergencePass, below
+from rankfold.methods.nmf.passes.divergence import UPDATES, below
+from rankfold.methods.nmf.passes.frobenius import NmfIteration
 from rankfold.methods.nmf.row_solvers import FILL, FIRST_SWEEPS
 from rankfold.methods.parts.finite import BAD
-from rankfold.methods.parts.panels import Panels
 from rankfold.methods.parts.sparse_panels import OverStoredNumbers, SparsePanels
-from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.source import Csr
 from rankfold.pipeline.engine.blocks import grains
 from rankfold.pipeline.engine.device import HOST, Device, Kernel
@@ -369,32 +367,3 @@ class SparseDivergencePass(OverStoredFactors):
         state["divergence"] += sums @ work.mass - quotient.sum(dtype=np.float64)
         quotients(lines.data[part][None], quotient[None], total=state["divergence"])
         state["sums"] += sums
-
-
-# The fold of a pass, by what a matrix is stored as ------------------------------------------------
-
-
-def nonnegative_pass(
-    layout: Strategy, panels: Panels, iteration: NmfIteration, seconds: float, *, first_pass: bool
-) -> NonnegativePass | SparseNonnegativePass:
-    """One iteration of least squares; dense ``panels`` say how many are held at once."""
-    if layout.fullest:
-        return SparseNonnegativePass(layout.sparse_panels(panels.slots), iteration, first_pass, seconds)
-    return NonnegativePass(panels, iteration, first_pass, seconds)
-
-
-def divergence_pass(
-    layout: Strategy, panels: Panels, iteration: DivergenceIteration, seconds: float, *, first_pass: bool
-) -> DivergencePass | SparseDivergencePass:
-    """One iteration of the Kullback-Leibler divergence."""
-    if layout.fullest:
-        return SparseDivergencePass(layout.sparse_panels(panels.slots), iteration, first_pass, seconds)
-    each = iteration.constants, iteration.before, iteration.after
-    return DivergencePass(panels, *each, first_pass, seconds)
-
-
-def finish(fold: object, state: State) -> State:
-    """What a pass has summed, as of one over dense panels."""
-    if isinstance(fold, OverStoredFactors):
-        return {**state, "product": np.ascontiguousarray(state["product"].T)}
-    return state
