@@ -2,6 +2,7 @@
 
     chunks      bytes of chunk files, as arrays
     data        what a matrix is: shape, type, grid, selections
+    prepare     steps that numbers go through as they are read
     formats     one file per kind of store
     storage     what a run leaves on disk, and how it is known to be whole
     engine      sweeps over panels and over pairs of blocks, the only makers of Dask tasks

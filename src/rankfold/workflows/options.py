@@ -100,6 +100,9 @@ def view(
     missing: Annotated[
         str, typer.Option("--missing-chunks", help="error, or fill to read the fill value")
     ] = "error",
+    prepare: Annotated[
+        str | None, typer.Option(metavar="STEPS", help='such as "normalize_total(1e4), log1p"')
+    ] = None,
 ) -> dict[str, Any]:
     """How a source is seen as a matrix: arguments of ``rankfold.open``."""
     return {
@@ -108,6 +111,7 @@ def view(
         "select_columns": select_columns,
         "drop_missing_columns": drop_missing_columns,
         "missing": missing,
+        "prepare": prepare,
     }
 
 

@@ -39,7 +39,6 @@ from rankfold.pipeline.engine.fold import Buffer, Given, ScratchConstant, Sum, W
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
 from rankfold.pipeline.planning.seconds import (
@@ -340,4 +339,5 @@ class Verification:
 
 def check_task(result: FactorModel | Result | str | Path, x: object) -> Verification:
     """A result and its matrix, checked; arguments of ``rankfold.check``."""
-    return Verification.of(open_model(result), open_source(x))
+    model = open_model(result)
+    return Verification.of(model, model.source(x))

@@ -16,9 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError, OutputError
+from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.formats.zarr import ZarrSource
 from rankfold.pipeline.formats.zarr_layout import source_at
+from rankfold.pipeline.prepare.prepared import prepare_like
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import lies_in
 
@@ -120,6 +123,10 @@ class FactorModel:
         """Power of two for raw numbers, whose squares are summed in float64 whatever their type."""
         scale = max(float(self.columns(start, stop)[1].max()) for start, stop in self.blocks())
         return _reciprocal(self._typical * scale, np.dtype(np.float64))
+
+    def source(self, x: object) -> Source:
+        """Other rows as a matrix: raw, they go through the steps that those of the model went through."""
+        return prepare_like(open_source(x), self.result.attrs["input"].get("prepare"))
 
     @property
     def _typical(self) -> float:

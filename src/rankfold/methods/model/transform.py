@@ -42,7 +42,6 @@ from rankfold.pipeline.engine.blocks import Cut, cut, most_numbers
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
@@ -317,7 +316,8 @@ def _remedy(view: View, panels: Cut) -> str:
 
 def transform_task(result: FactorModel | Result | str | Path, x: object) -> Projection:
     """New rows and a result, checked; arguments of ``rankfold.transform``."""
-    return Projection.of(open_model(result, among=TRANSFORM.results), open_source(x))
+    model = open_model(result, among=TRANSFORM.results)
+    return Projection.of(model, model.source(x))
 
 
 def warm_transform(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:

@@ -42,7 +42,6 @@ from rankfold.pipeline.engine.fold import Sum, Workspace
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import DataError, InputError, MemoryBudgetError
-from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
 from rankfold.pipeline.storage.checkpoint import State
@@ -311,4 +310,5 @@ class Update:
 
 def update_task(result: FactorModel | Result | str | Path, x: object, *, rank: object = None) -> Update:
     """New rows and a result, checked; arguments of ``rankfold.update``."""
-    return Update.of(open_model(result), open_source(x), None if rank is None else integer("rank", rank))
+    model = open_model(result)
+    return Update.of(model, model.source(x), None if rank is None else integer("rank", rank))

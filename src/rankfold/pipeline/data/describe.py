@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from rankfold.pipeline.data.grid import GRAIN_BYTES_CEILING
-from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.source import Source, compressed
 from rankfold.pipeline.units import format_bytes
 
 
@@ -96,9 +96,10 @@ def _remarks(source: Source) -> list[str]:
     if apart:
         long, short = ("columns", "rows") if source.row_grid.scattered else ("rows", "columns")
         lengths = {"rows": rows, "columns": columns}
+        kind = "Sparse" if compressed(source) is not None else "Rows are read whole"
         remarks.append(
-            f"Sparse: sweeps run along the {lengths[long]} {long}, made dense panel by panel, and keep "
-            f"vectors of {lengths[short]} in memory."
+            f"{kind}: sweeps run along the {lengths[long]} {long} and keep vectors of {lengths[short]} in "
+            "memory."
         )
     elif rows >= columns:
         remarks.append(f"Tall: sweeps run along the {rows} rows and keep vectors of {columns} in memory.")

@@ -13,7 +13,7 @@ import numpy as np
 from rankfold.pipeline.data.dtypes import ConvertedSource
 from rankfold.pipeline.data.missing_columns import WithoutMissing
 from rankfold.pipeline.data.selection import SelectedSource
-from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.source import SamePlaces, Source
 from rankfold.pipeline.data.stacked import StackedSource
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ def place_of(source: Source, row: int, column: int) -> str:
             inner = inner.inner
         elif isinstance(inner, ConvertedSource):
             inner = inner.source
+        elif isinstance(inner, SamePlaces):
+            inner = inner.inner
         else:
             break
     words = f"row {place[0]}, column {place[1]} (from 0)"
@@ -48,6 +50,8 @@ def leaves_out_missing(source: Source) -> bool:
     """Whether columns without numbers have been left out of a matrix already."""
     if isinstance(source, ConvertedSource):
         return leaves_out_missing(source.source)
+    if isinstance(source, SamePlaces):
+        return leaves_out_missing(source.inner)
     return isinstance(source, WithoutMissing)
 
 

@@ -233,6 +233,12 @@ class Wrapper:
         return int(count()) if count else 0
 
 
+class SamePlaces(Wrapper):
+    """A wrapper whose elements lie where those of ``inner`` do."""
+
+    __slots__ = ()
+
+
 class Matrix:
     """An array of two axes that is read box by box, as a ``Source``: what follows from its boxes."""
 

@@ -19,6 +19,7 @@ from rankfold.pipeline.engine.pair_sweep import PairFold, PairSweep
 from rankfold.pipeline.engine.scheduler import Scheduler
 from rankfold.pipeline.engine.sweep import TOTAL, Sweep
 from rankfold.pipeline.errors import DamagedStateError
+from rankfold.pipeline.prepare.prepared import described
 from rankfold.pipeline.storage.checkpoint import (
     State,
     load_if_whole,
@@ -243,6 +244,7 @@ class Run:
                 "shape": list(source.shape),
                 "dtype": source.dtype.name,
                 "fingerprint": fingerprint,
+                **described(source),
             },
             "version": __version__,
             "passes": self.passes,

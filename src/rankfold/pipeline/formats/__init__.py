@@ -53,6 +53,8 @@ from rankfold.pipeline.formats.npy import TYPES, big_ann_source, npy_matrix
 from rankfold.pipeline.formats.npz import npz_source
 from rankfold.pipeline.formats.remote import remote_matrix
 from rankfold.pipeline.formats.zarr_layout import matrix_at, matrix_of
+from rankfold.pipeline.prepare.prepared import prepare_source
+from rankfold.pipeline.prepare.steps import Prepare, parse_steps
 
 __all__ = ["ViewOptions", "open_source"]
 
@@ -70,6 +72,7 @@ class ViewOptions(TypedDict, total=False):
     select_rows: Selection
     select_columns: Selection
     drop_missing_columns: bool
+    prepare: Prepare
 
 
 def open_source(
@@ -80,6 +83,7 @@ def open_source(
     select_rows: Selection = None,
     select_columns: Selection = None,
     drop_missing_columns: bool = False,
+    prepare: Prepare = None,
 ) -> Source:
     """Open a matrix.
 
@@ -100,6 +104,11 @@ def open_source(
     drop_missing_columns : bool
         Leave out columns that are NaN in the first row kept, as places on land are; a number in one of
         them later on is an error when it is read.
+    prepare : str, or list of str and dict, optional
+        Steps that numbers go through as they are read, in their order, after all else:
+        ``"normalize_total(1e4), log1p"``, or ``[{"arcsinh": {"cofactor": 5}}, "sqrt"]``. There are
+        normalize_total(target_sum), log1p(base), sqrt, arcsinh(cofactor) and binarize(threshold), with the
+        defaults of scanpy and NumPy. All keep zeros, so that sparse matrices stay sparse.
 
     Returns
     -------
@@ -118,7 +127,8 @@ def open_source(
     if missing not in MISSING:
         raise InputError(f"missing={missing!r} is not known; say one of {', '.join(map(repr, MISSING))}")
     source = select(_matrix(x, missing, row_axes), rows=select_rows, columns=select_columns)
-    return without_missing_columns(source) if drop_missing_columns else source
+    source = without_missing_columns(source) if drop_missing_columns else source
+    return prepare_source(source, parse_steps(prepare))
 
 
 def _matrix(x: object, missing: str, rows: Rows) -> Source:

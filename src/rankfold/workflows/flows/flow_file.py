@@ -47,6 +47,7 @@ class MatrixInput(StrictModel):
     select_columns: Text | None = None
     drop_missing_columns: bool = False
     missing: Literal["error", "fill"] = "error"
+    prepare: Text | list[Text | dict[Text, dict[Text, float | None] | None]] | None = None
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
