@@ -59,7 +59,9 @@ class NormalizeTotal:
         """See ``Step``."""
         if sums is None:
             raise TypeError("sums of rows are missing")
-        factors = np.divide(self.target_sum, sums, out=np.ones_like(sums), where=sums != 0)
+        # A row of NaN or Inf stays as it is, so that the one number is refused and not its row.
+        known = np.isfinite(sums) & (sums != 0)
+        factors = np.divide(self.target_sum, sums, out=np.ones_like(sums), where=known)
         values *= np.repeat(factors, counts).astype(values.dtype)
 
 
