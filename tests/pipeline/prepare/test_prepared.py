@@ -247,6 +247,20 @@ def test_threads_memory_and_chunks_change_no_byte(tmp_path: Path, kind: str) -> 
     assert same_bytes(rf.pca(source, **asked, out=tmp_path / "r.zarr")) == whole
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("kind", ["zarr", "group"])
+def test_processes_change_no_byte(tmp_path: Path, kind: str) -> None:
+    x = counts(3000, 64)
+    sparse = scipy.sparse.csr_array(x)
+    where = to_zarr(tmp_path / "x", x, (500, 16)) if kind == "zarr" else to_group(tmp_path / "x", sparse)
+    source = rf.open(where, prepare=CHAIN)
+    for result in (
+        lambda **place: rf.pca(source, 4, solver="krylov", **place),
+        lambda **p: rf.knn(source, 5, **p),
+    ):
+        assert same_bytes(result(workers=2, threads=1)) == same_bytes(result())
+
+
 def test_steps_are_part_of_what_was_asked(tmp_path: Path) -> None:
     x, out = counts(300, 40), tmp_path / "r.zarr"
     rf.pca(rf.open(x, prepare="log1p"), 3, out=out)
