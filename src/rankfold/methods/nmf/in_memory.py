@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.products import add_gram
-from rankfold.kernels.nonnegative.projected_gradient import gradient_rows
 from rankfold.kernels.sparse.products import add_columns, multiply_rows
 from rankfold.kernels.sparse.sampled import sample_product
 from rankfold.methods.nmf.alternation import Frobenius, linear_model
-from rankfold.methods.nmf.passes.frobenius import NmfIteration
+from rankfold.methods.nmf.passes.frobenius import NmfIteration, improve_rows
 from rankfold.methods.nmf.passes.sparse import GRAIN_LINES, SparseNonnegativePass
 from rankfold.methods.nmf.request import FactorRequest
 from rankfold.methods.nmf.row_solvers import RowSolver
@@ -103,9 +102,7 @@ class FrobeniusInMemory(Frobenius):
         for start, stop in grains(0, len(factor), GRAIN_LINES):
             left, b = factor[start:stop], np.empty((stop - start, rank), dtype)
             multiply_rows(lines.indptr[start : stop + 1], lines.indices, lines.data, right, y=b)
-            state["gradient"] += gradient_rows(gram, b - linear, solver.clear_floor(left))
-            solver.improve(gram, b, linear, left, fresh=fresh)
-            state["sums"] += left.sum(axis=0, dtype=np.float64)
+            improve_rows(state, solver, gram, b, linear, left, fresh=fresh)
             add_gram(left.astype(np.float64), total=state["gram"])
         add_columns(across.indptr, across.indices, across.data, factor, z=state["product"])
         if close:

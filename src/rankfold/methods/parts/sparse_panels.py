@@ -18,15 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse
 
 from rankfold.kernels.sparse.moments import add_moments
-from rankfold.kernels.sparse.products import are_in_order, order_columns
+from rankfold.kernels.sparse.products import order_columns
 from rankfold.methods.parts.column_statistics import divisors, standard_deviations
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.finite import BAD, join_bad
 from rankfold.methods.parts.panels import numbers
-from rankfold.pipeline.data.source import Csr, compressed, index_dtype
+from rankfold.pipeline.data.source import Csr, compressed, index_dtype, sum_places
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.device import HOST, Device
@@ -88,12 +87,7 @@ class SparsePanels:
             raise TypeError(f"{self.view.source.name} does not tell its stored numbers")
         lines = stored.read_sparse((start, stop))
         data = numbers(lines.data).astype(self.view.dtype, copy=False)
-        if are_in_order(lines.indptr, lines.indices):
-            return dataclasses.replace(lines, data=data)
-        shape = (stop - start, self.view.short)
-        rows = scipy.sparse.csr_array((data, lines.indices, lines.indptr), shape=shape).copy()
-        rows.sum_duplicates()
-        return Csr(rows.indptr, rows.indices, rows.data)
+        return sum_places(dataclasses.replace(lines, data=data), self.view.short)
 
     def corner(self, line: int, place: int) -> tuple[int, int]:
         """Row and column of the matrix."""

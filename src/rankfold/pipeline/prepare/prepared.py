@@ -5,19 +5,18 @@ Rows are read whole where a number depends on its row. Sweeps then run along the
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse
 
-from rankfold.kernels.sparse.products import are_in_order
 from rankfold.pipeline.chunks.encoding import scratch
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.source import CompressedSource, Csr, SamePlaces, Source, compressed
+from rankfold.pipeline.data.source import CompressedSource, Csr, SamePlaces, Source, compressed, sum_places
 from rankfold.pipeline.data.view import working_dtype
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.prepare.steps import Steps, in_words, parse_steps
@@ -44,11 +43,6 @@ class PreparedSource(SamePlaces):
         return f"{self.inner.name} [{in_words(self.steps)}]"
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.inner.shape
-
-    @property
     def dtype(self) -> np.dtype[Any]:
         """float32 where it holds what is stored, else float64."""
         return working_dtype(self.inner.dtype)
@@ -57,11 +51,6 @@ class PreparedSource(SamePlaces):
     def format(self) -> str:
         """Kind of store, and the steps."""
         return f"{getattr(self.inner, 'format', type(self.inner).__name__)}, {in_words(self.steps)}"
-
-    @property
-    def row_grid(self) -> Grid:
-        """Chunks along the rows."""
-        return self.inner.row_grid
 
     @property
     def column_grid(self) -> Grid:
@@ -147,14 +136,9 @@ class PreparedSparse(PreparedSource):
     def read_sparse(self, lines: Span) -> Csr:
         """Lines ``start:stop``, every place once: see ``CompressedSource``."""
         stored = self._stored.read_sparse(lines)
-        data = stored.data.astype(self.dtype)
-        if not are_in_order(stored.indptr, stored.indices):
-            across = self.shape[1 if self.by == "rows" else 0]
-            shape = (lines[1] - lines[0], across)
-            whole = scipy.sparse.csr_array((data, stored.indices, stored.indptr), shape=shape).copy()
-            whole.sum_duplicates()
-            stored, data = Csr(whole.indptr, whole.indices, whole.data), whole.data
-        first, last, most = 0, 0, BLOCK_BYTES // self.dtype.itemsize
+        across = self.shape[1 if self.by == "rows" else 0]
+        stored = sum_places(dataclasses.replace(stored, data=stored.data.astype(self.dtype)), across)
+        data, first, most = stored.data, 0, BLOCK_BYTES // self.dtype.itemsize
         pointers = stored.indptr.astype(np.int64)
         while first < len(pointers) - 1:
             last = int(np.searchsorted(pointers, pointers[first] + most, side="right")) - 1
@@ -162,7 +146,7 @@ class PreparedSparse(PreparedSource):
             part = pointers[first : last + 1]
             self._apply(data[part[0] : part[-1]], np.diff(part))
             first = last
-        return Csr(stored.indptr, stored.indices, data)
+        return stored
 
     def sparse_bytes(self, numbers: int) -> int:
         """What reading takes, the numbers as they are stored, copies that are in order, what steps make."""

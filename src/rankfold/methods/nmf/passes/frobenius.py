@@ -119,11 +119,18 @@ class NmfIteration:
             left[...] = 0
         else:
             work.device.fill(left, functools.partial(self.before.read_into, start=first))
-        state["gradient"] += gradient_rows(work.gram, b - work.linear, self.solver.clear_floor(left))
-        self.solver.improve(work.gram, b, work.linear, left, fresh=self.before is None)
+        improve_rows(state, self.solver, work.gram, b, work.linear, left, fresh=self.before is None)
         work.device.send(left, functools.partial(self.after.write, first))
-        state["sums"] += left.sum(axis=0, dtype=np.float64)
         return left  # type: ignore[no-any-return]
+
+
+def improve_rows(
+    state: State, solver: RowSolver, gram: Array, b: Array, linear: Array, left: Array, *, fresh: bool
+) -> None:
+    """Improve rows of L where they lie; the gradient they had and their sums are added. ``b`` is spoilt."""
+    state["gradient"] += gradient_rows(gram, b - linear, solver.clear_floor(left))
+    solver.improve(gram, b, linear, left, fresh=fresh)
+    state["sums"] += left.sum(axis=0, dtype=np.float64)
 
 
 def _multiply(d: Array, work: Workspace, *, out: Array) -> None:
