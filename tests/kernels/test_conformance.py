@@ -791,6 +791,35 @@ def in_order_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case({"indptr": rows["indptr"], "indices": rows["indices"], "broken": broken}, run)
 
 
+def kept_case(shape: tuple[int, int], dtype: str, *, finds: bool) -> Case:
+    rows = nonzeros(shape, dtype)
+    r, n = shape
+    lines = np.random.default_rng(4).permutation(r)[: max(1, 2 * r // 3)]
+    new_places = np.where(np.arange(n) % 3 == 1, -1, np.arange(n))[::-1].copy()
+    given = {"indices": rows["indices"], "indptr": rows["indptr"], "lines": lines, "new_places": new_places}
+    counts = [
+        int((new_places[rows["indices"][rows["indptr"][i] : rows["indptr"][i + 1]]] >= 0).sum())
+        for i in lines
+    ]
+    ends = np.cumsum(counts)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        if not finds:
+            found = apart(xp.array(np.zeros(len(lines), np.int64)), xp)
+            assert body(*a.values(), counts=found) is None
+            return {"counts": found}
+        outputs = {}
+        for less in (0, 1):  # 1: a range holds fewer than there are
+            pointers = xp.array(np.stack([ends - counts, np.maximum(ends - less, ends - counts)], axis=1))
+            positions = apart(xp.array(np.full(int(ends[-1]), -1)), xp)
+            right = body(*a.values(), pointers=pointers, positions=positions)
+            assert right == (less == 0 or not any(counts))
+            outputs[f"positions {less}"] = positions
+        return outputs
+
+    return Case(given, run)
+
+
 def add_columns_case(shape: tuple[int, int], dtype: str) -> Case:
     (r, s), b = shape, 13
     by_columns, y, z0 = nonzeros((s, r), dtype), matrix((r, b), dtype, seed=6), matrix((s, b), seed=7)
@@ -1011,6 +1040,8 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("sparse.products", "multiply_rows"): (multiply_sparse_case, FLOATS),
     ("sparse.products", "are_in_order"): (in_order_case, ("float64",)),
     ("sparse.products", "order_columns"): (order_columns_case, FLOATS),
+    ("sparse.kept", "count_kept"): (lambda *case: kept_case(*case, finds=False), ("float64",)),
+    ("sparse.kept", "find_kept"): (lambda *case: kept_case(*case, finds=True), ("float64",)),
     ("sparse.products", "add_columns"): (add_columns_case, FLOATS),
     ("sparse.products", "scatter_rows"): (scatter_case, FLOATS),
     ("sparse.gram", "add_gram"): (sparse_gram_case, FLOATS),

@@ -100,7 +100,7 @@ class Picks:
             crossings = at - (part.first - inner.edges[low + 1 : high + 1]) // part.step
             edges.extend(np.unique(crossings).tolist())
             at, last = at + part.size, high
-        return Grid(np.unique(np.asarray([*edges, self.count], np.int64)), inner.splittable)
+        return Grid(np.unique(np.asarray([*edges, self.count], np.int64)), inner.splittable, inner.scattered)
 
     def fetches(self, span: Span, grid: Grid, *, gap: int, most: int) -> Iterator[Fetch]:
         """Pieces to read for a span of the selection from an axis that is cut as ``grid``.

@@ -2,6 +2,9 @@
 
 A slice without a step is read straight to its place. Other selections may pass through a buffer of a
 few MiB, or of one chunk where chunks are decoded whole: ``Picks.fetches`` decides what is read at once.
+
+Of a sparse matrix, lines that lie together are read as they are stored, and numbers of columns that are left
+out are dropped. How many are kept in each line is counted when the matrix is opened: a plan needs it.
 """
 
 from __future__ import annotations
@@ -14,11 +17,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.sparse.kept import count_kept, find_kept
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.chunks.reads import SKIP_BYTES
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.picks import Fetch, Part, Picks, Selection, pick
-from rankfold.pipeline.data.source import Source, Wrapper
+from rankfold.pipeline.data.source import (
+    CompressedSource,
+    Csr,
+    SamePlaces,
+    Source,
+    Wrapper,
+    compressed,
+    index_dtype,
+)
+from rankfold.pipeline.errors import ChunkError
 
 
 def steps(span: Span, grid: Grid, most: int) -> Iterator[Span]:
@@ -150,7 +163,10 @@ def select(source: Source, *, rows: Selection, columns: Selection) -> Source:
     """What is asked for of a matrix, or the matrix itself if nothing is."""
     down = pick(rows, source.shape[0], what="row", name=source.name)
     across = pick(columns, source.shape[1], what="column", name=source.name)
-    return source if down is None and across is None else SelectedSource(source, down, across)
+    if down is None and across is None:
+        return source
+    stored = compressed(source)
+    return SelectedSource(source, down, across) if stored is None else _select_stored(stored, down, across)
 
 
 def _fetches(picks: Picks | None, span: Span, grid: Grid, *, gap: int, most: int) -> Iterator[Fetch]:
@@ -178,3 +194,158 @@ def _to(part: Part) -> slice:
 def _from(part: Part, fetch: Fetch) -> slice:
     start = part.first - fetch.inner[0]
     return slice(start, start + (part.size - 1) * part.step + 1, part.step)
+
+
+# Of stored numbers --------------------------------------------------------------------------------
+
+
+PIECE_NUMBERS = 2**20
+"""Stored numbers that are read at a time, or a line."""
+
+GAP_NUMBERS = 2**14
+"""Stored numbers of lines that are left out, and read nevertheless, since they lie between others."""
+
+POINTER_LINES = 2**16
+"""Lines whose pointers are looked at together."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SelectedSparse(SelectedSource):
+    """Rows and columns of a sparse matrix, by its stored numbers."""
+
+    ends: npt.NDArray[np.int64]
+    """Numbers kept before each line, and in all, (lines + 1,)."""
+
+    longest: int
+    """Most numbers of one line before columns are left out."""
+
+    @property
+    def by(self) -> str:
+        """``rows`` or ``columns``: the lines that lie together."""
+        return _stored(self.inner).by
+
+    @property
+    def nnz(self) -> int:
+        """Numbers kept."""
+        return int(self.ends[-1])
+
+    @property
+    def _along(self) -> Picks | None:
+        return self.rows if self.by == "rows" else self.columns
+
+    @property
+    def _across(self) -> Picks | None:
+        return self.columns if self.by == "rows" else self.rows
+
+    def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
+        """See ``CompressedSource``."""
+        return self.ends[top : bottom + 1]
+
+    def read_sparse(self, lines: Span) -> Csr:
+        """Lines ``start:stop``, in new memory: see ``CompressedSource``."""
+        start, stop = lines
+        source, index = _stored(self.inner), index_dtype(*self.shape, self.nnz)
+        pointers = self.ends[start : stop + 1] - self.ends[start]
+        indices = np.empty(int(pointers[-1]), index)
+        data = np.empty(int(pointers[-1]), self.dtype)
+        new_places = _new_places(self._across, source)
+        for here, numbers in _pieces(source, _line_numbers(self._along, lines)):
+            first, last = int(numbers[0]), int(numbers[-1]) + 1
+            part = source.read_sparse((first, last))
+            ends = np.cumsum(pointers[here + 1] - pointers[here])
+            bounds = np.stack([ends - (pointers[here + 1] - pointers[here]), ends], axis=1)
+            positions = np.zeros(int(ends[-1]), np.int64)
+            pieces = {"pointers": bounds, "positions": positions}
+            if not find_kept(part.indices, part.indptr, numbers - first, new_places, **pieces):
+                raise ChunkError(
+                    f"{self.name}: {self.by} {first} to {last} (from 0) hold other places than when they "
+                    "were counted. Open the matrix again, once nobody writes to it"
+                )
+            at: Any = slice(pointers[here[0]], pointers[here[0]] + ends[-1])
+            if len(here) > 1 and (np.diff(here) != 1).any():
+                at = np.repeat(pointers[here] - bounds[:, 0], np.diff(bounds)[:, 0]) + np.arange(ends[-1])
+            indices[at] = new_places[part.indices[positions]]
+            data[at] = part.data[positions]
+        return Csr(pointers.astype(index), indices, data)
+
+    def sparse_bytes(self, numbers: int) -> int:
+        """A piece as it is stored, what is kept of it, and new numbers of places."""
+        stored, most = _stored(self.inner), max(PIECE_NUMBERS, self.longest)
+        piece = most * (PIECE_BYTES + 2 * stored.dtype.itemsize)
+        across = stored.shape[1 if self.by == "rows" else 0]
+        return stored.sparse_bytes(most) + piece + 8 * across + 40 * POINTER_LINES
+
+
+PIECE_BYTES = 56
+"""Memory of a number of a piece besides its value: its places, its position, and where it goes."""
+
+
+def _stored(source: Source) -> CompressedSource:
+    stored = compressed(source)
+    if stored is None:
+        raise TypeError(f"{source.name} does not tell its stored numbers")
+    return stored
+
+
+def _select_stored(source: CompressedSource, rows: Picks | None, columns: Picks | None) -> SelectedSparse:
+    """Count what is kept, by a look at all places where some are left out."""
+    places: CompressedSource = source
+    while isinstance(places, SamePlaces):
+        places = _stored(places.inner)
+    along, across = (rows, columns) if source.by == "rows" else (columns, rows)
+    count = along.count if along else source.shape[0 if source.by == "rows" else 1]
+    new_places = _new_places(across, source)
+    counts, longest = np.zeros(count, np.int64), 0
+    for top in range(0, count, POINTER_LINES):
+        numbers = _line_numbers(along, (top, min(top + POINTER_LINES, count)))
+        for here, lines in _pieces(places, numbers):
+            lengths = np.diff(_ends(places, lines), axis=0)[0]
+            longest = max(longest, int(lengths.max()))
+            if across is not None:
+                first = int(lines[0])
+                part = places.read_sparse((first, int(lines[-1]) + 1))
+                count_kept(part.indices, part.indptr, lines - first, new_places, counts=lengths)
+            counts[top + here] = lengths
+    return SelectedSparse(source, rows, columns, np.concatenate([[0], np.cumsum(counts)]), longest)
+
+
+def _line_numbers(picks: Picks | None, span: Span) -> npt.NDArray[np.int64]:
+    """Numbers of the lines of a span of a selection."""
+    if picks is None:
+        return np.arange(*span, dtype=np.int64)
+    runs = [part.first + part.step * np.arange(part.size, dtype=np.int64) for part in picks.parts(span)]
+    return np.concatenate(runs)
+
+
+def _new_places(picks: Picks | None, source: CompressedSource) -> npt.NDArray[np.int64]:
+    """Where each place of a line goes, -1 for nowhere."""
+    length = source.shape[1 if source.by == "rows" else 0]
+    if picks is None:
+        return np.arange(length)
+    places = np.full(length, -1, np.int64)
+    places[_line_numbers(picks, (0, picks.count))] = np.arange(picks.count)
+    return places
+
+
+def _ends(source: CompressedSource, lines: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Stored numbers before and behind each of some lines near each other, in order, (2, lines)."""
+    first = int(lines[0])
+    ends = source.pointers(first, int(lines[-1]) + 1)
+    return np.stack([ends[lines - first], ends[lines - first + 1]])
+
+
+def _pieces(
+    source: CompressedSource, numbers: npt.NDArray[np.int64]
+) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """Which of some lines are read in one piece, and their numbers, which increase."""
+    order = np.argsort(numbers, kind="stable")
+    lines, start = numbers[order], 0
+    while start < len(lines):
+        near = int(np.searchsorted(lines, lines[start] + POINTER_LINES))
+        before, behind = _ends(source, lines[start:near])
+        apart = np.flatnonzero(before[1:] - behind[:-1] > GAP_NUMBERS)
+        stop = int(apart[0]) + 1 if len(apart) else len(before)
+        full = int(np.searchsorted(behind[:stop], before[0] + PIECE_NUMBERS, side="right"))
+        stop = start + max(1, min(stop, full))
+        yield order[start:stop], lines[start:stop]
+        start = stop
