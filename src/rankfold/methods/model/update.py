@@ -3,7 +3,9 @@
 A result with all of its components is a summary of its samples, and what comes out is what a fit to all
 rows gives, to rounding. Of one that was cut, what is missing is bounded, and the estimates say so.
 
-Of fewer rows than columns, the rows are held as they are: they are smaller than any sum over them.
+Of fewer rows than columns, the rows are held as they are: they are smaller than any sum over them. Of many
+sparse rows, products of columns with columns are summed, at the cost of what is stored, and what squares lose
+to rounding is in the estimates; where less is asked for than that, rows are filled in and never squared.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from rankfold.kernels.linear.dense import fix_signs
 from rankfold.methods.model.model import FactorModel, open_model
 from rankfold.methods.model.summary import Summary, merge_summaries
 from rankfold.methods.parts.column_statistics import divisors
+from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.finite import BAD, refuse_bad
 from rankfold.methods.parts.outputs import write_outputs
 from rankfold.methods.parts.panels import OverPanels, Panels
@@ -28,6 +31,7 @@ from rankfold.methods.svd.error_estimates import errors_of_remainder
 from rankfold.methods.svd.operator import CONSTANT_DEVIATION, begin
 from rankfold.methods.svd.plan import make_plan
 from rankfold.methods.svd.request import DEFAULT_PASSES, DEFAULT_TOL, Request, integer
+from rankfold.methods.svd.solvers.gram import gram, gram_fold
 from rankfold.methods.svd.solvers.tsqr import tsqr, zero
 from rankfold.methods.svd.strategy import choose_strategy
 from rankfold.methods.svd.svd import VARIANCES
@@ -35,7 +39,7 @@ from rankfold.methods.svd.write import warn_of_constant
 from rankfold.methods.task import Output, vectors
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.source import Source, sparse_by_rows
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import cut
 from rankfold.pipeline.engine.fold import Sum, Workspace
@@ -75,6 +79,11 @@ Float64 = npt.NDArray[np.float64]
 
 WORKING_COPIES = (8, 5)
 """Copies of the stacked factors, and of their shorter side squared, while they are merged and decomposed."""
+
+EPS = float(np.finfo(np.float64).eps)
+
+SQUARES_TOL = 1e-6
+"""Least tolerance that sums of squares may answer: they tell values down to 1.5e-5 of the largest so well."""
 
 CRUDE = 1e-2
 """Estimated error of a result's values above which the last does not bound what was cut off."""
@@ -135,8 +144,8 @@ class Update:
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
-        if not self._tall:
-            return self._small_plan(budget)
+        if not self._tall or self._sums_squares:
+            return self._plan_squares(budget) if self._tall else self._small_plan(budget)
         try:
             plan = make_plan(self._factorization(), self.source, budget)
         except MemoryBudgetError as error:
@@ -149,13 +158,41 @@ class Update:
         """See the protocol."""
         with one_blas_thread():
             units = self.model.columns(0, self.source.shape[1])[1]
-            new = self._factorize(run, units) if self._tall else self._read_rows(run, units)
+            new = self._summarize(run, units)
             summary = merge_summaries(self._summary(units), new)
             if not (np.isfinite(summary.total) and np.isfinite(summary.factor).all()):
                 raise DataError(f"squares of {self.source.name} leave the range of float64. Rescale it")
             facts = self._write(run, summary, units, fingerprint)
             run.describe(facts)
         return facts
+
+    def _summarize(self, run: Run, units: Float64) -> Summary:
+        """The summary of new rows."""
+        if not self._tall:
+            return self._read_rows(run, units)
+        return self._sum_squares(run, units) if self._sums_squares else self._factorize(run, units)
+
+    @property
+    def _sums_squares(self) -> bool:
+        """Whether new rows are sparse, and rounding of squares is below what was asked for."""
+        return sparse_by_rows(self.source) is not None and float(self._fit_request["tol"]) >= SQUARES_TOL
+
+    def _scatter(self) -> Request:
+        """All eigenpairs of the scatter of the new rows."""
+        columns, center = self.source.shape[1], self._fit_request["center"]
+        return Request("pca", columns, method="gram", passes=1, center=center, rows=False)
+
+    def _sum_squares(self, run: Run, units: Float64) -> Summary:
+        """The summary of new rows, by one pass into products of their columns."""
+        request = self._scatter()
+        layout = choose_strategy(request, self.source, run.device)
+        centering, start = begin(run, layout, request)
+        scatter = gram(run, layout, centering, start)
+        values = np.maximum(scatter.values, 0.0)
+        factor = np.sqrt(values)[:, None] * scatter.vectors.T / centering.pow2_scale / units
+        lost = EPS * (values[0] + scatter.mean_squares) / (centering.pow2_scale * units.min()) ** 2
+        squares = self._pool_squares(np.einsum("ij,ij->j", factor, factor))
+        return Summary(self.source.shape[0], scatter.mean / units, factor, squares, lost)
 
     def _factorization(self) -> Request:
         """R of the new rows, about their mean: scaling waits until all rows are known."""
@@ -193,18 +230,36 @@ class Update:
         view = View(self.source, Orientation.ROWS)
         return KeepRows(Panels(view, whole, slots, np.dtype(np.float64)), 1e-9 * 8 * columns)
 
-    def _small_plan(self, budget: Budget) -> Plan:
-        (rows, columns), rank = self.source.shape, self.model.rank
-        total_rows, (wide, square) = rows + rank + 1, WORKING_COPIES
-        outline = Outline(
+    def _outline(self) -> Outline:
+        return Outline(
             kind="update",
             method="summary",
             source=self.source,
             dtype=np.dtype(np.float64),
             orientation=Orientation.ROWS,
             rank=self.rank,
-            result_bytes=8 * columns * (self.rank + 2),
+            result_bytes=8 * self.source.shape[1] * (self.rank + 2),
         )
+
+    def _plan_squares(self, budget: Budget) -> Plan:
+        layout = choose_strategy(self._scatter(), self.source, budget.device)
+        centering, columns = Centering(self._fit_request["center"], False, 1.0, 0.0), self.source.shape[1]
+        (wide, square), outline = WORKING_COPIES, self._outline()
+        merged = wide * (columns + self.model.rank + 1) * columns + square * columns**2
+        sweep = one_sweep(
+            outline,
+            lambda slots: gram_fold(layout, slots, centering, np.zeros(0), None),
+            flops=float(layout.numbers) ** 2 / layout.view.long,
+            driver_bytes=max(layout.sample_bytes, 8 * merged),
+            accumulator_bytes=8 * columns**2,
+            stored=(layout.numbers, layout.read_bytes),
+        )
+        return plan_task(outline, sweep, budget, lambda: "")
+
+    def _small_plan(self, budget: Budget) -> Plan:
+        (rows, columns), rank = self.source.shape, self.model.rank
+        (wide, square), outline = WORKING_COPIES, self._outline()
+        total_rows = rows + rank + 1
         sweep = one_sweep(
             outline,
             self._fold,
@@ -226,7 +281,7 @@ class Update:
             squares[model.result.attrs["unscaled"]] = 0.0
         truncation_bound = 0.0
         if model.rank < min(count, columns):
-            cut_off = max(total - float((model.s**2).sum()), 4 * float(np.finfo(np.float64).eps) * total)
+            cut_off = max(total - float((model.s**2).sum()), 4 * EPS * total)
             error_estimate = float(np.max(model.result.error_estimates[...]))
             truncation_bound = min(cut_off, float(model.s[-1] ** 2)) if error_estimate <= CRUDE else cut_off
         return Summary(count, mean / units, factor, squares, truncation_bound)
@@ -271,7 +326,7 @@ class Update:
         rows, new = summary.count, self.source.shape[0]
         size = np.where(s > 0, s, np.inf)
         mean_shift = 2 * np.sqrt(new * (rows - new) / rows) * np.linalg.norm(summary.mean)
-        rounding = (self._rounding * s[0] + float(np.finfo(np.float64).eps) * mean_shift) / size
+        rounding = (self._rounding * s[0] + EPS * mean_shift) / size
         errors = np.minimum(errors_of_remainder(s, truncation_bound) + old_error / size + rounding, 1.0)
         errors[s <= 0] = float(np.sqrt(truncation_bound) + old_error > 1e-10 * s[0])
         return np.asarray(errors)
