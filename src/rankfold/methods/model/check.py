@@ -235,7 +235,7 @@ class Verification:
         (rows, columns), rank, double = stored.shape, self.model.rank, np.dtype(np.float64)
         each = number_bytes(stored)
         sizes = stored.nnz, each, 8 * columns * rank
-        pieces, fullest = cut_by_numbers(stored.pointers, (rows, columns), *sizes)
+        pieces, fullest = cut_by_numbers(stored.pointers, stored.row_grid, columns, *sizes)
         view = View(stored, Orientation.ROWS, precision=double)
         seconds = each / NOMINAL_READ + 4 * rank / NOMINAL_GATHERED_FLOPS[8] + ORDER_SECONDS
         return VerifySparse(

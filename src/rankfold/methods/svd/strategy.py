@@ -226,7 +226,7 @@ def _arrange_stored(dimensions: Dimensions, view: View, accumulator_bytes: int) 
     if stored is None or not stored.nnz:
         return dimensions, 0
     sizes = stored.nnz, number_bytes(stored), accumulator_bytes
-    panels, fullest = cut_by_numbers(stored.pointers, (view.long, view.short), *sizes)
+    panels, fullest = cut_by_numbers(stored.pointers, view.grid, view.short, *sizes)
     row_bytes = view.short * view.dtype.itemsize
     block = dimensions.block if FEWEST_ROWS * dimensions.block * row_bytes <= BLOCK_BYTES else 0
     looks_beyond = dimensions.looks_beyond and BOUND_ROWS * row_bytes <= SKETCH_BYTES

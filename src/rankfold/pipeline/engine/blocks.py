@@ -165,6 +165,9 @@ def cut(
 # Stored numbers -----------------------------------------------------------------------------------
 
 
+Pointers = Callable[[int, int], npt.NDArray[np.int64]]
+"""Stored numbers before each of lines ``top:bottom``, and before the next one."""
+
 PANEL_NUMBERS = 2**20
 """Stored numbers of a panel: what is made of them line by line, and of them in another order, is in cache."""
 
@@ -182,20 +185,25 @@ POINTER_SLICE = 2**16
 
 
 def cut_by_numbers(
-    pointers: Callable[[int, int], npt.NDArray[np.int64]],
-    shape: tuple[int, int],
+    pointers: Pointers,
+    grid: Grid,
+    places: int,
     numbers: int,
     number_bytes: int,
     accumulator_bytes: int,
 ) -> tuple[Cut, int]:
     """Cut lines of a sparse matrix into panels of about as many stored numbers, or of a single line.
 
+    Where chunks of lines are not to be split, a panel has whole ones, or a single one.
+
     Parameters
     ----------
     pointers : function
         Stored numbers before each of lines ``top:bottom``, and before the next one.
-    shape : (int, int)
-        Lines, and places of each.
+    grid : Grid
+        Native chunks along the lines.
+    places : int
+        Of each line.
     numbers : int
         Stored numbers in all.
     number_bytes : int
@@ -211,11 +219,16 @@ def cut_by_numbers(
         Most numbers of a panel.
 
     >>> full = np.cumsum([0] + [2**19] * 5)
-    >>> found, fullest = cut_by_numbers(lambda a, b: full[a : b + 1], (5, 100), int(full[-1]), 8, 6400)
+    >>> lines = Grid.regular(5, 5, splittable=True)
+    >>> found, fullest = cut_by_numbers(lambda a, b: full[a : b + 1], lines, 100, int(full[-1]), 8, 6400)
     >>> found.panels.tolist(), found.stream_count, fullest
     ([0, 2, 4, 5], 1, 1048576)
     """
-    whole, fullest = _number_edges(pointers, shape, numbers)
+    most_lines = _most_lines(grid.length, places, numbers)
+    if grid.splittable:
+        whole, fullest = _number_edges(pointers, grid.length, most_lines)
+    else:
+        whole, fullest = _chunk_edges(pointers, grid, most_lines)
     panels = len(whole) - 1
     work = GRAINS_PER_PANEL * panels, numbers * number_bytes, accumulator_bytes
     count = stream_count(panels, *work, reads_per_byte=READS_PER_BYTE // GRAINS_PER_PANEL)
@@ -223,29 +236,48 @@ def cut_by_numbers(
     return Cut(whole, streams, int(np.diff(whole).max())), fullest
 
 
-def most_numbers(pointers: Callable[[int, int], npt.NDArray[np.int64]], edges: npt.NDArray[np.int64]) -> int:
+def most_numbers(pointers: Pointers, edges: npt.NDArray[np.int64]) -> int:
     """Stored numbers of the fullest panel between given edges; see ``cut_by_numbers``.
 
     >>> full = np.array([0, 5, 6, 9, 10])
     >>> most_numbers(lambda a, b: full[a : b + 1], np.array([0, 2, 4]))
     6
     """
+    return int(np.diff(_numbers_before(pointers, edges)).max())
+
+
+def _numbers_before(pointers: Pointers, edges: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Stored numbers before each edge."""
     before = np.empty(len(edges), np.int64)
     for top in range(0, int(edges[-1]), POINTER_SLICE):
         bottom = min(top + POINTER_SLICE, int(edges[-1]))
         here = (edges >= top) & (edges <= bottom)
         if here.any():
             before[here] = pointers(top, bottom)[edges[here] - top]
-    return int(np.diff(before).max())
+    return before
 
 
-def _number_edges(
-    pointers: Callable[[int, int], npt.NDArray[np.int64]], shape: tuple[int, int], numbers: int
-) -> tuple[npt.NDArray[np.int64], int]:
-    """Edges of the panels, each with as many lines as it may have, and most numbers of one."""
-    lines, places = shape
+def _most_lines(lines: int, places: int, numbers: int) -> int:
+    """Most lines of a panel."""
     tall = lines * min(NUMBERS_PER_PLACE * places, PANEL_NUMBERS) // max(numbers, 1)
-    most_lines = min(max(tall, PANEL_LINES[0]), PANEL_LINES[1])
+    return min(max(tall, PANEL_LINES[0]), PANEL_LINES[1])
+
+
+def _chunk_edges(pointers: Pointers, grid: Grid, most_lines: int) -> tuple[npt.NDArray[np.int64], int]:
+    """Edges of panels of whole chunks, and most numbers of one."""
+    ends, before = grid.edges.tolist(), _numbers_before(pointers, grid.edges).tolist()
+    chosen = [0]
+    for i in range(1, len(ends) - 1):
+        first = chosen[-1]
+        if before[i + 1] - before[first] > PANEL_NUMBERS or ends[i + 1] - ends[first] > most_lines:
+            chosen.append(i)
+    chosen.append(len(ends) - 1)
+    fullest = max(before[b] - before[a] for a, b in itertools.pairwise(chosen))
+    return grid.edges[chosen], fullest
+
+
+def _number_edges(pointers: Pointers, lines: int, most_lines: int) -> tuple[npt.NDArray[np.int64], int]:
+    """Edges of the panels, each with as many lines as it may have, and most numbers of one."""
     edges, start, before, fullest = [0], 0, 0, 0
     for top in range(0, lines, POINTER_SLICE):
         bottom = min(top + POINTER_SLICE, lines)

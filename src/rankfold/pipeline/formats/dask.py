@@ -2,24 +2,29 @@
 
 The graph is carried and computed in the thread that reads (``scheduler="synchronous"``), so a sweep
 keeps its own parallelism. What a block takes while it is computed is in the graph, not in our hands.
+
+How many numbers sparse blocks hold shows once they are computed, and a plan must know it: they are counted
+when the array is opened.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse
 
 from rankfold.pipeline.chunks.geometry import Box, Piece, Span, intersect, local
 from rankfold.pipeline.data.dtypes import native, require_matrix
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.source import Matrix
+from rankfold.pipeline.data.source import Csr, Matrix, index_dtype
 from rankfold.pipeline.errors import ChunkError, InputError
 
 
@@ -97,6 +102,76 @@ class DaskSource(Matrix, DaskBlocks):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class DaskSparse(DaskSource):
+    """A Dask array of sparse blocks, each of whole lines, by their stored numbers."""
+
+    by: str
+    """``rows`` or ``columns``: the lines of which a block has all."""
+
+    ends: npt.NDArray[np.int64]
+    """Stored numbers before each line, and in all, (lines + 1,)."""
+
+    format = "Dask array of sparse blocks"
+
+    @property
+    def nnz(self) -> int:
+        """Stored numbers."""
+        return int(self.ends[-1])
+
+    @property
+    def row_grid(self) -> Grid:
+        """Blocks along the rows, whose lines cost all blocks where columns lie together."""
+        return self._grid(0)
+
+    @property
+    def column_grid(self) -> Grid:
+        """Blocks along the columns, whose lines cost all blocks where rows lie together."""
+        return self._grid(1)
+
+    def _grid(self, axis: int) -> Grid:
+        grid = self.grids[axis]
+        return grid if axis == self._axis else Grid(grid.edges, grid.splittable, scattered=True)
+
+    @property
+    def _axis(self) -> int:
+        return 0 if self.by == "rows" else 1
+
+    def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
+        """See ``CompressedSource``."""
+        return self.ends[top : bottom + 1]
+
+    def read_sparse(self, lines: Span) -> Csr:
+        """Lines ``start:stop``, block by block: see ``CompressedSource``."""
+        start, stop = lines
+        index = index_dtype(*self.shape, self.nnz)
+        pointers = self.ends[start : stop + 1] - self.ends[start]
+        indices, data = np.empty(int(pointers[-1]), index), np.empty(int(pointers[-1]), self.dtype)
+        edges = block_edges(self.array.chunks[self._axis])
+        for number in blocks_within(edges, lines):
+            top, bottom = int(edges[number]), int(edges[number + 1])
+            first, last = max(start, top), min(stop, bottom)
+            block = computed_lines(self.array, number, self.by)
+            found, wanted = (
+                block.indptr[first - top : last - top + 1],
+                pointers[first - start : last - start + 1],
+            )
+            if not np.array_equal(np.diff(found), np.diff(wanted)):
+                raise ChunkError(
+                    f"{self.name}: block {number} holds other places than when they were counted. Give an "
+                    "array that is computed the same each time"
+                )
+            at, here = slice(wanted[0], wanted[-1]), slice(found[0], found[-1])
+            indices[at], data[at] = block.indices[here], block.data[here]
+        return Csr(pointers.astype(index), indices, data)
+
+    def sparse_bytes(self, numbers: int) -> int:
+        """The fullest block as it was computed, in order, and its part; pointers."""
+        edges = block_edges(self.array.chunks[self._axis])
+        fullest = int(np.diff(self.ends[edges]).max())
+        return 3 * fullest * (self.dtype.itemsize + 8) + 4 * 8 * int(np.diff(edges).max())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class DaskVolume(DaskBlocks):
     """A Dask array with names for its axes."""
 
@@ -113,11 +188,10 @@ class DaskVolume(DaskBlocks):
         return self._computed_bytes
 
 
-def computed_block(array: Any, index: tuple[int, ...]) -> npt.NDArray[Any]:
-    """One block, computed here and now."""
+def computed_block(array: Any, index: tuple[int, ...], form: Callable[[Any], Any] | None = None) -> Any:
+    """One block, computed here and now, as an array or in another form."""
     try:
-        block = array.blocks[index].compute(scheduler="synchronous")
-        block = np.asarray(block.todense() if hasattr(block, "todense") else block)  # sparse chunks
+        block = (form or _filled)(array.blocks[index].compute(scheduler="synchronous"))
     except MemoryError:
         raise
     except Exception as error:
@@ -130,6 +204,39 @@ def computed_block(array: Any, index: tuple[int, ...]) -> npt.NDArray[Any]:
             f"dask array {array.name}: block {index} has shape {block.shape}, promised was {shape}"
         )
     return block
+
+
+def _filled(block: Any) -> npt.NDArray[Any]:
+    return np.asarray(block.todense() if hasattr(block, "todense") else block)
+
+
+def _compressed(block: Any, by: str) -> Any:
+    """A sparse block, checked, with each place once."""
+    block = block.to_scipy_sparse() if hasattr(block, "to_scipy_sparse") else block
+    lines = scipy.sparse.csr_array(block) if by == "rows" else scipy.sparse.csc_array(block)
+    lines.check_format(full_check=True)
+    if not lines.has_canonical_format:
+        lines = lines.copy()
+        lines.sum_duplicates()
+    return lines
+
+
+def computed_lines(array: Any, number: int, by: str) -> Any:
+    """A block of whole lines, compressed along them."""
+    index = (number, 0) if by == "rows" else (0, number)
+    return computed_block(array, index, functools.partial(_compressed, by=by))
+
+
+def lines_of_blocks(array: Any) -> str | None:
+    """``rows`` or ``columns`` where blocks are sparse and have all of each; None of other arrays."""
+    module = type(array._meta).__module__.partition(".")[0]
+    if module == "sparse" or (module == "scipy" and scipy.sparse.issparse(array._meta)):
+        down, across = array.numblocks
+        stored_by_columns = getattr(array._meta, "format", "csr") == "csc"
+        if across == 1 and not (stored_by_columns and down == 1):
+            return "rows"
+        return "columns" if down == 1 else None
+    return None
 
 
 def require_known_chunks(array: Any) -> None:
@@ -145,7 +252,13 @@ def dask_source(array: Any) -> DaskSource:
     """A Dask array, checked."""
     require_known_chunks(array)
     require_matrix(f"dask array {array.name}", array.shape, array.dtype)
-    return DaskSource(array)
+    by = lines_of_blocks(array)
+    if by is None:
+        return DaskSource(array)
+    sizes = array.chunks[0 if by == "rows" else 1]
+    counts = [np.zeros(1, np.int64)]
+    counts += [np.diff(computed_lines(array, i, by).indptr) for i, size in enumerate(sizes) if size]
+    return DaskSparse(array, by, np.cumsum(np.concatenate(counts), dtype=np.int64))
 
 
 def dask_volume(array: Any, axes: tuple[str, ...], *, format: str = "Dask array") -> DaskVolume:
