@@ -32,7 +32,7 @@ BELOW = {
 }
 """What each layer may import besides itself; modules at the top of the package may import everything."""
 
-FLOORS = ("chunks", "data", "prepare", "formats", "storage", "engine", "planning", "importing")
+FLOORS = ("chunks", "data", "prepare", "formats", "exporting", "storage", "engine", "planning", "importing")
 """Folders of the pipeline, each of which may import those before it."""
 
 MOST_FILES = {"pipeline/formats": 13}

@@ -4,11 +4,13 @@
     data        what a matrix is: shape, type, grid, selections
     prepare     steps that numbers go through as they are read
     formats     one file per kind of store
+    exporting   results in what other libraries go on with: AnnData, xarray, frames
     storage     what a run leaves on disk, and how it is known to be whole
     engine      sweeps over panels and over pairs of blocks, the only makers of Dask tasks
     planning    numbers before tasks: passes, bytes, memory, seconds
     importing   copies into stores that sweeps read well
 
+    durable     data before names: flushes, and renames that are whole or not at all
     errors      the tree of errors
     blas        one thread, everywhere
     gpu         a device to compute on: whether there is one, arrays there, panels that stay

@@ -19,6 +19,7 @@ from rankfold._version import __version__
 from rankfold.workflows.commands import (
     demo,
     doctor,
+    exporting,
     flow,
     importing,
     model,
@@ -54,6 +55,7 @@ app.command()(reduce.plan)
 app.command()(model.transform)
 app.command()(model.reconstruct)
 app.command()(model.check)
+app.command()(exporting.export)
 app.command()(verify.verify)
 app.command("import")(importing.import_)
 app.command()(importing.info)

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from reference import decaying, same_bytes, to_zarr
 
 import rankfold as rf
+from rankfold.pipeline import durable
 from rankfold.pipeline.engine.keeping import Background, Keeping
 from rankfold.pipeline.errors import OutputError
-from rankfold.pipeline.storage import durable
 from rankfold.pipeline.storage.checkpoint import load_if_whole, save_arrays
 from rankfold.pipeline.storage.checksum import checksum
 from rankfold.pipeline.storage.ledger import Ledger, damaged_block, note_written, record_writes

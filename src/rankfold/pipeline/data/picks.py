@@ -78,6 +78,11 @@ class Picks:
         """Whether it is one slice without gaps."""
         return len(self.runs) == 1 and int(self.runs[0, 2]) == 1
 
+    def places(self, span: Span | None = None) -> npt.NDArray[np.int64]:
+        """Places of a span of the selection, or of all of it."""
+        parts = self.parts(span or (0, self.count))
+        return np.concatenate([part.first + part.step * np.arange(part.size) for part in parts])
+
     def parts(self, span: Span) -> Iterator[Part]:
         """The runs, or parts of them, that make up a span of the selection."""
         first = int(np.searchsorted(self.ends, span[0], side="right"))

@@ -6,9 +6,11 @@ a number needs the place that it has in the array.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from rankfold.pipeline.data.dtypes import ConvertedSource
 from rankfold.pipeline.data.missing_columns import WithoutMissing
@@ -27,23 +29,83 @@ def place_of(source: Source, row: int, column: int) -> str:
     """
     inner: Source = source
     place = row, column
-    while True:
-        if isinstance(inner, WithoutMissing):
-            place = place[0], inner.chosen.place(place[1])
-            inner = inner.inner
-        elif isinstance(inner, SelectedSource):
-            place = _pick(inner.rows, place[0]), _pick(inner.columns, place[1])
-            inner = inner.inner
-        elif isinstance(inner, ConvertedSource):
-            inner = inner.source
-        elif isinstance(inner, SamePlaces):
-            inner = inner.inner
-        else:
-            break
+    for wrapper in _wrappers(source):
+        if isinstance(wrapper, WithoutMissing):
+            place = place[0], wrapper.chosen.place(place[1])
+        elif isinstance(wrapper, SelectedSource):
+            place = _pick(wrapper.rows, place[0]), _pick(wrapper.columns, place[1])
+        inner = _within(wrapper)
     words = f"row {place[0]}, column {place[1]} (from 0)"
     if isinstance(inner, StackedSource) and len(inner.inner.shape) > 2:
         words += f", which is {_coordinates(inner, *place)}"
     return words if place == (row, column) else f"{words}; row {row}, column {column} of what is kept"
+
+
+def _within(source: Source) -> Source:
+    """What a wrapper reads through."""
+    inner: Source = source.source if isinstance(source, ConvertedSource) else source.inner  # type: ignore[attr-defined]
+    return inner
+
+
+def _wrappers(source: Source) -> Iterator[Source]:
+    """What stands between a matrix and what it is read from, the outermost first."""
+    while isinstance(source, WithoutMissing | SelectedSource | ConvertedSource | SamePlaces):
+        yield source
+        source = _within(source)
+
+
+# All of them --------------------------------------------------------------------------------------
+
+
+MOST_RUNS = 2**16
+"""Runs of places that are kept in words: more are left out."""
+
+
+def layout_of(source: Source) -> dict[str, Any]:
+    """Where the rows and columns of a matrix lie in the array that it was taken from, for JSON.
+
+    Nothing where the matrix is all of an array of two axes. Else ``shape`` of the whole matrix, ``axes``
+    with their ``lengths`` and the ``row_axes`` where some are stacked, and ``rows`` and ``columns`` as runs
+    of first place, count and step where not all are kept.
+    """
+    inner, wrappers = source, list(_wrappers(source))
+    kept: dict[str, npt.NDArray[np.int64] | None] = {"rows": None, "columns": None}
+    for wrapper in reversed(wrappers):
+        if isinstance(wrapper, SelectedSource):
+            kept["rows"] = _chosen(kept["rows"], wrapper.rows)
+            kept["columns"] = _chosen(kept["columns"], wrapper.columns)
+        elif isinstance(wrapper, WithoutMissing):
+            places = np.flatnonzero(wrapper.chosen.mask(0, wrapper.chosen.length))
+            kept["columns"] = places if kept["columns"] is None else kept["columns"][places]
+    if wrappers:
+        inner = _within(wrappers[-1])
+    layout: dict[str, Any] = {}
+    if isinstance(inner, StackedSource):
+        axes = inner.inner.axes
+        layout = {"axes": list(axes), "lengths": [int(n) for n in inner.inner.shape]}
+        layout["row_axes"] = [axes[i] for i in inner.row_axes]
+    layout |= {axis: _in_words(places) for axis, places in kept.items() if places is not None}
+    return {"layout": {"shape": [int(n) for n in inner.shape], **layout}} if layout else {}
+
+
+def _chosen(places: npt.NDArray[np.int64] | None, picks: Picks | None) -> npt.NDArray[np.int64] | None:
+    """Places of a selection among some."""
+    if picks is None:
+        return places
+    chosen = picks.places()
+    return chosen if places is None else places[chosen]
+
+
+def _in_words(places: npt.NDArray[np.int64]) -> list[list[int]] | str:
+    """Runs of places, or what is said of too many."""
+    step = int(places[1] - places[0]) if len(places) > 1 else 1
+    if step > 0 and (np.diff(places) == step).all():
+        return [[int(places[0]), len(places), step]]
+    firsts = np.flatnonzero(np.diff(places, prepend=-2) != 1)
+    if len(firsts) > MOST_RUNS:
+        return f"in {len(firsts)} runs"
+    counts = np.diff(np.append(firsts, len(places)))
+    return [[int(places[at]), int(count), 1] for at, count in zip(firsts, counts, strict=True)]
 
 
 def leaves_out_missing(source: Source) -> bool:

@@ -311,10 +311,7 @@ def _select_stored(source: CompressedSource, rows: Picks | None, columns: Picks 
 
 def _line_numbers(picks: Picks | None, span: Span) -> npt.NDArray[np.int64]:
     """Numbers of the lines of a span of a selection."""
-    if picks is None:
-        return np.arange(*span, dtype=np.int64)
-    runs = [part.first + part.step * np.arange(part.size, dtype=np.int64) for part in picks.parts(span)]
-    return np.concatenate(runs)
+    return np.arange(*span) if picks is None else picks.places(span)
 
 
 def _new_places(picks: Picks | None, source: CompressedSource) -> npt.NDArray[np.int64]:
@@ -323,7 +320,7 @@ def _new_places(picks: Picks | None, source: CompressedSource) -> npt.NDArray[np
     if picks is None:
         return np.arange(length)
     places = np.full(length, -1, np.int64)
-    places[_line_numbers(picks, (0, picks.count))] = np.arange(picks.count)
+    places[picks.places()] = np.arange(picks.count)
     return places
 
 

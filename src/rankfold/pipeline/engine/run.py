@@ -12,6 +12,7 @@ from typing import Any
 import numpy.typing as npt
 
 from rankfold._version import __version__
+from rankfold.pipeline.data.places import layout_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.fold import Fold
 from rankfold.pipeline.engine.keeping import Keeping
@@ -245,6 +246,7 @@ class Run:
                 "dtype": source.dtype.name,
                 "fingerprint": fingerprint,
                 **described(source),
+                **layout_of(source),
             },
             "version": __version__,
             "passes": self.passes,

@@ -25,6 +25,7 @@ from typing import Any
 from dask.delayed import Delayed, delayed
 
 from rankfold.pipeline.blas import one_blas_thread
+from rankfold.pipeline.durable import flush, flush_all
 from rankfold.pipeline.engine.attempt import attempt, end_attempt, new_lease, stop_attempt
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.by_reference import ByReference
@@ -43,7 +44,6 @@ from rankfold.pipeline.storage.checkpoint import (
     save_json,
     set_aside,
 )
-from rankfold.pipeline.storage.durable import flush, flush_all
 from rankfold.pipeline.storage.journal import Journal
 from rankfold.pipeline.storage.ledger import Ledger, record_writes
 

@@ -37,6 +37,7 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.arrays import (
     array_of_frame,
     array_of_lists,
+    array_of_polars,
     array_source,
     array_volume,
     is_cells,
@@ -93,7 +94,8 @@ def open_source(
         ``STORE`` or ``STORE::path/in/group`` for a Zarr store in a folder or an object store
         (``s3://bucket/store.zarr``), a sparse group in AnnData's layout, a ``.npy``, ``.npz``, ``.fbin``,
         HDF5 or netCDF file (``FILE.nc::variable``), a list of rows, a NumPy, SciPy, Zarr, Dask or xarray
-        array, an h5py dataset, a pandas DataFrame of numbers, an AnnData object (its X), a ``Source``.
+        array, an h5py dataset, a pandas or polars DataFrame of numbers, an AnnData object (its X), a
+        ``Source``.
     missing : {"error", "fill"}
         What a Zarr or HDF5 chunk is that was never written: an error, or its fill value.
     row_axes : str, int or list of them, optional
@@ -150,6 +152,8 @@ def _matrix(x: object, missing: str, rows: Rows) -> Source:
         return _of_numpy(array_of_lists(x), rows)
     if module == "pandas":
         return _of_numpy(array_of_frame(x), rows)
+    if module == "polars":
+        return _of_numpy(array_of_polars(x), rows)
     if is_cells(x):
         return _matrix(matrix_of_cells(x), missing, rows)
     if is_kept_sparse(x):
@@ -162,7 +166,7 @@ def _matrix(x: object, missing: str, rows: Rows) -> Source:
         return x
     raise InputError(
         f"cannot read a {module}.{type(x).__qualname__}; give the path of a Zarr store or .npy file, "
-        "or a list of rows, a NumPy, SciPy, Zarr, Dask or xarray array, a pandas DataFrame, an AnnData object"
+        "or a list of rows, a NumPy, SciPy, Zarr, Dask or xarray array, a DataFrame, an AnnData object"
     )
 
 

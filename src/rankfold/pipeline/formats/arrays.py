@@ -270,6 +270,22 @@ def array_of_frame(frame: Any) -> npt.NDArray[Any]:
     return values
 
 
+def array_of_polars(frame: Any) -> npt.NDArray[Any]:
+    """The numbers of a polars frame in a type that holds all its columns; missing ones are NaN."""
+    if type(frame).__name__ != "DataFrame":
+        raise InputError(f"cannot read a polars {type(frame).__name__}; pass a DataFrame, as x.collect()")
+    for name, dtype in frame.schema.items():
+        if not (dtype.is_numeric() or str(dtype) == "Boolean") or dtype.is_decimal():
+            raise InputError(
+                f"column {name!r} of the DataFrame holds {dtype}; supported are {SUPPORTED_DTYPES}. Leave it "
+                f"out, as x.drop({name!r}), or convert it"
+            )
+    if not frame.width:
+        raise InputError("the DataFrame has no columns: a matrix without columns cannot be reduced")
+    values: npt.NDArray[Any] = frame.to_numpy()
+    return values
+
+
 def matrix_of_cells(cells: Any) -> Any:
     """The matrix ``X`` of an AnnData object, of whatever kind it is."""
     if cells.X is None:

@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.chunks.reads import tiles
 from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.durable import flush, flush_tree
 from rankfold.pipeline.errors import DiskSpaceError, OutputError
 from rankfold.pipeline.formats.locate import node_kind
 from rankfold.pipeline.formats.zarr import ZarrSource
@@ -42,7 +43,6 @@ from rankfold.pipeline.importing.chunking import (
     fit_tile,
     staging,
 )
-from rankfold.pipeline.storage.durable import flush, flush_tree
 from rankfold.pipeline.storage.manifest import NAME as MANIFEST
 from rankfold.pipeline.storage.run_directory import lies_in
 from rankfold.pipeline.units import format_bytes

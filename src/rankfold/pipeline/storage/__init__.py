@@ -1,6 +1,5 @@
 """What a run leaves on disk, and how it is known to be whole.
 
-durable         data before names: flushes, and renames that are whole or not at all
 checksum        crc32c
 checkpoint      parts: arrays with what they are and a checksum
 ledger          sums of what was written, block by block

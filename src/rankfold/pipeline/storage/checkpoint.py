@@ -26,9 +26,9 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.durable import flush
 from rankfold.pipeline.errors import DamagedStateError, DiskSpaceError, OutputError
 from rankfold.pipeline.storage.checksum import checksum, flat_bytes
-from rankfold.pipeline.storage.durable import flush
 
 LOG = logging.getLogger("rankfold")
 

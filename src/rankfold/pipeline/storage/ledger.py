@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.durable import begin_flush
 from rankfold.pipeline.storage.checkpoint import State, name_in_run
 from rankfold.pipeline.storage.checksum import checksum, file_checksum
-from rankfold.pipeline.storage.durable import begin_flush
 
 BLOCKS, NAMES = ".blocks", ".names"
 """Arrays of a part that hold a ledger."""

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
+from rankfold.pipeline.exporting.exports import Exports
 from rankfold.pipeline.storage.checkpoint import atomic_file, make_folder, remove
 from rankfold.pipeline.storage.chunk_writer import read_array, write_whole_chunks
 from rankfold.pipeline.storage.manifest import NAME as MANIFEST
@@ -146,7 +147,7 @@ def _has_rows(array: zarr.Array[Any]) -> bool:
     return names is not None and names[:1] == ("row",)
 
 
-class Result:
+class Result(Exports):
     """Arrays of a reduction and the facts about it.
 
     Arrays are attributes, ``r.s``, ``r.components``, or found by name, ``r["s"]``. Row outputs of a stored
@@ -275,6 +276,12 @@ class Result:
         group = zarr.open_group(self._path / "graph", mode="r")
         parts = [np.asarray(group[name][...]) for name in ("data", "indices", "indptr")]  # type: ignore[index]
         return scipy.sparse.csr_array(tuple(parts), shape=tuple(group.attrs["shape"]))  # type: ignore[arg-type]
+
+    def dimensions(self, name: str) -> tuple[str, ...]:
+        """What each axis of an array counts: ``row``, ``column``, ``component``, ``neighbor``."""
+        folder = self._path if name == "X" else self._path / name
+        document = json.loads((folder / "zarr.json").read_bytes())
+        return tuple(document.get("dimension_names") or ())
 
     @property
     def run(self) -> dict[str, Any]:

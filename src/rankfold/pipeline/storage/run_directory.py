@@ -29,6 +29,7 @@ from typing import Any
 
 from rankfold._version import __version__
 from rankfold.pipeline.blas import core_type
+from rankfold.pipeline.durable import flush, flush_tree, rename_durably
 from rankfold.pipeline.errors import OutputError
 from rankfold.pipeline.storage.checkpoint import (
     disk_errors,
@@ -39,7 +40,6 @@ from rankfold.pipeline.storage.checkpoint import (
     save_with_checksum,
     set_aside,
 )
-from rankfold.pipeline.storage.durable import flush, flush_tree, rename_durably
 from rankfold.pipeline.storage.journal import FOLDER, Journal, gather
 
 LOG = logging.getLogger("rankfold")

@@ -1,0 +1,9 @@
+"""Results as what other libraries go on with: objects of AnnData, datasets of xarray, frames.
+
+outcome     what is exported: arrays by name, facts, and where rows and columns lie in the whole
+cells       names and values of an AnnData object, as scanpy has them
+cell_files  the same written into a ``.h5ad`` file or a Zarr store, all or nothing
+fields      an xarray dataset with the axes and coordinates of the data
+frames      pandas and polars frames
+exports     all of these as methods of a result
+"""

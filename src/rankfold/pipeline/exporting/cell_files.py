@@ -1,0 +1,223 @@
+"""A result written into a ``.h5ad`` file or a Zarr store of AnnData, beside what is there: all or nothing.
+
+A file is copied first, since HDF5 can take nothing back; the copy takes its name when it is whole. A Zarr
+store gets each element by a rename, from a folder beside the others. ``X`` is never opened.
+
+The trap: a store that AnnData wrote has consolidated metadata, and refuses every change until it is opened
+without; it is consolidated again at the end, since readers that look there would see nothing new.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rankfold.pipeline.durable import flush, flush_tree, rename_durably
+from rankfold.pipeline.errors import DiskSpaceError, InputError, OutputError, SourceNotFoundError
+from rankfold.pipeline.exporting.cells import require_free
+from rankfold.pipeline.formats.handles import library
+from rankfold.pipeline.formats.locate import node_kind
+from rankfold.pipeline.units import format_bytes
+
+WORK = ".rankfold-export"
+"""Ending, or name, of what is not whole yet."""
+
+DICT = {"encoding-type": "dict", "encoding-version": "0.1.0"}
+
+ARRAY = {"encoding-type": "array", "encoding-version": "0.2.0"}
+
+Elements = Callable[[tuple[int, int]], Mapping[str, Any]]
+"""Elements for an object of so many observations and variables."""
+
+
+def write_into(path: Path, elements: Elements, *, overwrite: bool, in_place: bool) -> None:
+    """Add elements to a file or store.
+
+    Parameters
+    ----------
+    path : Path
+        ``.h5ad``, or the folder of a Zarr store.
+    elements : function
+        Called with the numbers of observations and variables.
+    overwrite : bool
+        Whether elements of these names are replaced.
+    in_place : bool
+        Whether a file is changed where it lies, without a copy: a kill may then leave it damaged.
+
+    Raises
+    ------
+    SourceNotFoundError, InputError, OutputError, DiskSpaceError
+        Nothing is there; it is not of AnnData; it holds such elements, or is being written to; there is no
+        room for a copy.
+    """
+    library("anndata", extra="cells", what=f"writing into {path}")
+    if not path.exists():
+        raise SourceNotFoundError(f"{path} does not exist: results are added to a file that AnnData wrote")
+    if path.is_dir():
+        _write_into_store(path, elements, overwrite=overwrite)
+    else:
+        _write_into_file(path, elements, overwrite=overwrite, in_place=in_place)
+
+
+def _shape_of(root: Any, name: str) -> tuple[int, int]:
+    """Observations and variables, by their index."""
+    lengths = []
+    for part in ("obs", "var"):
+        try:
+            frame = root[part]
+            lengths.append(int(frame[frame.attrs["_index"]].shape[0]))
+        except (KeyError, ValueError) as error:
+            raise InputError(f"{name} was not written by AnnData: it has no index of {part}") from error
+    return lengths[0], lengths[1]
+
+
+# HDF5 ---------------------------------------------------------------------------------------------
+
+
+def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_place: bool) -> None:
+    h5py = library("h5py", extra="formats", what=f"writing into {path}")
+    with _alone(path):
+        with _opened(h5py, path, "r") as file:
+            found = elements(_shape_of(file, str(path)))
+            require_free(found, lambda part, name: part in file and name in file[part], overwrite=overwrite)
+        if in_place:
+            with _opened(h5py, path, "r+") as file:
+                _write_elements(file, found)
+            flush(path)
+            return
+        copy = path.with_name(f".{path.name}{WORK}")
+        _require_room(path)
+        try:
+            shutil.copy2(path, copy)
+            with _opened(h5py, copy, "r+") as file:
+                _write_elements(file, found)
+            flush(copy)
+            rename_durably(copy, path)
+        finally:
+            copy.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _opened(h5py: Any, path: Path, mode: str) -> Iterator[Any]:
+    try:
+        file = h5py.File(path, mode, locking=False)
+    except OSError as error:
+        raise InputError(f"{path} is not an HDF5 file that can be opened: {error}") from error
+    with file:
+        yield file
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """While nobody else has the file open to write: HDF5 locks those, and so does another export."""
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise OutputError(
+            f"{path} is open elsewhere. Close it there, as with adata.file.close(), and run again"
+        ) from error
+    finally:
+        os.close(descriptor)
+
+
+def _require_room(path: Path) -> None:
+    size, free = path.stat().st_size, shutil.disk_usage(path.parent).free
+    if free < size:
+        raise DiskSpaceError(
+            f"{path} is {format_bytes(size)} and is copied before it is changed, but {path.parent} has "
+            f"{format_bytes(free)} left. Free some, or say in_place=True (--in-place): a kill may then leave "
+            "it damaged"
+        )
+
+
+# Zarr ---------------------------------------------------------------------------------------------
+
+
+def _write_into_store(path: Path, elements: Elements, *, overwrite: bool) -> None:
+    import zarr
+
+    if node_kind(str(path)) != "group":
+        raise InputError(f"{path} is no Zarr group, so AnnData did not write it")
+    root = zarr.open_group(path, mode="r+", use_consolidated=False)
+    found = elements(_shape_of(root, str(path)))
+    require_free(found, lambda part, name: f"{part}/{name}" in root, overwrite=overwrite)
+    work = path / WORK
+    shutil.rmtree(work, ignore_errors=True)
+    try:
+        _write_elements(zarr.open_group(work, mode="w", zarr_format=root.metadata.zarr_format), found)
+        flush_tree(work)
+        for element in found:
+            _ensure_group(root, element)
+            _replace(work / element, path / element, work)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    if _is_consolidated(path):
+        zarr.consolidate_metadata(path, zarr_format=root.metadata.zarr_format)
+        flush(path)
+
+
+def _replace(source: Path, target: Path, work: Path) -> None:
+    """Put a folder in its place; one that was there moves out of the way first."""
+    if target.exists():
+        aside = work / f"{target.name}.old"
+        os.rename(target, aside)
+        shutil.rmtree(aside)
+    rename_durably(source, target)
+
+
+def _is_consolidated(path: Path) -> bool:
+    import json
+
+    if (path / ".zmetadata").exists():
+        return True
+    try:
+        return bool(json.loads((path / "zarr.json").read_text()).get("consolidated_metadata"))
+    except (OSError, ValueError):
+        return False
+
+
+# Elements -----------------------------------------------------------------------------------------
+
+
+def _write_elements(root: Any, elements: Mapping[str, Any]) -> None:
+    """Write each with its encoding; large arrays chunk by chunk."""
+    write_elem = library("anndata.io", extra="cells", what="writing elements").write_elem
+    for path, value in elements.items():
+        _ensure_group(root, path)
+        parent, _, name = path.rpartition("/")
+        group = root[parent]
+        if name in group:
+            del group[name]
+        if hasattr(value, "chunks"):
+            _write_by_chunks(group, name, value)
+        else:
+            write_elem(group, name, value)
+
+
+def _write_by_chunks(group: Any, name: str, values: Any) -> None:
+    """An array on disk, of which a chunk at a time is in memory."""
+    create = getattr(group, "create_array", None) or group.create_dataset
+    array = create(name, shape=values.shape, dtype=values.dtype, chunks=values.chunks)
+    array.attrs.update(ARRAY)
+    for start in range(0, values.shape[0], values.chunks[0]):
+        part = slice(start, min(start + values.chunks[0], values.shape[0]))
+        array[part] = values[part]
+
+
+def _ensure_group(root: Any, path: str) -> None:
+    """Groups above an element, as AnnData marks them."""
+    parts = path.split("/")[:-1]
+    for depth in range(1, len(parts) + 1):
+        name = "/".join(parts[:depth])
+        if name not in root:
+            root.create_group(name).attrs.update(DICT)

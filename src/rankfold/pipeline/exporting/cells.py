@@ -1,0 +1,257 @@
+"""A result under the names that scanpy gives such things in an AnnData object.
+
+====== ============================== ============================== =================================
+result observations                   variables                      unstructured
+====== ============================== ============================== =================================
+pca    ``obsm["X_pca"]``              ``varm["PCs"]``                ``uns["pca"]``
+svd    ``obsm["X_svd"]``, U s         ``varm["SVD"]``                ``uns["svd"]``
+nmf    ``obsm["X_nmf"]``              ``varm["NMF"]``                ``uns["nmf"]``
+knn    ``obsp["distances"]``,                                        ``uns["neighbors"]``
+       ``obsp["connectivities"]``
+====== ============================== ============================== =================================
+
+With a key of its own a result takes that key instead, graphs ``KEY_distances`` and ``KEY_connectivities``.
+What a result says of itself is in ``uns["rankfold"]``, as JSON, under the same key.
+
+Places follow what scanpy 1.11 writes, and https://anndata.readthedocs.io for the elements.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+
+from rankfold.kernels.neighbors.fuzzy import membership
+from rankfold.pipeline.errors import InputError, OutputError
+from rankfold.pipeline.exporting.outcome import (
+    Outcome,
+    Scaled,
+    kept_places,
+    require_length,
+    spread,
+    whole_length,
+)
+
+Array = npt.NDArray[Any]
+
+
+class Names(NamedTuple):
+    """Where the parts of a factorization go."""
+
+    key: str
+    """In ``uns``."""
+
+    observations: str
+    variables: str
+
+
+NAMES = {
+    "pca": Names("pca", "X_pca", "PCs"),
+    "svd": Names("svd", "X_svd", "SVD"),
+    "nmf": Names("nmf", "X_nmf", "NMF"),
+}
+ROWS = {"pca": "scores", "svd": "U", "nmf": "W"}
+COLUMNS = {"pca": "components", "svd": "Vt", "nmf": "H"}
+
+
+def cells_of(result: Outcome, shape: tuple[int, int], name: str, key: str | None = None) -> dict[str, Any]:
+    """Elements by their path, such as ``obsm/X_pca``.
+
+    Parameters
+    ----------
+    result : Result
+        Of svd, pca, nmf, knn, transform or update.
+    shape : (int, int)
+        Observations and variables of the object that takes them.
+    name : str
+        What messages call that object.
+    key : str, optional
+        In place of scanpy's names.
+
+    Raises
+    ------
+    InputError
+        The result is of another kind, or of a matrix with other numbers of rows and columns.
+    """
+    kind = _kind(result)
+    if kind == "knn":
+        require_length("observations", name, shape[0], whole_length(result, "rows"))
+        return _graphs(result, key)
+    names = NAMES[kind] if key is None else Names(key, key, key)
+    elements: dict[str, Any] = {}
+    if COLUMNS[kind] in set(result):
+        require_length("variables", name, shape[1], whole_length(result, "columns"))
+        loadings = np.asarray(result[COLUMNS[kind]][...]).T
+        # Zeros, as scanpy has them at genes that were not used.
+        elements[f"varm/{names.variables}"] = spread(loadings, kept_places(result, "columns"), shape[1], 0.0)
+    if ROWS[kind] in set(result):
+        require_length("observations", name, shape[0], whole_length(result, "rows"))
+        rows = _scaled(result, kind)
+        elements[f"obsm/{names.observations}"] = spread(rows, kept_places(result, "rows"), shape[0], np.nan)
+    elements[f"uns/{names.key}"] = _facts_of_factors(result, kind)
+    elements[f"uns/rankfold/{names.key}"] = json.dumps(result.attrs, sort_keys=True)
+    return elements
+
+
+def _kind(result: Outcome) -> str:
+    """The kind of its factors: that of the fit, where rows were transformed."""
+    kind: str = result.attrs["kind"]
+    found = result.attrs["request"].get("of", kind) if kind == "transform" else kind
+    if found not in (*NAMES, "knn") or "X" in set(result):
+        raise InputError(f"a result of {kind} has no place in an AnnData object; svd, pca, nmf and knn have")
+    return str(found)
+
+
+def _scaled(result: Outcome, kind: str) -> Any:
+    """Coordinates of the rows: of svd U s, so that distances are those of the rows."""
+    rows = result[ROWS[kind]]
+    if kind != "svd":
+        return rows
+    if "s" not in set(result):
+        raise InputError(
+            "coordinates in components of svd are U s, but a result of transform has no s. Use those of pca, "
+            "or multiply U by s of the fit"
+        )
+    values = np.asarray(result["s"][...]).astype(rows.dtype)
+    return rows * values if isinstance(rows, np.ndarray) else Scaled(rows, values)
+
+
+def _facts_of_factors(result: Outcome, kind: str) -> dict[str, Any]:
+    request, arrays = result.attrs["request"], set(result)
+    if kind == "pca":
+        chosen = kept_places(result, "columns") is not None
+        facts: dict[str, Any] = {
+            "params": {"zero_center": bool(request.get("center", True)), "use_highly_variable": chosen}
+        }
+        for theirs, ours in (
+            ("variance", "explained_variance"),
+            ("variance_ratio", "explained_variance_ratio"),
+        ):
+            if ours in arrays:
+                facts[theirs] = np.asarray(result[ours][...])
+        return facts
+    facts = {
+        "params": {
+            name: value for name, value in request.items() if isinstance(value, bool | int | float | str)
+        }
+    }
+    if "s" in arrays:
+        facts["singular_values"] = np.asarray(result["s"][...])
+    return facts
+
+
+# Graphs -------------------------------------------------------------------------------------------
+
+
+def _graphs(result: Outcome, key: str | None) -> dict[str, Any]:
+    """Distances to the neighbors of each row, and how strongly both belong together."""
+    facts = result.attrs["request"]
+    if facts.get("queries") is not None or facts.get("base") is not None:
+        raise InputError(
+            "neighbors of other rows are no graph of the observations: only knn of a matrix with itself is"
+        )
+    if facts["metric"] not in DISTANCES:
+        raise InputError(
+            f"{facts['metric']} is no distance, so its neighbors are no graph of scanpy's: take euclidean or "
+            "cosine"
+        )
+    indices, distances = (np.asarray(result[name][...]) for name in ("indices", "distances"))
+    places, count = kept_places(result, "rows"), whole_length(result, "rows")
+    near, strength = graph(indices, distances, places, count)
+    connected = f"{key}_connectivities" if key else "connectivities"
+    apart = f"{key}_distances" if key else "distances"
+    return {
+        f"obsp/{apart}": near,
+        f"obsp/{connected}": strength,
+        f"uns/{key or 'neighbors'}": {
+            "connectivities_key": connected,
+            "distances_key": apart,
+            "params": {
+                "n_neighbors": int(indices.shape[1]) + 1,
+                "method": "umap",
+                "metric": facts["metric"],
+                "random_state": 0,
+            },
+        },
+        f"uns/rankfold/{key or 'neighbors'}": json.dumps(result.attrs, sort_keys=True),
+    }
+
+
+DISTANCES = ("euclidean", "cosine", "manhattan", "chebyshev", "correlation", "hamming", "jaccard")
+
+
+def graph(
+    indices: Array, distances: Array, places: Array | None = None, count: int | None = None
+) -> tuple[Any, Any]:
+    """Distances and connectivities as CSR, without any row itself.
+
+    Connectivities are the union ``a + b - a b`` of what both rows of a pair say: McInnes, Healy, Melville,
+    UMAP, arXiv:1802.03426, section 3.1.
+
+    Parameters
+    ----------
+    indices, distances : (m, k)
+        Neighbors of each row, in order of their distance.
+    places, count : (m,), int, optional
+        Where these rows lie among how many.
+    """
+    rows, k = indices.shape
+    weights = np.empty(indices.shape, np.float32)
+    mean = float(distances.mean(dtype=np.float64)) * k / (k + 1)
+    membership(distances, mean, out=weights)
+    count = rows if count is None else count
+    pointers = np.zeros(count + 1, np.int64)
+    pointers[1:][slice(None) if places is None else places] = k
+    order = np.arange(rows) if places is None else np.argsort(places)
+    columns = indices if places is None else places[indices]
+    pointers = np.cumsum(pointers)
+
+    def matrix(values: Array) -> Any:
+        parts = (values[order].ravel(), columns[order].ravel(), pointers)
+        return scipy.sparse.csr_matrix(parts, shape=(count, count))
+
+    one_way = matrix(weights)
+    other_way = one_way.T.tocsr()
+    union = one_way + other_way - one_way.multiply(other_way)
+    union.eliminate_zeros()
+    return matrix(distances), union.tocsr()
+
+
+# Objects ------------------------------------------------------------------------------------------
+
+
+def annotate(cells: Any, elements: Mapping[str, Any], *, overwrite: bool) -> None:
+    """Put elements into an AnnData object, or none of them.
+
+    Raises
+    ------
+    OutputError
+        One is there already, and is not to be replaced.
+    """
+    require_free(elements, lambda part, name: name in getattr(cells, part), overwrite=overwrite)
+    for path, value in elements.items():
+        part, _, name = path.partition("/")
+        if part == "uns" and "/" in name:
+            folder, _, leaf = name.partition("/")
+            cells.uns[folder] = {**cells.uns.get(folder, {}), leaf: value}
+        else:
+            getattr(cells, part)[name] = (
+                value if scipy.sparse.issparse(value) or part == "uns" else np.asarray(value[...])
+            )
+
+
+def require_free(elements: Mapping[str, Any], is_there: Any, *, overwrite: bool) -> None:
+    """Raise ``OutputError`` for elements that are there; facts of ours are replaced with what they are of."""
+    there = [
+        path for path in elements if not path.startswith("uns/rankfold/") and is_there(*path.split("/", 1))
+    ]
+    if there and not overwrite:
+        raise OutputError(
+            f"{', '.join(there)} {'is' if len(there) == 1 else 'are'} there already. Say overwrite=True "
+            "(--overwrite), or key_added= (--key-added) for other names"
+        )

@@ -1,0 +1,117 @@
+"""The ways out that every result has, as methods."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from typing import Any
+
+from rankfold.pipeline.exporting.outcome import Outcome
+
+
+class Exports:
+    """A result that other libraries can go on with."""
+
+    __slots__ = ()
+
+    def to_anndata(
+        self: Outcome,
+        cells: Any,
+        *,
+        key_added: str | None = None,
+        overwrite: bool = False,
+        in_place: bool = False,
+    ) -> Any:
+        """Put the result into an AnnData object, or into a ``.h5ad`` file or a Zarr store, by scanpy's names.
+
+        Parameters
+        ----------
+        cells : AnnData or path
+            Its observations and variables are those of the matrix, before any were selected. ``X`` is not
+            looked at.
+        key_added : str, optional
+            In place of ``X_pca``, ``PCs``, ``pca``, and the like.
+        overwrite : bool
+            Whether elements of these names are replaced.
+        in_place : bool
+            Whether a ``.h5ad`` file is changed where it lies. By default a copy is, which takes its name when
+            it is whole, so that a kill leaves the file as it was.
+
+        Returns
+        -------
+        AnnData or Path
+            What was given.
+
+        Raises
+        ------
+        InputError
+            Other numbers of observations or variables; a kind of result that has no place there.
+        OutputError, DiskSpaceError
+            Such elements are there, the file is open elsewhere, no room for a copy.
+
+        Notes
+        -----
+        Distances and connectivities of ``knn`` are made in memory, some 50 bytes for each neighbor of each
+        row; coordinates go into a file chunk by chunk.
+        """
+        from rankfold.pipeline.exporting.cell_files import write_into
+        from rankfold.pipeline.exporting.cells import annotate, cells_of
+
+        if hasattr(cells, "obsm"):
+            annotate(cells, cells_of(self, cells.shape, "the AnnData object", key_added), overwrite=overwrite)
+            return cells
+        path = Path(cells)
+        made = functools.partial(cells_of, self, name=str(path), key=key_added)
+        write_into(path, made, overwrite=overwrite, in_place=in_place)
+        return path
+
+    def to_xarray(self: Outcome, like: Any = None) -> Any:
+        """All arrays as an ``xarray.Dataset`` with the axes of the data, modes counted from 1.
+
+        Parameters
+        ----------
+        like : DataArray, optional
+            The data, for its coordinates, units and names of axes; no number of it is read.
+
+        Returns
+        -------
+        xarray.Dataset
+            In memory. What was stacked into rows or columns is taken apart, what was left out is NaN.
+
+        Raises
+        ------
+        InputError
+            ``like`` has other axes or lengths.
+        """
+        from rankfold.pipeline.exporting.fields import dataset_of
+
+        return dataset_of(self, like)
+
+    def to_netcdf(
+        self: Outcome, path: str | os.PathLike[str], like: Any = None, *, overwrite: bool = False
+    ) -> Path:
+        """Write ``to_xarray(like)`` as a netCDF file, which is there when it is whole.
+
+        ``like`` may also be a place: ``FILE.nc::variable`` or ``STORE.zarr::variable``.
+        """
+        from rankfold.pipeline.exporting.fields import dataset_of, opened, write_netcdf
+
+        with opened(like) as data:
+            return write_netcdf(dataset_of(self, data), Path(path), overwrite=overwrite)
+
+    def to_pandas(self: Outcome, name: str | None = None, like: Any = None) -> Any:
+        """An array as a ``pandas.DataFrame``: coordinates of the rows, or the one that is named.
+
+        ``like`` is the frame of the data: its index names rows, its columns name columns. Components have a
+        line for each column of the data.
+        """
+        from rankfold.pipeline.exporting.frames import pandas_frame
+
+        return pandas_frame(self, name, like)
+
+    def to_polars(self: Outcome, name: str | None = None) -> Any:
+        """The same as a ``polars.DataFrame``."""
+        from rankfold.pipeline.exporting.frames import polars_frame
+
+        return polars_frame(self, name)

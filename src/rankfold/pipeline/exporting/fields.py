@@ -1,0 +1,179 @@
+"""A result as an xarray dataset, with the axes and coordinates of the data that it was made of.
+
+Rows and columns are axes again: what was stacked is taken apart, places that were left out are NaN, and where
+an axis alone was cut its coordinates are. Components are counted by ``mode`` from 1, as in xeofs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.durable import flush, rename_durably
+from rankfold.pipeline.errors import InputError, OutputError
+from rankfold.pipeline.exporting.outcome import Outcome, kept_places, layout
+from rankfold.pipeline.formats.handles import library
+from rankfold.pipeline.formats.locate import require_path, split_location
+
+Array = npt.NDArray[Any]
+
+WITH_UNITS = ("mean", "scale", "scores", "singular_values", "s")
+"""Arrays in units of the data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What the rows, or the columns, of a matrix are in its array."""
+
+    axes: tuple[str, ...]
+    lengths: tuple[int, ...]
+    places: Array | None
+    """Of those that were kept, in the order of the matrix; None for all."""
+
+    @property
+    def cuts(self) -> bool:
+        """Whether what was kept is a part of the one axis, which is then as long as that."""
+        return self.places is not None and len(self.axes) == 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the axes in a dataset."""
+        return (len(self.places),) if self.cuts and self.places is not None else self.lengths
+
+    def unstack(self, values: Array) -> Array:
+        """Lines at their places along the axes, (lines, ...) to (*axes, ...)."""
+        if self.places is not None and not self.cuts:
+            kind = values.dtype if values.dtype.kind in "fc" else np.dtype(np.float64)
+            whole = np.full((math.prod(self.lengths), *values.shape[1:]), np.nan, kind)
+            whole[self.places] = values
+            values = whole
+        return values.reshape(*self.shape, *values.shape[1:])
+
+
+def dataset_of(result: Outcome, like: Any = None) -> Any:
+    """An ``xarray.Dataset`` of all arrays of a result.
+
+    Parameters
+    ----------
+    result : Result
+    like : DataArray, optional
+        The data, whose coordinates, attributes and names of axes are taken. Only its metadata are looked at.
+
+    Raises
+    ------
+    InputError
+        ``like`` has other axes, or lengths, than the data of the result.
+    """
+    xarray = library("xarray", extra="xarray", what="a dataset")
+    rows, columns = _sides(result, like)
+    sizes = {"row": rows, "column": columns}
+    arrays = {
+        name: _variable(result, name, sizes) for name in result if "neighbor" not in result.dimensions(name)
+    }
+    dataset = xarray.Dataset(arrays, attrs={"rankfold": json.dumps(result.attrs, sort_keys=True)})
+    if "mode" in dataset.dims:
+        dataset = dataset.assign_coords(mode=np.arange(1, dataset.sizes["mode"] + 1))
+    if like is None:
+        return dataset
+    for name in WITH_UNITS:
+        if name in dataset and "units" in like.attrs and not result.attrs["request"].get("scale"):
+            dataset[name].attrs["units"] = like.attrs["units"]
+    return dataset.assign_coords(_coordinates(like, rows, columns))
+
+
+@contextlib.contextmanager
+def opened(like: Any) -> Iterator[Any]:
+    """A DataArray as it is, or what lies at ``FILE::variable``."""
+    if not isinstance(like, str | os.PathLike):
+        yield like
+        return
+    xarray = library("xarray", extra="xarray", what=f"reading coordinates of {like}")
+    store, name = split_location(os.fsdecode(like))
+    require_path(store)
+    open_ = xarray.open_zarr if os.path.isdir(store) else xarray.open_dataset
+    try:
+        dataset = open_(store)
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"xarray cannot open {store}: {error}") from error
+    with dataset:
+        if name not in dataset:
+            raise InputError(f"{store} has no variable {name!r}; it has {', '.join(map(str, dataset))}")
+        yield dataset[name]
+
+
+def write_netcdf(dataset: Any, path: Path, *, overwrite: bool) -> Path:
+    """A file that appears under its name when it is whole."""
+    if path.exists() and not overwrite:
+        raise OutputError(f"{path} exists. Say overwrite=True (--overwrite), or another name")
+    library("netCDF4", extra="xarray", what=f"writing {path}")
+    begun = path.with_name(f".{path.name}.rankfold-export")
+    try:
+        dataset.to_netcdf(begun, engine="netcdf4")
+        flush(begun)
+        rename_durably(begun, path)
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error}") from error
+    finally:
+        begun.unlink(missing_ok=True)
+    return path
+
+
+def _variable(result: Outcome, name: str, sides: dict[str, Side]) -> tuple[tuple[str, ...], Array]:
+    """Dimensions and values, modes first."""
+    values, kinds = np.asarray(result[name][...]), result.dimensions(name)
+    side = next((sides[kind] for kind in kinds if kind in sides), None)
+    modes = ("mode",) * ("component" in kinds)
+    if side is None:
+        return (*modes, *(kind for kind in kinds if kind != "component")), values
+    lines = values.T if modes and kinds[0] == "component" else values
+    unstacked = side.unstack(lines)
+    return (*modes, *side.axes), np.moveaxis(unstacked, -1, 0) if modes else unstacked
+
+
+def _sides(result: Outcome, like: Any) -> tuple[Side, Side]:
+    """What rows and columns are, by what the result says and ``like`` is called."""
+    found = layout(result)
+    shape = found.get("shape", result.attrs["input"]["shape"])
+    axes: list[str] = found.get("axes", ["row", "column"])
+    lengths: list[int] = found.get("lengths", shape)
+    if "axes" not in found and like is not None and len(like.dims) == 2:
+        axes = [str(name) for name in like.dims]
+    row_axes: list[str] = found.get("row_axes", axes[:1])
+    if like is not None:
+        theirs = {str(name): int(length) for name, length in zip(like.dims, like.shape, strict=True)}
+        if theirs != dict(zip(axes, lengths, strict=True)):
+            ours = ", ".join(f"{name} {length}" for name, length in zip(axes, lengths, strict=True))
+            raise InputError(
+                f"the result is of data with axes {ours}, but like has "
+                f"{', '.join(f'{name} {length}' for name, length in theirs.items())}. Give the data that it "
+                "was made of"
+            )
+    sizes = dict(zip(axes, lengths, strict=True))
+    column_axes = [name for name in axes if name not in row_axes]
+    rows, columns = (
+        Side(tuple(names), tuple(int(sizes[name]) for name in names), kept_places(result, which))
+        for names, which in ((row_axes, "rows"), (column_axes, "columns"))
+    )
+    return rows, columns
+
+
+def _coordinates(like: Any, rows: Side, columns: Side) -> dict[str, Any]:
+    """Coordinates of the data along axes that are there, cut where the axis is."""
+    coordinates = {}
+    for name, coordinate in like.coords.items():
+        for side in (rows, columns):
+            if coordinate.dims and set(coordinate.dims) <= set(side.axes):
+                cut = {side.axes[0]: side.places} if side.cuts else {}
+                coordinates[name] = coordinate.isel(cut).variable
+        if not coordinate.dims:
+            coordinates[name] = coordinate.variable
+    return coordinates

@@ -1,0 +1,279 @@
+"""What is put into AnnData objects and files is what scanpy puts there, and opens there."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import scipy.sparse
+import zarr
+
+import rankfold as rf
+from rankfold.pipeline.errors import DiskSpaceError, InputError, OutputError, SourceNotFoundError
+from rankfold.pipeline.exporting import cell_files
+from rankfold.pipeline.exporting.cells import graph
+
+anndata = pytest.importorskip("anndata", reason="pip install anndata")
+
+Array = npt.NDArray[Any]
+
+
+def cells(rows: int = 300, columns: int = 60, *, seed: int = 0, sparse: bool = True) -> Any:
+    rng = np.random.default_rng(seed)
+    x = rng.poisson(rng.gamma(0.5, 1.0, (4, columns))[rng.integers(0, 4, rows)]).astype(np.float32)
+    adata = anndata.AnnData(scipy.sparse.csr_matrix(x) if sparse else x)
+    adata.obs_names = [f"cell{i}" for i in range(rows)]
+    adata.var_names = [f"gene{i}" for i in range(columns)]
+    adata.var["chosen"] = rng.random(columns) < 0.5
+    return adata
+
+
+@pytest.fixture(params=["h5ad", "zarr"])
+def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    path = tmp_path / f"cells.{request.param}"
+    _write(cells(), path)
+    return path
+
+
+def _write(adata: Any, path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        adata.write_h5ad(path) if path.suffix == ".h5ad" else adata.write_zarr(path)
+
+
+def _read(path: Path) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message="Writing zarr v2 data")
+        return anndata.read_h5ad(path) if path.suffix == ".h5ad" else anndata.read_zarr(path)
+
+
+def test_principal_components_are_where_scanpy_has_them() -> None:
+    scanpy = pytest.importorskip("scanpy")
+    theirs, ours = cells(), cells()
+    scanpy.pp.pca(theirs, n_comps=5, svd_solver="arpack")
+    assert rf.pca(ours.X, 5).to_anndata(ours) is ours
+    assert set(ours.uns) == {"pca", "rankfold"} and set(ours.uns["pca"]) == set(theirs.uns["pca"])
+    assert ours.uns["pca"]["params"]["zero_center"] is True
+    for part, name in (("obsm", "X_pca"), ("varm", "PCs")):
+        a, b = getattr(theirs, part)[name], getattr(ours, part)[name]
+        assert a.shape == b.shape and b.dtype == np.float32
+        signs = np.sign((np.asarray(a) * np.asarray(b)).sum(axis=0))
+        np.testing.assert_allclose(b * signs, a, atol=2e-4)
+    for name in ("variance", "variance_ratio"):
+        np.testing.assert_allclose(ours.uns["pca"][name], theirs.uns["pca"][name], rtol=1e-4)
+    assert json.loads(ours.uns["rankfold"]["pca"])["kind"] == "pca"
+
+
+def test_neighbors_and_what_follows_from_them_are_those_of_scanpy() -> None:
+    scanpy = pytest.importorskip("scanpy")
+    theirs = cells(500, 20)
+    theirs.obsm["X_pca"] = np.random.default_rng(0).standard_normal((500, 6)).astype(np.float32)
+    ours = theirs.copy()
+    scanpy.pp.neighbors(theirs, n_neighbors=12, use_rep="X_pca")
+    rf.knn(ours.obsm["X_pca"], 11).to_anndata(ours)
+    difference = abs(theirs.obsp["distances"] - ours.obsp["distances"])
+    assert difference.max() < 1e-3 and ours.obsp["distances"].nnz == 500 * 11
+    assert abs(theirs.obsp["connectivities"] - ours.obsp["connectivities"]).max() < 2e-4
+    params = dict(theirs.uns["neighbors"]["params"])
+    params.pop("use_rep")
+    assert ours.uns["neighbors"]["params"] == params
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scanpy.tl.diffmap(theirs, n_comps=4)
+        scanpy.tl.diffmap(ours, n_comps=4)
+        scanpy.tl.umap(ours, maxiter=5)
+    np.testing.assert_allclose(ours.uns["diffmap_evals"], theirs.uns["diffmap_evals"], atol=1e-3)
+    assert ours.obsm["X_umap"].shape == (500, 2)
+
+
+def test_connectivities_of_duplicates_and_of_rows_all_alike() -> None:
+    umap = pytest.importorskip("umap.umap_")
+    rng = np.random.default_rng(0)
+    x = np.round(rng.standard_normal((200, 2)), 1)
+    x[:30] = x[0]
+    result = rf.knn(x, 7)
+    _, found = graph(np.asarray(result.indices), np.asarray(result.distances))
+    rows = np.arange(200)[:, None]
+    indices = np.hstack([rows, result.indices])
+    distances = np.hstack([0.0 * rows, result.distances]).astype(np.float32)
+    expected, _, _ = umap.fuzzy_simplicial_set(
+        x, 8, None, "euclidean", knn_indices=indices, knn_dists=distances
+    )
+    assert abs(expected - found).max() < 1e-3
+
+
+def test_a_file_takes_results_and_keeps_the_rest(file: Path) -> None:
+    before = _read(file)
+    x = before.X
+    assert rf.pca(x, 4).to_anndata(file) == file
+    rf.svd(x, 3).to_anndata(file)
+    rf.nmf(x, 2, seed=0).to_anndata(str(file), key_added="parts")
+    rf.knn(x, 6).to_anndata(file)
+    after = _read(file)
+    assert set(after.obsm) == {"X_pca", "X_svd", "parts"} and set(after.varm) == {"PCs", "SVD", "parts"}
+    assert set(after.obsp) == {"distances", "connectivities"}
+    assert set(after.uns["rankfold"]) == {"pca", "svd", "parts", "neighbors"}
+    assert (after.X != before.X).nnz == 0 and after.obs.equals(before.obs) and after.var.equals(before.var)
+    assert not list(file.parent.glob(".*")) and not (file.is_dir() and (file / ".rankfold-export").exists())
+    svd = rf.svd(x, 3)
+    np.testing.assert_allclose(after.obsm["X_svd"], svd.U[:] * svd.s, rtol=1e-4, atol=1e-4)
+    if file.is_dir():
+        assert zarr.open_group(file, mode="r", use_consolidated=True)["obsm/X_pca"].shape == (300, 4)
+
+
+def test_scanpy_goes_on_with_a_file(file: Path) -> None:
+    scanpy = pytest.importorskip("scanpy")
+    result = rf.pca(_read(file).X, 4)
+    result.to_anndata(file)
+    rf.knn(result.scores[:], 9).to_anndata(file)
+    adata = _read(file)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scanpy.tl.diffmap(adata, n_comps=4)
+        scanpy.pp.neighbors(adata, n_pcs=3, key_added="again")
+    assert adata.obsm["X_diffmap"].shape == (300, 4)
+
+
+def test_large_coordinates_are_written_chunk_by_chunk(file: Path, tmp_path: Path) -> None:
+    result = rf.pca(_read(file).X, 4, out=tmp_path / "r.zarr")
+    assert isinstance(result.scores, zarr.Array)
+    result.to_anndata(file)
+    np.testing.assert_array_equal(_read(file).obsm["X_pca"], result.scores[:])
+    rf.svd(_read(file).X, 4, out=tmp_path / "s.zarr").to_anndata(file)
+
+
+def test_columns_that_were_left_out_are_zero_and_rows_nan(file: Path) -> None:
+    adata = _read(file)
+    chosen = adata.var["chosen"].to_numpy()
+    source = rf.open(adata.X, select_columns=chosen, select_rows="10:")
+    result = rf.pca(source, 3)
+    result.to_anndata(file)
+    after = _read(file)
+    np.testing.assert_array_equal(after.varm["PCs"][chosen], result.components[:].T)
+    assert not after.varm["PCs"][~chosen].any()
+    assert np.isnan(after.obsm["X_pca"][:10]).all()
+    np.testing.assert_array_equal(after.obsm["X_pca"][10:], result.scores[:])
+    assert after.uns["pca"]["params"]["use_highly_variable"]
+    rf.knn(source, 4).to_anndata(file)
+    near = _read(file).obsp["distances"]
+    assert near.shape == (300, 300) and near[:10].nnz == 0 and near[:, :10].nnz == 0
+    assert near[10:].nnz == 290 * 4
+
+
+def test_new_cells_take_coordinates_alone(file: Path) -> None:
+    adata = _read(file)
+    fit = rf.pca(cells(200, seed=1).X, 4, with_rows=False)
+    rf.transform(fit, adata.X).to_anndata(file)
+    after = _read(file)
+    assert set(after.obsm) == {"X_pca"} and not set(after.varm)
+
+
+def test_what_is_there_is_replaced_only_when_asked(file: Path) -> None:
+    x = _read(file).X
+    rf.pca(x, 4).to_anndata(file)
+    with pytest.raises(OutputError, match=r"obsm/X_pca.* are there already. Say overwrite=True"):
+        rf.pca(x, 5).to_anndata(file)
+    assert _read(file).obsm["X_pca"].shape == (300, 4)
+    rf.pca(x, 5).to_anndata(file, overwrite=True)
+    assert _read(file).obsm["X_pca"].shape == (300, 5)
+    adata = cells()
+    rf.pca(x, 4).to_anndata(adata)
+    with pytest.raises(OutputError, match="are there already"):
+        rf.pca(x, 5).to_anndata(adata)
+    assert adata.obsm["X_pca"].shape == (300, 4)
+
+
+def test_wrong_uses_are_told_in_one_sentence(file: Path, tmp_path: Path) -> None:
+    x = _read(file).X
+    few = rf.pca(x[:, :50], 3)
+    with pytest.raises(InputError, match=r"has 60 variables, but the result is of a matrix with 50"):
+        few.to_anndata(file)
+    with pytest.raises(InputError, match=r"has 300 observations, but the result is of a matrix with 299"):
+        rf.pca(x[1:], 3).to_anndata(file)
+    with pytest.raises(SourceNotFoundError, match="does not exist"):
+        few.to_anndata(tmp_path / "nothing.h5ad")
+    (tmp_path / "text.h5ad").write_text("no HDF5")
+    with pytest.raises(InputError, match="is not an HDF5 file"):
+        few.to_anndata(tmp_path / "text.h5ad")
+    zarr.create_array(tmp_path / "x.zarr", shape=(3,), dtype="f4")
+    with pytest.raises(InputError, match="no Zarr group"):
+        few.to_anndata(tmp_path / "x.zarr")
+    zarr.open_group(tmp_path / "g.zarr", mode="w")
+    with pytest.raises(InputError, match="was not written by AnnData: it has no index of obs"):
+        few.to_anndata(tmp_path / "g.zarr")
+    with pytest.raises(InputError, match="has no place in an AnnData object"):
+        rf.qr(x.toarray()).to_anndata(file)
+    with pytest.raises(InputError, match="neighbors of other rows"):
+        rf.knn(x, 3, queries=x[:10]).to_anndata(file)
+    with pytest.raises(InputError, match="inner_product is no distance"):
+        rf.knn(x, 3, metric="inner_product").to_anndata(file)
+
+
+def test_a_file_that_is_open_to_write_elsewhere_is_refused(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    _write(cells(), tmp_path / "cells.h5ad")
+    result = rf.pca(cells().X, 3)
+    with h5py.File(tmp_path / "cells.h5ad", "r+"), pytest.raises(OutputError, match="is open elsewhere"):
+        result.to_anndata(tmp_path / "cells.h5ad")
+    result.to_anndata(tmp_path / "cells.h5ad", in_place=True)
+    assert "X_pca" in _read(tmp_path / "cells.h5ad").obsm
+
+
+def test_without_room_for_a_copy_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write(cells(), tmp_path / "cells.h5ad")
+    result = rf.pca(cells().X, 3)
+    monkeypatch.setattr(cell_files.shutil, "disk_usage", lambda path: _Usage())
+    with pytest.raises(DiskSpaceError, match=r"is copied before it is changed.*in_place=True"):
+        result.to_anndata(tmp_path / "cells.h5ad")
+    assert not list(tmp_path.glob(".*"))
+
+
+class _Usage:
+    free = 10
+
+
+SCRIPT = """
+import sys, rankfold as rf, rankfold.pipeline.exporting.cell_files as files
+write = files._write_elements
+def slowly(root, elements):
+    for path, value in elements.items():
+        write(root, {path: value})
+        print(path, flush=True)
+        import time; time.sleep(0.3)
+files._write_elements = slowly
+rf.open_result(sys.argv[1]).to_anndata(sys.argv[2])
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("kind", ["h5ad", "zarr"])
+def test_a_kill_leaves_what_was_there(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / f"cells.{kind}"
+    _write(cells(), file)
+    rf.pca(cells().X, 4, out=tmp_path / "r.zarr")
+    for lines in (1, 3):
+        child = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, tmp_path / "r.zarr", file], stdout=subprocess.PIPE, text=True
+        )
+        assert child.stdout is not None
+        for _ in range(lines):
+            child.stdout.readline()
+        time.sleep(0.05)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+        adata = _read(file)
+        assert adata.shape == (300, 60) and not set(adata.obsm) and "pca" not in adata.uns
+    rf.open_result(tmp_path / "r.zarr").to_anndata(file)
+    assert _read(file).obsm["X_pca"].shape == (300, 4)
+    assert not list(tmp_path.glob(".*"))

@@ -1,0 +1,149 @@
+"""A result as an xarray dataset has the axes, coordinates and gaps of the data."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import rankfold as rf
+from rankfold.pipeline.errors import InputError, OutputError
+
+xarray = pytest.importorskip("xarray", reason="pip install xarray")
+
+Array = npt.NDArray[Any]
+TIME, LAT, LON = 40, 6, 5
+
+
+def field(*, land: bool = True) -> Any:
+    x = np.random.default_rng(0).standard_normal((TIME, LAT, LON)).cumsum(axis=0) + 20
+    if land:
+        x[:, 1:3, 2] = np.nan
+    return xarray.DataArray(
+        x,
+        dims=("time", "lat", "lon"),
+        coords={
+            "time": (np.datetime64("2000-01-01") + 30 * np.arange(TIME)).astype("datetime64[ns]"),
+            "lat": np.linspace(-60, 60, LAT),
+            "lon": np.linspace(0, 288, LON),
+            "month": ("time", np.arange(TIME) % 12 + 1),
+            "cell": (("lat", "lon"), np.arange(LAT * LON).reshape(LAT, LON)),
+            "depth": 10.0,
+        },
+        name="sst",
+        attrs={"units": "degree_C", "long_name": "temperature"},
+    )
+
+
+def parts(result: rf.Result, rows: str, columns: str) -> Array:
+    return np.asarray(result[rows][:] @ result[columns][:])
+
+
+def test_fields_come_back_with_their_axes_and_their_land() -> None:
+    data = field()
+    result = rf.pca(rf.open(data, row_axes="time", drop_missing_columns=True), 3)
+    found = result.to_xarray(data)
+    assert found["components"].dims == ("mode", "lat", "lon") and found["scores"].dims == ("mode", "time")
+    assert found["mean"].dims == ("lat", "lon") and found["singular_values"].dims == ("mode",)
+    np.testing.assert_array_equal(found.mode, [1, 2, 3])
+    for name in ("time", "lat", "lon", "month", "cell", "depth"):
+        xarray.testing.assert_equal(found[name].reset_coords(drop=True), data[name].reset_coords(drop=True))
+    np.testing.assert_array_equal(np.isnan(found["components"][0]), np.isnan(data[0]))
+    rebuilt = (found["scores"] * found["components"]).sum("mode", skipna=False) + found["mean"]
+    left_out = float(((rebuilt - data) ** 2).sum()) / float(((data - data.mean("time")) ** 2).sum())
+    assert left_out == pytest.approx(1 - float(found["explained_variance_ratio"].sum()), rel=1e-5)
+    assert found["mean"].attrs == {"units": "degree_C"} and found["scores"].attrs == {"units": "degree_C"}
+    assert found["components"].attrs == {}
+    assert json.loads(found.attrs["rankfold"])["kind"] == "pca"
+
+
+def test_what_was_cut_along_one_axis_has_its_coordinates() -> None:
+    data = field(land=False)
+    result = rf.svd(rf.open(data, row_axes="time", select_rows="5:30:5", select_columns="3:"), 2)
+    found = result.to_xarray(data)
+    np.testing.assert_array_equal(found["time"], data["time"][5:30:5])
+    np.testing.assert_array_equal(found["month"], data["month"][5:30:5])
+    assert found["U"].dims == ("mode", "time") and found["U"].shape == (2, 5)
+    assert (
+        np.isnan(found["Vt"].values[0].ravel()[:3]).all()
+        and not np.isnan(found["Vt"].values[0].ravel()[3:]).any()
+    )
+    expected = data.values.reshape(TIME, -1)[5:30:5, 3:]
+    u, s, vt = np.linalg.svd(expected, full_matrices=False)
+    whole = np.einsum("mt,m,mp->tp", found["U"], found["s"], found["Vt"].values.reshape(2, -1)[:, 3:])
+    np.testing.assert_allclose(whole, u[:, :2] * s[:2] @ vt[:2], atol=1e-3 * s[0])
+
+
+def test_several_axes_make_the_rows() -> None:
+    data = field(land=False)
+    found = rf.nmf(rf.open(data, row_axes="lat,lon"), 2, seed=0).to_xarray(data)
+    assert found["W"].dims == ("mode", "lat", "lon") and found["H"].dims == ("mode", "time")
+    np.testing.assert_array_equal(found["lon"], data["lon"])
+
+
+def test_without_the_data_axes_keep_their_names_and_matrices_have_two() -> None:
+    found = rf.pca(rf.open(field(), row_axes="time", drop_missing_columns=True), 3).to_xarray()
+    assert found["components"].dims == ("mode", "lat", "lon") and "lat" not in found.coords
+    plain = rf.pca(field(land=False).values.reshape(TIME, -1), 3).to_xarray()
+    assert plain["components"].dims == ("mode", "column") and plain["scores"].dims == ("mode", "row")
+    two = xarray.DataArray(
+        np.random.default_rng(0).random((30, 4)), dims=("when", "where"), coords={"where": list("abcd")}
+    )
+    found = rf.pca(two, 2).to_xarray(two)
+    assert found["scores"].dims == ("mode", "when") and list(found["where"].values) == list("abcd")
+
+
+@pytest.mark.parametrize("kind", ["nc", "zarr"])
+def test_a_dataset_is_written_and_read_without_a_warning(tmp_path: Path, kind: str) -> None:
+    data = field()
+    found = rf.pca(rf.open(data, row_axes="time", drop_missing_columns=True), 3).to_xarray(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message="Consolidated metadata is currently not part")
+        if kind == "nc":
+            found.to_netcdf(tmp_path / "eof.nc")
+            again = xarray.open_dataset(tmp_path / "eof.nc")
+        else:
+            found.to_zarr(tmp_path / "eof.zarr")
+            again = xarray.open_zarr(tmp_path / "eof.zarr")
+        xarray.testing.assert_equal(again.load(), found)
+    again.close()
+
+
+def test_data_on_disk_are_like_themselves_and_not_read(tmp_path: Path) -> None:
+    field().to_dataset().to_netcdf(tmp_path / "sst.nc")
+    result = rf.pca(rf.open(f"{tmp_path / 'sst.nc'}::sst", row_axes="time", drop_missing_columns=True), 3)
+    with xarray.open_dataset(tmp_path / "sst.nc") as data:
+        found = result.to_xarray(data["sst"])
+        assert not data["sst"].variable._in_memory
+    assert found["components"].dims == ("mode", "lat", "lon")
+
+
+def test_other_data_are_refused() -> None:
+    result = rf.pca(rf.open(field(), row_axes="time", drop_missing_columns=True), 3)
+    with pytest.raises(InputError, match="axes time 40, lat 6, lon 5, but like has time 39, lat 6, lon 5"):
+        result.to_xarray(field()[1:])
+    with pytest.raises(InputError, match="but like has lat 6, lon 5"):
+        result.to_xarray(field()[0])
+
+
+def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
+    field().to_dataset().to_netcdf(tmp_path / "sst.nc")
+    place = f"{tmp_path / 'sst.nc'}::sst"
+    result = rf.pca(rf.open(place, row_axes="time", drop_missing_columns=True), 3)
+    assert result.to_netcdf(tmp_path / "eof.nc", like=place) == tmp_path / "eof.nc"
+    with xarray.open_dataset(tmp_path / "eof.nc") as found:
+        xarray.testing.assert_equal(found.load(), result.to_xarray(field()))
+    with pytest.raises(OutputError, match=r"eof.nc exists. Say overwrite=True"):
+        result.to_netcdf(tmp_path / "eof.nc")
+    result.to_netcdf(tmp_path / "eof.nc", overwrite=True)
+    with pytest.raises(InputError, match="has no variable 'ssst'; it has sst"):
+        result.to_netcdf(tmp_path / "other.nc", like=f"{tmp_path / 'sst.nc'}::ssst")
+    with pytest.raises(OutputError, match="cannot be written"):
+        result.to_netcdf(tmp_path / "no folder" / "eof.nc")
+    assert {path.name for path in tmp_path.iterdir()} == {"sst.nc", "eof.nc"}

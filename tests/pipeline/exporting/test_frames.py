@@ -1,0 +1,67 @@
+"""Frames come back with the names of the rows and columns that went in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rankfold as rf
+from rankfold.pipeline.errors import InputError
+
+pandas = pytest.importorskip("pandas", reason="pip install pandas")
+
+
+def frame() -> Any:
+    x = np.random.default_rng(0).standard_normal((30, 4))
+    return pandas.DataFrame(x, index=[f"s{i}" for i in range(30)], columns=list("abcd"))
+
+
+def test_coordinates_and_components_have_the_names_of_the_data() -> None:
+    data = frame()
+    result = rf.pca(data, 2)
+    scores = result.to_pandas(like=data)
+    assert list(scores.columns) == ["PC1", "PC2"] and scores.index.equals(data.index)
+    np.testing.assert_array_equal(scores, result.scores[:])
+    loadings = result.to_pandas("components", like=data)
+    assert list(loadings.index) == list("abcd") and list(loadings.columns) == ["PC1", "PC2"]
+    np.testing.assert_array_equal(loadings, result.components[:].T)
+    assert list(result.to_pandas("mean", like=data).index) == list("abcd")
+    assert list(result.to_pandas("explained_variance").columns) == ["explained_variance"]
+
+
+def test_parts_have_the_names_of_the_parts() -> None:
+    data = frame()
+    result = rf.svd(rf.open(data, select_rows="3::2", select_columns=[2, 0]), 2)
+    assert result.to_pandas(like=data).index.equals(data.index[3::2])
+    assert list(result.to_pandas("Vt", like=data).index) == ["c", "a"]
+
+
+def test_neighbors_are_numbers_of_rows() -> None:
+    found = rf.knn(frame(), 3).to_pandas(like=frame())
+    assert list(found.columns) == ["neighbor1", "neighbor2", "neighbor3"] and found.index[0] == "s0"
+
+
+def test_polars_goes_in_and_out() -> None:
+    polars = pytest.importorskip("polars")
+    data = polars.from_pandas(frame())
+    result = rf.pca(data, 2)
+    found = result.to_polars()
+    assert found.columns == ["PC1", "PC2"] and found.shape == (30, 2)
+    np.testing.assert_array_equal(found.to_numpy(), rf.pca(frame(), 2).scores[:])
+    with_gap = data.with_columns(polars.Series("a", [None, *range(29)], dtype=polars.Int32))
+    with pytest.raises(rf.RankfoldError, match="row 0, column 0"):
+        rf.pca(with_gap, 2)
+    with pytest.raises(InputError, match="column 'e' of the DataFrame holds String"):
+        rf.pca(data.with_columns(polars.lit("x").alias("e")), 2)
+
+
+def test_wrong_names_and_lengths_are_told() -> None:
+    result = rf.pca(frame(), 2)
+    with pytest.raises(InputError, match="has no 'score'; it has"):
+        result.to_pandas("score")
+    with pytest.raises(InputError, match="like has 29 rows, but the result is of a matrix with 30"):
+        result.to_pandas(like=frame()[1:])
+    with pytest.raises(InputError, match="no coordinates of rows"):
+        rf.pca(frame(), 2, with_rows=False).to_pandas()

@@ -1,0 +1,44 @@
+"""``rankfold export``: results into files of AnnData and netCDF, one message for each wrong use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_cli import rankfold, refused
+
+import rankfold as rf
+
+anndata = pytest.importorskip("anndata", reason="pip install anndata")
+
+
+@pytest.fixture
+def result(tmp_path: Path) -> Path:
+    x = np.random.default_rng(0).random((50, 8)).astype("f4")
+    anndata.AnnData(x).write_h5ad(tmp_path / "cells.h5ad")
+    rf.pca(x, 2, out=tmp_path / "r.zarr")
+    return tmp_path / "r.zarr"
+
+
+def test_a_result_goes_into_a_file(tmp_path: Path, result: Path) -> None:
+    file = tmp_path / "cells.h5ad"
+    run = rankfold("export", result, "--into", file)
+    assert run.exit_code == 0 and run.stdout == f"{file}: pca of array float32 (50, 8) added\n"
+    run = rankfold("export", result, "--into", file, "--key-added", "mine", "--json")
+    assert json.loads(run.stdout) == {"result": str(result), "into": str(file)}
+    assert set(anndata.read_h5ad(file).obsm) == {"X_pca", "mine"}
+    run = rankfold("export", result, "--into", tmp_path / "r.nc")
+    assert run.exit_code == 0 and (tmp_path / "r.nc").exists()
+    assert rankfold("export", result, "--into", file, "--overwrite", "--in-place").exit_code == 0
+
+
+def test_wrong_uses_change_nothing(tmp_path: Path, result: Path) -> None:
+    file = tmp_path / "cells.h5ad"
+    refused(tmp_path, 2, "there is no result", "export", tmp_path / "no.zarr", "--into", file)
+    refused(tmp_path, 2, "does not exist", "export", result, "--into", tmp_path / "other.h5ad")
+    refused(tmp_path, 2, "--like is for .nc files", "export", result, "--into", file, "--like", "a.nc::b")
+    refused(tmp_path, 2, "are for files of AnnData", "export", result, "--into", "r.nc", "--key-added", "k")
+    assert rankfold("export", result, "--into", file).exit_code == 0
+    refused(tmp_path, 2, "obsm/X_pca, uns/pca are there already", "export", result, "--into", file)
