@@ -37,6 +37,7 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.prepare.prepared import without_shift
 
 Float64 = npt.NDArray[np.float64]
 
@@ -110,7 +111,9 @@ def svd_task(x: object, *arguments: Any, **flags: Any) -> Reduction:
 
 def pca_task(x: object, *arguments: Any, center: bool = True, **flags: Any) -> Reduction:
     """A task from the arguments of ``rankfold.pca``, which are checked."""
-    return _reduction(open_source(x), "pca", *arguments, center=center, **flags)
+    source = open_source(x)
+    source = without_shift(source) if center is True else source
+    return _reduction(source, "pca", *arguments, center=center, **flags)
 
 
 def qr_task(x: object, *, passes: object = None, seed: object = 0, with_rows: bool = True) -> Reduction:

@@ -17,6 +17,7 @@ from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.prepare.prepared import shift_of
 
 Float64 = npt.NDArray[np.float64]
 
@@ -131,6 +132,8 @@ def _columns(
     elif request.center or request.scale:
         local_statistics = run.load(layout.columns(run.scratch))
         mean, deviation = local_statistics[:, 0], local_statistics[:, 1]
+    shift = shift_of(layout.view.source)
+    mean = mean if shift is None else mean + shift
     if not request.scale:
         return {"mean": mean}
     decomposition.facts["unscaled"] = warn_of_constant(run, deviation)

@@ -20,7 +20,7 @@ from rankfold.pipeline.engine.pair_sweep import PairFold, PairSweep
 from rankfold.pipeline.engine.scheduler import Scheduler
 from rankfold.pipeline.engine.sweep import TOTAL, Sweep
 from rankfold.pipeline.errors import DamagedStateError
-from rankfold.pipeline.prepare.prepared import described
+from rankfold.pipeline.prepare.prepared import described, fitted_of
 from rankfold.pipeline.storage.checkpoint import (
     State,
     load_if_whole,
@@ -31,7 +31,7 @@ from rankfold.pipeline.storage.checkpoint import (
 )
 from rankfold.pipeline.storage.journal import FOLDER, Journal
 from rankfold.pipeline.storage.ledger import Ledger, record_writes
-from rankfold.pipeline.storage.result import LAZY_BYTES, write_group
+from rankfold.pipeline.storage.result import LAZY_BYTES, write_group, write_small
 from rankfold.pipeline.storage.run_directory import bytes_under
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
@@ -91,11 +91,16 @@ class Run:
     earlier: set[str] = field(default_factory=set)
     """Files of the ledger that an earlier attempt wrote, and nobody has read since."""
 
+    fitted: dict[str, Any] = field(default_factory=dict)
+    """What was measured for the steps that the matrix goes through, which the result keeps."""
+
     def describe(self, facts: Mapping[str, Any]) -> None:
         """Make the result a group with facts about it, when all arrays are written.
 
         A small one that is temporary goes to the caller as it is, with no need to be opened.
         """
+        for name, values in self.fitted.items():
+            write_small(self.result, {name: values}, "column" if len(values) > 1 else "one")
         small = not self.keeping.resumable and bytes_under(self.result) <= LAZY_BYTES
         if not small or (self.result / "graph").exists():
             write_group(self.result, facts)
@@ -234,6 +239,7 @@ class Run:
         self, request: Mapping[str, Any], method: str, source: Source, fingerprint: str
     ) -> dict[str, Any]:
         """What was asked and of what, whoever answered: facts that a result of any kind has."""
+        self.fitted = dict(fitted_of(source))
         return {
             **self.device_facts,
             "kind": request["kind"],

@@ -55,7 +55,7 @@ from rankfold.pipeline.formats.npz import npz_source
 from rankfold.pipeline.formats.remote import remote_matrix
 from rankfold.pipeline.formats.zarr_layout import matrix_at, matrix_of
 from rankfold.pipeline.prepare.prepared import prepare_source
-from rankfold.pipeline.prepare.steps import Prepare, parse_steps
+from rankfold.pipeline.prepare.words import Prepare, parse_steps
 
 __all__ = ["ViewOptions", "open_source"]
 
@@ -109,8 +109,10 @@ def open_source(
     prepare : str, or list of str and dict, optional
         Steps that numbers go through as they are read, in their order, after all else:
         ``"normalize_total(1e4), log1p"``, or ``[{"arcsinh": {"cofactor": 5}}, "sqrt"]``. There are
-        normalize_total(target_sum), log1p(base), sqrt, arcsinh(cofactor) and binarize(threshold), with the
-        defaults of scanpy and NumPy. All keep zeros, so that sparse matrices stay sparse.
+        normalize_total, log1p, sqrt, arcsinh and binarize, and, for which the matrix is read once here,
+        normalize_total to the median, tfidf, highly_variable, scale, impute_mean and patterson; weights takes
+        an array: ``[{"weights": {"values": w}}]``. Names and defaults are those of scanpy, scikit-learn and
+        NumPy; docs/data.md has them all.
 
     Returns
     -------
@@ -124,7 +126,8 @@ def open_source(
 
     Notes
     -----
-    Reads metadata alone; of ``drop_missing_columns`` one row, of sparse matrices where rows begin.
+    Reads metadata alone; of ``drop_missing_columns`` one row, of sparse matrices where rows begin. Measured
+    steps, and columns of a sparse matrix that are selected, read the matrix once each.
     """
     if missing not in MISSING:
         raise InputError(f"missing={missing!r} is not known; say one of {', '.join(map(repr, MISSING))}")

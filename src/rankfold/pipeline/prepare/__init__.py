@@ -1,5 +1,10 @@
 """Steps that make a matrix of raw data, as it is read and never written.
 
-steps      what each step does to numbers, and how it is said
+steps              what a step does to numbers that need not be measured before
+moments            sums over a matrix that steps are measured by
+variable_columns   which columns vary most for their mean
+measured_rows      steps that make rows comparable, for which the matrix is looked at first
+measured_columns   the same of columns, which are scaled, filled in, chosen or weighted
+words              how steps are said
 prepared   a matrix whose numbers go through steps whenever they are read
 """

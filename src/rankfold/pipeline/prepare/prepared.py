@@ -1,13 +1,15 @@
 """A matrix whose numbers go through steps whenever they are read, so that what they make is never written.
 
 Rows are read whole where a number depends on its row. Sweeps then run along the rows, of wide matrices too.
+What steps have to know of the matrix is measured when it is opened, each by a read, and kept in results.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,17 +18,28 @@ import numpy.typing as npt
 from rankfold.pipeline.chunks.encoding import scratch
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.source import CompressedSource, Csr, SamePlaces, Source, compressed, sum_places
+from rankfold.pipeline.data.selection import select
+from rankfold.pipeline.data.source import (
+    CompressedSource,
+    Csr,
+    SamePlaces,
+    Source,
+    Wrapper,
+    compressed,
+    sum_places,
+)
 from rankfold.pipeline.data.view import working_dtype
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.prepare.steps import Steps, in_words, parse_steps
+from rankfold.pipeline.prepare.steps import Numbers, Step
+from rankfold.pipeline.prepare.words import Steps, in_words, parse_steps
 
 Array = npt.NDArray[Any]
+Fitted = Mapping[str, Array]
 
 BLOCK_BYTES = 2**20
 """Numbers of whole rows that go through the steps together, in the working type."""
 
-TEMPORARIES = 4
+TEMPORARIES = 6
 """Arrays of float64, each as long as those numbers, that steps make beside them at most."""
 
 
@@ -35,12 +48,21 @@ class PreparedSource(SamePlaces):
     """A matrix after some steps, in the working type."""
 
     inner: Source
-    steps: Steps
+    steps: tuple[Step, ...]
+    said: Steps
+    """All steps that made it, also those within ``inner``, as they were said."""
+
+    fitted: Fitted = field(default_factory=dict)
+    """What was measured for all of these, by step and name."""
 
     @property
     def name(self) -> str:
         """What messages call it."""
-        return f"{self.inner.name} [{in_words(self.steps)}]"
+        inner: Any = self.inner
+        while isinstance(inner, Wrapper) and not isinstance(inner, PreparedSource):
+            inner = inner.inner
+        earlier = len(inner.said) if isinstance(inner, PreparedSource) else 0
+        return f"{self.inner.name} [{in_words(self.said[earlier:])}]"
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -50,7 +72,7 @@ class PreparedSource(SamePlaces):
     @property
     def format(self) -> str:
         """Kind of store, and the steps."""
-        return f"{getattr(self.inner, 'format', type(self.inner).__name__)}, {in_words(self.steps)}"
+        return f"{getattr(self.inner, 'format', type(self.inner).__name__)}, {in_words(self.said)}"
 
     @property
     def column_grid(self) -> Grid:
@@ -62,6 +84,12 @@ class PreparedSource(SamePlaces):
     def takes_rows(self) -> bool:
         """Whether rows are read whole."""
         return any(step.by_row for step in self.steps)
+
+    @property
+    def shift(self) -> Array | None:
+        """What the steps make of a zero in each column; None where it stays zero."""
+        shifts = (getattr(step, "shift", None) for step in self.steps)
+        return next((shift for shift in shifts if shift is not None), None)
 
     def read_into(self, out: Array, rows: Span, columns: Span) -> None:
         """Copy ``self[rows, columns]`` into ``out``; see ``Source``."""
@@ -79,7 +107,7 @@ class PreparedSource(SamePlaces):
         step = max(1, BLOCK_BYTES // (width * self.dtype.itemsize))
         for top in range(0, count, step):
             block = raw[top : top + step].astype(self.dtype)
-            self._apply(block.reshape(-1), np.full(len(block), width))
+            self._apply(Numbers(block, first=read[0]))
             out[top : top + step] = block[:, columns[0] - read[0] : columns[1] - read[0]]
 
     def read_bytes(self, rows: int, columns: int) -> int:
@@ -91,26 +119,22 @@ class PreparedSource(SamePlaces):
         return self.inner.read_bytes(rows, width) + raw + TEMPORARIES * 8 * numbers
 
     def fingerprint(self) -> str:
-        """Digest of the matrix and of the steps."""
-        text = f"{self.inner.fingerprint()} {in_words(self.steps)}"
+        """Digest of the matrix and of the steps: what was measured follows from both."""
+        text = f"{self.inner.fingerprint()} {in_words(self.said)}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
-    def _apply(self, values: Array, counts: npt.NDArray[np.int64]) -> None:
-        """Change the numbers of whole rows where they lie."""
-        ends = np.cumsum(counts)
-        filled = counts > 0
+    def _apply(self, numbers: Numbers) -> None:
+        """Change numbers where they lie."""
         for step in self.steps:
-            sums = None
-            if step.by_row:
-                sums = np.zeros(len(counts))
-                if filled.any():
-                    sums[filled] = np.add.reduceat(values, (ends - counts)[filled], dtype=np.float64)
-            step.apply(values, sums, counts)
+            step.apply(numbers)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedSparse(PreparedSource):
-    """A sparse matrix after some steps: what is stored is all that changes."""
+    """A sparse matrix after some steps: what is stored is all that changes.
+
+    Where steps make something of zeros, it is the matrix without that: ``shift`` is lacking in each row.
+    """
 
     @property
     def _stored(self) -> CompressedSource:
@@ -133,18 +157,26 @@ class PreparedSparse(PreparedSource):
         """See ``CompressedSource``."""
         return self._stored.pointers(top, bottom)
 
+    def read_into(self, out: Array, rows: Span, columns: Span) -> None:
+        """Copy ``self[rows, columns]`` into ``out``; see ``Source``."""
+        PreparedSource.read_into(self, out, rows, columns)
+        if self.shift is not None:
+            out -= self.shift[columns[0] : columns[1]].astype(out.dtype)
+
     def read_sparse(self, lines: Span) -> Csr:
         """Lines ``start:stop``, every place once: see ``CompressedSource``."""
-        stored = self._stored.read_sparse(lines)
-        across = self.shape[1 if self.by == "rows" else 0]
+        stored, by_columns = self._stored.read_sparse(lines), self.by == "columns"
+        across = self.shape[0 if by_columns else 1]
         stored = sum_places(dataclasses.replace(stored, data=stored.data.astype(self.dtype)), across)
-        data, first, most = stored.data, 0, BLOCK_BYTES // self.dtype.itemsize
+        first, most = 0, BLOCK_BYTES // self.dtype.itemsize
         pointers = stored.indptr.astype(np.int64)
         while first < len(pointers) - 1:
             last = int(np.searchsorted(pointers, pointers[first] + most, side="right")) - 1
             last = max(first + 1, last)
             part = pointers[first : last + 1]
-            self._apply(data[part[0] : part[-1]], np.diff(part))
+            here = slice(part[0], part[-1])
+            line = lines[0] + first
+            self._apply(Numbers(stored.data[here], by_columns, line, stored.indices[here], np.diff(part)))
             first = last
         return stored
 
@@ -156,49 +188,106 @@ class PreparedSparse(PreparedSource):
         return self._stored.sparse_bytes(numbers) + copies + TEMPORARIES * 8 * most + 8 * (lines + 1)
 
 
-def prepare_source(source: Source, steps: Steps) -> Source:
+# Making them --------------------------------------------------------------------------------------
+
+
+def prepare_source(source: Source, steps: Steps, fitted: Fitted | None = None) -> Source:
     """The matrix after some steps; itself if there are none.
+
+    Parameters
+    ----------
+    source : Source
+    steps : tuple
+        As ``parse_steps`` gives them.
+    fitted : mapping of arrays, optional
+        What was measured of another matrix, in place of what this one gives; see ``fitted_of``.
 
     Raises
     ------
     InputError
         Rows are to be read whole, and what lies together are columns.
     """
-    if not steps:
-        return source
-    if isinstance(source, PreparedSource):
-        return prepare_source(source.inner, (*source.steps, *steps))
-    stored = compressed(source)
-    kind = PreparedSource if stored is None else PreparedSparse
-    prepared = kind(source, steps)
-    if prepared.takes_rows and source.row_grid.scattered:
-        by_row = next(step.name for step in steps if step.by_row)
+    said, known = (source.said, dict(source.fitted)) if isinstance(source, PreparedSource) else ((), {})
+    for step in steps:
+        found: dict[str, Array] = {}
+        if hasattr(step, "measure"):
+            prefix = f"prepare_{len(said) + 1}_{step.name}_"
+            found = step.measure(source) if fitted is None else _given(fitted, prefix)
+            known |= {prefix + name: np.asarray(values) for name, values in found.items()}
+            change = step.fitted(found)
+        else:
+            change = step
+        said = (*said, step)
+        if change is None:
+            source = select(source, rows=None, columns=np.asarray(found["columns"]))
+            source = _prepared(source, (), said, known)
+        elif isinstance(source, PreparedSource) and source.shift is None:
+            source = _prepared(source.inner, (*source.steps, change), said, known)
+        else:
+            source = _prepared(source, (change,), said, known)
+    return source
+
+
+def _prepared(inner: Source, steps: tuple[Step, ...], said: Steps, fitted: Fitted) -> PreparedSource:
+    """Of what is stored, if zeros stay zeros."""
+    shifted = any(getattr(step, "shift", None) is not None for step in steps)
+    kind = PreparedSource if compressed(inner) is None or shifted else PreparedSparse
+    prepared = kind(inner, steps, said, dict(fitted))
+    by_row = next((step.name for step in steps if step.by_row), None)
+    if by_row is not None and inner.row_grid.scattered:
         raise InputError(
-            f"{source.name} is compressed by columns, and {by_row} needs whole rows. Write it by rows (CSR) "
+            f"{inner.name} is compressed by columns, and {by_row} needs whole rows. Write it by rows (CSR) "
             "first"
         )
     return prepared
 
 
+def _given(fitted: Fitted, prefix: str) -> dict[str, Array]:
+    return {name.removeprefix(prefix): np.asarray(v) for name, v in fitted.items() if name.startswith(prefix)}
+
+
+def without_shift(source: Source) -> Source:
+    """For those who take means off anyway: a sparse matrix, less what steps make of zeros in each column."""
+    if not isinstance(source, PreparedSource) or source.shift is None or compressed(source.inner) is None:
+        return source
+    return PreparedSparse(source.inner, source.steps, source.said, source.fitted)
+
+
+def shift_of(source: Source) -> Array | None:
+    """What each column of a matrix lacks, if that was left out; see ``without_shift``."""
+    return source.shift if isinstance(source, PreparedSparse) else None
+
+
+# In results ---------------------------------------------------------------------------------------
+
+
 def described(source: Source) -> dict[str, str]:
     """What a result says of the steps that made its matrix: nothing, if there were none."""
-    return {"prepare": in_words(source.steps)} if isinstance(source, PreparedSource) else {}
+    return {"prepare": in_words(source.said)} if isinstance(source, PreparedSource) else {}
 
 
-def prepare_like(source: Source, steps: str | None) -> Source:
+def fitted_of(source: Source) -> Fitted:
+    """What was measured for the steps of a matrix, which a result keeps."""
+    return source.fitted if isinstance(source, PreparedSource) else {}
+
+
+def prepare_like(source: Source, steps: str | None, fitted: Fitted) -> Source:
     """A matrix after the steps that another one went through; one that went through them already stays.
 
     Raises
     ------
     InputError
-        It went through others.
+        It went through others, or through the same with values measured on itself.
     """
     own = described(source).get("prepare")
-    if steps is None or own == steps:
+    if own is None:
+        return source if steps is None else prepare_source(source, parse_steps(steps), fitted)
+    measured = fitted_of(source)
+    if own == steps and all(np.array_equal(measured[name], fitted.get(name, [])) for name in measured):
         return source
-    if own is not None:
-        raise InputError(
-            f"the result is of a matrix after {steps}, and this one went through {own}. Open it without "
-            "prepare: the steps of the result are taken"
-        )
-    return prepare_source(source, parse_steps(steps))
+    words = steps or "no steps"
+    told = f", and this one went through {own}" if own != steps else ", which were measured anew on this one"
+    raise InputError(
+        f"the result is of a matrix after {words}{told}. Open it without prepare: the steps of the result "
+        "are taken, with what was measured for them"
+    )

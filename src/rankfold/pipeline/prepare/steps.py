@@ -2,14 +2,14 @@
 
 Names and defaults are those of scanpy and NumPy. All of these steps leave zeros as they are, so that a sparse
 matrix stays one, and none has to be measured before: a row is made of that row alone.
+
+What steps change are ``Numbers``: a block of rows, or the stored numbers of some lines, with vectors along
+either side brought to where they meet.
 """
 
 from __future__ import annotations
 
-import ast
-import dataclasses
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -22,47 +22,80 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Numbers that steps change where they lie."""
+
+    values: Array
+    """Of a block (rows, columns), or stored ones (numbers,), float32 or float64."""
+
+    by_columns: bool = False
+    """Whether lines of stored numbers are columns."""
+
+    first: int = 0
+    """The first column of a block, or the first line."""
+
+    places: Array | None = None
+    """(numbers,) of stored numbers in their lines; None of a block."""
+
+    counts: npt.NDArray[np.int64] | None = None
+    """(lines,) stored numbers of each."""
+
+    def along_rows(self, vector: Array) -> Array:
+        """A vector with an element for each row, as it meets the numbers; of a block, its rows alone."""
+        if self.places is None or self.counts is None:
+            return vector[:, None]
+        return vector[self.places] if self.by_columns else np.repeat(vector, self.counts)
+
+    def along_columns(self, vector: Array) -> Array:
+        """The same of a vector for all columns."""
+        if self.places is None or self.counts is None:
+            return vector[self.first : self.first + self.values.shape[1]]
+        if self.by_columns:
+            return np.repeat(vector[self.first : self.first + len(self.counts)], self.counts)
+        return vector[self.places]
+
+    def sum_rows(self, values: Array) -> Float64:
+        """Sums of rows of something as long as the numbers, in float64."""
+        if self.counts is None:
+            return np.asarray(values.sum(axis=1, dtype=np.float64))
+        filled = self.counts > 0
+        sums = np.zeros(len(self.counts))
+        if filled.any():
+            starts = (np.cumsum(self.counts) - self.counts)[filled]
+            sums[filled] = np.add.reduceat(values, starts, dtype=np.float64)
+        return sums
+
+
 class Step(Protocol):
-    """One of ``STEPS``: a frozen dataclass whose fields are its parameters."""
+    """A frozen dataclass whose fields are its parameters, or what these became."""
 
     name: ClassVar[str]
-    by_row: ClassVar[bool]
-    """Whether a number depends on others of its row."""
 
-    def apply(self, values: Array, sums: Float64 | None, counts: npt.NDArray[np.int64]) -> None:
-        """Change the numbers of some rows where they lie.
+    @property
+    def by_row(self) -> bool:
+        """Whether a number depends on others of its row."""
 
-        Parameters
-        ----------
-        values : (numbers,) float32 or float64
-            Of all rows, one row after the other; those that are not stored are zero and stay so.
-        sums : (rows,)
-            Of each row, where ``by_row``.
-        counts : (rows,)
-            Numbers of each row.
-        """
+    def apply(self, numbers: Numbers) -> None:
+        """Change the numbers where they lie; zeros that are not stored stay zeros."""
 
 
 @dataclass(frozen=True, slots=True)
-class NormalizeTotal:
-    """Rows of one sum, as ``scanpy.pp.normalize_total``: rows of zeros stay."""
+class RowsOfSum:
+    """Rows of one sum: rows of zeros stay."""
 
     target_sum: float
 
     name: ClassVar[str] = "normalize_total"
     by_row: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        _require(self, "target_sum", above=0)
-
-    def apply(self, values: Array, sums: Float64 | None, counts: npt.NDArray[np.int64]) -> None:
+    def apply(self, numbers: Numbers) -> None:
         """See ``Step``."""
-        if sums is None:
-            raise TypeError("sums of rows are missing")
+        sums = numbers.sum_rows(numbers.values)
         # A row of NaN or Inf stays as it is, so that the one number is refused and not its row.
         known = np.isfinite(sums) & (sums != 0)
         factors = np.divide(self.target_sum, sums, out=np.ones_like(sums), where=known)
-        values *= np.repeat(factors, counts).astype(values.dtype)
+        numbers.values[...] *= numbers.along_rows(factors).astype(numbers.values.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +109,12 @@ class Log1p:
 
     def __post_init__(self) -> None:
         if self.base is not None:
-            _require(self, "base", above=1)
+            require(self, "base", above=1)
 
-    def apply(self, values: Array, sums: Float64 | None, counts: npt.NDArray[np.int64]) -> None:
+    def apply(self, numbers: Numbers) -> None:
         """See ``Step``."""
-        _require_least(self, values, -1.0, strict=True)
+        values = numbers.values
+        require_least(self, values, -1.0, strict=True)
         np.log1p(values, out=values)
         if self.base is not None:
             values /= values.dtype.type(math.log(self.base))
@@ -93,9 +127,10 @@ class Sqrt:
     name: ClassVar[str] = "sqrt"
     by_row: ClassVar[bool] = False
 
-    def apply(self, values: Array, sums: Float64 | None, counts: npt.NDArray[np.int64]) -> None:
+    def apply(self, numbers: Numbers) -> None:
         """See ``Step``."""
-        _require_least(self, values, 0.0, strict=False)
+        values = numbers.values
+        require_least(self, values, 0.0, strict=False)
         np.sqrt(values, out=values)
 
 
@@ -109,10 +144,11 @@ class Arcsinh:
     by_row: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _require(self, "cofactor", above=0)
+        require(self, "cofactor", above=0)
 
-    def apply(self, values: Array, sums: Float64 | None, counts: npt.NDArray[np.int64]) -> None:
+    def apply(self, numbers: Numbers) -> None:
         """See ``Step``."""
+        values = numbers.values
         values /= values.dtype.type(self.cofactor)
         np.arcsinh(values, out=values)
 
@@ -127,17 +163,16 @@ class Binarize:
     by_row: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _require(self, "threshold", least=0)
+        require(self, "threshold", least=0)
 
-    def apply(self, values: Array, sums: Float64 | None, counts: npt.NDArray[np.int64]) -> None:
+    def apply(self, numbers: Numbers) -> None:
         """See ``Step``."""
+        values = numbers.values
         np.copyto(values, values > self.threshold, where=~np.isnan(values))
 
 
-STEPS: dict[str, type[Any]] = {each.name: each for each in (NormalizeTotal, Log1p, Sqrt, Arcsinh, Binarize)}
-
-
-def _require(step: Any, field: str, *, above: float = -math.inf, least: float = -math.inf) -> None:
+def require(step: Any, field: str, *, above: float = -math.inf, least: float = -math.inf) -> None:
+    """Make a parameter a number, or raise ``InputError``."""
     value = getattr(step, field)
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not is_number or not math.isfinite(value) or value <= above or value < least:
@@ -146,7 +181,7 @@ def _require(step: Any, field: str, *, above: float = -math.inf, least: float = 
     object.__setattr__(step, field, float(value))
 
 
-def _require_least(step: Step, values: Array, least: float, *, strict: bool) -> None:
+def require_least(step: Step, values: Array, least: float, *, strict: bool) -> None:
     """Raise for numbers that a step has no value for; NaN is refused by the methods, with its place."""
     with np.errstate(invalid="ignore"):
         outside = values <= least if strict else values < least
@@ -158,102 +193,8 @@ def _require_least(step: Step, values: Array, least: float, *, strict: bool) -> 
         )
 
 
-# How they are said --------------------------------------------------------------------------------
-
-
-Steps = tuple[Step, ...]
-Prepare = str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]] | None
-"""``"normalize_total(1e4), log1p"``, a list of such, or of ``{name: {parameter: value}}``."""
-
-
-def parse_steps(prepare: Prepare) -> Steps:
-    """Steps from what a caller says.
-
-    Raises
-    ------
-    InputError
-        No step has that name, or it has no such parameter.
-
-    >>> parse_steps("normalize_total(1e4), log1p")
-    (NormalizeTotal(target_sum=10000.0), Log1p(base=None))
-    >>> parse_steps([{"arcsinh": {"cofactor": 5}}, "sqrt"])
-    (Arcsinh(cofactor=5.0), Sqrt())
-    """
-    if prepare is None:
-        return ()
-    items = [prepare] if isinstance(prepare, str | Mapping) else list(prepare)
-    steps: list[Step] = []
-    for item in items:
-        if isinstance(item, str):
-            steps += _parse_text(item)
-        elif isinstance(item, Mapping):
-            steps += [_step(name, (), _parameters(name, values)) for name, values in item.items()]
-        elif type(item) in STEPS.values():
-            steps.append(item)
-        else:
-            raise InputError(f"prepare holds {item!r}; {ADVICE}")
-    return tuple(steps)
-
-
-ADVICE = "say steps as 'normalize_total(1e4), log1p'"
-
-
-def _parse_text(text: str) -> list[Step]:
-    try:
-        expression = ast.parse(f"[{text}]", mode="eval").body
-        nodes = expression.elts if isinstance(expression, ast.List) else []
-        return [_parse_node(node, text) for node in nodes]
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"prepare={text!r} cannot be read; {ADVICE}") from error
-
-
-def _parse_node(node: ast.expr, text: str) -> Step:
-    call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
-    if not isinstance(call.func, ast.Name) or any(each.arg is None for each in call.keywords):
-        raise InputError(f"prepare={text!r} cannot be read; {ADVICE}")
-    values = tuple(ast.literal_eval(each) for each in call.args)
-    named = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
-    return _step(call.func.id, values, named)
-
-
-def _parameters(name: object, values: Any) -> dict[str, Any]:
-    if values is None:
-        return {}
-    if isinstance(values, Mapping):
-        return {str(key): value for key, value in values.items()}
-    raise InputError(f"prepare: {name} takes parameters by name, as {{{name}: {{parameter: value}}}}")
-
-
-def _step(name: object, values: tuple[Any, ...], named: dict[str, Any]) -> Step:
-    kind = STEPS.get(str(name))
-    if kind is None:
-        raise InputError(f"prepare: there is no step {name!r}; there are {', '.join(STEPS)}")
-    fields = [each.name for each in dataclasses.fields(kind)]
-    unknown = [each for each in named if each not in fields]
-    required = [each.name for each in dataclasses.fields(kind) if each.default is dataclasses.MISSING]
-    lacking = [each for each in required[len(values) :] if each not in named]
-    if unknown or lacking or len(values) > len(fields) or set(fields[: len(values)]) & set(named):
-        takes = ", ".join(fields) or "no parameter"
-        raise InputError(f"prepare: {name} takes {takes}" + (f"; say {lacking[0]}" if lacking else ""))
-    step: Step = kind(*values, **named)
-    return step
-
-
-def in_words(steps: Steps) -> str:
-    """As a caller would say them.
-
-    >>> in_words(parse_steps("normalize_total(1e4), log1p(base=2), sqrt"))
-    'normalize_total(target_sum=10000), log1p(base=2), sqrt'
-    """
-    return ", ".join(_in_words(each) for each in steps)
-
-
-def _in_words(step: Any) -> str:
-    said = [
-        f"{each.name}={getattr(step, each.name):.17g}"
-        for each in dataclasses.fields(step)
-        if getattr(step, each.name) is not None
-    ]
-    return f"{step.name}({', '.join(said)})" if said else str(step.name)
+def require_flags(step: Any, *fields: str) -> None:
+    """Raise ``InputError`` for parameters that are neither true nor false."""
+    for field in fields:
+        if not isinstance(getattr(step, field), bool):
+            raise InputError(f"{step.name}: {field} must be True or False, not {getattr(step, field)!r}")

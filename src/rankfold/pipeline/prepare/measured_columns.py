@@ -1,0 +1,288 @@
+"""Steps that make columns comparable, fill them in or choose some, measured first in one read; and weights.
+
+See ``measured_rows.py`` for what they have in common.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.errors import DataError, InputError
+from rankfold.pipeline.prepare.measured_rows import Fitted
+from rankfold.pipeline.prepare.moments import column_moments
+from rankfold.pipeline.prepare.steps import Numbers, Step, require, require_flags
+from rankfold.pipeline.prepare.variable_columns import FLAVORS, most_variable
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScaleColumns:
+    """``(x - mean) * factor``, cut off at both ends; what is missing becomes 0.
+
+    Of stored numbers what a zero becomes is taken off again, so that zeros stay zeros; ``shift`` is what is
+    then lacking in every number of a column.
+    """
+
+    mean: Float64
+    factor: Float64
+    center: bool
+    most: float | None
+    missing: float | None
+    """What stands for a number that is not there, besides NaN; None where NaN is an error as ever."""
+
+    name: ClassVar[str] = "scale"
+    by_row: ClassVar[bool] = False
+
+    @property
+    def shift(self) -> Float64 | None:
+        """What becomes of a zero in each column; None where it stays zero."""
+        return self._map(np.zeros_like(self.mean), self.mean, self.factor) if self.center else None
+
+    def apply(self, numbers: Numbers) -> None:
+        """See ``Step``."""
+        values = numbers.values
+        mean, factor = numbers.along_columns(self.mean), numbers.along_columns(self.factor)
+        wide = values.astype(np.float64)
+        found = self._map(wide, mean, factor)
+        if self.missing is not None:
+            found[np.isnan(wide) | (wide == self.missing)] = 0.0
+        if self.center and numbers.places is not None:
+            found -= self._map(np.zeros_like(wide), mean, factor)
+        values[...] = found
+
+    def _map(self, values: Float64, mean: Float64, factor: Float64) -> Float64:
+        found = (values - mean if self.center else values) * factor
+        if self.most is not None:
+            np.clip(found, -self.most if self.center else None, self.most, out=found)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Columns of mean 0 and standard deviation 1, cut off at ``max_value``, as ``scanpy.pp.scale``.
+
+    A column that is constant keeps its size. Without ``zero_center`` means stay, and so do zeros.
+    """
+
+    zero_center: bool = True
+    max_value: float | None = None
+    ddof: int = 1
+    """1 as scanpy has it; scikit-learn and xeofs have 0."""
+
+    name: ClassVar[str] = "scale"
+
+    def __post_init__(self) -> None:
+        require_flags(self, "zero_center")
+        if self.max_value is not None:
+            require(self, "max_value", above=0)
+        if self.ddof not in (0, 1) or isinstance(self.ddof, bool):
+            raise InputError(f"{self.name}: ddof must be 0 or 1, not {self.ddof!r}")
+
+    def measure(self, source: Source) -> dict[str, Array]:
+        """Mean and standard deviation of the columns."""
+        moments = column_moments(source)
+        return {"mean": moments.mean, "std": np.sqrt(moments.variance(self.ddof))}
+
+    def fitted(self, found: Fitted) -> Step:
+        """See ``MeasuredStep``."""
+        std = np.asarray(found["std"])
+        factor = 1 / np.where(std > 0, std, 1.0)
+        return ScaleColumns(np.asarray(found["mean"]), factor, self.zero_center, self.max_value, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Patterson:
+    """Genotypes 0, 1, 2 as ``(g - 2 p) / sqrt(2 p (1 - p))``; missing calls, NaN or ``missing``, become 0.
+
+    Patterson, Price, Reich, PLoS Genetics 2(12), 2006, e190, equations 1 to 3, without their correction of p.
+    """
+
+    missing: float = -1.0
+
+    name: ClassVar[str] = "patterson"
+
+    def __post_init__(self) -> None:
+        require(self, "missing")
+
+    def measure(self, source: Source) -> dict[str, Array]:
+        """Frequencies of what is counted, and how many calls there are."""
+        moments = column_moments(source, absent=lambda x: np.isnan(x) | (x == self.missing))
+        if (moments.mean < 0).any() or (moments.mean > 2).any():
+            raise DataError(
+                f"{source.name} has columns of mean {moments.mean.min():.3g} to {moments.mean.max():.3g}, "
+                f"but genotypes are 0, 1 or 2, and {self.missing:g} where missing. Say patterson(missing=9) "
+                "if 9 is"
+            )
+        return {"frequency": moments.mean / 2, "calls": moments.count}
+
+    def fitted(self, found: Fitted) -> Step:
+        """See ``MeasuredStep``."""
+        p = np.asarray(found["frequency"])
+        spread = np.sqrt(2 * p * (1 - p))
+        factor = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
+        return ScaleColumns(2 * p, factor, True, None, self.missing)
+
+
+@dataclass(frozen=True, slots=True)
+class ImputeMean:
+    """What is missing, NaN or ``missing``, becomes the mean of what is there in its column."""
+
+    missing: float | None = None
+
+    name: ClassVar[str] = "impute_mean"
+
+    def __post_init__(self) -> None:
+        if self.missing is not None:
+            require(self, "missing")
+
+    def measure(self, source: Source) -> dict[str, Array]:
+        """Means, and how many numbers are there."""
+        moments = column_moments(source, absent=self.is_missing)
+        if not (moments.count > 0).all():
+            empty = int(np.flatnonzero(moments.count == 0)[0])
+            raise DataError(
+                f"column {empty} (from 0) of {source.name} holds no number, so it has no mean. Leave it out, "
+                "with select_columns= or drop_missing_columns=True"
+            )
+        return {"mean": moments.mean, "count": moments.count}
+
+    def is_missing(self, values: Array) -> Array:
+        """Where nothing is there."""
+        gone = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, np.bool_)
+        return gone if self.missing is None else gone | (values == self.missing)
+
+    def fitted(self, found: Fitted) -> Step:
+        """See ``MeasuredStep``."""
+        return FillIn(np.asarray(found["mean"]), self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FillIn:
+    """Means where nothing is there."""
+
+    mean: Float64
+    step: ImputeMean
+
+    name: ClassVar[str] = "impute_mean"
+    by_row: ClassVar[bool] = False
+
+    def apply(self, numbers: Numbers) -> None:
+        """See ``Step``."""
+        gone = self.step.is_missing(numbers.values)
+        means = np.broadcast_to(numbers.along_columns(self.mean), gone.shape)
+        numbers.values[gone] = means[gone]
+
+
+@dataclass(frozen=True, slots=True)
+class HighlyVariable:
+    """The columns of most dispersion among those of like mean, as ``scanpy.pp.highly_variable_genes``.
+
+    Of counts that were normalized and went through log1p, for both flavors.
+    """
+
+    n_top_genes: int
+    flavor: str = "seurat"
+    n_bins: int = 20
+    """Of means, for seurat."""
+
+    name: ClassVar[str] = "highly_variable"
+
+    def __post_init__(self) -> None:
+        for field in ("n_top_genes", "n_bins"):
+            value = getattr(self, field)
+            if isinstance(value, bool) or value != int(value) or value < 1:
+                raise InputError(f"{self.name}: {field} must be a whole number of at least 1, not {value!r}")
+            object.__setattr__(self, field, int(value))
+        if self.flavor not in FLAVORS:
+            raise InputError(
+                f"{self.name}: flavor must be {' or '.join(map(repr, FLAVORS))}, not {self.flavor!r}"
+            )
+
+    def measure(self, source: Source) -> dict[str, Array]:
+        """Columns that are kept, in their order."""
+        base = _base_of(source)
+        change = None
+        if self.flavor == "seurat":
+            factor = 1.0 if base is None else float(np.log(base))
+            change = lambda x: np.expm1(x * factor)  # noqa: E731
+        moments = column_moments(source, change=change)
+        chosen = most_variable(
+            moments.mean, moments.variance(1), self.n_top_genes, flavor=self.flavor, bins=self.n_bins
+        )
+        return {"columns": np.flatnonzero(chosen)}
+
+    def fitted(self, found: Fitted) -> None:
+        """See ``MeasuredStep``."""
+
+
+def _base_of(source: Any) -> float | None:
+    """That of the last logarithm that a matrix went through."""
+    bases = [step.base for step in getattr(source, "said", ()) if step.name == "log1p"]
+    return bases[-1] if bases else None
+
+
+# Given --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weights:
+    """Columns times given numbers: an array, or a ``.npy`` file of one."""
+
+    values: Any = None
+    digest: str | None = None
+    """Of the numbers, which says in a result which they were."""
+
+    name: ClassVar[str] = "weights"
+
+    def __post_init__(self) -> None:
+        if self.values is None:
+            return
+        values = (
+            np.load(self.values) if isinstance(self.values, str | os.PathLike) else np.asarray(self.values)
+        )
+        values = values.ravel().astype(np.float64)
+        if not np.isfinite(values).all():
+            raise InputError(
+                f"{self.name}: {int((~np.isfinite(values)).sum())} of {len(values)} are not finite"
+            )
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "digest", hashlib.blake2b(values.tobytes(), digest_size=8).hexdigest())
+
+    def measure(self, source: Source) -> dict[str, Array]:
+        """The weights themselves."""
+        if self.values is None:
+            raise InputError(
+                f"{self.name} takes an array of {source.shape[1]} numbers, or a .npy file of one"
+            )
+        if len(self.values) != source.shape[1]:
+            raise InputError(
+                f"{self.name}: {len(self.values)} numbers for the {source.shape[1]} columns of {source.name}"
+            )
+        return {"values": self.values}
+
+    def fitted(self, found: Fitted) -> Step:
+        """See ``MeasuredStep``."""
+        return WeighColumns(np.asarray(found["values"]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeighColumns:
+    """Columns times weights."""
+
+    values: Float64
+
+    name: ClassVar[str] = "weights"
+    by_row: ClassVar[bool] = False
+
+    def apply(self, numbers: Numbers) -> None:
+        """See ``Step``."""
+        numbers.values[...] *= numbers.along_columns(self.values).astype(numbers.values.dtype)

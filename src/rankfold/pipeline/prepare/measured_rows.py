@@ -1,0 +1,127 @@
+"""Steps that make rows comparable, and that the matrix is looked at for first, in one read.
+
+What was found makes of each a step that is applied as numbers are read. A result keeps it, so that new rows
+go through the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.errors import DataError, InputError
+from rankfold.pipeline.prepare.moments import column_counts, row_sums
+from rankfold.pipeline.prepare.steps import Numbers, RowsOfSum, Step, require, require_flags
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+Fitted = Mapping[str, Array]
+
+
+class MeasuredStep(Protocol):
+    """A frozen dataclass whose fields are its parameters."""
+
+    name: ClassVar[str]
+
+    def measure(self, source: Source) -> dict[str, Array]:
+        """What is found of a matrix, by name."""
+
+    def fitted(self, found: Fitted) -> Step | None:
+        """The step that follows from it; None where it selects ``found["columns"]``."""
+
+
+@dataclass(frozen=True, slots=True)
+class NormalizeTotal:
+    """Rows of one sum, as ``scanpy.pp.normalize_total``: the median of sums of rows that are not empty."""
+
+    target_sum: float | None = None
+
+    name: ClassVar[str] = "normalize_total"
+
+    def __post_init__(self) -> None:
+        if self.target_sum is not None:
+            require(self, "target_sum", above=0)
+
+    def measure(self, source: Source) -> dict[str, Array]:
+        """The median, unless the sum is given."""
+        if self.target_sum is not None:
+            return {}
+        if source.row_grid.scattered:
+            raise InputError(
+                f"{source.name} is compressed by columns, and {self.name} needs whole rows. Write it by rows "
+                "(CSR) first"
+            )
+        sums = row_sums(source)
+        filled = sums[sums > 0]
+        if not len(filled):
+            raise DataError(f"{source.name} has no row with a sum above 0, so there is no median of them")
+        return {"target_sum": np.array([np.median(filled)])}
+
+    def fitted(self, found: Fitted) -> Step:
+        """See ``MeasuredStep``."""
+        return RowsOfSum(float(found["target_sum"][0]) if self.target_sum is None else self.target_sum)
+
+
+@dataclass(frozen=True, slots=True)
+class Tfidf:
+    """Weights of words by how few documents have them, as scikit-learn's ``TfidfTransformer``."""
+
+    sublinear_tf: bool = False
+    smooth_idf: bool = True
+    norm: str | None = "l2"
+
+    name: ClassVar[str] = "tfidf"
+
+    def __post_init__(self) -> None:
+        if self.norm not in ("l1", "l2", None):
+            raise InputError(f"{self.name}: norm must be 'l2', 'l1' or None, not {self.norm!r}")
+        require_flags(self, "sublinear_tf", "smooth_idf")
+
+    def measure(self, source: Source) -> dict[str, Array]:
+        """Logarithms of the inverse share of rows that have a column."""
+        rows, counts = source.shape[0], column_counts(source)
+        found = counts + self.smooth_idf
+        # A word in no document has no number to multiply.
+        share = np.divide(rows + self.smooth_idf, found, out=np.ones_like(counts), where=found > 0)
+        return {"idf": np.log(share) + 1}
+
+    def fitted(self, found: Fitted) -> Step:
+        """See ``MeasuredStep``."""
+        return WeighTerms(np.asarray(found["idf"]), self.sublinear_tf, self.norm)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeighTerms:
+    """Terms times their weights, then rows of one norm."""
+
+    idf: Float64
+    sublinear_tf: bool
+    norm: str | None
+
+    name: ClassVar[str] = "tfidf"
+
+    @property
+    def by_row(self) -> bool:
+        """Whether rows are brought to one norm."""
+        return self.norm is not None
+
+    def apply(self, numbers: Numbers) -> None:
+        """See ``Step``."""
+        values = numbers.values
+        if self.sublinear_tf:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                np.copyto(values, np.log(values) + 1, where=values != 0)
+        values *= numbers.along_columns(self.idf).astype(values.dtype)
+        if self.norm is None:
+            return
+        size = np.abs(values) if self.norm == "l1" else np.square(values, dtype=np.float64)
+        norms = numbers.sum_rows(size)
+        norms = norms if self.norm == "l1" else np.sqrt(norms)
+        known = np.isfinite(norms) & (norms > 0)
+        factors = np.divide(1.0, norms, out=np.ones_like(norms), where=known)
+        values *= numbers.along_rows(factors).astype(values.dtype)

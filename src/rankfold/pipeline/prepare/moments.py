@@ -1,0 +1,201 @@
+"""Sums over a matrix that steps are measured by: one read, a few panels at a time, the same bits every time.
+
+Panels follow from shape and type, and what they give is merged in their order, whatever the threads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.chunks.geometry import Span
+from rankfold.pipeline.data.selection import steps as pieces
+from rankfold.pipeline.data.source import CompressedSource, Source, compressed, sum_places
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+T = TypeVar("T")
+
+PANEL_BYTES = 8 * 2**20
+"""Of a panel as it is read."""
+
+MOST_THREADS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Of each column: how many numbers are there, their mean, and the sum of squares about it."""
+
+    count: Float64
+    mean: Float64
+    squares: Float64
+
+    def merged(self, other: Moments) -> Moments:
+        """Of both.
+
+        Chan, Golub, LeVeque, The American Statistician 37(3), 1983.
+        """
+        count = self.count + other.count
+        share = np.divide(other.count, count, out=np.zeros_like(count), where=count > 0)
+        apart = other.mean - self.mean
+        mean = self.mean + apart * share
+        return Moments(count, mean, self.squares + other.squares + apart**2 * self.count * share)
+
+    def variance(self, ddof: int) -> Float64:
+        """0 where fewer numbers are there than it takes."""
+        return np.divide(
+            self.squares, self.count - ddof, out=np.zeros_like(self.squares), where=self.count > ddof
+        )
+
+
+def column_moments(
+    source: Source,
+    *,
+    change: Callable[[Float64], Float64] | None = None,
+    absent: Callable[[Array], Array] = lambda values: ~np.isfinite(values),
+) -> Moments:
+    """Moments of the columns.
+
+    Parameters
+    ----------
+    source : Source
+    change : function, optional
+        Of numbers in float64, before they are summed; keeps zeros.
+    absent : function, optional
+        Which numbers are not there, as a mask: they are left out. NaN and Inf by default, which are then
+        refused at their place when they are read.
+    """
+
+    def of_values(values: Array) -> tuple[Float64, Array]:
+        gone = absent(values)
+        wide = values.astype(np.float64)
+        wide[gone] = 0
+        return (wide if change is None else change(wide)), gone
+
+    def dense(block: Array) -> Moments:
+        wide, gone = of_values(block)
+        there = len(block) - gone.sum(axis=0, dtype=np.float64)
+        mean = np.divide(wide.sum(axis=0), there, out=np.zeros(len(there)), where=there > 0)
+        wide -= mean
+        wide[gone] = 0
+        return Moments(there, mean, np.einsum("ij,ij->j", wide, wide))
+
+    def stored(columns: Array, values: Array, rows: int, width: int) -> Moments:
+        wide, gone = of_values(values)
+        there = np.full(width, float(rows))
+        if gone.any():
+            there -= np.bincount(columns[gone], minlength=width)
+            columns, wide = columns[~gone], wide[~gone]
+        sums = np.bincount(columns, weights=wide, minlength=width)
+        mean = np.divide(sums, there, out=np.zeros(width), where=there > 0)
+        squares = np.bincount(columns, weights=(wide - mean[columns]) ** 2, minlength=width)
+        zeros = there - np.bincount(columns, minlength=width)
+        return Moments(there, mean, squares + zeros * mean**2)
+
+    return _over_panels(source, dense, stored, Moments.merged)
+
+
+def column_counts(source: Source) -> Float64:
+    """How many numbers of each column are not zero."""
+    return _over_panels(
+        source,
+        lambda block: np.count_nonzero(block, axis=0).astype(np.float64),
+        lambda columns, values, rows, width: np.bincount(columns[values != 0], minlength=width).astype(float),
+        np.add,
+    )
+
+
+def row_sums(source: Source) -> Float64:
+    """Sums of the rows; of a matrix that is compressed by rows, or dense."""
+    stored = compressed(source)
+    if stored is None:
+        parts = _in_order(source, lambda span: _block(source, span).sum(axis=1, dtype=np.float64))
+    else:
+        parts = _in_order(source, lambda span: _sums_of_lines(stored, span))
+    return np.concatenate(list(parts))
+
+
+def _sums_of_lines(stored: CompressedSource, span: Span) -> Float64:
+    lines = stored.read_sparse(span)
+    rows = np.repeat(np.arange(span[1] - span[0]), np.diff(lines.indptr))
+    sums = np.bincount(rows, weights=lines.data.astype(np.float64), minlength=span[1] - span[0])
+    return sums.astype(np.float64)
+
+
+# Panels -------------------------------------------------------------------------------------------
+
+
+def _over_panels(
+    source: Source,
+    dense: Callable[[Array], T],
+    stored: Callable[[Array, Array, int, int], T],
+    merge: Callable[[T, T], T],
+) -> T:
+    """What panels give, merged in their order; columns compressed by themselves are put side by side."""
+    lines = compressed(source)
+    width = source.shape[1]
+
+    def of(span: Span) -> T:
+        if lines is None:
+            return dense(_block(source, span))
+        part = sum_places(lines.read_sparse(span), width if lines.by == "rows" else source.shape[0])
+        if lines.by == "rows":
+            return stored(part.indices, part.data, span[1] - span[0], width)
+        columns = np.repeat(np.arange(span[1] - span[0]), np.diff(part.indptr))
+        return stored(columns, part.data, source.shape[0], span[1] - span[0])
+
+    parts = _in_order(source, of)
+    if lines is not None and lines.by == "columns":
+        beside: T = _beside(list(parts))
+        return beside
+    total = next(parts)
+    for part in parts:
+        total = merge(total, part)
+    return total
+
+
+def _beside(parts: list[Any]) -> Any:
+    """Panels of columns, side by side."""
+    if isinstance(parts[0], Moments):
+        fields = ("count", "mean", "squares")
+        return Moments(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
+    return np.concatenate(parts)
+
+
+def _in_order(source: Source, of: Callable[[Span], T]) -> Iterator[T]:
+    """What panels give, in their order, a few of them at once."""
+    threads = min(MOST_THREADS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
+    waiting: deque[Future[T]] = deque()
+    with ThreadPoolExecutor(threads, "rankfold-measure") as pool:
+        for span in _spans(source):
+            waiting.append(pool.submit(of, span))
+            if len(waiting) > threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _spans(source: Source) -> Iterator[Span]:
+    """Panels along the lines that lie together."""
+    lines = compressed(source)
+    if lines is None:
+        row_bytes = max(1, source.shape[1] * 8)
+        yield from pieces((0, source.shape[0]), source.row_grid, PANEL_BYTES // row_bytes)
+        return
+    grid = source.row_grid if lines.by == "rows" else source.column_grid
+    mean = max(1, lines.nnz // grid.length)
+    yield from pieces((0, grid.length), grid, max(1, PANEL_BYTES // (16 * mean)))
+
+
+def _block(source: Source, span: Span) -> Array:
+    block = np.empty((span[1] - span[0], source.shape[1]), source.dtype)
+    source.read_into(block, span, (0, source.shape[1]))
+    return block

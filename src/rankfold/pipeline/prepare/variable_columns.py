@@ -1,0 +1,81 @@
+"""Which columns vary most for their mean: the normalized dispersions of scanpy's ``highly_variable_genes``.
+
+Satija et al., Nature Biotechnology 33, 2015 (seurat); Zheng et al., Nature Communications 8, 2017
+(cell_ranger). Details follow scanpy 1.11: bins of like means, a bin of a single gene, how ties are kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+FLAVORS = ("seurat", "cell_ranger")
+
+NO_MEAN = 1e-12
+"""In place of a mean of 0."""
+
+MAD = 0.6744897501960817
+"""Median absolute deviation of a normal distribution of standard deviation 1."""
+
+
+def most_variable(
+    mean: Float64, variance: Float64, count: int, *, flavor: str, bins: int
+) -> npt.NDArray[np.bool_]:
+    """Mask of the ``count`` columns of the largest normalized dispersion, with those that tie with the last.
+
+    Parameters
+    ----------
+    mean, variance : (n,)
+        Of numbers that are no logarithms for seurat, of logarithms for cell_ranger.
+    """
+    mean = np.where(mean == 0, NO_MEAN, mean)
+    dispersion = variance / mean
+    if flavor == "seurat":
+        with np.errstate(divide="ignore"):
+            dispersion = np.where(dispersion == 0, np.nan, np.log(dispersion))
+        mean = np.log1p(mean)
+        home = _bins_of_like_width(mean, bins)
+    else:
+        edges = np.unique(np.percentile(mean, np.arange(10, 105, 5)))
+        home = np.searchsorted(edges, mean, side="left")
+    normalized = np.full(len(mean), np.nan)
+    for each in np.unique(home):
+        inside = home == each
+        center, spread = (_mean_and_deviation if flavor == "seurat" else _median_and_deviation)(
+            dispersion[inside]
+        )
+        with np.errstate(divide="ignore", invalid="ignore"):
+            normalized[inside] = (dispersion[inside] - center) / spread
+    known = np.sort(normalized[~np.isnan(normalized)])[::-1]
+    if not len(known):
+        return np.ones(len(mean), np.bool_)
+    cutoff = known[min(count, len(known)) - 1]
+    return np.asarray(np.nan_to_num(normalized, nan=-np.inf) >= cutoff)
+
+
+def _bins_of_like_width(mean: Float64, bins: int) -> Array:
+    """Intervals closed on the right, the first of which begins a little lower, as ``pandas.cut`` has them."""
+    low, high = float(mean.min()), float(mean.max())
+    if low == high:
+        return np.zeros(len(mean), np.int64)
+    edges = np.linspace(low, high, bins + 1)
+    edges[0] -= 0.001 * (high - low)
+    return np.searchsorted(edges, mean, side="left")
+
+
+def _mean_and_deviation(values: Float64) -> tuple[float, float]:
+    """Of those that are known; of a single one, 0 and itself, so that it counts as 1."""
+    values = values[~np.isnan(values)]
+    if len(values) < 2:
+        return 0.0, float(values[0]) if len(values) else np.nan
+    return float(values.mean()), float(values.std(ddof=1))
+
+
+def _median_and_deviation(values: Float64) -> tuple[float, float]:
+    center = float(np.median(values))
+    return center, float(np.median(np.abs(values - center))) / MAD

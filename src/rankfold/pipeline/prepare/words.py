@@ -1,0 +1,138 @@
+"""How steps are said: as text, as in a workflow, or as objects; and the registry of their names."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.prepare.measured_columns import (
+    HighlyVariable,
+    ImputeMean,
+    Patterson,
+    Scale,
+    Weights,
+)
+from rankfold.pipeline.prepare.measured_rows import NormalizeTotal, Tfidf
+from rankfold.pipeline.prepare.steps import Arcsinh, Binarize, Log1p, Sqrt
+
+STEPS: dict[str, type[Any]] = {
+    each.name: each
+    for each in (
+        NormalizeTotal,
+        Log1p,
+        Sqrt,
+        Arcsinh,
+        Binarize,
+        Tfidf,
+        Scale,
+        HighlyVariable,
+        ImputeMean,
+        Patterson,
+        Weights,
+    )
+}
+
+Steps = tuple[Any, ...]
+"""Of ``Step``, or of ``MeasuredStep``."""
+
+Prepare = str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]] | None
+"""``"normalize_total(1e4), log1p"``, a list of such, or of ``{name: {parameter: value}}``."""
+
+
+def parse_steps(prepare: Prepare) -> Steps:
+    """Steps from what a caller says.
+
+    Raises
+    ------
+    InputError
+        No step has that name, or it has no such parameter.
+
+    >>> parse_steps("normalize_total(1e4), log1p")
+    (NormalizeTotal(target_sum=10000.0), Log1p(base=None))
+    >>> parse_steps([{"arcsinh": {"cofactor": 5}}, "sqrt"])
+    (Arcsinh(cofactor=5.0), Sqrt())
+    """
+    if prepare is None:
+        return ()
+    items = [prepare] if isinstance(prepare, str | Mapping) else list(prepare)
+    steps: list[Any] = []
+    for item in items:
+        if isinstance(item, str):
+            steps += _parse_text(item)
+        elif isinstance(item, Mapping):
+            steps += [_step(name, (), _parameters(name, values)) for name, values in item.items()]
+        elif type(item) in STEPS.values():
+            steps.append(item)
+        else:
+            raise InputError(f"prepare holds {item!r}; {ADVICE}")
+    return tuple(steps)
+
+
+ADVICE = "say steps as 'normalize_total(1e4), log1p'"
+
+
+def _parse_text(text: str) -> list[Any]:
+    try:
+        expression = ast.parse(f"[{text}]", mode="eval").body
+        nodes = expression.elts if isinstance(expression, ast.List) else []
+        return [_parse_node(node, text) for node in nodes]
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"prepare={text!r} cannot be read; {ADVICE}") from error
+
+
+def _parse_node(node: ast.expr, text: str) -> Any:
+    call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
+    if not isinstance(call.func, ast.Name) or any(each.arg is None for each in call.keywords):
+        raise InputError(f"prepare={text!r} cannot be read; {ADVICE}")
+    values = tuple(ast.literal_eval(each) for each in call.args)
+    named = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
+    return _step(call.func.id, values, named)
+
+
+def _parameters(name: object, values: Any) -> dict[str, Any]:
+    if values is None:
+        return {}
+    if isinstance(values, Mapping):
+        return {str(key): value for key, value in values.items()}
+    raise InputError(f"prepare: {name} takes parameters by name, as {{{name}: {{parameter: value}}}}")
+
+
+def _step(name: object, values: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    kind = STEPS.get(str(name))
+    if kind is None:
+        raise InputError(f"prepare: there is no step {name!r}; there are {', '.join(STEPS)}")
+    fields = [each.name for each in dataclasses.fields(kind)]
+    unknown = [each for each in named if each not in fields]
+    required = [each.name for each in dataclasses.fields(kind) if each.default is dataclasses.MISSING]
+    lacking = [each for each in required[len(values) :] if each not in named]
+    if unknown or lacking or len(values) > len(fields) or set(fields[: len(values)]) & set(named):
+        takes = ", ".join(fields) or "no parameter"
+        raise InputError(f"prepare: {name} takes {takes}" + (f"; say {lacking[0]}" if lacking else ""))
+    return kind(*values, **named)
+
+
+def in_words(steps: Steps) -> str:
+    """As a caller would say them.
+
+    >>> in_words(parse_steps("normalize_total(1e4), log1p(base=2), sqrt"))
+    'normalize_total(target_sum=10000), log1p(base=2), sqrt'
+    """
+    return ", ".join(_in_words(each) for each in steps)
+
+
+def _in_words(step: Any) -> str:
+    said = []
+    for each in dataclasses.fields(step):
+        value = getattr(step, each.name)
+        if (value is None and each.default is None) or isinstance(value, np.ndarray):
+            continue
+        number = isinstance(value, float) and not isinstance(value, bool)
+        said.append(f"{each.name}={f'{value:.17g}' if number else repr(value)}")
+    return f"{step.name}({', '.join(said)})" if said else str(step.name)
