@@ -81,7 +81,7 @@ def _shape_of(root: Any, name: str) -> tuple[int, int]:
 
 def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_place: bool) -> None:
     h5py = library("h5py", extra="formats", what=f"writing into {path}")
-    with _alone(path):
+    with _locked(path, os.O_RDWR, fcntl.LOCK_EX if in_place else fcntl.LOCK_SH):
         with _opened(h5py, path, "r") as file:
             found = elements(_shape_of(file, str(path)))
             require_free(found, lambda part, name: part in file and name in file[part], overwrite=overwrite)
@@ -92,14 +92,16 @@ def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_plac
             return
         copy = path.with_name(f".{path.name}{WORK}")
         _require_room(path)
-        try:
-            shutil.copy2(path, copy)
-            with _opened(h5py, copy, "r+") as file:
-                _write_elements(file, found)
-            flush(copy)
-            rename_durably(copy, path)
-        finally:
-            copy.unlink(missing_ok=True)
+        with _locked(copy, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX):
+            try:
+                shutil.copyfile(path, copy)
+                shutil.copymode(path, copy)
+                with _opened(h5py, copy, "r+") as file:
+                    _write_elements(file, found)
+                flush(copy)
+                rename_durably(copy, path)
+            finally:
+                copy.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -113,14 +115,14 @@ def _opened(h5py: Any, path: Path, mode: str) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """While nobody else has the file open to write: HDF5 locks those, and so does another export."""
+def _locked(path: Path, flags: int, lock: int) -> Iterator[None]:
+    """While nobody else writes the file, or with an exclusive lock has it open: HDF5 locks what it opens."""
     try:
-        descriptor = os.open(path, os.O_RDWR)
+        descriptor = os.open(path, flags, 0o666)
     except OSError as error:
         raise OutputError(f"{path} cannot be written: {error.strerror}") from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
         yield
     except BlockingIOError as error:
         raise OutputError(

@@ -47,7 +47,7 @@ from rankfold.pipeline.formats.arrays import (
 )
 from rankfold.pipeline.formats.csr import compressed_kind, csr_source
 from rankfold.pipeline.formats.dask import dask_source, dask_volume
-from rankfold.pipeline.formats.hdf5 import hdf5_matrix
+from rankfold.pipeline.formats.hdf5 import h5ad_matrix, hdf5_matrix
 from rankfold.pipeline.formats.locate import is_address, require_path, split_location
 from rankfold.pipeline.formats.netcdf import netcdf_matrix, xarray_matrix
 from rankfold.pipeline.formats.npy import TYPES, big_ann_source, npy_matrix
@@ -61,7 +61,7 @@ __all__ = ["ViewOptions", "open_source"]
 
 MISSING = ("error", "fill")
 
-IMPORT_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".mtx", ".mtx.gz", ".h5ad")
+IMPORT_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".mtx", ".mtx.gz")
 """Ends of names of what an import reads, but only from the beginning."""
 
 
@@ -225,6 +225,10 @@ def _hdf5(path: str, array: str, missing: str, rows: Rows) -> Source:
     return hdf5_matrix(path, array, missing=missing, rows=rows)
 
 
+def _h5ad(path: str, array: str, missing: str, rows: Rows) -> Source:
+    return h5ad_matrix(path, array, missing=missing, rows=rows)
+
+
 def _netcdf(path: str, array: str, missing: str, rows: Rows) -> Source:
     return netcdf_matrix(path, array, rows=rows)
 
@@ -235,6 +239,7 @@ OPENERS: dict[str, Callable[[str, str, str, Rows], Source]] = {
     **dict.fromkeys(TYPES, _big_ann),
     ".h5": _hdf5,
     ".hdf5": _hdf5,
+    ".h5ad": _h5ad,
     ".nc": _netcdf,
     ".nc4": _netcdf,
 }
@@ -269,6 +274,8 @@ def _of_kept_sparse(x: Any, missing: str) -> Source:
     root = getattr(getattr(group, "store", None), "root", None)
     if type(group).__module__.partition(".")[0] == "zarr" and root is not None:
         return csr_source(os.path.abspath(root), group.path, missing)
+    if type(group).__module__.partition(".")[0] == "h5py":
+        return h5ad_matrix(group.file.filename, group.name.strip("/"), missing=missing)
     return sparse_source(x.to_memory())
 
 

@@ -8,6 +8,7 @@ HDF5 reads what was never written as fill value, without a word: ``check`` count
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 import os
@@ -16,12 +17,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from rankfold.pipeline.chunks.geometry import Piece, requests
-from rankfold.pipeline.data.dtypes import native, require_numbers
+from rankfold.pipeline.chunks.geometry import Piece, Span, requests
+from rankfold.pipeline.data.dtypes import native, require_matrix, require_numbers, whole_lengths
 from rankfold.pipeline.data.grid import Grid, regular_grids
+from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, stack_volume
 from rankfold.pipeline.errors import ChunkError, InputError
+from rankfold.pipeline.formats.csr import ENCODINGS, CsrSource, Vector
 from rankfold.pipeline.formats.handles import Handles, choose, file_fingerprint, library
 
 REQUEST_BYTES = 8 * 2**20
@@ -29,6 +33,9 @@ REQUEST_BYTES = 8 * 2**20
 
 CACHE_BYTES = 2**20
 """Cache of decoded chunks, for each file that is open."""
+
+LOOKS, LOOK_NUMBERS = 16, 64
+"""Places at which a dataset is looked at, and how many numbers there, to know it again."""
 
 OVERHEAD_BYTES = 4 * 2**20
 """What HDF5 holds of its own: index of chunks, metadata, selections."""
@@ -57,6 +64,8 @@ class Hdf5Volume:
 
     codec: str
     missing: str
+    has_neighbors: bool = False
+    """Whether others add to the file, so that its time says nothing of this dataset."""
 
     @property
     def format(self) -> str:
@@ -117,8 +126,26 @@ class Hdf5Volume:
             raise ChunkError(f"{self.name}: {total - count} of {total} chunks were never written; {_FILL}")
 
     def fingerprint(self) -> str:
-        """Digest of the dataset's shape and type and of size and time of the file."""
+        """Digest of the dataset's shape and type, and of size and time of the file.
+
+        Where the file grows beside it, of where its chunks lie, and of what some places hold.
+        """
+        if self.has_neighbors:
+            return hashlib.blake2b(self._look().encode(), digest_size=16).hexdigest()
         return file_fingerprint(self.path, self.dataset, self.shape, self.dtype.str)
+
+    def _look(self) -> str:
+        dataset = self._open()
+        facts = [self.dataset, self.shape, self.dtype.str, dataset.id.get_storage_size()]
+        count = dataset.id.get_num_chunks() if self.chunked else 0
+        for i in sorted({count * i // LOOKS for i in range(LOOKS)} & set(range(count))):
+            chunk = dataset.id.get_chunk_info(i)
+            facts += [chunk.byte_offset, chunk.size]
+        rest = tuple(slice(0, min(n, LOOK_NUMBERS)) for n in self.shape[1:])
+        for start in sorted({self.shape[0] * i // LOOKS for i in range(LOOKS)}):
+            part = np.ascontiguousarray(dataset[(slice(start, start + LOOK_NUMBERS), *rest)])
+            facts.append(hashlib.blake2b(part.data, digest_size=16).hexdigest())
+        return " ".join(map(str, facts))
 
     def stored_bytes(self) -> int:
         """Bytes that the dataset takes in the file."""
@@ -153,7 +180,7 @@ def hdf5_matrix(path: str, text: str, *, missing: str, rows: Rows = None) -> Sta
     return stack_volume(volume, rows)
 
 
-def _volume(dataset: Any, name: str, path: str, missing: str) -> Hdf5Volume:
+def _volume(dataset: Any, name: str, path: str, missing: str, *, has_neighbors: bool = False) -> Hdf5Volume:
     """A dataset that is open, as strings and numbers."""
     if dataset.is_virtual and missing != "fill":
         raise InputError(
@@ -173,7 +200,104 @@ def _volume(dataset: Any, name: str, path: str, missing: str) -> Hdf5Volume:
         filters=dataset.id.get_create_plist().get_nfilters() > 0,
         codec=_codec(dataset),
         missing=missing,
+        has_neighbors=has_neighbors,
     )
+
+
+# AnnData ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Hdf5Vector(Vector):
+    """A dataset of one axis as a matrix of one row."""
+
+    name: str
+    shape: tuple[int, int]
+    volume: Hdf5Volume
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        return self.volume.dtype
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return self.volume.path
+
+    @property
+    def format(self) -> str:
+        """Kind of store."""
+        return self.volume.format
+
+    @property
+    def codec(self) -> str:
+        """Filters of the chunks."""
+        return self.volume.codec
+
+    def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
+        """Copy a span into the one row of ``out``."""
+        self.volume.read_boxes([Piece((columns,), out[0])])
+
+    def read_bytes(self, rows: int, columns: int) -> int:
+        """See ``Volume``."""
+        return self.volume.read_bytes(columns)
+
+    def check(self) -> None:
+        """See ``Volume``."""
+        self.volume.check()
+
+    def fingerprint(self) -> str:
+        """See ``Volume``."""
+        return self.volume.fingerprint()
+
+    def stored_bytes(self) -> int:
+        """Bytes in the file."""
+        return self.volume.stored_bytes()
+
+
+def h5ad_matrix(path: str, text: str, *, missing: str, rows: Rows = None) -> Source:
+    """A matrix of a file that AnnData wrote, ``X`` if none is named: dense, CSR or CSC, where it lies."""
+    h5py = library("h5py", extra="formats", what=f"reading {path}")
+    text = text or "X"
+    try:
+        require_hdf5(path)
+        with h5py.File(path, "r") as file:
+            if isinstance(file.get(text), h5py.Group):
+                if rows is not None:
+                    raise InputError(f"{path} is a matrix already: leave out --row-axes (row_axes={rows!r})")
+                return _compressed(file[text], path, text, missing)
+            name = choose(path, text, _datasets(h5py, file))
+            volume = _volume(
+                file[name], f"{path}::{name}", os.path.abspath(path), missing, has_neighbors=True
+            )
+    except InputError:
+        raise
+    except (OSError, RuntimeError) as error:
+        raise ChunkError(f"{path} cannot be opened: {error}. Is it complete?") from error
+    return stack_volume(volume, rows)
+
+
+def _compressed(group: Any, path: str, text: str, missing: str) -> CsrSource:
+    name, by = f"{path}::{text}", ENCODINGS.get(str(group.attrs.get("encoding-type")))
+    if by is None:
+        raise InputError(f"{name} is a group of {', '.join(group)}, not a matrix; name one with ::")
+    lacking = [part for part in ("data", "indices", "indptr") if not hasattr(group.get(part), "shape")]
+    if lacking:
+        raise ChunkError(f"{name} has no {' and no '.join(lacking)}, so it is not whole. Restore the file")
+    shape = whole_lengths(name, group.attrs.get("shape"))
+    vectors = []
+    for part in ("data", "indices", "indptr"):
+        volume = _volume(group[part], f"{name}/{part}", os.path.abspath(path), missing, has_neighbors=True)
+        if len(volume.shape) != 1 or (part != "data" and volume.dtype.kind not in "iu"):
+            raise ChunkError(f"{volume.name} is {volume.dtype} {volume.shape}. Restore the file")
+        vectors.append(Hdf5Vector(volume.name, (1, volume.shape[0]), volume))
+    data, indices, indptr = vectors
+    require_matrix(name, shape, data.dtype)
+    return CsrSource(name, shape, data, indices, indptr, by)
+
+
+# Files --------------------------------------------------------------------------------------------
 
 
 def require_hdf5(path: str) -> None:
