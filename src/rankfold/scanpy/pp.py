@@ -1,0 +1,208 @@
+"""Preprocessing by scanpy's names: see https://scanpy.readthedocs.io for what the arguments mean."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import rankfold
+from rankfold.pipeline.errors import ArgumentError, InputError
+
+Array = npt.NDArray[Any]
+
+TOL = 1e-6
+"""Estimated relative error of singular values, near what ARPACK leaves of float32."""
+
+FULL_COMPONENTS = 50
+SOLVERS = {None: "auto", "auto": "auto", "arpack": "auto", "full": "auto", "covariance_eigh": "gram"}
+SMALL = 50
+"""Genes up to which neighbors are taken from ``X`` itself where there are no components."""
+
+
+class _Default:
+    def __repr__(self) -> str:
+        return "'highly_variable' if there is such a column"
+
+
+DEFAULT: Any = _Default()
+
+
+def pca(
+    data: Any,
+    n_comps: int | None = None,
+    *,
+    layer: str | None = None,
+    zero_center: bool = True,
+    svd_solver: str | None = None,
+    chunked: bool = False,
+    chunk_size: int | None = None,
+    random_state: int | None = 0,
+    return_info: bool = False,
+    mask_var: Array | str | None = DEFAULT,
+    use_highly_variable: bool | None = None,
+    dtype: npt.DTypeLike = "float32",
+    key_added: str | None = None,
+    copy: bool = False,
+    memory: str | int | None = None,
+) -> Any:
+    """Principal components, as ``scanpy.pp.pca``.
+
+    Parameters
+    ----------
+    data : AnnData or array
+        Backed objects are read where they lie.
+    n_comps, layer, zero_center, return_info, mask_var, use_highly_variable, dtype, key_added, copy
+        As in scanpy 1.11.
+    svd_solver : str, optional
+        None, "auto", "arpack", "full", "covariance_eigh" or "randomized": all are computed to ``TOL``.
+    chunked, chunk_size
+        Have no effect: memory is planned in any case.
+    random_state : int, optional
+        Seed.
+    memory : str or int, optional
+        Most memory, as ``"2GiB"``.
+
+    Returns
+    -------
+    AnnData, array, tuple or None
+        As scanpy's: nothing for AnnData but with ``copy=True``; coordinates of an array, with
+        ``return_info=True`` also components, shares of the variance and variances.
+    """
+    if svd_solver not in (*SOLVERS, "randomized"):
+        raise InputError(
+            f"svd_solver={svd_solver!r} is not known; say one of {', '.join(map(repr, SOLVERS))}"
+        )
+    arguments = {"layer": layer, "zero_center": zero_center, "svd_solver": svd_solver, "memory": memory}
+    if not hasattr(data, "obsm"):
+        if layer is not None or not (mask_var is DEFAULT or mask_var is None):
+            raise InputError("layer= and mask_var= are for AnnData objects: cut the array instead")
+        result = _decompose(data, None, n_comps, random_state, arguments)
+        scores = np.asarray(result.scores[...], np.dtype(dtype))
+        if not return_info:
+            return scores
+        return scores, result.components, result.explained_variance_ratio, result.explained_variance
+    adata = data.copy() if copy else data
+    name, mask = _mask(adata, mask_var, use_highly_variable)
+    matrix = adata.X if layer is None else adata.layers[layer]
+    matrix = adata if layer is None and adata.isbacked else matrix
+    result = _decompose(matrix, mask, n_comps, random_state, arguments)
+    result.to_anndata(adata, key_added=key_added, overwrite=True)
+    key = key_added or "X_pca"
+    adata.obsm[key] = adata.obsm[key].astype(dtype, copy=False)
+    params = {"zero_center": zero_center, "use_highly_variable": name == "highly_variable", "mask_var": name}
+    adata.uns[key_added or "pca"]["params"] = params | ({} if layer is None else {"layer": layer})
+    return adata if copy else None
+
+
+def _decompose(
+    matrix: Any, mask: Array | None, n_comps: int | None, seed: int | None, arguments: Mapping[str, Any]
+) -> rankfold.Result:
+    source = rankfold.open(matrix, select_columns=mask)
+    least = min(source.shape)
+    if n_comps is None:
+        n_comps = FULL_COMPONENTS if least > FULL_COMPONENTS else least - 1
+    return rankfold.pca(
+        source,
+        n_comps,
+        tol=TOL,
+        center=arguments["zero_center"],
+        solver=SOLVERS.get(arguments["svd_solver"], "auto"),
+        seed=seed or 0,
+        memory=arguments["memory"],
+        progress=False,
+    )
+
+
+def _mask(adata: Any, mask_var: Any, use_highly_variable: bool | None) -> tuple[str | None, Array | None]:
+    """Name of the mask, if it has one, and the mask, as scanpy finds them."""
+    if use_highly_variable is not None:
+        warnings.warn(
+            "use_highly_variable is deprecated: say mask_var='highly_variable' or mask_var=None",
+            FutureWarning,
+            stacklevel=3,
+        )
+        if mask_var is not DEFAULT:
+            raise InputError("give mask_var= or use_highly_variable=, not both")
+        mask_var = "highly_variable" if use_highly_variable else None
+    elif mask_var is DEFAULT:
+        mask_var = "highly_variable" if "highly_variable" in adata.var.columns else None
+    if mask_var is None:
+        return None, None
+    if isinstance(mask_var, str):
+        if mask_var not in adata.var.columns:
+            raise InputError(f"adata.var has no column {mask_var!r}; run the step that makes it first")
+        return mask_var, adata.var[mask_var].to_numpy(dtype=bool)
+    return None, np.asarray(mask_var, dtype=bool)
+
+
+def neighbors(
+    adata: Any,
+    n_neighbors: int = 15,
+    n_pcs: int | None = None,
+    *,
+    use_rep: str | None = None,
+    knn: bool = True,
+    method: str = "umap",
+    transformer: object = None,
+    metric: str = "euclidean",
+    metric_kwds: Mapping[str, Any] = MappingProxyType({}),
+    random_state: int | None = 0,
+    key_added: str | None = None,
+    copy: bool = False,
+    memory: str | int | None = None,
+) -> Any:
+    """Neighbors of every cell, exact, and their graph, as ``scanpy.pp.neighbors``.
+
+    Parameters
+    ----------
+    adata : AnnData
+    n_neighbors, n_pcs, use_rep, metric, key_added, copy
+        As in scanpy 1.11.
+    knn, method, transformer, metric_kwds
+        Only their defaults are there.
+    random_state
+        Has no effect: nothing is random.
+    memory : str or int, optional
+        Most memory.
+    """
+    defaults = {"knn": (knn, True), "method": (method, "umap"), "transformer": (transformer, None)}
+    for name, (value, default) in defaults.items():
+        if value != default:
+            raise ArgumentError(f"{name}={value!r} is not there: neighbors are exact, with UMAP's graph")
+    if metric_kwds:
+        raise ArgumentError("metric_kwds= is not there: give a metric that takes no parameters")
+    cells = adata.copy() if copy else adata
+    points = _representation(cells, use_rep, n_pcs)
+    result = rankfold.knn(points, n_neighbors - 1, metric=metric, memory=memory, progress=False)
+    result.to_anndata(cells, key_added=key_added, overwrite=True)
+    params = cells.uns[key_added or "neighbors"]["params"]
+    params["random_state"] = random_state
+    params |= {name: value for name, value in (("use_rep", use_rep), ("n_pcs", n_pcs)) if value is not None}
+    return cells if copy else None
+
+
+def _representation(cells: Any, use_rep: str | None, n_pcs: int | None) -> Any:
+    """What neighbors are measured in: ``X_pca`` unless there are few genes, or it is said."""
+    if use_rep == "X" or (use_rep is None and n_pcs == 0):
+        return cells if cells.isbacked else cells.X
+    if use_rep is None and cells.n_vars <= SMALL and n_pcs is None:
+        return cells.X
+    if use_rep is None and "X_pca" not in cells.obsm:
+        warnings.warn(
+            f"there are no components yet, and {cells.n_vars} genes are many: they are computed with "
+            "defaults. Say use_rep='X' to measure in all genes",
+            stacklevel=3,
+        )
+        pca(cells, n_pcs)
+    name = use_rep or "X_pca"
+    if name not in cells.obsm:
+        raise InputError(f"adata.obsm has no {name!r}; it has {', '.join(cells.obsm) or 'nothing'}")
+    points = cells.obsm[name]
+    if n_pcs is not None and n_pcs > points.shape[1]:
+        raise InputError(f"{name} has {points.shape[1]} dimensions, and n_pcs={n_pcs} was asked for")
+    return np.ascontiguousarray(points[:, :n_pcs])
