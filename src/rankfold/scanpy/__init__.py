@@ -4,6 +4,8 @@
     rsc.pp.pca(adata, n_comps=50)
     rsc.pp.neighbors(adata, n_neighbors=15)
 
+pp      components, and neighbors with their graph
+
 Principal components are exact to rounding, neighbors are exact, and a backed object is read where it lies, in
 planned memory.
 """

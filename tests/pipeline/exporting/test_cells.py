@@ -277,3 +277,12 @@ def test_a_kill_leaves_what_was_there(tmp_path: Path, kind: str) -> None:
     rf.open_result(tmp_path / "r.zarr").to_anndata(file)
     assert _read(file).obsm["X_pca"].shape == (300, 4)
     assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_the_file_that_is_read_takes_the_result(tmp_path: Path, in_place: bool) -> None:
+    _write(cells(), tmp_path / "cells.h5ad")
+    source = rf.open(f"{tmp_path / 'cells.h5ad'}::X")
+    result = rf.pca(source, 3)
+    result.to_anndata(tmp_path / "cells.h5ad", in_place=in_place)
+    np.testing.assert_array_equal(rf.pca(source, 3).scores[:], result.scores[:])

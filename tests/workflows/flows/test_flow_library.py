@@ -39,11 +39,13 @@ def months(folder: Path) -> None:
 
 
 def cells(folder: Path, x: np.ndarray | None = None) -> None:
-    """Counts of 400 cells, as AnnData writes them or as an array."""
+    """Counts of 400 cells, as a file of AnnData and as a sparse group."""
     import zarr
 
+    anndata = pytest.importorskip("anndata", reason="pip install anndata")
     if x is None:
         x = np.random.default_rng(0).poisson(0.4, (400, 120)).astype(np.float32)
+    anndata.AnnData(scipy.sparse.csr_matrix(x)).write_h5ad(folder / "cells.h5ad")
     group = zarr.create_group(folder / "cells.zarr").create_group("X")
     matrix = scipy.sparse.csr_array(x)
     group.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": list(x.shape)})

@@ -55,7 +55,7 @@ def test_keys_are_the_arguments_of_the_function(model: type[models.BaseStage]) -
     found = {
         name: field
         for name, field in model.model_fields.items()
-        if name not in ("method", "input", "needs", "resources")
+        if name not in ("method", "input", "needs", "resources", "into")
     }
     assert set(found) == set(wanted)
     for name, field in found.items():
@@ -224,7 +224,10 @@ def test_they_follow_what_they_are_made_from(flow: Path) -> None:
             "{method: reconstruct, result: components, row_range: '5000'}",
             ".row_range: '5000' is no range: write START",
         ),
-        ("{method: reconstruct, result: components, input: counts}", ".input: no such key. Keys are method"),
+        (
+            "{method: reconstruct, result: components, input: counts}",
+            ".input: no such key (did you mean 'into'?). Keys are method",
+        ),
         ("{method: reconstruct, result: near}", "'near' is neither a stage of svd or pca or nmf"),
         ("{method: reconstruct, result: thin}", "thin has with_rows: false, and reconstruct needs its rows"),
         (

@@ -126,10 +126,10 @@ class FactorModel:
 
     def source(self, x: object) -> Source:
         """Other rows as a matrix: raw, they go through the steps that those of the model went through."""
-        fitted = {
-            name: np.asarray(self.result[name][...]) for name in self.result if name.startswith("prepare_")
-        }
-        return prepare_like(open_source(x), self.result.attrs["input"].get("prepare"), fitted)
+        steps = self.result.attrs["input"].get("prepare")
+        names = [name for name in self.result if name.startswith("prepare_")] if steps else []
+        fitted = {name: np.asarray(self.result[name][...]) for name in names}
+        return prepare_like(open_source(x), steps, fitted)
 
     @property
     def _typical(self) -> float:

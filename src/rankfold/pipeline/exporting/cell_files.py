@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +22,7 @@ from rankfold.pipeline.durable import flush, flush_tree, rename_durably
 from rankfold.pipeline.errors import DiskSpaceError, InputError, OutputError, SourceNotFoundError
 from rankfold.pipeline.exporting.cells import require_free
 from rankfold.pipeline.formats.handles import library
+from rankfold.pipeline.formats.hdf5 import close
 from rankfold.pipeline.formats.locate import node_kind
 from rankfold.pipeline.units import format_bytes
 
@@ -76,17 +78,35 @@ def _shape_of(root: Any, name: str) -> tuple[int, int]:
     return lengths[0], lengths[1]
 
 
+def facts_in_cells(path: Path, key: str) -> dict[str, Any] | None:
+    """What a file says of the result of ours that it holds under a key; None if it holds none."""
+    place = f"uns/rankfold/{key}"
+    if path.is_dir():
+        import zarr
+
+        root: Any = zarr.open_group(path, mode="r", use_consolidated=False)
+        text = root[place][()] if place in root else None
+    else:
+        h5py = library("h5py", extra="formats", what=f"reading {path}")
+        with _opened(h5py, path, "r") as file:
+            text = file[place].asstr()[()] if place in file else None
+    return None if text is None else dict(json.loads(str(text)))
+
+
 # HDF5 ---------------------------------------------------------------------------------------------
 
 
 def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_place: bool) -> None:
     h5py = library("h5py", extra="formats", what=f"writing into {path}")
+    if in_place:
+        close(path)
     with _locked(path, os.O_RDWR, fcntl.LOCK_EX if in_place else fcntl.LOCK_SH):
-        with _opened(h5py, path, "r") as file:
+        unlocked = {"locking": False} if in_place else {}  # HDF5 would wait for our own lock
+        with _opened(h5py, path, "r", **unlocked) as file:
             found = elements(_shape_of(file, str(path)))
             require_free(found, lambda part, name: part in file and name in file[part], overwrite=overwrite)
         if in_place:
-            with _opened(h5py, path, "r+") as file:
+            with _opened(h5py, path, "r+", locking=False) as file:
                 _write_elements(file, found)
             flush(path)
             return
@@ -96,7 +116,7 @@ def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_plac
             try:
                 shutil.copyfile(path, copy)
                 shutil.copymode(path, copy)
-                with _opened(h5py, copy, "r+") as file:
+                with _opened(h5py, copy, "r+", locking=False) as file:
                     _write_elements(file, found)
                 flush(copy)
                 rename_durably(copy, path)
@@ -105,9 +125,9 @@ def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_plac
 
 
 @contextlib.contextmanager
-def _opened(h5py: Any, path: Path, mode: str) -> Iterator[Any]:
+def _opened(h5py: Any, path: Path, mode: str, **flags: bool) -> Iterator[Any]:
     try:
-        file = h5py.File(path, mode, locking=False)
+        file = h5py.File(path, mode, **flags)
     except OSError as error:
         raise InputError(f"{path} is not an HDF5 file that can be opened: {error}") from error
     with file:
@@ -178,8 +198,6 @@ def _replace(source: Path, target: Path, work: Path) -> None:
 
 
 def _is_consolidated(path: Path) -> bool:
-    import json
-
     if (path / ".zmetadata").exists():
         return True
     try:

@@ -98,6 +98,12 @@ def cells_of(result: Outcome, shape: tuple[int, int], name: str, key: str | None
     return elements
 
 
+def key_of(result: Outcome, key: str | None) -> str:
+    """The key in ``uns`` under which a result goes."""
+    kind = _kind(result)
+    return key or ("neighbors" if kind == "knn" else NAMES[kind].key)
+
+
 def _kind(result: Outcome) -> str:
     """The kind of its factors: that of the fit, where rows were transformed."""
     kind: str = result.attrs["kind"]

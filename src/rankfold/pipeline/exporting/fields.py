@@ -127,6 +127,19 @@ def write_netcdf(dataset: Any, path: Path, *, overwrite: bool) -> Path:
     return path
 
 
+def facts_in_dataset(path: Path) -> dict[str, Any] | None:
+    """What a netCDF file says of the result of ours that it holds; None of other files."""
+    if not path.exists():
+        return None
+    xarray = library("xarray", extra="xarray", what=f"reading {path}")
+    try:
+        with xarray.open_dataset(path, engine="netcdf4") as dataset:
+            text = dataset.attrs.get("rankfold")
+    except (OSError, ValueError):
+        return None
+    return None if text is None else dict(json.loads(text))
+
+
 def _variable(result: Outcome, name: str, sides: dict[str, Side]) -> tuple[tuple[str, ...], Array]:
     """Dimensions and values, modes first."""
     values, kinds = np.asarray(result[name][...]), result.dimensions(name)

@@ -67,6 +67,14 @@ class Handles:
                 entry = self.entries[owner] = version, self.opener(path)
         return entry[1]
 
+    def close(self, path: str) -> None:
+        """Close a file for everyone in this process; who reads it again opens it anew."""
+        with self.lock:
+            for owner, (_, file) in list(self.entries.items()):
+                if os.path.abspath(file.filename) == os.path.abspath(path):
+                    file.close()
+                    del self.entries[owner]
+
 
 def file_version(path: str) -> str:
     """Size and time of a file: a file written anew is opened anew."""

@@ -359,3 +359,8 @@ def _open_file(path: str) -> Any:
 
 
 _handles = Handles(_open_file)
+
+
+def close(path: str | os.PathLike[str]) -> None:
+    """Close a file that this process reads, so that it can be written."""
+    _handles.close(os.fspath(path))

@@ -32,7 +32,15 @@ from rankfold.cluster.slurm.profile import absolute_profile, find_profile
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.locate import is_address
 from rankfold.settings.yaml_file import Document, fill_model, read_document, require_file
-from rankfold.workflows.flows.stage_models import Name, Resources, Stage, StrictModel, Text, Where
+from rankfold.workflows.flows.stage_models import (
+    Name,
+    Resources,
+    Scalar,
+    Stage,
+    StrictModel,
+    Text,
+    Where,
+)
 from rankfold.workflows.operations.timetable import Schedule
 
 # The file ----------------------------------------------------------------------------------------
@@ -47,7 +55,7 @@ class MatrixInput(StrictModel):
     select_columns: Text | None = None
     drop_missing_columns: bool = False
     missing: Literal["error", "fill"] = "error"
-    prepare: Text | list[Text | dict[Text, dict[Text, float | None] | None]] | None = None
+    prepare: Text | list[Text | dict[Text, dict[Text, Scalar] | None]] | None = None
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

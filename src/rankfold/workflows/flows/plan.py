@@ -21,6 +21,7 @@ from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import STATE_VERSION
 from rankfold.settings.yaml_file import Document, no_such
 from rankfold.workflows.flows.cost import Numbers, numbers_of
+from rankfold.workflows.flows.destinations import require_destination
 from rankfold.workflows.flows.flow_file import Flow, read_flow, resolve_path
 from rankfold.workflows.flows.graph import StageNode, steps_of
 from rankfold.workflows.flows.importing import Importing, stored_identity
@@ -205,6 +206,7 @@ def _plan_stage(
     workflow: Workflow, step: StageNode, scene: StageInputs, *, ours: bool
 ) -> tuple[StagePlan, StageResult]:
     path = workflow.out(step)
+    require_destination(step.stage, workflow.document.path.absolute().parent)
     waits = [name for name in step.feeds_on if not scene.outcomes[name].there]
     if unavailable := [name for name in waits if not scene.outcomes[name].to_come]:
         raise InputError(f"{unavailable[0]}, which it reads, is not finished: run that first, or all stages")

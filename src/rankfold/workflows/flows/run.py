@@ -17,6 +17,7 @@ from rankfold.pipeline.errors import Interrupted, RankfoldError
 from rankfold.pipeline.planning.progress import SweepProgress
 from rankfold.pipeline.storage.checkpoint import disk_errors
 from rankfold.pipeline.storage.run_directory import hold_lock
+from rankfold.workflows.flows.destinations import put_into
 from rankfold.workflows.flows.importing import Importing
 from rankfold.workflows.flows.plan import (
     StagePlan,
@@ -74,8 +75,18 @@ def run_flow(
                 _carry_out(workflow, verdict, record, listener)
                 scene.outcomes[verdict.step.name] = StageResult(verdict.path, True)
                 listener.ends(verdict, record)
+            _put_into(workflow, verdict)
             verdicts.append(verdict)
         return verdicts
+
+
+def _put_into(workflow: Workflow, verdict: StagePlan) -> None:
+    """Put the result of a stage where it goes besides, also of one that was finished before."""
+    stage = verdict.step.stage
+    try:
+        put_into(stage, verdict.path, workflow.document.path.absolute().parent)
+    except RankfoldError as error:
+        raise with_place(error, verdict.step.name, verdict.step.stage_name, workflow.document) from error
 
 
 def _check_results(

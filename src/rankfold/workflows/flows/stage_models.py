@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import os
@@ -14,9 +15,12 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     WithJsonSchema,
     create_model,
 )
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from rankfold.methods.argument import Parameter
 from rankfold.methods.registry import Method, methods
@@ -61,6 +65,17 @@ def _some_or_all(value: object) -> object:
     return int(str(value))
 
 
+def _scalar(value: object) -> object:
+    """A word, or the number or flag that it stands for."""
+    words = {"true": True, "false": False, "null": None, "~": None}
+    if not isinstance(value, str) or value in words:
+        return words[value] if isinstance(value, str) else value
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(value)
+    return value
+
+
 def _yes_or_no(value: object) -> object:
     return {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else value
 
@@ -91,6 +106,11 @@ RowCount = Annotated[
 ]
 """How many rows are looked at."""
 
+Scalar = Annotated[
+    Any, BeforeValidator(_scalar), WithJsonSchema({"type": ["number", "boolean", "string", "null"]})
+]
+"""What a parameter of a step may be."""
+
 Count = Annotated[int, Field(ge=1), WHOLE]
 Seed = Annotated[int, Field(ge=0, lt=2**64), WHOLE]
 Bound = Annotated[float | str, BeforeValidator(_number_or_text)]
@@ -115,6 +135,26 @@ class Resources(StrictModel):
 # Stages -------------------------------------------------------------------------------------------
 
 
+class Destination(StrictModel):
+    """Where a result is put besides: a file of AnnData, or a netCDF file. Its path alone will do."""
+
+    file: Where
+    like: Where | None = None
+    """For netCDF: the data, for coordinates and units."""
+
+    key_added: Name | None = None
+    """For AnnData: in place of scanpy's names."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """The schema of both forms: a path, or keys and values."""
+        return {"anyOf": [{"type": "string"}, handler(core)]}
+
+
+def _destination(value: object) -> object:
+    return {"file": value} if isinstance(value, str) else value
+
+
 class BaseStage(StrictModel):
     """What every stage may say."""
 
@@ -127,6 +167,7 @@ class BaseStage(StrictModel):
     method: str
     needs: Names = ()
     resources: Resources = Resources()
+    into: Annotated[Destination | None, BeforeValidator(_destination)] = None
 
     PARAMETERS: ClassVar[tuple[Parameter, ...]] = ()
     """What the method may be asked, where it is in the registry."""
@@ -136,7 +177,8 @@ class BaseStage(StrictModel):
         if self.PARAMETERS:
             plain = [each for each in self.PARAMETERS if each.name not in (*self.MATRICES, *self.RESULTS)]
             return {each.name: getattr(self, each.name) for each in plain}
-        return self.model_dump(exclude={"method", "needs", "resources", *self.MATRICES, *self.RESULTS})
+        shared = BaseStage.model_fields
+        return self.model_dump(exclude={*shared, *self.MATRICES, *self.RESULTS})
 
 
 def model_of(method: Method) -> type[BaseStage]:
