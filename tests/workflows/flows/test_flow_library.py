@@ -35,7 +35,9 @@ def months(folder: Path) -> None:
     rng = np.random.default_rng(0)
     field = rng.standard_normal((60, 8, 12)).astype(np.float32)
     field[:, 2:4, 5:9] = np.nan
-    xarray.Dataset({"sst": (("time", "lat", "lon"), field)}).to_netcdf(folder / "sst.nc", engine="netcdf4")
+    coords = {"lat": np.linspace(-70, 70, 8), "lon": np.arange(0, 360, 30)}
+    grid = xarray.DataArray(field, coords, ("time", "lat", "lon"))
+    xarray.Dataset({"sst": grid}).to_netcdf(folder / "sst.nc", engine="netcdf4")
 
 
 def cells(folder: Path, x: np.ndarray | None = None) -> None:

@@ -42,7 +42,8 @@ def test_patterns_of_sea_surface_temperature(tmp_path: Path) -> None:
     )
     xarray.Dataset({"sst": grid}).to_netcdf(tmp_path / "sst.nc", engine="netcdf4")
     found = results("climate", tmp_path)
-    centered = x.astype(np.float64) - x.mean(axis=0, dtype=np.float64)
+    weights = np.sqrt(np.cos(np.deg2rad(np.repeat(lat, len(lon))[: x.shape[1]].astype(np.float64))))
+    centered = (x.astype(np.float64) - x.mean(axis=0, dtype=np.float64)) * weights
     u, s, _ = np.linalg.svd(centered, full_matrices=False)
     share = s**2 / np.square(s).sum()
     patterns = found["patterns"]
@@ -53,6 +54,12 @@ def test_patterns_of_sea_surface_temperature(tmp_path: Path) -> None:
     first = np.asarray(patterns.scores[:, 0], np.float64)
     assert abs(first @ u[:, 0]) / np.linalg.norm(first) == pytest.approx(1, abs=1e-6)
     assert found["audit"].attrs["largest_residual"] < 1e-3
+    with xarray.open_dataset(tmp_path / "patterns.nc") as dataset:
+        assert dataset["components"].dims == ("mode", "lat", "lon")
+        np.testing.assert_array_equal(dataset["lat"], lat)
+        np.testing.assert_array_equal(
+            dataset["components"].values.reshape(20, -1)[:, : x.shape[1]], patterns.components
+        )
 
 
 def test_neighbors_of_cells(tmp_path: Path) -> None:

@@ -68,7 +68,38 @@ def layout_of(source: Source) -> dict[str, Any]:
     with their ``lengths`` and the ``row_axes`` where some are stacked, and ``rows`` and ``columns`` as runs
     of first place, count and step where not all are kept.
     """
-    inner, wrappers = source, list(_wrappers(source))
+    inner, kept = _kept(source)
+    layout: dict[str, Any] = {}
+    if isinstance(inner, StackedSource):
+        axes = inner.inner.axes
+        layout = {"axes": list(axes), "lengths": [int(n) for n in inner.inner.shape]}
+        layout["row_axes"] = [axes[i] for i in inner.row_axes]
+    layout |= {axis: _in_words(places) for axis, places in kept.items() if places is not None}
+    return {"layout": {"shape": [int(n) for n in inner.shape], **layout}} if layout else {}
+
+
+def column_coordinates(source: Source, axis: str) -> npt.NDArray[np.int64] | None:
+    """Index along an axis of the array of each column; None if no column axis has that name."""
+    inner, kept = _kept(source)
+    if not isinstance(inner, StackedSource):
+        return None
+    names = [inner.inner.axes[i] for i in inner.column_axes]
+    if axis not in names:
+        return None
+    lengths = [inner.inner.shape[i] for i in inner.column_axes]
+    places = np.arange(inner.shape[1]) if kept["columns"] is None else kept["columns"]
+    return np.asarray(np.unravel_index(places, lengths)[names.index(axis)])
+
+
+def kept_columns(source: Source) -> tuple[int, npt.NDArray[np.int64] | None]:
+    """Columns of the array that a matrix was taken from, and places of those that are kept; None for all."""
+    inner, kept = _kept(source)
+    return inner.shape[1], kept["columns"]
+
+
+def _kept(source: Source) -> tuple[Source, dict[str, npt.NDArray[np.int64] | None]]:
+    """What a matrix is read from, and places there of its rows and columns; None for all."""
+    wrappers = list(_wrappers(source))
     kept: dict[str, npt.NDArray[np.int64] | None] = {"rows": None, "columns": None}
     for wrapper in reversed(wrappers):
         if isinstance(wrapper, SelectedSource):
@@ -77,15 +108,7 @@ def layout_of(source: Source) -> dict[str, Any]:
         elif isinstance(wrapper, WithoutMissing):
             places = np.flatnonzero(wrapper.chosen.mask(0, wrapper.chosen.length))
             kept["columns"] = places if kept["columns"] is None else kept["columns"][places]
-    if wrappers:
-        inner = _within(wrappers[-1])
-    layout: dict[str, Any] = {}
-    if isinstance(inner, StackedSource):
-        axes = inner.inner.axes
-        layout = {"axes": list(axes), "lengths": [int(n) for n in inner.inner.shape]}
-        layout["row_axes"] = [axes[i] for i in inner.row_axes]
-    layout |= {axis: _in_words(places) for axis, places in kept.items() if places is not None}
-    return {"layout": {"shape": [int(n) for n in inner.shape], **layout}} if layout else {}
+    return _within(wrappers[-1]) if wrappers else source, kept
 
 
 def _chosen(places: npt.NDArray[np.int64] | None, picks: Picks | None) -> npt.NDArray[np.int64] | None:

@@ -95,7 +95,8 @@ class Exports:
 
         ``like`` may also be a place: ``FILE.nc::variable`` or ``STORE.zarr::variable``.
         """
-        from rankfold.pipeline.exporting.fields import dataset_of, opened, write_netcdf
+        from rankfold.pipeline.exporting.fields import dataset_of, write_netcdf
+        from rankfold.pipeline.formats.handles import opened
 
         with opened(like) as data:
             return write_netcdf(dataset_of(self, data), Path(path), overwrite=overwrite)

@@ -6,11 +6,8 @@ an axis alone was cut its coordinates are. Components are counted by ``mode`` fr
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +19,6 @@ from rankfold.pipeline.durable import flush, rename_durably
 from rankfold.pipeline.errors import InputError, OutputError
 from rankfold.pipeline.exporting.outcome import Outcome, kept_places, layout
 from rankfold.pipeline.formats.handles import library
-from rankfold.pipeline.formats.locate import require_path, split_location
 
 Array = npt.NDArray[Any]
 
@@ -88,26 +84,6 @@ def dataset_of(result: Outcome, like: Any = None) -> Any:
         if name in dataset and "units" in like.attrs and not result.attrs["request"].get("scale"):
             dataset[name].attrs["units"] = like.attrs["units"]
     return dataset.assign_coords(_coordinates(like, rows, columns))
-
-
-@contextlib.contextmanager
-def opened(like: Any) -> Iterator[Any]:
-    """A DataArray as it is, or what lies at ``FILE::variable``."""
-    if not isinstance(like, str | os.PathLike):
-        yield like
-        return
-    xarray = library("xarray", extra="xarray", what=f"reading coordinates of {like}")
-    store, name = split_location(os.fsdecode(like))
-    require_path(store)
-    open_ = xarray.open_zarr if os.path.isdir(store) else xarray.open_dataset
-    try:
-        dataset = open_(store)
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"xarray cannot open {store}: {error}") from error
-    with dataset:
-        if name not in dataset:
-            raise InputError(f"{store} has no variable {name!r}; it has {', '.join(map(str, dataset))}")
-        yield dataset[name]
 
 
 def write_netcdf(dataset: Any, path: Path, *, overwrite: bool) -> Path:

@@ -20,6 +20,7 @@ of their type.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable
 from typing import Any, TypedDict
@@ -30,6 +31,7 @@ import scipy.sparse
 
 from rankfold.pipeline.data.missing_columns import without_missing_columns
 from rankfold.pipeline.data.picks import Selection
+from rankfold.pipeline.data.places import column_coordinates
 from rankfold.pipeline.data.selection import select
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.stacked import Rows, axis_names, row_axes, stack_volume
@@ -47,6 +49,7 @@ from rankfold.pipeline.formats.arrays import (
 )
 from rankfold.pipeline.formats.csr import compressed_kind, csr_source
 from rankfold.pipeline.formats.dask import dask_source, dask_volume
+from rankfold.pipeline.formats.handles import coordinate_of
 from rankfold.pipeline.formats.hdf5 import h5ad_matrix, hdf5_matrix
 from rankfold.pipeline.formats.locate import is_address, require_path, split_location
 from rankfold.pipeline.formats.netcdf import netcdf_matrix, xarray_matrix
@@ -54,8 +57,9 @@ from rankfold.pipeline.formats.npy import TYPES, big_ann_source, npy_matrix
 from rankfold.pipeline.formats.npz import npz_source
 from rankfold.pipeline.formats.remote import remote_matrix
 from rankfold.pipeline.formats.zarr_layout import matrix_at, matrix_of
+from rankfold.pipeline.prepare.measured_columns import Coslat
 from rankfold.pipeline.prepare.prepared import prepare_source
-from rankfold.pipeline.prepare.words import Prepare, parse_steps
+from rankfold.pipeline.prepare.words import Prepare, Steps, parse_steps
 
 __all__ = ["ViewOptions", "open_source"]
 
@@ -133,7 +137,18 @@ def open_source(
         raise InputError(f"missing={missing!r} is not known; say one of {', '.join(map(repr, MISSING))}")
     source = select(_matrix(x, missing, row_axes), rows=select_rows, columns=select_columns)
     source = without_missing_columns(source) if drop_missing_columns else source
-    return prepare_source(source, parse_steps(prepare))
+    return prepare_source(source, _with_latitudes(x, source, parse_steps(prepare)))
+
+
+def _with_latitudes(x: object, source: Source, steps: Steps) -> Steps:
+    """Steps, those that need latitudes of the columns with them where they can be had."""
+    found = []
+    for step in steps:
+        index = column_coordinates(source, step.latitude) if isinstance(step, Coslat) else None
+        if index is not None and not isinstance(x, Source):
+            step = dataclasses.replace(step, values=coordinate_of(x, step.latitude)[index])
+        found.append(step)
+    return tuple(found)
 
 
 def _matrix(x: object, missing: str, rows: Rows) -> Source:

@@ -8,16 +8,21 @@ Optional libraries are imported when a source needs one; if one is not there, ho
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import hashlib
 import importlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
+from rankfold.pipeline.formats.locate import require_path, split_location
 
 MOST_NAMES = 8
 """Most datasets that a message names."""
@@ -105,3 +110,37 @@ def library(module: str, *, extra: str, what: str) -> Any:
             f"{what} needs {package}, which cannot be imported ({error}): pip install "
             f"{PACKAGES.get(package, package)} (part of the extra {extra!r})"
         ) from error
+
+
+# Coordinates --------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def opened(like: Any) -> Iterator[Any]:
+    """A DataArray as it is, or what lies at ``FILE::variable``."""
+    if not isinstance(like, str | os.PathLike):
+        yield like
+        return
+    xarray = library("xarray", extra="xarray", what=f"reading coordinates of {like}")
+    store, name = split_location(os.fsdecode(like))
+    require_path(store)
+    open_ = xarray.open_zarr if os.path.isdir(store) else xarray.open_dataset
+    try:
+        dataset = open_(store)
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"xarray cannot open {store}: {error}") from error
+    with dataset:
+        if name not in dataset:
+            raise InputError(f"{store} has no variable {name!r}; it has {', '.join(map(str, dataset))}")
+        yield dataset[name]
+
+
+def coordinate_of(x: Any, axis: str) -> npt.NDArray[np.float64]:
+    """Values of the coordinate of an axis: of a DataArray, or of what lies at a path, as xarray has it."""
+    place = os.fsdecode(x) if isinstance(x, str | os.PathLike) else None
+    with opened(x) as data:
+        coordinates = getattr(data, "coords", {})
+        if axis not in coordinates:
+            names = ", ".join(map(str, coordinates)) or "none"
+            raise InputError(f"{place or 'the data'} has no coordinate {axis!r}; it has {names}")
+        return np.asarray(coordinates[axis].values, np.float64)

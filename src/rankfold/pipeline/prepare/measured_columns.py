@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.data.places import kept_columns
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.prepare.measured_rows import Fitted
@@ -235,7 +236,7 @@ def _base_of(source: Any) -> float | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
-    """Columns times given numbers: an array, or a ``.npy`` file of one."""
+    """Columns times given numbers, of all columns or of those that are kept: an array, or a ``.npy`` file."""
 
     values: Any = None
     digest: str | None = None
@@ -263,6 +264,9 @@ class Weights:
             raise InputError(
                 f"{self.name} takes an array of {source.shape[1]} numbers, or a .npy file of one"
             )
+        whole, places = kept_columns(source)
+        if places is not None and len(self.values) == whole != source.shape[1]:
+            return {"values": self.values[places]}
         if len(self.values) != source.shape[1]:
             raise InputError(
                 f"{self.name}: {len(self.values)} numbers for the {source.shape[1]} columns of {source.name}"
@@ -286,3 +290,36 @@ class WeighColumns:
     def apply(self, numbers: Numbers) -> None:
         """See ``Step``."""
         numbers.values[...] *= numbers.along_columns(self.values).astype(numbers.values.dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coslat:
+    """Columns times the root of the cosine of their latitude, so that squares count by area."""
+
+    latitude: str = "lat"
+    """Axis of the data, whose coordinate is in degrees."""
+
+    values: Any = None
+    """Latitude of each column, which is found when the data are opened."""
+
+    name: ClassVar[str] = "coslat"
+
+    def measure(self, source: Source) -> dict[str, Array]:
+        """Weights, 0 beyond the poles."""
+        if self.values is None:
+            raise InputError(
+                f"{self.name} takes data with an axis {self.latitude!r} among the columns and a coordinate "
+                "of that name: a DataArray, or a file that xarray opens. Say coslat(latitude='...'), or give "
+                "weights"
+            )
+        latitudes = np.asarray(self.values)
+        if np.abs(latitudes).max() > 90.001:
+            raise InputError(
+                f"{self.name}: {self.latitude} goes from {latitudes.min():g} to {latitudes.max():g}, which "
+                "are no degrees of latitude"
+            )
+        return {"values": np.sqrt(np.clip(np.cos(np.deg2rad(latitudes)), 0.0, 1.0))}
+
+    def fitted(self, found: Fitted) -> Step:
+        """See ``MeasuredStep``."""
+        return WeighColumns(np.asarray(found["values"]))

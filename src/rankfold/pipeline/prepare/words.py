@@ -11,6 +11,7 @@ import numpy as np
 
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.prepare.measured_columns import (
+    Coslat,
     HighlyVariable,
     ImputeMean,
     Patterson,
@@ -34,6 +35,7 @@ STEPS: dict[str, type[Any]] = {
         ImputeMean,
         Patterson,
         Weights,
+        Coslat,
     )
 }
 

@@ -213,6 +213,10 @@ class ImaginedModel(FactorModel):
         assert self.outcome.matrices is not None  # noqa: S101
         return cast(ZarrSource, self.outcome.matrices[self.left_name])
 
+    def source(self, x: object) -> Source:
+        """The rows as they are: what steps make of them changes no number of a plan."""
+        return open_source(x)
+
     def digest(self) -> str:
         """None: nothing is known of its numbers."""
         return ""

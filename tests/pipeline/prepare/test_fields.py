@@ -1,0 +1,113 @@
+"""Fields with areas: the patterns of xeofs, with weights of columns and of latitudes, and land left out."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rankfold as rf
+from rankfold.pipeline.errors import InputError
+
+xarray = pytest.importorskip("xarray", reason="pip install xarray")
+
+TIME, LAT, LON = 60, 7, 9
+
+
+def field() -> Any:
+    rng = np.random.default_rng(0)
+    x = np.einsum(
+        "tk,kxy->txy", rng.standard_normal((TIME, 5)) * [5, 3, 2, 1, 0.5], rng.standard_normal((5, LAT, LON))
+    )
+    x += 0.05 * rng.standard_normal(x.shape) + 15
+    x[:, 2, 3:6] = np.nan
+    coords = {"time": np.arange(TIME), "lat": np.linspace(-80, 85, LAT), "lon": np.arange(0, 360, 40)}
+    return xarray.DataArray(x, coords, ("time", "lat", "lon"), name="sst")
+
+
+def xeofs_of(data: Any, **flags: Any) -> Any:
+    xeofs = pytest.importorskip("xeofs", reason="pip install xeofs")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = xeofs.single.EOF(n_modes=4, **flags)
+        return model.fit(data, dim="time")
+
+
+def opened(data: Any, prepare: Any) -> Any:
+    return rf.open(data, row_axes="time", drop_missing_columns=True, prepare=prepare)
+
+
+def assert_patterns(found: Any, model: Any, rtol: float = 1e-6) -> None:
+    values = np.asarray(model.explained_variance())
+    np.testing.assert_allclose(found["explained_variance"], values, rtol=rtol)
+    theirs = model.components().transpose("mode", "lat", "lon").sel(lat=found["lat"], lon=found["lon"]).values
+    ours = found["components"].values
+    assert (np.isnan(ours) == np.isnan(theirs)).all()
+    for a, b in zip(np.nan_to_num(ours), np.nan_to_num(theirs), strict=True):
+        assert abs(abs(np.vdot(a, b)) / np.linalg.norm(a) / np.linalg.norm(b) - 1) < rtol
+
+
+@pytest.mark.parametrize(
+    ("prepare", "flags"),
+    [
+        (None, {}),
+        ("coslat", {"use_coslat": True}),
+        ("scale(ddof=0), coslat", {"standardize": True, "use_coslat": True}),
+    ],
+    ids=str,
+)
+def test_patterns_are_those_of_xeofs(tmp_path: Path, prepare: str | None, flags: dict[str, bool]) -> None:
+    data = field()
+    model = xeofs_of(data, **flags)
+    data.to_netcdf(tmp_path / "sst.nc")
+    for x in (data, f"{tmp_path / 'sst.nc'}::sst"):
+        result = rf.pca(opened(x, prepare), 4, tol=1e-10)
+        assert_patterns(result.to_xarray(data), model)
+    np.testing.assert_allclose(
+        rf.transform(result, opened(data, None)).scores[:], result.scores[:], atol=1e-8
+    )
+
+
+def test_weights_of_the_whole_grid_go_with_the_columns_that_are_kept() -> None:
+    data = field()
+    weights = np.random.default_rng(1).random((LAT, LON))
+    result = rf.pca(opened(data, [{"weights": {"values": weights}}]), 3, tol=1e-10)
+    x = (data - data.mean("time")).values.reshape(TIME, -1) * weights.ravel()
+    s = np.linalg.svd(x[:, ~np.isnan(x[0])], compute_uv=False)
+    np.testing.assert_allclose(result.singular_values[:], s[:3], rtol=1e-8)
+
+
+def test_latitudes_that_are_none_are_refused() -> None:
+    data = field()
+    with pytest.raises(InputError, match=r"the data has no coordinate 'lat'; it has time, lon"):
+        opened(data.drop_vars("lat"), "coslat")
+    with pytest.raises(InputError, match="lat goes from -800 to 850, which are no degrees"):
+        opened(data.assign_coords(lat=10 * data["lat"]), "coslat")
+    with pytest.raises(InputError, match="coslat takes data with an axis 'latitude' among the columns"):
+        opened(data, "coslat(latitude='latitude')")
+    with pytest.raises(InputError, match="coslat takes data with an axis 'lat' among the columns"):
+        rf.open(np.ones((4, 3)), prepare="coslat")
+    with pytest.raises(InputError, match="coslat takes data with an axis 'lat' among the columns"):
+        rf.open(rf.open(data, row_axes="time", drop_missing_columns=True), prepare="coslat")
+
+
+def test_sea_surface_temperature_as_xeofs_has_it() -> None:
+    folder = os.environ.get("RANKFOLD_TEST_DATA")
+    if not folder or not (Path(folder) / "sst_ersst.npz").exists():
+        pytest.skip("set RANKFOLD_TEST_DATA to the folder that holds sst_ersst.npz")
+    with np.load(Path(folder) / "sst_ersst.npz") as stored:
+        x, lat, lon = (stored[name] for name in ("X", "lat", "lon"))
+    # Which places are ocean is not kept: they stand in their order, and the places that are left are land.
+    grid = np.full((len(x), len(lat) * len(lon)), np.nan)
+    grid[:, : x.shape[1]] = x
+    coords = {"time": np.arange(len(x)), "lat": lat, "lon": lon}
+    data = xarray.DataArray(grid.reshape(len(x), len(lat), len(lon)), coords, ("time", "lat", "lon"))
+    model = xeofs_of(data, use_coslat=True)
+    result = rf.pca(opened(data, "coslat"), 4, tol=1e-9)
+    found = result.to_xarray(data)
+    assert_patterns(found, model)
+    np.testing.assert_array_equal(found["lat"], lat)
