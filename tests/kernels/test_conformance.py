@@ -621,6 +621,20 @@ def sort_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case({}, run)
 
 
+def membership_case(shape: tuple[int, int], dtype: str) -> Case:
+    distances = np.sort(np.abs(matrix(shape, dtype)), axis=1)
+    distances[::3, : shape[1] // 2] = 0  # in one place with others
+    distances[::7] = 0
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        weights = apart(xp.zeros(shape, np.float64), xp)
+        assert body(a["distances"], float(np.mean(distances)), out=weights) is None
+        assert (weights >= 0).all() and (weights <= 1).all()
+        return {"weights": weights}
+
+    return Case({"distances": distances}, run)
+
+
 def thresholds(keys: Array, own: Array, first: int) -> tuple[Array, Array]:
     """Keys of every third column, half of them with ids that come later: sorted, with some that are equal."""
     ids = first + np.arange(keys.shape[1]) + np.zeros(len(keys), int)[:, None]
@@ -1035,6 +1049,7 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ),
     ("neighbors.lists", "merge_lists"): (merge_lists_case, ("float64",)),
     ("neighbors.lists", "sort_lists"): (sort_case, ("float64",)),
+    ("neighbors.fuzzy", "membership"): (membership_case, FLOATS),
     ("nonnegative.nnls", "descend_rows"): (lambda *case: nonnegative_case(*case, solve=False), FLOATS),
     ("nonnegative.nnls", "solve_rows"): (lambda *case: nonnegative_case(*case, solve=True), ("float64",)),
     ("sparse.products", "multiply_rows"): (multiply_sparse_case, FLOATS),
