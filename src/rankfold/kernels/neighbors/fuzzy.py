@@ -47,7 +47,7 @@ def membership(distances: Array, mean_distance: float, *, out: Array) -> None:
     k + 1 neighbors, and a width is at least a thousandth of the mean distance, as in their implementation.
     """
     for first in range(0, len(distances), BLOCK_ROWS):
-        block = distances[first : first + BLOCK_ROWS].astype(np.float64)
+        block = np.ascontiguousarray(distances[first : first + BLOCK_ROWS], np.float64)
         out[first : first + BLOCK_ROWS] = _weights(block, mean_distance)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import html
 import json
 import warnings
 import weakref
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from rankfold.pipeline.data.source import Source
 
 SCHEMA = 1
+TOLD = ("method", "passes", "rank", "captured", "largest_error_estimate", "relative_error", "converged")
+"""Facts that notebooks show."""
+
 LAZY_BYTES = 64 * 2**20
 """Arrays above this stay on disk until sliced."""
 
@@ -244,6 +248,24 @@ class Result(Exports):
             f"<{facts['kind']} of {facts['input']['name']} by {facts['method']} in {facts['passes']} "
             f"pass{'es' if facts['passes'] != 1 else ''}: {arrays}{quality}>"
         )
+
+    def _repr_html_(self) -> str:
+        """The same for notebooks: arrays, and what the result says of itself."""
+        rows = [
+            f"<tr><td><code>{name}</code></td><td>{' &times; '.join(map(str, self._arrays[name].shape))}</td>"
+            f"<td>{self._arrays[name].dtype}</td><td>{', '.join(self.dimensions(name))}</td></tr>"
+            for name in self
+        ]
+        facts = {"input": self.attrs["input"]["name"], "shape": self.attrs["input"]["shape"]}
+        facts |= {name.replace("_", " "): self.attrs[name] for name in TOLD if name in self.attrs}
+        if "prepare" in self.attrs["input"]:
+            facts["prepare"] = self.attrs["input"]["prepare"]
+        said = "; ".join(
+            f"{name} {html.escape(f'{value:.3g}' if isinstance(value, float) else str(value))}"
+            for name, value in facts.items()
+        )
+        head = "<tr><th>array</th><th>shape</th><th>type</th><th>axes</th></tr>"
+        return f"<p><b>{self.attrs['kind']}</b>: {said}</p><table>{head}{''.join(rows)}</table>"
 
     def require_whole(self, *, sums: bool = False) -> None:
         """Raise ``DataError`` if files have gone, have another length, or with ``sums`` hold other bytes."""
