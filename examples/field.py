@@ -1,7 +1,8 @@
 """Patterns of a field over time (EOFs), with places that were never measured.
 
-Two waves over a map with a continent in it. `row_axes="time"` makes each point in time a row; columns that
-never hold a number are left out.
+Two waves over a map with a continent in it. `row_axes="time"` makes each point in time a row, places that
+never hold a number are left out, and `coslat` lets every place count by its area. `to_xarray` gives patterns
+back on the map, with its coordinates.
 """
 
 from __future__ import annotations
@@ -24,23 +25,22 @@ def waves(times: int = 400, rows: int = 40, columns: int = 80) -> xr.DataArray:
     second = 1.5 * np.cos(2 * np.pi * t / 23) * y * np.sin(2 * np.pi * x)
     field = first + second + 0.5 * rng.standard_normal((times, rows, columns))
     field[:, (y + 0.1) ** 2 / 0.3 + (x - 1.2) ** 2 / 0.1 < 1] = np.nan
-    return xr.DataArray(field, dims=("time", "lat", "lon"), name="height")
+    coordinates = {"lat": 60 * y[:, 0], "lon": 90 * x}
+    return xr.DataArray(field, coordinates, dims=("time", "lat", "lon"), name="height")
 
 
 def main(picture: Path) -> None:
     """Draw the two leading patterns, and what they do over time."""
     field = waves()
-    result = rf.pca(rf.open(field, row_axes="time", drop_missing_columns=True), rank=4)
-    sea = np.isfinite(field[0].values)
+    sea = rf.open(field, row_axes="time", drop_missing_columns=True, prepare="coslat")
+    patterns = rf.pca(sea, rank=4).to_xarray(like=field)
 
     figure, axes = plt.subplots(2, 2, figsize=(9, 4), layout="constrained")
     for i in range(2):
-        pattern = np.full(sea.shape, np.nan)
-        pattern[sea] = result.components[i]
-        axes[i, 0].imshow(pattern, cmap="RdBu", aspect="auto")
-        axes[i, 0].set_title(f"pattern {i + 1}: {result.explained_variance_ratio[i]:.0%} of the variance")
-        axes[i, 0].set_axis_off()
-        axes[i, 1].plot(result.scores[:, i], lw=1)
+        patterns.components[i].plot(ax=axes[i, 0], cmap="RdBu", add_colorbar=False)
+        share = float(patterns.explained_variance_ratio[i])
+        axes[i, 0].set_title(f"pattern {i + 1}: {share:.0%} of the variance")
+        axes[i, 1].plot(patterns.scores[i], lw=1)
         axes[i, 1].set_xlabel("time")
     figure.savefig(picture, dpi=110)
 

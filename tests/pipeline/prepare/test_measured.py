@@ -18,9 +18,10 @@ from reference import same_bytes
 from test_prepared import counts, to_group, to_zarr
 
 import rankfold as rf
+from rankfold.pipeline.data import selection
 from rankfold.pipeline.data.source import compressed
 from rankfold.pipeline.errors import DataError, InputError
-from rankfold.pipeline.prepare import moments
+from rankfold.pipeline.prepare import moments, prepared
 from rankfold.pipeline.prepare.prepared import without_shift
 from rankfold.pipeline.prepare.variable_columns import most_variable
 
@@ -164,7 +165,9 @@ def test_dispersions_of_few_and_of_constant_columns() -> None:
 
 
 @pytest.mark.parametrize("kind", ["csr", "csr group", "array"])
-def test_the_chain_of_scanpy(tmp_path: Path, kind: str) -> None:
+def test_the_chain_of_scanpy(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepared, "BLOCK_BYTES", 2**14)  # a few rows
+    monkeypatch.setattr(selection, "FETCH_BYTES", 2**14)
     scanpy, anndata = pytest.importorskip("scanpy"), pytest.importorskip("anndata")
     x = counts(600, 300, seed=3)
     adata = anndata.AnnData(scipy.sparse.csr_matrix(x.astype("f8")))
@@ -178,6 +181,7 @@ def test_the_chain_of_scanpy(tmp_path: Path, kind: str) -> None:
     s = np.linalg.svd(adata.X - adata.X.mean(axis=0), compute_uv=False)
     steps = "normalize_total(1e4), log1p, highly_variable(100), scale(max_value=10)"
     source = rf.open(stored_in(tmp_path, x.astype("f8"), kind), prepare=steps)
+    np.testing.assert_allclose(dense(source), adata.X, atol=1e-10)
     for solver in ("gram", "auto", "krylov"):
         result = rf.pca(source, 8, solver=solver, tol=1e-9, passes=20, out=tmp_path / solver)
         np.testing.assert_allclose(result.singular_values[:], s[:8], rtol=1e-8)
@@ -223,6 +227,21 @@ def test_they_are_part_of_what_was_asked(tmp_path: Path) -> None:
     rf.pca(rf.open(x, prepare=[{"weights": {"values": weights}}]), 3, out=tmp_path / "w.zarr")
     with pytest.raises(rf.RankfoldError):
         rf.pca(rf.open(x, prepare=[{"weights": {"values": weights + 1}}]), 3, out=tmp_path / "w.zarr")
+
+
+@pytest.mark.parametrize("steps", ["log1p, highly_variable(40), sqrt", "scale, highly_variable(30), scale"])
+def test_matrices_that_are_prepared_twice_are_read_dense_as_they_are_stored(
+    steps: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepared, "BLOCK_BYTES", 2**14)
+    monkeypatch.setattr(selection, "FETCH_BYTES", 2**14)
+    x = counts(900, 200)
+    found, expected = (dense(rf.open(each, prepare=steps)) for each in (x, scipy.sparse.csr_array(x)))
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    log = np.log1p(x.astype("f8")) if steps.startswith("log1p") else scale(x)
+    (columns,) = (v for name, v in rf.open(x, prepare=steps).fitted.items() if name.endswith("columns"))
+    chosen = log[:, columns]
+    np.testing.assert_allclose(found, np.sqrt(chosen) if steps.endswith("sqrt") else scale(chosen), atol=1e-5)
 
 
 @pytest.mark.parametrize("method", ["svd", "pca", "nmf", "knn"])

@@ -98,11 +98,9 @@ class PreparedSource(SamePlaces):
         if not count or columns[0] >= columns[1]:
             return
         raw_dtype = self.inner.dtype
-        raw = (
-            scratch.get("unprepared", count * width * raw_dtype.itemsize)
-            .view(raw_dtype)
-            .reshape(count, width)
-        )
+        # What is within may be prepared too, and reads while this buffer is filled.
+        purpose = f"unprepared {len(self.said)}"
+        raw = scratch.get(purpose, count * width * raw_dtype.itemsize).view(raw_dtype).reshape(count, width)
         self.inner.read_into(raw, rows, read)
         step = max(1, BLOCK_BYTES // (width * self.dtype.itemsize))
         for top in range(0, count, step):
