@@ -25,7 +25,7 @@ from rankfold.methods.parts.column_statistics import divisors, standard_deviatio
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.finite import BAD, join_bad
 from rankfold.methods.parts.panels import numbers
-from rankfold.pipeline.data.source import Csr, compressed, index_dtype, sum_places
+from rankfold.pipeline.data.source import Csr, compressed, index_dtype, require_compressed, sum_places
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.device import HOST, Device
@@ -82,10 +82,7 @@ class SparsePanels:
 
     def read(self, start: int, stop: int) -> Csr:
         """Lines ``start:stop`` in the working type, every place once and in order."""
-        stored = compressed(self.view.source)
-        if stored is None:
-            raise TypeError(f"{self.view.source.name} does not tell its stored numbers")
-        lines = stored.read_sparse((start, stop))
+        lines = require_compressed(self.view.source).read_sparse((start, stop))
         data = numbers(lines.data).astype(self.view.dtype, copy=False)
         return sum_places(dataclasses.replace(lines, data=data), self.view.short)
 

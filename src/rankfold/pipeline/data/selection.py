@@ -30,6 +30,7 @@ from rankfold.pipeline.data.source import (
     Wrapper,
     compressed,
     index_dtype,
+    require_compressed,
 )
 from rankfold.pipeline.errors import ChunkError
 
@@ -222,7 +223,7 @@ class SelectedSparse(SelectedSource):
     @property
     def by(self) -> str:
         """``rows`` or ``columns``: the lines that lie together."""
-        return _stored(self.inner).by
+        return require_compressed(self.inner).by
 
     @property
     def nnz(self) -> int:
@@ -244,7 +245,7 @@ class SelectedSparse(SelectedSource):
     def read_sparse(self, lines: Span) -> Csr:
         """Lines ``start:stop``, in new memory: see ``CompressedSource``."""
         start, stop = lines
-        source, index = _stored(self.inner), index_dtype(*self.shape, self.nnz)
+        source, index = require_compressed(self.inner), index_dtype(*self.shape, self.nnz)
         pointers = self.ends[start : stop + 1] - self.ends[start]
         indices = np.empty(int(pointers[-1]), index)
         data = np.empty(int(pointers[-1]), self.dtype)
@@ -270,7 +271,7 @@ class SelectedSparse(SelectedSource):
 
     def sparse_bytes(self, numbers: int) -> int:
         """A piece as it is stored, what is kept of it, and new numbers of places."""
-        stored, most = _stored(self.inner), max(PIECE_NUMBERS, self.longest)
+        stored, most = require_compressed(self.inner), max(PIECE_NUMBERS, self.longest)
         piece = most * (PIECE_BYTES + 2 * stored.dtype.itemsize)
         across = stored.shape[1 if self.by == "rows" else 0]
         return stored.sparse_bytes(most) + piece + 8 * across + 40 * POINTER_LINES
@@ -280,18 +281,11 @@ PIECE_BYTES = 56
 """Memory of a number of a piece besides its value: its places, its position, and where it goes."""
 
 
-def _stored(source: Source) -> CompressedSource:
-    stored = compressed(source)
-    if stored is None:
-        raise TypeError(f"{source.name} does not tell its stored numbers")
-    return stored
-
-
 def _select_stored(source: CompressedSource, rows: Picks | None, columns: Picks | None) -> SelectedSparse:
     """Count what is kept, by a look at all places where some are left out."""
     places: CompressedSource = source
     while isinstance(places, SamePlaces):
-        places = _stored(places.inner)
+        places = require_compressed(places.inner)
     along, across = (rows, columns) if source.by == "rows" else (columns, rows)
     count = along.count if along else source.shape[0 if source.by == "rows" else 1]
     new_places = _new_places(across, source)

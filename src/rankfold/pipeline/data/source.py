@@ -126,6 +126,14 @@ def compressed(source: Source) -> CompressedSource | None:
     return cast(CompressedSource, source) if hasattr(source, "read_sparse") else None
 
 
+def require_compressed(source: Source) -> CompressedSource:
+    """A matrix whose stored numbers are asked for because it is known to tell them."""
+    stored = compressed(source)
+    if stored is None:
+        raise TypeError(f"{source.name} does not tell its stored numbers")
+    return stored
+
+
 def number_bytes(source: CompressedSource) -> int:
     """Bytes of a stored number with its place."""
     return int(source.dtype.itemsize + index_dtype(*source.shape, source.nnz).itemsize)

@@ -26,6 +26,7 @@ from rankfold.pipeline.data.source import (
     Source,
     Wrapper,
     compressed,
+    require_compressed,
     sum_places,
 )
 from rankfold.pipeline.data.view import working_dtype
@@ -136,10 +137,7 @@ class PreparedSparse(PreparedSource):
 
     @property
     def _stored(self) -> CompressedSource:
-        stored = compressed(self.inner)
-        if stored is None:
-            raise TypeError(f"{self.inner.name} does not tell its stored numbers")
-        return stored
+        return require_compressed(self.inner)
 
     @property
     def by(self) -> str:
