@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse
 
 import rankfold
 from rankfold.pipeline.errors import ArgumentError, InputError
@@ -94,7 +95,8 @@ def pca(
     result.to_anndata(adata, key_added=key_added, overwrite=True)
     key = key_added or "X_pca"
     adata.obsm[key] = adata.obsm[key].astype(dtype, copy=False)
-    params = {"zero_center": zero_center, "use_highly_variable": name == "highly_variable", "mask_var": name}
+    params: dict[str, Any] = {"zero_center": zero_center, "use_highly_variable": name == "highly_variable"}
+    params["mask_var"] = name if name is not None or mask is None else mask
     adata.uns[key_added or "pca"]["params"] = params | ({} if layer is None else {"layer": layer})
     return adata if copy else None
 
@@ -178,6 +180,9 @@ def neighbors(
         raise ArgumentError("metric_kwds= is not there: give a metric that takes no parameters")
     cells = adata.copy() if copy else adata
     points = _representation(cells, use_rep, n_pcs)
+    if n_neighbors > cells.n_obs:  # as scanpy does
+        n_neighbors = 1 + int(0.5 * cells.n_obs)
+        warnings.warn(f"n_obs too small: adjusting to n_neighbors = {n_neighbors}", stacklevel=2)
     result = rankfold.knn(points, n_neighbors - 1, metric=metric, memory=memory, progress=False)
     result.to_anndata(cells, key_added=key_added, overwrite=True)
     params = cells.uns[key_added or "neighbors"]["params"]
@@ -205,4 +210,5 @@ def _representation(cells: Any, use_rep: str | None, n_pcs: int | None) -> Any:
     points = cells.obsm[name]
     if n_pcs is not None and n_pcs > points.shape[1]:
         raise InputError(f"{name} has {points.shape[1]} dimensions, and n_pcs={n_pcs} was asked for")
-    return np.ascontiguousarray(points[:, :n_pcs])
+    points = points.to_numpy() if hasattr(points, "to_numpy") else points
+    return points[:, :n_pcs] if scipy.sparse.issparse(points) else np.ascontiguousarray(points[:, :n_pcs])

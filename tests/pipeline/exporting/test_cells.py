@@ -286,3 +286,21 @@ def test_the_file_that_is_read_takes_the_result(tmp_path: Path, in_place: bool) 
     result = rf.pca(source, 3)
     result.to_anndata(tmp_path / "cells.h5ad", in_place=in_place)
     np.testing.assert_array_equal(rf.pca(source, 3).scores[:], result.scores[:])
+
+
+@pytest.mark.parametrize("key", ["", "a/b", ".", "..", "../x", ".hidden", "rankfold", " a", "a" * 300])
+def test_names_that_no_file_can_keep_are_refused(file: Path, key: str) -> None:
+    result, adata = rf.pca(cells().X, 3), cells()
+    for target in (file, adata):
+        with pytest.raises(InputError, match="is no name for results"):
+            result.to_anndata(target, key_added=key, overwrite=True)
+    assert not adata.obsm and not _read(file).obsm
+
+
+def test_what_a_link_leads_to_is_written(tmp_path: Path) -> None:
+    _write(cells(), tmp_path / "real.h5ad")
+    (tmp_path / "links").mkdir()
+    link = tmp_path / "links" / "link.h5ad"
+    link.symlink_to(tmp_path / "real.h5ad")
+    rf.pca(cells().X, 3).to_anndata(link)
+    assert link.is_symlink() and "X_pca" in _read(tmp_path / "real.h5ad").obsm

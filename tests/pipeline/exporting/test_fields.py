@@ -147,3 +147,31 @@ def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot be written"):
         result.to_netcdf(tmp_path / "no folder" / "eof.nc")
     assert {path.name for path in tmp_path.iterdir()} == {"sst.nc", "eof.nc"}
+
+
+def test_units_are_those_of_what_the_numbers_are() -> None:
+    data = field(land=False) ** 2
+    data.attrs["units"] = "K"
+
+    def with_units(prepare: str | None, **flags: bool) -> set[str]:
+        result = rf.pca(rf.open(data, row_axes="time", prepare=prepare), 2, **flags)
+        found = result.to_xarray(data)
+        return {str(name) for name in found.data_vars if "units" in found[name].attrs}
+
+    assert with_units(None) == {"mean", "scores", "singular_values"}
+    assert with_units(None, whiten=True) == {"mean"}
+    assert with_units(None, scale=True) == {"mean", "scale"}
+    assert with_units("log1p") == set()
+
+
+def test_neighbors_have_the_axes_of_the_rows() -> None:
+    found = rf.knn(rf.open(field(land=False), row_axes="lat,lon"), 3).to_xarray()
+    assert found["indices"].dims == found["distances"].dims == ("lat", "lon", "neighbor")
+
+
+def test_what_is_no_array_of_xarray_is_refused() -> None:
+    data = field(land=False)
+    result = rf.pca(rf.open(data, row_axes="time"), 2)
+    for wrong in (data.to_dataset(), data.values):
+        with pytest.raises(InputError, match="give a DataArray"):
+            result.to_xarray(wrong)

@@ -150,7 +150,7 @@ def test_highly_variable_genes_are_those_of_scanpy(flavor: str, base: int | None
     for raw in (x, scipy.sparse.csr_array(x)):
         source = rf.open(raw, prepare=f"normalize_total(1e4), {log}, highly_variable(50, flavor='{flavor}')")
         chosen = adata.var["highly_variable"].to_numpy()
-        (columns,) = source.fitted.values()
+        columns = source.fitted["prepare_3_highly_variable_columns"]
         np.testing.assert_array_equal(columns, np.flatnonzero(chosen))
         np.testing.assert_allclose(dense(source), adata.X.toarray()[:, chosen], rtol=1e-5)
 
@@ -368,3 +368,121 @@ def test_words_say_all_of_it() -> None:
         "scale(zero_center=True, max_value=10, ddof=1)"
     )
     assert json.dumps(words)
+
+
+# Found by trying ------------------------------------------------------------------------------------
+
+
+def test_parts_of_a_prepared_matrix_keep_its_steps() -> None:
+    x = counts(300, 50)
+    for said in ("log1p", "normalize_total(1e4), log1p", "scale"):
+        part = rf.open(rf.open(x, prepare=said), select_columns="3:23", select_rows="10:")
+        whole = dense(rf.open(x, prepare=said))
+        np.testing.assert_array_equal(dense(part), whole[10:, 3:23])
+        result = rf.pca(part, 3, tol=1e-8)
+        assert result.attrs["input"]["prepare"].startswith(said.partition("(")[0])
+        found = rf.transform(result, x[10:])
+        np.testing.assert_allclose(found.scores[...], result.scores[...], atol=2e-4)
+        assert rf.check(result, x[10:]).attrs["largest_residual"] < 1e-3
+        with pytest.raises(InputError, match="has 20 columns, and take_columns chose among 50"):
+            rf.transform(result, x[10:, 3:23])
+        more = rf.open(part, prepare="scale")
+        np.testing.assert_allclose(dense(more), scale(whole[10:, 3:23]), atol=1e-5)
+    with pytest.raises(InputError, match="leave out columns of nothing before them"):
+        rf.open(rf.open(x, prepare="log1p"), drop_missing_columns=True)
+
+
+def test_rows_of_another_width_are_refused_after_a_choice_of_columns() -> None:
+    x = counts(120, 50)
+    for columns in (None, "0:40"):
+        width = 50 if columns is None else 40
+        result = rf.pca(rf.open(x, select_columns=columns, prepare="log1p, highly_variable(10)"), 3)
+        rf.transform(result, x[:9, :width])
+        for other in (counts(9, 80), counts(9, 30)):
+            message = f"has {other.shape[1]} columns, and highly_variable chose among {width}"
+            with pytest.raises(InputError, match=message):
+                rf.transform(result, other)
+
+
+@pytest.mark.parametrize("stored", [np.array, scipy.sparse.csr_array], ids=["dense", "csr"])
+def test_a_column_that_varies_by_rounding_alone_is_constant(stored: Any) -> None:
+    x = np.random.default_rng(0).normal(size=(300, 10))
+    x[:, 0] = 0.1
+    s = rf.svd(rf.open(stored(x), prepare="scale"), 10).s
+    assert s[-1] < 1e-10 and s[0] < 25
+
+
+def test_zeros_that_are_not_stored_cannot_be_missing() -> None:
+    x = counts(100, 20)
+    x[0] = 1
+    for step in ("impute_mean", "patterson"):
+        with pytest.raises(InputError, match=r"missing=0.* is sparse"):
+            rf.open(scipy.sparse.csr_array(x), prepare=f"{step}(missing=0)")
+    rf.open(x, prepare="impute_mean(missing=0)")
+
+
+@pytest.mark.parametrize("stored", [np.array, scipy.sparse.csr_array], ids=["dense", "csr"])
+@pytest.mark.parametrize("said", ["scale(max_value=3)", "scale(zero_center=False, max_value=3)", "binarize"])
+def test_an_infinite_number_stays_one_and_is_refused(stored: Any, said: str) -> None:
+    x = counts(100, 20)
+    x[3, 4] = np.inf
+    with pytest.raises(DataError, match="1 NaN or Inf, the first at row 3, column 4"):
+        rf.svd(rf.open(stored(x), prepare=said), 2)
+
+
+def test_places_that_come_twice_are_chosen_and_scaled(tmp_path: Path) -> None:
+    x = scipy.sparse.csr_array(counts(300, 60))
+    halves = (np.repeat(x.data / 2, 2), np.repeat(x.indices, 2), 2 * x.indptr)
+    twice = scipy.sparse.csr_array(halves, shape=x.shape)
+    steps = "log1p, highly_variable(20), scale"
+    a, b = (
+        rf.pca(rf.open(to_group(tmp_path / f"{i}.zarr", each), prepare=steps), 3, solver="krylov")
+        for i, each in enumerate((x, twice))
+    )
+    np.testing.assert_allclose(a.singular_values[...], b.singular_values[...], rtol=1e-6)
+
+
+def test_a_choice_of_columns_after_a_step_by_rows_reads_rows_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = counts(300, 1200)
+    source = rf.open(
+        to_zarr(tmp_path / "x.zarr", x, (100, 100)), prepare="normalize_total, log1p, highly_variable(100)"
+    )
+    read, kind = [], type(source.inner.inner.inner)
+    read_into = kind.read_into
+
+    def watched(self: Any, out: Array, rows: Any, columns: Any) -> None:
+        read.append((rows[1] - rows[0]) * (columns[1] - columns[0]))
+        read_into(self, out, rows, columns)
+
+    monkeypatch.setattr(kind, "read_into", watched)
+    out = np.empty(source.shape, source.dtype)
+    source.read_into(out, (0, 300), (0, source.shape[1]))
+    assert sum(read) <= 1.1 * x.size
+
+
+def test_what_was_measured_before_a_choice_has_an_axis_of_its_own() -> None:
+    pytest.importorskip("xarray")
+    result = rf.pca(rf.open(counts(150, 70), prepare="scale, highly_variable(20)"), 5)
+    assert result.to_xarray()["prepare_1_scale_mean"].shape == (70,)
+    assert result.to_pandas("prepare_1_scale_mean").shape == (70, 1)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "highly_variable(10, n_bins=None)",
+        [{"highly_variable": {"n_top_genes": "abc"}}],
+        [{"highly_variable": {"n_top_genes": float("nan")}}],
+        [{"highly_variable": {"n_top_genes": float("inf")}}],
+        "weights('nofile.npy')",
+        [{"weights": {"values": ["a"] * 20}}],
+        [{"weights": {"values": 1j * np.ones(20)}}],
+        5,
+    ],
+    ids=str,
+)
+def test_nonsense_is_one_clear_message(said: Any) -> None:
+    with pytest.raises(InputError):
+        rf.open(counts(30, 20), prepare=said)

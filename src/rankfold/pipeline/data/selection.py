@@ -119,19 +119,31 @@ class SelectedSource(Wrapper):
             across = _fetches(
                 self.columns,
                 columns,
-                self.inner.column_grid,
-                gap=SKIP_BYTES // item,
-                most=max(1, FETCH_BYTES // (item * tall)),
+                self._column_cells,
+                gap=max(SKIP_BYTES // item, self._least_columns),
+                most=max(1, FETCH_BYTES // (item * tall), self._least_columns),
             )
             for column in across:
                 self._fetch(out, row, column)
+
+    @property
+    def _least_columns(self) -> int:
+        """Columns that are read together where reading a few costs as much as reading all; else 0."""
+        return self.inner.shape[1] if self.inner.column_grid.scattered else 0
+
+    @property
+    def _column_cells(self) -> Grid:
+        """Chunks along the columns, or all of them as one."""
+        if not self._least_columns:
+            return self.inner.column_grid
+        return Grid.regular(self._least_columns, self._least_columns, splittable=True)
 
     def read_bytes(self, rows: int, columns: int) -> int:
         """Most memory of one ``read_into``: that of the matrix, and the buffer unless all is contiguous."""
         if all(picks is None or picks.contiguous for picks in (self.rows, self.columns)):
             # One row more: what is selected begins anywhere in a chunk.
             return max(self.inner.read_bytes(rows, columns), self.inner.read_bytes(rows + 1, columns))
-        tall, wide = (unit(grid) for grid in (self.inner.row_grid, self.inner.column_grid))
+        tall, wide = unit(self.inner.row_grid), max(unit(self.inner.column_grid), self._least_columns)
         # Twice: the heap of a thread keeps one that was freed.
         buffer = 2 * max(FETCH_BYTES, tall * wide * self.dtype.itemsize)
         return self.inner.read_bytes(max(rows, tall) + 1, max(columns, wide)) + buffer
@@ -246,28 +258,39 @@ class SelectedSparse(SelectedSource):
         """Lines ``start:stop``, in new memory: see ``CompressedSource``."""
         start, stop = lines
         source, index = require_compressed(self.inner), index_dtype(*self.shape, self.nnz)
-        pointers = self.ends[start : stop + 1] - self.ends[start]
-        indices = np.empty(int(pointers[-1]), index)
-        data = np.empty(int(pointers[-1]), self.dtype)
+        counted = np.diff(self.ends[start : stop + 1])
+        counts, parts = np.zeros(stop - start, np.int64), []
         new_places = _new_places(self._across, source)
         for here, numbers in _pieces(source, _line_numbers(self._along, lines)):
             first, last = int(numbers[0]), int(numbers[-1]) + 1
             part = source.read_sparse((first, last))
-            ends = np.cumsum(pointers[here + 1] - pointers[here])
-            bounds = np.stack([ends - (pointers[here + 1] - pointers[here]), ends], axis=1)
+            kept = np.zeros(len(here), np.int64)
+            count_kept(part.indices, part.indptr, numbers - first, new_places, counts=kept)
+            self._require_counted(kept, counted[here], (first, last))
+            ends = np.cumsum(kept)
             positions = np.zeros(int(ends[-1]), np.int64)
-            pieces = {"pointers": bounds, "positions": positions}
-            if not find_kept(part.indices, part.indptr, numbers - first, new_places, **pieces):
-                raise ChunkError(
-                    f"{self.name}: {self.by} {first} to {last} (from 0) hold other places than when they "
-                    "were counted. Open the matrix again, once nobody writes to it"
-                )
-            at: Any = slice(pointers[here[0]], pointers[here[0]] + ends[-1])
+            bounds = {"pointers": np.stack([ends - kept, ends], axis=1), "positions": positions}
+            find_kept(part.indices, part.indptr, numbers - first, new_places, **bounds)
+            counts[here] = kept
+            parts.append((here, ends - kept, new_places[part.indices[positions]], part.data[positions]))
+        pointers = np.concatenate([[0], np.cumsum(counts)])
+        indices, data = np.empty(int(pointers[-1]), index), np.empty(int(pointers[-1]), self.dtype)
+        for here, begins, places, values in parts:
+            at: Any = slice(pointers[here[0]], pointers[here[0]] + len(places))
             if len(here) > 1 and (np.diff(here) != 1).any():
-                at = np.repeat(pointers[here] - bounds[:, 0], np.diff(bounds)[:, 0]) + np.arange(ends[-1])
-            indices[at] = new_places[part.indices[positions]]
-            data[at] = part.data[positions]
+                at = np.repeat(pointers[here] - begins, counts[here]) + np.arange(len(places))
+            indices[at], data[at] = places, values
         return Csr(pointers.astype(index), indices, data)
+
+    def _require_counted(
+        self, kept: npt.NDArray[np.int64], counted: npt.NDArray[np.int64], span: Span
+    ) -> None:
+        """Raise ``ChunkError`` for other places than were counted; steps add up those that come twice."""
+        if (kept > counted).any() or (not isinstance(self.inner, SamePlaces) and (kept < counted).any()):
+            raise ChunkError(
+                f"{self.name}: {self.by} {span[0]} to {span[1]} (from 0) hold other places than when they "
+                "were counted. Open the matrix again, once nobody writes to it"
+            )
 
     def sparse_bytes(self, numbers: int) -> int:
         """A piece as it is stored, what is kept of it, and new numbers of places."""
@@ -277,7 +300,7 @@ class SelectedSparse(SelectedSource):
         return stored.sparse_bytes(most) + piece + 8 * across + 40 * POINTER_LINES
 
 
-PIECE_BYTES = 56
+PIECE_BYTES = 72
 """Memory of a number of a piece besides its value: its places, its position, and where it goes."""
 
 

@@ -99,8 +99,8 @@ class Run:
 
         A small one that is temporary goes to the caller as it is, with no need to be opened.
         """
-        for name, values in self.fitted.items():
-            write_small(self.result, {name: values}, "column" if len(values) > 1 else "one")
+        for name, (values, axis) in self.fitted.items():
+            write_small(self.result, {name: values}, axis)
         small = not self.keeping.resumable and bytes_under(self.result) <= LAZY_BYTES
         if not small or (self.result / "graph").exists():
             write_group(self.result, facts)
@@ -239,7 +239,11 @@ class Run:
         self, request: Mapping[str, Any], method: str, source: Source, fingerprint: str
     ) -> dict[str, Any]:
         """What was asked and of what, whoever answered: facts that a result of any kind has."""
-        self.fitted = dict(fitted_of(source))
+        columns = {1: "one", source.shape[1]: "column"}
+        self.fitted = {
+            name: (values, columns.get(len(values), f"column before {name}"))
+            for name, values in fitted_of(source).items()
+        }
         return {
             **self.device_facts,
             "kind": request["kind"],

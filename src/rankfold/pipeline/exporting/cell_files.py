@@ -58,6 +58,7 @@ def write_into(path: Path, elements: Elements, *, overwrite: bool, in_place: boo
         room for a copy.
     """
     library("anndata", extra="cells", what=f"writing into {path}")
+    path = path.resolve()  # what a link leads to is written, not the link
     if not path.exists():
         raise SourceNotFoundError(f"{path} does not exist: results are added to a file that AnnData wrote")
     if path.is_dir():

@@ -79,6 +79,7 @@ def cells_of(result: Outcome, shape: tuple[int, int], name: str, key: str | None
         The result is of another kind, or of a matrix with other numbers of rows and columns.
     """
     kind = _kind(result)
+    _require_key(key)
     if kind == "knn":
         require_length("observations", name, shape[0], whole_length(result, "rows"))
         return _graphs(result, key)
@@ -93,7 +94,8 @@ def cells_of(result: Outcome, shape: tuple[int, int], name: str, key: str | None
         require_length("observations", name, shape[0], whole_length(result, "rows"))
         rows = _scaled(result, kind)
         elements[f"obsm/{names.observations}"] = spread(rows, kept_places(result, "rows"), shape[0], np.nan)
-    elements[f"uns/{names.key}"] = _facts_of_factors(result, kind)
+    if COLUMNS[kind] in set(result):  # of rows that were transformed, the fit says the rest
+        elements[f"uns/{names.key}"] = _facts_of_factors(result, kind)
     elements[f"uns/rankfold/{names.key}"] = json.dumps(result.attrs, sort_keys=True)
     return elements
 
@@ -102,6 +104,21 @@ def key_of(result: Outcome, key: str | None) -> str:
     """The key in ``uns`` under which a result goes."""
     kind = _kind(result)
     return key or ("neighbors" if kind == "knn" else NAMES[kind].key)
+
+
+LONGEST_KEY = 100
+
+
+def _require_key(key: str | None) -> None:
+    """Raise ``InputError`` for a name that no file can keep, or that means something else."""
+    if key is None:
+        return
+    plain = isinstance(key, str) and key == key.strip() and 0 < len(key) <= LONGEST_KEY
+    if not plain or "/" in key or key.startswith(".") or key == "rankfold":
+        raise InputError(
+            f"key_added={key!r} is no name for results: it is a word of up to {LONGEST_KEY} letters, without "
+            "slashes, which does not begin with a dot, and is not rankfold"
+        )
 
 
 def _kind(result: Outcome) -> str:

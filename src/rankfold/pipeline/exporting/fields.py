@@ -22,8 +22,8 @@ from rankfold.pipeline.formats.handles import library
 
 Array = npt.NDArray[Any]
 
-WITH_UNITS = ("mean", "scale", "scores", "singular_values", "s")
-"""Arrays in units of the data."""
+COLUMNS_WITH_UNITS, FACTORS_WITH_UNITS = ("mean", "scale"), ("scores", "singular_values", "s")
+"""Arrays in units of the data, unless these were changed first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +70,18 @@ def dataset_of(result: Outcome, like: Any = None) -> Any:
         ``like`` has other axes, or lengths, than the data of the result.
     """
     xarray = library("xarray", extra="xarray", what="a dataset")
+    if like is not None and not (hasattr(like, "dims") and hasattr(like, "variable")):
+        raise InputError(f"like is a {type(like).__name__}: give a DataArray, such as dataset['name']")
     rows, columns = _sides(result, like)
     sizes = {"row": rows, "column": columns}
-    arrays = {
-        name: _variable(result, name, sizes) for name in result if "neighbor" not in result.dimensions(name)
-    }
+    arrays = {name: _variable(result, name, sizes) for name in result}
     dataset = xarray.Dataset(arrays, attrs={"rankfold": json.dumps(result.attrs, sort_keys=True)})
     if "mode" in dataset.dims:
         dataset = dataset.assign_coords(mode=np.arange(1, dataset.sizes["mode"] + 1))
     if like is None:
         return dataset
-    for name in WITH_UNITS:
-        if name in dataset and "units" in like.attrs and not result.attrs["request"].get("scale"):
+    for name in _names_with_units(result):
+        if name in dataset and "units" in like.attrs:
             dataset[name].attrs["units"] = like.attrs["units"]
     return dataset.assign_coords(_coordinates(like, rows, columns))
 
@@ -91,16 +91,27 @@ def write_netcdf(dataset: Any, path: Path, *, overwrite: bool) -> Path:
     if path.exists() and not overwrite:
         raise OutputError(f"{path} exists. Say overwrite=True (--overwrite), or another name")
     library("netCDF4", extra="xarray", what=f"writing {path}")
+    path = path.resolve()
     begun = path.with_name(f".{path.name}.rankfold-export")
     try:
         dataset.to_netcdf(begun, engine="netcdf4")
         flush(begun)
         rename_durably(begun, path)
-    except OSError as error:
+    except (OSError, NotImplementedError, ValueError, TypeError) as error:
         raise OutputError(f"{path} cannot be written: {error}") from error
     finally:
         begun.unlink(missing_ok=True)
     return path
+
+
+def _names_with_units(result: Outcome) -> tuple[str, ...]:
+    """Arrays that are in the units of the data: none where steps made other numbers of these."""
+    request = result.attrs["request"]
+    if "prepare" in result.attrs["input"]:
+        return ()
+    if request.get("scale") or request.get("whiten"):
+        return COLUMNS_WITH_UNITS
+    return COLUMNS_WITH_UNITS + FACTORS_WITH_UNITS
 
 
 def facts_in_dataset(path: Path) -> dict[str, Any] | None:
@@ -121,6 +132,8 @@ def _variable(result: Outcome, name: str, sides: dict[str, Side]) -> tuple[tuple
     values, kinds = np.asarray(result[name][...]), result.dimensions(name)
     side = next((sides[kind] for kind in kinds if kind in sides), None)
     modes = ("mode",) * ("component" in kinds)
+    if side is not None and "neighbor" in kinds:
+        return (*side.axes, "neighbor"), side.unstack(values)
     if side is None:
         return (*modes, *(kind for kind in kinds if kind != "component")), values
     lines = values.T if modes and kinds[0] == "component" else values

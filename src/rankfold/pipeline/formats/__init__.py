@@ -58,7 +58,7 @@ from rankfold.pipeline.formats.npz import npz_source
 from rankfold.pipeline.formats.remote import remote_matrix
 from rankfold.pipeline.formats.zarr_layout import matrix_at, matrix_of
 from rankfold.pipeline.prepare.measured_columns import Coslat
-from rankfold.pipeline.prepare.prepared import prepare_source
+from rankfold.pipeline.prepare.prepared import PreparedSource, prepare_source, select_prepared
 from rankfold.pipeline.prepare.words import Prepare, Steps, parse_steps
 
 __all__ = ["ViewOptions", "open_source"]
@@ -135,8 +135,17 @@ def open_source(
     """
     if missing not in MISSING:
         raise InputError(f"missing={missing!r} is not known; say one of {', '.join(map(repr, MISSING))}")
-    source = select(_matrix(x, missing, row_axes), rows=select_rows, columns=select_columns)
-    source = without_missing_columns(source) if drop_missing_columns else source
+    source = _matrix(x, missing, row_axes)
+    if isinstance(source, PreparedSource):
+        if drop_missing_columns:
+            raise InputError(
+                f"{source.name} went through steps: leave out columns of nothing before them, when the "
+                "matrix itself is opened"
+            )
+        source = select_prepared(source, rows=select_rows, columns=select_columns)
+    else:
+        source = select(source, rows=select_rows, columns=select_columns)
+        source = without_missing_columns(source) if drop_missing_columns else source
     return prepare_source(source, _with_latitudes(x, source, parse_steps(prepare)))
 
 

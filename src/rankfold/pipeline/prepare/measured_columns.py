@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.data.places import kept_columns
-from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.source import Source, compressed
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.prepare.measured_rows import Fitted
 from rankfold.pipeline.prepare.moments import column_moments
@@ -23,6 +23,10 @@ from rankfold.pipeline.prepare.variable_columns import FLAVORS, most_variable
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
+
+
+CONSTANT = 1e-12
+"""Standard deviation, as a share of the mean, up to which a column varies by rounding alone."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +58,8 @@ class ScaleColumns:
         mean, factor = numbers.along_columns(self.mean), numbers.along_columns(self.factor)
         wide = values.astype(np.float64)
         found = self._map(wide, mean, factor)
+        infinite = np.isinf(wide)
+        found[infinite] = wide[infinite]  # refused at its place, whatever cuts numbers off
         if self.missing is not None:
             found[np.isnan(wide) | (wide == self.missing)] = 0.0
         if self.center and numbers.places is not None:
@@ -95,9 +101,9 @@ class Scale:
 
     def fitted(self, found: Fitted) -> Step:
         """See ``MeasuredStep``."""
-        std = np.asarray(found["std"])
-        factor = 1 / np.where(std > 0, std, 1.0)
-        return ScaleColumns(np.asarray(found["mean"]), factor, self.zero_center, self.max_value, None)
+        std, mean = np.asarray(found["std"]), np.asarray(found["mean"])
+        factor = 1 / np.where(std > CONSTANT * np.abs(mean), std, 1.0)
+        return ScaleColumns(mean, factor, self.zero_center, self.max_value, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,7 @@ class Patterson:
 
     def measure(self, source: Source) -> dict[str, Array]:
         """Frequencies of what is counted, and how many calls there are."""
+        _refuse_zero(self, source)
         moments = column_moments(source, absent=lambda x: np.isnan(x) | (x == self.missing))
         if (moments.mean < 0).any() or (moments.mean > 2).any():
             raise DataError(
@@ -133,6 +140,15 @@ class Patterson:
         return ScaleColumns(2 * p, factor, True, None, self.missing)
 
 
+def _refuse_zero(step: Any, source: Source) -> None:
+    """Zeros of a sparse matrix are not stored, so that they cannot stand for what is missing."""
+    if step.missing == 0 and compressed(source) is not None:
+        raise InputError(
+            f"{step.name}(missing=0): {source.name} is sparse, and zeros that are not stored cannot be told "
+            "from numbers that are missing. Store what is missing as NaN, or write the matrix dense"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class ImputeMean:
     """What is missing, NaN or ``missing``, becomes the mean of what is there in its column."""
@@ -147,6 +163,7 @@ class ImputeMean:
 
     def measure(self, source: Source) -> dict[str, Array]:
         """Means, and how many numbers are there."""
+        _refuse_zero(self, source)
         moments = column_moments(source, absent=self.is_missing)
         if not (moments.count > 0).all():
             empty = int(np.flatnonzero(moments.count == 0)[0])
@@ -200,7 +217,8 @@ class HighlyVariable:
     def __post_init__(self) -> None:
         for field in ("n_top_genes", "n_bins"):
             value = getattr(self, field)
-            if isinstance(value, bool) or value != int(value) or value < 1:
+            is_number = isinstance(value, int | float | np.integer | np.floating)
+            if not is_number or isinstance(value, bool) or not value >= 1 or value % 1:
                 raise InputError(f"{self.name}: {field} must be a whole number of at least 1, not {value!r}")
             object.__setattr__(self, field, int(value))
         if self.flavor not in FLAVORS:
@@ -219,7 +237,32 @@ class HighlyVariable:
         chosen = most_variable(
             moments.mean, moments.variance(1), self.n_top_genes, flavor=self.flavor, bins=self.n_bins
         )
-        return {"columns": np.flatnonzero(chosen)}
+        return {"columns": np.flatnonzero(chosen), "of": np.array([source.shape[1]])}
+
+    def fitted(self, found: Fitted) -> None:
+        """See ``MeasuredStep``."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TakeColumns:
+    """Some columns, by their numbers: a selection that comes after other steps."""
+
+    columns: Any = None
+    digest: str | None = None
+    """Of the numbers, which says in a result which they were."""
+
+    name: ClassVar[str] = "take_columns"
+
+    def __post_init__(self) -> None:
+        if self.columns is not None:
+            mark = hashlib.blake2b(np.ascontiguousarray(self.columns, "<i8").tobytes(), digest_size=8)
+            object.__setattr__(self, "digest", mark.hexdigest())
+
+    def measure(self, source: Source) -> dict[str, Array]:
+        """The columns themselves."""
+        if self.columns is None:
+            raise InputError(f"{self.name} is what select_columns= of a prepared matrix becomes: say that")
+        return {"columns": np.asarray(self.columns), "of": np.array([source.shape[1]])}
 
     def fitted(self, found: Fitted) -> None:
         """See ``MeasuredStep``."""
@@ -247,9 +290,9 @@ class Weights:
     def __post_init__(self) -> None:
         if self.values is None:
             return
-        values = (
-            np.load(self.values) if isinstance(self.values, str | os.PathLike) else np.asarray(self.values)
-        )
+        values = self._read() if isinstance(self.values, str | os.PathLike) else np.asarray(self.values)
+        if values.dtype.kind not in "iufb":
+            raise InputError(f"{self.name}: {values.dtype} are no real numbers")
         values = values.ravel().astype(np.float64)
         if not np.isfinite(values).all():
             raise InputError(
@@ -257,6 +300,15 @@ class Weights:
             )
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "digest", hashlib.blake2b(values.tobytes(), digest_size=8).hexdigest())
+
+    def _read(self) -> Array:
+        try:
+            values = np.load(self.values)
+        except (OSError, ValueError, EOFError) as error:
+            raise InputError(f"{self.name}: {self.values} cannot be read as a .npy file: {error}") from error
+        if not isinstance(values, np.ndarray):
+            raise InputError(f"{self.name}: {self.values} holds several arrays: give a .npy file of one")
+        return values
 
     def measure(self, source: Source) -> dict[str, Array]:
         """The weights themselves."""

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from rankfold.pipeline.chunks.encoding import scratch
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.picks import Selection, pick
 from rankfold.pipeline.data.selection import select
 from rankfold.pipeline.data.source import (
     CompressedSource,
@@ -31,6 +32,7 @@ from rankfold.pipeline.data.source import (
 )
 from rankfold.pipeline.data.view import working_dtype
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.prepare.measured_columns import TakeColumns
 from rankfold.pipeline.prepare.steps import Numbers, Step
 from rankfold.pipeline.prepare.words import Steps, in_words, parse_steps
 
@@ -215,6 +217,12 @@ def prepare_source(source: Source, steps: Steps, fitted: Fitted | None = None) -
             change = step
         said = (*said, step)
         if change is None:
+            width = int(found["of"][0])
+            if source.shape[1] != width:
+                raise InputError(
+                    f"{source.name} has {source.shape[1]} columns, and {step.name} chose among {width}. Give "
+                    "rows with the columns that there were before"
+                )
             source = select(source, rows=None, columns=np.asarray(found["columns"]))
             source = _prepared(source, (), said, known)
         elif isinstance(source, PreparedSource) and source.shift is None:
@@ -240,6 +248,21 @@ def _prepared(inner: Source, steps: tuple[Step, ...], said: Steps, fitted: Fitte
 
 def _given(fitted: Fitted, prefix: str) -> dict[str, Array]:
     return {name.removeprefix(prefix): np.asarray(v) for name, v in fitted.items() if name.startswith(prefix)}
+
+
+def select_prepared(source: PreparedSource, *, rows: Selection, columns: Selection) -> Source:
+    """A part of a matrix that went through steps, which are still those of the part.
+
+    Columns are one more step: new rows go through the same, from all columns that there were.
+    """
+    prepared: Source = source
+    picks = pick(columns, source.shape[1], what="column", name=source.name)
+    if picks is not None:
+        prepared = prepare_source(prepared, (TakeColumns(picks.places()),))
+    if rows is None:
+        return prepared
+    said, fitted = prepared.said, prepared.fitted  # type: ignore[attr-defined]
+    return _prepared(select(prepared, rows=rows, columns=None), (), said, fitted)
 
 
 def without_shift(source: Source) -> Source:

@@ -155,7 +155,7 @@ class Arcsinh:
 
 @dataclass(frozen=True, slots=True)
 class Binarize:
-    """1 above a threshold, else 0; NaN stays, and is refused as ever."""
+    """1 above a threshold, else 0; NaN and Inf stay, and are refused as ever."""
 
     threshold: float = 0.0
 
@@ -168,7 +168,7 @@ class Binarize:
     def apply(self, numbers: Numbers) -> None:
         """See ``Step``."""
         values = numbers.values
-        np.copyto(values, values > self.threshold, where=~np.isnan(values))
+        np.copyto(values, values > self.threshold, where=np.isfinite(values))
 
 
 def require(step: Any, field: str, *, above: float = -math.inf, least: float = -math.inf) -> None:

@@ -16,6 +16,7 @@ from rankfold.pipeline.prepare.measured_columns import (
     ImputeMean,
     Patterson,
     Scale,
+    TakeColumns,
     Weights,
 )
 from rankfold.pipeline.prepare.measured_rows import NormalizeTotal, Tfidf
@@ -36,6 +37,7 @@ STEPS: dict[str, type[Any]] = {
         Patterson,
         Weights,
         Coslat,
+        TakeColumns,
     )
 }
 
@@ -61,6 +63,8 @@ def parse_steps(prepare: Prepare) -> Steps:
     """
     if prepare is None:
         return ()
+    if not isinstance(prepare, str | Mapping | Sequence):
+        raise InputError(f"prepare={prepare!r} are no steps; {ADVICE}")
     items = [prepare] if isinstance(prepare, str | Mapping) else list(prepare)
     steps: list[Any] = []
     for item in items:
