@@ -82,13 +82,41 @@ def test_what_others_have_put_there_stays(folder: Path) -> None:
     adata.obsm["X_pca"] = np.zeros((300, 2))
     adata.write_h5ad(folder / "cells.h5ad")
     run = rankfold("run", folder / "cells.yaml")
-    assert run.exit_code == 2 and "obsm/X_pca is there already" in run.stderr
+    assert run.exit_code == 2 and "holds obsm/X_pca, which this workflow did not write" in run.stderr
+    assert not (folder / "cells-results").exists()
     assert anndata.read_h5ad(folder / "cells.h5ad").obsm["X_pca"].shape == (300, 2)
     text = (folder / "cells.yaml").read_text()
     named = "into: {file: cells.h5ad, key_added: ours}"
     (folder / "cells.yaml").write_text(text.replace("into: cells.h5ad", named, 1))
     assert rankfold("run", folder / "cells.yaml").exit_code == 0
     assert set(anndata.read_h5ad(folder / "cells.h5ad").obsm) == {"X_pca", "ours"}
+
+
+def test_what_was_changed_or_taken_away_since_is_seen(folder: Path) -> None:
+    assert rankfold("run", folder / "cells.yaml").exit_code == 0
+    adata = anndata.read_h5ad(folder / "cells.h5ad")
+    ours = adata.obsm["X_pca"].copy()
+    del adata.obsm["X_pca"]
+    adata.write_h5ad(folder / "cells.h5ad")
+    assert rankfold("run", folder / "cells.yaml").exit_code == 0
+    adata = anndata.read_h5ad(folder / "cells.h5ad")
+    np.testing.assert_array_equal(adata.obsm["X_pca"], ours)
+    adata.obsm["X_pca"] = ours + 1
+    adata.write_h5ad(folder / "cells.h5ad")
+    text = (folder / "cells.yaml").read_text()
+    (folder / "cells.yaml").write_text(text.replace("rank: 6", "rank: 5"))
+    run = rankfold("run", folder / "cells.yaml")
+    assert run.exit_code == 2 and "holds obsm/X_pca, which this workflow did not write" in run.stderr
+    np.testing.assert_array_equal(anndata.read_h5ad(folder / "cells.h5ad").obsm["X_pca"], ours + 1)
+
+
+def test_two_results_do_not_go_into_one_place(folder: Path) -> None:
+    text = (folder / "cells.yaml").read_text()
+    more = "  again:\n    method: pca\n    input: counts\n    rank: 3\n    into: cells.h5ad\n"
+    (folder / "cells.yaml").write_text(text + more)
+    run = rankfold("run", folder / "cells.yaml")
+    assert run.exit_code == 2 and "components and again both go into" in run.stderr
+    assert not (folder / "cells-results").exists()
 
 
 def test_mistakes_are_told_before_anything_runs(folder: Path) -> None:

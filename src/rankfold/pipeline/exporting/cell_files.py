@@ -14,13 +14,13 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rankfold.pipeline.durable import flush, flush_tree, rename_durably
 from rankfold.pipeline.errors import DiskSpaceError, InputError, OutputError, SourceNotFoundError
-from rankfold.pipeline.exporting.cells import require_free
+from rankfold.pipeline.exporting.cells import mark_of, require_free
 from rankfold.pipeline.formats.handles import library
 from rankfold.pipeline.formats.hdf5 import close
 from rankfold.pipeline.formats.locate import node_kind
@@ -79,19 +79,43 @@ def _shape_of(root: Any, name: str) -> tuple[int, int]:
     return lengths[0], lengths[1]
 
 
-def facts_in_cells(path: Path, key: str) -> dict[str, Any] | None:
-    """What a file says of the result of ours that it holds under a key; None if it holds none."""
-    place = f"uns/rankfold/{key}"
+class Held(NamedTuple):
+    """What a file holds of a result of ours, and what has become of its elements."""
+
+    facts: dict[str, Any] | None
+    """What the result said of itself; None if there is none of ours."""
+
+    present: frozenset[str]
+    """Elements that are there, of those that were asked for and those that the result had."""
+
+    changed: frozenset[str]
+    """Those of the result that are other numbers by now."""
+
+
+def held_in_cells(path: Path, key: str, paths: Sequence[str] = ()) -> Held:
+    """Look for a result under a key, and for elements."""
+    with _reading(path) as root:
+        place = f"uns/rankfold/{key}"
+        text = None
+        if place in root:
+            text = root[place].asstr()[()] if hasattr(root[place], "asstr") else root[place][()]
+        facts = None if text is None else dict(json.loads(str(text)))
+        marks: dict[str, str] = {} if facts is None else facts.pop("marks", {})
+        present = frozenset(each for each in (*paths, *marks) if each in root)
+        changed = frozenset(each for each in marks if each in present and mark_of(root[each]) != marks[each])
+    return Held(facts, present, changed)
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[Any]:
     if path.is_dir():
         import zarr
 
-        root: Any = zarr.open_group(path, mode="r", use_consolidated=False)
-        text = root[place][()] if place in root else None
-    else:
-        h5py = library("h5py", extra="formats", what=f"reading {path}")
-        with _opened(h5py, path, "r") as file:
-            text = file[place].asstr()[()] if place in file else None
-    return None if text is None else dict(json.loads(str(text)))
+        yield zarr.open_group(path, mode="r", use_consolidated=False)
+        return
+    h5py = library("h5py", extra="formats", what=f"reading {path}")
+    with _opened(h5py, path, "r") as file:
+        yield file
 
 
 # HDF5 ---------------------------------------------------------------------------------------------

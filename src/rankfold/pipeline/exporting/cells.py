@@ -18,6 +18,7 @@ Places follow what scanpy 1.11 writes, and https://anndata.readthedocs.io for th
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -56,6 +57,9 @@ NAMES = {
     "nmf": Names("nmf", "X_nmf", "NMF"),
 }
 ROWS = {"pca": "scores", "svd": "U", "nmf": "W"}
+LOOKS = 16
+"""Places at which an element is looked at to know it again."""
+
 COLUMNS = {"pca": "components", "svd": "Vt", "nmf": "H"}
 
 
@@ -96,8 +100,37 @@ def cells_of(result: Outcome, shape: tuple[int, int], name: str, key: str | None
         elements[f"obsm/{names.observations}"] = spread(rows, kept_places(result, "rows"), shape[0], np.nan)
     if COLUMNS[kind] in set(result):  # of rows that were transformed, the fit says the rest
         elements[f"uns/{names.key}"] = _facts_of_factors(result, kind)
-    elements[f"uns/rankfold/{names.key}"] = json.dumps(result.attrs, sort_keys=True)
-    return elements
+    return _with_facts(elements, result, names.key)
+
+
+def _with_facts(elements: dict[str, Any], result: Outcome, key: str) -> dict[str, Any]:
+    """With what the result says of itself, and marks by which its elements are known again."""
+    marks = {path: mark_of(value) for path, value in elements.items() if not path.startswith("uns/")}
+    text = json.dumps({**result.attrs, "marks": marks}, sort_keys=True)
+    return {**elements, f"uns/rankfold/{key}": text}
+
+
+def mark_of(element: Any) -> str:
+    """Digest of the type and shape of an element, and of some of its numbers, in memory or in a file."""
+    mark = hashlib.blake2b(digest_size=8)
+    values = element["data"] if hasattr(element, "keys") else getattr(element, "data", element)
+    values = element if isinstance(element, np.ndarray | Scaled) else values
+    mark.update(f"{tuple(values.shape)} {np.dtype(values.dtype).str}".encode())
+    count = values.shape[0]
+    for start in sorted({count * i // LOOKS for i in range(LOOKS)}):
+        mark.update(np.ascontiguousarray(values[start : start + 1]).tobytes())
+    return mark.hexdigest()
+
+
+def paths_of(method: str, key: str | None) -> tuple[str, ...]:
+    """Elements of a result of svd, pca, nmf or knn; nothing of other methods, which may have some of them."""
+    if method == "knn":
+        start = f"{key}_" if key else ""
+        return (f"obsp/{start}distances", f"obsp/{start}connectivities", f"uns/{key or 'neighbors'}")
+    if method not in NAMES:
+        return ()
+    names = NAMES[method] if key is None else Names(key, key, key)
+    return (f"obsm/{names.observations}", f"varm/{names.variables}", f"uns/{names.key}")
 
 
 def key_of(result: Outcome, key: str | None) -> str:
@@ -188,21 +221,17 @@ def _graphs(result: Outcome, key: str | None) -> dict[str, Any]:
     near, strength = graph(indices, distances, places, count)
     connected = f"{key}_connectivities" if key else "connectivities"
     apart = f"{key}_distances" if key else "distances"
-    return {
+    params = {"n_neighbors": int(indices.shape[1]) + 1, "method": "umap", "metric": facts["metric"]}
+    graphs = {
         f"obsp/{apart}": near,
         f"obsp/{connected}": strength,
         f"uns/{key or 'neighbors'}": {
             "connectivities_key": connected,
             "distances_key": apart,
-            "params": {
-                "n_neighbors": int(indices.shape[1]) + 1,
-                "method": "umap",
-                "metric": facts["metric"],
-                "random_state": 0,
-            },
+            "params": {**params, "random_state": 0},
         },
-        f"uns/rankfold/{key or 'neighbors'}": json.dumps(result.attrs, sort_keys=True),
     }
+    return _with_facts(graphs, result, key or "neighbors")
 
 
 DISTANCES = ("euclidean", "cosine", "manhattan", "chebyshev", "correlation", "hamming", "jaccard")

@@ -21,7 +21,7 @@ from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import STATE_VERSION
 from rankfold.settings.yaml_file import Document, no_such
 from rankfold.workflows.flows.cost import Numbers, numbers_of
-from rankfold.workflows.flows.destinations import require_destination
+from rankfold.workflows.flows.destinations import require_destination, require_distinct
 from rankfold.workflows.flows.flow_file import Flow, read_flow, resolve_path
 from rankfold.workflows.flows.graph import StageNode, steps_of
 from rankfold.workflows.flows.importing import Importing, stored_identity
@@ -146,6 +146,8 @@ def survey(
     """
     require_no_store(workflow)
     selection, scene = workflow.select_steps(first, only), StageInputs(workflow.flow, workflow.document, {})
+    folder = workflow.document.path.absolute().parent
+    require_distinct(((step.name, step.stage) for step in workflow.steps), folder)
     verdicts, ours = [], own_steps(record)
     for step in workflow.steps:
         if step.name in selection:
