@@ -16,8 +16,8 @@ import scipy.sparse as sp
 SEED = 7
 
 
-def cells(rows: int = 2700, columns: int = 13_714) -> sp.csr_array:
-    """Counts of genes, normalized and in logarithms."""
+def counts_of_cells(rows: int = 2700, columns: int = 13_714) -> sp.csr_array:
+    """Counts of genes, raw."""
     rng = np.random.default_rng(SEED)
     shares = rng.lognormal(0, 2.2, columns)
     types = shares * rng.lognormal(0, 0.5, (8, columns))
@@ -27,7 +27,12 @@ def cells(rows: int = 2700, columns: int = 13_714) -> sp.csr_array:
         sp.csr_array(rng.poisson(depths[i : i + 300, None] * types[kinds[i : i + 300]]))
         for i in range(0, rows, 300)
     ]
-    return normalized(sp.vstack(blocks, format="csr"))
+    return sp.vstack(blocks, format="csr")
+
+
+def cells() -> sp.csr_array:
+    """Counts of genes, normalized and in logarithms."""
+    return normalized(counts_of_cells())
 
 
 def normalized(counts: sp.csr_array) -> sp.csr_array:
