@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import scipy.sparse
-import zarr
 from covers import cover
-from reference import same_bytes
+from reference import same_bytes, to_group
 
 import rankfold as rf
 from rankfold.methods.model.model import open_model
@@ -31,17 +30,6 @@ def counts(rows: int, columns: int = 120, dtype: Any = np.float64, *, seed: int 
     dense[rng.random(rows) < 0.1] = 0
     dense[:, 7] = 3 + rng.random(rows)
     return scipy.sparse.csr_array(dense.astype(dtype))
-
-
-def to_group(folder: Path, x: Any) -> str:
-    group = zarr.open_group(folder, mode="w")
-    group.attrs.update(
-        {"encoding-type": f"{x.format}_matrix", "encoding-version": "0.1.0", "shape": list(x.shape)}
-    )
-    for name in ("data", "indices", "indptr"):
-        values = getattr(x, name)
-        group.create_array(name, shape=values.shape, dtype=values.dtype, chunks=(997,))[:] = values
-    return str(folder)
 
 
 FITS: dict[str, Any] = {

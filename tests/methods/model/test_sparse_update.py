@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import scipy.sparse
-from test_sparse_transform import counts, to_group
+from reference import to_group
+from test_sparse_transform import counts
 from test_update import assert_same
 
 import rankfold as rf

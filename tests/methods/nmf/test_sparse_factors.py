@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import scipy.sparse
-import zarr
-from reference import same_bytes
+from reference import same_bytes, to_group
 
 import rankfold as rf
 from rankfold.kernels.sparse.products import NARROW
@@ -44,18 +43,6 @@ def counts(rows: int, columns: int, dtype: Any = np.float64, *, noise: bool = Tr
     dense[rng.random(rows) < 0.05] = 0
     dense[:, rng.random(columns) < 0.05] = 0
     return scipy.sparse.csr_array(dense.astype(dtype))
-
-
-def to_group(folder: Path, x: Any, **options: Any) -> str:
-    """A sparse matrix in AnnData's layout."""
-    group = zarr.open_group(folder, mode="w")
-    group.attrs.update({"encoding-type": f"{x.format}_matrix", "encoding-version": "0.1.0"})
-    group.attrs["shape"] = list(x.shape)
-    for name in ("data", "indices", "indptr"):
-        values = getattr(x, name)
-        kept = {"chunks": (min(997, max(1, len(values))),), **options}
-        group.create_array(name, shape=values.shape, dtype=values.dtype, **kept)[:] = values
-    return str(folder)
 
 
 def model(result: rf.Result) -> Array:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 import scipy.sparse
 import zarr
-from reference import factors, same_bytes, to_zarr
+from reference import factors, same_bytes, to_group, to_zarr
 
 import rankfold as rf
 from rankfold.methods.svd.in_memory.basis import RitzPairs
@@ -45,17 +45,6 @@ def seen(x: Any, kind: str, *, scale: bool = False) -> Array:
     wide = wide - wide.mean(axis=0) if kind == "pca" else wide
     deviation = wide.std(axis=0, ddof=1)
     return wide / np.where(deviation > 0, deviation, 1) if scale else wide
-
-
-def to_group(folder: Path, x: Any) -> str:
-    """A sparse matrix in AnnData's layout."""
-    group = zarr.open_group(folder, mode="w")
-    kind = "csr_matrix" if x.format == "csr" else "csc_matrix"
-    group.attrs.update({"encoding-type": kind, "encoding-version": "0.1.0", "shape": list(x.shape)})
-    for name in ("data", "indices", "indptr"):
-        values = getattr(x, name)
-        group.create_array(name, shape=values.shape, dtype=values.dtype, chunks=(997,))[:] = values
-    return str(folder)
 
 
 def holds(result: rf.Result, y: Array, tol: float) -> None:

@@ -15,7 +15,7 @@ import pytest
 import scipy.sparse
 import zarr
 from covers import cover
-from reference import factors, same_bytes
+from reference import factors, same_bytes, to_group
 
 import rankfold as rf
 from rankfold.methods.svd.request import Request
@@ -37,18 +37,6 @@ def counts(rows: int, columns: int, dtype: Any = np.float64, *, seed: int = 0) -
     dense[rng.random(rows) < 0.1] = 0
     dense[:, rng.random(columns) < 0.1] = 0
     return scipy.sparse.csr_array((dense * (1 + rng.random(dense.shape))).astype(dtype))
-
-
-def to_group(folder: Path, x: Any, **options: Any) -> str:
-    """A sparse matrix in AnnData's layout, as it lies."""
-    group = zarr.open_group(folder, mode="w")
-    kind = "csr_matrix" if x.format == "csr" else "csc_matrix"
-    group.attrs.update({"encoding-type": kind, "encoding-version": "0.1.0", "shape": list(x.shape)})
-    for name in ("data", "indices", "indptr"):
-        values = getattr(x, name)
-        kept = {"chunks": (min(997, max(1, len(values))),), **options}
-        group.create_array(name, shape=values.shape, dtype=values.dtype, **kept)[:] = values
-    return str(folder)
 
 
 def seen(x: Any, kind: str, *, scale: bool = False) -> Array:

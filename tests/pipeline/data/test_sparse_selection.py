@@ -12,6 +12,7 @@ import scipy.sparse
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference import to_group
 
 import rankfold as rf
 from rankfold.pipeline.data import selection
@@ -32,24 +33,12 @@ def counts(rows: int = ROWS, columns: int = COLUMNS, *, seed: int = 0, share: fl
     return x
 
 
-def to_group(folder: Path, x: Any, chunk: int = 37) -> str:
-    """A sparse matrix in AnnData's layout."""
-    group = zarr.open_group(folder, mode="w")
-    group.attrs.update({"encoding-type": f"{x.format}_matrix", "encoding-version": "0.1.0"})
-    group.attrs["shape"] = list(x.shape)
-    for name in ("data", "indices", "indptr"):
-        values = getattr(x, name)
-        array = group.create_array(name, shape=values.shape, dtype=values.dtype, chunks=(chunk,))
-        array[:] = values
-    return str(folder)
-
-
 @pytest.fixture(scope="module", params=["csr", "csc", "scipy"])
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     if request.param == "scipy":
         return scipy.sparse.csr_array(counts())
     stored = getattr(scipy.sparse, f"{request.param}_array")(counts())
-    return to_group(tmp_path_factory.mktemp("store") / "x.zarr", stored)
+    return to_group(tmp_path_factory.mktemp("store") / "x.zarr", stored, 37)
 
 
 def some(length: int) -> st.SearchStrategy[Any]:
@@ -129,14 +118,14 @@ def test_methods_take_a_selection_as_they_take_the_part_written_out(
 
 
 def test_damage_is_found_where_places_are_counted(tmp_path: Path) -> None:
-    place = to_group(tmp_path / "x.zarr", scipy.sparse.csr_array(counts()))
+    place = to_group(tmp_path / "x.zarr", scipy.sparse.csr_array(counts()), 37)
     zarr.open_group(place)["indices"][5] = COLUMNS
     with pytest.raises(ChunkError, match=r"indices\[5\] is 45, but the matrix has 45 columns"):
         open_source(place, select_columns=":20")
 
 
 def test_a_store_that_is_written_to_after_it_was_counted_is_refused(tmp_path: Path) -> None:
-    place = to_group(tmp_path / "x.zarr", scipy.sparse.csr_array(counts()))
+    place = to_group(tmp_path / "x.zarr", scipy.sparse.csr_array(counts()), 37)
     source = compressed(open_source(place, select_columns=":20"))
     assert source is not None
     zarr.open_group(place)["indices"][:] = 5

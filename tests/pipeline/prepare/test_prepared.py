@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pytest
 import scipy.sparse
 import zarr
-from reference import same_bytes
+from reference import same_bytes, to_group
 
 import rankfold as rf
 from rankfold.pipeline.data.source import compressed
@@ -40,18 +40,6 @@ def chain(x: Array) -> Array:
     wide = x.astype(np.float64)
     sums = wide.sum(axis=1, keepdims=True)
     return np.log1p(np.divide(1e4 * wide, sums, out=wide.copy(), where=sums > 0))
-
-
-def to_group(folder: Path, x: Any, chunk: int = 997) -> str:
-    """A sparse matrix in AnnData's layout."""
-    group = zarr.open_group(folder, mode="w")
-    group.attrs.update({"encoding-type": f"{x.format}_matrix", "encoding-version": "0.1.0"})
-    group.attrs["shape"] = list(x.shape)
-    for name in ("data", "indices", "indptr"):
-        values = getattr(x, name)
-        array = group.create_array(name, shape=values.shape, dtype=values.dtype, chunks=(chunk,))
-        array[:] = values
-    return str(folder)
 
 
 def to_zarr(folder: Path, x: Array, chunks: tuple[int, int]) -> str:

@@ -57,10 +57,10 @@ NAMES = {
     "nmf": Names("nmf", "X_nmf", "NMF"),
 }
 ROWS = {"pca": "scores", "svd": "U", "nmf": "W"}
+COLUMNS = {"pca": "components", "svd": "Vt", "nmf": "H"}
+
 LOOKS = 16
 """Places at which an element is looked at to know it again."""
-
-COLUMNS = {"pca": "components", "svd": "Vt", "nmf": "H"}
 
 
 def cells_of(result: Outcome, shape: tuple[int, int], name: str, key: str | None = None) -> dict[str, Any]:
@@ -87,20 +87,20 @@ def cells_of(result: Outcome, shape: tuple[int, int], name: str, key: str | None
     if kind == "knn":
         require_length("observations", name, shape[0], whole_length(result, "rows"))
         return _graphs(result, key)
-    names = NAMES[kind] if key is None else Names(key, key, key)
+    observations, variables, facts = paths_of(kind, key)
     elements: dict[str, Any] = {}
     if COLUMNS[kind] in set(result):
         require_length("variables", name, shape[1], whole_length(result, "columns"))
         loadings = np.asarray(result[COLUMNS[kind]][...]).T
         # Zeros, as scanpy has them at genes that were not used.
-        elements[f"varm/{names.variables}"] = spread(loadings, kept_places(result, "columns"), shape[1], 0.0)
+        elements[variables] = spread(loadings, kept_places(result, "columns"), shape[1], 0.0)
     if ROWS[kind] in set(result):
         require_length("observations", name, shape[0], whole_length(result, "rows"))
         rows = _scaled(result, kind)
-        elements[f"obsm/{names.observations}"] = spread(rows, kept_places(result, "rows"), shape[0], np.nan)
+        elements[observations] = spread(rows, kept_places(result, "rows"), shape[0], np.nan)
     if COLUMNS[kind] in set(result):  # of rows that were transformed, the fit says the rest
-        elements[f"uns/{names.key}"] = _facts_of_factors(result, kind)
-    return _with_facts(elements, result, names.key)
+        elements[facts] = _facts_of_factors(result, kind)
+    return _with_facts(elements, result, key_of(result, key))
 
 
 def _with_facts(elements: dict[str, Any], result: Outcome, key: str) -> dict[str, Any]:
@@ -219,19 +219,18 @@ def _graphs(result: Outcome, key: str | None) -> dict[str, Any]:
     indices, distances = (np.asarray(result[name][...]) for name in ("indices", "distances"))
     places, count = kept_places(result, "rows"), whole_length(result, "rows")
     near, strength = graph(indices, distances, places, count)
-    connected = f"{key}_connectivities" if key else "connectivities"
-    apart = f"{key}_distances" if key else "distances"
+    apart, connected, place = paths_of("knn", key)
     params = {"n_neighbors": int(indices.shape[1]) + 1, "method": "umap", "metric": facts["metric"]}
     graphs = {
-        f"obsp/{apart}": near,
-        f"obsp/{connected}": strength,
-        f"uns/{key or 'neighbors'}": {
-            "connectivities_key": connected,
-            "distances_key": apart,
+        apart: near,
+        connected: strength,
+        place: {
+            "connectivities_key": connected.removeprefix("obsp/"),
+            "distances_key": apart.removeprefix("obsp/"),
             "params": {**params, "random_state": 0},
         },
     }
-    return _with_facts(graphs, result, key or "neighbors")
+    return _with_facts(graphs, result, key_of(result, key))
 
 
 DISTANCES = ("euclidean", "cosine", "manhattan", "chebyshev", "correlation", "hamming", "jaccard")

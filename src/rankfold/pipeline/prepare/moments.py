@@ -21,7 +21,6 @@ from rankfold.pipeline.data.source import CompressedSource, Source, compressed, 
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
 T = TypeVar("T")
 
 PANEL_BYTES = 8 * 2**20
