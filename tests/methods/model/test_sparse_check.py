@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from covers import cover
-from reference import same_bytes
-from test_sparse_transform import counts, to_group
+from reference import same_bytes, to_group
+from test_sparse_transform import counts
 
 import rankfold as rf
 from rankfold.pipeline.engine import blocks

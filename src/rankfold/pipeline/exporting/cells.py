@@ -82,7 +82,7 @@ def cells_of(result: Outcome, shape: tuple[int, int], name: str, key: str | None
     InputError
         The result is of another kind, or of a matrix with other numbers of rows and columns.
     """
-    kind = _kind(result)
+    kind = kind_of(result)
     _require_key(key)
     if kind == "knn":
         require_length("observations", name, shape[0], whole_length(result, "rows"))
@@ -100,7 +100,7 @@ def cells_of(result: Outcome, shape: tuple[int, int], name: str, key: str | None
         elements[observations] = spread(rows, kept_places(result, "rows"), shape[0], np.nan)
     if COLUMNS[kind] in set(result):  # of rows that were transformed, the fit says the rest
         elements[facts] = _facts_of_factors(result, kind)
-    return _with_facts(elements, result, key_of(result, key))
+    return _with_facts(elements, result, key_of(kind, key))
 
 
 def _with_facts(elements: dict[str, Any], result: Outcome, key: str) -> dict[str, Any]:
@@ -133,10 +133,10 @@ def paths_of(method: str, key: str | None) -> tuple[str, ...]:
     return (f"obsm/{names.observations}", f"varm/{names.variables}", f"uns/{names.key}")
 
 
-def key_of(result: Outcome, key: str | None) -> str:
+def key_of(method: str, key: str | None) -> str:
     """The key in ``uns`` under which a result goes."""
-    kind = _kind(result)
-    return key or ("neighbors" if kind == "knn" else NAMES[kind].key)
+    paths = paths_of(method, key)
+    return paths[-1].removeprefix("uns/") if paths else key or method
 
 
 LONGEST_KEY = 100
@@ -154,7 +154,7 @@ def _require_key(key: str | None) -> None:
         )
 
 
-def _kind(result: Outcome) -> str:
+def kind_of(result: Outcome) -> str:
     """The kind of its factors: that of the fit, where rows were transformed."""
     kind: str = result.attrs["kind"]
     found = result.attrs["request"].get("of", kind) if kind == "transform" else kind
@@ -230,7 +230,7 @@ def _graphs(result: Outcome, key: str | None) -> dict[str, Any]:
             "params": {**params, "random_state": 0},
         },
     }
-    return _with_facts(graphs, result, key_of(result, key))
+    return _with_facts(graphs, result, key_of("knn", key))
 
 
 DISTANCES = ("euclidean", "cosine", "manhattan", "chebyshev", "correlation", "hamming", "jaccard")

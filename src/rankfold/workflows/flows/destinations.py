@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rankfold.pipeline.errors import InputError, OutputError
 from rankfold.pipeline.exporting.cell_files import held_in_cells
-from rankfold.pipeline.exporting.cells import NAMES, key_of, paths_of
+from rankfold.pipeline.exporting.cells import key_of, kind_of, paths_of
 from rankfold.pipeline.exporting.fields import facts_in_dataset
 from rankfold.pipeline.storage.result import Result
 from rankfold.workflows.flows.flow_file import resolve_path
@@ -25,7 +25,7 @@ def require_distinct(stages: Iterable[tuple[str, BaseStage]], folder: Path) -> N
         if stage.into is None:
             continue
         path = resolve_path(stage.into.file, folder)
-        key = "" if path.endswith(".nc") else stage.into.key_added or _key_of_method(stage.method)
+        key = "" if path.endswith(".nc") else key_of(stage.method, stage.into.key_added)
         if (path, key) in places:
             raise InputError(
                 f"into: {places[path, key]} and {name} both go into {path}{f' as {key}' if key else ''}: "
@@ -61,7 +61,7 @@ def require_destination(stage: BaseStage, folder: Path) -> None:
         raise InputError(f"into: {path} does not exist: results are added to a file that AnnData wrote")
     key = stage.into.key_added
     paths = paths_of(stage.method, key)
-    held = held_in_cells(path, key or _key_of_method(stage.method), paths)
+    held = held_in_cells(path, key_of(stage.method, key), paths)
     foreign = held.present & set(paths) if held.facts is None else held.changed
     _require_ours(path, foreign)
 
@@ -75,7 +75,7 @@ def put_into(stage: BaseStage, result_path: Path, folder: Path) -> Path | None:
         return _put_into_dataset(path, result, stage.into, folder)
     key = stage.into.key_added
     paths = paths_of(result.attrs["kind"], key)
-    held = held_in_cells(path, key_of(result, key), paths)
+    held = held_in_cells(path, key_of(kind_of(result), key), paths)
     if held.facts == result.attrs and set(paths) <= held.present and not held.changed:
         return None
     _require_ours(path, held.changed)
@@ -89,10 +89,6 @@ def _put_into_dataset(path: Path, result: Result, into: Destination, folder: Pat
         return None
     like = None if into.like is None else resolve_path(into.like, folder)
     return result.to_netcdf(path, like=like, overwrite=held is not None)
-
-
-def _key_of_method(method: str) -> str:
-    return NAMES[method].key if method in NAMES else "neighbors" if method == "knn" else method
 
 
 def _require_ours(path: Path, foreign: Iterable[str]) -> None:
