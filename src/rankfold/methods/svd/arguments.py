@@ -86,7 +86,7 @@ SVD = Method(
     f"{HOME}:svd_task",
     matrices=("U", "Vt"),
     loops=f"{HOME}:warm_solver",
-    edition=2,  # directions of rounding take no part in the half step
+    edition=3,  # bounds of errors by a sketch are closer
 )
 PCA = Method(
     "pca",
@@ -95,7 +95,7 @@ PCA = Method(
     f"{HOME}:pca_task",
     matrices=("scores", "components"),
     loops=f"{HOME}:warm_solver",
-    edition=2,  # directions of rounding take no part in the half step
+    edition=3,  # bounds of errors by a sketch are closer
 )
 QR = Method(
     "qr",

@@ -119,8 +119,9 @@ class RowSketch:
         Notes
         -----
         It keeps the square of a given direction with a relative standard deviation of at most sqrt(2 / l),
-        of which three are allowed for, and what sums of squares tell to be hidden, as in ``save_missing``. No
-        value is above the remainder. The trap: directions that were taken from a sketch are those that it
+        of which three are allowed for, and what sums of squares tell to be hidden, as in ``save_missing``.
+        To each it adds the squares of all others over l, which are taken off before that, but never below
+        what it shows: on average a sketch tells too much as it is. No value is above the remainder. The trap: directions that were taken from a sketch are those that it
         shows too large, and it may not show at all what is left beside them. Two rows that share a bucket are
         one direction to it, and nothing is left of the other. A basis that has such directions needs
         another sketch.
@@ -140,5 +141,7 @@ class RowSketch:
         eigenvalues = np.maximum(eigenvalues, 0.0)
         length = np.sqrt(eigenvalues)
         turn = vectors * np.where(length > 0, 1 / np.where(length > 0, length, 1.0), 0.0)
-        squares = np.minimum(hidden + eigenvalues / max(1 - deviation, 0.1), most)
+        noise = np.maximum(float(np.trace(product)) - np.cumsum(eigenvalues), 0.0) / len(rest)
+        shown = np.maximum(eigenvalues, (eigenvalues - noise) / max(1 - deviation, 0.1))
+        squares = np.minimum(hidden + shown, most)
         return Outside(squares, hidden, rest, turn)
