@@ -121,10 +121,11 @@ class RowSketch:
         It keeps the square of a given direction with a relative standard deviation of at most sqrt(2 / l),
         of which three are allowed for, and what sums of squares tell to be hidden, as in ``save_missing``.
         To each it adds the squares of all others over l, which are taken off before that, but never below
-        what it shows: on average a sketch tells too much as it is. No value is above the remainder. The trap: directions that were taken from a sketch are those that it
-        shows too large, and it may not show at all what is left beside them. Two rows that share a bucket are
-        one direction to it, and nothing is left of the other. A basis that has such directions needs
-        another sketch.
+        what it shows: on average a sketch tells too much as it is. No value is above the remainder.
+
+        The trap: directions that were taken from a sketch are those that it shows too large, and it may not
+        show at all what is left beside them. Two rows that share a bucket are one direction to it, and
+        nothing is left of the other. A basis that has such directions needs another sketch.
 
         Work 4 l short p + 10 l^3 flops; scratch two sketches in float64.
         """
