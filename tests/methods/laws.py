@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,20 @@ class Law:
     tolerance: float = 1e-9
     """Of its arrays, relative to the largest, on the same data in other chunks."""
 
+    is_complex: bool = False
+    """Whether its matrix is."""
+
     device: str = "cpu"
+
+    def matrix(self) -> npt.NDArray[Any]:
+        """What it is called of."""
+        return complex_matrix() if self.is_complex else matrix()
+
+    def store(
+        self, folder: Path, chunks: tuple[int, int] = (100, 40), x: npt.NDArray[Any] | None = None
+    ) -> str:
+        """That, or another matrix, on disk."""
+        return store(folder, chunks, self.matrix() if x is None else x)
 
     @property
     def where(self) -> dict[str, Any]:
@@ -83,12 +96,26 @@ LAWS = {
 }
 """A line for each method, and for each solver."""
 
+COMPLEX = ("svd", "svd by gram", "svd by subspace", "svd by tsqr", "pca", "qr", "transform", "check")
+LAWS |= {f"{name} of complex numbers": replace(LAWS[name], is_complex=True) for name in COMPLEX}
+LAWS["reconstruct of complex numbers"] = replace(LAWS["reconstruct"], is_complex=True)
+
 
 def matrix() -> npt.NDArray[np.float64]:
     """No number below zero, and singular values that decay: fit for all methods."""
     rng = np.random.default_rng(5)
     left, right = (np.abs(rng.standard_normal(shape)) for shape in ((1500, 12), (12, 40)))
     x: npt.NDArray[np.float64] = left * 0.5 ** np.arange(12) @ right
+    return x
+
+
+def complex_matrix() -> npt.NDArray[np.complex128]:
+    """The same with a phase for each number of either factor."""
+    rng = np.random.default_rng(6)
+    left, right = (
+        rng.standard_normal(shape) + 1j * rng.standard_normal(shape) for shape in ((1500, 12), (12, 40))
+    )
+    x: npt.NDArray[np.complex128] = left * 0.5 ** np.arange(12) @ right
     return x
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import stand_in
 from conftest import missing_device
-from laws import LAWS, TOY, Law, matrix, store
+from laws import LAWS, TOY, Law
 from reference import same_bytes
 from stand_in import ON_PATH
 
@@ -57,7 +57,7 @@ def test_every_method_has_a_line() -> None:
 
 
 def test_threads_and_memory_change_no_byte(law: Law, tmp_path: Path) -> None:
-    x = store(tmp_path)
+    x = law.store(tmp_path)
     one = law(x, tmp_path, "1.zarr", threads=1, memory="600MiB")
     many = law(x, tmp_path, "3.zarr", threads=3, memory="2GiB")
     assert same_bytes(one) == same_bytes(many)
@@ -67,7 +67,7 @@ def test_threads_and_memory_change_no_byte(law: Law, tmp_path: Path) -> None:
 def test_worker_processes_change_no_byte(law: Law, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     more = [str(Path(stand_in.__file__).parents[1]), ON_PATH] if missing_device() else []
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TOY), *more]))  # as if it were installed
-    x = store(tmp_path)
+    x = law.store(tmp_path)
     here = law(x, tmp_path, "1.zarr", threads=1)
     there = law(x, tmp_path, "2.zarr", workers=1, threads=1)
     assert same_bytes(here) == same_bytes(there)
@@ -77,7 +77,7 @@ def test_worker_processes_change_no_byte(law: Law, tmp_path: Path, monkeypatch: 
 def test_a_run_that_is_interrupted_goes_on_and_ends_with_the_same_bytes(
     law: Law, tmp_path: Path, share: float
 ) -> None:
-    x, calls = store(tmp_path), [0]
+    x, calls = law.store(tmp_path), [0]
 
     def count(*_: Any) -> None:
         calls[0] += 1
@@ -97,9 +97,9 @@ def test_a_run_that_is_interrupted_goes_on_and_ends_with_the_same_bytes(
 
 
 def test_other_chunks_give_the_same_numbers(law: Law, tmp_path: Path) -> None:
-    one = arrays(law(store(tmp_path), tmp_path, "1.zarr", threads=1))
+    one = arrays(law(law.store(tmp_path), tmp_path, "1.zarr", threads=1))
     (tmp_path / "other").mkdir()
-    two = arrays(law(store(tmp_path, (370, 40)), tmp_path / "other", threads=1))
+    two = arrays(law(law.store(tmp_path, (370, 40)), tmp_path / "other", threads=1))
     assert one.keys() == two.keys()
     for name, values in one.items():
         if name not in ("residuals", "error_estimates", "left_residuals", "right_residuals"):
@@ -109,10 +109,10 @@ def test_other_chunks_give_the_same_numbers(law: Law, tmp_path: Path) -> None:
 
 
 def test_nan_is_refused_with_its_place_and_leaves_nothing(law: Law, tmp_path: Path) -> None:
-    x = matrix()
+    x = law.matrix()
     x[1234, 7] = np.nan
     place = "row 1234"
-    good, bad = store(tmp_path), store(tmp_path, (300, 40), x)
+    good, bad = law.store(tmp_path), law.store(tmp_path, (300, 40), x)
     if law.fit is not None:
         law.fit(good, 4, out=tmp_path / "fit.zarr", threads=1)
         if law.call is LAWS["reconstruct"].call:
@@ -128,7 +128,7 @@ def test_nan_is_refused_with_its_place_and_leaves_nothing(law: Law, tmp_path: Pa
 
 def test_what_is_there_is_what_was_said(law: Law, tmp_path: Path) -> None:
     """A second call finds it done; it opens, every file is as it was written; a plan said how many passes."""
-    x = store(tmp_path)
+    x = law.store(tmp_path)
     made = law(x, tmp_path, threads=1)
     before = (tmp_path / "r.zarr" / "zarr.json").stat().st_mtime_ns
     again = law(x, tmp_path, threads=2)
@@ -144,7 +144,7 @@ def test_what_is_there_is_what_was_said(law: Law, tmp_path: Path) -> None:
 def test_outputs_are_those_that_a_task_names(law: Law, tmp_path: Path) -> None:
     if not law.name:
         pytest.skip("it has no task of a matrix alone")
-    x = store(tmp_path)
+    x = law.store(tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = arrays(law(x, tmp_path, threads=1))

@@ -23,6 +23,7 @@ from rankfold.kernels.linear.dense import leading_eigenpairs
 from rankfold.kernels.linear.qr import panel_r
 from rankfold.methods.parts.panels import numbers
 from rankfold.methods.registry import METHODS
+from rankfold.pipeline.data.real_parts import parts_dtype
 from rankfold.pipeline.data.view import working_dtype
 
 LOG = logging.getLogger("rankfold")
@@ -151,6 +152,7 @@ def warm_columns(
     """
     if shape[0] * shape[1] <= FEW:
         return
+    dtype = parts_dtype(dtype)
     for name in loops:
         _COLUMNS[name](dtype, working or working_dtype(dtype))
 

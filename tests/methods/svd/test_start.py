@@ -11,10 +11,10 @@ from covers import cover
 
 import rankfold as rf
 from rankfold.kernels.linear.count_sketch import draw_buckets
+from rankfold.methods.parts.sample import Sample
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.strategy import choose_strategy
-from rankfold.pipeline.data.sample import Sample
 from rankfold.pipeline.data.view import Orientation, View
 
 Array = npt.NDArray[Any]
@@ -90,7 +90,7 @@ def test_a_fair_sample_saves_a_pass(spectrum: str, monkeypatch: pytest.MonkeyPat
     x, s = known(independent, spectrum)
     found = rf.svd(x, RANK, solver="krylov", with_rows=False)
     assert (np.abs(found.s - s) <= 1e-4 * s).all()
-    monkeypatch.setattr("rankfold.pipeline.data.sample.LARGEST_SHARE", ROWS)  # no row is sampled
+    monkeypatch.setattr("rankfold.methods.parts.sample.LARGEST_SHARE", ROWS)  # no row is sampled
     without = rf.svd(x, RANK, solver="krylov", with_rows=False).attrs["passes"]
     # A step is known after two passes from anywhere.
     assert found.attrs["passes"] < without or found.attrs["passes"] == without == 2
@@ -103,7 +103,7 @@ def test_an_unfair_sample_costs_one_pass_at_most(
     x, s = known(make, spectrum)
     found = rf.svd(x, RANK, solver="krylov", with_rows=False)
     assert (np.abs(found.s - s) <= 1e-4 * s).all()
-    monkeypatch.setattr("rankfold.pipeline.data.sample.LARGEST_SHARE", ROWS)
+    monkeypatch.setattr("rankfold.methods.parts.sample.LARGEST_SHARE", ROWS)
     assert found.attrs["passes"] <= rf.svd(x, RANK, solver="krylov", with_rows=False).attrs["passes"] + 1
 
 

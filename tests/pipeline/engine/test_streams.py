@@ -64,7 +64,7 @@ def test_means_that_no_sample_tells(
     tmp_path: Path, streams: list[int], monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     """The provisional shift is far from the mean; of so low a rank sketches are exact too."""
-    monkeypatch.setattr("rankfold.pipeline.data.sample.ROWS_PER_PLACE", 1)
+    monkeypatch.setattr("rankfold.methods.parts.sample.ROWS_PER_PLACE", 1)
     rng = np.random.default_rng(4)
     x = 3 + rng.standard_normal((1200, 4)) @ rng.standard_normal((4, 30))
     x += np.linspace(0, 6, 1200)[:, None] ** 2 * rng.standard_normal(30)

@@ -2,35 +2,51 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
 from rankfold.kernels._dispatch import kernel
 
+Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
+"""Complex numbers where a matrix is complex."""
+
+
+def adjoint(a: Array) -> Array:
+    """The conjugate transpose; of a real matrix the transpose, and no copy."""
+    return a.conj().T
+
+
+def inner(a: Array, b: Array) -> float:
+    """Real part of the sum of the products of numbers of two arrays, those of the first conjugate."""
+    return float((a.conj() * b).sum().real)
 
 
 @kernel
 def leading_eigenpairs(a: Float64, k: int) -> tuple[Float64, Float64]:
-    """The ``k`` largest eigenvalues of a symmetric matrix, and their vectors.
+    """The ``k`` largest eigenvalues of a symmetric or Hermitian matrix, and their vectors.
 
     Parameters
     ----------
-    a : (p, p) float64, symmetric
+    a : (p, p) float64 or complex128, symmetric or Hermitian
         C order; overwritten.
     k : int, 1 <= k <= p
 
     Returns
     -------
     values : (k,) float64, decreasing
-    vectors : (p, k) float64, orthonormal columns
+    vectors : (p, k), orthonormal columns
 
     Notes
     -----
     Work 4/3 p^3 + 2 p^2 k flops (LAPACK ``syevr`` on a subset); scratch 8 p^2 + 16 p k bytes.
     """
     p, diagonal = len(a), a.diagonal().copy()
+    if np.iscomplexobj(a):
+        a = np.asfortranarray(a).T  # whose transpose is the matrix itself, not its conjugate
     try:
         # The transpose of a C array is what LAPACK wants; the array itself would be copied.
         values, vectors = scipy.linalg.eigh(
@@ -41,7 +57,7 @@ def leading_eigenpairs(a: Float64, k: int) -> tuple[Float64, Float64]:
         # one triangle and the diagonal: the other triangle is still there.
         a[np.diag_indices(p)] = diagonal
         values, vectors = np.linalg.eigh(a, UPLO="L")
-        values, vectors = values[p - k :], vectors[:, p - k :]
+        values, vectors = values[p - k :], vectors[:, p - k :].conj()
     return values[::-1].copy(), vectors[:, ::-1].copy()
 
 
@@ -63,30 +79,38 @@ def leading_singular_triplets(a: Float64, k: int) -> tuple[Float64, Float64, Flo
     LAPACK ``gesdd``: 14 p l^2 + 8 l^3 flops for p >= l; scratch about 4 p l doubles.
     """
     u, s, vt = np.linalg.svd(a, full_matrices=False)
-    return u[:, :k].copy(), s[:k].copy(), vt[:k].T.copy()
+    return u[:, :k].copy(), s[:k].copy(), adjoint(vt[:k]).copy()
 
 
 @kernel
 def fix_signs(v: Float64) -> Float64:
-    """Sign of each column that makes its leading entry positive.
+    """Sign, or complex number of length 1, of each column that makes its leading entry positive.
 
     Parameters
     ----------
-    v : (n, k) float64
+    v : (n, k) float64 or complex128
 
     Returns
     -------
-    (k,) float64 of +1 and -1
+    (k,) of +1 and -1, or of length 1
         The leading entry is the first whose magnitude is within 1 % of the largest: symmetric
         vectors have two largest entries of opposite sign, and rounding must not choose between them.
         The sum of a column would do worse still: on the centered side it is pure rounding noise.
     """
     magnitude = np.abs(v)
     leading = np.argmax(magnitude >= 0.99 * magnitude.max(axis=0), axis=0)
-    return np.where(v[leading, np.arange(v.shape[1])] < 0, -1.0, 1.0)
+    return phases_to_positive(v[leading, np.arange(v.shape[1])])
+
+
+def phases_to_positive(entries: Array) -> Array:
+    """+1 or -1, or complex numbers of length 1, that some numbers are positive times; 1 for zeros."""
+    if not np.iscomplexobj(entries):
+        return np.where(entries < 0, -1.0, 1.0)
+    length = np.abs(entries)
+    return np.where(length > 0, entries.conj() / np.where(length > 0, length, 1.0), 1.0)
 
 
 def ritz_vectors(products: Float64, keep: int) -> tuple[Float64, Float64]:
     """Leading eigenpairs of Q'A'A Q, which rounding has left not quite symmetric."""
-    theta, w = leading_eigenpairs((products + products.T) / 2, min(keep, len(products)))
+    theta, w = leading_eigenpairs((products + adjoint(products)) / 2, min(keep, len(products)))
     return np.maximum(theta, 0.0), w

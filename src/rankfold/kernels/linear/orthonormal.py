@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._dispatch import kernel
+from rankfold.kernels.linear.dense import adjoint
 from rankfold.kernels.linear.gaussian import gaussian_rows
 
 RESTART = 3
@@ -21,14 +22,14 @@ def orthonormalize(w: Float64, against: Callable[[], Iterable[Float64]] = tuple)
 
     Parameters
     ----------
-    w : (n, b) float64, finite
+    w : (n, b) float64 or complex128, finite
         Columns may be dependent or zero: the directions that are missing are then arbitrary.
     against : callable giving (n, b_j) blocks, orthonormal together, b + sum of b_j <= n
         Called once per sweep over the blocks, so that they need not be in memory together.
 
     Returns
     -------
-    (n, b) float64
+    (n, b), of the type of ``w``
 
     Notes
     -----
@@ -41,7 +42,7 @@ def orthonormalize(w: Float64, against: Callable[[], Iterable[Float64]] = tuple)
     for sweep in range(8):
         largest_overlap = 0.0
         for block in against():
-            overlap = block.T @ q
+            overlap = adjoint(block) @ q
             largest_overlap = max(largest_overlap, float(np.abs(overlap).max(initial=0.0)))
             q -= block @ overlap
         # Columns that vanish exactly would come back from Householder QR as the same unit vectors each time.

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._dispatch import kernel, portable
+from rankfold.kernels.linear.dense import adjoint, phases_to_positive
 
 Float64 = npt.NDArray[np.float64]
 
@@ -20,12 +21,12 @@ def panel_r(y: Float64) -> Float64:
 
     Parameters
     ----------
-    y : (r, b) float64, any r >= 0
+    y : (r, b) float64 or complex128, any r >= 0
         Left untouched.
 
     Returns
     -------
-    (b, b) float64, upper triangular
+    (b, b) of the same type, upper triangular
         Rows beyond ``r`` are zero when the panel is shorter than wide.
 
     Notes
@@ -39,7 +40,7 @@ def panel_r(y: Float64) -> Float64:
     r: Float64 = np.linalg.qr(y, mode="r")  # type: ignore[assignment]
     if rows < columns:
         r = np.vstack([r, np.zeros_like(y, shape=(columns - rows, columns))])
-    return r * np.where(np.diag(r) < 0, -1.0, 1.0)[:, None]
+    return r * phases_to_positive(np.diag(r))[:, None]
 
 
 @portable
@@ -70,12 +71,12 @@ def r_of_gram(product: Float64) -> Float64 | None:
 
     Parameters
     ----------
-    product : (b, b) float64, symmetric
+    product : (b, b) float64 or complex128, symmetric or Hermitian
         Inner products of columns, summed in float64. Left untouched.
 
     Returns
     -------
-    (b, b) float64, upper triangular, positive diagonal; or None
+    (b, b) of the same type, upper triangular, positive diagonal; or None
         When columns, scaled to length 1, have a Gram matrix with an eigenvalue below ``LEAST_EIGENVALUE``.
 
     Notes
@@ -89,10 +90,10 @@ def r_of_gram(product: Float64) -> Float64 | None:
     Demmel, Veselic, Jacobi's method is more accurate than QR, SIAM J. Matrix Anal. Appl. 13(4), 1992: the
     relative accuracy of singular values under scaling of columns.
     """
-    lengths = np.sqrt(np.maximum(np.diag(product), 0.0))
+    lengths = np.sqrt(np.maximum(np.diag(product).real, 0.0))
     if not (np.isfinite(lengths).all() and (lengths > 0).all()):
         return None
-    scaled = (product + product.T) / 2 / lengths / lengths[:, None]
+    scaled = (product + adjoint(product)) / 2 / lengths / lengths[:, None]
     if np.linalg.eigvalsh(scaled)[0] < LEAST_EIGENVALUE:
         return None
-    return np.asarray(np.linalg.cholesky(scaled).T * lengths, dtype=np.float64)
+    return np.asarray(adjoint(np.linalg.cholesky(scaled)) * lengths)

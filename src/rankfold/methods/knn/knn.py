@@ -26,9 +26,9 @@ from rankfold.methods.knn.sparse_fold import NearestSparsePairs
 from rankfold.methods.knn.sparse_rows import SparseReader, common_columns, cut_blocks, sparse_rows
 from rankfold.methods.knn.write_lists import WriteLists
 from rankfold.methods.parts.outputs import create_output
+from rankfold.methods.parts.sample import Sample
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.sample import Sample
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut, cut

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.center_scale import measure, subtract
+from rankfold.kernels.linear.dense import adjoint
 from rankfold.kernels.linear.products import add_gram, add_product, product, weigh
 from rankfold.methods.model.model import FactorModel, open_model
 from rankfold.methods.model.sparse_check_pass import VerifySparse
@@ -31,6 +32,7 @@ from rankfold.methods.parts.sparse_panels import SparsePanels
 from rankfold.methods.svd.orientation import choose_orientation
 from rankfold.methods.task import Output, vectors
 from rankfold.pipeline.blas import one_blas_thread
+from rankfold.pipeline.data.real_parts import collapse, matrix_of_parts, numbers_of_parts
 from rankfold.pipeline.data.source import CompressedSource, Source, number_bytes, sparse_by_rows, stored_size
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import cut, cut_by_numbers
@@ -175,10 +177,11 @@ class Verification:
         """Check that they can belong together."""
         left = model.left()
         left.check()
-        if tuple(source.shape) != model.shape:
+        rows, columns = matrix_of_parts(source).shape
+        if (rows, columns) != model.shape:
             raise InputError(
-                f"{model.name} is not a result of {source.name}, which is {source.shape[0]} x "
-                f"{source.shape[1]}. Give the matrix that it was made from."
+                f"{model.name} is not a result of {source.name}, which is {rows} x {columns}. Give the "
+                "matrix that it was made from."
             )
         return cls(model, left, source, model.digest(), model.square_scale())
 
@@ -187,14 +190,14 @@ class Verification:
         return {
             "kind": "check",
             "of": self.model.kind,
-            "rank": self.model.rank,
+            "rank": self.model.components,
             "result": self.digest,
             "left": self.left.fingerprint(),
         }
 
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol."""
-        return vectors(self.model.rank, "left_residuals", "right_residuals")
+        return vectors(self.model.components, "left_residuals", "right_residuals")
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
@@ -279,16 +282,18 @@ class Verification:
             refuse_bad(state, self.source)
             if isinstance(fold, VerifySparse):
                 state = fold.finish(state, fold.columns.load())
-            short, s = fold.short.load(), fold.values
+            paired, short, s = self.model.paired, fold.short.load(), fold.values
+            if paired:
+                state, short, s = _of_numbers(state), numbers_of_parts(short[::2], paired=True), s[::2]
             across = state["product"] - short * s
             largest = s[0] if s[0] > 0 else 1.0
             long_residuals = np.sqrt(state["left"]) / largest
-            short_residuals = np.sqrt(np.einsum("ij,ij->j", across, across)) / largest
+            short_residuals = np.sqrt(np.einsum("ij,ij->j", across.conj(), across).real) / largest
             by_rows = fold.panels.view.orientation is Orientation.ROWS
             sides = (long_residuals, short_residuals)
             left, right = sides if by_rows else sides[::-1]
             write_outputs(run.result, {"left_residuals": left, "right_residuals": right})
-            grams = (state["gram"], short.T @ short)
+            grams = (state["gram"], adjoint(short) @ short)
             facts = self._facts(run, fingerprint, left, right, grams if by_rows else grams[::-1])
             run.describe(facts)
         return facts
@@ -323,18 +328,24 @@ class Verification:
                 f"{self.source.name} has changed since {self.model.result.path.name} was made from it, or "
                 "is another matrix of that shape"
             )
-        significant = self.model.significant() | (self.model.kind == "svd")
-        names, identity = ("left", "right"), np.eye(self.model.rank)
+        significant = self.model.significant()[:: 1 + self.model.paired] | (self.model.kind == "svd")
+        names, identity = ("left", "right"), np.eye(self.model.components)
         block = np.ix_(significant, significant)
         orthogonality = {
             f"{name}_orthogonality": float(np.abs((gram - identity)[block]).max(initial=0.0))
             for name, gram in zip(names, grams, strict=True)
         }
         return {
-            **run.facts(self.request(), "residuals", self.source, fingerprint),
+            **run.facts(self.request(), "residuals", matrix_of_parts(self.source), fingerprint),
             "largest_residual": float(max(left.max(), right.max())),
             **orthogonality,
         }
+
+
+def _of_numbers(state: State) -> State:
+    """Sums over the parts of a complex matrix as those over its numbers."""
+    sums: State = {name: collapse(state[name], paired=True) for name in ("product", "gram")}
+    return {**sums, "left": state["left"][::2] + state["left"][1::2]}
 
 
 def check_task(result: FactorModel | Result | str | Path, x: object) -> Verification:

@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.data.dtypes import ConvertedSource
+from rankfold.pipeline.data.real_parts import Expanded, RealParts, numbers_dtype, parts_of, twice
 from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.view import Orientation, working_dtype
 from rankfold.pipeline.errors import InputError, OutputError
 from rankfold.pipeline.formats import open_source
-from rankfold.pipeline.formats.zarr import ZarrSource
 from rankfold.pipeline.formats.zarr_layout import source_at
 from rankfold.pipeline.prepare.prepared import prepare_like
 from rankfold.pipeline.storage.result import Result
@@ -49,23 +51,38 @@ class FactorModel:
     """Shape of the matrix that the model was made from."""
 
     s: Float64
-    """(k,) singular values; ones for nmf."""
+    """(k,) singular values; ones for nmf. Of a complex matrix each twice, as all that follows is of parts."""
 
     size: float
     """Spectral norm of the matrix, or of nmf's product the Frobenius norm."""
 
     whiten: bool
-    right: ZarrSource
-    """(k, n) right singular vectors, or H."""
+    right: Source
+    """(k, n) right singular vectors, or H; complex ones as what they do to parts."""
+
+    @property
+    def paired(self) -> bool:
+        """Whether the matrix was complex: rows, columns and components are then counted by parts."""
+        return isinstance(self.right, Expanded)
 
     @property
     def rank(self) -> int:
-        """Components."""
+        """Components, or their parts."""
         return self.right.shape[0]
 
     @property
+    def components(self) -> int:
+        """Components."""
+        return self.rank // (1 + self.paired)
+
+    @property
+    def factor_dtype(self) -> np.dtype[Any]:
+        """Type of factors as they are stored."""
+        return numbers_dtype(self.dtype, paired=self.paired)
+
+    @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of both factors."""
+        """Type of both factors, or of their parts."""
         return self.right.dtype
 
     @property
@@ -79,14 +96,15 @@ class FactorModel:
         rows, columns = self.shape
         return f"{self.result.path} ({self.kind} of {rows} x {columns})"
 
-    def left(self) -> ZarrSource:
-        """(m, k) left factor; raises for a result without rows."""
+    def left(self) -> Source:
+        """(m, k) left factor, of complex numbers their parts; raises for a result without rows."""
         if self.left_name not in set(self.result):
             raise InputError(
                 f"{self.name} has no {self.left_name}: it was fitted without rows (rows=False, --no-rows) "
                 "or updated, so no row can be rebuilt from it. Fit again with rows, to all samples"
             )
-        return source_at(str(self.result.path), self.left_name, missing="error")
+        left = source_at(str(self.result.path), self.left_name, missing="error")
+        return RealParts(left, Orientation.ROWS) if self.paired else left
 
     def vectors(self, start: int, stop: int) -> npt.NDArray[Any]:
         """Right vectors of columns ``start:stop``, (columns, k) in C order."""
@@ -96,11 +114,16 @@ class FactorModel:
 
     def columns(self, start: int, stop: int) -> tuple[Float64, Float64]:
         """What columns ``start:stop`` were centered by and divided by."""
-        mean, scale = np.zeros(stop - start), np.ones(stop - start)
+        mean, scale, first = np.zeros(stop - start), np.ones(stop - start), start
+        if self.paired:
+            first, start, stop = start % 2, start // 2, -(-stop // 2)
+        here = slice(first, first + len(mean)) if self.paired else slice(None)
         if self.kind == "pca":
-            mean = np.asarray(self.result.mean[start:stop], np.float64)
+            numbers = np.asarray(self.result.mean[start:stop])
+            mean = np.asarray(parts_of(numbers) if self.paired else numbers, np.float64)[here]
         if "scale" in set(self.result):
-            scale = np.asarray(self.result.scale[start:stop], np.float64)
+            numbers = np.asarray(self.result.scale[start:stop], np.float64)
+            scale = twice(numbers, paired=self.paired)[here]
         return mean, scale
 
     def blocks(self) -> Iterator[tuple[int, int]]:
@@ -129,7 +152,20 @@ class FactorModel:
         steps = self.result.attrs["input"].get("prepare")
         names = [name for name in self.result if name.startswith("prepare_")] if steps else []
         fitted = {name: np.asarray(self.result[name][...]) for name in names}
-        return prepare_like(open_source(x), steps, fitted)
+        return self._in_parts(prepare_like(open_source(x), steps, fitted))
+
+    def _in_parts(self, source: Source) -> Source:
+        """Rows as the parts of complex numbers, where the model is of such."""
+        if source.dtype.kind == "c" and not self.paired:
+            raise InputError(
+                f"{self.name} was fitted to real numbers, but {source.name} holds {source.dtype}: give the "
+                "real part, or fit complex rows"
+            )
+        if not self.paired:
+            return source
+        if source.dtype.kind != "c":
+            source = ConvertedSource(source, numbers_dtype(working_dtype(source.dtype), paired=True))
+        return RealParts(source, Orientation.ROWS)
 
     @property
     def _typical(self) -> float:
@@ -197,14 +233,16 @@ def open_model(
     else:
         values = np.asarray((result.s if kind == "svd" else result.singular_values)[...], np.float64)
         size = float(values[0])
+    right: Source = source_at(str(result.path), FACTORS[kind][1], missing="error")
+    right = Expanded(right) if right.dtype.kind == "c" else right
     return FactorModel(
         result=result,
         kind=kind,
         shape=(int(rows), int(columns)),
-        s=values,
+        s=twice(values, paired=isinstance(right, Expanded)),
         size=size,
         whiten=bool(result.attrs["request"].get("whiten", False)),
-        right=source_at(str(result.path), FACTORS[kind][1], missing="error"),
+        right=right,
     )
 
 

@@ -191,20 +191,31 @@ class Reconstruction:
         """Check that a model has the rank and the rows to rebuild."""
         left = model.left()
         left.check()
-        rank = model.rank if rank is None else rank
-        if model.kind == "nmf" and rank != model.rank:
+        rank, most = model.components if rank is None else rank, model.components
+        if model.kind == "nmf" and rank != most:
             raise InputError(f"components of {model.name} are in no order: leave out the rank, to take all")
-        if not 1 <= rank <= model.rank:
+        if not 1 <= rank <= most:
             raise InputError(
-                f"rank {rank} was asked for, but {model.name} holds {model.rank} components: ask for 1 to "
-                f"{model.rank}, or fit again with --rank {rank}"
+                f"rank {rank} was asked for, but {model.name} holds {most} components: ask for 1 to "
+                f"{most}, or fit again with --rank {rank}"
             )
         return cls(model, left, rank, _span(rows, model.shape[0]), model.digest())
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns that are written."""
-        return self.rows[1] - self.rows[0], self.model.shape[1]
+        """Rows and columns that are written, of complex numbers columns of parts."""
+        return self.rows[1] - self.rows[0], self.model.right.shape[1]
+
+    @property
+    def _parts(self) -> int:
+        """Columns that hold a number."""
+        return 1 + self.model.paired
+
+    @property
+    def _stored(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Shape and chunks of the array."""
+        (rows, columns), (height, width) = self.shape, self.chunks()
+        return (rows, columns // self._parts), (height, width // self._parts)
 
     @property
     def by_rows(self) -> bool:
@@ -229,10 +240,9 @@ class Reconstruction:
 
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol."""
-        chunks = math.prod(
-            count(length, chunk) for length, chunk in zip(self.shape, self.chunks(), strict=True)
-        )
-        return (Output("", self.shape, self.model.dtype, chunks),)
+        shape, chunk = self._stored
+        chunks = math.prod(count(length, each) for length, each in zip(shape, chunk, strict=True))
+        return (Output("", shape, self.model.factor_dtype, chunks),)
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
@@ -264,7 +274,8 @@ class Reconstruction:
             fold = self.fold(run.scratch, run.result, run.slots)
             for start, stop in self.model.blocks():
                 fold.columns.write(start, np.column_stack(self.model.columns(start, stop)))
-            create_matrix(run.result, self.shape, self.model.dtype, self.chunks())
+            shape, chunks = self._stored
+            create_matrix(run.result, shape, self.model.factor_dtype, chunks)
             run.pass_over_data("reconstruct", fold)
         facts = {**run.device_facts, **self._facts(fingerprint)}
         write_matrix_facts(run.result, facts)
@@ -281,7 +292,7 @@ class Reconstruction:
             other=self.model.right if self.by_rows else self.left,
             short=(0, short) if self.by_rows else self.rows,
             columns=columns,
-            weights=self.model.row_weights()[: self.rank],
+            weights=self.model.row_weights()[: self.rank * self._parts],
             array=array,
             width=width,
             row_seconds=short * (item / NOMINAL_READ + 2 * self.rank / NOMINAL_FLOPS[8]),
@@ -296,7 +307,11 @@ class Reconstruction:
             height -= height % grain if height > grain else 0
         else:
             height, width = FULL_ROWS, -(-short // -(-short * FULL_ROWS * item // CHUNK_BYTES))
-        height = min(height, long)
+        height, width = min(height, long), width
+        if self.by_rows:
+            width += width % self._parts
+        else:
+            height += height % self._parts
         return (height, width) if self.by_rows else (width, height)
 
     @property
@@ -315,7 +330,8 @@ class Reconstruction:
         """Facts that are the same whenever the result is rebuilt."""
         attrs, floor = self.model.result.attrs, float(np.sqrt(np.finfo(self.model.dtype).eps))
         total = float(attrs.get("squared_norm") or 0.0)
-        residual_squares = total - float((self.model.s[: self.rank] ** 2).sum())
+        s = self.model.s[:: self._parts]
+        residual_squares = total - float((s[: self.rank] ** 2).sum())
         if self.model.kind == "nmf":
             residual_squares = total * float(attrs["relative_error"]) ** 2
         return {
@@ -325,7 +341,7 @@ class Reconstruction:
             "input": {
                 "name": self.model.result.path.name,
                 "shape": list(self.model.shape),
-                "dtype": self.model.dtype.name,
+                "dtype": self.model.factor_dtype.name,
                 "fingerprint": fingerprint,
             },
             "version": __version__,

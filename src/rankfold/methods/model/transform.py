@@ -36,6 +36,7 @@ from rankfold.methods.task import Output, count
 from rankfold.methods.warm import warm_columns
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.real_parts import matrix_of_parts, numbers_dtype, numbers_of_parts
 from rankfold.pipeline.data.source import CompressedSource, Source, number_bytes, sparse_by_rows, stored_size
 from rankfold.pipeline.data.view import Orientation, View, working_dtype
 from rankfold.pipeline.engine.blocks import Cut, cut, most_numbers
@@ -69,7 +70,7 @@ class Projection:
     @classmethod
     def of(cls, model: FactorModel, source: Source) -> Projection:
         """Check that they belong together."""
-        columns, width = model.right.shape[1], source.shape[1]
+        columns, width = model.shape[1], matrix_of_parts(source).shape[1]
         if model.kind == "nmf" and model.result.attrs["request"]["loss"] != "frobenius":
             raise InputError(
                 f"{model.name} was fitted under the Kullback-Leibler divergence, but transform solves least "
@@ -90,6 +91,10 @@ class Projection:
         return np.promote_types(self.model.dtype, working_dtype(self.source.dtype))
 
     @property
+    def _stored_dtype(self) -> np.dtype[Any]:
+        return numbers_dtype(self.dtype, paired=self.model.paired)
+
+    @property
     def pow2_scale(self) -> float:
         """Power of two that brings a typical row, centered and scaled, near 1."""
         return self.model.pow2_scale(self.dtype)
@@ -97,13 +102,13 @@ class Projection:
     def request(self) -> dict[str, Any]:
         """See the protocol."""
         kind = self.model.kind
-        return {"kind": "transform", "of": kind, "rank": self.model.rank, "result": self.digest}
+        return {"kind": "transform", "of": kind, "rank": self.model.components, "result": self.digest}
 
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol."""
         rows, by_rows = self.source.shape[0], not isinstance(self.fold(NOWHERE, NOWHERE, 1), ProjectColumns)
         chunks = count(rows, self.row_chunk()) if by_rows else 1
-        return (Output(self.model.left_name, (rows, self.model.rank), self.dtype, chunks),)
+        return (Output(self.model.left_name, (rows, self.model.components), self._stored_dtype, chunks),)
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
@@ -140,9 +145,9 @@ class Projection:
             gram = self._prepare(run)
             fold = self.fold(run.scratch, run.result / self.model.left_name, run.slots)
             if not isinstance(fold, ProjectColumns):
-                rank = fold.basis.columns
+                rank = self.model.components
                 shape, chunks = (self.source.shape[0], rank), (self.row_chunk(), rank)
-                create_output(run.result, self.model.left_name, shape, self.dtype, chunks)
+                create_output(run.result, self.model.left_name, shape, self._stored_dtype, chunks)
             state = run.pass_over_data("transform", fold)
             refuse_bad(state, self.source)
             if isinstance(fold, ProjectColumns):
@@ -163,7 +168,8 @@ class Projection:
             z = np.empty_like(products)
             constants = load_arrays(normal.constants)
             normal.solve(products, constants["normal"], constants["linear"], out=z)
-        write_outputs(run.result, {self.model.left_name: (z * self._weights()).astype(self.dtype)})
+        left = numbers_of_parts((z * self._weights()).astype(self.dtype), paired=self.model.paired)
+        write_outputs(run.result, {self.model.left_name: left})
         return inner_products(z, products)
 
     @property
@@ -267,7 +273,7 @@ class Projection:
         gram: npt.NDArray[np.float64],
     ) -> dict[str, Any]:
         """Facts that are the same whenever the rows are transformed again."""
-        noise_components = int((self.model.score_weights() == 0).sum())
+        noise_components = int((self.model.score_weights() == 0).sum()) // (1 + self.model.paired)
         if noise_components:
             run.warnings.append(
                 f"{noise_components} components were fitted with no variance beyond rounding; their columns "
@@ -279,7 +285,7 @@ class Projection:
         residual_squares = squares - 2 * float(state["inner"][0]) + float((state["gram"] * gram).sum())
         error = float(np.sqrt(max(residual_squares / squares, floor**2))) if squares > 0 else 0.0
         return {
-            **run.facts(self.request(), "projection", self.source, fingerprint),
+            **run.facts(self.request(), "projection", matrix_of_parts(self.source), fingerprint),
             "relative_error": error,
             "relative_error_floor": floor,
         }

@@ -103,6 +103,8 @@ class Update:
         """Check that they belong together."""
         if model.kind != "pca":
             raise InputError(f"{model.name} is not a pca: only principal components can be updated")
+        if model.paired:
+            raise InputError(f"{model.name} is of complex numbers, and only real ones are updated: fit again")
         columns, (rows, width) = model.right.shape[1], source.shape
         if width != columns:
             raise InputError(

@@ -12,6 +12,7 @@ from rankfold.kernels.linear.center_scale import measure
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.finite import BAD
 from rankfold.methods.parts.panels import OverPanels, Panels, numbers
+from rankfold.pipeline.data.real_parts import is_complex, numbers_of_parts, twice
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.fold import Buffer, Given, Sum, Workspace
 from rankfold.pipeline.storage.checkpoint import State
@@ -69,7 +70,10 @@ def divisors(deviation: Float64) -> Float64:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Means and deviations of the columns of a tall matrix, after a pass over all rows."""
+    """Means and deviations of the columns of a tall matrix, after a pass over all rows.
+
+    Of a complex one both parts of each mean in turn, and the deviation once for either part.
+    """
 
     mean: Float64
     deviation: Float64
@@ -92,8 +96,16 @@ def scaled_statistics(state: State, view: View, shift: Float64, centering: Cente
     d = state["sums"] / count if centering.center else np.zeros(view.short)
     squares = state["squares"] - count * d**2
     mean = shift + d / centering.pow2_scale
-    deviation = standard_deviations(squares / centering.pow2_scale**2, count, mean, centering)
+    deviation = deviations(squares / centering.pow2_scale**2, view, mean, centering)
     return Statistics(mean, deviation, float((squares / divisors(deviation) ** 2).sum()))
+
+
+def deviations(squares: Float64, view: View, mean: Float64, centering: Centering) -> Float64:
+    """Standard deviations of the columns; of complex ones from both parts, once for either."""
+    paired = is_complex(view.source)
+    if paired:
+        squares, mean = squares[::2] + squares[1::2], np.abs(numbers_of_parts(mean, paired=True))
+    return twice(standard_deviations(squares, view.long, mean, centering), paired=paired)
 
 
 def mean_about_shift(state: State, view: View, centering: Centering) -> Float64:

@@ -19,13 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.center_scale import measure, subtract
-from rankfold.kernels.linear.dense import ritz_vectors
+from rankfold.kernels.linear.dense import adjoint, ritz_vectors
 from rankfold.kernels.linear.gaussian import gaussian_rows
 from rankfold.kernels.linear.orthonormal import orthonormalize
 from rankfold.kernels.linear.panel import panel_product
 from rankfold.methods.parts.panels import numbers
+from rankfold.methods.parts.sample import Sample
 from rankfold.methods.random_keys import Purpose
-from rankfold.pipeline.data.sample import Sample
+from rankfold.pipeline.data.real_parts import collapse, expand, is_complex, numbers_of_parts
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.storage.checkpoint import State, load_arrays, load_if_whole, save_arrays
 
@@ -36,47 +37,51 @@ ROUNDS = 3
 GRAIN_ROWS = 1024
 
 
-def random_block(short: int, width: int, seed: int) -> Float64:
-    """Orthonormal (short, width) block without preference."""
-    return orthonormalize(gaussian_rows(seed, Purpose.RANDOM_BLOCK, (0, short), width))
+def random_block(short: int, width: int, seed: int, *, paired: bool = False) -> Float64:
+    """Orthonormal (short, width) block without preference; complex where ``paired``."""
+    parts = gaussian_rows(seed, Purpose.RANDOM_BLOCK, (0, short), width * (1 + paired))
+    return orthonormalize(numbers_of_parts(parts, paired=paired))
 
 
-def leading_block(rows: Array, width: int, seed: int) -> State:
+def leading_block(rows: Array, width: int, seed: int, *, paired: bool = False) -> State:
     """``q``: leading right singular vectors of some rows of a matrix, roughly.
 
     Parameters
     ----------
     rows : (l, n) float32 or float64
-        Centered and scaled like the matrix.
+        Centered and scaled like the matrix; (l, 2 n) of the parts of a complex one.
     width : int, < n
     seed : int
+    paired : bool
+        Whether the matrix is complex.
 
     Returns
     -------
-    q : (n, width) float64, orthonormal
+    q : (n, width) float64 or complex128, orthonormal
 
     Notes
     -----
     Subspace iteration in memory with half as many columns again, 6 l n width flops a round. What is wrong
     with the vectors does not matter to the result, which passes find from whatever they begin with.
     """
-    short = rows.shape[1]
-    q = random_block(short, min(short, width + width // 2), seed)
+    short = rows.shape[1] // (1 + paired)
+    q = random_block(short, min(short, width + width // 2), seed, paired=paired)
     for _ in range(ROUNDS - 1):
         q = orthonormalize(_image(rows, q))
     z = _image(rows, q)
-    _, w = ritz_vectors(q.T @ z, width)
+    _, w = ritz_vectors(adjoint(q) @ z, width)
     return {"q": orthonormalize(z @ w)}
 
 
 def _image(rows: Array, q: Float64) -> Float64:
-    """``rows.T @ rows @ q``."""
+    """The adjoint of the rows times the rows times q."""
+    paired, q = np.iscomplexobj(q), expand(q)
     z, work, narrow = np.zeros_like(q), np.empty(q.shape, rows.dtype), q.astype(rows.dtype)
     y = np.empty((min(GRAIN_ROWS, len(rows)), q.shape[1]), rows.dtype)
     for start in range(0, len(rows), GRAIN_ROWS):
         d = rows[start : start + GRAIN_ROWS]
         panel_product(d, narrow, y=y[: len(d)], z=z, work=work)
-    return z
+    return collapse(z, paired=paired)
 
 
 # From a sample ------------------------------------------------------------------------------------
@@ -100,9 +105,10 @@ class Start:
     """A part with ``q``: (short, width) from the sample, or nothing if it gives no block."""
 
     def block(self, view: View, width: int, seed: int) -> Float64:
-        """The block of the first pass."""
+        """The block of the first pass, of so many columns."""
         q: Float64 = load_arrays(self.block_path)["q"]
-        return q if q.size else random_block(view.short, width, seed)
+        paired = is_complex(view.source)
+        return q if q.size else random_block(view.short // (1 + paired), width, seed, paired=paired)
 
 
 def sample_start(

@@ -35,6 +35,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.linear.dense import adjoint
+
 Float64 = npt.NDArray[np.float64]
 
 SAFETY = 2.0
@@ -151,7 +153,7 @@ def ritz_values(
     gap = theta - max(theta[-1], outside)
     second_order = np.where(residual > 0, np.inf, 0.0)
     np.divide(residual, 2 * theta * gap, out=second_order, where=gap > 0)
-    error = np.linalg.norm(w.T @ (products - products.T) @ w, axis=1) / 2
+    error = np.linalg.norm(adjoint(w) @ (products - adjoint(products)) @ w, axis=1) / 2
     with np.errstate(over="ignore"):
         noise = np.minimum(error / (2 * np.maximum(theta, tiny)), 1.0)
     return Ritz(values[:rank], half_step_values[:rank], second_order[:rank], noise[:rank])
@@ -199,9 +201,9 @@ def largest_eigenvalues(
             break
         t, first = lower[last - 1], int((gaps[:last] > ratio * smallest).sum())
         weights = 1 / (t - squares) - 1 / (t - least)
-        matrix = couplings / (t - least) + parts.T @ (weights[:, None] * parts)
+        matrix = couplings / (t - least) + adjoint(parts) @ (weights[:, None] * parts)
         matrix[np.diag_indices(len(theta))] += theta
-        values = np.linalg.eigvalsh((matrix + matrix.T) / 2)[::-1]
+        values = np.linalg.eigvalsh((matrix + adjoint(matrix)) / 2)[::-1]
         upper[first:last] = values[first:last]
         last = first
     return upper

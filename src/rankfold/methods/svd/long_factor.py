@@ -18,7 +18,9 @@ from rankfold.methods.parts.narrow import NarrowGram, NarrowR
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.parts.write_rows import WriteRows
 from rankfold.methods.svd.solvers.preconditioned import Preconditioner, WritePreconditionedRows
+from rankfold.methods.svd.solvers.whitening import r_of_parts
 from rankfold.methods.svd.strategy import Strategy
+from rankfold.pipeline.data.real_parts import collapse, expand, parts_of, twice
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.storage.checkpoint import save_arrays, save_once
@@ -57,8 +59,9 @@ class FromMatrix:
 
     def write(self, run: Run, layout: Strategy, array: Path, weights: Float64) -> Float64:
         """See the protocol."""
-        constants, rank = run.part("rows.part"), self.coefficients.shape[1]
-        save_arrays(constants, {"coefficients": self.coefficients, "weights": weights})
+        constants, coefficients = run.part("rows.part"), expand(self.coefficients)
+        rank, weights = coefficients.shape[1], twice(weights, paired=layout.paired)
+        save_arrays(constants, {"coefficients": coefficients, "weights": weights})
         transposed = layout.view.orientation is Orientation.COLUMNS
         fold = WritePreconditionedRows(
             layout.wide_panels(run.slots),
@@ -74,7 +77,7 @@ class FromMatrix:
         )
         state = run.pass_over_data("rows", fold)
         refuse_bad(state, layout.view.source)
-        return np.asarray(state["gram"])
+        return collapse(state["gram"], paired=layout.paired)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,8 @@ def write_combination(
     run: Run, layout: Strategy, combination: Combination, rotation: Float64, weights: Float64, array: Path
 ) -> Float64:
     """Write ``(combination @ rotation) * weights`` along the long side; the Gram matrix before weights."""
-    constants, rank = run.part("rows.part"), rotation.shape[1]
+    constants, rotation = run.part("rows.part"), expand(rotation)
+    rank, weights = rotation.shape[1], twice(weights, paired=layout.paired)
     save_arrays(constants, {"rotation": rotation, "weights": weights})
     fold = WriteRows(
         combination,
@@ -116,14 +120,15 @@ def write_combination(
         rank,
         layout.row_seconds(4),
     )
-    return np.asarray(run.sweep("rows", fold)["gram"])
+    return collapse(run.sweep("rows", fold)["gram"], paired=layout.paired)
 
 
 def create_long_array(run: Run, layout: Strategy, name: str, columns: int) -> Path:
     """An array of the result that lies along the long side of the matrix, as the matrix does."""
     view, chunk = layout.view, min(layout.out_chunk, layout.view.long)
     turn = -1 if view.orientation is Orientation.COLUMNS else 1
-    return create_output(run.result, name, (view.long, columns)[::turn], view.dtype, (chunk, columns)[::turn])
+    shape, chunks = (view.long, columns)[::turn], (chunk, columns)[::turn]
+    return create_output(run.result, name, shape, layout.dtype, chunks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +144,10 @@ class OnScratch:
 
     def combination(self, coefficients: Float64, name: str, *, random: int = 0) -> Combination:
         """Its product with ``coefficients``, and random columns beside; kept under a name."""
-        arrays = {"coefficients": coefficients, "offset": self.offset @ coefficients}
-        constants = save_once(self.run.part(f"{name}.part"), arrays)
-        return Combination(tuple(self.parts), constants, coefficients.shape[1], random, self.seed)
+        arrays = {"coefficients": expand(coefficients), "offset": parts_of(self.offset @ coefficients)}
+        constants, twofold = save_once(self.run.part(f"{name}.part"), arrays), 1 + self.layout.paired
+        columns = coefficients.shape[1] * twofold
+        return Combination(tuple(self.parts), constants, columns, random * twofold, self.seed)
 
     def r_factor(self, combination: Combination, name: str) -> Float64:
         """R of a combination, by one sweep over scratch, or two.
@@ -150,10 +156,13 @@ class OnScratch:
         from their Gram matrix as accurately as by reflections, and several times as fast.
         """
         seconds = combination.row_bytes * (1e-9 + 4 * combination.width / 8 * 1e-10)
-        cut = self.layout.narrow_cut(combination, self.rank)
-        r = r_of_gram(self.run.sweep(name, NarrowGram(combination, cut, seconds))["gram"])
+        paired = self.layout.paired
+        cut = self.layout.narrow_cut(combination, self.rank * (1 + paired))
+        gram = self.run.sweep(name, NarrowGram(combination, cut, seconds))["gram"]
+        r = r_of_gram(collapse(gram, paired=paired))
         if r is None:
             r = self.run.sweep(f"{name}-qr", NarrowR(combination, cut, seconds))["r"]
+            r = r_of_parts(r, paired=paired)
         return np.asarray(r)
 
     def complete(self, coefficients: Float64) -> tuple[Combination, Float64]:
@@ -165,7 +174,7 @@ class OnScratch:
         rank, positive = self.rank, coefficients.shape[1]
         combination = self.combination(coefficients, "completed", random=rank - positive)
         r = self.r_factor(combination, "completed")
-        inverse = np.zeros((rank, rank))
+        inverse = np.zeros_like(r)
         inverse[:positive, :positive] = np.linalg.inv(r[:positive, :positive])
         inverse[:, positive:] = np.linalg.inv(r)[:, positive:]
         self.run.warnings.append(zeros_in_words(rank - positive, rank))

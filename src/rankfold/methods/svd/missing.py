@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.linear.dense import leading_eigenpairs
+from rankfold.kernels.linear.dense import adjoint, leading_eigenpairs
 from rankfold.pipeline.storage.checkpoint import load_arrays, load_if_whole, save_arrays
 
 Array = npt.NDArray[Any]
@@ -65,11 +65,11 @@ def save_missing(path: Path, rows: Array, q: Float64, remainder: float, total: f
     that meet in one bucket with opposite signs are lost to it altogether, but not to the sum of squares.
     """
     if load_if_whole(path) is None:
-        rest = rows.astype(np.float64)
-        rest -= (rest @ q) @ q.T
+        rest = rows.astype(np.result_type(rows, np.float64))
+        rest -= (rest @ q) @ adjoint(q)
         keep = min(q.shape[1], rest.shape[1] - q.shape[1], len(rest))
-        product = rest @ rest.T
-        trace = np.trace(product)
+        product = rest @ adjoint(rest)
+        trace = np.trace(product).real
         deviation = np.sqrt(2 / len(rest)) * np.linalg.norm(product)
         rounding = ROUNDING * np.finfo(rows.dtype).eps * total
         deficit = max(remainder - trace - DEVIATIONS * deviation - rounding, 0.0)
@@ -77,7 +77,7 @@ def save_missing(path: Path, rows: Array, q: Float64, remainder: float, total: f
         eigenvalues = np.maximum(eigenvalues, 0.0)
         bound = deficit + eigenvalues[0] / max(1 - DEVIATIONS * np.sqrt(2 / len(rest)), 0.1)
         squares = np.maximum(eigenvalues - (trace - np.cumsum(eigenvalues)) / len(rest), 0.0)
-        directions = (rest.T @ vectors) / np.sqrt(np.where(eigenvalues > 0, eigenvalues, 1.0))
+        directions = (adjoint(rest) @ vectors) / np.sqrt(np.where(eigenvalues > 0, eigenvalues, 1.0))
         arrays = {"bound": bound, "hidden": deficit, "sketched": eigenvalues, "squares": squares}
         save_arrays(path, {**arrays, "directions": directions})
 
@@ -101,7 +101,7 @@ class Outside:
     """(l, short): the sketch S A (I - Q Q')."""
 
     turn: Float64
-    """(l, l): its right singular vectors are ``rows.T @ turn``."""
+    """(l, l): its right singular vectors are ``adjoint(rows) @ turn``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +129,17 @@ class RowSketch:
 
         Work 4 l short p + 10 l^3 flops; scratch two sketches in float64.
         """
-        rest = load_arrays(self.path)["rows"].astype(np.float64)
+        rows = load_arrays(self.path)["rows"]
+        rest = rows.astype(np.result_type(rows, np.float64))
         for q in basis:
-            rest -= (rest @ q) @ q.T
-        product = rest @ rest.T
+            rest -= (rest @ q) @ adjoint(q)
+        product = rest @ adjoint(rest)
         rounding = ROUNDING * eps * total
         most = max(remainder, 0.0) + rounding
         deviation = DEVIATIONS * np.sqrt(2 / len(rest))
-        hidden = remainder - float(np.trace(product)) - deviation * float(np.linalg.norm(product)) - rounding
+        hidden = (
+            remainder - float(np.trace(product).real) - deviation * float(np.linalg.norm(product)) - rounding
+        )
         hidden = min(max(hidden, 0.0), most)
         eigenvalues, vectors = leading_eigenpairs(product, len(product))
         eigenvalues = np.maximum(eigenvalues, 0.0)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.linear.dense import ritz_vectors
+from rankfold.kernels.linear.dense import adjoint, inner, ritz_vectors
 from rankfold.methods.parts.column_statistics import (
     Statistics,
     divisors,
@@ -31,6 +31,7 @@ from rankfold.methods.svd.missing import RowSketch, UnseenDirections, load_missi
 from rankfold.methods.svd.passes.choice import fused_pass, statistics_fold
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.strategy import Strategy
+from rankfold.pipeline.data.real_parts import collapse, expand, numbers_of_parts
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.errors import DataError
@@ -55,7 +56,7 @@ class Block:
 
     width: int
     y: ScratchMatrix
-    """``A Q`` before the true mean was known: ``A Q = Y - 1 offset'``."""
+    """``A Q``, or the parts of it, before the true mean was known: ``A Q = Y - 1 offset'``."""
 
     def load(self, name: str) -> Float64:
         """One array of the block."""
@@ -196,7 +197,7 @@ class CenteredMatrix:
     @property
     def short(self) -> int:
         """See ``Operator``."""
-        return self.strategy.view.short
+        return self.strategy.vectors(self.strategy.view.short)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -228,7 +229,7 @@ class CenteredMatrix:
 
     def random(self, width: int) -> Float64:
         """See ``Operator``."""
-        return random_block(self.short, width, self.seed)
+        return random_block(self.short, width, self.seed, paired=self.strategy.paired)
 
     def sketch_again(self) -> None:
         """See ``Operator``."""
@@ -251,33 +252,33 @@ class CenteredMatrix:
             d = mean - shift,  o = (w q)'d,   Z = w (D'Y - m d o'),   A q = Y - 1 o'
 
         with D the shifted matrix, w the weights of columns, Y = D (w q). A sketch: S A = (S D - (S 1) d') w.
+        Of a complex matrix the pass multiplies the parts: see ``real_parts.py``.
         """
-        run, strategy, prior = self.run, self.strategy, self.column_statistics
+        run, strategy, prior, paired = self.run, self.strategy, self.column_statistics, self.strategy.paired
         name = f"pass-{run.passes + 1:02d}"
         q = load_arrays(save_once(run.part(name, "basis.part"), {"q": q}))["q"]
-        y = strategy.y(run.scratch, run.passes + 1, q.shape[1])
+        y = strategy.y(run.scratch, run.passes + 1, q.shape[1] * (1 + paired))
         shift, weights = conditions(strategy, self.centering, self.start, prior)
-        basis, rows = q * weights[:, None], self.sketch_rows
+        basis, rows = expand(q) * weights[:, None], self.sketch_rows
         is_coarse = self.tf32 and not rows and run.passes + 1 < strategy.passes
         self.tf32_passes += is_coarse
         self.is_double = self.is_double or self._is_far_from_zero(shift)
         state = self._pass(name, {"q": basis, "shift": shift}, y, tf32=is_coarse)
-        offset = np.zeros(q.shape[1])
+        offset = np.zeros(y.columns)
         if prior is None:
             self.column_statistics = statistics(state, strategy.view, self.start.shift, self.centering)
             offset = self._move_to_mean(state, basis)
-        z = state["z"] * weights[:, None]
+        z = collapse(state["z"] * weights[:, None], paired=paired)
+        offset = numbers_of_parts(offset, paired=paired)
         missing, sketch = None, None
         if rows:
-            sketched, path = (
-                state["rows"] * (weights / self.centering.pow2_scale),
-                run.part(name, "sketch.part"),
-            )
+            sketched = state["rows"] * (weights / self.centering.pow2_scale)
+            sketched, path = numbers_of_parts(sketched, paired=paired), run.part(name, "sketch.part")
             save_arrays(path, {"rows": sketched})
             sketch, self.sketch_rows = RowSketch(path), 0
             if self.sketch_purpose is Purpose.ROW_SIGNS and strategy.sample.gives_block:
                 path = run.part(name, "missing.part")
-                save_missing(path, sketched, q, self.squared_norm - float((q * z).sum()), self.squared_norm)
+                save_missing(path, sketched, q, self.squared_norm - inner(q, z), self.squared_norm)
                 missing = load_missing(path)
         path = run.part(name, "block.part")
         save_arrays(path, {"q": q, "z": z, "offset": offset})
@@ -346,7 +347,7 @@ def _hides(missing: UnseenDirections, block: Block) -> bool:
     """Whether squares that neither block nor sketch accounts for could matter: a random block sees them."""
     if not missing.hidden > 0:
         return False
-    theta, _ = ritz_vectors(block.load("q").T @ block.load("z"), block.width)
+    theta, _ = ritz_vectors(adjoint(block.load("q")) @ block.load("z"), block.width)
     return bool(missing.hidden > theta[-1])
 
 

@@ -10,6 +10,7 @@ import math
 from rankfold.methods.svd.request import DEFAULT_PASSES, Request
 from rankfold.methods.svd.solvers.solver import SOLVERS
 from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.real_parts import RealParts
 from rankfold.pipeline.data.source import Source, sparse
 from rankfold.pipeline.data.view import Orientation, View, working_dtype
 from rankfold.pipeline.engine.blocks import grain_rows
@@ -44,6 +45,8 @@ def choose_orientation(source: Source, rank: int, kind: str = "svd") -> Orientat
     Always along the long one for ``"qr"``. Never along an axis whose pieces are scattered over the store,
     as the columns of CSR are.
     """
+    if isinstance(source, RealParts):
+        return source.orientation
     if kind == "qr":
         return Orientation.ROWS if source.shape[0] >= source.shape[1] else Orientation.COLUMNS
     if source.row_grid.scattered or source.column_grid.scattered:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.linear.dense import fix_signs, leading_singular_triplets, ritz_vectors
+from rankfold.kernels.linear.dense import adjoint, fix_signs, leading_singular_triplets, ritz_vectors
 from rankfold.methods.parts.combination import Combination
 from rankfold.methods.svd.error_estimates import (
     SAFETY,
@@ -61,15 +61,16 @@ class Basis:
     def add(self, block: Block) -> None:
         """Take in a block: its products with all others, 4 short width (width of all) flops."""
         q, z = block.load("q"), block.load("z")
-        below = [q.T @ other for other in self.each("z")]
+        below = [adjoint(q) @ other for other in self.each("z")]
         self.blocks.append(block)
-        column = np.vstack([other.T @ z for other in self.each("q")])
+        column = np.vstack([adjoint(other) @ z for other in self.each("q")])
         row = np.hstack([*below, column[-block.width :]])
         self.products = _add_border(self.products, column, row)
 
     def combine(self, name: str, coefficients: Float64) -> Float64:
         """``[Q_1 ...] @ coefficients`` or ``[Z_1 ...] @ coefficients``."""
-        total, row = np.zeros((len(self.blocks[0].load(name)), coefficients.shape[1])), 0
+        shape = len(self.blocks[0].load(name)), coefficients.shape[1]
+        total, row = np.zeros(shape, self.products.dtype), 0
         for block in self.blocks:
             total += block.load(name) @ coefficients[row : row + block.width]
             row += block.width
@@ -97,8 +98,10 @@ class Basis:
         """
         theta, w = ritz_vectors(self.products, self.width)
         couplings, sketched = self._couplings(outside)
-        parts = outside.turn.T @ (sketched @ w)
-        return largest_eigenvalues(theta, w.T @ couplings @ w, parts, outside.squares, outside.least, lower)
+        parts = adjoint(outside.turn) @ (sketched @ w)
+        return largest_eigenvalues(
+            theta, adjoint(w) @ couplings @ w, parts, outside.squares, outside.least, lower
+        )
 
     def _couplings(self, outside: Outside) -> tuple[Float64, Float64]:
         """E'E with E = (I - Q Q') A'A Q, and a sketch of A E.
@@ -106,26 +109,26 @@ class Basis:
         Formed from vectors: as a difference of squares E'E would be rounding.
         """
         edges = np.cumsum([0, *(block.width for block in self.blocks)])
-        couplings = np.zeros((self.width, self.width))
-        sketched = np.zeros((len(outside.rows), self.width))
+        couplings = np.zeros_like(self.products)
+        sketched = np.zeros((len(outside.rows), self.width), self.products.dtype)
         for i in range(len(self.blocks)):
             if i in self.closed:
                 continue
             part, rows = self._outside(i), slice(edges[i], edges[i + 1])
             sketched[:, rows] = outside.rows @ part
-            couplings[rows, rows] = part.T @ part
+            couplings[rows, rows] = adjoint(part) @ part
             for j in range(i):
                 if j not in self.closed:
                     columns = slice(edges[j], edges[j + 1])
-                    couplings[rows, columns] = part.T @ self._outside(j)
-                    couplings[columns, rows] = couplings[rows, columns].T
+                    couplings[rows, columns] = adjoint(part) @ self._outside(j)
+                    couplings[columns, rows] = adjoint(couplings[rows, columns])
         return couplings, sketched
 
     def _outside(self, index: int) -> Float64:
         """What the images of a block have outside the basis."""
         part = self.blocks[index].load("z").copy()
         for q in self.each("q"):
-            part -= q @ (q.T @ part)
+            part -= q @ (adjoint(q) @ part)
         return part
 
     def residuals(self, keep: int) -> Float64:
@@ -146,7 +149,7 @@ class Basis:
         rest = self.combine("q", w)
         rest *= -theta
         rest += image
-        residual = np.einsum("ij,ij->j", rest, rest)
+        residual = np.einsum("ij,ij->j", rest.conj(), rest).real
         if settling:
             outside = float((theta + np.sqrt(residual))[rank:].max(initial=0.0))
         return ritz_values(self.products, theta, w, image, residual, rank, outside)
@@ -206,9 +209,9 @@ def _directions(layout: Strategy, basis: Basis, rank: int) -> Float64:
     """Eigenvectors of Q'A'A Q: a block of them, or all where rounding has mixed those that matter."""
     theta, w = ritz_vectors(basis.products, basis.width)
     eps = float(np.finfo(layout.view.dtype).eps)
-    keep = min(max(layout.width, rank), basis.width)
+    keep = min(max(layout.vectors(layout.width), rank), basis.width)
     # Of all of the space nothing may be lost to the squares that order its directions.
-    keep_all = basis.width == layout.view.short or theta[rank - 1] <= 100 * eps * theta[0]
+    keep_all = basis.width == layout.vectors(layout.view.short) or theta[rank - 1] <= 100 * eps * theta[0]
     return w if keep_all else w[:, :keep]
 
 
@@ -227,7 +230,7 @@ def _half_step(
     Directions whose products with A' drown in rounding do not take part; when a wanted one is among
     them nobody does, and the Ritz values stand as they are.
     """
-    wide = max(layout.width, rank)
+    wide = max(layout.vectors(layout.width), rank)
     basis_ritz = basis.ritz(wide, wide)
     # What a direction beyond the wanted ones brings in is its own size times its own noise.
     last = max(basis_ritz.values[rank - 1], TINY)
@@ -239,7 +242,7 @@ def _half_step(
     differs = np.abs(squares - s[:count] ** 2) > NOISE_LIMIT * squares
     below_noise[:count] |= differs | (s[:count] <= ZERO * s[0])
     accurate = int(below_noise.argmax()) if below_noise.any() else len(below_noise)
-    if basis.width == layout.view.short:
+    if is_whole := basis.width == layout.vectors(layout.view.short):
         accurate = 0  # there is nowhere to step: Ritz pairs on all of the space are as exact as they get
     count = min(max(rank, accurate), len(s))
     image = basis.combine("z", directions @ (h[:, :count] / s[:count]))
@@ -259,7 +262,7 @@ def _half_step(
         errors[has_estimate] = np.minimum(errors, SAFETY * _second_order(residuals, s, rank, count))[
             has_estimate
         ]
-    errors = (0.0 if basis.width == layout.view.short else errors) + rounding(s[:rank], layout.view.dtype)
+    errors = (0.0 if is_whole else errors) + rounding(s[:rank], layout.view.dtype)
     signs = fix_signs(short)
     return Triplets(values, short * signs, combination, rotation * signs, residuals, np.minimum(errors, 1.0))
 
@@ -295,8 +298,8 @@ def _with_zeros(
     residuals = np.linalg.norm(image - short * values, axis=0) / (s[0] if s[0] > 0 else 1.0)
     signs = fix_signs(short)
     errors = rounding(values, y.layout.view.dtype)
-    if basis.width < y.layout.view.short:
-        ritz = basis.ritz(rank, max(y.layout.width, rank))
+    if basis.width < y.layout.vectors(y.layout.view.short):
+        ritz = basis.ritz(rank, max(y.layout.vectors(y.layout.width), rank))
         # An estimate of passes is of the half step, which is not made here.
         estimate = SAFETY * ritz.second_order + ritz.noise if estimate is None else estimate + ritz.gain
     if estimate is not None:
@@ -311,7 +314,7 @@ def errors_by_sketch(
     basis: Basis, ritz: Ritz, sketch: RowSketch, squared_norm: float, dtype: np.dtype[Any], values: Float64
 ) -> Float64:
     """Errors at most of lower bounds ``values``, as a sketch of rows bounds what is outside a basis."""
-    remainder = squared_norm - float(np.trace(basis.products))
+    remainder = squared_norm - float(np.trace(basis.products).real)
     eps = float(np.finfo(dtype).eps)
     outside = sketch.look_outside(basis.each("q"), remainder, squared_norm, eps)
     errors = errors_within(values, basis.upper_bounds(ritz.half_step_values**2, outside))

@@ -8,12 +8,15 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from rankfold.methods.parts.combination import Combination
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.panels import Panels
+from rankfold.methods.parts.sample import BLOCK_BYTES, FEWEST_ROWS, Sample
 from rankfold.methods.parts.sparse_panels import SparsePanels
 from rankfold.methods.svd.orientation import (
     ADAPTIVE_WIDTH,
@@ -26,7 +29,7 @@ from rankfold.methods.svd.orientation import (
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.solver import SOLVERS, Dimensions, Solver
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.sample import BLOCK_BYTES, FEWEST_ROWS, Sample
+from rankfold.pipeline.data.real_parts import is_complex, numbers_dtype, numbers_of_parts
 from rankfold.pipeline.data.source import Source, compressed, index_dtype, number_bytes, sparse, stored_size
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut, cut, cut_by_numbers
@@ -99,6 +102,33 @@ class Strategy:
 
     fullest: int = 0
     """Stored numbers of the fullest panel, where passes take those alone; 0 where they fill in zeros."""
+
+    @property
+    def paired(self) -> bool:
+        """Whether the matrix is a complex one in its parts, and columns are counted once for each part."""
+        return is_complex(self.view.source)
+
+    def vectors(self, columns: int) -> int:
+        """Vectors that so many columns hold, of parts or of numbers."""
+        return columns // (1 + self.paired)
+
+    def numbers_of(self, parts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Columns, or a vector, of parts as numbers."""
+        return numbers_of_parts(parts, paired=self.paired)
+
+    def as_asked(self, request: Request) -> Request:
+        """A request of the parts as one of the numbers."""
+        return dataclasses.replace(request, rank=self.vectors(request.rank))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of vectors as they are stored."""
+        return numbers_dtype(self.view.dtype, paired=self.paired)
+
+    @property
+    def wide_dtype(self) -> np.dtype[Any]:
+        """Type of small matrices: float64, or complex128."""
+        return numbers_dtype(np.dtype(np.float64), paired=self.paired)
 
     @property
     def numbers(self) -> int:
@@ -198,6 +228,8 @@ def choose_strategy(request: Request, source: Source, device: str = "cpu") -> St
     solver = SOLVERS[method if method != "auto" else choose_method(request, view, width)]
     check_solver(solver, request, view)
     dimensions, fullest = solver.arrange(request, view, width), 0
+    if is_complex(source):
+        dimensions = dimensions.paired()
     if solver.multiplies_stored and lies_along(view):
         sums = view.short if solver.keeps_square else dimensions.width
         dimensions, fullest = _arrange_stored(dimensions, view, 8 * view.short * sums)
@@ -246,6 +278,10 @@ def _sketch_rows(dimensions: Dimensions, request: Request, *, gives_block: bool)
 
 def check_solver(solver: Solver, request: Request, view: View) -> None:
     """Raise ``InputError`` where a solver cannot do with so few passes, or along this side."""
+    paired = is_complex(view.source)
+    if paired and not solver.takes_complex:
+        others = ", ".join(name for name in SOLVERS.ours if SOLVERS[name].takes_complex)
+        raise InputError(f"{solver.name} takes no complex matrix, as {view.source.name} is one: say {others}")
     least = solver.least_passes(request, view)
     if least > request.passes:
         without = dataclasses.replace(request, rows=False)
@@ -254,7 +290,7 @@ def check_solver(solver: Solver, request: Request, view: View) -> None:
             f"{request.kind} by {solver.name} takes {least} passes here, but passes={request.passes}. Allow "
             f"--passes {least}" + (", or leave out its rows with --no-rows" if way_out else "")
         )
-    if solver.needs_long and view.long < view.short:
+    if solver.needs_long and view.long < view.short // (1 + paired):
         raise InputError(
             f"{view.source.name} can only be swept along its {view.orientation.value}, its shorter side, and "
             f"{solver.name} is for the longer one. Take --solver krylov, or store the transpose"

@@ -30,6 +30,7 @@ from rankfold.methods.svd.write import refuse_constant, warn_of_rounding, write_
 from rankfold.methods.task import Output, count, vectors
 from rankfold.methods.warm import warm_columns
 from rankfold.pipeline.blas import one_blas_thread
+from rankfold.pipeline.data.real_parts import RealParts
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.run import Run
@@ -49,7 +50,7 @@ def reduce(run: Run, layout: Strategy, request: Request, fingerprint: str) -> di
         decomposition = layout.solver.solve(run, layout, request, centering, start)
         refuse_constant(request, decomposition, layout)
         warn_of_rounding(run, layout, request, decomposition)
-        layout = layout.for_rank(len(decomposition.s))
+        layout = layout.for_rank(len(decomposition.s) * (1 + layout.paired))
         facts = write_decomposition(run, layout, request, decomposition, fingerprint)
         run.describe(facts)
     return facts
@@ -73,32 +74,49 @@ class Reduction:
         """The request as a dictionary, as it is stored."""
         return self.parameters.as_dict()
 
+    @property
+    def swept(self) -> tuple[Request, Source]:
+        """The same of real numbers, for those who sweep: of a complex matrix twice the rank, of its parts."""
+        return in_parts(self.parameters, self.source)
+
     def outputs(self) -> tuple[Output, ...]:
         """Arrays that the result will have."""
         parameters, (rows, columns) = self.parameters, self.source.shape
-        layout = choose_strategy(parameters, self.source)
+        layout = choose_strategy(*self.swept)
         left, right = {"svd": SVD, "pca": PCA, "qr": QR}[parameters.kind].matrices
         by_rows, long = layout.view.orientation is Orientation.ROWS, layout.view.long
         chunks = count(long, min(layout.out_chunk, long))
-        factors = [Output(right, (parameters.rank, columns), layout.view.dtype, 1 if by_rows else chunks)]
+        factors = [Output(right, (parameters.rank, columns), layout.dtype, 1 if by_rows else chunks)]
         if parameters.rows:
-            factors += [Output(left, (rows, parameters.rank), layout.view.dtype, chunks if by_rows else 1)]
+            factors += [Output(left, (rows, parameters.rank), layout.dtype, chunks if by_rows else 1)]
         if parameters.kind == "qr":
             return tuple(factors)
         names = ["s"] if parameters.kind == "svd" else [*VARIANCES]
         small = vectors(parameters.rank, "residuals", "error_estimates", *names)
-        each = ["mean"] * (parameters.kind == "pca") + ["scale"] * parameters.scale
-        return (*factors, *small, *vectors(columns, *each))
+        mean = [Output("mean", (columns,), layout.wide_dtype)] * (parameters.kind == "pca")
+        return (*factors, *small, *mean, *vectors(columns, *["scale"] * parameters.scale))
 
     def plan(self, budget: Budget) -> Plan:
         """The plan of the request within a budget."""
-        return make_plan(self.parameters, self.source, budget)
+        return make_plan(*self.swept, budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """Carry out the request; the facts of its result."""
         carry_out = qr if self.parameters.kind == "qr" else reduce
-        strategy = choose_strategy(self.parameters, self.source, run.device)
-        return carry_out(run, strategy, self.parameters, fingerprint)
+        request, source = self.swept
+        return carry_out(run, choose_strategy(request, source, run.device), request, fingerprint)
+
+
+def in_parts(request: Request, source: Source) -> tuple[Request, Source]:
+    """A request of a complex matrix as one of its parts; a real one as it is.
+
+    Principal components are of columns, whose means the sums over rows tell: sweeps run along the rows.
+    """
+    if source.dtype.kind != "c":
+        return request, source
+    tall = source.shape[0] >= source.shape[1] or request.kind == "pca"
+    parts = RealParts(source, Orientation.ROWS if tall else Orientation.COLUMNS)
+    return dataclasses.replace(request, rank=2 * request.rank), parts
 
 
 # Arguments ----------------------------------------------------------------------------------------
@@ -156,7 +174,10 @@ def _reduction(
     check_request(request, source.shape, source.name)
     if passes is None:
         request = dataclasses.replace(request, passes=default_passes(request, source))
-    return Reduction(resolve_request(request, source), source)
+    resolved = resolve_request(*in_parts(request, source))
+    if source.dtype.kind == "c":
+        resolved = dataclasses.replace(resolved, rank=resolved.rank // 2)
+    return Reduction(resolved, source)
 
 
 def _all_of(source: Source, solver: str) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.linear.dense import adjoint
 from rankfold.methods.parts.column_statistics import divisors
 from rankfold.methods.parts.outputs import write_outputs
 from rankfold.methods.svd.error_estimates import rounding
@@ -14,6 +15,7 @@ from rankfold.methods.svd.long_factor import create_long_array
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.solver import Decomposition
 from rankfold.methods.svd.strategy import Strategy
+from rankfold.pipeline.data.real_parts import matrix_of_parts, numbers_of_parts
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.errors import DataError
@@ -57,7 +59,7 @@ def write_decomposition(
     run: Run, layout: Strategy, request: Request, decomposition: Decomposition, fingerprint: str
 ) -> dict[str, Any]:
     """Write arrays, then say what they are."""
-    rows, _ = layout.view.source.shape
+    rows, _ = matrix_of_parts(layout.view.source).shape
     variance = decomposition.s**2 / max(rows - 1, 1)
     weights = _score_weights(run, request, decomposition, rows, layout)
     orthogonality = _write_factors(run, layout, request, decomposition, weights)
@@ -100,13 +102,15 @@ def _write_factors(
     run: Run, layout: Strategy, request: Request, decomposition: Decomposition, weights: Float64
 ) -> float | None:
     """Write left and right factors; the loss of orthogonality of the one that was formed by a sweep."""
-    view, dtype = layout.view, layout.view.dtype
+    view, dtype = layout.view, layout.dtype
     left, right = ("U", "Vt") if request.kind == "svd" else ("scores", "components")
     if view.orientation is Orientation.ROWS:
-        write_outputs(run.result, {right: np.ascontiguousarray(decomposition.short.T, dtype=dtype)})
+        write_outputs(run.result, {right: np.ascontiguousarray(adjoint(decomposition.short), dtype=dtype)})
         return _sweep_rows(run, layout, request, decomposition, left, weights) if request.rows else None
     if request.rows:
-        write_outputs(run.result, {left: np.ascontiguousarray(decomposition.short * weights, dtype=dtype)})
+        # What is decomposed is the transpose, whose right vectors are the conjugates of these.
+        factor = decomposition.short.conj() * weights
+        write_outputs(run.result, {left: np.ascontiguousarray(factor, dtype=dtype)})
     return _sweep_rows(run, layout, request, decomposition, right, np.ones(len(decomposition.s)))
 
 
@@ -134,8 +138,10 @@ def _columns(
         mean, deviation = local_statistics[:, 0], local_statistics[:, 1]
     shift = shift_of(layout.view.source)
     mean = mean if shift is None else mean + shift
+    mean = numbers_of_parts(mean, paired=layout.paired)
     if not request.scale:
         return {"mean": mean}
+    deviation = deviation[:: 1 + layout.paired]
     decomposition.facts["unscaled"] = warn_of_constant(run, deviation)
     return {"mean": mean, "scale": divisors(deviation)}
 
@@ -181,8 +187,13 @@ def _facts(
         )
     norm_share = float((decomposition.s**2).sum() / decomposition.total) if decomposition.total > 0 else 1.0
     return {
-        **run.facts(request.as_dict(), layout.method, layout.view.source, fingerprint),
-        "block_width": layout.width,
+        **run.facts(
+            layout.as_asked(request).as_dict(),
+            layout.method,
+            matrix_of_parts(layout.view.source),
+            fingerprint,
+        ),
+        "block_width": layout.vectors(layout.width),
         "largest_error_estimate": worst,
         "converged": final_error <= request.tol,
         "rank": rank,

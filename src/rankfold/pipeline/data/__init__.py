@@ -9,7 +9,7 @@ selection         rows and columns of a matrix
 picks             which ones: slices, masks, lists
 missing_columns   without columns that are missing throughout
 decoded           packed numbers, by their attributes
-sample            rows that are looked at before any pass
+real_parts        a complex matrix as the real one of its parts
 places            where an element lies in what a matrix was made of
 describe          what a store is, for people
 """

@@ -22,8 +22,13 @@ from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import DataError, InputError
 
-SUPPORTED_DTYPES = "float16, float32, float64, integers of 8 to 64 bits with or without sign, and bool"
+SUPPORTED_DTYPES = (
+    "float16, float32, float64, complex64, complex128, integers of 8 to 64 bits with or without sign, and "
+    "bool"
+)
 
+
+_FLOATS = tuple(np.dtype(code) for code in ("f2", "f4", "f8", "c8", "c16"))
 
 MOST_BYTES = 2**60
 """Of a matrix, or of a chunk: more is no size but a damaged header."""
@@ -89,7 +94,7 @@ def _is_length(value: Any) -> bool:
 
 def require_numbers(name: str, dtype: np.dtype[Any]) -> None:
     """Raise ``InputError`` for a type that is not read."""
-    if not (dtype.kind in "iub" or (dtype.kind == "f" and dtype.itemsize <= 8)):
+    if not (dtype.kind in "iub" or dtype in _FLOATS):
         raise InputError(f"{name} holds {dtype}; supported are {SUPPORTED_DTYPES}. Convert it first")
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.data.dtypes import ConvertedSource
 from rankfold.pipeline.data.missing_columns import WithoutMissing
+from rankfold.pipeline.data.real_parts import RealParts
 from rankfold.pipeline.data.selection import SelectedSource
 from rankfold.pipeline.data.source import SamePlaces, Source
 from rankfold.pipeline.data.stacked import StackedSource
@@ -27,6 +28,8 @@ def place_of(source: Source, row: int, column: int) -> str:
 
     As ``row 7, column 53 (from 0), which is time 7, lat 4, lon 5; row 7, column 31 of what is kept``.
     """
+    if isinstance(source, RealParts):
+        (row, column), source = source.place(row, column), source.inner
     inner: Source = source
     place = row, column
     for wrapper in _wrappers(source):

@@ -109,7 +109,12 @@ def working_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     >>> [working_dtype(np.dtype(t)).name for t in ("f2", "f4", "f8", "u1", "i2", "i4")]
     ['float32', 'float32', 'float64', 'float32', 'float32', 'float64']
     """
+    if dtype.kind == "c":
+        raise InputError(
+            f"elements are {dtype}: svd, pca, qr and what goes on with their results take complex numbers, "
+            "other methods real ones. Give the real part, or absolute values"
+        )
     if dtype.kind not in "fiub" or dtype.itemsize > 8:
-        raise InputError(f"elements are {dtype}: rankfold reduces real floats, integers and booleans")
+        raise InputError(f"elements are {dtype}: rankfold reduces floats, integers and booleans")
     narrow = dtype.itemsize <= 4 if dtype.kind == "f" else dtype.itemsize <= 2
     return np.dtype(np.float32 if narrow else np.float64)

@@ -27,9 +27,13 @@ Lengths = tuple[int, ...]
 def write_whole_chunks(path: Path, block: Array, *spans: Span) -> None:
     """Write a block of an array that ``result.create_array`` or ``create_vector`` made, a span for each axis.
 
+    Of an array of complex numbers a real block holds the parts of each along the last axis, as its span says.
     What is not whole chunks is our own mistake, and refused.
     """
     shape, chunk, dtype = _layout(path, (path / "zarr.json").stat().st_mtime_ns)
+    if dtype.kind == "c" and block.dtype.kind == "f":
+        block = np.ascontiguousarray(block, f"f{dtype.itemsize // 2}").view(dtype)
+        spans = (*spans[:-1], (spans[-1][0] // 2, spans[-1][1] // 2))
     for (start, stop), height, length in zip(spans, chunk, shape, strict=True):
         if start % height or (stop % height and stop != length):
             raise AssertionError(f"{start}:{stop} are not whole chunks of {height}")
@@ -61,12 +65,20 @@ def read_array(path: Path) -> Array:
 
 
 def write_long_rows(path: Path, block: Array, start: int, stop: int, *, transposed: bool) -> None:
-    """Write the beginning of a block (rows, k), or (k, rows), as ``start:stop`` of the long side."""
+    """Write the beginning of a block (rows, k), or (k, rows), as ``start:stop`` of the long side.
+
+    Of an array of complex numbers the block holds the parts of each in turn, along k.
+    """
     count = stop - start
-    if transposed:
-        write_whole_chunks(path, block[:, :count], (0, len(block)), (start, stop))
-    else:
+    if not transposed:
         write_whole_chunks(path, block[:count], (start, stop), (0, block.shape[1]))
+        return
+    block, dtype = block[:, :count], _layout(path, (path / "zarr.json").stat().st_mtime_ns)[2]
+    if dtype.kind == "c":
+        numbers = np.empty((len(block) // 2, count), dtype)
+        numbers.real, numbers.imag = block[::2], block[1::2]
+        block = numbers
+    write_whole_chunks(path, block, (0, len(block)), (start, stop))
 
 
 @functools.lru_cache(maxsize=64)

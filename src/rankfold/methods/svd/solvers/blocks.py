@@ -39,6 +39,7 @@ class BlockSolver(Solver):
     """Passes that multiply a block by A and A', and a small problem that the blocks on scratch leave."""
 
     multiplies_stored: ClassVar[bool] = True
+    takes_complex: ClassVar[bool] = True
     keeps_blocks: ClassVar[bool] = True
     """Whether every block stays on scratch, or the last one."""
 
@@ -129,7 +130,7 @@ class BlockSolver(Solver):
 
     def make_sample_block(self, request: Request, strategy: Strategy, rows: npt.NDArray[Any]) -> State:
         """Leading directions of the sample."""
-        return leading_block(rows, strategy.width, request.seed)
+        return leading_block(rows, strategy.vectors(strategy.width), request.seed, paired=strategy.paired)
 
 
 def statistics_sweep(strategy: Strategy, slots: int) -> Pass:

@@ -23,7 +23,7 @@ from rankfold.kernels.linear.center_scale import measure, subtract
 from rankfold.kernels.linear.dense import fix_signs, leading_eigenpairs
 from rankfold.kernels.linear.moments import Moments, add_rows, merge_moments
 from rankfold.kernels.linear.products import mirror_bytes, product
-from rankfold.methods.parts.column_statistics import Statistics, divisors, standard_deviations
+from rankfold.methods.parts.column_statistics import Statistics, deviations, divisors
 from rankfold.methods.parts.conditioned import Centering, OverColumns
 from rankfold.methods.parts.finite import BAD, join_bad, refuse_bad
 from rankfold.methods.parts.panels import Grain, Panels, numbers
@@ -36,6 +36,7 @@ from rankfold.methods.svd.ritz import Basis, rayleigh_ritz
 from rankfold.methods.svd.solvers.blocks import BlockSolver, of_triplets, squared_norm, truncation_facts
 from rankfold.methods.svd.solvers.solver import Decomposition, Dimensions
 from rankfold.methods.svd.strategy import Strategy
+from rankfold.pipeline.data.real_parts import collapse
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import cut
 from rankfold.pipeline.engine.fold import Buffer, Given, Sum, Workspace
@@ -185,16 +186,15 @@ def gram(run: Run, layout: Strategy, centering: Centering, start: Start) -> Scat
     scatter = state["scatter"]
     mean, deviation = state["mean"] / centering.pow2_scale, np.ones(view.short)
     if by_rows and centering.scale:
-        deviation = standard_deviations(
-            np.diag(scatter) / centering.pow2_scale**2, view.long, mean, centering
-        )
+        deviation = deviations(np.diag(scatter) / centering.pow2_scale**2, view, mean, centering)
         scatter /= divisors(deviation)[:, None]
         scatter /= divisors(deviation)
-    total = float(np.trace(scatter))
+    scatter = collapse(scatter, paired=layout.paired)
+    total = float(np.trace(scatter).real)
     mean_squares = 0.0
     if isinstance(fold, SparseGramPass):
         mean_squares = view.long * float(((state["mean"] / divisors(deviation)) ** 2).sum())
-    values, vectors = leading_eigenpairs(scatter, layout.width)
+    values, vectors = leading_eigenpairs(scatter, layout.vectors(layout.width))
     return Scatter(values, vectors, mean, deviation, total, mean_squares)
 
 
@@ -282,7 +282,7 @@ class Gram(BlockSolver):
         """Take triplets from the scatter matrix alone if no long factor is wanted and squares tell enough."""
         scatter = gram(run, strategy, centering, start)
         columns = Statistics(scatter.mean, scatter.deviation, scatter.total)
-        rank, facts = request.rank, {}
+        rank, facts = strategy.vectors(request.rank), {}
         if request.adaptive:
             cut = Truncation.of(scatter.values, scatter.total, request.tol)
             rank, facts = cut.rank, truncation_facts(cut, strategy)

@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.linear.dense import ritz_vectors
+from rankfold.kernels.linear.dense import adjoint, ritz_vectors
 from rankfold.kernels.linear.orthonormal import orthonormalize
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.start import Start
@@ -165,7 +165,7 @@ class _CaptureGrowth:
         self.basis.add(application.block)
         products = self.basis.products
         theta, _ = ritz_vectors(products, len(products))
-        rounding = float(np.linalg.norm(products - products.T))
+        rounding = float(np.linalg.norm(products - adjoint(products)))
         self.truncations.append(Truncation.of(theta, squared_norm, self.tol, rounding=rounding))
         rest = squared_norm - float(theta.sum())
         self.remainder, below_noise = max(rest, 0.0) + rounding, rest <= rounding
@@ -217,13 +217,15 @@ class Krylov(BlockSolver):
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition:
         """Find triplets up to a rank, or up to a share of the norm."""
-        rows, width = strategy.sketch_rows, strategy.width
+        rows, width, rank = (
+            strategy.sketch_rows,
+            strategy.vectors(strategy.width),
+            strategy.vectors(request.rank),
+        )
         matrix = CenteredMatrix(run, strategy, centering, start, request.seed, sketch_rows=rows)
         if not request.adaptive:
-            basis, convergence = krylov(matrix, width=width, rank=request.rank, tol=request.tol)
-            triplets = rayleigh_ritz(
-                run, strategy, basis, request.rank, request.seed, estimate=convergence.estimate
-            )
+            basis, convergence = krylov(matrix, width=width, rank=rank, tol=request.tol)
+            triplets = rayleigh_ritz(run, strategy, basis, rank, request.seed, estimate=convergence.estimate)
             return of_triplets(strategy, centering, triplets, matrix.columns, convergence.errors)
         approximation = capture(matrix, width=width, tol=request.tol)
         triplets = rayleigh_ritz(run, strategy, approximation.basis, approximation.cut.rank, request.seed)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.linear.dense import adjoint, phases_to_positive
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.outputs import write_outputs
 from rankfold.methods.parts.start import Start
@@ -19,6 +20,7 @@ from rankfold.methods.svd.solvers.preconditioned import Preconditioner
 from rankfold.methods.svd.solvers.tsqr import tsqr, warn_of_rank
 from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.blas import one_blas_thread
+from rankfold.pipeline.data.real_parts import expand, matrix_of_parts
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.storage.checkpoint import load_if_whole, save_arrays
 from rankfold.pipeline.storage.result import open_to_write
@@ -34,12 +36,15 @@ def qr(run: Run, layout: Strategy, request: Request, fingerprint: str) -> dict[s
     See ``tsqr.py``. Q costs 2 m n (n + k) flops more, no scratch, and m n elements of output.
     """
     with one_blas_thread():
+        view = layout.view
         centering, start = begin(run, layout, request)
-        if leads_qr(request, layout.view):
+        if leads_qr(request, view):
             orthogonality: float | None = _wide(run, layout, request, centering)
         else:
             orthogonality = _tall(run, layout, request, centering, start)
-        facts = run.facts(request.as_dict(), layout.method, layout.view.source, fingerprint)
+        facts = run.facts(
+            layout.as_asked(request).as_dict(), layout.method, matrix_of_parts(view.source), fingerprint
+        )
         facts["orthogonality"] = orthogonality
         run.describe(facts)
     return facts
@@ -47,43 +52,48 @@ def qr(run: Run, layout: Strategy, request: Request, fingerprint: str) -> dict[s
 
 def _tall(run: Run, layout: Strategy, request: Request, centering: Centering, start: Start) -> float | None:
     """What Q lacks of orthogonality, if it was written."""
-    view = layout.view
+    short = layout.vectors(layout.view.short)
     factorization = tsqr(
         run, layout, centering, start, form=request.rows, passes=request.passes, seed=request.seed
     )
-    warn_of_rank(run, layout, factorization, view.short)
+    warn_of_rank(run, layout, factorization, short)
     write_outputs(run.result, {"R": factorization.r / centering.pow2_scale})
     if not request.rows or factorization.preconditioner is None:
         return None
-    array = create_long_array(run, layout, "Q", view.short)
+    array = create_long_array(run, layout, "Q", short)
     long = FromMatrix(factorization.preconditioner, factorization.inverse, centering)
-    return _lacks(long.write(run, layout, array, np.ones(view.short)))
+    return _lacks(long.write(run, layout, array, np.ones(short)))
 
 
 def _wide(run: Run, layout: Strategy, request: Request, centering: Centering) -> float:
-    """A = Q R with the Q of its leading square: R is the product of A and Q', formed by one pass."""
-    view = layout.view
+    """A = Q R with the Q of its leading square: R' is the product of A' and Q, formed by one pass.
+
+    Of a complex matrix A' and Q are taken without conjugation: the pass runs over the transpose of A.
+    """
+    view, matrix = layout.view, matrix_of_parts(layout.view.source)
+    short = layout.vectors(view.short)
     path = run.part("square.part")
     arrays = load_if_whole(path)
     if arrays is None:
-        square = np.empty((view.short, view.short), view.source.dtype)
-        view.source.read_into(square, (0, view.short), (0, view.short))
+        square = np.empty((short, short), matrix.dtype)
+        matrix.read_into(square, (0, short), (0, short))
         # What is not a number is told by the pass, with its place.
-        q, r = np.linalg.qr(np.nan_to_num(square.astype(np.float64)) * centering.pow2_scale)
-        signs = np.where(np.diag(r) < 0, -1.0, 1.0)
-        w, nothing = q * signs * centering.pow2_scale, np.zeros(view.short)
-        arrays = {"w": w, "offset": nothing, "shift": nothing, "r": r * signs[:, None]}
+        q, r = np.linalg.qr(np.nan_to_num(square.astype(layout.wide_dtype)) * centering.pow2_scale)
+        phases, nothing = phases_to_positive(np.diag(r)), np.zeros(view.short)
+        q, r = q * phases.conj(), r * phases[:, None]
+        w = expand(q.conj()) * centering.pow2_scale
+        arrays = {"w": w, "offset": nothing, "shift": nothing, "q": q, "r": r}
         save_arrays(path, arrays)
-    q = arrays["w"] / centering.pow2_scale
-    long = FromMatrix(Preconditioner(path, view.short, 0, request.seed), np.eye(view.short), centering)
-    array = create_long_array(run, layout, "R", view.short)
-    long.write(run, layout, array, np.full(view.short, 1 / centering.pow2_scale))
+    identity = np.eye(short, dtype=layout.wide_dtype)
+    long = FromMatrix(Preconditioner(path, view.short, 0, request.seed), identity, centering)
+    array = create_long_array(run, layout, "R", short)
+    long.write(run, layout, array, np.full(short, 1 / centering.pow2_scale))
     _overwrite_square(array, arrays["r"] / centering.pow2_scale)
     run.forget(array)
-    q = q.astype(view.dtype)
+    q = arrays["q"].astype(layout.dtype)
     if request.rows:
         write_outputs(run.result, {"Q": q})
-    return _lacks(q.T.astype(np.float64) @ q)
+    return _lacks(adjoint(q).astype(layout.wide_dtype) @ q)
 
 
 def _overwrite_square(array: Path, r: Float64) -> None:

@@ -11,6 +11,7 @@ Other packages add theirs under the entry point ``rankfold.svd_solvers``::
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -56,6 +57,10 @@ class Dimensions:
 
     looks_beyond: bool = False
     """Whether the first pass sketches all rows, to tell what the block of a sample misses."""
+
+    def paired(self) -> Dimensions:
+        """With both parts of each column where the matrix is complex."""
+        return dataclasses.replace(self, width=self.width + self.width % 2, block=self.block + self.block % 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +113,9 @@ class Solver(ABC):
 
     keeps_square: ClassVar[bool] = False
     """Whether it keeps a square of the short side, which is then to be the shorter one."""
+
+    takes_complex: ClassVar[bool] = False
+    """Whether it finds complex vectors of a matrix that it sweeps in its real parts."""
 
     holds_matrix: ClassVar[bool] = False
     """Whether the process that leads reads all of the matrix, and keeps it: then in half of the memory."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.linear.dense import leading_singular_triplets
+from rankfold.kernels.linear.dense import adjoint, leading_singular_triplets
 from rankfold.kernels.linear.orthonormal import orthonormalize
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.start import Start
@@ -119,7 +119,7 @@ class _Power:
         pair.add(block)
         q, z = block.load("q"), block.load("z")
         rest = before.load("q")
-        overlap = q.T @ rest
+        overlap = adjoint(q) @ rest
         rest -= q @ overlap
         _, length, turn = leading_singular_triplets(rest, min(rest.shape))
         count = int((length > np.finfo(self.operator.dtype).eps ** 0.25).sum())
@@ -158,10 +158,12 @@ class Subspace(BlockSolver):
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition:
         """Find triplets up to a rank."""
-        rows, rank = strategy.sketch_rows, request.rank
+        rows, rank = strategy.sketch_rows, strategy.vectors(request.rank)
         tf32 = request.precision == "tf32"
         matrix = CenteredMatrix(run, strategy, centering, start, request.seed, sketch_rows=rows, tf32=tf32)
-        basis, convergence = subspace(matrix, width=strategy.width, rank=rank, tol=request.tol)
+        basis, convergence = subspace(
+            matrix, width=strategy.vectors(strategy.width), rank=rank, tol=request.tol
+        )
         triplets = rayleigh_ritz(run, strategy, basis, rank, request.seed, estimate=convergence.estimate)
         decomposition = of_triplets(strategy, centering, triplets, matrix.columns, convergence.errors)
         facts = {"tf32_passes": matrix.tf32_passes} if tf32 else {}

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
-from rankfold.kernels.linear.dense import fix_signs, leading_singular_triplets
+from rankfold.kernels.linear.dense import fix_signs, leading_singular_triplets, phases_to_positive
 from rankfold.kernels.linear.qr import r_of_gram
 from rankfold.methods.parts.column_statistics import (
     Statistics,
@@ -43,9 +43,10 @@ from rankfold.methods.svd.solvers.preconditioned import (
     WritePreconditionedRows,
 )
 from rankfold.methods.svd.solvers.solver import Decomposition, Dimensions, Solver
-from rankfold.methods.svd.solvers.whitening import ColumnBasis, sampled_basis
+from rankfold.methods.svd.solvers.whitening import ColumnBasis, is_constant, r_of_parts, sampled_basis
 from rankfold.methods.svd.strategy import Strategy, matching_chunk
 from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.real_parts import collapse, expand
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import cut
 from rankfold.pipeline.engine.run import Run
@@ -59,9 +60,6 @@ Float64 = npt.NDArray[np.float64]
 
 MOST_MEAN_SHARE = 1e2
 """Ratio of the shift's error to a variance past which their difference is left to reflections."""
-
-CONSTANT_NORM = 8 * float(np.finfo(np.float64).eps)
-"""A column whose root mean square about its mean is below this share of the mean is rounding."""
 
 MILD = 30.0
 """Condition up to which what is divided by the singular values, or by R, is orthonormal to 1e-14."""
@@ -91,10 +89,12 @@ def zero(short: int) -> float:
 
 def warn_of_rank(run: Run, layout: Strategy, factorization: Factorization, rank: int) -> None:
     """Say which columns of a long factor the matrix does not determine."""
-    if factorization.preconditioner is not None and factorization.preconditioner.directions < rank:
+    preconditioner = factorization.preconditioner
+    found = rank if preconditioner is None else layout.vectors(preconditioner.directions)
+    if found < rank:
         run.warnings.append(
-            f"{layout.view.source.name} has rank {factorization.preconditioner.directions}, to rounding: the "
-            f"other {rank - factorization.preconditioner.directions} columns of its long factor are arbitrary"
+            f"{layout.view.source.name} has rank {found}, to rounding: the other {rank - found} columns of "
+            "its long factor are arbitrary"
         )
 
 
@@ -127,18 +127,17 @@ def tsqr(
             return _scale_columns(layout, centering, factorization)
         _require_passes(run, layout, run.passes + 1 + form, passes, form)
     r, mean_shift, columns = _by_reflections(run, layout, centering, start)
+    short = layout.vectors(layout.view.short)
     if not form:
         return _scale_columns(layout, centering, Factorization(r, columns, None, np.zeros((0, 0))))
-    constant = (
-        np.linalg.norm(r, axis=0)
-        <= CONSTANT_NORM * np.abs(columns.mean) * centering.pow2_scale * layout.view.long**0.5
-    )
-    r[:, constant] = 0
-    basis = ColumnBasis.of(r, zero(layout.view.short))
+    mean = layout.numbers_of(columns.mean) * centering.pow2_scale
+    r[:, is_constant(r, mean, layout.view.long)] = 0
+    basis = ColumnBasis.of(r, zero(short))
     mild = basis.vectors.shape == r.shape and _condition(r / basis.scale) <= MILD
     _require_passes(run, layout, run.passes + 1 + (not mild), passes, form)
-    w = basis.weights * centering.pow2_scale
-    offset, random, inner = w.T @ mean_shift, layout.view.short - w.shape[1], np.eye(layout.view.short)
+    w = expand(basis.weights) * centering.pow2_scale
+    offset, random = w.T @ mean_shift, layout.view.short - w.shape[1]
+    inner = np.eye(short, dtype=layout.wide_dtype)
     for attempt in range(1 if mild else min(MOST_ATTEMPTS, passes - run.passes - 1)):
         key = (seed + attempt) % 2**64
         preconditioner = _save_basis(run, f"whitening-{attempt}", w, offset, start.shift, key, random=random)
@@ -163,7 +162,7 @@ def _by_gram(
 ) -> Factorization | None:
     """By one pass into the Gram matrix of whitened columns, or None where that loses digits."""
     view = layout.view
-    w = basis.weights * centering.pow2_scale
+    w = expand(basis.weights) * centering.pow2_scale
     fold = PreconditionedGram(
         layout.wide_panels(run.slots),
         centering,
@@ -176,6 +175,7 @@ def _by_gram(
     offset = w.T @ mean_about_shift(state, layout.view, centering)
     product = state["gram"] - view.long * np.outer(offset, offset)
     variance = np.diag(product)
+    product = collapse(product, paired=layout.paired)
     if not (view.long * offset**2 <= MOST_MEAN_SHARE * variance).all():
         return None
     inner = r_of_gram(product)
@@ -200,7 +200,8 @@ def _by_reflections(
     refuse_bad(state, layout.view.source)
     r, ones = state["r"], int(fold.ones)
     columns = _column_statistics(state, layout, start, centering)
-    return r[ones:, ones:], mean_about_shift(state, layout.view, centering), columns
+    r = r_of_parts(r[ones:, ones:], paired=layout.paired)
+    return r, mean_about_shift(state, layout.view, centering), columns
 
 
 def _reflect(
@@ -216,7 +217,7 @@ def _reflect(
     )
     state = run.pass_over_data(name, fold)
     refuse_bad(state, layout.view.source)
-    return state["r"]
+    return r_of_parts(state["r"], paired=layout.paired)
 
 
 def _factorize(
@@ -224,19 +225,20 @@ def _factorize(
 ) -> Factorization:
     """R and Q from ``Y = Q_Y inner`` and ``A = Y[:, :p] back``: a small QR of their product."""
     short, positive = basis.vectors.shape
-    back = np.zeros((short, short))
+    back = np.zeros((short, short), inner.dtype)
     back[:positive] = inner[:positive, :positive] @ basis.back()
     q, r = np.linalg.qr(back)
-    signs = np.where(np.diag(r) < 0, -1.0, 1.0)
-    inverse = scipy.linalg.solve_triangular(inner, q * signs, check_finite=False)
-    return Factorization(r * signs[:, None], columns, preconditioner, inverse)
+    phases = phases_to_positive(np.diag(r))
+    inverse = scipy.linalg.solve_triangular(inner, q * phases.conj(), check_finite=False)
+    return Factorization(r * phases[:, None], columns, preconditioner, inverse)
 
 
 def _scale_columns(layout: Strategy, centering: Centering, factorization: Factorization) -> Factorization:
     """With the columns of a tall matrix divided by their standard deviations."""
     if not (centering.scale and layout.view.orientation is Orientation.ROWS):
         return factorization
-    return dataclasses.replace(factorization, r=factorization.r / divisors(factorization.columns.deviation))
+    deviation = factorization.columns.deviation[:: 1 + layout.paired]
+    return dataclasses.replace(factorization, r=factorization.r / divisors(deviation))
 
 
 def _column_statistics(state: State, layout: Strategy, start: Start, centering: Centering) -> Statistics:
@@ -267,6 +269,7 @@ class Tsqr(Solver):
     finds_rank = True
     needs_long = True
     rows_from_matrix = True
+    takes_complex = True
     scales_first = False
     loops = ("panels", "double")
 
@@ -331,7 +334,7 @@ class Tsqr(Solver):
 
     def make_sample_block(self, request: Request, strategy: Strategy, rows: npt.NDArray[Any]) -> State:
         """A basis in which the sample is orthonormal."""
-        return sampled_basis(rows)
+        return sampled_basis(rows, paired=strategy.paired)
 
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
@@ -341,7 +344,7 @@ class Tsqr(Solver):
         factorization = tsqr(
             run, strategy, centering, start, form=form, passes=request.passes, seed=request.seed
         )
-        left, s, short = leading_singular_triplets(factorization.r, request.rank)
+        left, s, short = leading_singular_triplets(factorization.r, strategy.vectors(request.rank))
         facts = {}
         if request.adaptive:
             cut = Truncation.of_all(s, request.tol)

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.linear.dense import adjoint
 from rankfold.kernels.linear.qr import panel_r
+from rankfold.pipeline.data.real_parts import numbers_of_parts
 from rankfold.pipeline.storage.checkpoint import State
 
 Array = npt.NDArray[Any]
@@ -23,6 +25,9 @@ Float64 = npt.NDArray[np.float64]
 
 LEAST_SINGULAR_VALUE = 1e-10
 """Smallest singular value of a sample, relative to its largest, that a basis is made from."""
+
+CONSTANT_NORM = 8 * float(np.finfo(np.float64).eps)
+"""A column whose root mean square about its mean is below this share of the mean is rounding."""
 
 SAMPLE_ROWS = 1024
 """Of a sample that are factorized at a time."""
@@ -45,7 +50,7 @@ class ColumnBasis:
         scale = np.where(lengths > 0, np.exp2(np.frexp(lengths)[1]), 1.0)
         _, s, vt = np.linalg.svd(r / scale)
         count = int((s > smallest * s[0]).sum())
-        return cls(vt[:count].T / s[:count], scale)
+        return cls(adjoint(vt[:count]) / s[:count], scale)
 
     @property
     def weights(self) -> Float64:
@@ -54,14 +59,29 @@ class ColumnBasis:
 
     def back(self) -> Float64:
         """(p, short): ``A = A W back``, to rounding of each column."""
-        return np.asarray((self.vectors / (self.vectors**2).sum(axis=0)).T * self.scale)
+        squares = (np.abs(self.vectors) ** 2).sum(axis=0)
+        return np.asarray(adjoint(self.vectors / squares) * self.scale)
 
 
-def sampled_basis(d: Array) -> State:
-    """The basis that makes the columns of some rows orthonormal; nothing in ``q`` if they depend."""
+def sampled_basis(d: Array, *, paired: bool = False) -> State:
+    """The basis that makes the columns of some rows orthonormal; nothing in ``q`` if they depend.
+
+    ``paired`` where the rows are the parts of complex ones.
+    """
     r = np.zeros((d.shape[1], d.shape[1]))
     for start in range(0, len(d), SAMPLE_ROWS):
         r = panel_r(np.vstack([r, d[start : start + SAMPLE_ROWS]]))
+    r = r_of_parts(r, paired=paired)
     basis = ColumnBasis.of(r, max(LEAST_SINGULAR_VALUE, 1e3 * float(np.finfo(d.dtype.name).eps)))
     full = basis.vectors.shape == r.shape
     return {"q": basis.vectors if full else np.zeros((0, 0)), "scale": basis.scale}
+
+
+def is_constant(r: Float64, mean: Float64, rows: int) -> npt.NDArray[np.bool_]:
+    """Which columns are constant but for rounding: from R of what is left of them, and their means."""
+    return np.asarray(np.linalg.norm(r, axis=0) <= CONSTANT_NORM * np.abs(mean) * rows**0.5)
+
+
+def r_of_parts(r: Float64, *, paired: bool) -> Float64:
+    """R of a complex matrix from that of its parts, which is a product of it and orthonormal columns."""
+    return panel_r(numbers_of_parts(r, paired=True)) if paired else r
