@@ -434,6 +434,45 @@ def gradient_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case(case.inputs, case.run, {"squares": error})
 
 
+def halves(shape: tuple[int, int], dtype: str) -> Array:
+    """Half of a Gram matrix for each row, each of another size; that of the last is zero."""
+    r, k = shape
+    sizes = np.linspace(0.5, 1.5, r)
+    sizes[-1] = 0
+    return (sizes[:, None] * gram_of(k)[np.tril_indices(k)]).astype(dtype)
+
+
+def pair_products_case(shape: tuple[int, int], dtype: str) -> Case:
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        out = xp.empty((len(a["x"]), shape[1] * (shape[1] + 1) // 2), dtype)
+        assert body(a["x"], out=out) is None
+        return {"products": out}
+
+    return Case({"x": matrix(shape, dtype)}, run)
+
+
+def weighted_descent_case(shape: tuple[int, int], dtype: str) -> Case:
+    r, k = shape
+    grams, b, w0 = halves(shape, dtype), matrix((r, k), dtype), np.abs(matrix((r, k), dtype, seed=8))
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        w = xp.array(w0)
+        assert body(a["grams"], a["b"], w=w, sweeps=2) is None
+        return {"w": w}
+
+    # As of rows with one Gram matrix; a slope is k sums that each of 2 k steps adds to, over at least 1/2.
+    size = float(np.abs(b).max() + np.abs(w0).max()) * np.abs(gram_of(k)).sum(axis=0).max()
+    return Case({"grams": grams, "b": b}, run, {"w": 16 * (3 * k + 2) * float(np.finfo(dtype).eps) * size})
+
+
+def weighted_gradient_case(shape: tuple[int, int], dtype: str) -> Case:
+    r, k = shape
+    grams, b, w = halves(shape, dtype), matrix((r, k), dtype), np.maximum(matrix((r, k), dtype, seed=8), 0)
+    case, other = returns("squares", grams=grams, b=b, w=w), gradient_case(shape, dtype)
+    # Gram matrices are up to 3/2 of the one there, so that squares are up to 9/4 of those.
+    return Case(case.inputs, case.run, {"squares": 9 / 4 * other.error["squares"]})
+
+
 def mixing_case(shape: tuple[int, int], dtype: str) -> Case:
     words = matrix(shape).reshape(-1).view(np.uint64)
 
@@ -1094,6 +1133,9 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("linear.dense", "fix_signs"): (lambda shape, dtype: returns("signs", v=matrix(shape)), ("float64",)),
     ("nonnegative.admm", "split_rows"): (split_case, FLOATS),
     ("nonnegative.projected_gradient", "gradient_rows"): (gradient_case, FLOATS),
+    ("nonnegative.weighted_rows", "pair_products"): (pair_products_case, FLOATS),
+    ("nonnegative.weighted_rows", "descend_weighted_rows"): (weighted_descent_case, FLOATS),
+    ("nonnegative.weighted_rows", "gradient_weighted_rows"): (weighted_gradient_case, FLOATS),
 }
 
 
