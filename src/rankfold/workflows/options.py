@@ -97,7 +97,7 @@ def view(
     drop_missing_columns: Annotated[
         bool, typer.Option("--drop-missing-columns", help="leave out columns of NaN, such as land")
     ] = False,
-    missing: Annotated[
+    missing_chunks: Annotated[
         str, typer.Option("--missing-chunks", help="error, or fill to read the fill value")
     ] = "error",
     prepare: Annotated[
@@ -110,7 +110,7 @@ def view(
         "select_rows": select_rows,
         "select_columns": select_columns,
         "drop_missing_columns": drop_missing_columns,
-        "missing": missing,
+        "missing": missing_chunks,
         "prepare": prepare,
     }
 
