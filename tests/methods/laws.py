@@ -77,6 +77,14 @@ def reconstructed(result: rf.Result, **how: Any) -> Any:
     return rf.open_result(how["out"])
 
 
+def weights() -> npt.NDArray[np.float32]:
+    """For the matrix below; a tenth of its entries counts nothing."""
+    rng = np.random.default_rng(6)
+    values = rng.random((1500, 40)) * (rng.random((1500, 40)) > 0.1)
+    values[1234, 7] = 1  # where NaN is to be refused
+    return values.astype(np.float32)
+
+
 LAWS = {
     "svd": Law(rf.svd, {"rank": 4, "solver": "krylov", "tol": 1e-10}, name="svd"),
     "svd by gram": Law(rf.svd, {"rank": 4, "solver": "gram"}, name="svd"),
@@ -87,6 +95,10 @@ LAWS = {
     "pca": Law(rf.pca, {"tol": 1e-3, "scale": True}, name="pca", tolerance=1e-6),
     "qr": Law(rf.qr, {}, name="qr"),
     "nmf": Law(rf.nmf, {"rank": 3}, name="nmf", tolerance=1e-3),
+    "nmf with weights": Law(rf.nmf, {"rank": 3, "weights": weights()}, name="nmf", tolerance=1e-3),
+    "nmf with weights by ratios": Law(
+        rf.nmf, {"rank": 3, "weights": weights(), "loss": "kullback-leibler"}, name="nmf", tolerance=1e-3
+    ),
     "knn": Law(rf.knn, {"k": 5, "symmetric": "union"}, name="knn"),
     "transform": Law(rf.transform, {}, fit=rf.pca),
     "update": Law(rf.update, {}, fit=rf.pca),

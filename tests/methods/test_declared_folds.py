@@ -28,8 +28,10 @@ def every_sweep(folder: Path) -> None:
     for call in (rf.check, rf.transform, rf.update):
         call(fitted, X, threads=1)
     rf.reconstruct(fitted, out=folder / "again.zarr", threads=1)
-    for more in ({}, {"loss": "kullback-leibler"}, {"init": "nndsvd"}, {"constraint_W": 9.0}):
+    for more in ({}, {"loss": "kullback-leibler"}, {"init": "nndsvd"}, {"constraint_W": 9.0}, {"weights": X}):
         rf.nmf(X, 4, threads=1, **more)  # type: ignore[arg-type]
+    rf.nmf(X, 4, threads=1, missing="ignore", solver="mu")
+    rf.nmf(X, 4, threads=1, weights=X, loss="kullback-leibler")
     rf.trustworthiness(X, X[:, :2], 5, threads=1, sample_rows=100)
 
 

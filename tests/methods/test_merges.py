@@ -16,7 +16,7 @@ import rankfold as rf
 from rankfold.pipeline.engine.sweep import Sweep
 from rankfold.pipeline.storage.checkpoint import State
 
-PLACES = ("bad", "negative")
+PLACES = ("bad", "negative", "bad_weights")
 """Counts with the first place beside them: joined by a rule of their own."""
 
 
@@ -68,6 +68,8 @@ def calls(folder: Path) -> Iterator[Callable[[], object]]:
     yield lambda: rf.transform(far_fit, far)
     yield lambda: rf.nmf(near, 3, passes=3)
     yield lambda: rf.nmf(near, 3, loss="kullback-leibler", passes=3)
+    yield lambda: rf.nmf(near, 3, missing="ignore", passes=3)
+    yield lambda: rf.nmf(near, 3, weights=np.abs(tall), solver="mu", passes=3)
     yield lambda: rf.qr(tall)
     yield lambda: rf.pca(tall, 3, scale=True, solver="krylov", passes=2)
     stored = csr_array(np.where(np.abs(tall) > 1.5, tall, 0))
@@ -90,3 +92,4 @@ def test_every_sum_of_the_sweeps_of_every_call_counts(
     for call in made:
         call()
     assert {"Verify", "ProjectRows", "ProjectColumns", "NonnegativePass", "DivergencePass"} <= seen
+    assert {"WeightedPass", "WeightedRatios"} <= seen

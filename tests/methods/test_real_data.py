@@ -112,6 +112,20 @@ def test_parts_are_as_good_as_those_of_scikit_learn(name: str) -> None:
     assert (ours * norm / theirs) ** 2 <= 1.002
 
 
+@pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
+def test_missing_pixels_are_what_parts_of_the_others_say() -> None:
+    x = np.load(real("fashion_mnist.npz"))["X"][:3000].astype(np.float32)
+    gaps = np.random.default_rng(0).random(x.shape) < 0.3
+
+    def error(found: rf.Result) -> float:
+        left = (x - np.asarray(found.W[...]) @ found.H)[gaps]
+        return float(np.linalg.norm(left) / np.linalg.norm(x[gaps]))
+
+    whole, part = rf.nmf(x, 8), rf.nmf(np.where(gaps, np.float32(np.nan), x), 8, missing="ignore")
+    filled = rf.nmf(np.where(gaps, 0, x), 8)
+    assert error(part) <= 1.05 * error(whole) and error(filled) >= 1.2 * error(whole)
+
+
 def nearest_integers(x: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Neighbors of some rows of bytes, exactly: squared distances are integers that float64 holds."""
     wide = x.astype(np.float64)

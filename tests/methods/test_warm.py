@@ -27,6 +27,9 @@ RUNS = {
     "nmf by pivoting": "rf.nmf(x.astype(np.float64), rank=3, solver='bpp')",
     "nmf within bounds": "rf.nmf(x, rank=3, constraint_W=1.0)",
     "nmf of ratios": "rf.nmf(x, rank=3, loss='kullback-leibler')",
+    "nmf of weighted rows": "rf.nmf(x, rank=3, weights=x)",
+    "nmf of rows of bytes": "rf.nmf((9 * x).astype(np.uint8), rank=3, row_weights=x[:, 0])",
+    "nmf of gaps in columns": "rf.nmf(x.T.copy(), rank=3, missing='ignore', loss='kullback-leibler')",
     "trustworthiness": "rf.trustworthiness(x, x[:, :2], k=5)",
 }
 

@@ -216,6 +216,9 @@ def nmf(
     x: object,
     rank: int,
     *,
+    weights: object = None,
+    missing: str = "raise",
+    row_weights: object = None,
     loss: str = "frobenius",
     solver: str = "auto",
     init: object = "auto",
@@ -239,6 +242,13 @@ def nmf(
         Anything ``svd`` takes, with no number below zero.
     rank : int
         Components.
+    weights : anything ``svd`` takes, (m, n), optional
+        What each entry counts, at least 0: ``sum(weights * (x - W @ H)**2)`` falls, or the divergence whose
+        terms are weighted so. What an entry of weight 0 holds is not looked at, be it NaN or negative.
+    missing : {"raise", "ignore"}
+        What NaN are: errors, or entries that do not count.
+    row_weights : (m,) numbers, or anything ``svd`` takes, (m, 1), optional
+        What each row counts, at least 0, at the cost of no weights; of sparse matrices too.
     loss : {"frobenius", "kullback-leibler"}
     solver : {"auto", "hals", "bpp", "mu", "admm"}
         Of rows, given the other factor: coordinate descent, exact pivoting, multiplicative updates, ADMM.
@@ -255,8 +265,8 @@ def nmf(
         Relative fall of the error in a pass, and norm of the projected gradient over that of the matrix,
         below which passes end.
     time_limit, passes, seed : float, int, int
-        Seconds after which no pass begins; most reads of the matrix, default 8, or 50 for "mu"; key of random
-        starts.
+        Seconds after which no pass begins; most reads of the matrix, default 8, 50 for "mu", or 25 with
+        weights or gaps; key of random starts.
     others
         As for ``svd``.
 
@@ -275,7 +285,8 @@ def nmf(
     Notes
     -----
     Reads the matrix typically 3 or 4 times: see ``docs/choosing.md``. A pass takes ``4 m n k`` flops for its
-    products, and as many sweeps of descent as hide behind these. The minimum is local: ``seed`` decides.
+    products, and as many sweeps of descent as hide behind these; with weights or gaps ``2 m n k^2``, and
+    ``2 k^2`` numbers for each column in every thread, unless by "mu". The minimum is local: ``seed`` decides.
 
     References
     ----------
@@ -283,12 +294,14 @@ def nmf(
     Trans. Fundamentals E92-A(3), 2009 ("hals"). Kim, Park, Fast nonnegative matrix factorization, SIAM J.
     Sci. Comput. 33(6), 2011, algorithm 2 ("bpp"). Lee, Seung, Algorithms for non-negative matrix
     factorization, NIPS 13, 2001 ("mu"). Huang, Sidiropoulos, Liavas, IEEE Trans. Signal Processing 64(19),
-    2016 ("admm"). All are arranged so that one read updates both factors.
+    2016 ("admm"). Kim, Choi, Weighted nonnegative matrix factorization, ICASSP 2009 (weights). All are
+    arranged so that one read updates both factors.
     """
+    counts = {"weights": weights, "missing": missing, "row_weights": row_weights}
     how = {"loss": loss, "solver": solver, "constraint_W": constraint_W, "constraint_H": constraint_H}
     penalties = {"alpha_W": alpha_W, "alpha_H": alpha_H, "l1_ratio": l1_ratio}
     ends = {"tol": tol, "grad_tol": grad_tol, "time_limit": time_limit, "passes": passes}
-    task = NMF.task(x, rank, init=init, seed=seed, **how, **penalties, **ends)
+    task = NMF.task(x, rank, init=init, seed=seed, **counts, **how, **penalties, **ends)
     return run(task, where)
 
 

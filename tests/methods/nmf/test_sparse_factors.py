@@ -17,7 +17,7 @@ from reference import same_bytes, to_group
 import rankfold as rf
 from rankfold.kernels.sparse.products import NARROW
 from rankfold.methods.nmf import in_memory
-from rankfold.methods.nmf.nmf import nmf_task
+from rankfold.methods.nmf.task import nmf_task
 from rankfold.pipeline.engine import blocks
 
 Array = npt.NDArray[Any]

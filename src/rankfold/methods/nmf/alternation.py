@@ -325,7 +325,7 @@ class Frobenius:
         if not self.total > 0:
             return StepError(0.0, 0.0, stationarity)
         self.error = float(np.sqrt(max(squares, 0.0) / self.total))
-        more = 2 * _penalty(self.model, self.factors)
+        more = 2 * penalty_of(self.model, self.factors)
         return StepError(self.error, float(np.sqrt(max(squares + more, 0.0) / self.total)), stationarity)
 
 
@@ -359,7 +359,7 @@ class KullbackLeibler:
         if not self.index:
             self.whole, self.total = independence_divergence(state), float(state["squares"][0])
         divergence = float(state["divergence"][0])
-        cost = divergence + _penalty(model, Factors(factors.short, after, sizes_of(state)))
+        cost = divergence + penalty_of(model, Factors(factors.short, after, sizes_of(state)))
         self._take(run, state, after)
         if not self.whole > 0:
             return StepError(0.0, 0.0, float("nan"))
@@ -386,5 +386,5 @@ def _over(squares: Float64, norms: Float64) -> float:
     return float(np.divide(squares, norms, out=np.zeros_like(squares), where=norms > 0).sum())
 
 
-def _penalty(model: Model, factors: Factors) -> float:
+def penalty_of(model: Model, factors: Factors) -> float:
     return penalty(*model.penalties(), factors.require_long()[1], Sizes.of(factors.short.T))

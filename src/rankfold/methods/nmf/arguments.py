@@ -12,6 +12,8 @@ SOLVERS = ("auto", "hals", "bpp", "mu", "admm")
 LOSSES = ("frobenius", "kullback-leibler")
 INITS = ("auto", "compressed", "nndsvd", "rows", "random", "custom")
 
+MISSING = ("raise", "ignore")
+
 DEFAULT_FALL = 1e-3
 """Relative fall of the error in a pass below which passes end."""
 
@@ -24,6 +26,16 @@ class NmfArguments:
     """See ``rankfold.nmf``."""
 
     rank: Annotated[int, Argument("number of components", least=1)]
+    weights: Annotated[
+        str | None,
+        Argument("what each entry counts: a matrix of the same shape", holds="matrix", metavar="STORE"),
+    ] = None
+    missing: Annotated[
+        str, Argument("raise, or ignore: NaN are errors, or do not count", choices=MISSING)
+    ] = "raise"
+    row_weights: Annotated[
+        str | None, Argument("what each row counts: a matrix of one column", holds="matrix", metavar="STORE")
+    ] = None
     loss: Annotated[str, Argument("frobenius or kullback-leibler", choices=LOSSES)] = "frobenius"
     solver: Annotated[str, Argument("auto, hals, bpp, mu or admm", choices=SOLVERS)] = "auto"
     init: Annotated[
@@ -45,7 +57,8 @@ class NmfArguments:
         0.0
     )
     passes: Annotated[
-        int | None, Argument("most passes over the matrix; 8 by default, 50 for mu", least=1)
+        int | None,
+        Argument("most passes over the matrix; 8 by default, 50 for mu, 25 with weights or gaps", least=1),
     ] = None
     seed: Annotated[int, Argument("key of the random start", least=0, below=2**64)] = 0
 
@@ -54,7 +67,7 @@ NMF = Method(
     "nmf",
     "Nonnegative factors: W, H.",
     NmfArguments,
-    "rankfold.methods.nmf.nmf:nmf_task",
+    "rankfold.methods.nmf.task:nmf_task",
     matrices=("W", "H"),
     loops="rankfold.methods.nmf.warm:warm_factors",
 )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from rankfold.methods.nmf.alternation import (
     Model,
     StepError,
 )
-from rankfold.methods.nmf.arguments import INITS
 from rankfold.methods.nmf.in_memory import FrobeniusInMemory, stays, whole_read
 from rankfold.methods.nmf.passes.choice import divergence_pass, nonnegative_pass
 from rankfold.methods.nmf.passes.frobenius import NmfIteration
@@ -62,7 +60,6 @@ from rankfold.pipeline.engine.fold import DeclaredFold
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task
@@ -104,7 +101,7 @@ class Nonnegative:
             raise InputError("init custom has no name: give the factors, init=(W, H), or a result of nmf")
         if custom is None:
             return cls(source, parameters)
-        orientation = orientation_of(_compression(parameters), source)
+        orientation = orientation_of(compression_of(parameters), source)
         short = custom.short(source.shape, parameters.rank, by_rows=orientation is Orientation.ROWS)
         return cls(source, parameters, short, custom)
 
@@ -121,7 +118,7 @@ class Nonnegative:
         return w, Output("H", (rank, columns), layout.view.dtype, 1 if by_rows else chunks)
 
     def _layout(self, device: str) -> Strategy:
-        return choose_strategy(_compression(self.parameters), self.source, device)
+        return choose_strategy(compression_of(self.parameters), self.source, device)
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
@@ -141,7 +138,7 @@ class Nonnegative:
             decided_by="how fast the error falls",
             subject=f"nmf of this {self.source.shape[0]} x {self.source.shape[1]} matrix",
         )
-        plan = plan_task(outline, self._sweeps(layout, model), budget, lambda: ", or a lower --rank")
+        plan = plan_task(outline, self._sweeps(layout, model), budget, self._way_out)
         # Iterations differ in name alone, and one stood for all of them while memory was shared out.
         matrix = [sweep for sweep in plan.passes if sweep.over == "matrix"]
         compressing, iterations = matrix[:-1], matrix[-1:]
@@ -158,22 +155,21 @@ class Nonnegative:
             traffic=panel_traffic(layout.view.long, layout.view.short, parameters.rank, budget.workers),
         )
 
+    def _way_out(self) -> str:
+        return ", or a lower --rank"
+
     def _sweeps(self, layout: Strategy, model: Model) -> PanelSweeps:
         """The pass that compresses, sweeps over scratch to find directions by, one iteration, the rest."""
         short, rank = layout.view.short, self.parameters.rank
-        first = sweeps_of(_compression(self.parameters), layout) if self.parameters.compressing else None
+        first = sweeps_of(compression_of(self.parameters), layout) if self.parameters.compressing else None
         driver = max(_driver_bytes(layout, model), 0 if first is None else first.driver_bytes)
-        numbers, in_memory = layout.numbers, stays(layout, self.parameters)
 
         def sweeps(slots: int) -> list[Pass]:
-            fold = self._fold(layout, model, slots)
-            flops = (4.0 if self.parameters.loss == "frobenius" else 14.0) * numbers * rank
-            factor = model.factor(NOWHERE, 0).nbytes
-            each = numbers_of("iteration", fold, layout.read_bytes, factor, flops)
+            before = [] if first is None else first.sweeps_of(slots)
+            each = self._iteration(layout, model, slots)
             # Factors of the short side, as they are and as they were, and what they are solved from.
             each = dataclasses.replace(each, resident_bytes=4 * 8 * short * rank)
-            before = [] if first is None else first.sweeps_of(slots)
-            if in_memory:
+            if stays(layout, self.parameters):
                 iterations = min(self.parameters.passes, LIKELY_ITERATIONS.get(self.parameters.solver, 3))
                 each = whole_read(layout, rank, iterations)
             return [*before, each, *self._sweeps_beside(layout, model)]
@@ -209,6 +205,14 @@ class Nonnegative:
         one = numbers_of("compressed-all", fold, *bytes_, flops, over="scratch")
         return [dataclasses.replace(one, tasks=count * one.tasks)]
 
+    def _iteration(self, layout: Strategy, model: Model, slots: int) -> Pass:
+        """The sweep that iterates over the matrix."""
+        flops = (
+            (4.0 if self.parameters.loss == "frobenius" else 14.0) * layout.numbers * model.parameters.rank
+        )
+        fold, factor = self._fold(layout, model, slots), model.factor(NOWHERE, 0).nbytes
+        return numbers_of("iteration", fold, layout.read_bytes, factor, flops)
+
     def _fold(self, layout: Strategy, model: Model, slots: int) -> DeclaredFold:
         """The one that iterates over the matrix, in its largest form."""
         before, after = model.factor(NOWHERE, 0), model.factor(NOWHERE, 1)
@@ -231,7 +235,7 @@ class Nonnegative:
         return facts
 
     def _begin(self, run: Run, layout: Strategy) -> tuple[FactorStart, Model]:
-        centering, start = begin(run, layout, _compression(self.parameters))
+        centering, start = begin(run, layout, compression_of(self.parameters))
         model, init = Model(self.parameters, layout.view, centering.pow2_scale), self.parameters.init
         refuse_size(model)
         if self.both is not None:
@@ -254,19 +258,24 @@ class Nonnegative:
         factors, began, parameters = start.factors, time.monotonic(), self.parameters
         if parameters.solver == "mu":
             factors.short = model.fill_zeros(factors.short)
-        alternation: Alternation
-        if parameters.loss == "frobenius":
-            kind = FrobeniusInMemory if stays(layout, parameters) else Frobenius
-            alternation = kind(model, layout, factors, start.total, start.error)
-        else:
+        if parameters.loss != "frobenius":
             factors.remove_long(run)
-            alternation = KullbackLeibler(model, layout, dataclasses.replace(factors, long=None, sizes=None))
+            factors = dataclasses.replace(factors, long=None, sizes=None)
+        alternation = self._alternation(layout, model, start, factors)
         history: list[StepError] = []
         while True:
             history.append(alternation.step(run))
             reason = self._stop_reason(history, time.monotonic() - began)
             if reason:
                 return NmfFit(alternation.factors, history, start.iterations, reason, alternation.total)
+
+    def _alternation(
+        self, layout: Strategy, model: Model, start: FactorStart, factors: Factors
+    ) -> Alternation:
+        if self.parameters.loss != "frobenius":
+            return KullbackLeibler(model, layout, factors)
+        kind = FrobeniusInMemory if stays(layout, self.parameters) else Frobenius
+        return kind(model, layout, factors, start.total, start.error)
 
     def _stop_reason(self, history: list[StepError], seconds: float) -> str:
         """Why iterations end, or nothing. Each counts as a pass, where the matrix stays in memory too."""
@@ -336,7 +345,7 @@ class NmfFit:
     """``|X|^2``."""
 
 
-def _compression(parameters: FactorRequest) -> Request:
+def compression_of(parameters: FactorRequest) -> Request:
     """The pass that compresses the matrix: what it misses takes reads to find, so its block is wide."""
     rank, seed = parameters.rank, parameters.seed
     more = max(rank, LEAST_DIRECTIONS - rank)
@@ -378,12 +387,3 @@ def _driver_bytes(layout: Strategy, model: Model) -> int:
     sample = layout.sample_bytes + 2 * 8 * layout.sample.rows * view.short * (model.parameters.init == "rows")
     solving = 8 * view.short * (8 * rank + 3 * width) + 8 * rows * (2 * layout.width + 4 * rank)
     return max(sample, solving)
-
-
-def nmf_task(x: object, rank: object = None, *, init: object = "auto", **arguments: Any) -> Nonnegative:
-    """What is to be factorized without negative numbers, checked; arguments of ``rankfold.nmf``."""
-    is_name = isinstance(init, str) and (init in INITS or not Path(init).exists())
-    custom = None if is_name else CustomStart.of(init)
-    parameters = {name.lower(): value for name, value in arguments.items()}
-    request = FactorRequest.of(rank=rank, init=str(init) if is_name else "custom", **parameters)
-    return Nonnegative.of(open_source(x), request, custom)

@@ -12,16 +12,27 @@ from rankfold.kernels.nonnegative.kl_divergence import quotients
 from rankfold.kernels.nonnegative.multiplicative import multiply_rows
 from rankfold.kernels.nonnegative.nnls import descend_rows, solve_rows
 from rankfold.kernels.nonnegative.projected_gradient import gradient_rows
+from rankfold.kernels.nonnegative.weighted_rows import (
+    descend_weighted_rows,
+    gradient_weighted_rows,
+    pair_count,
+    pair_products,
+)
 from rankfold.methods.warm import warm_columns
+from rankfold.pipeline.data.view import working_dtype
 
 DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
 
 
 def warm_factors(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
     """What finding factors takes. Starts are by descent, whatever comes after."""
+    if "row_weights" in request:  # rows are scaled as they are read
+        dtype = working_dtype(dtype)
     warm_columns(dtype, request, shape, loops=("panels",))
     for solver in ("hals", request["solver"]):
         _SOLVERS[solver]()
+    if "weights" in request or "missing" in request:
+        _warm_weighted_rows()
 
 
 def warm_coordinates() -> None:
@@ -47,6 +58,16 @@ def _warm_descent() -> None:
 def _warm_pivoting() -> None:
     gram, b, w = _few(np.dtype(np.float64))
     solve_rows(gram, b, w=w)
+
+
+@functools.cache
+def _warm_weighted_rows() -> None:
+    for dtype in DTYPES:
+        _, b, w = _few(dtype)
+        halves = np.empty((4, pair_count(4)), dtype)
+        pair_products(w, out=halves)
+        descend_weighted_rows(halves, b, w=w, sweeps=1)
+        gradient_weighted_rows(halves, b, w)
 
 
 @functools.cache

@@ -6,6 +6,7 @@ meet is met by ``ShapeOnly``, and by ``ImaginedModel`` where a whole result is w
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,6 @@ from rankfold.methods.model.model import FactorModel
 from rankfold.methods.model.update import Update
 from rankfold.methods.nmf.arguments import INITS
 from rankfold.methods.nmf.nmf import Nonnegative
-from rankfold.methods.nmf.request import FactorRequest
 from rankfold.methods.registry import METHODS, Method
 from rankfold.methods.task import Output, Task
 from rankfold.pipeline.data.source import Source
@@ -149,12 +149,15 @@ def _reduction(stage: BaseStage, scene: StageInputs) -> Task:
 
 def _factors(stage: BaseStage, scene: StageInputs) -> Task:
     arguments, init, x = stage.arguments(), _text_of(stage, "init"), scene.matrix(_text_of(stage, "input"))
+    arguments |= {key: _resolve_key(stage, key, scene) for key in ("weights", "row_weights")}
     start = init if init in INITS else scene.result(init)
     if not isinstance(start, StageResult):
         return METHODS["nmf"].task(x, init=start, **arguments)
-    request = FactorRequest.of(init="custom", **{name.lower(): value for name, value in arguments.items()})
-    request.check(x.shape, x.name)
-    return Nonnegative(x, request.resolve())
+    task = METHODS["nmf"].task(
+        x, init="random", **arguments
+    )  # whose start is read as late as that of a stage
+    assert isinstance(task, Nonnegative)  # noqa: S101
+    return dataclasses.replace(task, parameters=dataclasses.replace(task.parameters, init="custom"))
 
 
 def _text_of(stage: BaseStage, key: str) -> str:

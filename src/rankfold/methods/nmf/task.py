@@ -1,0 +1,50 @@
+"""From the arguments of a caller to a task: plain, or of a matrix whose entries do not all count the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rankfold.methods.nmf.arguments import INITS, MISSING
+from rankfold.methods.nmf.nmf import Nonnegative
+from rankfold.methods.nmf.request import CustomStart, FactorRequest
+from rankfold.methods.nmf.weighted.rows import (
+    RowWeightedNonnegative,
+    check_row_weights,
+    open_row_weights,
+)
+from rankfold.methods.nmf.weighted.sources import Weights
+from rankfold.methods.nmf.weighted.task import WeightedNonnegative
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.formats import open_source
+
+
+def nmf_task(
+    x: object,
+    rank: object = None,
+    *,
+    init: object = "auto",
+    weights: object = None,
+    missing: object = "raise",
+    row_weights: object = None,
+    **arguments: Any,
+) -> Nonnegative:
+    """What is to be factorized without negative numbers, checked; arguments of ``rankfold.nmf``."""
+    is_name = isinstance(init, str) and (init in INITS or not Path(init).exists())
+    custom = None if is_name else CustomStart.of(init)
+    parameters = {name.lower(): value for name, value in arguments.items()}
+    request = FactorRequest.of(rank=rank, init=str(init) if is_name else "custom", **parameters)
+    if missing not in MISSING:
+        raise InputError(f"missing must be one of {', '.join(MISSING)}, not {missing!r}")
+    source = open_source(x)
+    beside = None
+    if row_weights is not None:
+        check_row_weights(request)
+        beside = open_row_weights(row_weights, source.shape[0], source.name, root=request.loss == "frobenius")
+    if weights is not None or missing == "ignore":
+        counts = Weights(None if weights is None else open_source(weights), ignore=missing == "ignore")
+        return WeightedNonnegative.weigh(source, request, custom, counts, beside)
+    plain = Nonnegative.of(source, request, custom)
+    if beside is None:
+        return plain
+    return RowWeightedNonnegative(source, plain.parameters, row_weights=beside)

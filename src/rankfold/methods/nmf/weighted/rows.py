@@ -1,0 +1,272 @@
+"""Weights of rows: a rank-one matrix of weights, which is never formed.
+
+    sum_i r_i |x_i - w_i H|^2 = |diag(r)^(1/2) X - (diag(r)^(1/2) W) H|^2
+
+so that factors of a matrix whose rows are scaled as they are read are those that are asked for, once rows of
+W are divided again; the Kullback-Leibler divergence weighted by rows is that of diag(r) X from diag(r) W H.
+A pass costs what it costs without weights, for sparse matrices too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.nmf.alternation import Factors, Model
+from rankfold.methods.nmf.nmf import NmfFit, Nonnegative, compression_of
+from rankfold.methods.nmf.request import FactorRequest
+from rankfold.methods.nmf.start import FactorStart
+from rankfold.methods.svd.strategy import Strategy, choose_strategy
+from rankfold.pipeline.chunks.geometry import Span
+from rankfold.pipeline.data.dtypes import ConvertedSource
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.source import (
+    CompressedSource,
+    Csr,
+    SamePlaces,
+    Source,
+    compressed,
+    require_compressed,
+)
+from rankfold.pipeline.data.view import working_dtype
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.errors import DataError, InputError
+from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.manifest import require_whole_input
+from rankfold.pipeline.storage.scratch import ScratchMatrix
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+BLOCK_ROWS = 2**16
+"""Rows whose weights are looked at together."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowWeights:
+    """A number for each row, and what rows are multiplied by for it."""
+
+    source: Source
+    """(rows, 1)."""
+
+    root: bool
+    """Whether that is its square root: for squares."""
+
+    def factors(self, start: int, stop: int) -> Float64:
+        """(stop - start,) what rows are multiplied by."""
+        weights = self.read(start, stop)
+        with np.errstate(invalid="ignore"):
+            return np.sqrt(weights) if self.root else weights
+
+    def read(self, start: int, stop: int) -> Float64:
+        """Weights of some rows."""
+        out = np.empty((stop - start, 1), self.source.dtype)
+        self.source.read_into(out, (start, stop), (0, 1))
+        return out[:, 0].astype(np.float64)
+
+    def count_zeros(self) -> int:
+        """Rows that count nothing; ``DataError`` for weights that are none."""
+        zeros, rows = 0, self.source.shape[0]
+        for start in range(0, rows, BLOCK_ROWS):
+            weights = self.read(start, min(start + BLOCK_ROWS, rows))
+            bad = ~((weights >= 0) & (weights < np.inf))
+            if bad.any():
+                first = int(bad.argmax())
+                raise DataError(
+                    f"the weight of row {start + first} (from 0) is {weights[first]}. A weight is a finite "
+                    "number of at least 0, and 0 leaves a row out: replace it, and run again."
+                )
+            zeros += int((weights == 0).sum())
+        if zeros == rows:
+            raise DataError("all rows are of weight zero: give a weight above zero to those that count")
+        return zeros
+
+    def read_bytes(self, rows: int) -> int:
+        """Memory of reading weights of so many rows."""
+        return self.source.read_bytes(rows, 1) + rows * (self.source.dtype.itemsize + 3 * 8)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScaledRows(SamePlaces):
+    """A matrix whose rows are multiplied as they are read, in the working type."""
+
+    inner: Source
+    weights: RowWeights
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self.inner.name
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 where it holds what is stored, else float64."""
+        return working_dtype(self.inner.dtype)
+
+    @property
+    def column_grid(self) -> Grid:
+        """Chunks along the columns."""
+        return self.inner.column_grid
+
+    def read_into(self, out: Array, rows: Span, columns: Span) -> None:
+        """Copy ``self[rows, columns]`` into ``out``; see ``Source``."""
+        self._numbers().read_into(out, rows, columns)
+        factors = self.weights.factors(*rows).astype(self.dtype)
+        out *= factors[:, None]
+        out[factors == 0] = 0
+
+    def _numbers(self) -> Source:
+        return self.inner if self.inner.dtype == self.dtype else ConvertedSource(self.inner, self.dtype)
+
+    def read_bytes(self, rows: int, columns: int) -> int:
+        """Most memory of one ``read_into``."""
+        return max(self._numbers().read_bytes(rows, columns), self.weights.read_bytes(rows))
+
+    def fingerprint(self) -> str:
+        """That of the matrix: weights are told apart by the request."""
+        return self.inner.fingerprint()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScaledSparseRows(ScaledRows):
+    """The same by stored numbers alone."""
+
+    inner: CompressedSource
+
+    @property
+    def by(self) -> str:
+        """``rows`` or ``columns``: the lines that lie together."""
+        return self.inner.by
+
+    @property
+    def nnz(self) -> int:
+        """Stored numbers."""
+        return self.inner.nnz
+
+    def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
+        """See ``CompressedSource``."""
+        return self.inner.pointers(top, bottom)
+
+    def read_sparse(self, lines: Span) -> Csr:
+        """Lines ``start:stop``, their numbers in new memory: see ``CompressedSource``."""
+        part = require_compressed(self.inner).read_sparse(lines)
+        if self.by == "rows":
+            factors = np.repeat(self.weights.factors(*lines), np.diff(part.indptr))
+        else:
+            factors = self.weights.factors(0, self.shape[0])[part.indices]
+        data = part.data * factors
+        data[factors == 0] = 0
+        return Csr(part.indptr, part.indices, data.astype(self.dtype))
+
+    def sparse_bytes(self, numbers: int) -> int:
+        """Most memory that reading so many takes besides themselves."""
+        rows = self.shape[0] if self.by == "columns" else 0
+        return self.inner.sparse_bytes(numbers) + numbers * (self.inner.dtype.itemsize + 3 * 8) + 32 * rows
+
+
+def scale_rows(source: Source, weights: RowWeights) -> ScaledRows:
+    """A matrix with its rows scaled, by what it is stored as."""
+    stored = compressed(source)
+    return ScaledRows(source, weights) if stored is None else ScaledSparseRows(stored, weights)
+
+
+def open_row_weights(value: object, rows: int, name: str, *, root: bool) -> RowWeights:
+    """Weights of rows, checked for their number: m of them, or a matrix of one column."""
+    if isinstance(value, str | os.PathLike) and str(value).endswith(".npy"):
+        value = np.load(value, mmap_mode="r") if Path(value).exists() else value
+    if not isinstance(value, str | os.PathLike | Source) and np.ndim(value) == 1:  # type: ignore[arg-type]
+        value = np.array(value).reshape(-1, 1)
+    source = open_source(value)
+    if source.shape != (rows, 1):
+        raise InputError(
+            f"row_weights are {source.shape[0]} x {source.shape[1]}, but {name} has {rows} rows: give one "
+            "number for each"
+        )
+    return RowWeights(source, root)
+
+
+# The task -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RowWeightedNonnegative(Nonnegative):
+    """A matrix, what its rows count, and the parameters of its factors."""
+
+    row_weights: RowWeights | None = None
+
+    @property
+    def scaled(self) -> Source:
+        """What is factorized: the matrix, with its rows scaled if they have weights."""
+        return self.source if self.row_weights is None else scale_rows(self.source, self.row_weights)
+
+    def _layout(self, device: str) -> Strategy:
+        return choose_strategy(compression_of(self.parameters), self.scaled, device)
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        request = Nonnegative.request(self)
+        if self.row_weights is not None:
+            request["row_weights"] = self.row_weights.source.fingerprint()
+        return request
+
+    def _begin(self, run: Run, layout: Strategy) -> tuple[FactorStart, Model]:
+        if self.row_weights is not None:
+            source = self.row_weights.source
+            source.check()
+            require_whole_input(getattr(source, "path", None))
+            zeros = self.row_weights.count_zeros()
+            if zeros:
+                run.warnings.append(f"{zeros} rows are of weight zero: their rows of W are 0")
+        return Nonnegative._begin(self, run, layout)
+
+    def _write(
+        self, run: Run, layout: Strategy, model: Model, fit: NmfFit, fingerprint: str
+    ) -> dict[str, Any]:
+        if self.row_weights is not None:
+            fit = dataclasses.replace(fit, factors=self._divide(run, model, fit.factors))
+        return Nonnegative._write(self, run, layout, model, fit, fingerprint)
+
+    def _divide(self, run: Run, model: Model, factors: Factors) -> Factors:
+        """Factors of the matrix itself."""
+        assert self.row_weights is not None  # noqa: S101  asked before
+        rows = self.row_weights.source.shape[0]
+        if not model.by_rows:
+            inverse = _inverse(self.row_weights.factors(0, rows))
+            return dataclasses.replace(factors, short=model.round_to_type(factors.short * inverse))
+        before, sizes = factors.require_long()
+        after = ScratchMatrix(run.scratch / "divided.bin", rows, before.columns, before.dtype)
+
+        def divide() -> State:
+            run.require(before.path)
+            for start in range(0, rows, BLOCK_ROWS):
+                stop = min(start + BLOCK_ROWS, rows)
+                block = np.empty((stop - start, before.columns), before.dtype)
+                before.read_into(block, start)
+                block *= _inverse(self.row_weights.factors(start, stop))[:, None].astype(block.dtype)  # type: ignore[union-attr]
+                after.write(start, block)
+            return {}
+
+        run.prepare(run.part("divided.part"), divide)
+        return Factors(factors.short, after, sizes)
+
+
+def _inverse(factors: Float64) -> Float64:
+    return np.divide(1.0, factors, out=np.zeros_like(factors), where=factors > 0)
+
+
+def check_row_weights(parameters: FactorRequest) -> None:
+    """Raise ``InputError`` for what weights of rows do not go with."""
+    if parameters.alpha_w or parameters.alpha_h or parameters.has_constraints:
+        raise InputError(
+            "row_weights go with neither penalties nor constraints, which would be those of scaled rows of "
+            "W: leave out alpha_W, alpha_H, constraint_W and constraint_H, or give weights, a matrix"
+        )
+    if parameters.init == "custom":
+        raise InputError("row_weights begin with no factors of a caller: leave out init, or row_weights")

@@ -1,0 +1,179 @@
+"""Nonnegative factors of a matrix with weights or gaps: what is asked, checked, planned and carried out.
+
+The start is found as without weights, from the matrix with zeros where nothing counts; iterations then know
+what counts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from rankfold.methods.nmf.alternation import Factors, Model
+from rankfold.methods.nmf.nmf import Nonnegative, compression_of
+from rankfold.methods.nmf.request import CustomStart, FactorRequest
+from rankfold.methods.nmf.start import FactorStart
+from rankfold.methods.nmf.weighted.alternation import WeightedFrobenius, WeightedUpdates, Weighting
+from rankfold.methods.nmf.weighted.rows import RowWeightedNonnegative, RowWeights
+from rankfold.methods.nmf.weighted.sampled import improve_start, sample_bytes
+from rankfold.methods.nmf.weighted.sources import Weights
+from rankfold.methods.svd.strategy import Strategy, choose_strategy
+from rankfold.pipeline.data.source import Source, compressed
+from rankfold.pipeline.data.view import Orientation
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.planning.passes import Pass, numbers_of
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.planner import PanelSweeps
+from rankfold.pipeline.storage.manifest import require_whole_input
+from rankfold.pipeline.storage.scratch import NOWHERE
+
+PASSES = {"hals": 25}
+"""Most reads by solver, where the caller leaves that open: what gaps hide is found slowly."""
+
+LIKELY_ITERATIONS = {"hals": 5, "mu": 15}
+"""Reads that the tolerance usually takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedNonnegative(RowWeightedNonnegative):
+    """A matrix, what its entries count, and the parameters of its factors."""
+
+    weights: Weights = field(default_factory=Weights)
+
+    @classmethod
+    def weigh(
+        cls,
+        source: Source,
+        parameters: FactorRequest,
+        custom: CustomStart | None,
+        weights: Weights,
+        row_weights: RowWeights | None = None,
+    ) -> WeightedNonnegative:
+        """Check that it can be done."""
+        check_weights(source, parameters, weights)
+        most = parameters.passes or PASSES.get(parameters.resolve().solver, 0)
+        plain = Nonnegative.of(source, dataclasses.replace(parameters, passes=most), custom)
+        task = cls(source, plain.parameters, plain.custom, plain.both, row_weights, weights)
+        task.refuse_scattered()
+        return task
+
+    def refuse_scattered(self) -> None:
+        """Raise for sparse weights that would be read as a whole for every panel."""
+        view, weights = self._layout("cpu").view, self.weights.source
+        if weights is None:
+            return
+        by_rows = view.orientation is Orientation.ROWS
+        if (weights.row_grid if by_rows else weights.column_grid).scattered:
+            along, stored = ("rows", "CSR") if by_rows else ("columns", "CSC")
+            raise InputError(
+                f"weights {weights.name} are sparse and cannot be read by {along}, as {self.source.name} is: "
+                f"store them as {stored}, or dense"
+            )
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        more: dict[str, Any] = {"missing": "ignore"} if self.weights.ignore else {}
+        if self.weights.source is not None:
+            more["weights"] = self.weights.fingerprint()
+        return {**RowWeightedNonnegative.request(self), **more}
+
+    def _layout(self, device: str) -> Strategy:
+        return choose_strategy(compression_of(self.parameters), self.weights.fill(self.scaled), "cpu")
+
+    def plan(self, budget: Budget) -> Plan:
+        """See the protocol."""
+        if budget.device != "cpu":
+            raise InputError(
+                "nmf with weights or gaps has no code for a GPU: leave out --device gpu (device=), or "
+                "weights and missing"
+            )
+        plan = Nonnegative.plan(self, budget)
+        likely = self.parameters.compressing + LIKELY_ITERATIONS[self.parameters.solver]
+        return dataclasses.replace(plan, likely_passes=min(plan.most_passes, likely))
+
+    def _weighting(self, model: Model) -> Weighting:
+        return Weighting(self.scaled, self.weights, model)
+
+    def _way_out(self) -> str:
+        layout = self._layout("cpu")
+        weighting = self._weighting(Model(self.parameters, layout.view, 1.0))
+        pieces, way_out = weighting.cut(), ", or a lower --rank"
+        if weighting.least_squares:
+            way_out = (
+                ", a lower --rank, of which sums for each column take the square, or --solver mu, which does "
+                "without them"
+            )
+        if pieces.panel_rows > 2 * pieces.grain_rows:
+            way_out += (
+                f"; or cut the stores: their chunks make panels of {pieces.panel_rows} "
+                f"{layout.view.orientation.value}, and `rankfold import STORE NEW.zarr` writes one with "
+                "small chunks"
+            )
+        return way_out
+
+    def _sweeps(self, layout: Strategy, model: Model) -> PanelSweeps:
+        plain, weighting = Nonnegative._sweeps(self, layout, model), self._weighting(model)
+        driver = max(plain.driver_bytes, weighting.driver_bytes, sample_bytes(weighting))
+        sums = max(plain.accumulator_bytes, weighting.accumulator_bytes())
+        own = weighting.read_bytes
+
+        def sweeps(slots: int) -> list[Pass]:
+            return [
+                dataclasses.replace(each, reads_bytes=own) if each.over == "matrix" else each
+                for each in plain.sweeps_of(slots)
+            ]
+
+        return PanelSweeps(sweeps, weighting.cut(), driver, sums)
+
+    def _iteration(self, layout: Strategy, model: Model, slots: int) -> Pass:
+        weighting, factor = self._weighting(model), model.factor(NOWHERE, 0).nbytes
+        flops = weighting.number_flops * self.source.shape[0] * self.source.shape[1]
+        fold = weighting.largest_fold(slots)
+        return numbers_of("iteration", fold, weighting.read_bytes, factor, flops)
+
+    def _begin(self, run: Run, layout: Strategy) -> tuple[FactorStart, Model]:
+        if self.weights.source is not None:
+            self.weights.source.check()
+            require_whole_input(getattr(self.weights.source, "path", None))
+        start, model = RowWeightedNonnegative._begin(self, run, layout)
+        weighting, factors = self._weighting(model), start.factors
+        if self.both is None:
+            factors = dataclasses.replace(factors, short=improve_start(weighting, factors.short))
+        # What the start leaves of a matrix with zeros for gaps says nothing of what iterations will leave.
+        return dataclasses.replace(start, factors=factors, total=0.0), model
+
+    def _alternation(
+        self, layout: Strategy, model: Model, start: FactorStart, factors: Factors
+    ) -> WeightedFrobenius | WeightedUpdates:
+        weighting = self._weighting(model)
+        if weighting.least_squares:
+            return WeightedFrobenius(model, layout, factors, weighting=weighting)
+        return WeightedUpdates(model, layout, factors, weighting=weighting)
+
+
+def check_weights(source: Source, parameters: FactorRequest, weights: Weights) -> None:
+    """Raise ``InputError`` for weights that a matrix or a solver does not take."""
+    beside = "weights" if weights.source is not None else "missing='ignore'"
+    if compressed(source) is not None:
+        raise InputError(
+            f"{source.name} is sparse, and {beside} is for dense matrices: what it does not store counts as "
+            "zeros. Leave it out, or store the matrix dense"
+        )
+    if weights.source is not None and weights.source.shape != source.shape:
+        rows, columns = weights.source.shape
+        raise InputError(
+            f"weights {weights.source.name} are {rows} x {columns}, but {source.name} is {source.shape[0]} x "
+            f"{source.shape[1]}: give one weight for each entry"
+        )
+    solver = parameters.resolve().solver
+    if parameters.has_constraints:
+        raise InputError(
+            f"constraints take no {beside}: leave out constraint_W and constraint_H, or {beside}"
+        )
+    if solver not in LIKELY_ITERATIONS:
+        raise InputError(f"solver {solver} takes no {beside}: take hals or mu")
+    if parameters.grad_tol and solver == "mu":
+        raise InputError(f"grad_tol with {beside} is for solver hals: say tol for mu")
