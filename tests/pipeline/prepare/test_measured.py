@@ -344,7 +344,10 @@ def test_columns_are_weighted(tmp_path: Path) -> None:
         ("scale(zero_center=3)", "zero_center must be True or False"),
         ("tfidf(norm='max')", "norm must be 'l2', 'l1' or None"),
         ("highly_variable(0)", "n_top_genes must be a whole number of at least 1, not 0"),
-        ("highly_variable(10, flavor='v3')", "flavor must be 'seurat' or 'cell_ranger', not 'v3'"),
+        (
+            "highly_variable(10, flavor='v3')",
+            "flavor must be 'seurat', 'cell_ranger' or 'seurat_v3', not 'v3'",
+        ),
         ("highly_variable", "say n_top_genes"),
     ],
 )

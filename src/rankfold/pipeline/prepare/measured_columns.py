@@ -1,4 +1,4 @@
-"""Steps that make columns comparable, fill them in or choose some, measured first in one read; and weights.
+"""Steps that make columns comparable or fill them in, measured first in one read; and weights.
 
 See ``measured_rows.py`` for what they have in common.
 """
@@ -19,7 +19,6 @@ from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.prepare.measured_rows import Fitted
 from rankfold.pipeline.prepare.moments import column_moments
 from rankfold.pipeline.prepare.steps import Numbers, Step, require, require_flags
-from rankfold.pipeline.prepare.variable_columns import FLAVORS, most_variable
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -198,80 +197,6 @@ class FillIn:
         gone = self.step.is_missing(numbers.values)
         means = np.broadcast_to(numbers.along_columns(self.mean), gone.shape)
         numbers.values[gone] = means[gone]
-
-
-@dataclass(frozen=True, slots=True)
-class HighlyVariable:
-    """The columns of most dispersion among those of like mean, as ``scanpy.pp.highly_variable_genes``.
-
-    Of counts that were normalized and went through log1p, for both flavors.
-    """
-
-    n_top_genes: int
-    flavor: str = "seurat"
-    n_bins: int = 20
-    """Of means, for seurat."""
-
-    name: ClassVar[str] = "highly_variable"
-
-    def __post_init__(self) -> None:
-        for field in ("n_top_genes", "n_bins"):
-            value = getattr(self, field)
-            is_number = isinstance(value, int | float | np.integer | np.floating)
-            if not is_number or isinstance(value, bool) or not value >= 1 or value % 1:
-                raise InputError(f"{self.name}: {field} must be a whole number of at least 1, not {value!r}")
-            object.__setattr__(self, field, int(value))
-        if self.flavor not in FLAVORS:
-            raise InputError(
-                f"{self.name}: flavor must be {' or '.join(map(repr, FLAVORS))}, not {self.flavor!r}"
-            )
-
-    def measure(self, source: Source) -> dict[str, Array]:
-        """Columns that are kept, in their order."""
-        base = _base_of(source)
-        change = None
-        if self.flavor == "seurat":
-            factor = 1.0 if base is None else float(np.log(base))
-            change = lambda x: np.expm1(x * factor)  # noqa: E731
-        moments = column_moments(source, change=change)
-        chosen = most_variable(
-            moments.mean, moments.variance(1), self.n_top_genes, flavor=self.flavor, bins=self.n_bins
-        )
-        return {"columns": np.flatnonzero(chosen), "of": np.array([source.shape[1]])}
-
-    def fitted(self, found: Fitted) -> None:
-        """See ``MeasuredStep``."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TakeColumns:
-    """Some columns, by their numbers: a selection that comes after other steps."""
-
-    columns: Any = None
-    digest: str | None = None
-    """Of the numbers, which says in a result which they were."""
-
-    name: ClassVar[str] = "take_columns"
-
-    def __post_init__(self) -> None:
-        if self.columns is not None:
-            mark = hashlib.blake2b(np.ascontiguousarray(self.columns, "<i8").tobytes(), digest_size=8)
-            object.__setattr__(self, "digest", mark.hexdigest())
-
-    def measure(self, source: Source) -> dict[str, Array]:
-        """The columns themselves."""
-        if self.columns is None:
-            raise InputError(f"{self.name} is what select_columns= of a prepared matrix becomes: say that")
-        return {"columns": np.asarray(self.columns), "of": np.array([source.shape[1]])}
-
-    def fitted(self, found: Fitted) -> None:
-        """See ``MeasuredStep``."""
-
-
-def _base_of(source: Any) -> float | None:
-    """That of the last logarithm that a matrix went through."""
-    bases = [step.base for step in getattr(source, "said", ()) if step.name == "log1p"]
-    return bases[-1] if bases else None
 
 
 # Given --------------------------------------------------------------------------------------------

@@ -87,7 +87,7 @@ def column_moments(
         wide[gone] = 0
         return Moments(there, mean, np.einsum("ij,ij->j", wide, wide))
 
-    def stored(columns: Array, values: Array, rows: int, width: int) -> Moments:
+    def stored(columns: Array, values: Array, rows: int, width: int, _: int) -> Moments:
         wide, gone = of_values(values)
         there = np.full(width, float(rows))
         if gone.any():
@@ -102,12 +102,66 @@ def column_moments(
     return _over_panels(source, dense, stored, Moments.merged)
 
 
+@dataclass(frozen=True, slots=True)
+class ColumnSums:
+    """Of each column: sums of counts and of their squares, and how many are no counts.
+
+    Sums of whole numbers are exact in float64: columns of the same counts have the same sums, in whatever
+    order and cuts they are read.
+    """
+
+    total: Float64
+    squares: Float64
+    negative: Float64
+    fractional: Float64
+
+    def variance(self, rows: int) -> Float64:
+        """Of ``rows`` numbers, over one less; 0 of a constant column."""
+        mean = self.total / rows
+        apart = np.maximum(self.squares / rows - mean**2, 0.0)
+        return np.asarray(apart * (rows / (rows - 1)) if rows > 1 else np.zeros(len(mean)), np.float64)
+
+
+def column_sums(source: Source, *, most: Float64 | None = None) -> ColumnSums:
+    """Sums of the columns, of numbers that are cut off above ``most`` (n,).
+
+    NaN and Inf are left out here, and refused at their place when they are read.
+    """
+    bounds = np.full(source.shape[1], np.inf) if most is None else most
+
+    def parts(values: Array, bound: Float64) -> tuple[Array, ...]:
+        wide = values.astype(np.float64)
+        wide[~np.isfinite(wide)] = 0
+        above = wide > bound
+        negative, fractional = wide < 0, wide != np.rint(wide)
+        wide[above] = 0
+        return wide, wide**2, above, negative, fractional
+
+    def dense(block: Array) -> Array:
+        return np.stack([each.sum(axis=0, dtype=np.float64) for each in parts(block, bounds)])
+
+    def stored(columns: Array, values: Array, _: int, width: int, first: int) -> Array:
+        return np.stack(
+            [
+                np.bincount(columns, weights=each, minlength=width)
+                for each in parts(values, bounds[first + columns])
+            ]
+        )
+
+    total, squares, above, negative, fractional = _over_panels(source, dense, stored, np.add)
+    if most is not None:  # multiples, so that these sums do not depend on an order either
+        total, squares = total + above * bounds, squares + above * bounds**2
+    return ColumnSums(total, squares, negative, fractional)
+
+
 def column_counts(source: Source) -> Float64:
     """How many numbers of each column are not zero."""
     return _over_panels(
         source,
         lambda block: np.count_nonzero(block, axis=0).astype(np.float64),
-        lambda columns, values, rows, width: np.bincount(columns[values != 0], minlength=width).astype(float),
+        lambda columns, values, rows, width, first: np.bincount(columns[values != 0], minlength=width).astype(
+            float
+        ),
         np.add,
     )
 
@@ -135,10 +189,14 @@ def _sums_of_lines(stored: CompressedSource, span: Span) -> Float64:
 def _over_panels(
     source: Source,
     dense: Callable[[Array], T],
-    stored: Callable[[Array, Array, int, int], T],
+    stored: Callable[[Array, Array, int, int, int], T],
     merge: Callable[[T, T], T],
 ) -> T:
-    """What panels give, merged in their order; columns compressed by themselves are put side by side."""
+    """What panels give, merged in their order; columns compressed by themselves are put side by side.
+
+    ``stored`` is called with columns and values of stored numbers, rows and columns of the panel, and its
+    first column.
+    """
     lines = compressed(source)
     width = source.shape[1]
 
@@ -147,9 +205,9 @@ def _over_panels(
             return dense(_block(source, span))
         part = sum_places(lines.read_sparse(span), width if lines.by == "rows" else source.shape[0])
         if lines.by == "rows":
-            return stored(part.indices, part.data, span[1] - span[0], width)
+            return stored(part.indices, part.data, span[1] - span[0], width, 0)
         columns = np.repeat(np.arange(span[1] - span[0]), np.diff(part.indptr))
-        return stored(columns, part.data, source.shape[0], span[1] - span[0])
+        return stored(columns, part.data, source.shape[0], span[1] - span[0], span[0])
 
     parts = _in_order(source, of)
     if lines is not None and lines.by == "columns":
@@ -166,7 +224,7 @@ def _beside(parts: list[Any]) -> Any:
     if isinstance(parts[0], Moments):
         fields = ("count", "mean", "squares")
         return Moments(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
-    return np.concatenate(parts)
+    return np.concatenate(parts, axis=-1)
 
 
 def _in_order(source: Source, of: Callable[[Span], T]) -> Iterator[T]:

@@ -32,7 +32,7 @@ from rankfold.pipeline.data.source import (
 )
 from rankfold.pipeline.data.view import working_dtype
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.prepare.measured_columns import TakeColumns
+from rankfold.pipeline.prepare.chosen_columns import TakeColumns
 from rankfold.pipeline.prepare.steps import Numbers, Step
 from rankfold.pipeline.prepare.words import Steps, in_words, parse_steps
 
@@ -120,8 +120,12 @@ class PreparedSource(SamePlaces):
         return self.inner.read_bytes(rows, width) + raw + TEMPORARIES * 8 * numbers
 
     def fingerprint(self) -> str:
-        """Digest of the matrix and of the steps: what was measured follows from both."""
+        """Digest of the matrix and of the steps: what was measured follows from both, but for ties."""
         text = f"{self.inner.fingerprint()} {in_words(self.said)}"
+        for place, step in enumerate(self.said, 1):
+            if getattr(step, "may_tie", False):
+                columns = self.fitted[f"prepare_{place}_{step.name}_columns"]
+                text += f" {hashlib.blake2b(columns.astype('<i8').tobytes(), digest_size=8).hexdigest()}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def _apply(self, numbers: Numbers) -> None:

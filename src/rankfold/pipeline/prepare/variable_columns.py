@@ -1,7 +1,9 @@
-"""Which columns vary most for their mean: the normalized dispersions of scanpy's ``highly_variable_genes``.
+"""Which columns vary most for their mean: the measures of scanpy's ``highly_variable_genes``.
 
 Satija et al., Nature Biotechnology 33, 2015 (seurat); Zheng et al., Nature Communications 8, 2017
-(cell_ranger). Details follow scanpy 1.11: bins of like means, a bin of a single gene, how ties are kept.
+(cell_ranger): dispersions within bins of like means. Stuart et al., Cell 177, 2019 (seurat_v3): variances of
+counts over what a curve through those of all columns says, each count cut off where it is an outlier. Details
+follow scanpy 1.11: a bin of a single gene, how ties are kept.
 """
 
 from __future__ import annotations
@@ -11,10 +13,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.prepare.local_regression import smooth
+from rankfold.pipeline.prepare.moments import ColumnSums
+
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
-FLAVORS = ("seurat", "cell_ranger")
+FLAVORS = ("seurat", "cell_ranger", "seurat_v3")
+
+SPAN = 0.3
+"""Share of the columns that each local regression of seurat_v3 goes through."""
 
 NO_MEAN = 1e-12
 """In place of a mean of 0."""
@@ -79,3 +88,45 @@ def _mean_and_deviation(values: Float64) -> tuple[float, float]:
 def _median_and_deviation(values: Float64) -> tuple[float, float]:
     center = float(np.median(values))
     return center, float(np.median(np.abs(values - center))) / MAD
+
+
+# Of counts ----------------------------------------------------------------------------------------
+
+
+def expected_deviation(mean: Float64, variance: Float64, *, span: float) -> Float64:
+    """(n,) standard deviations that columns of such means have: from the curve of log variance over log mean.
+
+    Of a column that is constant it is 1, as in scanpy.
+    """
+    varies = variance > 0
+    logarithm = np.zeros(len(mean))
+    try:
+        if varies.any():
+            logarithm[varies] = smooth(np.log10(mean[varies]), np.log10(variance[varies]), span=span)
+    except DataError as error:
+        raise DataError(
+            f"highly_variable of flavor='seurat_v3': too many of the {int(varies.sum())} columns that vary "
+            f"have the same mean, or these are too few: {error}, or leave out columns of few counts"
+        ) from error
+    return np.asarray(np.sqrt(10**logarithm), np.float64)
+
+
+def clipped_variance(mean: Float64, deviation: Float64, sums: ColumnSums, rows: int) -> Float64:
+    """(n,) variances about the mean over those expected, from sums of counts that were cut off."""
+    squares = rows * mean**2 + sums.squares - 2 * sums.total * mean
+    return np.asarray(squares / ((rows - 1) * deviation**2) if rows > 1 else np.zeros(len(mean)), np.float64)
+
+
+def largest(values: Float64, count: int) -> npt.NDArray[np.bool_]:
+    """Mask of the ``count`` largest.
+
+    Of those that tie with the last these are the ones that NumPy's unstable sort leaves first, as in scanpy:
+    others on another kind of processor.
+    """
+    chosen = np.zeros(len(values), np.bool_)
+    chosen[
+        np.argsort(
+            -values,
+        )[:count]
+    ] = True
+    return chosen

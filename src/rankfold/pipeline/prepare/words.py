@@ -10,15 +10,8 @@ from typing import Any
 import numpy as np
 
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.prepare.measured_columns import (
-    Coslat,
-    HighlyVariable,
-    ImputeMean,
-    Patterson,
-    Scale,
-    TakeColumns,
-    Weights,
-)
+from rankfold.pipeline.prepare.chosen_columns import HighlyVariable, TakeColumns
+from rankfold.pipeline.prepare.measured_columns import Coslat, ImputeMean, Patterson, Scale, Weights
 from rankfold.pipeline.prepare.measured_rows import NormalizeTotal, Tfidf
 from rankfold.pipeline.prepare.steps import Arcsinh, Binarize, Log1p, Sqrt
 
