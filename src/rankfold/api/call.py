@@ -8,7 +8,7 @@ from typing import Any
 
 from rankfold.api.arguments import public
 from rankfold.api.execute import run
-from rankfold.api.where import Where
+from rankfold.api.where import OfMatrix, opened
 from rankfold.api.where import parameters as where_parameters
 from rankfold.methods.argument import Parameter
 from rankfold.methods.registry import Method
@@ -22,16 +22,21 @@ def function_of(method: Method) -> Callable[..., Result]:
 
     def call(*positions: Any, **keywords: Any) -> Result:
         count = len(method.inputs)
-        where: Any = {name: keywords.pop(name) for name in Where.__annotations__ if name in keywords}
+        where: Any = {name: keywords.pop(name) for name in OfMatrix.__annotations__ if name in keywords}
         pairs = zip(names, positions[count:], strict=False)
-        return run(method.task(*positions[:count], **{**dict(pairs), **keywords}), where)
+        inputs = positions[:count]
+        if method.of_matrix and inputs:
+            inputs = (opened(inputs[0], where),)
+        return run(method.task(*inputs, **{**dict(pairs), **keywords}), where)
 
     own = [
         inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         for name in (each.name for each in method.inputs)
     ]
     parameters = method.parameters()
-    signature = inspect.Signature([*own, *map(_signature_parameter, parameters), *where_parameters()])
+    signature = inspect.Signature(
+        [*own, *map(_signature_parameter, parameters), *where_parameters(of_matrix=method.of_matrix)]
+    )
     call.__signature__ = signature  # type: ignore[attr-defined]
     lines = (f"{each.name} : {each.argument.help}" for each in parameters)
     call.__doc__ = "\n".join([method.summary, "", *lines, "others : as for ``svd``"])

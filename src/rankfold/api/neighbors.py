@@ -8,7 +8,7 @@ from typing import Unpack
 
 from rankfold.api.arguments import public
 from rankfold.api.execute import run
-from rankfold.api.where import Where
+from rankfold.api.where import OfMatrix, opened
 from rankfold.methods.knn.arguments import DEFAULT_K, KNN
 from rankfold.pipeline.storage.result import Result
 
@@ -22,7 +22,7 @@ def knn(
     base: Result | str | Path | None = None,
     metric: str | Callable[..., float] = "euclidean",
     symmetric: str | None = None,
-    **where: Unpack[Where],
+    **where: Unpack[OfMatrix],
 ) -> Result:
     """The k nearest neighbors of every row, exactly, of a matrix that may be larger than memory.
 
@@ -33,7 +33,8 @@ def knn(
     k : int
         Neighbors of each row, which is not its own.
     queries : like ``x``, (q, n)
-        Rows whose neighbors among those of ``x`` are wanted instead.
+        Rows whose neighbors among those of ``x`` are wanted instead. They go through the steps of ``x``, with
+        what was measured for it, unless they did already.
     base : Result or path, of the first rows of ``x``: pairs of these are not compared again
     metric : str or function
         "euclidean", "sqeuclidean", "cosine", "inner_product" (largest first, as negative distances),
@@ -66,5 +67,5 @@ def knn(
     derived in ``rankfold.kernels.neighbors.lists``, so that no neighbor is lost to float32.
     """
     request = {"queries": queries, "base": base, "metric": metric, "symmetric": symmetric}
-    task = KNN.task(x, k=k, **request)
+    task = KNN.task(opened(x, where), k=k, **request)
     return run(task, where)

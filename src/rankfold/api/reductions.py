@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 from rankfold.api.arguments import public, refuse_unknown
 from rankfold.api.execute import run
-from rankfold.api.where import Where
+from rankfold.api.where import VIEW, OfMatrix, opened
 from rankfold.cluster.executor import choose_executor
 from rankfold.methods.nmf.arguments import DEFAULT_FALL, NMF
 from rankfold.methods.registry import METHODS, methods
@@ -31,7 +31,7 @@ def svd(
     seed: int = 0,
     with_rows: bool = True,
     precision: str | None = None,
-    **where: Unpack[Where],
+    **where: Unpack[OfMatrix],
 ) -> Result:
     """Leading singular triplets of a matrix that may be larger than memory.
 
@@ -39,6 +39,8 @@ def svd(
     ----------
     x : path, array or Source, (m, n)
         ``"STORE.zarr::array"``, a ``.npy`` file, a NumPy, Zarr or Dask array, or what ``rf.open`` gave.
+    prepare, mask_var, mask_obs : optional
+        Steps that numbers go through as they are read, and which columns and rows are kept: see ``open``.
     rank, tol : int; float, default 1e-4
         Number of triplets; relative error at which one counts as found. ``tol`` alone: as many as leave
         out that share of the Frobenius norm; neither: all, by "tsqr", of up to 16384 rows or columns.
@@ -98,7 +100,15 @@ def svd(
     Comput. 42(1), 2020 (TSQR). Where solvers deviate is said in ``rankfold.methods.svd.solvers``.
     """
     task = SVD.task(
-        x, rank, tol, solver, passes, oversampling, seed, with_rows=with_rows, precision=precision
+        opened(x, where),
+        rank,
+        tol,
+        solver,
+        passes,
+        oversampling,
+        seed,
+        with_rows=with_rows,
+        precision=precision,
     )
     return run(task, where)
 
@@ -118,7 +128,7 @@ def pca(
     whiten: bool = False,
     with_rows: bool = True,
     precision: str | None = None,
-    **where: Unpack[Where],
+    **where: Unpack[OfMatrix],
 ) -> Result:
     """Principal components of samples in rows, centered without a pass of their own.
 
@@ -158,6 +168,7 @@ def pca(
     for means and scatter in pieces; solvers as for ``svd``.
     """
     flags = {"center": center, "scale": scale, "whiten": whiten, "with_rows": with_rows}
+    x = opened(x, where)
     task = PCA.task(x, rank, tol, solver, passes, oversampling, seed, precision=precision, **flags)
     return run(task, where)
 
@@ -169,7 +180,7 @@ def qr(
     passes: int | None = None,
     seed: int = 0,
     with_rows: bool = True,
-    **where: Unpack[Where],
+    **where: Unpack[OfMatrix],
 ) -> Result:
     """QR factorization of a matrix that may be larger than memory.
 
@@ -207,7 +218,7 @@ def qr(
     nearly orthonormal: Fukaya, Kannan, Nakatsukasa, Yamamoto, Yanagisawa, Shifted Cholesky QR, SIAM J. Sci.
     Comput. 42(1), 2020, with a preconditioner from sampled rows instead of a shift.
     """
-    task = QR.task(x, passes=passes, seed=seed, with_rows=with_rows)
+    task = QR.task(opened(x, where), passes=passes, seed=seed, with_rows=with_rows)
     return run(task, where)
 
 
@@ -232,7 +243,7 @@ def nmf(
     time_limit: float = 0.0,
     passes: int | None = None,
     seed: int = 0,
-    **where: Unpack[Where],
+    **where: Unpack[OfMatrix],
 ) -> Result:
     """Nonnegative factors of a nonnegative matrix that may be larger than memory.
 
@@ -301,7 +312,7 @@ def nmf(
     how = {"loss": loss, "solver": solver, "constraint_W": constraint_W, "constraint_H": constraint_H}
     penalties = {"alpha_W": alpha_W, "alpha_H": alpha_H, "l1_ratio": l1_ratio}
     ends = {"tol": tol, "grad_tol": grad_tol, "time_limit": time_limit, "passes": passes}
-    task = NMF.task(x, rank, init=init, seed=seed, **counts, **how, **penalties, **ends)
+    task = NMF.task(opened(x, where), rank, init=init, seed=seed, **counts, **how, **penalties, **ends)
     return run(task, where)
 
 
@@ -337,7 +348,8 @@ def plan(
     rates : Rates, optional
         Of this machine, as ``rankfold doctor`` measures them: the plan then predicts seconds.
     others
-        What the method may be asked: the arguments of its function.
+        What the method may be asked: the arguments of its function. Measured steps of ``prepare`` are the one
+        thing that reads the matrix.
 
     Returns
     -------
@@ -368,10 +380,11 @@ def plan(
         raise InputError(f"{kind} has no rank: say how many neighbors, k= (--k)")
     if any(values.get(name) for name in ("center", "scale", "whiten") if name not in parameters):
         raise InputError(f"{kind} neither centers nor scales nor whitens: plan 'pca' for that")
-    refuse_unknown(f"a plan of {kind}", values, [*parameters, *WHERE])
+    refuse_unknown(f"a plan of {kind}", values, [*parameters, *WHERE, *VIEW])
     executor = choose_executor(
         cluster=cluster, workers=workers, threads=threads, memory=memory, client=client, device=device
     )
-    task = method.task(x, **values)
+    view: Any = {name: values[name] for name in VIEW if name in values}
+    task = method.task(opened(x, view), **{name: values[name] for name in values if name not in VIEW})
     result = make_plan(task, executor.budget)
     return result if rates is None else result.with_seconds(rates, task.source, executor.budget.workers)

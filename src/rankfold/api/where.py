@@ -9,6 +9,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rankfold.pipeline.engine.run import Progress
+    from rankfold.pipeline.formats import Mask
+    from rankfold.pipeline.prepare.words import Prepare
+
+VIEW = ("prepare", "mask_var", "mask_obs")
+"""Arguments of ``rankfold.open`` that functions of a matrix take too."""
 
 
 class Where(TypedDict, total=False):
@@ -26,21 +31,45 @@ class Where(TypedDict, total=False):
     progress: Progress | bool | None
 
 
+class OfMatrix(Where, total=False):
+    """The same, and what becomes of a matrix before it is reduced: arguments of ``rankfold.open``."""
+
+    prepare: Prepare
+    mask_var: Mask
+    mask_obs: Mask
+
+
+def opened(x: object, where: OfMatrix) -> object:
+    """A matrix as it is, or after the steps and masks that are said."""
+    view: dict[str, Any] = {name: where.get(name) for name in VIEW if where.get(name) is not None}
+    if not view:
+        return x
+    from rankfold.pipeline.formats import open_source
+
+    return open_source(x, **view)
+
+
 def signature_of(function: Any) -> inspect.Signature:
     """A signature with these arguments in place of ``**where``."""
     own = inspect.signature(function)
-    own_parameters = [each for each in own.parameters.values() if each.annotation != "Unpack[Where]"]
-    if len(own_parameters) == len(own.parameters):
-        return own
-    return own.replace(parameters=[*own_parameters, *parameters()])
+    kinds = {f"Unpack[{kind.__name__}]": kind for kind in (Where, OfMatrix)}
+    for each in own.parameters.values():
+        if each.annotation in kinds:
+            others = [one for one in own.parameters.values() if one is not each]
+            return own.replace(
+                parameters=[*others, *parameters(of_matrix=kinds[each.annotation] is OfMatrix)]
+            )
+    return own
 
 
-def parameters() -> list[inspect.Parameter]:
+def parameters(*, of_matrix: bool) -> list[inspect.Parameter]:
     """These arguments as a signature shows them."""
-    kind = inspect.Parameter.KEYWORD_ONLY
+    kind, annotations = inspect.Parameter.KEYWORD_ONLY, Where.__annotations__
+    if of_matrix:
+        annotations = {name: OfMatrix.__annotations__[name] for name in VIEW} | annotations
     return [
         inspect.Parameter(
             name, kind, default=False if name == "overwrite" else None, annotation=description.__forward_arg__
         )
-        for name, description in Where.__annotations__.items()
+        for name, description in annotations.items()
     ]

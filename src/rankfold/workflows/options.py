@@ -103,6 +103,13 @@ def view(
     prepare: Annotated[
         str | None, typer.Option(metavar="STEPS", help='such as "normalize_total(1e4), log1p"')
     ] = None,
+    mask_var: Annotated[
+        str | None, typer.Option(metavar="NAME", help="columns kept: a mask in var of AnnData")
+    ] = None,
+    mask_obs: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="rows kept: a mask in obs of AnnData"),
+    ] = None,
 ) -> dict[str, Any]:
     """How a source is seen as a matrix: arguments of ``rankfold.open``."""
     return {
@@ -112,6 +119,8 @@ def view(
         "drop_missing_columns": drop_missing_columns,
         "missing": missing_chunks,
         "prepare": prepare,
+        "mask_var": mask_var,
+        "mask_obs": mask_obs,
     }
 
 

@@ -40,6 +40,7 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.importing.csr_writer import CHUNK_LENGTHS
 from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.prepare.prepared import described, fitted_of, prepare_like
 from rankfold.pipeline.storage.checkpoint import make_folder
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.scratch import NOWHERE
@@ -252,8 +253,10 @@ def knn_task(
     symmetric: object = None,
 ) -> Neighbors:
     """What is to be searched, checked; arguments of ``rankfold.knn``."""
-    others = None if queries is None else open_source(queries)
+    source, others = open_source(x), None if queries is None else open_source(queries)
+    if others is not None and described(source):
+        others = prepare_like(others, described(source)["prepare"], fitted_of(source))
     earlier = base if base is None or isinstance(base, Result) else Result(base)
     if earlier is not None:
         earlier.require_whole()
-    return Neighbors.of(open_source(x), others, NeighborRequest.of(k, metric, symmetric), earlier)
+    return Neighbors.of(source, others, NeighborRequest.of(k, metric, symmetric), earlier)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
 import numpy as np
@@ -49,7 +49,7 @@ from rankfold.pipeline.formats.arrays import (
 )
 from rankfold.pipeline.formats.csr import compressed_kind, csr_source
 from rankfold.pipeline.formats.dask import dask_source, dask_volume
-from rankfold.pipeline.formats.handles import coordinate_of
+from rankfold.pipeline.formats.handles import coordinate_of, mask_of
 from rankfold.pipeline.formats.hdf5 import h5ad_matrix, hdf5_matrix
 from rankfold.pipeline.formats.locate import is_address, require_path, split_location
 from rankfold.pipeline.formats.netcdf import netcdf_matrix, xarray_matrix
@@ -57,6 +57,7 @@ from rankfold.pipeline.formats.npy import TYPES, big_ann_source, npy_matrix
 from rankfold.pipeline.formats.npz import npz_source
 from rankfold.pipeline.formats.remote import remote_matrix
 from rankfold.pipeline.formats.zarr_layout import matrix_at, matrix_of
+from rankfold.pipeline.prepare.chosen_columns import choose_columns
 from rankfold.pipeline.prepare.measured_columns import Coslat
 from rankfold.pipeline.prepare.prepared import PreparedSource, prepare_source, select_prepared
 from rankfold.pipeline.prepare.words import Prepare, Steps, parse_steps
@@ -64,6 +65,9 @@ from rankfold.pipeline.prepare.words import Prepare, Steps, parse_steps
 __all__ = ["ViewOptions", "open_source"]
 
 MISSING = ("error", "fill")
+
+Mask = str | Sequence[bool] | npt.NDArray[np.bool_] | None
+"""A name in ``obs`` or ``var`` of AnnData, or True and False for each row or column."""
 
 IMPORT_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".mtx", ".mtx.gz")
 """Ends of names of what an import reads, but only from the beginning."""
@@ -78,6 +82,8 @@ class ViewOptions(TypedDict, total=False):
     select_columns: Selection
     drop_missing_columns: bool
     prepare: Prepare
+    mask_var: Mask
+    mask_obs: Mask
 
 
 def open_source(
@@ -89,6 +95,8 @@ def open_source(
     select_columns: Selection = None,
     drop_missing_columns: bool = False,
     prepare: Prepare = None,
+    mask_var: Mask = None,
+    mask_obs: Mask = None,
 ) -> Source:
     """Open a matrix.
 
@@ -117,6 +125,10 @@ def open_source(
         normalize_total to the median, tfidf, highly_variable, scale, impute_mean and patterson; weights takes
         an array: ``[{"weights": {"values": w}}]``. Names and defaults are those of scanpy, scikit-learn and
         NumPy; docs/data.md has them all.
+    mask_var, mask_obs : str or array of bool, optional
+        Which columns, or rows, are kept: by the name of a column of ``var`` or ``obs`` of AnnData, or True
+        and False for each. Rows are chosen before all steps; columns after those that see whole rows, as
+        normalize_total does, and new rows are taken with all of them.
 
     Returns
     -------
@@ -135,7 +147,11 @@ def open_source(
     """
     if missing not in MISSING:
         raise InputError(f"missing={missing!r} is not known; say one of {', '.join(map(repr, MISSING))}")
-    source = _matrix(x, missing, row_axes)
+    source, steps = _matrix(x, missing, row_axes), parse_steps(prepare)
+    _require_one_choice("rows", select_rows, "mask_obs", mask_obs)
+    _require_one_choice("columns", select_columns, "mask_var", mask_var)
+    if mask_obs is not None:
+        select_rows = mask_of(x, "obs", mask_obs, source.shape[0])
     if isinstance(source, PreparedSource):
         if drop_missing_columns:
             raise InputError(
@@ -146,7 +162,14 @@ def open_source(
     else:
         source = select(source, rows=select_rows, columns=select_columns)
         source = without_missing_columns(source) if drop_missing_columns else source
-    return prepare_source(source, _with_latitudes(x, source, parse_steps(prepare)))
+    if mask_var is not None:
+        steps = choose_columns(steps, mask_of(x, "var", mask_var, source.shape[1]))
+    return prepare_source(source, _with_latitudes(x, source, steps))
+
+
+def _require_one_choice(what: str, selection: Selection, name: str, mask: Mask) -> None:
+    if selection is not None and mask is not None:
+        raise InputError(f"select_{what}= and {name}= both choose {what}: say one of them")
 
 
 def _with_latitudes(x: object, source: Source, steps: Steps) -> Steps:

@@ -1,4 +1,4 @@
-"""What HDF5 and netCDF files have in common: the dataset that is meant, and how long a file stays open.
+"""What HDF5 and netCDF files have in common: datasets by name, how long a file stays open, annotations.
 
 A file is open as long as the description of a dataset lives that has been read: not for every read anew,
 which takes milliseconds, and not longer, or nobody in this process could write the file again.
@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
-from rankfold.pipeline.formats.locate import require_path, split_location
+from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
 
 MOST_NAMES = 8
 """Most datasets that a message names."""
@@ -144,3 +144,82 @@ def coordinate_of(x: Any, axis: str) -> npt.NDArray[np.float64]:
             names = ", ".join(map(str, coordinates)) or "none"
             raise InputError(f"{place or 'the data'} has no coordinate {axis!r}; it has {names}")
         return np.asarray(coordinates[axis].values, np.float64)
+
+
+def annotation_of(x: Any, part: str, name: str) -> npt.NDArray[Any]:
+    """A column of ``obs`` or ``var`` of AnnData, of an object or of the file or store at a path."""
+    if not isinstance(x, str | os.PathLike):
+        frame: Any = getattr(x, part, None)
+        if not hasattr(frame, "columns"):
+            raise InputError(
+                f"{name!r} names a column of {part}, and a {type(x).__qualname__} has no {part}. Give an "
+                "array of True and False"
+            )
+        _require_column(f"the {type(x).__qualname__}", part, name, frame.columns)
+        column = frame[name]
+        return np.asarray(column.fillna(False).to_numpy(bool) if str(column.dtype) == "boolean" else column)
+    store, array = split_location(os.fsdecode(x))
+    require_path(store)
+    part = f"raw/{part}" if array.startswith("raw/") and part == "var" else part
+    with _annotated(store) as root:
+        if part not in root:
+            raise InputError(
+                f"{store} has no {part}, in which {name!r} is to be. Give an array of True and False"
+            )
+        frame = root[part]
+        _require_column(store, part, name, frame.attrs.get("column-order", list(frame)))
+        column = frame[name]
+        if hasattr(column, "shape"):
+            return np.asarray(column[...])
+        if {"values", "mask"} <= set(column):  # of pandas' nullable types
+            return np.asarray(column["values"][...]) & ~np.asarray(column["mask"][...], np.bool_)
+        return np.empty(0, object)
+
+
+@contextlib.contextmanager
+def _annotated(store: str) -> Iterator[Any]:
+    """The group of a file or of a Zarr folder."""
+    if os.path.isdir(store):
+        import zarr
+
+        if node_kind(store) != "group":
+            raise InputError(f"{store} is no group of AnnData. Give an array of True and False")
+        yield zarr.open_group(store, mode="r", use_consolidated=False)
+        return
+    h5py = library("h5py", extra="formats", what=f"reading {store}")
+    try:
+        file = h5py.File(store, "r")
+    except OSError as error:
+        raise InputError(
+            f"{store} has no obs and var: it is not HDF5. Give an array of True and False"
+        ) from error
+    with file:
+        yield file
+
+
+def _require_column(place: str, part: str, name: str, names: Any) -> None:
+    known = [str(each) for each in names]
+    if name in known:
+        return
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f". Did you mean {near[0]}?" if near else f"; it has {', '.join(known[:MOST_NAMES]) or 'none'}"
+    raise InputError(f"{part} of {place} has no column {name!r}{hint}")
+
+
+def mask_of(x: Any, part: str, mask: Any, length: int) -> npt.NDArray[np.bool_]:
+    """A mask that is given, or that the data have under a name in ``obs`` or ``var``, for so many."""
+    what = "rows" if part == "obs" else "columns"
+    if isinstance(mask, str):
+        values = annotation_of(x, part, mask)
+        if values.dtype != np.bool_:
+            raise InputError(f"mask_{part}={mask!r} is a column of {values.dtype}, not of True and False")
+    else:
+        values = np.asarray(mask)
+        if values.dtype != np.bool_ or values.ndim != 1:
+            raise InputError(
+                f"mask_{part} must be a name, or True or False for each of the {what}, not {values.dtype} of "
+                f"shape {values.shape}"
+            )
+    if len(values) != length:
+        raise InputError(f"mask_{part} says True or False {len(values)} times, and there are {length} {what}")
+    return values

@@ -176,3 +176,18 @@ class TakeColumns:
 
     def fitted(self, found: Fitted) -> None:
         """See ``MeasuredStep``."""
+
+
+ALL_COLUMNS = ("normalize_total", "tfidf", "coslat")
+"""Steps that see all columns, whatever is chosen of them: a sum of a row is of all that is in it."""
+
+
+def choose_columns(steps: tuple[Any, ...], mask: npt.NDArray[np.bool_]) -> tuple[Any, ...]:
+    """Steps, with one that takes some of the columns as early as those allow that see all."""
+    for step in steps:
+        if step.name in ("highly_variable", "take_columns"):
+            raise InputError(f"mask_var= and {step.name} both choose columns: say one of them")
+    if not mask.any():
+        raise InputError(f"mask_var keeps none of the {len(mask)} columns")
+    behind = max((place for place, step in enumerate(steps, 1) if step.name in ALL_COLUMNS), default=0)
+    return (*steps[:behind], TakeColumns(np.flatnonzero(mask)), *steps[behind:])

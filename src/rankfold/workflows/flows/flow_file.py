@@ -56,6 +56,8 @@ class MatrixInput(StrictModel):
     drop_missing_columns: bool = False
     missing: Literal["error", "fill"] = "error"
     prepare: Text | list[Text | dict[Text, dict[Text, Scalar] | None]] | None = None
+    mask_var: Text | None = None
+    mask_obs: Text | None = None
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
