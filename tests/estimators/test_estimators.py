@@ -22,7 +22,15 @@ SHARED = ("mean_", "explained_variance_", "explained_variance_ratio_", "singular
 pytestmark = pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
 
 
-@parametrize_with_checks([PCA(), NMF(max_iter=20)])
+def beyond_the_samples(estimator: Any) -> dict[str, str]:
+    """Checks whose answer is no property of the data: 27 components of 9 different samples."""
+    if not isinstance(estimator, PCA) or estimator.n_components is not None:
+        return {}
+    checks = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
+    return dict.fromkeys(checks, "components beyond the different samples are arbitrary")
+
+
+@parametrize_with_checks([PCA(), NMF(max_iter=20)], expected_failed_checks=beyond_the_samples)
 def test_scikit_learn_finds_no_fault(estimator: Any, check: Any) -> None:
     """One estimator of each family."""
     check(estimator)

@@ -7,10 +7,12 @@
     minibatch              MiniBatchNMF
     neighbors             NearestNeighbors, KNeighborsTransformer
     samples                what is read a panel at a time, and what is not
+    labels                 samples with names that are no data frames
 
-A matrix that scikit-learn takes (arrays, lists, data frames) is checked as scikit-learn checks it. Everything
-else that ``rankfold.open`` takes (paths, Zarr, Dask and xarray arrays) is never held in memory, and what is
-made of it is a Zarr array, read when it is sliced.
+A matrix that scikit-learn takes (arrays, lists, data frames) is checked as scikit-learn checks it. So is what
+an AnnData object or an array of xarray has in memory, and its names are kept as those of a frame. Everything
+else that ``rankfold.open`` takes (paths, Zarr and Dask arrays) is never held in memory, and what is made of
+it is a Zarr array, read when it is sliced.
 """
 
 try:

@@ -13,6 +13,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import rankfold
+from rankfold.estimators.labels import labeled
 from rankfold.estimators.samples import forget_names, is_large, require_plain_output, store_components
 from rankfold.kernels.linear.dense import fix_signs
 from rankfold.methods.model.summary import Summary, merge_summaries
@@ -24,6 +25,7 @@ EXACT_FEATURES = 512
 """Up to so many, nothing is cut off between batches: a matrix of that size takes little to decompose."""
 
 
+@labeled
 class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
     """Principal components from batches, of whatever length, in the memory of one.
 

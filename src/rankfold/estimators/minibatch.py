@@ -13,6 +13,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import rankfold
+from rankfold.estimators.labels import labeled
 from rankfold.estimators.nonnegative import FROBENIUS, exact_rows, reconstruction_error
 from rankfold.estimators.samples import forget_names, is_large, require_plain_output, store_factors
 from rankfold.kernels.nonnegative.nnls import descend_rows
@@ -21,6 +22,7 @@ SWEEPS = 10
 """Sweeps of descent over the components for each batch."""
 
 
+@labeled
 class MiniBatchNMF(decomposition.MiniBatchNMF):  # type: ignore[misc]
     """Nonnegative matrix factorization, a batch of samples at a time.
 
@@ -105,7 +107,7 @@ class MiniBatchNMF(decomposition.MiniBatchNMF):  # type: ignore[misc]
         if self._beta_loss != FROBENIUS:
             return coordinates
         X = validate_data(self, X, accept_sparse=("csr", "csc"), dtype=[np.float64, np.float32], reset=False)
-        coordinates = self.transform(X)
+        coordinates = self._solve_W(X, self.components_, self._transform_max_iter)
         self.reconstruction_err_ = reconstruction_error(self, X, coordinates)
         return coordinates
 

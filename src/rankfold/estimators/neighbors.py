@@ -22,6 +22,7 @@ from sklearn.neighbors._base import NeighborsBase
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import rankfold
+from rankfold.estimators.labels import labeled
 from rankfold.estimators.samples import forget_names, is_large, require_plain_output
 from rankfold.methods.knn.request import compile_metric
 from rankfold.pipeline.errors import InputError
@@ -202,6 +203,7 @@ class KNeighborsSearch:
         return _matrix((values.ravel(), ids.ravel(), ends), (rows, columns))
 
 
+@labeled
 class NearestNeighbors(KNeighborsSearch, neighbors.NearestNeighbors):  # type: ignore[misc]
     """Exact nearest neighbors among samples in any number.
 
@@ -277,6 +279,7 @@ class NearestNeighbors(KNeighborsSearch, neighbors.NearestNeighbors):  # type: i
         return super().radius_neighbors(X, radius, return_distance, sort_results)
 
 
+@labeled
 class KNeighborsTransformer(KNeighborsSearch, neighbors.KNeighborsTransformer):  # type: ignore[misc]
     """Graph of the exact nearest neighbors of samples in any number, for estimators that take one.
 

@@ -16,6 +16,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
 import rankfold
+from rankfold.estimators.labels import labeled
 from rankfold.estimators.samples import forget_names, is_large, require_plain_output
 from rankfold.methods.nmf.row_solvers import Pivoting
 
@@ -26,6 +27,7 @@ STARTS = {None: "auto", "random": "random", "nndsvd": "nndsvd", "nndsvda": "nnds
 """By scikit-learn's names. Zeros of singular vectors need not be filled: descent leaves them."""
 
 
+@labeled
 class NMF(decomposition.NMF):  # type: ignore[misc]
     """Nonnegative matrix factorization of samples of any size.
 

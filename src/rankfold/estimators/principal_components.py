@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import rankfold
+from rankfold.estimators.labels import labeled
 from rankfold.estimators.samples import (
     MOST_PASSES,
     arpack_solver,
@@ -22,7 +23,12 @@ from rankfold.estimators.samples import (
     store_components,
     tolerance,
     unasked_of_rounding,
+    weighted,
+    weights_of,
 )
+
+ROUNDING = 1e-6
+"""Of a sum of weights that are to be one in all."""
 
 
 def _needs_all(n: Any) -> bool:
@@ -30,6 +36,7 @@ def _needs_all(n: Any) -> bool:
     return isinstance(n, str) or (isinstance(n, float | np.floating) and 0 < float(n) < 1)
 
 
+@labeled
 class PCA(decomposition.PCA):  # type: ignore[misc]
     """Principal components of matrices of any size.
 
@@ -56,6 +63,10 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
     Notes
     -----
     ``transform`` of a matrix on disk gives a Zarr array in a temporary store, below 64 MiB a NumPy array.
+
+    With ``sample_weight`` the mean and the covariance are weighted: a weight of 2 is a sample that is there
+    twice, 0 one that is not, and variances are over the sum of weights less one. A sparse matrix is then read
+    as panels that are filled in.
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -91,20 +102,23 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         self.memory = memory
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit(self, X: Any, y: Any = None) -> PCA:
-        """Fit to samples in rows; ``y`` is ignored."""
-        self._find(X, rows=False)
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PCA:
+        """Fit to samples in rows, each of which counts so many times; ``y`` is ignored."""
+        self._find(X, sample_weight, rows=False)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit to samples in rows, and their coordinates in the components."""
-        large = is_large(X)
+        large, rows = is_large(X), is_large(X) and sample_weight is None
         if large:
             require_plain_output(self)
-        x = self._find(X, rows=large)  # what is in memory is multiplied again, which costs less than a sweep
-        whole = large and "scores" in set(self.result_) and self.n_components_ == len(self.components_) > 0
-        return self.result_.scores if whole else self.transform(X if large else x)
+        # What is in memory is multiplied again, which costs less than a sweep; so are weighted rows.
+        x = self._find(X, sample_weight, rows=rows)
+        whole = rows and "scores" in set(self.result_) and self.n_components_ == len(self.components_) > 0
+        if large:
+            return self.result_.scores if whole else self.transform(X)
+        return self._transform(x, xp=np)
 
     def transform(self, X: Any) -> Any:
         """Coordinates of samples in the components."""
@@ -115,6 +129,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         if not self.n_components_:
             return np.empty((rankfold.open(X).shape[0], 0), self.components_.dtype)
         whole = self.result_.components.shape[0] == self.n_components_
+        whole &= self.result_.attrs["request"]["center"]  # as it is without weights
         result = self.result_ if whole else store_components(self, self.n_samples_)
         return rankfold.transform(result, X, memory=self.memory).scores
 
@@ -124,14 +139,21 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
             raise TypeError("score and score_samples take samples in memory: give parts of those on disk")
         return super().score_samples(X)
 
-    def _find(self, X: Any, *, rows: bool) -> Any:
+    def _find(self, X: Any, sample_weight: Any, *, rows: bool) -> Any:
         """Fit, and the matrix as it was checked."""
         large = is_large(X)
         x = rankfold.open(X) if large else self._validate_samples(X)
         samples, features = x.shape
         if large:
             forget_names(self, features)
-        rank, method = self._choose_rank(samples, features)
+        weights = None if sample_weight is None else weights_of(sample_weight, x)
+        if weights is not None and weights.sum() < 1 + ROUNDING:
+            raise ValueError(
+                f"sample_weight counts samples: a sum of {weights.sum():g} is no more than one sample, and "
+                "variances are over the sum less one. Multiply the weights"
+            )
+        present = samples if weights is None else int((weights > 0).sum())
+        rank, method = self._choose_rank(present, features)
         if self.svd_solver == "arpack" and rank is not None:
             method = arpack_solver(x, rank, self.memory)
         passes = MOST_PASSES
@@ -143,17 +165,18 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
             method = "auto" if self.svd_solver == "auto" else method
         with unasked_of_rounding(self.tol):
             self.result_ = rankfold.pca(
-                x,
+                x if weights is None else weighted(x, weights),
                 rank,
                 tol=tol,
                 solver=method,
                 passes=passes,
                 seed=int(check_random_state(self.random_state).randint(2**31)),
-                whiten=self.whiten,
+                center=weights is None,
+                whiten=self.whiten and weights is None,
                 with_rows=rows and not every,
                 memory=self.memory,
             )
-        self._keep(samples, features)
+        self._keep(samples, features, weights)
         return x
 
     def _validate_samples(self, X: Any) -> Any:
@@ -187,13 +210,17 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         method = {"auto": "tsqr" if everything else "auto", "full": "tsqr", "covariance_eigh": "gram"}
         return (most if everything else max(int(n), 1)), method.get(solver, "krylov")
 
-    def _keep(self, samples: int, features: int) -> None:
+    def _keep(self, samples: int, features: int, weights: Any) -> None:
         """Attributes by scikit-learn's names."""
         result: Any = self.result_
+        freedom, variance, mean = float(samples - 1), result.explained_variance, result.mean
+        if weights is not None:  # the result is of rows that went through their weights
+            samples, freedom = int((weights > 0).sum()), float(weights.sum()) - 1
+            variance, mean = result.singular_values**2 / freedom, result.prepare_1_sample_weight_mean
         most = min(samples, features)
         k = len(result.singular_values) if self.n_components is None else self.n_components
         if k == "mle":
-            k = _infer_dimension(result.explained_variance, samples)
+            k = _infer_dimension(variance, samples)
         elif _needs_all(k) and self.result_.attrs["request"]["adaptive"]:
             k = len(result.singular_values)
         elif _needs_all(k):
@@ -202,12 +229,12 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         self.n_samples_, self.n_components_ = samples, int(k)
         dtype = result.components.dtype
         self.components_ = result.components[:k]
-        self.mean_ = result.mean.astype(dtype)
-        self.explained_variance_ = result.explained_variance[:k].astype(dtype)
+        self.mean_ = mean.astype(dtype)
+        self.explained_variance_ = variance[:k].astype(dtype)
         self.explained_variance_ratio_ = result.explained_variance_ratio[:k].astype(dtype)
         self.singular_values_ = result.singular_values[:k].astype(dtype)
-        total = result.attrs["squared_norm"] / max(samples - 1, 1)
-        rest = max(total - float(result.explained_variance[:k].sum()), 0.0)
+        total = result.attrs["squared_norm"] / (freedom or 1)
+        rest = max(total - float(variance[:k].sum()), 0.0)
         self.noise_variance_ = rest / (most - k) if k < most else 0.0
 
     def __sklearn_tags__(self) -> Any:

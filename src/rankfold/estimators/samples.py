@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import os
 import warnings
 from collections.abc import Iterator
@@ -10,7 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse
+from sklearn.utils import check_array
 from sklearn.utils._set_output import _get_output_config
 
 import rankfold
@@ -71,6 +74,26 @@ def arpack_solver(x: Any, rank: int, memory: str | int | None) -> str:
     return unasked if unasked == "lanczos" else "krylov"
 
 
+def weights_of(sample_weight: Any, x: Any) -> npt.NDArray[np.float64]:
+    """(m,) weights of the rows of a matrix, checked."""
+    if isinstance(sample_weight, numbers.Number):
+        weights = np.full(x.shape[0], float(sample_weight))  # type: ignore[arg-type]
+    else:
+        weights = np.asarray(check_array(sample_weight, ensure_2d=False, dtype=np.float64), np.float64)
+    if weights.shape != (x.shape[0],):
+        raise ValueError(f"sample_weight.shape == {weights.shape}, expected {(x.shape[0],)}!")
+    if (weights < 0).any():
+        raise ValueError(f"sample_weight must not be negative, and there is {weights.min():g}")
+    if not weights.any():
+        raise ValueError("sample_weight must not be zero for all samples")
+    return weights
+
+
+def weighted(x: Any, weights: npt.NDArray[np.float64], *, center: bool = True) -> Any:
+    """A matrix whose products are those of weighted rows, less their weighted mean."""
+    return rankfold.open(x, prepare=[{"sample_weight": {"values": weights, "center": center}}])
+
+
 def require_plain_output(estimator: Any) -> None:
     """Refuse to make a data frame of what may exceed memory."""
     container = _get_output_config("transform", estimator)["dense"]
@@ -110,6 +133,8 @@ def store_components(estimator: Any, samples: int) -> rankfold.Result:
     folder = TemporaryFolder()
     path, rank = folder.path / "result.zarr", len(estimator.components_)
     values = np.asarray(estimator.singular_values_, np.float64)
+    if estimator.whiten:  # by variances, which weights of samples take over another number
+        values = np.sqrt(np.asarray(estimator.explained_variance_, np.float64) * max(samples - 1, 1))
     small = {"components": estimator.components_, "singular_values": values, "mean": estimator.mean_}
     write_outputs(path, small)
     shape = [samples, estimator.n_features_in_]

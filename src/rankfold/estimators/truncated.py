@@ -16,6 +16,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import rankfold
+from rankfold.estimators.labels import labeled
 from rankfold.estimators.samples import (
     MOST_PASSES,
     arpack_solver,
@@ -24,12 +25,15 @@ from rankfold.estimators.samples import (
     require_plain_output,
     tolerance,
     unasked_of_rounding,
+    weighted,
+    weights_of,
 )
 from rankfold.pipeline.errors import DataError
 
 Float64 = npt.NDArray[np.float64]
 
 
+@labeled
 class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
     """Singular value decomposition of matrices of any size, without centering.
 
@@ -52,6 +56,9 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
 
     Notes
     -----
+    With ``sample_weight`` components are those of rows times the roots of weights: a weight of 2 is a sample
+    that is there twice, 0 one that is not. Coordinates are those of the samples as they are.
+
     ``transform`` of a matrix on disk gives a Zarr array in a temporary store, below 64 MiB a NumPy array. The
     variance of all of its features takes a read of its own, made when ``explained_variance_ratio_`` is first
     asked for.
@@ -85,9 +92,14 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
         )
         self.memory = memory
 
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> TruncatedSVD:
+        """Fit to samples in rows, each of which counts so many times; ``y`` is ignored."""
+        self.fit_transform(X, sample_weight=sample_weight)
+        return self
+
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Fit to samples in rows, and their coordinates; ``y`` is ignored."""
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """Fit to samples in rows, each of which counts so many times, and their coordinates."""
         large = is_large(X)
         if large:
             require_plain_output(self)
@@ -95,12 +107,14 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
         if large:
             forget_names(self, x.shape[1])
         self._require_rank(*x.shape)
+        weights = None if sample_weight is None else weights_of(sample_weight, x)
+        self._weights = weights
         rank, solver = min(self.n_components, *x.shape), "krylov"
         if self.algorithm == "arpack":
             solver = arpack_solver(x, rank, self.memory)
         with unasked_of_rounding(self.tol):
             self.result_ = rankfold.pca(
-                x,
+                x if weights is None else weighted(x, weights, center=False),
                 rank,
                 tol=tolerance(self.tol, solver),
                 solver=solver,
@@ -108,20 +122,21 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
                 oversampling=max(self.n_oversamples, self.n_components // 4),
                 seed=int(check_random_state(self.random_state).randint(2**31)),
                 center=False,
-                with_rows=large,
+                with_rows=large and weights is None,
                 memory=self.memory,
             )
         self.components_ = np.asarray(self.result_.components)
         self.singular_values_ = np.asarray(self.result_.singular_values, self.components_.dtype)
         self._matrix: Any = x if large else None
         if large:
-            variances = self._variances(self.result_.scores)
-            self.explained_variance_ = variances.astype(self.components_.dtype)
+            scores = self.result_.scores if weights is None else self.transform(X)
+            self.explained_variance_ = self._variances(scores, weights).astype(self.components_.dtype)
             self._all_variance = None
-            return self.result_.scores
+            return scores
         scores = safe_sparse_dot(x, self.components_.T)
-        self.explained_variance_ = np.var(scores, axis=0)
-        variances = mean_variance_axis(x, axis=0)[1] if scipy.sparse.issparse(x) else np.var(x, axis=0)
+        self.explained_variance_ = _variance(scores, weights)
+        sparse = scipy.sparse.issparse(x)
+        variances = mean_variance_axis(x, axis=0, weights=weights)[1] if sparse else _variance(x, weights)
         self._all_variance = variances.sum()
         return scores
 
@@ -144,14 +159,22 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
 
     def _variance_on_disk(self) -> float:
         """Of all features, by a read of its own; 0 where nothing varies."""
-        samples = self._matrix.shape[0]
+        samples, x, weights = self._matrix.shape[0], self._matrix, self._weights
         if samples < 2:
             return 0.0
         try:
-            result = rankfold.pca(self._matrix, 1, solver="sketch", with_rows=False, memory=self.memory)
+            result = rankfold.pca(
+                x if weights is None else weighted(x, weights),
+                1,
+                solver="sketch",
+                center=weights is None,
+                with_rows=False,
+                memory=self.memory,
+            )
         except DataError:
             return 0.0
-        return float(result.attrs["squared_norm"]) / samples  # type: ignore[no-any-return]
+        count = samples if weights is None else weights.sum()
+        return float(result.attrs["squared_norm"] / count)
 
     def _validate_samples(self, X: Any) -> Any:
         return validate_data(
@@ -167,13 +190,24 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
             )
 
     @staticmethod
-    def _variances(scores: Any) -> Float64:
+    def _variances(scores: Any, weights: Float64 | None) -> Float64:
         """Variance of each column, a chunk of rows at a time."""
-        count, mean, squares = len(scores), np.zeros(scores.shape[1]), np.zeros(scores.shape[1])
-        step = scores.chunks[0] if hasattr(scores, "chunks") else count
-        for start in range(0, count, step):
-            mean += np.asarray(scores[start : start + step], np.float64).sum(axis=0) / count
-        for start in range(0, count, step):
+        rows, mean, squares = len(scores), np.zeros(scores.shape[1]), np.zeros(scores.shape[1])
+        counts = np.ones(rows) if weights is None else weights
+        count, step = counts.sum(), scores.chunks[0] if hasattr(scores, "chunks") else rows
+        for start in range(0, rows, step):
+            part = np.asarray(scores[start : start + step], np.float64)
+            mean += counts[start : start + step] @ part / count
+        for start in range(0, rows, step):
             apart = np.asarray(scores[start : start + step], np.float64) - mean
-            squares += (apart**2).sum(axis=0)
-        return squares / count
+            squares += counts[start : start + step] @ apart**2
+        return np.asarray(squares / count)
+
+
+def _variance(x: Any, weights: Float64 | None) -> Any:
+    """Of each column, (n,)."""
+    if weights is None:
+        return np.var(x, axis=0)
+    return np.average((x - np.average(x, axis=0, weights=weights)) ** 2, axis=0, weights=weights).astype(
+        x.dtype
+    )

@@ -151,7 +151,7 @@ def test_numbers_without_a_value_are_refused(by: str) -> None:
     x[150, 7] = np.nan
     given = x if by == "dense" else scipy.sparse.csr_array(x)
     for step in STEPS:
-        if step in ("weights", "coslat", "take_columns", "impute_mean", "patterson"):
+        if step in ("weights", "sample_weight", "coslat", "take_columns", "impute_mean", "patterson"):
             continue  # an array is to be given; the others take NaN for what is missing
         said = f"{step}(7)" if step in ("normalize_total", "highly_variable") else step
         with pytest.raises(rf.RankfoldError, match="1 NaN or Inf, the first at row 150, column 7"):

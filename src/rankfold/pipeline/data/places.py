@@ -100,6 +100,12 @@ def kept_columns(source: Source) -> tuple[int, npt.NDArray[np.int64] | None]:
     return inner.shape[1], kept["columns"]
 
 
+def kept_rows(source: Source) -> tuple[int, npt.NDArray[np.int64] | None]:
+    """The same of rows."""
+    inner, kept = _kept(source)
+    return inner.shape[0], kept["rows"]
+
+
 def _kept(source: Source) -> tuple[Source, dict[str, npt.NDArray[np.int64] | None]]:
     """What a matrix is read from, and places there of its rows and columns; None for all."""
     wrappers = list(_wrappers(source))

@@ -58,7 +58,7 @@ from rankfold.pipeline.formats.npz import npz_source
 from rankfold.pipeline.formats.remote import remote_matrix
 from rankfold.pipeline.formats.zarr_layout import matrix_at, matrix_of
 from rankfold.pipeline.prepare.chosen_columns import choose_columns
-from rankfold.pipeline.prepare.measured_columns import Coslat
+from rankfold.pipeline.prepare.given_weights import Coslat
 from rankfold.pipeline.prepare.prepared import PreparedSource, prepare_source, select_prepared
 from rankfold.pipeline.prepare.words import Prepare, Steps, parse_steps
 

@@ -4,7 +4,8 @@ steps              what a step does to numbers that need not be measured before
 moments            sums over a matrix that steps are measured by
 variable_columns   which columns vary most for their mean
 measured_rows      steps that make rows comparable, for which the matrix is looked at first
-measured_columns   the same of columns, which are scaled, filled in or weighted
+measured_columns   the same of columns, which are scaled or filled in
+given_weights      weights of columns and rows that somebody gives
 chosen_columns     steps that keep some of the columns
 local_regression   a smooth curve through points
 words              how steps are said

@@ -1,19 +1,16 @@
-"""Steps that make columns comparable or fill them in, measured first in one read; and weights.
+"""Steps that make columns comparable or fill them in, measured first in one read.
 
 See ``measured_rows.py`` for what they have in common.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.places import kept_columns
 from rankfold.pipeline.data.source import Source, compressed
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.prepare.measured_rows import Fitted
@@ -197,106 +194,3 @@ class FillIn:
         gone = self.step.is_missing(numbers.values)
         means = np.broadcast_to(numbers.along_columns(self.mean), gone.shape)
         numbers.values[gone] = means[gone]
-
-
-# Given --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Weights:
-    """Columns times given numbers, of all columns or of those that are kept: an array, or a ``.npy`` file."""
-
-    values: Any = None
-    digest: str | None = None
-    """Of the numbers, which says in a result which they were."""
-
-    name: ClassVar[str] = "weights"
-
-    def __post_init__(self) -> None:
-        if self.values is None:
-            return
-        values = self._read() if isinstance(self.values, str | os.PathLike) else np.asarray(self.values)
-        if values.dtype.kind not in "iufb":
-            raise InputError(f"{self.name}: {values.dtype} are no real numbers")
-        values = values.ravel().astype(np.float64)
-        if not np.isfinite(values).all():
-            raise InputError(
-                f"{self.name}: {int((~np.isfinite(values)).sum())} of {len(values)} are not finite"
-            )
-        object.__setattr__(self, "values", values)
-        object.__setattr__(self, "digest", hashlib.blake2b(values.tobytes(), digest_size=8).hexdigest())
-
-    def _read(self) -> Array:
-        try:
-            values = np.load(self.values)
-        except (OSError, ValueError, EOFError) as error:
-            raise InputError(f"{self.name}: {self.values} cannot be read as a .npy file: {error}") from error
-        if not isinstance(values, np.ndarray):
-            raise InputError(f"{self.name}: {self.values} holds several arrays: give a .npy file of one")
-        return values
-
-    def measure(self, source: Source) -> dict[str, Array]:
-        """The weights themselves."""
-        if self.values is None:
-            raise InputError(
-                f"{self.name} takes an array of {source.shape[1]} numbers, or a .npy file of one"
-            )
-        whole, places = kept_columns(source)
-        if places is not None and len(self.values) == whole != source.shape[1]:
-            return {"values": self.values[places]}
-        if len(self.values) != source.shape[1]:
-            raise InputError(
-                f"{self.name}: {len(self.values)} numbers for the {source.shape[1]} columns of {source.name}"
-            )
-        return {"values": self.values}
-
-    def fitted(self, found: Fitted) -> Step:
-        """See ``MeasuredStep``."""
-        return WeighColumns(np.asarray(found["values"]))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class WeighColumns:
-    """Columns times weights."""
-
-    values: Float64
-
-    name: ClassVar[str] = "weights"
-    by_row: ClassVar[bool] = False
-
-    def apply(self, numbers: Numbers) -> None:
-        """See ``Step``."""
-        numbers.values[...] *= numbers.along_columns(self.values).astype(numbers.values.dtype)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Coslat:
-    """Columns times the root of the cosine of their latitude, so that squares count by area."""
-
-    latitude: str = "lat"
-    """Axis of the data, whose coordinate is in degrees."""
-
-    values: Any = None
-    """Latitude of each column, which is found when the data are opened."""
-
-    name: ClassVar[str] = "coslat"
-
-    def measure(self, source: Source) -> dict[str, Array]:
-        """Weights, 0 beyond the poles."""
-        if self.values is None:
-            raise InputError(
-                f"{self.name} takes data with an axis {self.latitude!r} among the columns and a coordinate "
-                "of that name: a DataArray, or a file that xarray opens. Say coslat(latitude='...'), or give "
-                "weights"
-            )
-        latitudes = np.asarray(self.values)
-        if np.abs(latitudes).max() > 90.001:
-            raise InputError(
-                f"{self.name}: {self.latitude} goes from {latitudes.min():g} to {latitudes.max():g}, which "
-                "are no degrees of latitude"
-            )
-        return {"values": np.sqrt(np.clip(np.cos(np.deg2rad(latitudes)), 0.0, 1.0))}
-
-    def fitted(self, found: Fitted) -> Step:
-        """See ``MeasuredStep``."""
-        return WeighColumns(np.asarray(found["values"]))

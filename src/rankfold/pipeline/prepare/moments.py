@@ -176,6 +176,31 @@ def row_sums(source: Source) -> Float64:
     return np.concatenate(list(parts))
 
 
+def weighted_means(source: Source, weights: Float64) -> Float64:
+    """(n,) means of the columns, of rows that count so many times each, (m,).
+
+    NaN and Inf count as 0 here, and are refused at their place when they are read.
+    """
+    stored, width = compressed(source), source.shape[1]
+    by_columns = stored is not None and stored.by == "columns"
+
+    def of(span: Span) -> Float64:
+        if stored is None:
+            block = _block(source, span).astype(np.float64)
+            block[~np.isfinite(block)] = 0
+            return np.asarray(np.einsum("i,ij->j", weights[slice(*span)], block))
+        lines = stored.read_sparse(span)
+        own = np.repeat(np.arange(span[1] - span[0]), np.diff(lines.indptr))
+        rows, columns = (lines.indices, own) if by_columns else (own + span[0], lines.indices)
+        values = np.where(np.isfinite(lines.data), lines.data, 0).astype(np.float64) * weights[rows]
+        count = span[1] - span[0] if by_columns else width
+        return np.bincount(columns, weights=values, minlength=count).astype(np.float64)
+
+    parts = list(_in_order(source, of))
+    sums = np.concatenate(parts) if by_columns else np.sum(parts, axis=0)
+    return np.asarray(sums / weights.sum(), np.float64)
+
+
 def _sums_of_lines(stored: CompressedSource, span: Span) -> Float64:
     lines = stored.read_sparse(span)
     rows = np.repeat(np.arange(span[1] - span[0]), np.diff(lines.indptr))

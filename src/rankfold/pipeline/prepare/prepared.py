@@ -108,7 +108,7 @@ class PreparedSource(SamePlaces):
         step = max(1, BLOCK_BYTES // (width * self.dtype.itemsize))
         for top in range(0, count, step):
             block = raw[top : top + step].astype(self.dtype)
-            self._apply(Numbers(block, first=read[0]))
+            self._apply(Numbers(block, first=read[0], top=rows[0] + top))
             out[top : top + step] = block[:, columns[0] - read[0] : columns[1] - read[0]]
 
     def read_bytes(self, rows: int, columns: int) -> int:
@@ -216,7 +216,7 @@ def prepare_source(source: Source, steps: Steps, fitted: Fitted | None = None) -
             prefix = f"prepare_{len(said) + 1}_{step.name}_"
             found = step.measure(source) if fitted is None else _given(fitted, prefix)
             known |= {prefix + name: np.asarray(values) for name, values in found.items()}
-            change = step.fitted(found)
+            change = step.of_source(found, source) if hasattr(step, "of_source") else step.fitted(found)
         else:
             change = step
         said = (*said, step)
@@ -229,7 +229,7 @@ def prepare_source(source: Source, steps: Steps, fitted: Fitted | None = None) -
                 )
             source = select(source, rows=None, columns=np.asarray(found["columns"]))
             source = _prepared(source, (), said, known)
-        elif isinstance(source, PreparedSource) and source.shift is None:
+        elif isinstance(source, PreparedSource) and not _fills_zeros(source.steps):
             source = _prepared(source.inner, (*source.steps, change), said, known)
         else:
             source = _prepared(source, (change,), said, known)
@@ -238,8 +238,7 @@ def prepare_source(source: Source, steps: Steps, fitted: Fitted | None = None) -
 
 def _prepared(inner: Source, steps: tuple[Step, ...], said: Steps, fitted: Fitted) -> PreparedSource:
     """Of what is stored, if zeros stay zeros."""
-    shifted = any(getattr(step, "shift", None) is not None for step in steps)
-    kind = PreparedSource if compressed(inner) is None or shifted else PreparedSparse
+    kind = PreparedSource if compressed(inner) is None or _fills_zeros(steps) else PreparedSparse
     prepared = kind(inner, steps, said, dict(fitted))
     by_row = next((step.name for step in steps if step.by_row), None)
     if by_row is not None and inner.row_grid.scattered:
@@ -248,6 +247,13 @@ def _prepared(inner: Source, steps: tuple[Step, ...], said: Steps, fitted: Fitte
             "first"
         )
     return prepared
+
+
+def _fills_zeros(steps: tuple[Step, ...]) -> bool:
+    """Whether zeros become something."""
+    return any(
+        getattr(step, "shift", None) is not None or getattr(step, "fills_zeros", False) for step in steps
+    )
 
 
 def _given(fitted: Fitted, prefix: str) -> dict[str, Array]:
@@ -271,7 +277,14 @@ def select_prepared(source: PreparedSource, *, rows: Selection, columns: Selecti
 
 def without_shift(source: Source) -> Source:
     """For those who take means off anyway: a sparse matrix, less what steps make of zeros in each column."""
-    if not isinstance(source, PreparedSource) or source.shift is None or compressed(source.inner) is None:
+    if not isinstance(source, PreparedSource):
+        return source
+    if any(step.name == "sample_weight" and step.center for step in source.said):
+        raise InputError(
+            "sample_weight takes the weighted mean off already, and the mean of weighted rows would be "
+            "another: say center=False (--no-center), or svd"
+        )
+    if source.shift is None or compressed(source.inner) is None:
         return source
     return PreparedSparse(source.inner, source.steps, source.said, source.fitted)
 

@@ -41,11 +41,22 @@ class Numbers:
     counts: npt.NDArray[np.int64] | None = None
     """(lines,) stored numbers of each."""
 
+    top: int = 0
+    """The first row of a block."""
+
     def along_rows(self, vector: Array) -> Array:
         """A vector with an element for each row, as it meets the numbers; of a block, its rows alone."""
         if self.places is None or self.counts is None:
             return vector[:, None]
         return vector[self.places] if self.by_columns else np.repeat(vector, self.counts)
+
+    def along_all_rows(self, vector: Array) -> Array:
+        """The same of a vector for all rows of the matrix."""
+        if self.places is None or self.counts is None:
+            return vector[self.top : self.top + len(self.values), None]
+        if self.by_columns:
+            return vector[self.places]
+        return np.repeat(vector[self.first : self.first + len(self.counts)], self.counts)
 
     def along_columns(self, vector: Array) -> Array:
         """The same of a vector for all columns."""

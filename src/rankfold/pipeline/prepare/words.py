@@ -11,7 +11,8 @@ import numpy as np
 
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.prepare.chosen_columns import HighlyVariable, TakeColumns
-from rankfold.pipeline.prepare.measured_columns import Coslat, ImputeMean, Patterson, Scale, Weights
+from rankfold.pipeline.prepare.given_weights import Coslat, SampleWeight, Weights
+from rankfold.pipeline.prepare.measured_columns import ImputeMean, Patterson, Scale
 from rankfold.pipeline.prepare.measured_rows import NormalizeTotal, Tfidf
 from rankfold.pipeline.prepare.steps import Arcsinh, Binarize, Log1p, Sqrt
 
@@ -30,6 +31,7 @@ STEPS: dict[str, type[Any]] = {
         Patterson,
         Weights,
         Coslat,
+        SampleWeight,
         TakeColumns,
     )
 }

@@ -1,0 +1,111 @@
+"""Samples that carry names: AnnData objects and xarray's DataArrays, as scikit-learn takes data frames.
+
+scikit-learn reads names off pandas and polars frames itself. Of others an estimator is given the matrix, and
+what scikit-learn does with names of frames is done around it: they become ``feature_names_in_``, are compared
+with those of the fit, and name the rows of what ``set_output(transform="pandas")`` gives.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+from sklearn.utils.validation import _check_feature_names
+
+import rankfold
+from rankfold.pipeline.formats.arrays import is_cells, matrix_of_cells
+from rankfold.pipeline.formats.handles import library
+
+E = TypeVar("E", bound=type[Any])
+
+NAMED_METHODS = (
+    "fit",
+    "fit_transform",
+    "partial_fit",
+    "transform",
+    "score",
+    "score_samples",
+    "kneighbors",
+    "kneighbors_graph",
+    "radius_neighbors",
+    "radius_neighbors_graph",
+)
+"""Methods whose first argument is samples."""
+
+UNNAMED = "X does not have valid feature names"
+"""How scikit-learn's warning begins of a matrix without the names of the fit."""
+
+
+class Labeled(NamedTuple):
+    """A matrix, and the names of its columns and rows where it has some."""
+
+    matrix: Any
+    columns: npt.NDArray[Any] | None
+    rows: Any
+
+
+def labels_of(x: Any) -> Labeled | None:
+    """What an object with names holds; None for everything else, frames too."""
+    if is_cells(x):
+        matrix = matrix_of_cells(x)
+        if isinstance(matrix, np.ndarray):
+            matrix = np.asarray(matrix)  # without what AnnData knows of its views
+        elif not scipy.sparse.issparse(matrix):
+            matrix = rankfold.open(x)
+        return Labeled(matrix, np.asarray(x.var_names, object), x.obs_names)
+    if type(x).__module__.partition(".")[0] != "xarray" or getattr(x, "ndim", 0) != 2:
+        return None
+    rows, columns = (x.coords[axis].values if axis in x.coords else None for axis in x.dims)
+    named = columns is not None and all(isinstance(name, str) for name in columns)
+    in_memory = x.chunks is None and x.variable._in_memory
+    return Labeled(x.values if in_memory else x, np.asarray(columns, object) if named else None, rows)
+
+
+def labeled(estimator: E) -> E:
+    """A class whose methods take samples with names too."""
+    for name in NAMED_METHODS:
+        if hasattr(estimator, name):
+            setattr(estimator, name, _taking_labels(getattr(estimator, name), name))
+    return estimator
+
+
+def _taking_labels(method: Callable[..., Any], name: str) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        samples = arguments[0] if arguments else keywords.get("X")
+        labels = labels_of(samples)
+        if labels is None:
+            return method(self, *arguments, **keywords)
+        if arguments:
+            arguments = (labels.matrix, *arguments[1:])
+        else:
+            keywords["X"] = labels.matrix
+        fits = name.startswith("fit") or (name == "partial_fit" and not hasattr(self, "n_features_in_"))
+        if not fits and labels.columns is not None:
+            _check_feature_names(self, _frame_of(labels.columns), reset=False)
+        with warnings.catch_warnings():
+            if labels.columns is not None:
+                warnings.filterwarnings("ignore", UNNAMED, UserWarning)
+            made = method(self, *arguments, **keywords)
+        if fits and labels.columns is not None:
+            _check_feature_names(self, _frame_of(labels.columns), reset=True)
+        return _with_rows(made, labels)
+
+    return call
+
+
+def _frame_of(columns: npt.NDArray[Any]) -> Any:
+    """A frame of no rows: scikit-learn's own comparison takes names from one."""
+    return library("pandas", extra="frames", what="comparing names of features").DataFrame(columns=columns)
+
+
+def _with_rows(made: Any, labels: Labeled) -> Any:
+    """A data frame of as many rows with their names."""
+    if type(made).__module__.partition(".")[0] == "pandas" and labels.rows is not None:
+        made.index = labels.rows
+    return made

@@ -1,0 +1,194 @@
+"""Weights that are given: of columns, by themselves or by their latitude, and of rows.
+
+A result names arrays of weights by a digest, and keeps what new rows need of them: weights of columns, and
+the mean of weighted rows. New rows have no weights of their own, and count once each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.data.places import kept_columns, kept_rows
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.prepare.measured_rows import Fitted
+from rankfold.pipeline.prepare.moments import weighted_means
+from rankfold.pipeline.prepare.steps import Numbers, Step, require_flags
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+
+def _take_numbers(step: Any) -> None:
+    """Make the values of a step, or the ``.npy`` file that they name, a vector of float64 with its digest."""
+    if step.values is None:
+        return
+    values = _read(step) if isinstance(step.values, str | os.PathLike) else np.asarray(step.values)
+    if values.dtype.kind not in "iufb":
+        raise InputError(f"{step.name}: {values.dtype} are no real numbers")
+    values = values.ravel().astype(np.float64)
+    if not np.isfinite(values).all():
+        raise InputError(f"{step.name}: {int((~np.isfinite(values)).sum())} of {len(values)} are not finite")
+    object.__setattr__(step, "values", values)
+    object.__setattr__(step, "digest", hashlib.blake2b(values.tobytes(), digest_size=8).hexdigest())
+
+
+def _read(step: Any) -> Array:
+    try:
+        values = np.load(step.values)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"{step.name}: {step.values} cannot be read as a .npy file: {error}") from error
+    if not isinstance(values, np.ndarray):
+        raise InputError(f"{step.name}: {step.values} holds several arrays: give a .npy file of one")
+    return values
+
+
+def _of_kept(step: Any, source: Source, axis: int) -> Float64:
+    """Numbers of the rows (0) or columns (1) of a matrix, given for these or for all it was taken from."""
+    count, what = source.shape[axis], ("rows", "columns")[axis]
+    if step.values is None:
+        raise InputError(f"{step.name} takes an array of {count} numbers, or a .npy file of one")
+    whole, places = (kept_rows, kept_columns)[axis](source)
+    values: Float64 = step.values
+    if places is not None and len(values) == whole != count:
+        return values[places]
+    if len(values) != count:
+        raise InputError(f"{step.name}: {len(values)} numbers for the {count} {what} of {source.name}")
+    return values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weights:
+    """Columns times given numbers, of all columns or of those that are kept: an array, or a ``.npy`` file."""
+
+    values: Any = None
+    digest: str | None = None
+    """Of the numbers, which says in a result which they were."""
+
+    name: ClassVar[str] = "weights"
+
+    def __post_init__(self) -> None:
+        _take_numbers(self)
+
+    def measure(self, source: Source) -> dict[str, Array]:
+        """The weights themselves."""
+        return {"values": _of_kept(self, source, 1)}
+
+    def fitted(self, found: Fitted) -> Step:
+        """See ``MeasuredStep``."""
+        return WeighColumns(np.asarray(found["values"]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeighColumns:
+    """Columns times weights."""
+
+    values: Float64
+
+    name: ClassVar[str] = "weights"
+    by_row: ClassVar[bool] = False
+
+    def apply(self, numbers: Numbers) -> None:
+        """See ``Step``."""
+        numbers.values[...] *= numbers.along_columns(self.values).astype(numbers.values.dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampleWeight:
+    """Rows that count so many times each: times the roots of given numbers, less the mean of rows so weighed.
+
+    Products of columns of ``sqrt(r_i) (x_ij - mean_j)`` are those of the weighted covariance, so that
+    ``svd``, or ``pca`` with ``center=False``, finds its components. Without ``center`` no mean is taken off,
+    and zeros stay.
+    """
+
+    values: Any = None
+    center: bool = True
+    digest: str | None = None
+    """Of the numbers, which says in a result which they were."""
+
+    name: ClassVar[str] = "sample_weight"
+
+    def __post_init__(self) -> None:
+        require_flags(self, "center")
+        _take_numbers(self)
+        if self.values is not None and ((self.values < 0).any() or not self.values.any()):
+            raise InputError(f"{self.name}: weights must be at least 0, and not all of them 0")
+
+    def measure(self, source: Source) -> dict[str, Array]:
+        """The weighted mean."""
+        weights = _of_kept(self, source, 0)
+        return {"mean": weighted_means(source, weights)} if self.center else {}
+
+    def fitted(self, found: Fitted) -> Step:
+        """See ``MeasuredStep``."""
+        raise TypeError("weights of rows are those of a matrix: see `of_source`")
+
+    def of_source(self, found: Fitted, source: Source) -> Step:
+        """The step for the rows that were weighed, or for new ones, which have no weights."""
+        mean = np.asarray(found["mean"]) if self.center else None
+        return WeighRows(mean, None if self.values is None else np.sqrt(_of_kept(self, source, 0)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeighRows:
+    """``(x - mean) * root`` of each row."""
+
+    mean: Float64 | None
+    roots: Float64 | None
+
+    name: ClassVar[str] = "sample_weight"
+    by_row: ClassVar[bool] = False
+
+    @property
+    def fills_zeros(self) -> bool:
+        """Whether zeros become something that differs from row to row."""
+        return self.mean is not None
+
+    def apply(self, numbers: Numbers) -> None:
+        """See ``Step``."""
+        wide = numbers.values.astype(np.float64)
+        if self.mean is not None:
+            wide -= numbers.along_columns(self.mean)
+        if self.roots is not None:
+            wide *= numbers.along_all_rows(self.roots)
+        numbers.values[...] = wide
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coslat:
+    """Columns times the root of the cosine of their latitude, so that squares count by area."""
+
+    latitude: str = "lat"
+    """Axis of the data, whose coordinate is in degrees."""
+
+    values: Any = None
+    """Latitude of each column, which is found when the data are opened."""
+
+    name: ClassVar[str] = "coslat"
+
+    def measure(self, source: Source) -> dict[str, Array]:
+        """Weights, 0 beyond the poles."""
+        if self.values is None:
+            raise InputError(
+                f"{self.name} takes data with an axis {self.latitude!r} among the columns and a coordinate "
+                "of that name: a DataArray, or a file that xarray opens. Say coslat(latitude='...'), or give "
+                "weights"
+            )
+        latitudes = np.asarray(self.values)
+        if np.abs(latitudes).max() > 90.001:
+            raise InputError(
+                f"{self.name}: {self.latitude} goes from {latitudes.min():g} to {latitudes.max():g}, which "
+                "are no degrees of latitude"
+            )
+        return {"values": np.sqrt(np.clip(np.cos(np.deg2rad(latitudes)), 0.0, 1.0))}
+
+    def fitted(self, found: Fitted) -> Step:
+        """See ``MeasuredStep``."""
+        return WeighColumns(np.asarray(found["values"]))
