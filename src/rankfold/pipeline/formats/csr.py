@@ -27,7 +27,7 @@ from rankfold.pipeline.data.dtypes import cut, require_chunks, require_matrix, w
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Csr, index_dtype
 from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError
-from rankfold.pipeline.formats.locate import node_kind
+from rankfold.pipeline.formats.locate import node_kind, zarr_refusal
 from rankfold.pipeline.formats.zarr import ZarrSource
 from rankfold.pipeline.formats.zarr_metadata import layout_of, metadata_version, read_through_zarr
 
@@ -114,7 +114,7 @@ def vector_at(path: str, array: str, *, missing: str = "error") -> VectorSource:
     except (RankfoldError, OSError, MemoryError):
         raise
     except Exception as error:
-        raise InputError(f"Zarr cannot open {name}: {type(error).__name__}: {error}") from error
+        raise zarr_refusal(name, error) from error
     if vector.ndim != 1 or vector.dtype.kind not in "fiub":
         raise InputError(f"{name} is {vector.dtype} {vector.shape}, but should be a vector of numbers")
     require_chunks(name, vector.shape, vector.shards or vector.chunks, vector.dtype)

@@ -102,6 +102,16 @@ def node_kind(folder: str) -> str | None:
     return "group" if os.path.isfile(os.path.join(folder, ".zgroup")) else None
 
 
+def zarr_refusal(name: str, error: Exception) -> InputError:
+    """What to say of an array whose metadata Zarr does not understand."""
+    if "bfloat16" in str(error):
+        return InputError(
+            f"{name} holds bfloat16, which the zarr package does not read. Write it as float32, which holds "
+            "the same numbers"
+        )
+    return InputError(f"Zarr cannot open {name}: {type(error).__name__}: {error}")
+
+
 class Location(NamedTuple):
     """What may be read in a store."""
 

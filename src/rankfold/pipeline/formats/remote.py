@@ -34,6 +34,7 @@ from rankfold.pipeline.errors import (
     UnreachableError,
 )
 from rankfold.pipeline.formats.handles import library
+from rankfold.pipeline.formats.locate import zarr_refusal
 from rankfold.pipeline.formats.zarr_metadata import (
     Layout,
     dimension_names,
@@ -243,7 +244,7 @@ def remote_matrix(url: str, array: str, *, missing: str, rows: Rows = None) -> S
     except Exception as error:
         if from_obstore(error):
             raise _refusal(name, error) from error
-        raise InputError(f"Zarr cannot open {name}: {type(error).__name__}: {error}") from error
+        raise zarr_refusal(name, error) from error
     axes = axis_names(opened_array.shape, dimension_names(opened_array))
     volume = RemoteVolume(name=name, url=url, array=array, shape=opened_array.shape, axes=axes, **layout)
     return stack_volume(decode_volume(volume, opened_array.attrs, fill=store_fill(opened_array)), rows)

@@ -11,7 +11,7 @@ from rankfold.pipeline.data.decoded import decode_volume, is_packed
 from rankfold.pipeline.data.dtypes import native, require_chunks, require_matrix, require_numbers
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stack_volume
 from rankfold.pipeline.errors import InputError, RankfoldError
-from rankfold.pipeline.formats.locate import require_array
+from rankfold.pipeline.formats.locate import require_array, zarr_refusal
 from rankfold.pipeline.formats.zarr import ZarrSource, ZarrVolume
 from rankfold.pipeline.formats.zarr_metadata import (
     dimension_names,
@@ -82,7 +82,7 @@ def _explain(name: str) -> Iterator[None]:
     except (RankfoldError, OSError, MemoryError):
         raise
     except Exception as error:
-        raise InputError(f"Zarr cannot open {name}: {type(error).__name__}: {error}") from error
+        raise zarr_refusal(name, error) from error
 
 
 def _folder(array: zarr.Array[Any], name: str | None) -> str:
