@@ -61,11 +61,21 @@ def test_components_are_those_of_scanpy(arguments: dict[str, Any], sparse: bool)
     a, b = cells(sparse=sparse), cells(sparse=sparse)
     assert ours.pp.pca(a, **arguments) is None
     scanpy.pp.pca(b, **arguments)
-    if arguments.get("zero_center", True):
-        assert_same(a, b, arguments.get("key_added"))
-    else:  # scanpy's shares are of a centered matrix
-        x, y = a.obsm["X_pca"], b.obsm["X_pca"]
-        np.testing.assert_allclose(np.abs(x[:, :3]), np.abs(y[:, :3]), atol=5e-3)
+    assert_same(a, b, arguments.get("key_added"))
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_variances_of_what_is_not_centered_are_those_of_coordinates(sparse: bool) -> None:
+    """As scanpy has them of TruncatedSVD: the first component, of the means, may have less than others."""
+    adata = cells(sparse=sparse)
+    ours.pp.pca(adata, 5, zero_center=False, mask_var=None)
+    x = adata.X.toarray() if sparse else adata.X
+    np.testing.assert_allclose(adata.uns["pca"]["variance"], adata.obsm["X_pca"].var(axis=0), rtol=1e-5)
+    shares = adata.obsm["X_pca"].var(axis=0) / x.var(axis=0).sum()
+    np.testing.assert_allclose(adata.uns["pca"]["variance_ratio"], shares, rtol=1e-5)
+    info = ours.pp.pca(adata.X, 5, zero_center=False, return_info=True)
+    np.testing.assert_allclose(info[2], shares, rtol=1e-5)
+    np.testing.assert_allclose(info[3], adata.uns["pca"]["variance"], rtol=1e-5)
 
 
 def test_copies_and_arrays_come_back() -> None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from command_line import rankfold
 from reference import to_zarr
-from typer.testing import CliRunner
-
-from rankfold.workflows.cli import app
 
 FLOW = """\
 # Components, then the neighbors of samples in them.
@@ -31,10 +28,6 @@ stages:
     symmetric: union
 """
 ROWS, COLUMNS = 1500, 30
-
-
-def rankfold(*arguments: object) -> Any:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def begun(folder: Path) -> Path:

@@ -12,7 +12,9 @@ import numpy.typing as npt
 import scipy.sparse
 
 import rankfold
+from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import ArgumentError, InputError
+from rankfold.pipeline.prepare.moments import column_moments
 
 Array = npt.NDArray[Any]
 
@@ -82,33 +84,36 @@ def pca(
     if not hasattr(data, "obsm"):
         if layer is not None or not (mask_var is DEFAULT or mask_var is None):
             raise InputError("layer= and mask_var= are for AnnData objects: cut the array instead")
-        result = _decompose(data, None, n_comps, random_state, arguments)
+        source, result = _decompose(data, None, n_comps, random_state, arguments)
         scores = np.asarray(result.scores[...], np.dtype(dtype))
         if not return_info:
             return scores
-        return scores, result.components, result.explained_variance_ratio, result.explained_variance
+        variance, ratio = _variances(source, result, zero_center=zero_center)
+        return scores, result.components, ratio, variance
     adata = data.copy() if copy else data
     name, mask = _mask(adata, mask_var, use_highly_variable)
     matrix = adata.X if layer is None else adata.layers[layer]
     matrix = adata if layer is None and adata.isbacked else matrix
-    result = _decompose(matrix, mask, n_comps, random_state, arguments)
+    source, result = _decompose(matrix, mask, n_comps, random_state, arguments)
     result.to_anndata(adata, key_added=key_added, overwrite=True)
     key = key_added or "X_pca"
     adata.obsm[key] = adata.obsm[key].astype(dtype, copy=False)
     params: dict[str, Any] = {"zero_center": zero_center, "use_highly_variable": name == "highly_variable"}
     params["mask_var"] = name if name is not None or mask is None else mask
-    adata.uns[key_added or "pca"]["params"] = params | ({} if layer is None else {"layer": layer})
+    facts = adata.uns[key_added or "pca"]
+    facts["params"] = params | ({} if layer is None else {"layer": layer})
+    facts["variance"], facts["variance_ratio"] = _variances(source, result, zero_center=zero_center)
     return adata if copy else None
 
 
 def _decompose(
     matrix: Any, mask: Array | None, n_comps: int | None, seed: int | None, arguments: Mapping[str, Any]
-) -> rankfold.Result:
+) -> tuple[Source, rankfold.Result]:
     source = rankfold.open(matrix, select_columns=mask)
     least = min(source.shape)
     if n_comps is None:
         n_comps = FULL_COMPONENTS if least > FULL_COMPONENTS else least - 1
-    return rankfold.pca(
+    return source, rankfold.pca(
         source,
         n_comps,
         tol=TOL,
@@ -118,6 +123,18 @@ def _decompose(
         memory=arguments["memory"],
         progress=False,
     )
+
+
+def _variances(source: Source, result: rankfold.Result, *, zero_center: bool) -> tuple[Array, Array]:
+    """Variance of each component and its share of that of all genes.
+
+    Without centering these are of the coordinates about their mean, as scikit-learn's TruncatedSVD has them,
+    whose numbers scanpy writes; the variance of all genes takes a read.
+    """
+    if zero_center:
+        return np.asarray(result.explained_variance), np.asarray(result.explained_variance_ratio)
+    variance = np.var(np.asarray(result.scores[...], np.float64), axis=0)
+    return variance, variance / column_moments(source).variance(0).sum()
 
 
 def _mask(adata: Any, mask_var: Any, use_highly_variable: bool | None) -> tuple[str | None, Array | None]:

@@ -14,8 +14,8 @@ import scipy.sparse
 import sklearn.feature_extraction.text as text
 import sklearn.impute
 import sklearn.preprocessing
-from reference import same_bytes, to_group
-from test_prepared import counts, to_zarr
+from reference import same_bytes, to_group, to_zarr
+from test_prepared import counts
 
 import rankfold as rf
 from rankfold.pipeline.data import selection

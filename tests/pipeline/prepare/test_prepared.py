@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import scipy.sparse
-import zarr
-from reference import same_bytes, to_group
+from reference import same_bytes, to_group, to_zarr
 
 import rankfold as rf
 from rankfold.pipeline.data.source import compressed
@@ -40,12 +39,6 @@ def chain(x: Array) -> Array:
     wide = x.astype(np.float64)
     sums = wide.sum(axis=1, keepdims=True)
     return np.log1p(np.divide(1e4 * wide, sums, out=wide.copy(), where=sums > 0))
-
-
-def to_zarr(folder: Path, x: Array, chunks: tuple[int, int]) -> str:
-    array = zarr.create_array(folder, shape=x.shape, dtype=x.dtype, chunks=chunks)
-    array[:] = x
-    return str(folder)
 
 
 def read(source: Any) -> Array:

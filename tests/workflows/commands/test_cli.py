@@ -16,15 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from typer.testing import CliRunner
+from command_line import PROGRESS, rankfold, refused
 
 import rankfold as rf
-from rankfold.workflows.cli import app
 
 ROWS, COLUMNS = 2000, 30
-
-PROGRESS = re.compile(r"[\w ]+: [\d,]+ of [\d,]+ (rows|columns)")
-"""A plain line of progress."""
 
 
 @pytest.fixture
@@ -38,21 +34,6 @@ def store(tmp_path: Path, x: np.ndarray) -> Path:
     array = zarr.create_array(path, shape=x.shape, chunks=(500, COLUMNS), dtype=x.dtype, compressors=None)
     array[...] = x
     return path
-
-
-def rankfold(*arguments: object) -> Any:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def refused(folder: Path, code: int, message: str, *arguments: object) -> None:
-    """The command fails with one message on stderr and leaves the folder as it was."""
-    before = sorted(folder.rglob("*"))
-    run = rankfold(*arguments)
-    assert run.exit_code == code, run.output
-    said = [line for line in run.stderr.splitlines() if not PROGRESS.match(line)]
-    assert len(said) == 1 and said[0].startswith("rankfold: ")
-    assert message in said[0]
-    assert sorted(folder.rglob("*")) == before
 
 
 def test_a_reduction_says_what_it_did(tmp_path: Path, store: Path, x: np.ndarray) -> None:

@@ -4,30 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from command_line import rankfold, refused
 
 import rankfold as rf
-from rankfold.workflows.cli import app
 
 anndata = pytest.importorskip("anndata", reason="pip install anndata")
-
-
-def rankfold(*arguments: object) -> Any:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def refused(folder: Path, code: int, message: str, *arguments: object) -> None:
-    """The command fails with one message on stderr and leaves the folder as it was."""
-    before = sorted(folder.rglob("*"))
-    run = rankfold(*arguments)
-    assert run.exit_code == code, run.output
-    (said,) = run.stderr.splitlines()
-    assert said.startswith("rankfold: ") and message in said
-    assert sorted(folder.rglob("*")) == before
 
 
 @pytest.fixture

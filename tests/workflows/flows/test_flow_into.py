@@ -10,17 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
-from typer.testing import CliRunner
+from command_line import rankfold
 
 import rankfold as rf
-from rankfold.workflows.cli import app
 from rankfold.workflows.library import example_text
 
 anndata = pytest.importorskip("anndata", reason="pip install anndata")
-
-
-def rankfold(*arguments: object) -> Any:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def raw_counts(rows: int = 300, columns: int = 200) -> Any:

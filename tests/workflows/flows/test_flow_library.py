@@ -5,27 +5,21 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse
 import yaml
+from command_line import rankfold
 from reference import to_zarr
-from typer.testing import CliRunner
 
 import rankfold as rf
-from rankfold.workflows.cli import app
 from rankfold.workflows.flows import flow_file as flow
 from rankfold.workflows.flows import stage_models
 from rankfold.workflows.library import example_names, example_text
 
 PAGE = Path(__file__).parents[3] / "docs" / "workflows.md"
 YAMLS = [text for text in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.S) if "workflow:" in text]
-
-
-def rankfold(*arguments: object) -> Any:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def months(folder: Path) -> None:

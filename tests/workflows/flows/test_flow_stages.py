@@ -45,6 +45,7 @@ ELSEWHERE = {
     "overwrite",
 }
 ELSEWHERE |= {"cluster", "workers", "threads", "device", "client", "progress", "view"}
+ELSEWHERE |= {"prepare", "mask_var", "mask_obs"}  # of an input
 """Arguments that are no keys of a stage."""
 
 

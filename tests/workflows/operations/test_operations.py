@@ -13,20 +13,18 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from command_line import rankfold
 from drivers import wait_for
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import to_zarr
-from typer.testing import CliRunner
 
 from rankfold.cluster.slurm import leftovers
 from rankfold.cluster.slurm.leftovers import read_note
 from rankfold.pipeline.storage.run_directory import hold_lock
-from rankfold.workflows.cli import app
 from rankfold.workflows.flows.record import LOCK
 from rankfold.workflows.operations import ending, logs
 from rankfold.workflows.operations.submitted import job_name
@@ -66,10 +64,6 @@ elif name == "scancel" and not (folder / "stubborn").exists():
     left = [job for job in jobs if job.split("|")[-1] not in named and job.split("|")[0] not in words]
     queue.write_text("".join(f"{{job}}\\n" for job in left))
 """
-
-
-def rankfold(*arguments: object) -> Any:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture

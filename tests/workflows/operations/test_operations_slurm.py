@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import rankfold
 from drivers import PATIENCE_SECONDS, wait_for
 from reference import same_bytes, to_zarr
 from slurm_cluster import SlurmCluster
-from typer.testing import CliRunner
 
 import rankfold as rf
 from rankfold.cluster.slurm.leftovers import read_note
-from rankfold.workflows.cli import app
 
 pytestmark = pytest.mark.slurm
 
@@ -42,10 +41,6 @@ walltime: "0:10:00"
 nodes: 2
 memory: 1GiB
 """
-
-
-def rankfold(*arguments: object) -> Any:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture
