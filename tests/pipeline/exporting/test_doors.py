@@ -169,6 +169,40 @@ def test_a_hole_in_a_field_is_refused_as_by_xeofs() -> None:
         rf.pca(rf.open(data, row_axes="time", drop_missing_columns=True), 3)
 
 
+@pytest.mark.parametrize("prepare", [None, "coslat", "scale(ddof=0), coslat", "weights"])
+def test_physical_components_times_scores_are_the_field(prepare: Any) -> None:
+    """All of them: what is left of the data is their mean."""
+    data = field()
+    weights = np.linspace(0.5, 2, 30)
+    steps = [{"weights": {"values": weights}}] if prepare == "weights" else prepare
+    result = rf.pca(rf.open(data, row_axes="time", prepare=steps), 30, solver="tsqr")
+    found = result.to_xarray(data, physical=True)
+    np.testing.assert_allclose(
+        np.einsum("mt,mxy->txy", found["scores"], found["components"]), data - data.mean("time"), atol=1e-9
+    )
+    plain = result.to_xarray(data)["components"].values.reshape(30, -1)
+    np.testing.assert_allclose(plain @ plain.T, np.eye(30), atol=1e-9)  # in the weighted space
+
+
+def test_physical_components_of_what_was_scaled_or_weighs_nothing() -> None:
+    data = field()
+    x = data.values.reshape(50, -1)
+    scaled = rf.pca(x, 30, scale=True, solver="tsqr").to_xarray(physical=True)
+    np.testing.assert_allclose(
+        scaled["scores"].values.T @ scaled["components"].values, x - x.mean(axis=0), atol=1e-9
+    )
+    nothing = [{"weights": {"values": np.r_[0.0, np.ones(29)]}}]
+    found = rf.svd(rf.open(x, prepare=nothing), 3).to_xarray(physical=True)["Vt"].values
+    assert np.isnan(found[:, 0]).all() and np.isfinite(found[:, 1:]).all()
+    for result, message in (
+        (rf.pca(rf.open(counts(), prepare="log1p"), 3), "and log1p is neither"),
+        (rf.pca(rf.open(counts(), prepare="scale(max_value=3)"), 3), "and scale is neither"),
+        (rf.knn(counts(), 3), "is for components, and this result has none"),
+    ):
+        with pytest.raises(InputError, match=message):
+            result.to_xarray(physical=True)
+
+
 # Dask and scikit-learn ----------------------------------------------------------------------------
 
 

@@ -66,13 +66,15 @@ class Exports:
         write_into(path, made, overwrite=overwrite, in_place=in_place)
         return path
 
-    def to_xarray(self: Outcome, like: Any = None) -> Any:
+    def to_xarray(self: Outcome, like: Any = None, *, physical: bool = False) -> Any:
         """All arrays as an ``xarray.Dataset`` with the axes of the data, modes counted from 1.
 
         Parameters
         ----------
         like : DataArray, optional
             The data, for its coordinates, units and names of axes; no number of it is read.
+        physical : bool
+            Whether weights and scales of columns are divided out of components again.
 
         Returns
         -------
@@ -82,14 +84,19 @@ class Exports:
         Raises
         ------
         InputError
-            ``like`` has other axes or lengths.
+            ``like`` has other axes or lengths; with ``physical`` the data went through other steps too.
         """
         from rankfold.pipeline.exporting.fields import dataset_of
 
-        return dataset_of(self, like)
+        return dataset_of(self, like, physical=physical)
 
     def to_netcdf(
-        self: Outcome, path: str | os.PathLike[str], like: Any = None, *, overwrite: bool = False
+        self: Outcome,
+        path: str | os.PathLike[str],
+        like: Any = None,
+        *,
+        physical: bool = False,
+        overwrite: bool = False,
     ) -> Path:
         """Write ``to_xarray(like)`` as a netCDF file, which is there when it is whole.
 
@@ -99,7 +106,8 @@ class Exports:
         from rankfold.pipeline.formats.handles import opened
 
         with opened(like) as data:
-            return write_netcdf(dataset_of(self, data), Path(path), overwrite=overwrite)
+            dataset = dataset_of(self, data, physical=physical)
+            return write_netcdf(dataset, Path(path), overwrite=overwrite)
 
     def to_pandas(self: Outcome, name: str | None = None, like: Any = None) -> Any:
         """An array as a ``pandas.DataFrame``: coordinates of the rows, or the one that is named.

@@ -19,6 +19,7 @@ from rankfold.pipeline.durable import flush, rename_durably
 from rankfold.pipeline.errors import InputError, OutputError
 from rankfold.pipeline.exporting.outcome import Outcome, kept_places, layout
 from rankfold.pipeline.formats.handles import library
+from rankfold.pipeline.prepare.words import parse_steps
 
 Array = npt.NDArray[Any]
 
@@ -55,7 +56,7 @@ class Side:
         return values.reshape(*self.shape, *values.shape[1:])
 
 
-def dataset_of(result: Outcome, like: Any = None) -> Any:
+def dataset_of(result: Outcome, like: Any = None, *, physical: bool = False) -> Any:
     """An ``xarray.Dataset`` of all arrays of a result.
 
     Parameters
@@ -63,11 +64,14 @@ def dataset_of(result: Outcome, like: Any = None) -> Any:
     result : Result
     like : DataArray, optional
         The data, whose coordinates, attributes and names of axes are taken. Only its metadata are looked at.
+    physical : bool
+        Whether weights and scales of columns are divided out of components, so that these times scores are
+        departures of the data from their mean; NaN where a weight is 0.
 
     Raises
     ------
     InputError
-        ``like`` has other axes, or lengths, than the data of the result.
+        ``like`` has other axes, or lengths, than the data of the result; components of it have no such form.
     """
     xarray = library("xarray", extra="xarray", what="a dataset")
     if like is not None and not (hasattr(like, "dims") and hasattr(like, "variable")):
@@ -75,6 +79,12 @@ def dataset_of(result: Outcome, like: Any = None) -> Any:
     rows, columns = _sides(result, like)
     sizes = {"row": rows, "column": columns}
     arrays = {name: _variable(result, name, sizes) for name in result}
+    if physical:
+        name = next((each for each in ("components", "Vt") if each in arrays), "")
+        if not name:
+            raise InputError("physical=True is for components, and this result has none: take pca or svd")
+        divided = np.asarray(result[name][...]) / column_factors(result)
+        arrays[name] = arrays[name][0], np.moveaxis(columns.unstack(divided.T), -1, 0)
     dataset = xarray.Dataset(arrays, attrs={"rankfold": json.dumps(result.attrs, sort_keys=True)})
     if "mode" in dataset.dims:
         dataset = dataset.assign_coords(mode=np.arange(1, dataset.sizes["mode"] + 1))
@@ -84,6 +94,32 @@ def dataset_of(result: Outcome, like: Any = None) -> Any:
         if name in dataset and "units" in like.attrs:
             dataset[name].attrs["units"] = like.attrs["units"]
     return dataset.assign_coords(_coordinates(like, rows, columns))
+
+
+def column_factors(result: Outcome) -> Array:
+    """(n,) what each column was multiplied by, NaN for 0, whatever was added to it.
+
+    Raises
+    ------
+    InputError
+        The matrix went through a step that is no such product.
+    """
+    total = np.ones(result.attrs["input"]["shape"][1])
+    for place, step in enumerate(parse_steps(result.attrs["input"].get("prepare")), 1):
+        fitted = f"prepare_{place}_{step.name}_"
+        if step.name in ("weights", "coslat"):
+            total = total * np.asarray(result[f"{fitted}values"][...])
+        elif step.name == "scale" and step.max_value is None:
+            std, mean = (np.asarray(result[f"{fitted}{name}"][...]) for name in ("std", "mean"))
+            total = total * step.fitted({"std": std, "mean": mean}).factor
+        elif step.name not in ("impute_mean", "sample_weight"):
+            raise InputError(
+                f"physical=True divides weights and scales out of components, and {step.name} is neither: its "
+                "components have no form in units of the data"
+            )
+    if result.attrs["request"].get("scale"):
+        total = total / np.asarray(result["scale"][...])
+    return np.where(total == 0, np.nan, total)
 
 
 def write_netcdf(dataset: Any, path: Path, *, overwrite: bool) -> Path:
