@@ -114,8 +114,8 @@ def column_factors(result: Outcome) -> Array:
             total = total * step.fitted({"std": std, "mean": mean}).factor
         elif step.name not in ("impute_mean", "sample_weight"):
             raise InputError(
-                f"physical=True divides weights and scales out of components, and {step.name} is neither: its "
-                "components have no form in units of the data"
+                f"physical=True divides weights and scales out of components, and {step.name} is neither: "
+                "components have no form in units of the data then"
             )
     if result.attrs["request"].get("scale"):
         total = total / np.asarray(result["scale"][...])
