@@ -276,3 +276,25 @@ def test_latitudes_weigh_as_xeofs_writes_out(tmp_path: Path, place: str, cut: An
         where = f"{tmp_path / 'x.nc'}::sst"
     found = read(rf.open(where, row_axes="time", prepare=said))
     np.testing.assert_allclose(found - found.mean(axis=0), weighted, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize("case", ["sample_weight", "highly_variable of seurat_v3"])
+def test_what_is_measured_has_the_same_bits_for_any_threads_and_chunks(
+    tmp_path: Path, case: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moments, "PANEL_BYTES", 5000)
+    said, _, data, _ = CASES[case]
+    x, found = data(), []
+    if kind == "sparse":
+        stores = [to_group(tmp_path / f"{cut}.zarr", scipy.sparse.csr_array(x), cut) for cut in (50, 997)]
+    else:
+        stores = [to_zarr(tmp_path / f"{cut}.zarr", x, (ROWS, cut)) for cut in (5, 11)]
+    for place in stores:
+        for threads in (1, 2, 7):
+            monkeypatch.setattr(moments, "MOST_THREADS", threads)
+            found.append(rf.open(place, prepare=said))
+    for source in found[1:]:
+        for name in found[0].fitted:
+            np.testing.assert_array_equal(source.fitted[name], found[0].fitted[name])
+        np.testing.assert_array_equal(read(source), read(found[0]))

@@ -196,8 +196,13 @@ def weighted_means(source: Source, weights: Float64) -> Float64:
         count = span[1] - span[0] if by_columns else width
         return np.bincount(columns, weights=values, minlength=count).astype(np.float64)
 
-    parts = list(_in_order(source, of))
-    sums = np.concatenate(parts) if by_columns else np.sum(parts, axis=0)
+    parts = _in_order(source, of)
+    if by_columns:
+        sums = np.concatenate(list(parts))
+    else:
+        sums = np.zeros(width)
+        for part in parts:
+            sums += part
     return np.asarray(sums / weights.sum(), np.float64)
 
 
