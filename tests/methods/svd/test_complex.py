@@ -276,6 +276,13 @@ def test_what_takes_real_numbers_alone_says_so() -> None:
             call()
 
 
+def test_weights_of_columns_are_real() -> None:
+    x, weights = matrix(300, 20, 0.5 ** np.arange(10)), np.linspace(0, 2, 20)
+    prepared = rf.open(x, prepare=[{"weights": {"values": weights}}])
+    true = np.linalg.svd(x * weights, compute_uv=False)[:3]
+    np.testing.assert_allclose(np.asarray(rf.svd(prepared, 3, tol=1e-9).s), true, rtol=1e-9)
+
+
 def test_a_place_is_that_of_the_number() -> None:
     x = matrix(300, 20, 0.5 ** np.arange(10))
     x[7, 13] = complex(1, np.nan)

@@ -93,6 +93,7 @@ class WeighColumns:
 
     name: ClassVar[str] = "weights"
     by_row: ClassVar[bool] = False
+    takes_complex: ClassVar[bool] = True
 
     def apply(self, numbers: Numbers) -> None:
         """See ``Step``."""

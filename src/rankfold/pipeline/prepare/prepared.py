@@ -69,8 +69,8 @@ class PreparedSource(SamePlaces):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """float32 where it holds what is stored, else float64."""
-        return working_dtype(self.inner.dtype)
+        """float32 where it holds what is stored, else float64; of complex numbers their own."""
+        return self.inner.dtype if self.inner.dtype.kind == "c" else working_dtype(self.inner.dtype)
 
     @property
     def format(self) -> str:
@@ -238,6 +238,11 @@ def prepare_source(source: Source, steps: Steps, fitted: Fitted | None = None) -
 
 def _prepared(inner: Source, steps: tuple[Step, ...], said: Steps, fitted: Fitted) -> PreparedSource:
     """Of what is stored, if zeros stay zeros."""
+    real = next((step.name for step in steps if not getattr(step, "takes_complex", False)), None)
+    if inner.dtype.kind == "c" and real is not None:
+        raise InputError(
+            f"{inner.name} holds {inner.dtype}, and {real} is for real numbers. Give the real part"
+        )
     kind = PreparedSource if compressed(inner) is None or _fills_zeros(steps) else PreparedSparse
     prepared = kind(inner, steps, said, dict(fitted))
     by_row = next((step.name for step in steps if step.by_row), None)
