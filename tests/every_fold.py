@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from rankfold.methods.parts.combination import Combination
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.narrow import NarrowGram, NarrowR
 from rankfold.methods.parts.sparse_panels import SparseStatistics
+from rankfold.methods.svd.completion.completion import Completion
+from rankfold.methods.svd.completion.low_rank_model import as_arrays, row_model
 from rankfold.methods.svd.passes.dense import PanelPass
 from rankfold.methods.svd.passes.sparse import SparsePass
 from rankfold.methods.svd.passes.sparse_gram import SparseGramPass
@@ -72,6 +75,12 @@ def folds(folder: Path, dtype: str) -> Iterator[tuple[Any, float]]:
     # LAPACK has its operand twice besides: here three times what a stack of R and a grain takes.
     yield PreconditionedFactor(exact.wide_panels(2), centering, preconditioner, None, 1e-6), 2.0
     yield PanelFactor(exact.wide_panels(2), centering, shift, None, 1e-6), 1.2
+    gaps = Completion.of(Request("svd", RANK, missing="em", completion_passes=9), x)
+    for exact in (True, False):
+        model = folder / f"model-{exact}.npz"
+        first = row_model(shift, np.zeros((short, gaps.rank)), np.eye(gaps.rank), 1.0)
+        save_arrays(model, as_arrays(first, first))
+        yield replace(gaps, exact=exact).fold(2, model), 0.2
     yield KeepRows(layout.panels(2), 1e-6), 0.1
     combined = folder / "c.npz"
     save_arrays(combined, {"coefficients": np.zeros((width, width)), "offset": np.zeros(width)})

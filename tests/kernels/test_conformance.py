@@ -22,6 +22,7 @@ import pytest
 
 import rankfold.kernels
 from rankfold.kernels._dispatch import device_of, implementation
+from rankfold.kernels.linear.complete_rows import RowModel, RowSums
 from rankfold.kernels.linear.moments import Moments
 from rankfold.kernels.neighbors import lists as neighbors
 from rankfold.kernels.neighbors.meeting import Lists, Rows
@@ -179,6 +180,62 @@ def panel_case(shape: tuple[int, int], dtype: str) -> Case:
     size_z = np.abs(d.T).astype(float) @ size_y
     error = {"y": 2 * s * eps * size_y, "z": 2 * (r + s) * eps * size_z + 2 * EPS * (size_z + np.abs(z0))}
     return Case({"d": d, "q": q}, run, error)
+
+
+def rows_with_gaps(shape: tuple[int, int], dtype: str) -> tuple[Array, RowModel, RowModel]:
+    """Rows of which some are whole and one is empty, and two models."""
+    x = matrix(shape, dtype)
+    x[np.random.default_rng(1).random(shape) < 0.4] = np.nan
+    x[0], x[-1] = matrix(shape[1:], dtype), np.nan
+    k, models = 3, []
+    for seed in (6, 7):
+        loadings, root = matrix((shape[1], k), seed=seed) / 10, matrix((k, k), seed=seed + 5) / 50
+        model = (
+            matrix(shape[1:], seed=seed),
+            loadings,
+            loadings.T @ loadings,
+            root @ root.T,
+            np.array([2.0]),
+        )
+        models.append(RowModel(*model))
+    return x, models[0], models[1]
+
+
+GAPS_ERROR = 1e-11
+"""Of sums of some hundred numbers of at most a thousand, and of solutions with conditions of some hundred."""
+
+
+def fill_rows_case(shape: tuple[int, int], dtype: str) -> Case:
+    x, model, _ = rows_with_gaps(shape, dtype)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        found = apart(xp.array(x), xp)
+        assert body(found, RowModel(*(a[name] for name in RowModel._fields))) is None
+        return {"x": found}
+
+    eps = GAPS_ERROR if dtype == "float64" else 2 * float(np.finfo(dtype).eps) * 100
+    return Case(model._asdict(), run, {"x": np.full(shape, eps)})
+
+
+def fit_rows_case(shape: tuple[int, int], dtype: str) -> Case:
+    x, model, before = rows_with_gaps(shape, dtype)
+    (r, n), k, exact = shape, 3, shape[1] > 6
+    q = (k + 1) * (k + 2) // 2
+    shapes = ((n if exact else 0, q), (q,), (q,), (n, k + 1), (3, n), (8,))
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        sums = RowSums(*(xp.ones(each) for each in shapes))
+        d, z = xp.full(shape, np.nan, dtype), xp.full((r, k + 1), np.nan, dtype)
+        old = RowModel(*(xp.asarray(each) for each in before))
+        new = RowModel(*(a[name] for name in RowModel._fields))
+        assert body(a["x"], 5, 2**63 + 11, 4, new, old, d=d, z=z, sums=sums) is None
+        return {"d": d, "z": z, **sums._asdict()}
+
+    single = 100 * float(np.finfo(dtype).eps)
+    sizes = {"d": single, "z": single, "totals": 1e4 * GAPS_ERROR}
+    names = dict(zip(RowSums._fields, shapes, strict=True)) | {"d": shape, "z": (r, k + 1)}
+    error = {name: np.full(each, sizes.get(name, 100 * GAPS_ERROR)) for name, each in names.items()}
+    return Case({"x": x, **model._asdict()}, run, error)
 
 
 def product_case(shape: tuple[int, int], dtype: str) -> Case:
@@ -1109,6 +1166,8 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("linear.gaussian", "gaussian_rows"): (gaussian_case, ("float64",)),
     ("linear.orthonormal", "orthonormalize"): (orthonormalize_case, ("float64",)),
     ("linear.panel", "panel_product"): (panel_case, FLOATS),
+    ("linear.complete_rows", "fill_rows"): (fill_rows_case, FLOATS),
+    ("linear.complete_rows", "fit_rows"): (fit_rows_case, FLOATS),
     ("linear.products", "product"): (product_case, FLOATS),
     ("linear.products", "add_gram"): (add_gram_case, FLOATS),
     ("linear.products", "add_squares"): (add_squares_case, FLOATS),

@@ -23,6 +23,7 @@ def every_sweep(folder: Path) -> None:
     for method in ("gram", "krylov", "sketch", "tsqr"):
         for x in (X, np.ascontiguousarray(X.T), X.astype(np.float32)):
             rf.pca(x, 5, solver=method, scale=True, threads=1)
+    rf.svd(np.where(X > 1, np.nan, X), 3, missing="em", passes=2, threads=1)
     rf.qr(X, threads=1)
     fitted = rf.pca(X, 5, threads=1, out=folder / "pca.zarr")
     for call in (rf.check, rf.transform, rf.update):

@@ -14,6 +14,10 @@ from rankfold.methods import warm
 RUNS = {
     "pca": "rf.pca(x, rank=3)",
     "pca of integers": "rf.pca((100 * x).astype(np.int16), rank=3)",
+    "pca of what is completed": "rf.pca(np.where(x > 0.9, np.nan, x), rank=3, missing='em')",
+    "transform of what is completed": (
+        "y = np.where(x > 0.9, np.nan, x); rf.transform(rf.pca(y, rank=3, missing='em'), y)"
+    ),
     "svd by sketch": "rf.svd(x, rank=3, solver='sketch')",
     "qr": "rf.qr(x)",
     "knn": "rf.knn(x, 5)",

@@ -183,7 +183,7 @@ def _carry_out(
             **facts,
             "wait_seconds": began - start,
             "seconds": seconds,
-            "passes": run.passes,
+            "passes": run.earlier_passes + run.passes,
             "sweep_seconds": run.seconds,
             "baseline_bytes": memory.baseline,
             "peak_bytes": memory.peak,

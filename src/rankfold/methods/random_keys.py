@@ -39,5 +39,8 @@ class Purpose(IntEnum):
     EMBEDDING_ROWS = 9
     """Rows of which the neighborhoods of an embedding are looked at."""
 
+    HELD_OUT = 12
+    """Numbers of a matrix with gaps that tell the error of a model, which is not fitted to them."""
+
     LANCZOS_VECTORS = 11
     """Vectors that a Lanczos iteration begins with and takes in later: one time after the other, by rows."""

@@ -79,6 +79,16 @@ def refuse_bad(state: State, source: Source) -> None:
         )
 
 
+def refuse_infinite(state: State, source: Source) -> None:
+    """The same where NaN is what is missing, and was not counted."""
+    count, row, column = (int(v) for v in state["bad"])
+    if count:
+        raise NonFiniteError(
+            f"{source.name} holds {count} infinite numbers, the first at {place_of(source, row, column)}. "
+            "Nothing was computed: NaN is what is missing, Inf is not. Replace them, and run again."
+        )
+
+
 def remedy(source: Source) -> str:
     """What to do about NaN and Inf in a matrix."""
     if leaves_out_missing(source):
@@ -89,8 +99,9 @@ def remedy(source: Source) -> str:
         )
     return (
         "Leave out columns that never hold a number, as places on land, with --drop-missing-columns "
-        "(rankfold.open(x, drop_missing_columns=True)); replace or drop others, for instance with "
-        "numpy.nan_to_num, and run again."
+        "(rankfold.open(x, drop_missing_columns=True)); have svd and pca complete other NaN, with "
+        "--missing em (missing='em'); replace or drop the rest, for instance with numpy.nan_to_num, and run "
+        "again."
     )
 
 

@@ -7,6 +7,7 @@ strategy          solver, widths, cuts
 plan              every sweep in numbers, and what does not fit
 svd               from a request to a result
 operator          what is applied to blocks of vectors, the matrix as one, and the loop of iterations
+completion        what is missing, completed by passes before a solver begins
 passes            the fused pass: both products of a block from one read
 missing           what a block of a sample does not hold, from a sketch of all rows
 ritz              singular triplets from blocks Q, Y and Z

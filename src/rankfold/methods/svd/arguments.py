@@ -10,6 +10,9 @@ from rankfold.methods.registry import Method
 from rankfold.methods.svd.solvers.solver import SOLVERS
 
 CHOICES = ("auto", *SOLVERS.names())
+MISSING = ("raise", "mean", "em")
+"""What becomes of NaN."""
+
 PRECISIONS = ("float32", "float64", "tf32")
 """Types of products with the matrix that may be asked for."""
 
@@ -35,6 +38,13 @@ Precision = Annotated[
         choices=PRECISIONS,
     ),
 ]
+Missing = Annotated[
+    str,
+    Argument(
+        "what becomes of NaN: refused, the mean of its column, or completed by the components asked for",
+        choices=MISSING,
+    ),
+]
 Seed = Annotated[int, Argument("key of the random start", least=0, below=2**64)]
 Rows = Annotated[bool, Argument("leave out U or scores", option="--no-rows")]
 
@@ -51,6 +61,7 @@ class SvdArguments:
     seed: Seed = 0
     with_rows: Rows = True
     precision: Precision = None
+    missing: Missing = "raise"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +79,7 @@ class PcaArguments:
     whiten: Annotated[bool, Argument("scores of unit variance")] = False
     with_rows: Rows = True
     precision: Precision = None
+    missing: Missing = "raise"
 
 
 @dataclass(frozen=True, slots=True)

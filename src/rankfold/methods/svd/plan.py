@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from rankfold.methods.svd.completion.completion import completed_blank, decided_by, with_completion
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.solver import SOLVERS
 from rankfold.methods.svd.strategy import Strategy, choose_strategy
@@ -44,7 +45,7 @@ def make_plan(request: Request, source: Source, budget: Budget) -> Plan:
         scratch_bytes=view.long * (solver.basis_columns(strategy) * item + 16),
         width=strategy.width,
         adaptive=request.adaptive,
-        decided_by="the spectrum" if solver.stops_early else "",
+        decided_by=decided_by(request, "the spectrum" if solver.stops_early else ""),
         subject=f"{request.kind} of this {source.shape[0]} x {source.shape[1]} matrix by {solver.name}",
     )
     sweeps = sweeps_of(request, strategy)
@@ -64,13 +65,14 @@ def sweeps_of(request: Request, strategy: Strategy) -> PanelSweeps:
         passes = solver.sweeps(request, strategy, slots)
         return [dataclasses.replace(sweep, resident_bytes=resident_bytes[sweep.over]) for sweep in passes]
 
-    return PanelSweeps(
+    own = PanelSweeps(
         sweeps,
         strategy.cut,
         solver.driver_bytes(request, strategy),
         solver.accumulator_bytes(request, strategy),
         lambda most: solver.likely_passes(request, strategy, most),
     )
+    return with_completion(own, request, strategy)
 
 
 def _refuse_precision(request: Request, strategy: Strategy) -> None:
@@ -117,7 +119,8 @@ def _refuse_resident(outline: Outline, need: int, budget: Budget, way_out: str) 
 
 
 def _import_would_fit(request: Request, source: Source, budget: Budget) -> bool:
-    return _fits(request, ShapeOnly.plain(source.shape, source.dtype), budget)
+    plain = ShapeOnly.plain(source.shape, source.dtype)
+    return _fits(request, completed_blank(request, plain), budget)
 
 
 def _rank_that_fits(request: Request, source: Source, budget: Budget) -> int:

@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.methods.svd.arguments import PRECISIONS
+from rankfold.methods.svd.arguments import MISSING, PRECISIONS
 from rankfold.methods.svd.solvers.solver import SOLVERS
 from rankfold.pipeline.errors import InputError
 
 DEFAULT_TOL = 1e-4
 DEFAULT_PASSES = 8
+COMPLETION_PASSES = 30
+"""Most passes that complete what is missing, unless it is said otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,12 @@ class Request:
     oversampling: int | None = None
     """Columns of a block beyond the rank; None for what ``layout.block_width`` finds right."""
 
+    missing: str = "raise"
+    """One of ``MISSING``; what is filled in with means is that before it is asked for."""
+
+    completion_passes: int | None = None
+    """Most passes that complete what is missing, where any do."""
+
     precision: str | None = None
     """One of ``PRECISIONS``; None for float32 where it holds the data, float64 elsewhere."""
 
@@ -56,10 +64,12 @@ class Request:
         return working_dtype_of(self.precision)
 
     def as_dict(self) -> dict[str, Any]:
-        """Fields by name, for JSON; without the precision where none is asked for."""
+        """Fields by name, for JSON; without those of what is not asked for."""
         fields = dataclasses.asdict(self)
         if self.precision is None:
             del fields["precision"]
+        if self.missing == "raise":
+            del fields["missing"], fields["completion_passes"]
         return fields
 
 
@@ -100,8 +110,19 @@ def check_request(request: Request, shape: tuple[int, int], name: str) -> None:
     if request.adaptive and request.oversampling is not None:
         raise InputError("oversampling counts columns beyond a rank: say --rank, or leave it out")
     _check_precision(request)
+    if request.missing == "em" and request.adaptive:
+        raise InputError(
+            "missing='em' completes what is missing by as many components as are asked for: say rank= "
+            "(--rank), and no tol alone"
+        )
     if not 0 <= request.seed < 2**64:
         raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {request.seed}")
+
+
+def check_missing(missing: object) -> None:
+    """Raise ``InputError`` for what is no way to treat missing numbers."""
+    if missing not in MISSING:
+        raise InputError(f"missing={missing!r} is not known; say one of {', '.join(map(repr, MISSING))}")
 
 
 def _check_precision(request: Request) -> None:

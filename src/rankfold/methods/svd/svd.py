@@ -10,13 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.svd.arguments import PCA, QR, SVD
+from rankfold.methods.svd.completion.completion import complete, completed_blank, kept_outputs
+from rankfold.methods.svd.completion.warm import warm_completion
 from rankfold.methods.svd.operator import begin
 from rankfold.methods.svd.orientation import default_passes
 from rankfold.methods.svd.plan import make_plan
 from rankfold.methods.svd.request import (
+    COMPLETION_PASSES,
     DEFAULT_PASSES,
     DEFAULT_TOL,
     Request,
+    check_missing,
     check_request,
     component_count,
     integer,
@@ -38,20 +42,23 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.prepare.prepared import without_shift
+from rankfold.pipeline.prepare.measured_columns import ImputeMean
+from rankfold.pipeline.prepare.prepared import prepare_source, without_shift
 
 Float64 = npt.NDArray[np.float64]
 
 
-def reduce(run: Run, layout: Strategy, request: Request, fingerprint: str) -> dict[str, Any]:
-    """Carry out a request; the result is complete in ``run.result`` when this returns its facts."""
+def reduce(
+    run: Run, layout: Strategy, request: Request, fingerprint: str, more: dict[str, Any]
+) -> dict[str, Any]:
+    """Carry out a request; the result is complete in ``run.result`` when this returns its facts, and more."""
     with one_blas_thread():
         centering, start = begin(run, layout, request)
         decomposition = layout.solver.solve(run, layout, request, centering, start)
         refuse_constant(request, decomposition, layout)
         warn_of_rounding(run, layout, request, decomposition)
         layout = layout.for_rank(len(decomposition.s) * (1 + layout.paired))
-        facts = write_decomposition(run, layout, request, decomposition, fingerprint)
+        facts = write_decomposition(run, layout, request, decomposition, fingerprint) | more
         run.describe(facts)
     return facts
 
@@ -77,7 +84,7 @@ class Reduction:
     @property
     def swept(self) -> tuple[Request, Source]:
         """The same of real numbers, for those who sweep: of a complex matrix twice the rank, of its parts."""
-        return in_parts(self.parameters, self.source)
+        return in_parts(self.parameters, completed_blank(self.parameters, self.source))
 
     def outputs(self) -> tuple[Output, ...]:
         """Arrays that the result will have."""
@@ -94,7 +101,8 @@ class Reduction:
         names = ["s"] if parameters.kind == "svd" else [*VARIANCES]
         small = vectors(parameters.rank, "residuals", "error_estimates", *names)
         mean = [Output("mean", (columns,), layout.wide_dtype)] * (parameters.kind == "pca")
-        return (*factors, *small, *mean, *vectors(columns, *["scale"] * parameters.scale))
+        scale = vectors(columns, *["scale"] * parameters.scale)
+        return (*factors, *small, *mean, *scale, *kept_outputs(parameters, self.source))
 
     def plan(self, budget: Budget) -> Plan:
         """The plan of the request within a budget."""
@@ -102,9 +110,12 @@ class Reduction:
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """Carry out the request; the facts of its result."""
-        carry_out = qr if self.parameters.kind == "qr" else reduce
-        request, source = self.swept
-        return carry_out(run, choose_strategy(request, source, run.device), request, fingerprint)
+        completed, facts = complete(run, self.parameters, self.source)
+        request, source = in_parts(self.parameters, completed)
+        strategy = choose_strategy(request, source, run.device)
+        if request.kind == "qr":
+            return qr(run, strategy, request, fingerprint)
+        return reduce(run, strategy, request, fingerprint, facts)
 
 
 def in_parts(request: Request, source: Source) -> tuple[Request, Source]:
@@ -124,14 +135,24 @@ def in_parts(request: Request, source: Source) -> tuple[Request, Source]:
 
 def svd_task(x: object, *arguments: Any, **flags: Any) -> Reduction:
     """A task from the arguments of ``rankfold.svd``, which are checked."""
-    return _reduction(open_source(x), "svd", *arguments, **flags)
+    return _reduction(_open(x, **flags), "svd", *arguments, **flags)
 
 
 def pca_task(x: object, *arguments: Any, center: bool = True, **flags: Any) -> Reduction:
     """A task from the arguments of ``rankfold.pca``, which are checked."""
-    source = open_source(x)
-    source = without_shift(source) if center is True else source
+    source = _open(x, **flags)
+    # What is completed is dense, and takes what steps make of zeros as it is.
+    source = without_shift(source) if center is True and flags.get("missing") != "em" else source
     return _reduction(source, "pca", *arguments, center=center, **flags)
+
+
+def _open(x: object, *, missing: str = "raise", **_: Any) -> Source:
+    """A matrix, of which what is missing becomes the mean of its column where that is asked for."""
+    check_missing(missing)
+    source = open_source(x)
+    if missing != "raise" and source.dtype.kind == "c":
+        raise InputError(f"missing={missing!r} is of real numbers, and {source.name} is {source.dtype}")
+    return prepare_source(source, (ImputeMean(),)) if missing == "mean" else source
 
 
 def qr_task(x: object, *, passes: object = None, seed: object = 0, with_rows: bool = True) -> Reduction:
@@ -153,9 +174,12 @@ def _reduction(
     seed: object = 0,
     with_rows: bool = True,
     precision: object = None,
+    missing: str = "raise",
     **flags: bool,
 ) -> Reduction:
-    if rank is None and tol is None:
+    completes = missing == "em"
+    most = COMPLETION_PASSES if passes is None else integer("passes", passes)
+    if rank is None and tol is None and not completes:
         rank, solver = _all_of(source, solver), "tsqr"
     adaptive = rank is None
     request = Request(
@@ -169,11 +193,14 @@ def _reduction(
         adaptive=adaptive,
         oversampling=None if oversampling is None else integer("oversampling", oversampling),
         precision=None if precision is None else str(precision),
+        missing=missing if completes else "raise",
+        completion_passes=most if completes else None,
         **flags,
     )
     check_request(request, source.shape, source.name)
     if passes is None:
-        request = dataclasses.replace(request, passes=default_passes(request, source))
+        passes = default_passes(request, completed_blank(request, source))
+        request = dataclasses.replace(request, passes=passes)
     resolved = resolve_request(*in_parts(request, source))
     if source.dtype.kind == "c":
         resolved = dataclasses.replace(resolved, rank=resolved.rank // 2)
@@ -201,4 +228,6 @@ def warm_solver(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int,
     solvers = ("gram", "krylov") if method == "auto" else (method,)
     loops = dict.fromkeys(name for solver in solvers for name in SOLVERS[solver].loops)
     working = working_dtype_of(request.get("precision"))
+    if request.get("missing") == "em":
+        warm_completion(dtype, working)
     warm_columns(dtype, request, shape, loops=tuple(loops), working=working)

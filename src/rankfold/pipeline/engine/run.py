@@ -72,6 +72,9 @@ class Run:
     passes: int = 0
     """Sweeps over the matrix so far, those of earlier attempts included."""
 
+    earlier_passes: int = 0
+    """Sweeps that made the matrix ready, which ``passes`` leaves out: limits of solvers do not count them."""
+
     warnings: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall time of each sweep of this attempt."""
@@ -99,8 +102,8 @@ class Run:
 
         A small one that is temporary goes to the caller as it is, with no need to be opened.
         """
-        for name, (values, axis) in self.fitted.items():
-            write_small(self.result, {name: values}, axis)
+        for name, (values, axes) in self.fitted.items():
+            write_small(self.result, {name: values}, *axes[: values.ndim])
         small = not self.keeping.resumable and bytes_under(self.result) <= LAZY_BYTES
         if not small or (self.result / "graph").exists():
             write_group(self.result, facts)
@@ -241,7 +244,7 @@ class Run:
         """What was asked and of what, whoever answered: facts that a result of any kind has."""
         columns = {1: "one", source.shape[1]: "column"}
         self.fitted = {
-            name: (values, columns.get(len(values), f"column before {name}"))
+            name: (values, (columns.get(len(values), f"column before {name}"), f"component of {name}"))
             for name, values in fitted_of(source).items()
         }
         return {
@@ -259,7 +262,7 @@ class Run:
                 **layout_of(source),
             },
             "version": __version__,
-            "passes": self.passes,
+            "passes": self.earlier_passes + self.passes,
             "warnings": list(self.warnings),
         }
 

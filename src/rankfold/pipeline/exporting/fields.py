@@ -143,7 +143,8 @@ def write_netcdf(dataset: Any, path: Path, *, overwrite: bool) -> Path:
 def _names_with_units(result: Outcome) -> tuple[str, ...]:
     """Arrays that are in the units of the data: none where steps made other numbers of these."""
     request = result.attrs["request"]
-    if "prepare" in result.attrs["input"]:
+    steps = parse_steps(result.attrs["input"].get("prepare"))
+    if not all(step.name.startswith("impute_") for step in steps):
         return ()
     if request.get("scale") or request.get("whiten"):
         return COLUMNS_WITH_UNITS
@@ -174,7 +175,8 @@ def _variable(result: Outcome, name: str, sides: dict[str, Side]) -> tuple[tuple
         return (*modes, *(kind for kind in kinds if kind != "component")), values
     lines = values.T if modes and kinds[0] == "component" else values
     unstacked = side.unstack(lines)
-    return (*modes, *side.axes), np.moveaxis(unstacked, -1, 0) if modes else unstacked
+    others = () if modes else kinds[1:]
+    return (*modes, *side.axes, *others), np.moveaxis(unstacked, -1, 0) if modes else unstacked
 
 
 def _sides(result: Outcome, like: Any) -> tuple[Side, Side]:

@@ -121,10 +121,10 @@ def open_source(
     prepare : str, or list of str and dict, optional
         Steps that numbers go through as they are read, in their order, after all else:
         ``"normalize_total(1e4), log1p"``, or ``[{"arcsinh": {"cofactor": 5}}, "sqrt"]``. There are
-        normalize_total, log1p, sqrt, arcsinh and binarize, and, for which the matrix is read once here,
-        normalize_total to the median, tfidf, highly_variable, scale, impute_mean and patterson; weights takes
-        an array: ``[{"weights": {"values": w}}]``. Names and defaults are those of scanpy, scikit-learn and
-        NumPy; docs/data.md has them all.
+        normalize_total, log1p, sqrt, arcsinh, binarize and mark_missing, and, for which the matrix is read
+        once here, normalize_total to the median, tfidf, highly_variable, scale, impute_mean and patterson;
+        weights takes an array: ``[{"weights": {"values": w}}]``. Names and defaults are those of scanpy,
+        scikit-learn and NumPy; docs/data.md has them all.
     mask_var, mask_obs : str or array of bool, optional
         Which columns, or rows, are kept: by the name of a column of ``var`` or ``obs`` of AnnData, or True
         and False for each. Rows are chosen before all steps; columns after those that see whole rows, as

@@ -44,6 +44,9 @@ class Pass:
     numbers: int = 0
     """Stored numbers that it takes, where it fills in no zeros."""
 
+    is_likely: bool = True
+    """Whether a method is not likely to be spared it by what it finds before."""
+
     on_device: bool = False
     """Whether every kernel of its fold has a body for a GPU."""
 

@@ -101,7 +101,7 @@ class Plan:
         """Sweeps without those over the matrix that a method is likely to be spared."""
         matrix = [p for p in self.passes if p.over == "matrix"]
         if self.likely_passes < self.most_passes:
-            matrix = matrix[: self.likely_passes]
+            matrix = sorted(matrix, key=lambda p: not p.is_likely)[: self.likely_passes]
         return [*matrix, *(p for p in self.passes if p.over == "scratch")]
 
     def with_seconds(self, rates: Rates, source: Source, workers: int) -> Plan:

@@ -7,9 +7,12 @@ import re
 PASS = re.compile(r"(?:pass|iteration)-0*(\d+)")
 """Sweeps over the matrix that are counted already."""
 
+COMPLETION = re.compile(r"completion-0*(\d+)")
+"""Sweeps that complete what is missing."""
+
 OVER_MATRIX = re.compile(
-    r"(?:pass|iteration)-\d+|gram|statistics|sketch|reflections(?:[- ].*)?|ranks-.*|update|transform|check|"
-    r"reconstruct|whole|pairs|trustworthiness|continuity"
+    r"(?:pass|iteration|completion)-\d+|gram|statistics|sketch|reflections(?:[- ].*)?|ranks-.*|update|"
+    r"transform|check|reconstruct|whole|pairs|trustworthiness|continuity"
 )
 """Sweeps that read the matrix, whatever the method."""
 
@@ -49,6 +52,8 @@ def words_of(name: str) -> str:
     """
     if match := PASS.fullmatch(name):
         return f"pass {match[1]}"
+    if match := COMPLETION.fullmatch(name):
+        return f"completing what is missing {match[1]}"
     stem = re.split(r"[- ]", name, maxsplit=1)[0]
     return WORDS.get(name) or (STEMS.get(stem, name) if stem != name else name)
 

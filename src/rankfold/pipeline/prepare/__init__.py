@@ -8,6 +8,7 @@ measured_columns   the same of columns, which are scaled or filled in
 given_weights      weights of columns and rows that somebody gives
 chosen_columns     steps that keep some of the columns
 local_regression   a smooth curve through points
+gaps               what marks what is missing, and completion of rows by a model of low rank
 words              how steps are said
 prepared   a matrix whose numbers go through steps whenever they are read
 """

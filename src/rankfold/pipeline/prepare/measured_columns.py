@@ -40,6 +40,9 @@ class ScaleColumns:
     missing: float | None
     """What stands for a number that is not there, besides NaN; None where NaN is an error as ever."""
 
+    substitute: float = 0.0
+    """What that becomes."""
+
     name: ClassVar[str] = "scale"
     by_row: ClassVar[bool] = False
 
@@ -57,7 +60,7 @@ class ScaleColumns:
         infinite = np.isinf(wide)
         found[infinite] = wide[infinite]  # refused at its place, whatever cuts numbers off
         if self.missing is not None:
-            found[np.isnan(wide) | (wide == self.missing)] = 0.0
+            found[np.isnan(wide) | (wide == self.missing)] = self.substitute
         if self.center and numbers.places is not None:
             found -= self._map(np.zeros_like(wide), mean, factor)
         values[...] = found
@@ -110,11 +113,16 @@ class Patterson:
     """
 
     missing: float = -1.0
+    keep_missing: bool | None = None
+    """Whether missing calls become NaN instead, for ``missing="em"``; None for not."""
 
     name: ClassVar[str] = "patterson"
 
     def __post_init__(self) -> None:
         require(self, "missing")
+        if self.keep_missing is not None:
+            require_flags(self, "keep_missing")
+            object.__setattr__(self, "keep_missing", self.keep_missing or None)
 
     def measure(self, source: Source) -> dict[str, Array]:
         """Frequencies of what is counted, and how many calls there are."""
@@ -133,7 +141,7 @@ class Patterson:
         p = np.asarray(found["frequency"])
         spread = np.sqrt(2 * p * (1 - p))
         factor = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
-        return ScaleColumns(2 * p, factor, True, None, self.missing)
+        return ScaleColumns(2 * p, factor, True, None, self.missing, np.nan if self.keep_missing else 0.0)
 
 
 def _refuse_zero(step: Any, source: Source) -> None:

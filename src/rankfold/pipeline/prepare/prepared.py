@@ -33,6 +33,7 @@ from rankfold.pipeline.data.source import (
 from rankfold.pipeline.data.view import working_dtype
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.prepare.chosen_columns import TakeColumns
+from rankfold.pipeline.prepare.gaps import CompleteRows
 from rankfold.pipeline.prepare.steps import Numbers, Step
 from rankfold.pipeline.prepare.words import Steps, in_words, parse_steps
 
@@ -117,12 +118,19 @@ class PreparedSource(SamePlaces):
         # Buffers of a thread are an eighth larger than what was asked for.
         raw = rows * width * self.inner.dtype.itemsize * 9 // 8
         numbers = max(BLOCK_BYTES // self.dtype.itemsize, width)
-        return self.inner.read_bytes(rows, width) + raw + TEMPORARIES * 8 * numbers
+        kept = sum(getattr(step, "kept_bytes", 0) for step in self.steps)
+        return self.inner.read_bytes(rows, width) + raw + TEMPORARIES * 8 * numbers + kept
 
     def fingerprint(self) -> str:
-        """Digest of the matrix and of the steps: what was measured follows from both, but for ties."""
-        text = f"{self.inner.fingerprint()} {in_words(self.said)}"
-        for place, step in enumerate(self.said, 1):
+        """Digest of the matrix and of the steps: what was measured follows from both, but for ties.
+
+        What a run has measured follows from its request: the matrix is the one that it was asked of.
+        """
+        said = tuple(step for step in self.said if not getattr(step, "of_run", False))
+        if len(said) == len(_said(self.inner)):
+            return self.inner.fingerprint()
+        text = f"{self.inner.fingerprint()} {in_words(said)}"
+        for place, step in enumerate(said, 1):
             if getattr(step, "may_tie", False):
                 columns = self.fitted[f"prepare_{place}_{step.name}_columns"]
                 text += f" {hashlib.blake2b(columns.astype('<i8').tobytes(), digest_size=8).hexdigest()}"
@@ -259,6 +267,18 @@ def _fills_zeros(steps: tuple[Step, ...]) -> bool:
     return any(
         getattr(step, "shift", None) is not None or getattr(step, "fills_zeros", False) for step in steps
     )
+
+
+def complete_source(source: Source, said: Any, step: CompleteRows, found: Fitted) -> PreparedSource:
+    """A matrix after one more step, whose model a run has measured; or before, to plan it."""
+    known = {f"prepare_{len(_said(source)) + 1}_{said.name}_{name}": v for name, v in found.items()}
+    fitted = {**fitted_of(source), **known}
+    # Not joined with other steps: what those make of zeros is then left out nowhere.
+    return _prepared(source, (step,), (*_said(source), said), fitted)
+
+
+def _said(source: Source) -> Steps:
+    return source.said if isinstance(source, PreparedSource) else ()
 
 
 def _given(fitted: Fitted, prefix: str) -> dict[str, Array]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.prepare.chosen_columns import HighlyVariable, TakeColumns
+from rankfold.pipeline.prepare.gaps import ImputeLowRank, MarkMissing
 from rankfold.pipeline.prepare.given_weights import Coslat, SampleWeight, Weights
 from rankfold.pipeline.prepare.measured_columns import ImputeMean, Patterson, Scale
 from rankfold.pipeline.prepare.measured_rows import NormalizeTotal, Tfidf
@@ -33,6 +34,8 @@ STEPS: dict[str, type[Any]] = {
         Coslat,
         SampleWeight,
         TakeColumns,
+        MarkMissing,
+        ImputeLowRank,
     )
 }
 

@@ -1,0 +1,216 @@
+"""Rows of which some numbers are missing, under a model of low rank: what they are expected to be.
+
+A row is ``mean + W z + noise`` with z standard normal, W (n, k) known as a mean and one covariance ``spread``
+that all of its rows share, and noise of one variance. Of what is there of a row follow z and its covariance,
+
+    M = sum (w_j w_j' + spread) + noise I,    z = M^-1 sum w_j (x_j - mean_j),    C = noise M^-1,
+
+over the columns j that are there, and of z what is not: ``mean_j + w_j'z``. Sums over columns are formed of
+those that are fewer, there or not. A row is worked on by itself, in float64 and in one order: where rows are
+cut changes no bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._dispatch import kernel
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+GOLDEN = 0x9E3779B97F4A7C15
+"""Step of the counter (Steele, Lea, Flood, Fast splittable pseudorandom number generators, OOPSLA 2014)."""
+
+
+class RowModel(NamedTuple):
+    """A model of rows of n numbers, all in float64."""
+
+    mean: Float64
+    """(n,)"""
+
+    loadings: Float64
+    """(n, k) W."""
+
+    gram: Float64
+    """(k, k) ``W'W``."""
+
+    spread: Float64
+    """(k, k) covariance of a row of W."""
+
+    noise: Float64
+    """(1,) above 0."""
+
+
+class RowSums(NamedTuple):
+    """What rows add to, all in float64. T is the outer product of (z, 1), with C where z meets z."""
+
+    squares: Float64
+    """(n, q) upper triangles, q = (k + 1)(k + 2) / 2, of T: of the rows that are there in a column, or less
+    those that are missing, for which ``shared`` then counts. (0, q) where they are not taken."""
+
+    shared: Float64
+    """(q,) triangle of T of the rows that count for all columns: with more there than missing, or all."""
+
+    moments: Float64
+    """(q,) triangle of T of all rows."""
+
+    products: Float64
+    """(n, k + 1) the expected product of what is missing with (z, 1), where ``squares`` are not taken."""
+
+    columns: Float64
+    """(3, n) numbers that are missing, that are held out, and the sum of those, less the mean."""
+
+    totals: Float64
+    """(8,) squares of what is fitted; numbers held out, squares of their errors, and of them less the mean;
+    squares of changes of what is missing; squares of the completed rows less the mean; rows without any
+    number; expected squares of what is missing, where ``squares`` are not taken."""
+
+
+@kernel
+def fill_rows(x: Array, model: RowModel) -> None:
+    """Replace NaN by what a model expects.
+
+    Parameters
+    ----------
+    x : (r, n) float32 or float64, changed where it is NaN
+        A row with an infinite number is left as it is.
+    model : RowModel
+
+    Notes
+    -----
+    Rows that are whole cost a look. Others cost 2 n k flops, 2 k^2 for each number of those that are fewer,
+    there or not, and k^3 / 3. Scratch is one row and a few (k, k).
+
+    References
+    ----------
+    Tipping, Bishop, Probabilistic principal component analysis, J. R. Statist. Soc. B 61(3), 1999; with
+    missing values as Ilin, Raiko, Practical approaches to principal component analysis in the presence of
+    missing values, JMLR 11, 2010, equations of VBPCA, but for ``spread``, which is one for all columns.
+    """
+    for row in x:
+        missing = np.isnan(row)
+        if not missing.any() or np.isinf(row).any():
+            continue
+        d = np.where(missing, 0.0, row.astype(np.float64) - model.mean)
+        z, _ = _coordinates(d, ~missing, model)
+        row[missing] = (model.mean + model.loadings @ z)[missing]
+
+
+@kernel
+def fit_rows(
+    x: Array,
+    first: int,
+    key: int,
+    period: int,
+    model: RowModel,
+    before: RowModel,
+    *,
+    d: Array,
+    z: Array,
+    sums: RowSums,
+) -> None:
+    """Add to sums what rows tell of a model, but for products of what is there with z: these are ``d'z``.
+
+    Of each run of ``period`` columns of a row one number is held out: it counts as missing, and the model
+    is measured by it.
+
+    Parameters
+    ----------
+    x : (r, n) real or integer
+        NaN where something is missing. Inf makes totals that are not finite.
+    first : int
+        Index of the first row in the matrix.
+    key, period : int
+        Of what is held out: of row i and run c that is column ``c period + hash(key, i, c) % period``, if
+        there is such a one.
+    model, before : RowModel
+        The model, and another one, to which what it makes of missing numbers is compared.
+    d : (r, n) float32 or float64, written
+        ``x - mean``, 0 where something is missing or held out.
+    z : (r, k + 1) of the type of ``d``, written
+        Coordinates of the rows, and 1.
+    sums : RowSums
+        Added to.
+
+    Notes
+    -----
+    Work and source as of ``fill_rows``, twice for the two models; and k^2 more for each number of those that
+    are fewer, there or not.
+    """
+    for i, row in enumerate(x):
+        held = np.zeros(len(row), np.bool_)
+        held[held_out(first + i, key, period, len(row))] = True
+        d[i], z[i] = _add_row(row.astype(np.float64), held & ~np.isnan(row), model, before, sums)
+
+
+def _add_row(
+    row: Float64, held: Array, model: RowModel, before: RowModel, sums: RowSums
+) -> tuple[Float64, Float64]:
+    """Deviations and coordinates of a row, whose sums are added."""
+    missing, wide = np.isnan(row), row - model.mean
+    there = ~(missing | held)
+    fitted = np.where(there, wide, 0.0)
+    z, covariance = _coordinates(fitted, there, model)
+    triangle, expected = _triangle(z, covariance), model.loadings @ z
+    sums.moments[:] += triangle
+    exact, few = len(sums.squares) > 0, 2 * int(there.sum()) < len(row)
+    if exact and few:
+        sums.squares[there] += triangle
+    else:
+        sums.shared[:] += triangle
+    if exact and not few:
+        sums.squares[~there] -= triangle
+    if not exact:
+        spans = model.loadings[~there] @ covariance
+        p = expected[~there]
+        sums.products[~there] += np.column_stack([np.outer(p, z) + spans, p])
+        sums.totals[7] += (p**2 + np.einsum("ij,ij->i", spans, model.loadings[~there]) + model.noise).sum()
+    sums.columns[:2] += missing, held
+    sums.columns[2][held] += wide[held]
+    change = (model.mean + expected - _expected(row, there, before))[missing]
+    squares = (np.where(missing, expected, wide) ** 2).sum()
+    errors = (wide - expected)[held]
+    each = [fitted, held, errors, wide[held], change]
+    sums.totals[:5] += [float((np.square(part, dtype=np.float64)).sum()) for part in each]
+    sums.totals[5:7] += squares, missing.all()
+    return fitted, np.append(z, 1.0)
+
+
+def held_out(row: int, key: int, period: int, columns: int) -> npt.NDArray[np.int64]:
+    """Columns of a row that are held out, whether or not something is there."""
+    runs = -(-columns // period)
+    with np.errstate(over="ignore"):
+        counter = np.uint64(row) * np.uint64(runs) + np.arange(runs, dtype=np.uint64)
+        h = np.uint64(key) + counter * np.uint64(GOLDEN)
+        h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        h ^= h >> np.uint64(31)
+    places = np.arange(runs) * period + (h % np.uint64(period)).astype(np.int64)
+    return places[places < columns]
+
+
+def _coordinates(d: Float64, there: Array, model: RowModel) -> tuple[Float64, Float64]:
+    """z and C of a row."""
+    count, k = int(there.sum()), model.loadings.shape[1]
+    seen = model.loadings[there]
+    unseen = model.loadings[~there]
+    m = seen.T @ seen if 2 * count < len(d) else model.gram - unseen.T @ unseen
+    m = m + count * model.spread + model.noise[0] * np.eye(k)
+    z = np.linalg.solve(m, model.loadings.T @ d)
+    return z, model.noise[0] * np.linalg.inv(m)
+
+
+def _expected(row: Float64, there: Array, model: RowModel) -> Float64:
+    d = np.where(there, row - model.mean, 0.0)
+    return np.asarray(model.mean + model.loadings @ _coordinates(d, there, model)[0])
+
+
+def _triangle(z: Float64, covariance: Float64) -> Float64:
+    k = len(z)
+    full = np.outer(np.append(z, 1.0), np.append(z, 1.0))
+    full[:k, :k] += covariance
+    return np.asarray(full[np.triu_indices(k + 1)])

@@ -1,0 +1,355 @@
+"""Passes until what is missing changes no more: in numbers for a plan, and in work.
+
+Passes run along the rows, which are completed each by itself. Of every ``period`` numbers of a row one is
+held out of the model, and tells its error; solvers take those as they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.linear.complete_rows import RowModel
+from rankfold.methods.parts.finite import refuse_infinite
+from rankfold.methods.parts.panels import Panels
+from rankfold.methods.random_keys import Purpose
+from rankfold.methods.svd.completion.acceleration import DEPTH, Acceleration
+from rankfold.methods.svd.completion.completion_pass import CompletionPass
+from rankfold.methods.svd.completion.first_model import RowSample, first_model, out_of_range
+from rankfold.methods.svd.completion.low_rank_model import BLOCK_BYTES, as_arrays, from_arrays, next_model
+from rankfold.methods.svd.request import Request
+from rankfold.methods.task import Output
+from rankfold.pipeline.blas import one_blas_thread
+from rankfold.pipeline.data.source import Source, compressed
+from rankfold.pipeline.data.view import Orientation, View
+from rankfold.pipeline.engine.blocks import Cut, cut
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.planning.passes import Pass, numbers_of
+from rankfold.pipeline.planning.planner import PanelSweeps
+from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
+from rankfold.pipeline.prepare.gaps import CompleteRows, ImputeLowRank, blank_completion
+from rankfold.pipeline.prepare.prepared import complete_source, fitted_of
+from rankfold.pipeline.storage.checkpoint import State, save_once
+from rankfold.pipeline.storage.scratch import NOWHERE
+
+if TYPE_CHECKING:
+    from rankfold.methods.svd.strategy import Strategy
+
+Array = npt.NDArray[Any]
+
+SQUARES_BYTES = 2**27
+"""Of the squares of all columns, up to which each column has its own."""
+
+HELD_OUT = 2000
+"""Numbers that are held out at least, if that takes no more than one of the first of ``PERIODS``."""
+
+PERIODS = 20, 100
+
+LIKELY_PASSES = 5
+"""Measured: 2 to 9, of matrices with many components near the noise up to 16."""
+
+KEPT_MODELS = 2 * DEPTH + 6
+"""Models, or what a pass changed of them, in memory between passes; twice as many while they are mixed."""
+
+GAP_SHARE = 0.1
+"""Of numbers that are missing, where time is guessed."""
+
+FALLS = 0.25, 0.8
+"""Ratios of a change to the one before that are counted on: no less, and no more, or where none is known."""
+
+BELOW_UNCERTAINTY = 0.003
+"""Change that is still to come, as a share of the error of what is missing, which makes its square larger by
+a hundred-thousandth: passes end there, whatever the tolerance."""
+
+MOST_NAMES = 5
+"""Columns that a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What decides the numbers: functions of the request, and of shape, type and chunks of the matrix."""
+
+    view: View
+    rank: int
+    """Components of the model: those that are asked for, fewer than there are rows or columns."""
+
+    period: int
+    exact: bool
+    """Whether each column has squares of its own: see ``low_rank_model.py``."""
+
+    cut: Cut
+    most_passes: int
+    seed: int
+
+    @classmethod
+    def of(cls, request: Request, source: Source) -> Completion:
+        """Of a request of a matrix with gaps."""
+        view = View(source, Orientation.ROWS, precision=request.working_dtype)
+        m, n = source.shape
+        rank = max(1, min(request.rank, m - 1, n - 1))
+        squares = 8 * n * (rank + 1) * (rank + 2) // 2
+        exact = squares <= SQUARES_BYTES
+        period = min(max(m * n // HELD_OUT, PERIODS[0]), PERIODS[1])
+        sums = 8 * n * (rank + 4) + squares * exact
+        pieces = cut(view.grid, n * view.dtype.itemsize, sums, reads_per_byte=8)
+        return cls(view, rank, period, exact, pieces, int(request.completion_passes or 1), request.seed)
+
+    @property
+    def held_out(self) -> tuple[int, int]:
+        """Key and period: see ``fit_rows``."""
+        bits = np.random.Philox(key=np.array([self.seed, Purpose.HELD_OUT], np.uint64))
+        return int(bits.random_raw()), self.period
+
+    @property
+    def sample(self) -> RowSample:
+        """Of rows, from which the first model is."""
+        return RowSample.of(self.view, self.rank)
+
+    def fold(self, slots: int, model: Path) -> CompletionPass:
+        """The fold of a pass."""
+        panels = Panels(self.view, self.cut, slots, self.view.dtype)
+        key, period = self.held_out
+        each = self.view.source.dtype.itemsize / NOMINAL_READ + self.flops / NOMINAL_FLOPS[8]
+        return CompletionPass(panels, model, self.rank, key, period, self.exact, self.view.short * each)
+
+    @property
+    def flops(self) -> float:
+        """Of a number of the matrix in a pass, with a guess of how many are missing."""
+        return 6 * self.rank + GAP_SHARE * 3 * self.rank**2
+
+    # A plan ---------------------------------------------------------------------------------------
+
+    def sweeps(self, slots: int) -> list[Pass]:
+        """Every pass there may be."""
+        fold = self.fold(slots, NOWHERE)
+        numbers = self.view.long * self.view.short
+        reads = numbers * self.view.source.dtype.itemsize
+        return [
+            dataclasses.replace(
+                numbers_of(pass_name(i), fold, reads, 0, numbers * self.flops),
+                item=8,
+                is_likely=i <= LIKELY_PASSES,
+                resident_bytes=KEPT_MODELS * self.model_bytes,
+            )
+            for i in range(1, self.most_passes + 1)
+        ]
+
+    @property
+    def model_bytes(self) -> int:
+        """Memory of a model."""
+        return 8 * (self.view.short * (self.rank + 1) + 2 * self.rank**2)
+
+    @property
+    def driver_bytes(self) -> int:
+        """Memory of the algebra between passes, and of the first model."""
+        sums = self.fold(1, NOWHERE).accumulator_bytes
+        solving = 8 * min(BLOCK_BYTES, sums) + 2 * KEPT_MODELS * self.model_bytes
+        return max(2 * sums + solving, sums + solving + self.sample.memory_bytes)
+
+
+def pass_name(index: int) -> str:
+    """Of a sweep."""
+    return f"completion-{index:02d}"
+
+
+def completed_blank(request: Request, source: Source) -> Source:
+    """The matrix as solvers will see it, before anything is known: to plan with. Others stay as they are."""
+    if request.missing != "em":
+        return source
+    rank = Completion.of(request, source).rank
+    step = blank_completion(source.shape[1], rank)
+    found = {**step.found, "missing": np.broadcast_to(np.int64(0), (source.shape[1],))}
+    return complete_source(source, ImputeLowRank(rank), step, found)
+
+
+def kept_outputs(request: Request, source: Source) -> tuple[Output, ...]:
+    """Arrays of the model that a result keeps, if there is one."""
+    arrays = fitted_of(completed_blank(request, source)) if request.missing == "em" else {}
+    return tuple(
+        Output(name, each.shape, each.dtype) for name, each in arrays.items() if ImputeLowRank.name in name
+    )
+
+
+def with_completion(sweeps: PanelSweeps, request: Request, strategy: Strategy) -> PanelSweeps:
+    """The sweeps of a solver after those that complete its matrix, if there are any."""
+    if request.missing != "em":
+        return sweeps
+    completed: Any = strategy.view.source
+    before = Completion.of(request, completed.inner)
+    most, likely = before.most_passes, min(LIKELY_PASSES, before.most_passes)
+    return PanelSweeps(
+        lambda slots: [*before.sweeps(slots), *sweeps.sweeps_of(slots)],
+        sweeps.cut,
+        max(sweeps.driver_bytes + 2 * before.model_bytes, before.driver_bytes),
+        max(sweeps.accumulator_bytes, before.fold(1, NOWHERE).accumulator_bytes),
+        lambda passes: likely + sweeps.likely(passes - most),
+    )
+
+
+def decided_by(request: Request, otherwise: str) -> str:
+    """What decides how many passes there are."""
+    if request.missing != "em":
+        return otherwise
+    most = int(request.completion_passes or 1)
+    also = f", as others do on {otherwise}" if otherwise else ""
+    return f"what is missing, for up to {most} that complete it, typically {min(LIKELY_PASSES, most)}{also}"
+
+
+# The work -----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class History:
+    """What passes told of the models that they were made with."""
+
+    tol: float
+    changes: list[float | None] = dataclasses.field(default_factory=list)
+    """Norm of the change of what is missing from the model before, over that of the completed matrix."""
+
+    errors: list[float | None] = dataclasses.field(default_factory=list)
+    """Root mean square of the errors of what is held out."""
+
+    remaining: float = np.inf
+    """Change that is still to come after the next model, as far as changes tell."""
+
+    uncertainty: float = 0.0
+    """Norm of the error of what is missing, as numbers held out tell it, over that of the matrix."""
+
+    def add(self, state: State) -> None:
+        """Take in the sums of a pass."""
+        held, errors, changes, norm = (float(state["totals"][i]) for i in (1, 2, 4, 5))
+        self.errors.append(float(np.sqrt(errors / held)) if held else None)
+        if held and norm > 0:
+            missing = float(state["columns"][0].sum())
+            self.uncertainty = float(np.sqrt(errors / held * missing / norm))
+        if len(self.errors) == 1:
+            self.changes.append(None)  # there is no model before
+            return
+        change = float(np.sqrt(changes / norm)) if norm > 0 else 0.0
+        self.changes.append(change)
+        # A single fall may be luck: of the last two it is the lesser one.
+        known = [each for each in self.changes[-3:] if each is not None]
+        falls = [after / before if before > 0 else 0.0 for before, after in itertools.pairwise(known)]
+        fall = min(max(falls, default=FALLS[1]), FALLS[1])
+        fall = max(fall, FALLS[0])
+        self.remaining = change * fall**2 / (1 - fall)
+
+    @property
+    def has_converged(self) -> bool:
+        """Whether no other pass is worth it."""
+        return self.remaining <= max(self.tol, BELOW_UNCERTAINTY * self.uncertainty)
+
+
+def complete(run: Run, request: Request, source: Source) -> tuple[Source, dict[str, Any]]:
+    """The matrix with what is missing completed as it is read, and facts about that.
+
+    Raises
+    ------
+    DataError
+        A number is infinite, or a column holds none.
+    """
+    if request.missing != "em":
+        return source, {}
+    plan = Completion.of(request, source)
+    with one_blas_thread():
+        model, state, history = _fit(run, plan, request.tol)
+    run.earlier_passes, run.passes = run.passes, 0
+    counts = state["columns"][0]
+    facts = _facts(plan, model, state, history)
+    if not counts.any():
+        run.warnings.append(
+            f"nothing is missing in {source.name}, which holds no NaN: missing='em' took a pass to see that. "
+            "If a number stands for what is missing, open it with prepare='mark_missing(-1)'"
+        )
+        return source, {"completion": facts}
+    if len(history.errors) == 1:
+        run.warnings.append(
+            "one pass does not tell whether what is missing still changes: allow more with passes= (--passes)"
+        )
+    elif not history.has_converged:
+        run.warnings.append(
+            f"what is missing may still change by {history.remaining:.1e} of the norm, above tol = "
+            f"{request.tol:.1e}, after {len(history.errors)} passes: allow more with passes= (--passes), or "
+            "raise tol"
+        )
+    if compressed(source) is not None:
+        run.warnings.append(
+            f"{source.name} is sparse: missing='em' fills panels in with its zeros, which takes the time of "
+            "a dense matrix"
+        )
+    step = CompleteRows(model)
+    found = {**step.found, "missing": counts.astype(np.int64)}
+    return complete_source(source, ImputeLowRank(plan.rank), step, found), {"completion": facts}
+
+
+def _fit(run: Run, plan: Completion, tol: float) -> tuple[RowModel, State, History]:
+    """A model, the sums of the last pass, and what all passes told."""
+
+    def make() -> State:
+        first = first_model(plan.sample, plan.rank, plan.seed, plan.held_out, exact=plan.exact)
+        return as_arrays(first, first)
+
+    first = run.prepare(run.part("completion", "first.part"), make)
+    model = before = from_arrays(first)
+    history, acceleration = History(tol), Acceleration()
+    for i in range(1, plan.most_passes + 1):
+        part = save_once(run.part(pass_name(i), "model.part"), as_arrays(model, before))
+        state = run.pass_over_data(pass_name(i), plan.fold(run.slots, part))
+        _refuse(state, plan)
+        history.add(state)
+        if not state["columns"][0].any():
+            history.remaining = 0.0
+            break
+        plain = next_model(model, state, plan.view.long)
+        model, before = acceleration.following(model, plain), model
+        if history.has_converged:
+            break
+    return model, state, history
+
+
+def _refuse(state: State, plan: Completion) -> None:
+    """Raise for what no model is of."""
+    source, rows = plan.view.source, plan.view.long
+    refuse_infinite(state, source)
+    if not all(np.isfinite(state[name]).all() for name in ("totals", "products", "moments")):
+        raise out_of_range(plan.view)
+    empty = np.flatnonzero(state["columns"][0] == rows)
+    if len(empty) == source.shape[1]:
+        raise DataError(f"{source.name} holds no number at all: everything is missing. Give another matrix")
+    if len(empty):
+        names = ", ".join(str(int(column)) for column in empty[:MOST_NAMES])
+        more = f" and {len(empty) - MOST_NAMES} more" if len(empty) > MOST_NAMES else ""
+        raise DataError(
+            f"{len(empty)} columns of {source.name} hold no number, so that nothing tells what is missing "
+            f"there: {names}{more} (from 0). Leave them out, with drop_missing_columns=True "
+            "(--drop-missing-columns) or select_columns= (--select-columns)"
+        )
+
+
+def _facts(plan: Completion, model: RowModel, state: State, history: History) -> dict[str, Any]:
+    """What a result says of it."""
+    n, totals = plan.view.short, state["totals"]
+    missing, held = int(state["columns"][0].sum()), int(totals[1])
+    explained = np.diag(model.gram) / n > np.diag(model.spread)
+    return {
+        "passes": len(history.errors),
+        "missing": missing,
+        "missing_share": missing / (plan.view.long * n),
+        "empty_rows": int(totals[6]),
+        "held_out": held,
+        "held_out_error": history.errors[-1],
+        "mean_error": float(np.sqrt(totals[3] / held)) if held else None,
+        "noise": float(np.sqrt(model.noise[0])),
+        "components": int(explained.sum()),
+        "changes": history.changes,
+        "held_out_errors": history.errors,
+        "remaining_change": history.remaining if np.isfinite(history.remaining) else None,
+        "converged": history.has_converged,
+    }

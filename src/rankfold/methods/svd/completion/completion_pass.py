@@ -1,0 +1,113 @@
+"""One pass over a matrix with gaps: what every row tells of a model, row by row and then by products."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.linear.complete_rows import RowModel, RowSums, fit_rows
+from rankfold.kernels.linear.products import add_product
+from rankfold.methods.parts.finite import BAD
+from rankfold.methods.parts.panels import Grain, OverPanels, Panels, numbers
+from rankfold.pipeline.engine.device import HOST, Device
+from rankfold.pipeline.engine.fold import Buffer, Constant, Sum, Workspace
+from rankfold.pipeline.storage.checkpoint import State
+
+Array = npt.NDArray[Any]
+
+TOTALS = 8
+"""Numbers that ``RowSums`` has of all rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionPass(OverPanels):
+    """Fold of rows into what the next model follows from: see ``low_rank_model.py``."""
+
+    panels: Panels
+    model: Path
+    """A part with a model, and the one before it."""
+
+    rank: int
+    key: int
+    period: int
+    """Of runs of columns, of each of which one is held out."""
+
+    exact: bool
+    """Whether each column has squares of its own."""
+
+    row_seconds: float
+
+    kernels = (fit_rows, add_product)
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """Both models, deviations and coordinates of a grain, and their product."""
+        short, k, rows, dtype = self.panels.view.short, self.rank, self.panels.grain_rows, self.panels.dtype
+        shapes = {"mean": (short,), "loadings": (short, k), "gram": (k, k), "spread": (k, k), "noise": (1,)}
+        models = {
+            name + suffix: Constant(shape, part=self.model)
+            for suffix in ("", "_before")
+            for name, shape in shapes.items()
+        }
+        return {
+            **models,
+            "d": Buffer((rows, short), dtype),
+            "z": Buffer((rows, k + 1), dtype),
+            "product": Buffer((short, k + 1), dtype),
+        }
+
+    def sums(self) -> Mapping[str, Sum]:
+        """See ``RowSums``."""
+        short, k = self.panels.view.short, self.rank
+        triangle = (k + 1) * (k + 2) // 2
+        own = {"squares": Sum((short, triangle))} if self.exact else {}
+        return {
+            **own,
+            "shared": Sum((triangle,)),
+            "moments": Sum((triangle,)),
+            "products": Sum((short, k + 1)),
+            "columns": Sum((3, short)),
+            "totals": Sum((TOTALS,)),
+            "bad": BAD,
+        }
+
+    @property
+    def beside_bytes(self) -> int:
+        """A row with its marks, and squares of coordinates."""
+        return 4 * 8 * self.panels.view.short + 8 * 8 * (self.rank + 1) ** 2
+
+    def workspace(self, device: Device = HOST) -> Workspace:
+        """Buffers, panels, and the models as kernels take them."""
+        work = OverPanels.workspace(self, device)
+        work.models = [
+            RowModel(*(getattr(work, name + suffix) for name in RowModel._fields))
+            for suffix in ("", "_before")
+        ]
+        return work
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Add a panel, grain by grain."""
+        for grain in self.panels.grains(work.panels, start, stop, slot):
+            self._add(state, work, grain)
+
+    def _add(self, state: State, work: Workspace, grain: Grain) -> None:
+        raw = numbers(grain.raw)
+        if raw.dtype.kind == "f" and np.isinf(raw).any():
+            mark_infinite(state, raw, grain.first)
+            return
+        d, z = work.d[: len(raw)], work.z[: len(raw)]
+        none = {"squares": np.empty((0, len(state["shared"])))}
+        sums = RowSums(**{name: (none | state)[name] for name in RowSums._fields})
+        fit_rows(raw, grain.first, self.key, self.period, *work.models, d=d, z=z, sums=sums)
+        add_product(d, z, total=state["products"], work=work.product)
+
+
+def mark_infinite(state: State, raw: Array, first: int) -> None:
+    """Count infinite numbers of some rows, and where the first is."""
+    rows, columns = np.nonzero(np.isinf(raw))
+    here = np.array([len(rows), first + rows[0], columns[0]], np.int64)
+    state["bad"] = BAD.combine(state["bad"], here)

@@ -1,0 +1,156 @@
+"""A model of low rank of rows with gaps, and the next one from sums over all rows.
+
+Rows are ``mean + W z + noise``, see ``kernels/linear/complete_rows.py``. The posterior of z is taken per row
+by the pass; that of row j of W follows from its sums S_j and b_j over the rows where column j is there,
+
+    S_j = sum T_i + noise diag(1 / variance, 0),   (w_j, shift_j) = S_j^-1 b_j,   covariance_j = noise S_j^-1,
+
+with ``variance`` that of each component's loadings: it falls to zero for components that the data do not
+call for, so that a rank beyond that of the matrix does no harm. This is variational Bayesian PCA [IR10], of
+which the covariances of rows of W are replaced by their mean here: one (k, k) matrix in place of n.
+
+Coordinates are then centered and whitened, and W takes that in [LI10]: without, directions of little variance
+take ten times as many passes. Where the S_j of all columns are too large to be summed, what is missing is
+taken as it is expected and all columns share one S: nearly the same limit, in twice as many passes or more.
+
+References
+----------
+[IR10] Ilin, Raiko, Practical approaches to principal component analysis in the presence of missing values,
+JMLR 11, 2010. [LI10] Luttinen, Ilin, Transformations in variational Bayesian factor analysis to speed up
+learning, Neurocomputing 73, 2010.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.linear.complete_rows import RowModel
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+Sums = dict[str, Array]
+
+LEAST_NOISE = 1e-10
+"""Variance of noise at least, as a share of that of the numbers: rows of fewer than k numbers need some."""
+
+TINY = 1e-200
+
+BLOCK_BYTES = 2**22
+"""Squares of columns that are solved with at a time."""
+
+
+def row_model(mean: Float64, loadings: Float64, spread: Float64, noise: float) -> RowModel:
+    """A model with what follows from its arrays."""
+    return RowModel(mean, loadings, loadings.T @ loadings, spread, np.array([noise]))
+
+
+def next_model(model: RowModel, sums: Sums, rows: int, *, prunes: bool = True) -> RowModel:
+    """What the sums of a pass make of the model that it was made with.
+
+    Parameters
+    ----------
+    model : RowModel
+    sums : dict
+        Those of ``CompletionPass``.
+    rows : int
+        Of which sums were taken.
+    prunes : bool
+        Whether components that the data do not call for are let go; else all have one variance.
+
+    Notes
+    -----
+    Work n k^3 for the squares of columns, or n k^2 where they share one.
+    """
+    n, k = model.loadings.shape
+    noise, variance = float(model.noise[0]), np.diag(model.gram) / n + np.diag(model.spread)
+    if not prunes:
+        variance = np.full(k, variance.mean())
+    ridge = noise / np.maximum(variance, TINY)
+    fitted = rows - sums["columns"][0] - sums["columns"][1]
+    squares = sums.get("squares", np.empty((0, 0)))
+    exact = len(squares) > 0
+    loadings, shift, spread = np.empty((n, k)), np.empty(n), np.zeros((k, k))
+    left = float(sums["totals"][0])
+    step = max(1, BLOCK_BYTES // (8 * (k + 1) ** 2)) if exact else n
+    for first in range(0, n, step):
+        here = slice(first, min(first + step, n))
+        b = sums["products"][here]
+        triangles = sums["shared"] + squares[here] if exact else sums["shared"][None]
+        solution, covariance, lost = _solve(_full(triangles, k), b, ridge, noise)
+        loadings[here], shift[here] = solution[:, :k], solution[:, k]
+        spread += covariance * (1 if exact else n) / n
+        left += lost
+    count = float(fitted.sum())
+    if not exact:
+        left, count = left + float(sums["totals"][7]), float(rows) * n
+    # A column of which all that is there was held out has that for its mean.
+    alone = (fitted == 0) & (sums["columns"][1] > 0)
+    shift[alone] = (sums["columns"][2] / np.maximum(sums["columns"][1], 1))[alone]
+    loadings[alone] = 0.0
+    level = float(sums["totals"][0]) / max(float(fitted.sum()), 1.0)
+    least = LEAST_NOISE * level if level > 0 else 1.0
+    noise = max(left / max(count, 1.0), least)
+    return _whiten(model.mean + shift, loadings, spread, noise, sums["moments"] / rows)
+
+
+def _full(triangles: Float64, k: int) -> Float64:
+    """Symmetric matrices of upper triangles."""
+    full = np.empty((len(triangles), k + 1, k + 1))
+    upper = np.triu_indices(k + 1)
+    full[:, upper[0], upper[1]] = triangles
+    full[:, upper[1], upper[0]] = triangles
+    return full
+
+
+def _solve(s: Float64, b: Float64, ridge: Float64, noise: float) -> tuple[Float64, Float64, float]:
+    """Rows of (W, shift), the sum of their covariances, and what of the squares of columns is not told.
+
+    Of ``S`` (c, k + 1, k + 1), or of one for all columns.
+    """
+    k = len(ridge)
+    regular, diagonal = s.copy(), np.arange(k)
+    regular[:, diagonal, diagonal] += ridge
+    regular[:, k, k] += s[:, k, k] <= 0  # of a column without any number
+    inverse = np.linalg.inv(regular)
+    inverse = (inverse + inverse.transpose(0, 2, 1)) / 2
+    solution = np.einsum("jab,jb->ja", inverse, b) if len(s) == len(b) else b @ inverse[0]
+    # A step of refinement: inverses of squares of the same size lose digits that solutions keep.
+    if len(s) == len(b):
+        rest = b - np.einsum("jab,jb->ja", regular, solution)
+        solution = solution + np.einsum("jab,jb->ja", inverse, rest)
+        told = np.einsum("ja,jab,jb->", solution, s, solution)
+    else:
+        solution = solution + (b - solution @ regular[0]) @ inverse[0]
+        told = float(np.einsum("ja,ja->", solution @ s[0], solution))
+    covariances = noise * inverse[:, :k, :k]
+    blur = float(np.einsum("jab,jab->", covariances, s[:, :k, :k])) * (len(b) / len(s))
+    lost = float(told) - 2 * float((solution * b).sum()) + blur
+    return np.asarray(solution), covariances.sum(axis=0), lost
+
+
+def _whiten(mean: Float64, loadings: Float64, spread: Float64, noise: float, moments: Float64) -> RowModel:
+    """The same model with coordinates that are centered, white and in the order of what they explain."""
+    n, k = loadings.shape
+    full = _full(moments[None], k)[0]
+    center = full[:k, k]
+    root = np.linalg.cholesky(full[:k, :k] - np.outer(center, center))
+    mean, loadings, spread = mean + loadings @ center, loadings @ root, root.T @ spread @ root
+    _, turn = np.linalg.eigh(loadings.T @ loadings + n * spread)
+    turn = turn[:, ::-1]
+    return row_model(mean, loadings @ turn, turn.T @ spread @ turn, noise)
+
+
+# Parts --------------------------------------------------------------------------------------------
+
+
+def as_arrays(model: RowModel, before: RowModel) -> dict[str, Array]:
+    """A model and the one before it, as a part."""
+    return {**model._asdict(), **{f"{name}_before": each for name, each in before._asdict().items()}}
+
+
+def from_arrays(arrays: dict[str, Array], suffix: str = "") -> RowModel:
+    """A model out of a part."""
+    return RowModel(*(np.asarray(arrays[name + suffix]) for name in RowModel._fields))
