@@ -28,7 +28,8 @@ SUPPORTED_DTYPES = (
 )
 
 
-_FLOATS = tuple(np.dtype(code) for code in ("f2", "f4", "f8", "c8", "c16"))
+LARGEST_ITEM = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
+"""Bytes of a number of the widest type of each kind that is read."""
 
 MOST_BYTES = 2**60
 """Of a matrix, or of a chunk: more is no size but a damaged header."""
@@ -94,7 +95,7 @@ def _is_length(value: Any) -> bool:
 
 def require_numbers(name: str, dtype: np.dtype[Any]) -> None:
     """Raise ``InputError`` for a type that is not read."""
-    if not (dtype.kind in "iub" or dtype in _FLOATS):
+    if dtype.itemsize > LARGEST_ITEM.get(dtype.kind, 0):
         raise InputError(f"{name} holds {dtype}; supported are {SUPPORTED_DTYPES}. Convert it first")
 
 
