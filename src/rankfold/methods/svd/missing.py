@@ -145,7 +145,7 @@ class RowSketch:
         eigenvalues = np.maximum(eigenvalues, 0.0)
         length = np.sqrt(eigenvalues)
         turn = vectors * np.where(length > 0, 1 / np.where(length > 0, length, 1.0), 0.0)
-        noise = np.maximum(float(np.trace(product)) - np.cumsum(eigenvalues), 0.0) / len(rest)
+        noise = np.maximum(float(np.trace(product).real) - np.cumsum(eigenvalues), 0.0) / len(rest)
         shown = np.maximum(eigenvalues, (eigenvalues - noise) / max(1 - deviation, 0.1))
         squares = np.minimum(hidden + shown, most)
         return Outside(squares, hidden, rest, turn)
