@@ -93,3 +93,12 @@ def test_rank_that_is_not_there() -> None:
         found = rf.check(getattr(rf, kind)(x, 3), x)
         assert found.attrs["largest_residual"] < 1e-12
         assert found.attrs["left_orthogonality"] < 1e-12 and found.attrs["right_orthogonality"] < 1e-12
+
+
+def test_rows_that_were_weighed_are_to_be_given_with_their_weights() -> None:
+    x, weights = np.random.default_rng(0).poisson(1.0, (200, 60)).astype(float), np.arange(1.0, 201)
+    weighed = rf.open(x, prepare=[{"sample_weight": {"values": weights}}])
+    found = rf.svd(weighed, 3, tol=1e-9, passes=30)
+    assert rf.check(found, weighed).attrs["largest_residual"] < 1e-4
+    with pytest.raises(rf.RankfoldError, match="a result keeps no weights"):
+        rf.check(found, x)

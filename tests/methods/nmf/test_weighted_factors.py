@@ -454,3 +454,49 @@ def test_a_workflow_takes_weights(tmp_path: Path) -> None:
     (made,) = tmp_path.rglob("factors.zarr")
     here = rf.nmf(x, 3, weights=v, missing="ignore", seed=5)
     np.testing.assert_allclose(rf.open_result(made).H, here.H, atol=1e-9 * np.abs(here.H).max())
+
+
+# Units and types ----------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
+@pytest.mark.parametrize("unit", [1e-100, 1e-60, 1e60, 1e100])
+@pytest.mark.parametrize("loss", ["frobenius", "kullback-leibler"])
+def test_factors_do_not_depend_on_the_unit_of_row_weights(unit: float, loss: str) -> None:
+    rng = np.random.default_rng(0)
+    x = (rng.random((200, 4)) @ rng.random((4, 30)) + 0.01).astype(np.float32)
+    weights = rng.uniform(0.5, 2, 200)
+    one, other = (rf.nmf(x, 4, loss=loss, row_weights=weights * each) for each in (1.0, unit))
+    product = np.asarray(one.W) @ np.asarray(one.H)
+    np.testing.assert_allclose(np.asarray(other.W) @ np.asarray(other.H), product, rtol=2e-2, atol=1e-3)
+
+
+def test_rows_of_weights_that_no_number_holds_are_counted_as_zero() -> None:
+    rng = np.random.default_rng(0)
+    x, weights = (rng.random((200, 4)) @ rng.random((4, 30))).astype(np.float32), np.ones(200)
+    weights[:5] = 1e-90
+    with pytest.warns(rf.RankfoldWarning, match="5 rows are of weight zero, or of one too small"):
+        found = rf.nmf(x, 4, row_weights=weights)
+    w = np.asarray(found.W)
+    assert not w[:5].any() and np.isfinite(w).all()
+
+
+@pytest.mark.parametrize("unit", [1e-43, 1e50])
+def test_weights_out_of_the_range_of_products_are_refused(unit: float) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.random((60, 20)).astype(np.float32)
+    with pytest.raises(rf.RankfoldError, match="out of the range that products in float32 bear"):
+        rf.nmf(x, 3, weights=np.ones(x.shape) * unit)
+
+
+def test_complex_weights_and_starts_are_refused() -> None:
+    x = np.random.default_rng(0).random((60, 20))
+    start = np.ones((60, 3)) + 1j, np.ones((3, 20))
+    asked: tuple[dict[str, Any], ...] = (
+        {"weights": np.ones(x.shape) + 1j},
+        {"row_weights": np.ones(60) + 1j},
+        {"init": start},
+    )
+    for each in asked:
+        with pytest.raises(rf.RankfoldError, match="must be real"):
+            rf.nmf(x, 3, **each)

@@ -231,3 +231,28 @@ def test_wide_indices_are_taken_as_they_are(make: Any) -> None:
     wide = scipy.sparse.csr_array((x.data, x.indices.astype(np.int64), x.indptr.astype(np.int64)), x.shape)
     np.testing.assert_allclose(np.abs(make(wide)), np.abs(make(x)), rtol=1e-6, atol=1e-6)
     assert wide.indices.dtype == np.int64
+
+
+def test_physical_components_of_some_columns() -> None:
+    x, weights = np.random.default_rng(0).standard_normal((50, 12)), np.linspace(1, 2, 12)
+    kept = np.arange(12) % 2 == 0
+    found = rf.pca(x, 3, prepare=[{"weights": {"values": weights}}], mask_var=kept)
+    physical = found.to_xarray(physical=True)["components"].values
+    np.testing.assert_allclose(physical, np.asarray(found.components) / weights[kept])
+
+
+def test_poles_weigh_nothing() -> None:
+    xarray = pytest.importorskip("xarray")
+    latitudes = np.array([-90.0, -45, 0, 45, 90])
+    values = np.random.default_rng(0).standard_normal((30, 5, 2))
+    field = xarray.DataArray(values, dims=("time", "lat", "lon"), coords={"lat": latitudes})
+    found = rf.svd(rf.open(field, row_axes="time", prepare="coslat"), 2).to_xarray(field, physical=True)["Vt"]
+    assert np.isnan(found.sel(lat=[-90, 90]).values).all()
+    assert np.isfinite(found.sel(lat=[-45, 0, 45]).values).all()
+
+
+def test_complex_numbers_are_for_no_netcdf(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).standard_normal((30, 5)) * (1 + 1j)
+    with pytest.raises(rf.RankfoldError, match="netCDF holds no complex numbers"):
+        rf.svd(x, 2).to_netcdf(tmp_path / "x.nc")
+    assert not (tmp_path / "x.nc").exists()

@@ -12,7 +12,7 @@ from rankfold.kernels._dispatch import kernel
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
-"""Complex numbers where a matrix is complex."""
+"""Of a complex matrix complex128 instead, but for values and norms."""
 
 
 def adjoint(a: Array) -> Array:
@@ -42,7 +42,8 @@ def leading_eigenpairs(a: Float64, k: int) -> tuple[Float64, Float64]:
 
     Notes
     -----
-    Work 4/3 p^3 + 2 p^2 k flops (LAPACK ``syevr`` on a subset); scratch 8 p^2 + 16 p k bytes.
+    Work 4/3 p^3 + 2 p^2 k flops (LAPACK ``syevr`` on a subset); scratch 8 p^2 + 16 p k bytes. A complex
+    matrix takes four times the flops and the bytes, and is copied, not overwritten.
     """
     p, diagonal = len(a), a.diagonal().copy()
     if np.iscomplexobj(a):

@@ -49,6 +49,7 @@ from rankfold.pipeline.planning.seconds import (
     NOMINAL_READ,
     ORDER_SECONDS,
 )
+from rankfold.pipeline.prepare.prepared import lacks_row_weights
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
@@ -181,7 +182,8 @@ class Verification:
         if (rows, columns) != model.shape:
             raise InputError(
                 f"{model.name} is not a result of {source.name}, which is {rows} x {columns}. Give the "
-                "matrix that it was made from."
+                "matrix that it was made from, with the rows and columns that were chosen of it: --mask-obs, "
+                "--mask-var, --select-rows, --select-columns."
             )
         return cls(model, left, source, model.digest(), model.square_scale())
 
@@ -351,4 +353,10 @@ def _of_numbers(state: State) -> State:
 def check_task(result: FactorModel | Result | str | Path, x: object) -> Verification:
     """A result and its matrix, checked; arguments of ``rankfold.check``."""
     model = open_model(result)
-    return Verification.of(model, model.source(x))
+    source = model.source(x)
+    if lacks_row_weights(source):
+        raise InputError(
+            f"rows of {model.name} were weighed by sample_weight, and a result keeps no weights: give the "
+            "matrix as it was opened, with prepare= (--prepare)"
+        )
+    return Verification.of(model, source)

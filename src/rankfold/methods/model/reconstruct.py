@@ -356,6 +356,8 @@ def _span(rows: slice | None, length: int) -> Span:
     """First and one past the last row of a slice without steps."""
     if rows is None:
         return 0, length
+    if not isinstance(rows, slice):
+        raise InputError(f"row_range must be a slice, as slice(0, 100), not {rows!r}")
     if rows.step not in (None, 1):
         raise InputError(f"row_range={rows} takes steps of {rows.step}; ask for consecutive rows")
     start, stop, _ = rows.indices(length)

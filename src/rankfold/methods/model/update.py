@@ -48,6 +48,7 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import DataError, InputError, MemoryBudgetError
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
+from rankfold.pipeline.prepare.prepared import lacks_row_weights
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.result import Result
 
@@ -105,6 +106,10 @@ class Update:
             raise InputError(f"{model.name} is not a pca: only principal components can be updated")
         if model.paired:
             raise InputError(f"{model.name} is of complex numbers, and only real ones are updated: fit again")
+        if lacks_row_weights(source):
+            raise InputError(
+                f"rows of {model.name} were weighed, and new ones have no weights: fit again to all"
+            )
         columns, (rows, width) = model.right.shape[1], source.shape
         if width != columns:
             raise InputError(

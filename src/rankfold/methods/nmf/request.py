@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from rankfold.methods.nmf.arguments import DEFAULT_FALL, INITS, LOSSES, SOLVERS
 from rankfold.methods.svd.request import integer, number
+from rankfold.pipeline.data.dtypes import require_real
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.result import Result
 
@@ -192,6 +193,7 @@ class CustomStart:
         """(k, short) what the first pass solves the long factor from."""
         rows, columns = shape
         for name, factor, target in (("W", self.w, (rows, rank)), ("H", self.h, (rank, columns))):
+            require_real("factors to start from", factor.dtype)
             if tuple(factor.shape) != target:
                 raise InputError(f"{name} to start from has shape {tuple(factor.shape)}, not {target}")
         short = np.array(self.h[...] if by_rows else self.w[...].T, np.float64)
@@ -204,7 +206,8 @@ class CustomStart:
 
 def _array(factor: object) -> Any:
     try:
-        return np.asarray(factor, np.float64)
+        numbers = np.asarray(factor)
+        return numbers if numbers.dtype.kind == "c" else np.asarray(numbers, np.float64)
     except (TypeError, ValueError):
         raise InputError("factors to start from must be arrays of numbers") from None
 

@@ -15,6 +15,7 @@ from rankfold.methods.nmf.weighted.rows import (
 )
 from rankfold.methods.nmf.weighted.sources import Weights
 from rankfold.methods.nmf.weighted.task import WeightedNonnegative
+from rankfold.pipeline.data.dtypes import require_real
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
 
@@ -42,7 +43,10 @@ def nmf_task(
         check_row_weights(request)
         beside = open_row_weights(row_weights, source.shape[0], source.name, root=request.loss == "frobenius")
     if weights is not None or missing == "ignore":
-        counts = Weights(None if weights is None else open_source(weights), ignore=missing == "ignore")
+        weighing = None if weights is None else open_source(weights)
+        if weighing is not None:
+            require_real("weights", weighing.dtype)
+        counts = Weights(weighing, ignore=missing == "ignore")
         return WeightedNonnegative.weigh(source, request, custom, counts, beside)
     plain = Nonnegative.of(source, request, custom)
     if beside is None:

@@ -100,8 +100,8 @@ def remedy(source: Source) -> str:
     return (
         "Leave out columns that never hold a number, as places on land, with --drop-missing-columns "
         "(rankfold.open(x, drop_missing_columns=True)); have svd and pca complete other NaN, with "
-        "--missing em (missing='em'); replace or drop the rest, for instance with numpy.nan_to_num, and run "
-        "again."
+        "--missing em (missing='em'), or nmf leave them out, with --missing ignore; replace or drop the "
+        "rest, for instance with numpy.nan_to_num, and run again."
     )
 
 

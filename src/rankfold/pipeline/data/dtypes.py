@@ -99,6 +99,12 @@ def require_numbers(name: str, dtype: np.dtype[Any]) -> None:
         raise InputError(f"{name} holds {dtype}; supported are {SUPPORTED_DTYPES}. Convert it first")
 
 
+def require_real(name: str, dtype: np.dtype[Any]) -> None:
+    """Raise ``InputError`` for complex numbers."""
+    if dtype.kind == "c":
+        raise InputError(f"{name} are {dtype}, and must be real. Give the real part, or absolute values")
+
+
 def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The same type in the byte order of this machine."""
     return dtype.newbyteorder("=")
@@ -189,7 +195,11 @@ class ConvertedSource:
             part = strip[: min(step, height - top)]
             span = rows[0] + top, rows[0] + top + len(part)
             self.source.read_into(part, span, columns)
-            convert_into(out[top : top + len(part)], part, f"{self.name}, rows {span[0]}:{span[1]}")
+            self.convert(out[top : top + len(part)], part, span)
+
+    def convert(self, out: npt.NDArray[Any], strip: npt.NDArray[Any], rows: Span) -> None:
+        """Numbers of some rows in the other type."""
+        convert_into(out, strip, f"{self.name}, rows {rows[0]}:{rows[1]}")
 
     def read_bytes(self, rows: int, columns: int) -> int:
         """A strip in the old type, what tells whether it fits, and what reading it takes."""

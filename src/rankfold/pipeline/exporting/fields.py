@@ -104,7 +104,7 @@ def column_factors(result: Outcome) -> Array:
     InputError
         The matrix went through a step that is no such product.
     """
-    total = np.ones(result.attrs["input"]["shape"][1])
+    total: Any = 1.0
     for place, step in enumerate(parse_steps(result.attrs["input"].get("prepare")), 1):
         fitted = f"prepare_{place}_{step.name}_"
         if step.name in ("weights", "coslat"):
@@ -112,13 +112,17 @@ def column_factors(result: Outcome) -> Array:
         elif step.name == "scale" and step.max_value is None:
             std, mean = (np.asarray(result[f"{fitted}{name}"][...]) for name in ("std", "mean"))
             total = total * step.fitted({"std": std, "mean": mean}).factor
-        elif step.name not in ("impute_mean", "sample_weight"):
+        elif step.name in ("take_columns", "highly_variable"):
+            kept = np.asarray(result[f"{fitted}columns"][...])
+            total = total if np.ndim(total) == 0 else total[kept]
+        elif step.name not in ("impute_mean", "impute_low_rank", "mark_missing", "sample_weight"):
             raise InputError(
                 f"physical=True divides weights and scales out of components, and {step.name} is neither: "
                 "components have no form in units of the data then"
             )
     if result.attrs["request"].get("scale"):
         total = total / np.asarray(result["scale"][...])
+    total = np.broadcast_to(total, (result.attrs["input"]["shape"][1],))
     return np.where(total == 0, np.nan, total)
 
 
@@ -127,6 +131,11 @@ def write_netcdf(dataset: Any, path: Path, *, overwrite: bool) -> Path:
     if path.exists() and not overwrite:
         raise OutputError(f"{path} exists. Say overwrite=True (--overwrite), or another name")
     library("netCDF4", extra="xarray", what=f"writing {path}")
+    if any(array.dtype.kind == "c" for array in dataset.variables.values()):
+        raise OutputError(
+            f"{path}: netCDF holds no complex numbers. Take to_xarray(), and write real and imaginary parts, "
+            "or a Zarr store"
+        )
     path = path.resolve()
     begun = path.with_name(f".{path.name}.rankfold-export")
     try:

@@ -63,6 +63,10 @@ def _of_kept(step: Any, source: Source, axis: int) -> Float64:
     return values
 
 
+POLE = 1e-12
+"""Cosine of a latitude below which it is a pole."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
     """Columns times given numbers, of all columns or of those that are kept: an array, or a ``.npy`` file."""
@@ -175,7 +179,7 @@ class Coslat:
     name: ClassVar[str] = "coslat"
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """Weights, 0 beyond the poles."""
+        """Weights, 0 at the poles and beyond."""
         if self.values is None:
             raise InputError(
                 f"{self.name} takes data with an axis {self.latitude!r} among the columns and a coordinate "
@@ -188,7 +192,9 @@ class Coslat:
                 f"{self.name}: {self.latitude} goes from {latitudes.min():g} to {latitudes.max():g}, which "
                 "are no degrees of latitude"
             )
-        return {"values": np.sqrt(np.clip(np.cos(np.deg2rad(latitudes)), 0.0, 1.0))}
+        cosines = np.cos(np.deg2rad(latitudes))
+        # At 90 degrees it is rounding, not 0.
+        return {"values": np.sqrt(np.where(cosines > POLE, np.minimum(cosines, 1.0), 0.0))}
 
     def fitted(self, found: Fitted) -> Step:
         """See ``MeasuredStep``."""

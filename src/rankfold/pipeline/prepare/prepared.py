@@ -314,6 +314,12 @@ def without_shift(source: Source) -> Source:
     return PreparedSparse(source.inner, source.steps, source.said, source.fitted)
 
 
+def lacks_row_weights(source: Source) -> bool:
+    """Whether rows go through what weighed others, and have no weights themselves."""
+    said = source.said if isinstance(source, PreparedSource) else ()
+    return any(step.name == "sample_weight" and step.values is None for step in said)
+
+
 def shift_of(source: Source) -> Array | None:
     """What each column of a matrix lacks, if that was left out; see ``without_shift``."""
     return source.shift if isinstance(source, PreparedSparse) else None

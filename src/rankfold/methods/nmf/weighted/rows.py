@@ -24,7 +24,7 @@ from rankfold.methods.nmf.request import FactorRequest
 from rankfold.methods.nmf.start import FactorStart
 from rankfold.methods.svd.strategy import Strategy, choose_strategy
 from rankfold.pipeline.chunks.geometry import Span
-from rankfold.pipeline.data.dtypes import ConvertedSource
+from rankfold.pipeline.data.dtypes import ConvertedSource, require_real
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import (
     CompressedSource,
@@ -48,6 +48,12 @@ Float64 = npt.NDArray[np.float64]
 BLOCK_ROWS = 2**16
 """Rows whose weights are looked at together."""
 
+BLOCK_BYTES = 2**20
+"""Of the long factor that are divided together."""
+
+USUAL = 1e6
+"""Largest weights between this and its inverse are taken as they are."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowWeights:
@@ -59,11 +65,15 @@ class RowWeights:
     root: bool
     """Whether that is its square root: for squares."""
 
-    def factors(self, start: int, stop: int) -> Float64:
-        """(stop - start,) what rows are multiplied by."""
-        weights = self.read(start, stop)
+    unit: float = 1.0
+    """Power of two that all are multiplied by, which changes no factor."""
+
+    def factors(self, start: int, stop: int, dtype: np.dtype[Any]) -> Float64:
+        """(stop - start,) what rows are multiplied by; 0 where a type holds nothing so small."""
+        weights = self.read(start, stop) * self.unit
         with np.errstate(invalid="ignore"):
-            return np.sqrt(weights) if self.root else weights
+            factors = np.sqrt(weights) if self.root else weights
+        return np.where(factors < np.finfo(dtype).tiny, 0.0, factors)
 
     def read(self, start: int, stop: int) -> Float64:
         """Weights of some rows."""
@@ -71,8 +81,16 @@ class RowWeights:
         self.source.read_into(out, (start, stop), (0, 1))
         return out[:, 0].astype(np.float64)
 
-    def count_zeros(self) -> int:
-        """Rows that count nothing; ``DataError`` for weights that are none."""
+    def largest(self) -> float:
+        """The largest of those that are weights."""
+        rows, largest = self.source.shape[0], 0.0
+        for start in range(0, rows, BLOCK_ROWS):
+            weights = self.read(start, min(start + BLOCK_ROWS, rows))
+            largest = max(largest, float(weights[weights < np.inf].max(initial=0.0)))
+        return largest
+
+    def count_zeros(self, dtype: np.dtype[Any]) -> int:
+        """Rows that count nothing in a type; ``DataError`` for weights that are none."""
         zeros, rows = 0, self.source.shape[0]
         for start in range(0, rows, BLOCK_ROWS):
             weights = self.read(start, min(start + BLOCK_ROWS, rows))
@@ -83,7 +101,7 @@ class RowWeights:
                     f"the weight of row {start + first} (from 0) is {weights[first]}. A weight is a finite "
                     "number of at least 0, and 0 leaves a row out: replace it, and run again."
                 )
-            zeros += int((weights == 0).sum())
+            zeros += int((self.factors(start, start + len(weights), dtype) == 0).sum())
         if zeros == rows:
             raise DataError("all rows are of weight zero: give a weight above zero to those that count")
         return zeros
@@ -118,7 +136,7 @@ class ScaledRows(SamePlaces):
     def read_into(self, out: Array, rows: Span, columns: Span) -> None:
         """Copy ``self[rows, columns]`` into ``out``; see ``Source``."""
         self._numbers().read_into(out, rows, columns)
-        factors = self.weights.factors(*rows).astype(self.dtype)
+        factors = self.weights.factors(*rows, self.dtype).astype(self.dtype)
         out *= factors[:, None]
         out[factors == 0] = 0
 
@@ -158,9 +176,9 @@ class ScaledSparseRows(ScaledRows):
         """Lines ``start:stop``, their numbers in new memory: see ``CompressedSource``."""
         part = require_compressed(self.inner).read_sparse(lines)
         if self.by == "rows":
-            factors = np.repeat(self.weights.factors(*lines), np.diff(part.indptr))
+            factors = np.repeat(self.weights.factors(*lines, self.dtype), np.diff(part.indptr))
         else:
-            factors = self.weights.factors(0, self.shape[0])[part.indices]
+            factors = self.weights.factors(0, self.shape[0], self.dtype)[part.indices]
         data = part.data * factors
         data[factors == 0] = 0
         return Csr(part.indptr, part.indices, data.astype(self.dtype))
@@ -184,12 +202,17 @@ def open_row_weights(value: object, rows: int, name: str, *, root: bool) -> RowW
     if not isinstance(value, str | os.PathLike | Source) and np.ndim(value) == 1:  # type: ignore[arg-type]
         value = np.array(value).reshape(-1, 1)
     source = open_source(value)
+    require_real("row_weights", source.dtype)
     if source.shape != (rows, 1):
         raise InputError(
             f"row_weights are {source.shape[0]} x {source.shape[1]}, but {name} has {rows} rows: give one "
             "number for each"
         )
-    return RowWeights(source, root)
+    weights = RowWeights(source, root)
+    largest = weights.largest()
+    if largest == 0 or 1 / USUAL <= largest <= USUAL:
+        return weights
+    return dataclasses.replace(weights, unit=float(np.ldexp(1.0, 1 - int(np.frexp(largest)[1]))))
 
 
 # The task -----------------------------------------------------------------------------------------
@@ -221,9 +244,12 @@ class RowWeightedNonnegative(Nonnegative):
             source = self.row_weights.source
             source.check()
             require_whole_input(getattr(source, "path", None))
-            zeros = self.row_weights.count_zeros()
+            zeros = self.row_weights.count_zeros(self.scaled.dtype)
             if zeros:
-                run.warnings.append(f"{zeros} rows are of weight zero: their rows of W are 0")
+                run.warnings.append(
+                    f"{zeros} rows are of weight zero, or of one too small beside the largest for "
+                    f"{self.scaled.dtype.name}: their rows of W are 0"
+                )
         return Nonnegative._begin(self, run, layout)
 
     def _write(
@@ -236,21 +262,22 @@ class RowWeightedNonnegative(Nonnegative):
     def _divide(self, run: Run, model: Model, factors: Factors) -> Factors:
         """Factors of the matrix itself."""
         assert self.row_weights is not None  # noqa: S101  asked before
-        rows = self.row_weights.source.shape[0]
+        rows, dtype = self.row_weights.source.shape[0], self.scaled.dtype
         if not model.by_rows:
-            inverse = _inverse(self.row_weights.factors(0, rows))
+            inverse = _inverse(self.row_weights.factors(0, rows, dtype))
             return dataclasses.replace(factors, short=model.round_to_type(factors.short * inverse))
         before, sizes = factors.require_long()
         after = ScratchMatrix(run.scratch / "divided.bin", rows, before.columns, before.dtype)
 
         def divide() -> State:
             run.require(before.path)
-            for start in range(0, rows, BLOCK_ROWS):
-                stop = min(start + BLOCK_ROWS, rows)
+            height = max(1, BLOCK_BYTES // before.row_bytes)
+            for start in range(0, rows, height):
+                stop = min(start + height, rows)
                 block = np.empty((stop - start, before.columns), before.dtype)
                 before.read_into(block, start)
-                block *= _inverse(self.row_weights.factors(start, stop))[:, None].astype(block.dtype)  # type: ignore[union-attr]
-                after.write(start, block)
+                inverse = _inverse(self.row_weights.factors(start, stop, dtype))  # type: ignore[union-attr]
+                after.write(start, (block * inverse[:, None]).astype(before.dtype))
             return {}
 
         run.prepare(run.part("divided.part"), divide)

@@ -21,11 +21,15 @@ from rankfold.pipeline.data.dtypes import ConvertedSource
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import SamePlaces, Source, Wrapper
 from rankfold.pipeline.data.view import Orientation
+from rankfold.pipeline.errors import DataError
 
 Array = npt.NDArray[Any]
 
 TALLER = 4
 """Panels are as much taller than chunks of the matrix, at most, that chunks of the weights be read once."""
+
+SHARE_OF_RANGE = 0.75
+"""Of the exponents of a type, that weights may take."""
 
 STRIP_BYTES = 4 * 2**20
 """Weights that are looked at together where the matrix alone is read, unless one chunk is larger."""
@@ -106,8 +110,8 @@ class PairedSource(Wrapper):
             columns = (0, self.inner.shape[1])
         else:
             rows = (0, self.inner.shape[0])
-        for source, part in ((self.inner, x), (self.weights, weights)):
-            self._in_type(source).read_into(part, rows, columns)
+        self._numbers.read_into(x, rows, columns)
+        self._counts.read_into(weights, rows, columns)
 
     def split(self, panel: Array) -> tuple[Array, Array]:
         """Numbers of the matrix in a panel, and their weights."""
@@ -118,7 +122,7 @@ class PairedSource(Wrapper):
     def read_bytes(self, rows: int, columns: int) -> int:
         """Most memory of one ``read_into``: that of either, one after the other."""
         half = (rows, self.inner.shape[1]) if self._by_rows else (self.inner.shape[0], columns)
-        return max(self._in_type(each).read_bytes(*half) for each in (self.inner, self.weights))
+        return max(each.read_bytes(*half) for each in (self._numbers, self._counts))
 
     def check(self) -> None:
         """Raise ``ChunkError`` for what can be found wrong in either."""
@@ -129,8 +133,36 @@ class PairedSource(Wrapper):
         """Those of both."""
         return f"{self.inner.fingerprint()} {self.weights.fingerprint()}"
 
-    def _in_type(self, source: Source) -> Source:
-        return source if source.dtype == self.dtype else ConvertedSource(source, self.dtype)
+    @property
+    def _numbers(self) -> Source:
+        return self.inner if self.inner.dtype == self.dtype else ConvertedSource(self.inner, self.dtype)
+
+    @property
+    def _counts(self) -> Source:
+        return WeightsInType(self.weights, self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsInType(ConvertedSource):
+    """Weights in the type of the matrix, which is to hold their products with its numbers."""
+
+    def convert(self, out: Array, strip: Array, rows: Span) -> None:
+        """See ``ConvertedSource``."""
+        if strip.dtype.kind == "f" and strip.dtype.itemsize >= self.dtype.itemsize:
+            self._check_range(strip, rows[0])
+        ConvertedSource.convert(self, out, strip, rows)
+
+    def _check_range(self, strip: Array, top: int) -> None:
+        most = float(np.finfo(self.dtype).max) ** SHARE_OF_RANGE
+        bad = (strip > most) & np.isfinite(strip) | (strip < 1 / most) & (strip > 0)
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            raise DataError(
+                f"weights {self.name}: {strip[row, column]:.3g} in row {top + row} is out of the range that "
+                f"products in {self.dtype.name} bear, {1 / most:.0e} to {most:.0e}. Multiply all weights by "
+                "one number, which changes no factor, replace those that differ so much by 0, or store the "
+                "matrix as float64"
+            )
 
 
 def common_grid(x: Grid, weights: Grid) -> Grid:
