@@ -66,11 +66,19 @@ class Driver:
 
 
 def workers_of(pid: int) -> list[psutil.Process]:
-    """Worker processes that a driver has started."""
-    if not psutil.pid_exists(pid):
+    """Worker processes that a driver has started, but for those that end meanwhile."""
+    try:
+        children = psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
         return []
-    children = psutil.Process(pid).children(recursive=True)
-    return [p for p in children if "distributed.cli.dask_worker" in " ".join(p.cmdline())]
+    return [p for p in children if "distributed.cli.dask_worker" in _command_of(p)]
+
+
+def _command_of(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:  # it has ended, or waits to be asked how
+        return ""
 
 
 def wait_for(what: Callable[[], bool], seconds: float = PATIENCE_SECONDS, otherwise: object = "") -> None:
