@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Unpack
 
@@ -22,6 +22,8 @@ def knn(
     base: Result | str | Path | None = None,
     metric: str | Callable[..., float] = "euclidean",
     symmetric: str | None = None,
+    box: str | float | Sequence[float] | None = None,
+    solver: str = "auto",
     **where: Unpack[OfMatrix],
 ) -> Result:
     """The k nearest neighbors of every row, exactly, of a matrix that may be larger than memory.
@@ -38,9 +40,17 @@ def knn(
     base : Result or path, of the first rows of ``x``: pairs of these are not compared again
     metric : str or function
         "euclidean", "sqeuclidean", "cosine", "inner_product" (largest first, as negative distances),
-        "manhattan", "chebyshev"; or a symmetric function of two float64 rows that numba compiles.
+        "manhattan", "chebyshev"; or a symmetric function of two float64 rows that numba compiles. "haversine"
+        is the angle between places given by latitude and longitude, all in radians: times the radius of a
+        sphere it is the distance along it.
     symmetric : {None, "union", "mutual"}
         Edges of the graph: as they are, those that either of two rows has, or both.
+    box : number or numbers, (n,)
+        Lengths after which columns repeat themselves, 0 for those that do not: distances are to the nearest
+        image of a point.
+    solver : {"auto", "pairs", "tree"}
+        Let all pairs of rows meet, or hold points of few columns in a tree, in memory. The neighbors are the
+        same to the last bit; left out, the tree is taken where it is fast and fits.
     others
         As for ``svd``.
 
@@ -58,14 +68,14 @@ def knn(
     Notes
     -----
     About ``m^2 n`` flops in float32, or twice as many of queries; every pair that products leave open is
-    measured in float64, by a fixed sum. See ``docs/neighbors.md``. Neighbors are exact, and the same bytes
-    for any chunks, memory and workers.
+    measured in float64, by a fixed sum. In a tree ``m log m``, for points of few columns. See
+    ``docs/neighbors.md``. Neighbors are exact, and the same bytes for any chunks, memory and workers.
 
     References
     ----------
     Products as bounds of distances are folklore; ours come with a bound of their rounding error, which is
     derived in ``rankfold.kernels.neighbors.lists``, so that no neighbor is lost to float32.
     """
-    request = {"queries": queries, "base": base, "metric": metric, "symmetric": symmetric}
-    task = KNN.task(opened(x, where), k=k, **request)
+    request = {"queries": queries, "base": base, "metric": metric, "symmetric": symmetric, "box": box}
+    task = KNN.task(opened(x, where), k=k, solver=solver, **request)
     return run(task, where)

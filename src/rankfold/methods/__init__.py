@@ -3,6 +3,8 @@
     svd          singular value decomposition, principal components, QR; one solver, one file
     nmf          nonnegative factors
     knn          nearest neighbors
+    radius       neighbors within a radius
+    tree         points of few dimensions in a tree, which both search
     embedding    how well an embedding keeps neighborhoods
     model        what is done with a result: transform, update, check, reconstruct
     parts        what several methods share

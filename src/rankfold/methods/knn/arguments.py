@@ -9,6 +9,12 @@ from rankfold.methods.argument import Argument
 from rankfold.methods.registry import Method
 
 NAMES = ("euclidean", "sqeuclidean", "cosine", "inner_product", "manhattan", "chebyshev")
+HAVERSINE = "haversine"
+"""Of latitude and longitude, and of searches in a tree alone."""
+
+SOLVERS = ("auto", "pairs", "tree")
+"""All pairs of rows meet, or points are looked up in a tree; the lists are the same."""
+
 ALIASES = {"l2": "euclidean", "l1": "manhattan", "cityblock": "manhattan", "linf": "chebyshev"}
 SYMMETRIC = ("union", "mutual")
 """Edges that either of two rows has, or both."""
@@ -31,14 +37,22 @@ class KnnArguments:
     metric: Annotated[
         str,
         Argument(
-            "euclidean, sqeuclidean, cosine, inner_product, manhattan or chebyshev",
-            choices=(*NAMES, *ALIASES),
+            "euclidean, sqeuclidean, cosine, inner_product, manhattan, chebyshev or haversine",
+            choices=(*NAMES, HAVERSINE, *ALIASES),
         ),
     ] = "euclidean"
     symmetric: Annotated[
         str | None,
         Argument("edges of the graph that either row has, union, or both, mutual", choices=SYMMETRIC),
     ] = None
+    box: Annotated[
+        str | None,
+        Argument("lengths after which columns repeat themselves, such as 10,10,0; 0 for never"),
+    ] = None
+    solver: Annotated[
+        str,
+        Argument("pairs, or a tree of points of few columns; the neighbors are the same", choices=SOLVERS),
+    ] = "auto"
 
 
 KNN = Method(

@@ -7,6 +7,7 @@ time.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,9 @@ from rankfold.methods.knn.write_lists import WriteLists
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.parts.sample import Sample
 from rankfold.methods.task import Output, count
+from rankfold.methods.tree.coordinates import TREE_METRICS, box_of
+from rankfold.methods.tree.plan import is_worth_it
+from rankfold.methods.tree.search import plan_tree, require_tree, search_tree
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, View
@@ -36,7 +40,7 @@ from rankfold.pipeline.engine.pair_sweep import load_lists
 from rankfold.pipeline.engine.pairs import Pairs, block_edges
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import InputError, MemoryBudgetError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.importing.csr_writer import CHUNK_LENGTHS
 from rankfold.pipeline.planning.plan import Plan
@@ -72,6 +76,8 @@ class Neighbors:
     ) -> Neighbors:
         """Check that it can be done."""
         parameters.check(source.shape[0], source.name, itself=queries is None)
+        if parameters.needs_tree:
+            require_tree(parameters, source, base is not None)
         for matrix in (source, queries):
             if matrix is not None and matrix.row_grid.scattered:
                 raise InputError(
@@ -155,13 +161,27 @@ class Neighbors:
     def loops(self) -> dict[str, Any]:
         """What compiled loops depend on besides the request."""
         sides = (self.left, self.source)
-        return {"sparse": self._by_products() and all(sparse_rows(side) is not None for side in sides)}
+        sparse = self._by_products() and all(sparse_rows(side) is not None for side in sides)
+        return {"sparse": sparse, "tree": self._may_use_tree(), "pairs": not self.parameters.needs_tree}
+
+    def _may_use_tree(self) -> bool:
+        parameters = self.parameters
+        if parameters.needs_tree:
+            return True
+        able = parameters.solver == "auto" and parameters.metric in TREE_METRICS and self.earlier is None
+        return able and is_worth_it(*self.source.shape, parameters.k)
 
     def _by_products(self) -> bool:
         return self.parameters.function is None and has_bounds(self.parameters.code, self.source.shape[1])
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """See the protocol; a tree that does not fit is done without, unless it is needed."""
+        if self._may_use_tree() and (budget.device == "cpu" or self.parameters.needs_tree):
+            try:
+                return plan_tree(self, budget)
+            except MemoryBudgetError:
+                if self.parameters.needs_tree:
+                    raise
         sparse = self.sparse_fold(None) if budget.device == "cpu" else None
         # As if rows were centered, which takes a copy: that is known after a look at some of them.
         fold = sparse or self.fold(np.zeros(self.source.shape[1]), precise=False)
@@ -171,6 +191,9 @@ class Neighbors:
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
+        if not run.groups:  # there are no blocks: it is planned with a tree
+            search_tree(self, run)
+            return self._finish(run, fingerprint)
         fold = self._fold_on(run.device)
         # Blocks of sparse rows are others than of dense ones.
         lists = run.scratch / ("sparse-lists" if isinstance(fold, NearestSparsePairs) else "lists")
@@ -179,14 +202,22 @@ class Neighbors:
             self.earlier.plant(fold, lists)
         run.pair_sweep("pairs", fold, lists)
         run.notes["certain"] = _certain(fold.pairs, lists)
-        shape, k = (self.left.shape[0], self.source.shape[0]), self.parameters.k
-        write = self._write(fold.pairs, lists, run.result)
+        self.create_outputs(run)
+        run.sweep("write", self._write(fold.pairs, lists, run.result))
+        return self._finish(run, fingerprint)
+
+    def create_outputs(self, run: Run) -> None:
+        """Room for lists and graph."""
+        rows, k, chunk = self.left.shape[0], self.parameters.k, self.lists_cut().panel_rows
         for name, dtype in (("indices", np.int64), ("distances", np.float64)):
-            create_output(run.result, name, (shape[0], k), dtype, (write.cut.panel_rows, k))
-        if write.graph:
-            create_graph(run.result, shape, k, write.cut.panel_rows)
-        run.sweep("write", write)
-        if not write.graph:
+            create_output(run.result, name, (rows, k), dtype, (chunk, k))
+        if self.parameters.symmetric is None:
+            create_graph(run.result, (rows, self.source.shape[0]), k, chunk)
+
+    def _finish(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """A symmetric graph, and the facts."""
+        if self.parameters.symmetric is not None:
+            shape = self.left.shape[0], self.source.shape[0]
             mutual = self.parameters.symmetric == "mutual"
             write_symmetric_graph(run.result, run.scratch, shape, mutual=mutual)
         facts = {**run.facts(self.request(), "exact", self.source, fingerprint), "recall": 1.0}
@@ -251,6 +282,8 @@ def knn_task(
     base: Result | str | Path | None = None,
     metric: object = "euclidean",
     symmetric: object = None,
+    box: object = None,
+    solver: object = "auto",
 ) -> Neighbors:
     """What is to be searched, checked; arguments of ``rankfold.knn``."""
     source, others = open_source(x), None if queries is None else open_source(queries)
@@ -259,4 +292,6 @@ def knn_task(
     earlier = base if base is None or isinstance(base, Result) else Result(base)
     if earlier is not None:
         earlier.require_whole()
-    return Neighbors.of(source, others, NeighborRequest.of(k, metric, symmetric), earlier)
+    request = NeighborRequest.of(k, metric, symmetric, solver)
+    request = dataclasses.replace(request, box=box_of(box, source.shape[1], source.name))
+    return Neighbors.of(source, others, request, earlier)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankfold.kernels.neighbors.lists import Metric
-from rankfold.methods.knn.arguments import ALIASES, SYMMETRIC
+from rankfold.methods.knn.arguments import ALIASES, HAVERSINE, SOLVERS, SYMMETRIC
 from rankfold.methods.svd.request import integer
 from rankfold.pipeline.errors import InputError
 
@@ -36,9 +36,17 @@ class NeighborRequest:
     function: Callable[..., float] | None = None
     """Compiled, if the metric is the caller's own."""
 
+    box: tuple[float, ...] | None = None
+    """Lengths after which columns repeat themselves, 0 for never."""
+
+    solver: str = "auto"
+    """One of ``SOLVERS``, which has no part in the lists."""
+
     @classmethod
-    def of(cls, k: object, metric: object, symmetric: object) -> NeighborRequest:
+    def of(cls, k: object, metric: object, symmetric: object, solver: object = "auto") -> NeighborRequest:
         """A request from arguments of a caller; raises ``InputError`` for those that cannot be."""
+        if solver not in SOLVERS:
+            raise InputError(f"solver must be one of {', '.join(SOLVERS)}, not {solver!r}")
         if symmetric not in (None, *SYMMETRIC):
             raise InputError(f"symmetric must be None, 'union' or 'mutual', not {symmetric!r}")
         count = integer("k", k)
@@ -46,14 +54,19 @@ class NeighborRequest:
             raise InputError(f"k must be at least 1, not {count}: how many neighbors each row gets")
         if callable(metric):
             function = compile_metric(metric)
-            return cls(count, identify_metric(metric), symmetric, function)
+            return cls(count, identify_metric(metric), symmetric, function, solver=str(solver))
         name = ALIASES.get(str(metric), str(metric))
-        if name not in METRICS:
+        if name not in (*METRICS, HAVERSINE):
             raise InputError(
-                f"metric {metric!r} is not known: take one of {', '.join(METRICS)}, or a function of two "
-                "rows that numba compiles"
+                f"metric {metric!r} is not known: take one of {', '.join((*METRICS, HAVERSINE))}, or a "
+                "function of two rows that numba compiles"
             )
-        return cls(count, name, symmetric)
+        return cls(count, name, symmetric, solver=str(solver))
+
+    @property
+    def needs_tree(self) -> bool:
+        """Whether it is asked for, or the metric is of points alone."""
+        return self.solver == "tree" or self.metric == HAVERSINE or self.box is not None
 
     @property
     def code(self) -> int:
@@ -72,7 +85,8 @@ class NeighborRequest:
 
     def as_dict(self) -> dict[str, Any]:
         """For the facts of a result, and what tells one request from another."""
-        return {"kind": "knn", "k": self.k, "metric": self.metric, "symmetric": self.symmetric}
+        box = {} if self.box is None else {"box": list(self.box)}
+        return {"kind": "knn", "k": self.k, "metric": self.metric, "symmetric": self.symmetric, **box}
 
 
 def compile_metric(metric: Callable[..., Any]) -> Callable[..., float]:

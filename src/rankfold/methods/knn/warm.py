@@ -23,6 +23,7 @@ from rankfold.methods.knn.pair_fold import has_bounds
 from rankfold.methods.knn.request import METRICS
 from rankfold.methods.knn.row_blocks import row_dtype
 from rankfold.methods.knn.sparse_rows import column_dtype
+from rankfold.methods.tree.warm import warm_nearest
 
 DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
 
@@ -47,7 +48,11 @@ def way_of(metric: str, columns: int) -> str:
 
 
 def warm_neighbors(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Loops that a search takes; ``request`` may say ``sparse``, which is rows without their zeros."""
+    """Loops that a search takes; ``request`` may say ``sparse``, for rows without zeros, or ``tree``."""
+    if request.get("tree"):
+        warm_nearest(periodic=request.get("box") is not None)
+    if not request.get("pairs", True):
+        return
     way = way_of(request["metric"], shape[1])
     if request.get("sparse"):
         _warm_sparse(dtype, way, column_dtype(shape[1]))

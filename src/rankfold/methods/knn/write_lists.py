@@ -92,29 +92,35 @@ class WriteLists(DeclaredFold):
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Check the lists of some rows, and write them."""
         keys, ids = work.keys[: stop - start], work.ids[: stop - start]
-        self._require_sound(keys, ids, start)
+        require_sound(keys, ids, start, others=int(self.pairs.met[-1]), itself=self.itself)
         state["rows"] += stop - start
-        for name, values in (("distances", keys), ("indices", ids)):
-            write_whole_chunks(self.result / name, values, (start, stop), (0, self.k))
-        if self.graph:
-            graph = self.result / "graph"
-            for name, values in (("data", keys), ("indices", ids)):
-                write_whole_chunks(graph / name, values.reshape(-1), (start * self.k, stop * self.k))
+        write_lists(self.result, keys, ids, (start, stop), graph=self.graph)
 
-    def _require_sound(self, keys: Array, ids: Array, start: int) -> None:
-        """Each row has k others, none twice, none itself, sorted by (distance, id)."""
-        if not np.isfinite(keys).all():
-            row = start + int((~np.isfinite(keys)).any(axis=1).argmax())
-            raise DataError(
-                f"row {row} has fewer than {self.k} neighbors at a distance that is a finite number: "
-                "distances overflow float64, or the metric gives NaN for some pairs"
-            )
-        wrong = (ids < 0).any(axis=1)
-        wrong |= (ids >= int(self.pairs.met[-1])).any(axis=1) | (np.diff(keys, axis=1) < 0).any(axis=1)
-        sorted_ids = np.sort(ids, axis=1)
-        wrong |= (np.diff(sorted_ids, axis=1) == 0).any(axis=1)
-        if self.itself:
-            wrong |= (ids == np.arange(start, start + len(ids))[:, None]).any(axis=1)
-        if wrong.any():
-            row = int(wrong.argmax())
-            raise AssertionError(f"the list of row {start + row} is not sound: {ids[row]}, {keys[row]}")
+
+def write_lists(result: Path, keys: Array, ids: Array, rows: tuple[int, int], *, graph: bool) -> None:
+    """Write lists of some rows, which are whole chunks, and once more into the graph."""
+    (start, stop), k = rows, keys.shape[1]
+    for name, values in (("distances", keys), ("indices", ids)):
+        write_whole_chunks(result / name, values, rows, (0, k))
+    if graph:
+        for name, values in (("data", keys), ("indices", ids)):
+            write_whole_chunks(result / "graph" / name, values.reshape(-1), (start * k, stop * k))
+
+
+def require_sound(keys: Array, ids: Array, start: int, *, others: int, itself: bool) -> None:
+    """Each row has k of so many others, none twice, none itself, sorted by (distance, id)."""
+    if not np.isfinite(keys).all():
+        row = start + int((~np.isfinite(keys)).any(axis=1).argmax())
+        raise DataError(
+            f"row {row} has fewer than {keys.shape[1]} neighbors at a distance that is a finite number: "
+            "distances overflow float64, or the metric gives NaN for some pairs"
+        )
+    wrong = (ids < 0).any(axis=1)
+    wrong |= (ids >= others).any(axis=1) | (np.diff(keys, axis=1) < 0).any(axis=1)
+    sorted_ids = np.sort(ids, axis=1)
+    wrong |= (np.diff(sorted_ids, axis=1) == 0).any(axis=1)
+    if itself:
+        wrong |= (ids == np.arange(start, start + len(ids))[:, None]).any(axis=1)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise AssertionError(f"the list of row {start + row} is not sound: {ids[row]}, {keys[row]}")

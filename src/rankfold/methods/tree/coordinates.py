@@ -1,0 +1,155 @@
+"""Rows of a matrix as points: as they are, in a box that repeats itself, or on the unit sphere.
+
+Great-circle distances are found by the chord between points of the unit sphere in three dimensions, which
+grows with them: the poles and longitude 180 are places as any other. An angle is ``2 arcsin(chord / 2)``.
+It is right to some 2e-16 radians, a nanometer on the Earth, but near the antipode, where a chord hardly
+changes: there to 2e-8.
+
+In a periodic box points are first moved into it, from 0 up to its length: ``x - length floor(x / length)``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.neighbors.lists import Metric
+from rankfold.methods.knn.row_blocks import BlockReader
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.errors import DataError, InputError
+
+Float64 = npt.NDArray[np.float64]
+Box = tuple[float, ...]
+
+HAVERSINE = "haversine"
+
+TREE_METRICS = {
+    "euclidean": Metric.EUCLIDEAN,
+    "sqeuclidean": Metric.SQEUCLIDEAN,
+    "manhattan": Metric.MANHATTAN,
+    "chebyshev": Metric.CHEBYSHEV,
+    HAVERSINE: Metric.EUCLIDEAN,
+}
+"""Metrics of points, and the one that the tree is searched by."""
+
+
+@dataclass(frozen=True, slots=True)
+class PointReader:
+    """How rows of a source become points."""
+
+    source: Source
+    metric: str
+    """One of ``TREE_METRICS``."""
+
+    box: Box | None = None
+    """Length of each column after which it repeats itself, 0 where it does not."""
+
+    @property
+    def columns(self) -> int:
+        """Coordinates of a point."""
+        return 3 if self.metric == HAVERSINE else self.source.shape[1]
+
+    @property
+    def code(self) -> int:
+        """The metric that the tree is searched by."""
+        return int(TREE_METRICS[self.metric])
+
+    @property
+    def period(self) -> Float64 | None:
+        """As kernels take the box."""
+        return None if self.box is None else np.array([length or np.inf for length in self.box])
+
+    @property
+    def _rows(self) -> BlockReader:
+        return BlockReader(self.source, self.code, None, bounded=False)
+
+    def read(self, start: int, stop: int) -> Float64:
+        """Rows ``start:stop`` as points, in an array of the caller's.
+
+        Raises
+        ------
+        NonFiniteError, DataError
+            A number is none, or a latitude is beyond a pole.
+        """
+        rows = self._rows
+        x = rows.read(rows.buffer(stop - start), start, stop, 0).raw.astype(np.float64)
+        if self.metric == HAVERSINE:
+            return self._on_sphere(x, start)
+        for column, length in enumerate(self.box or ()):
+            if length:
+                wrap(x[:, column], length)
+        return x
+
+    def read_bytes(self, rows: int) -> int:
+        """What reading so many rows takes, the points among it."""
+        read = self._rows.memory_bytes(rows) + self._rows.read_bytes(rows)
+        return read + rows * 8 * (self.source.shape[1] + 3 * self.columns)
+
+    def _on_sphere(self, x: Float64, start: int) -> Float64:
+        beyond = np.abs(x[:, 0]) > math.pi / 2 + 1e-9
+        if beyond.any():
+            row = int(beyond.argmax())
+            raise DataError(
+                f"row {start + row} (from 0) of {self.source.name} has latitude {x[row, 0]:.6g}, but "
+                "haversine takes radians, from -pi/2 to pi/2, and latitude before longitude. Are these degrees, "
+                "or columns the other way round? Convert with numpy.radians"
+            )
+        latitude, longitude = x[:, 0], x[:, 1]
+        around = np.cos(latitude)
+        return np.stack([around * np.cos(longitude), around * np.sin(longitude), np.sin(latitude)], axis=1)
+
+    def keys_of(self, keys: Float64) -> Float64:
+        """Distances of what the tree was searched by."""
+        return 2 * np.arcsin(np.minimum(keys / 2, 1.0)) if self.metric == HAVERSINE else keys
+
+    def reach_of(self, radius: float) -> float:
+        """A radius as the tree is searched by it."""
+        return 2 * math.sin(min(radius, math.pi) / 2) if self.metric == HAVERSINE else radius
+
+
+def wrap(x: Float64, length: float) -> None:
+    """Move coordinates into a box, from 0 up to its length, in place."""
+    x -= length * np.floor(x / length)
+    x[(x < 0) | (x >= length)] = 0.0
+
+
+def box_of(value: object, columns: int, name: str) -> Box | None:
+    """The argument ``box``, checked.
+
+    >>> box_of("10, 10, 0", 3, "x"), box_of(2, 2, "x")
+    ((10.0, 10.0, 0.0), (2.0, 2.0))
+    """
+    if value is None:
+        return None
+    try:
+        parts: Any = value.split(",") if isinstance(value, str) else np.ravel(np.asarray(value)).tolist()
+        lengths = tuple(float(each) for each in parts)
+    except (TypeError, ValueError):
+        lengths = ()
+    lengths = lengths * columns if len(lengths) == 1 else lengths
+    if len(lengths) != columns or not all(math.isfinite(each) and each >= 0 for each in lengths):
+        raise InputError(
+            f"box must give the length of each of the {columns} columns of {name} after which it repeats "
+            f"itself, 0 where it does not, not {value!r}"
+        )
+    return lengths if any(lengths) else None
+
+
+def require_points(metric: str, box: Box | None, source: Source) -> None:
+    """Raise ``InputError`` for what is no metric of points."""
+    if metric not in TREE_METRICS:
+        raise InputError(
+            f"points in a tree are compared by {', '.join(TREE_METRICS)}, not by {metric}. Leave solver and "
+            "box out, or take one of these"
+        )
+    if metric == HAVERSINE and source.shape[1] != 2:
+        raise InputError(
+            f"haversine takes two columns, latitude and longitude in radians, but {source.name} has "
+            f"{source.shape[1]}"
+        )
+    if metric == HAVERSINE and box is not None:
+        raise InputError("haversine is periodic as it is: leave box out")

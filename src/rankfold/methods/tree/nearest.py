@@ -1,0 +1,63 @@
+"""Nearest points of a tree, panel by panel of those that look for them, straight into the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rankfold.kernels.neighbors.lists import EMPTY, sort_lists
+from rankfold.kernels.neighbors.tree import nearest_in_tree
+from rankfold.methods.knn.write_lists import require_sound, write_lists
+from rankfold.methods.tree.queries import Queries
+from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.fold import DeclaredFold, Sum, Workspace
+from rankfold.pipeline.storage.checkpoint import State
+
+
+@dataclass(frozen=True, slots=True)
+class NearestInTree(DeclaredFold):
+    """Fold that finds the lists of a panel, and writes them."""
+
+    cut: Cut
+    """Panels are whole chunks."""
+
+    queries: Queries
+    points: int
+    """In the tree."""
+
+    result: Path
+    k: int
+    graph: bool
+    """Whether lists are written once more as the graph of a sparse matrix."""
+
+    slots: int = 1
+    row_seconds: float = 1e-5
+
+    kernels = (nearest_in_tree, sort_lists)
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Rows that were written."""
+        return {"rows": Sum((1,), np.dtype(np.int64))}
+
+    @property
+    def beside_bytes(self) -> int:
+        """Queries, their lists in two orders, and what checking and writing them takes."""
+        rows = self.cut.panel_rows
+        return self.queries.panel_bytes(rows) + rows * self.k * (2 * 16 + 3 * 8)
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Find the lists of some queries, and write them."""
+        reader, points = self.queries.reader, self.queries.points
+        assert points is not None  # noqa: S101 - there is no run without
+        order, x, own = self.queries.panel(start, stop)
+        keys, ids = np.full((len(x), self.k), np.inf), np.full((len(x), self.k), EMPTY)
+        nearest_in_tree(points.tree, x, own, reader.period, metric=reader.code, keys=keys, ids=ids)
+        sort_lists(keys, ids)
+        lists = np.empty_like(keys), np.empty_like(ids)
+        lists[0][order], lists[1][order] = keys, ids
+        require_sound(*lists, start, others=self.points, itself=self.queries.itself)
+        state["rows"] += stop - start
+        write_lists(self.result, reader.keys_of(lists[0]), lists[1], (start, stop), graph=self.graph)

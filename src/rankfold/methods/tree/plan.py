@@ -1,0 +1,105 @@
+"""What a tree takes, and when it is worth it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rankfold.kernels.neighbors.tree import LEAF
+from rankfold.methods.tree.coordinates import PointReader
+from rankfold.methods.tree.points import building_bytes, held_bytes
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.planning.passes import Pass, numbers_of
+from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
+from rankfold.pipeline.planning.planner import Arrangement
+
+FEW_DIMENSIONS = 10
+"""Above this all pairs are met: of a tree hardly a leaf would be left out."""
+
+WORTH = 4
+"""How many times fewer points must be measured than there are pairs of."""
+
+POINT_FLOPS = 60.0
+"""Operations that take as long as measuring a point of a leaf does, its share of the way there included."""
+
+MOST_STREAMS = 256
+
+
+def visited_points(points: int, columns: int, k: float) -> float:
+    """Points of the leaves that a search for k neighbors meets, of points that fill the space evenly.
+
+    A ball with k points, and a leaf in every direction beyond it.
+    """
+    ball = math.pi ** (columns / 2) / math.gamma(columns / 2 + 1)
+    width = 2 * (k / (LEAF * ball)) ** (1 / columns)
+    return min(float(points), float(LEAF * (1 + width) ** columns))
+
+
+def is_worth_it(points: int, columns: int, k: int) -> bool:
+    """Whether a tree measures far fewer pairs than there are."""
+    return columns <= FEW_DIMENSIONS and WORTH * visited_points(points, columns, k) <= points
+
+
+def own_streams(cut: Cut) -> Cut:
+    """The same panels in more streams, since sums are small and panels work."""
+    panels = len(cut.panels) - 1
+    count = min(panels, MOST_STREAMS)
+    return Cut(cut.panels, np.arange(count + 1, dtype=np.int64) * panels // count, cut.grain_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSweeps:
+    """Sweeps of panels of queries over a tree that is held meanwhile."""
+
+    reader: PointReader
+    """Of the points."""
+
+    left: Source
+    """Rows that look for neighbors."""
+
+    folds: tuple[tuple[str, Any, float, int], ...]
+    """Name, fold, points that it measures for each row, bytes that it writes."""
+
+    driver_bytes: int = 0
+    """Most memory of the leading process between sweeps, besides the tree."""
+
+    def arrange(self, budget: Budget) -> Arrangement:
+        """As many threads as fit beside the tree."""
+        held, building = held_bytes(self.reader), building_bytes(self.reader)
+        task = max(fold.memory_bytes for _, fold, _, _ in self.folds)
+        streams = max(fold.cut.stream_count for _, fold, _, _ in self.folds)
+        room = budget.memory_bytes - RESERVE_BYTES - held
+        concurrency = max(1, min(budget.threads, streams, room // task))
+        panel_rows = max(fold.cut.panel_rows for _, fold, _, _ in self.folds)
+        return Arrangement(
+            passes=(self._reading(held + building), *self._sweeps()),
+            concurrency=concurrency,
+            peak_bytes=RESERVE_BYTES + held + max(building, concurrency * task, self.driver_bytes),
+            driver_bytes=held + max(building, self.driver_bytes),
+            checkpoint_bytes=0,
+            most_at_once=streams,
+            grain_rows=panel_rows,
+            panel_rows=panel_rows,
+            most_passes=1,
+            likely_passes=1,
+        )
+
+    def _reading(self, memory: int) -> Pass:
+        source, columns = self.reader.source, self.reader.columns
+        flops = source.shape[0] * math.log2(source.shape[0] + 1) * 10.0
+        reads = source.shape[0] * source.shape[1] * source.dtype.itemsize
+        return Pass("tree", "matrix", reads, 0, flops * columns, memory, 1, 1, blas_bytes=0)
+
+    def _sweeps(self) -> list[Pass]:
+        rows, own = self.left.shape[0], self.left is self.reader.source
+        reads = 0 if own else rows * self.left.shape[1] * self.left.dtype.itemsize
+        over = "scratch" if own else "matrix"
+        return [
+            numbers_of(name, fold, reads, writes, rows * each * POINT_FLOPS, over=over)
+            for name, fold, each, writes in self.folds
+        ]

@@ -1,0 +1,99 @@
+"""The tree of a matrix: its rows are read once, held as points, and arranged by the process that leads.
+
+Tasks of this process take it where it lies; other processes map the files that it is handed over in.
+"""
+
+from __future__ import annotations
+
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.neighbors.tree import LEAF, Tree, arrange_points, tree_bytes
+from rankfold.methods.tree.coordinates import PointReader
+from rankfold.pipeline.engine.blocks import panel_edges
+
+Array = npt.NDArray[np.generic]
+
+READ_BYTES = 4 * 2**20
+"""Of points that are read at a time, unless a chunk has more."""
+
+TOP_LEVELS = 4
+"""Halvings after which parts are arranged beside each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class PointTree:
+    """Points in a tree, and where each of them lies."""
+
+    tree: Tree
+    places: Array
+    """(points,) place of each id in ``tree.ids``, row after row."""
+
+    @classmethod
+    def read(cls, reader: PointReader, threads: int) -> PointTree:
+        """Read all rows, and arrange them."""
+        count = reader.source.shape[0]
+        tree = Tree.empty(count, reader.columns)
+        rows, edges = tree.rows(), read_edges(reader)
+        for start, stop in itertools.pairwise(edges.tolist()):
+            rows[start:stop] = reader.read(start, stop)
+        ids = tree.ids.reshape(-1)[:count]
+        ids[:] = np.arange(count)
+        arrange(tree, count, threads)
+        places = np.empty(count, place_dtype(count))
+        places[ids] = np.arange(count, dtype=places.dtype)
+        return cls(tree, places)
+
+
+def arrange(tree: Tree, count: int, threads: int) -> None:
+    """Arrange points: the halves of halves beside each other, by as many threads."""
+    parts = [(0, 0, len(tree.ids))]
+    with ThreadPoolExecutor(threads, "rankfold-tree") as pool:
+
+        def halve(levels: int) -> None:
+            list(
+                pool.map(
+                    lambda part: arrange_points(
+                        tree, count=count, node=part[0], first=part[1], last=part[2], levels=levels
+                    ),
+                    parts,
+                )
+            )
+
+        for _ in range(TOP_LEVELS):
+            halve(1)
+            parts = [half for part in parts if part[2] - part[1] > 1 for half in _halves(*part)]
+        halve(-1)
+
+
+def _halves(node: int, first: int, last: int) -> list[tuple[int, int, int]]:
+    """Those that are nodes with halves; leaves have been turned, and must not be again."""
+    middle = (first + last) // 2
+    halves = [(node + 1, first, middle), (node + 2 * (middle - first), middle, last)]
+    return [half for half in halves if half[2] - half[1] > 1]
+
+
+def place_dtype(count: int) -> np.dtype[np.generic]:
+    """The shortest type of places."""
+    return np.dtype(np.int32 if count <= 2**31 - LEAF else np.int64)
+
+
+def read_edges(reader: PointReader) -> npt.NDArray[np.int64]:
+    """Edges of what is read at a time: whole chunks, where these cannot be split."""
+    return panel_edges(reader.source.row_grid, max(1, READ_BYTES // (8 * reader.columns)))
+
+
+def held_bytes(reader: PointReader) -> int:
+    """Memory of the tree of a matrix, and of the places."""
+    count = reader.source.shape[0]
+    return tree_bytes(count, reader.columns) + count * place_dtype(count).itemsize
+
+
+def building_bytes(reader: PointReader) -> int:
+    """What making it takes besides: reading, or the places in order."""
+    count, tallest = reader.source.shape[0], int(np.diff(read_edges(reader)).max())
+    return max(reader.read_bytes(tallest), count * place_dtype(count).itemsize)

@@ -1,0 +1,98 @@
+"""A search for the nearest, in a tree: its plan, and its work. The lists are those of all pairs that meet."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rankfold.methods.knn.graph import SORT_BYTES
+from rankfold.methods.tree.coordinates import PointReader, require_points
+from rankfold.methods.tree.nearest import NearestInTree
+from rankfold.methods.tree.plan import TreeSweeps, own_streams, visited_points
+from rankfold.methods.tree.points import PointTree
+from rankfold.methods.tree.queries import Queries
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.planner import Outline, plan_task
+from rankfold.pipeline.storage.scratch import NOWHERE
+
+if TYPE_CHECKING:
+    from rankfold.methods.knn.knn import Neighbors
+    from rankfold.methods.knn.request import NeighborRequest
+
+SHORT_ROWS = 16
+"""Rows shorter than this are measured by one sum, whoever looks for their neighbors."""
+
+
+def require_tree(request: NeighborRequest, source: Source, has_base: bool) -> None:
+    """Raise ``InputError`` where a tree is needed that there cannot be."""
+    if request.solver == "pairs":
+        what = "a box" if request.box is not None else request.metric
+        raise InputError(f"solver pairs knows nothing of {what}: leave solver out, or take tree")
+    require_points(request.metric, request.box, source)
+    if source.shape[1] >= SHORT_ROWS:
+        raise InputError(
+            f"a tree is for points of fewer than {SHORT_ROWS} columns, but {source.name} has "
+            f"{source.shape[1]}: leave solver and box out"
+        )
+    if has_base:
+        raise InputError("base is gone on with by pairs of rows: leave it out, or solver and box")
+
+
+def plan_tree(task: Neighbors, budget: Budget) -> Plan:
+    """The numbers of a search in a tree.
+
+    Raises
+    ------
+    MemoryBudgetError
+        The points do not fit.
+    """
+    (rows, k), symmetric = (task.left.shape[0], task.parameters.k), task.parameters.symmetric is not None
+    fold, lists = _fold(task, None, NOWHERE), rows * 16 * k
+    reader = _reader(task, task.source)
+    visited = visited_points(task.source.shape[0], reader.columns, k) + 20 * math.log2(rows + 1)
+    sweeps = TreeSweeps(
+        reader,
+        task.left,
+        (("nearest", fold, visited, lists * (2 + 2 * symmetric)),),
+        2 * SORT_BYTES * symmetric,
+    )
+    outline = Outline(
+        kind="knn",
+        method="tree",
+        source=task.left,
+        dtype=reader.source.dtype,
+        orientation="points in a tree",
+        rank=k,
+        result_bytes=lists * (2 + 2 * symmetric),
+        scratch_bytes=2 * 24 * rows * k * symmetric,
+        subject=f"knn of this {rows} x {task.left.shape[1]} matrix by a tree of all points",
+    )
+    way_out = (
+        "" if task.parameters.needs_tree and task.parameters.solver != "tree" else ", or leave solver out"
+    )
+    return plan_task(outline, sweeps, budget, lambda: way_out)
+
+
+def search_tree(task: Neighbors, run: Run) -> None:
+    """Read the points, and write the lists."""
+    points = PointTree.read(_reader(task, task.source), run.concurrency)
+    run.passes += 1
+    task.create_outputs(run)
+    run.sweep("nearest", _fold(task, points, run.result))
+
+
+def _reader(task: Neighbors, source: Source) -> PointReader:
+    return PointReader(source, task.parameters.metric, task.parameters.box)
+
+
+def _fold(task: Neighbors, points: PointTree | None, result: Path) -> NearestInTree:
+    """The sweep over panels of those that look for neighbors."""
+    itself = task.queries is None
+    queries = Queries(points, _reader(task, task.left), itself)
+    cut, graph = own_streams(task.lists_cut()), task.parameters.symmetric is None
+    return NearestInTree(cut, queries, task.source.shape[0], result, task.parameters.k, graph)
