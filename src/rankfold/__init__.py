@@ -4,6 +4,7 @@
     nmf               nonnegative factors
     qr                an orthonormal basis of the columns, and R
     knn               nearest neighbors of every row, exactly
+    radius_neighbors  all neighbors within a radius
     trustworthiness, continuity, neighborhood_preservation
                       how well an embedding keeps neighborhoods
     update            components of more samples, from those of some
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from rankfold.api.matrices import import_array
     from rankfold.api.matrices import open_matrix as open
     from rankfold.api.models import check, reconstruct, transform, update
-    from rankfold.api.neighbors import knn
+    from rankfold.api.neighbors import knn, radius_neighbors
     from rankfold.api.reductions import nmf, pca, plan, qr, svd
     from rankfold.pipeline.errors import RankfoldError
     from rankfold.pipeline.storage.manifest import verify
@@ -52,6 +53,7 @@ _HOMES = {
     "pca": "rankfold.api.reductions",
     "plan": "rankfold.api.reductions",
     "qr": "rankfold.api.reductions",
+    "radius_neighbors": "rankfold.api.neighbors",
     "reconstruct": "rankfold.api.models",
     "svd": "rankfold.api.reductions",
     "transform": "rankfold.api.models",
@@ -76,6 +78,7 @@ __all__ = [
     "pca",
     "plan",
     "qr",
+    "radius_neighbors",
     "reconstruct",
     "svd",
     "transform",

@@ -28,6 +28,7 @@ from rankfold.kernels.neighbors import lists as neighbors
 from rankfold.kernels.neighbors.meeting import Lists, Rows
 from rankfold.kernels.neighbors.ranking import Thresholds
 from rankfold.kernels.neighbors.sparse_meeting import SparseRows, square_rows
+from rankfold.kernels.neighbors.tree import MEASURES, Tree, arrange_points
 
 Array = npt.NDArray[Any]
 Outputs = dict[str, Any]
@@ -1118,6 +1119,66 @@ def meet_sparse_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case(inputs, run)
 
 
+def unarranged(x: Array) -> Tree:
+    tree = Tree.empty(*x.shape)
+    tree.rows()[: len(x)], tree.ids.reshape(-1)[: len(x)] = x, np.arange(len(x))
+    return tree
+
+
+def arrange_case(shape: tuple[int, int], dtype: str) -> Case:
+    x = np.round(matrix((5 * shape[0], shape[1])) / 8)  # many are equal
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        tree = unarranged(a["x"])
+        where = {"count": len(x), "node": 0, "first": 0, "last": len(tree.ids)}
+        assert body(tree, **where, levels=-1) is None
+        order = np.argsort(tree.ids, axis=1)
+        points = np.take_along_axis(tree.points, order[:, None], axis=2)
+        ids = np.take_along_axis(tree.ids, order, axis=1)
+        some = ids != neighbors.EMPTY
+        np.testing.assert_array_equal(points.transpose(0, 2, 1)[some], x[ids[some]])
+        return {"ids": ids[some], "boxes": tree.boxes, "least": tree.least}
+
+    return Case({"x": x}, run)
+
+
+def tree_case(shape: tuple[int, int], dtype: str, name: str) -> Case:
+    """Points some of which are equal, in a box that repeats itself, and not."""
+    x, radius = np.abs(np.round(matrix((5 * shape[0], shape[1])) / 8, 1)), float(shape[1])
+    tree = unarranged(x)
+    where = {"count": len(x), "node": 0, "first": 0, "last": len(tree.ids)}
+    arrange_points.reference(tree, **where, levels=-1)  # type: ignore[attr-defined]
+    queries, own = x[:: 1 + len(x) // 9].copy(), np.arange(0, len(x), 1 + len(x) // 9)
+    own[::3] = -1
+    period = np.full(shape[1], x.max() + 0.5)
+    period[::2] = np.inf
+
+    def search(body: Body, a: dict[str, Any], **more: Any) -> Outputs:
+        q = len(queries)
+        if name == "nearest_in_tree":
+            keys, ids = fill(q, 4, np.inf, neighbors.EMPTY)
+            assert body(tree, a["queries"], a["own"], **more, keys=keys, ids=ids) is None
+            neighbors.sort_lists(keys, ids)
+            return {"keys": np.minimum(keys, 1e9), "ids": np.minimum(ids, len(x))}
+        counts = np.zeros(2 * q, np.int64)[::2]
+        if name == "count_within":
+            assert body(tree, a["queries"], a["own"], **more, radius=radius, counts=counts) is None
+            return {"counts": counts}
+        keys, ids, starts = np.zeros(q * len(x)), np.zeros(q * len(x), np.int64), len(x) * np.arange(q)
+        more |= {"radius": radius, "starts": starts, "keys": keys, "ids": ids}
+        assert body(tree, a["queries"], a["own"], **more) is None
+        return {"keys": keys, "ids": ids}
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        outputs = {}
+        for metric, repeats in itertools.product(MEASURES, (False, True)):
+            found = search(body, a, metric=int(metric), period=a["period"] if repeats else None)
+            outputs |= {f"{key} {metric.name} {repeats}": value for key, value in found.items()}
+        return outputs
+
+    return Case({"queries": queries, "own": own, "period": period}, run)
+
+
 PAIRS = {
     m.name: {"metric": m}
     for m in neighbors.Metric
@@ -1182,6 +1243,10 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
         lambda shape, dtype: returns("r", product=gram_of(shape[1])),
         ("float64",),
     ),
+    ("neighbors.tree", "arrange_points"): (arrange_case, ("float64",)),
+    ("neighbors.tree", "nearest_in_tree"): (lambda *case: tree_case(*case, "nearest_in_tree"), ("float64",)),
+    ("neighbors.tree", "count_within"): (lambda *case: tree_case(*case, "count_within"), ("float64",)),
+    ("neighbors.tree", "list_within"): (lambda *case: tree_case(*case, "list_within"), ("float64",)),
     ("neighbors.ranks", "count_nearer"): (count_nearer_case, ALL),
     ("neighbors.ranking", "rank_rows"): (rank_case, ALL),
     ("neighbors.ranks", "count_every_pair"): (count_measured_case, ("float64",)),

@@ -77,6 +77,11 @@ def reconstructed(result: rf.Result, **how: Any) -> Any:
     return rf.open_result(how["out"])
 
 
+def narrow(call: Call) -> Call:
+    """The same of three of the columns, of which one may hold what is wrong."""
+    return lambda x, **how: call(rf.open(x, columns=slice(6, 9)), **how)
+
+
 def weights() -> npt.NDArray[np.float32]:
     """For the matrix below; a tenth of its entries counts nothing."""
     rng = np.random.default_rng(6)
@@ -100,6 +105,8 @@ LAWS = {
         rf.nmf, {"rank": 3, "weights": weights(), "loss": "kullback-leibler"}, name="nmf", tolerance=1e-3
     ),
     "knn": Law(rf.knn, {"k": 5, "symmetric": "union"}, name="knn"),
+    "knn of points": Law(narrow(rf.knn), {"k": 5, "solver": "tree", "box": "9,0,7"}),
+    "radius_neighbors": Law(narrow(rf.radius_neighbors), {"radius": 0.3, "metric": "manhattan"}),
     "transform": Law(rf.transform, {}, fit=rf.pca),
     "update": Law(rf.update, {}, fit=rf.pca),
     "check": Law(rf.check, {}, fit=rf.svd),

@@ -10,6 +10,7 @@ from rankfold.api.arguments import public
 from rankfold.api.execute import run
 from rankfold.api.where import OfMatrix, opened
 from rankfold.methods.knn.arguments import DEFAULT_K, KNN
+from rankfold.methods.radius.arguments import MOST_EDGES, RADIUS
 from rankfold.pipeline.storage.result import Result
 
 
@@ -79,3 +80,60 @@ def knn(
     request = {"queries": queries, "base": base, "metric": metric, "symmetric": symmetric, "box": box}
     task = KNN.task(opened(x, where), k=k, solver=solver, **request)
     return run(task, where)
+
+
+@public
+def radius_neighbors(
+    x: object,
+    radius: float,
+    *,
+    queries: object = None,
+    metric: str = "euclidean",
+    box: str | float | Sequence[float] | None = None,
+    max_edges: int = MOST_EDGES,
+    **where: Unpack[OfMatrix],
+) -> Result:
+    """All neighbors of every row within a radius, exactly, as a graph that may be larger than memory.
+
+    Parameters
+    ----------
+    x : path, array or Source, (m, n)
+        Anything ``svd`` takes. All rows are held in memory, 8 bytes a number: rows of few columns.
+    radius : float, >= 0
+        Largest distance of neighbors; those at this distance are among them.
+    queries : like ``x``, (q, n)
+        Rows whose neighbors among those of ``x`` are wanted instead, as for ``knn``. They are held as well.
+    metric : str
+        "euclidean", "sqeuclidean", "manhattan", "chebyshev" or "haversine", as for ``knn``.
+    box : number or numbers, (n,)
+        Lengths after which columns repeat themselves, as for ``knn``. Two rows are joined once, by their
+        nearest images.
+    max_edges : int
+        A larger graph is refused: by what a sample of rows says before the search, and by the count before
+        edges are listed.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        ``counts`` (m,) int64, how many neighbors each row has, itself left out; ``graph``, as CSR: float64
+        distances and int64 indices, nearest first in each row, then by index. ``r.graph`` is all of it in
+        memory.
+
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``svd``; ``PlanError`` also where there are more than ``max_edges``.
+
+    Notes
+    -----
+    ``m log m`` for points of few columns, and for each edge, twice; in many columns as for all pairs. See
+    ``docs/neighbors.md``. The same bytes for any chunks, memory and workers.
+
+    References
+    ----------
+    A k-d tree with boxes of points: see ``rankfold.kernels.neighbors.tree``.
+    """
+    request = {"queries": queries, "metric": metric, "box": box, "max_edges": max_edges}
+    return run(RADIUS.task(opened(x, where), radius=radius, **request), where)

@@ -42,5 +42,8 @@ class Purpose(IntEnum):
     HELD_OUT = 12
     """Numbers of a matrix with gaps that tell the error of a model, which is not fitted to them."""
 
+    RADIUS_ROWS = 14
+    """Rows among which edges of a graph are counted before it is made."""
+
     LANCZOS_VECTORS = 11
     """Vectors that a Lanczos iteration begins with and takes in later: one time after the other, by rows."""

@@ -31,6 +31,9 @@ def headline(result: Result) -> str:
     else:
         passes, rank = facts["passes"], facts.get("rank", facts["request"].get("rank"))
         line += f", rank {rank}" * (rank is not None) + f", {passes} pass{'es' * (passes != 1)}"
+    if "edges" in facts:
+        line = f"neighbors within {facts['request']['radius']:g}, {facts['request']['metric']}: "
+        line += f"{facts['edges']} edges, at most {facts['most_neighbors']} of a row"
     if facts["request"].get("adaptive"):
         line += (
             f"; leaves out {facts['approximation_error']:.2g} of the norm, tol {facts['request']['tol']:g}"

@@ -37,7 +37,7 @@ Array = npt.NDArray[Any]
 def create_graph(result: Path, shape: tuple[int, int], k: int, chunk_rows: int) -> None:
     """The group, with room for the lists of all rows, and where each row begins."""
     folder = result / NAME
-    _create_group(folder, shape)
+    create_group(folder, shape)
     length = shape[0] * k
     for name, dtype in (("data", np.float64), ("indices", np.int64)):
         create_vector(folder / name, length, dtype, chunk_rows * k)
@@ -83,7 +83,8 @@ def _both_ways(indices: Any, distances: Any) -> Iterator[Entries]:
             yield Entries(columns, rows, values)
 
 
-def _create_group(folder: Path, shape: tuple[int, int]) -> None:
+def create_group(folder: Path, shape: tuple[int, int]) -> None:
+    """The group of a sparse matrix, without its arrays."""
     import zarr
 
     make_folder(folder)

@@ -32,6 +32,7 @@ DIMENSIONS = {
     "convergence": ("pass",),
     "indices": ("row", "neighbor"),
     "distances": ("row", "neighbor"),
+    "counts": ("row",),
 }
 
 

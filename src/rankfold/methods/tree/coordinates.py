@@ -95,8 +95,8 @@ class PointReader:
             row = int(beyond.argmax())
             raise DataError(
                 f"row {start + row} (from 0) of {self.source.name} has latitude {x[row, 0]:.6g}, but "
-                "haversine takes radians, from -pi/2 to pi/2, and latitude before longitude. Are these degrees, "
-                "or columns the other way round? Convert with numpy.radians"
+                "haversine takes radians, from -pi/2 to pi/2, and latitude before longitude. Are these "
+                "degrees, or columns the other way round? Convert with numpy.radians"
             )
         latitude, longitude = x[:, 0], x[:, 1]
         around = np.cos(latitude)
@@ -108,7 +108,9 @@ class PointReader:
 
     def reach_of(self, radius: float) -> float:
         """A radius as the tree is searched by it."""
-        return 2 * math.sin(min(radius, math.pi) / 2) if self.metric == HAVERSINE else radius
+        if self.metric != HAVERSINE:
+            return radius
+        return 2 * math.sin(radius / 2) if radius < math.pi else math.inf
 
 
 def wrap(x: Float64, length: float) -> None:

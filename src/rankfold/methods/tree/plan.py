@@ -68,9 +68,12 @@ class TreeSweeps:
     driver_bytes: int = 0
     """Most memory of the leading process between sweeps, besides the tree."""
 
+    beside_bytes: int = 0
+    """What it holds besides the tree."""
+
     def arrange(self, budget: Budget) -> Arrangement:
         """As many threads as fit beside the tree."""
-        held, building = held_bytes(self.reader), building_bytes(self.reader)
+        held, building = held_bytes(self.reader) + self.beside_bytes, building_bytes(self.reader)
         task = max(fold.memory_bytes for _, fold, _, _ in self.folds)
         streams = max(fold.cut.stream_count for _, fold, _, _ in self.folds)
         room = budget.memory_bytes - RESERVE_BYTES - held

@@ -31,17 +31,29 @@ class Queries:
     itself: bool
     """Whether queries are the points, each of which is not its own neighbor."""
 
+    held: Float64 | None = None
+    """(queries, d), where they are others, and in memory."""
+
     def panel(self, start: int, stop: int) -> tuple[Int64, Float64, Int64]:
         """Queries ``start:stop``: which of them comes when, their points in that order, and their own ids."""
+        if self.itself:
+            return self.take(np.arange(start, stop))
+        return self._along_curve(self.reader.read(start, stop))
+
+    def take(self, rows: Int64) -> tuple[Int64, Float64, Int64]:
+        """The same of any rows of those that are in memory."""
         assert self.points is not None  # noqa: S101 - there is no run without
-        if not self.itself:
-            x = self.reader.read(start, stop)
-            order = curve_order(x, self.points.tree.boxes[0])
-            return order, x[order], np.full(len(x), -1)
-        places = self.points.places[start:stop].astype(np.int64)
+        if self.held is not None:
+            return self._along_curve(self.held[rows])
+        places = self.points.places[rows].astype(np.int64)
         order = np.argsort(places)
         places = places[order]
-        return order, self.points.tree.points[places // LEAF, :, places % LEAF], start + order
+        return order, self.points.tree.points[places // LEAF, :, places % LEAF], rows[order]
+
+    def _along_curve(self, x: Float64) -> tuple[Int64, Float64, Int64]:
+        assert self.points is not None  # noqa: S101 - there is no run without
+        order = curve_order(x, self.points.tree.boxes[0])
+        return order, x[order], np.full(len(x), -1)
 
     def panel_bytes(self, rows: int) -> int:
         """Memory of a panel of so many rows: points twice, places, order and ids."""

@@ -1,0 +1,44 @@
+"""Arguments of radius_neighbors: types, defaults and limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from rankfold.methods.argument import Argument
+from rankfold.methods.knn.arguments import ALIASES, HAVERSINE
+from rankfold.methods.registry import Method
+
+NAMES = ("euclidean", "sqeuclidean", "manhattan", "chebyshev", HAVERSINE)
+
+MOST_EDGES = 10**10
+"""Of a graph, unless more are asked for: 160 GB."""
+
+
+@dataclass(frozen=True, slots=True)
+class RadiusArguments:
+    """See ``rankfold.radius_neighbors``."""
+
+    radius: Annotated[float, Argument("largest distance of neighbors, itself included", least=0)]
+    queries: Annotated[
+        str | None, Argument("rows whose neighbors are wanted instead", holds="matrix", metavar="STORE")
+    ] = None
+    metric: Annotated[
+        str,
+        Argument("euclidean, sqeuclidean, manhattan, chebyshev or haversine", choices=(*NAMES, *ALIASES)),
+    ] = "euclidean"
+    box: Annotated[
+        str | None,
+        Argument("lengths after which columns repeat themselves, such as 10,10,0; 0 for never"),
+    ] = None
+    max_edges: Annotated[int, Argument("edges of a graph at most", least=1)] = MOST_EDGES
+
+
+RADIUS = Method(
+    "radius_neighbors",
+    "All neighbors of every row within a radius, exactly: a graph, and how many each row has.",
+    RadiusArguments,
+    "rankfold.methods.radius.radius:radius_task",
+    matrices=("graph",),
+    loops="rankfold.methods.radius.warm:warm_radius",
+)

@@ -1,0 +1,129 @@
+"""How many neighbors each row has, and which: two sweeps, the second over chunks of edges.
+
+A chunk of edges begins and ends anywhere in a row. Rows that two chunks share are searched twice: so chunks
+are written whole, by one task each, however many neighbors a row has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.neighbors.tree import count_within, list_within
+from rankfold.methods.tree.queries import Queries
+from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.fold import DeclaredFold, Sum, Workspace
+from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
+
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class CountNeighbors(DeclaredFold):
+    """Fold that writes how many neighbors the rows of a panel have."""
+
+    cut: Cut
+    """Panels are whole chunks."""
+
+    queries: Queries
+    radius: float
+    result: Path
+    slots: int = 1
+    row_seconds: float = 1e-5
+
+    kernels = (count_within,)
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Edges, and the most of a row."""
+        most = Sum((1,), np.dtype(np.int64), join=np.maximum)
+        return {"edges": Sum((1,), np.dtype(np.int64)), "most": most}
+
+    @property
+    def beside_bytes(self) -> int:
+        """Queries and counts."""
+        rows = self.cut.panel_rows
+        return self.queries.panel_bytes(rows) + 2 * 8 * rows
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Count for some rows."""
+        points, reader = self.queries.points, self.queries.reader
+        assert points is not None  # noqa: S101 - there is no run without
+        order, x, own = self.queries.take(np.arange(start, stop))
+        counts, by_row = np.empty(len(x), np.int64), np.empty(len(x), np.int64)
+        where: dict[str, Any] = {"metric": reader.code, "radius": self.radius}
+        count_within(points.tree, x, own, reader.period, **where, counts=counts)
+        by_row[order] = counts
+        state["edges"] += by_row.sum()
+        np.maximum(state["most"], by_row.max(), out=state["most"])
+        write_whole_chunks(self.result / "counts", by_row, (start, stop))
+
+
+@dataclass(frozen=True, slots=True)
+class ListNeighbors(DeclaredFold):
+    """Fold that writes chunks of edges."""
+
+    cut: Cut
+    """Of edges; panels are whole chunks."""
+
+    queries: Queries
+    radius: float
+    starts: Int64
+    """(rows + 1,) first edge of each row."""
+
+    most: int
+    """Most edges of a row."""
+
+    result: Path
+    slots: int = 1
+    row_seconds: float = 1e-6
+
+    kernels = (list_within,)
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Edges that were written."""
+        return {"edges": Sum((1,), np.dtype(np.int64))}
+
+    @property
+    def beside_bytes(self) -> int:
+        """A chunk, lists of rows of as many edges or of one row, and where these begin."""
+        return list_bytes(self.queries, self.cut.panel_rows, self.most, len(self.starts))
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """List some edges: of the first row, of the last, and of all between."""
+        first = int(np.searchsorted(self.starts, start, side="right")) - 1
+        last = int(np.searchsorted(self.starts, stop, side="left"))
+        rows = first + np.flatnonzero(np.diff(self.starts[first : last + 1]))
+        keys, ids = np.empty(stop - start), np.empty(stop - start, np.int64)
+        for some in (rows[:1], rows[1:-1], rows[1:][-1:]):
+            if len(some):
+                self._list(some, start, keys, ids)
+        state["edges"] += stop - start
+        graph = self.result / "graph"
+        write_whole_chunks(graph / "data", self.queries.reader.keys_of(keys), (start, stop))
+        write_whole_chunks(graph / "indices", ids, (start, stop))
+
+    def _list(self, rows: Int64, start: int, keys: npt.NDArray[np.float64], ids: Int64) -> None:
+        """What the chunk that begins at ``start`` has of some rows, which follow each other."""
+        points, reader = self.queries.points, self.queries.reader
+        assert points is not None  # noqa: S101 - there is no run without
+        order, x, own = self.queries.take(rows)
+        first, last = int(self.starts[rows[0]]), int(self.starts[rows[-1] + 1])
+        lists = np.empty(last - first), np.empty(last - first, np.int64)
+        where: dict[str, Any] = {"metric": reader.code, "radius": self.radius}
+        where["starts"] = self.starts[rows[order]] - first
+        list_within(points.tree, x, own, reader.period, **where, keys=lists[0], ids=lists[1])
+        low, high = max(first, start), min(last, start + len(keys))
+        for into, values in zip((keys, ids), lists, strict=True):
+            into[low - start : high - start] = values[low - first : high - first]
+
+
+def list_bytes(queries: Queries, chunk: int, most: int, rows: int) -> int:
+    """Memory of a step of ``ListNeighbors``, where rows have at most so many edges."""
+    some = min(rows, chunk + 2)
+    return 16 * (2 * chunk + max(chunk, most)) + queries.panel_bytes(some) + 9 * rows + 16 * some

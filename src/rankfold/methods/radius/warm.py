@@ -1,0 +1,14 @@
+"""Compiled loops of a search within a radius, each run once on a few numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rankfold.methods.tree.warm import warm_within
+
+
+def warm_radius(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+    """All points are float64, whatever the matrix is."""
+    warm_within(periodic=request.get("box") is not None)
