@@ -79,7 +79,7 @@ def reconstructed(result: rf.Result, **how: Any) -> Any:
 
 def narrow(call: Call) -> Call:
     """The same of three of the columns, of which one may hold what is wrong."""
-    return lambda x, **how: call(rf.open(x, columns=slice(6, 9)), **how)
+    return lambda x, **how: call(rf.open(x, select_columns=slice(6, 9)), **how)
 
 
 def weights() -> npt.NDArray[np.float32]:
