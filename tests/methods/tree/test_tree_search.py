@@ -1,4 +1,4 @@
-"""A search in a tree finds the lists of all pairs, to the last bit; images and angles those of brute force."""
+"""A search in a tree finds the lists of all pairs, to the last bit; boxes and angles as brute force."""
 
 from __future__ import annotations
 
