@@ -2,8 +2,9 @@
 
     python benchmarks/few_dimensions.py --points 10000000 --out benchmarks/results/few_dimensions.json
 
-Points lie in a .npy file, and each measurement is a process of its own, in which everything is compiled. Ours goes from the file to lists on disk within ``--memory``; SciPy's from the file to lists in memory,
-by ``--threads`` workers. Peak memory is the most that a process held in pages of its own, above what it held
+Points lie in a .npy file, and each measurement is a process of its own, in which everything is compiled. Ours
+goes from the file to lists on disk within ``--memory``; SciPy's from the file to lists in memory, by
+``--threads`` workers. Peak memory is the most that a process held in pages of its own, above what it held
 before.
 """
 

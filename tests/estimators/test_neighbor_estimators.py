@@ -22,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import rankfold as rf
-from rankfold.estimators import KNeighborsTransformer, NearestNeighbors
+from rankfold.estimators import KNeighborsTransformer, NearestNeighbors, RadiusNeighborsTransformer
 
 METRICS: list[dict[str, Any]] = [
     {},
@@ -69,7 +69,11 @@ def test_scikit_learn_finds_no_fault(estimator: Any, check: Any) -> None:
 
 @pytest.mark.exhaustive
 @parametrize_with_checks(
-    [KNeighborsTransformer(mode="connectivity", n_neighbors=2, metric="cosine"), NearestNeighbors()]
+    [
+        KNeighborsTransformer(mode="connectivity", n_neighbors=2, metric="cosine"),
+        NearestNeighbors(),
+        RadiusNeighborsTransformer(),
+    ]
 )
 def test_scikit_learn_finds_no_fault_in_the_others(estimator: Any, check: Any) -> None:
     check(estimator)
@@ -274,7 +278,8 @@ def test_what_samples_on_disk_cannot_have_is_said(tmp_path: Path) -> None:
         NearestNeighbors(metric=lambda a, b: np.linalg.norm(a - b, ord="nuc")).fit(store)
     with pytest.raises(ValueError, match="is for samples in memory"):
         NearestNeighbors(metric="canberra").fit(NearestNeighbors().fit(store))
-    for fitted, given in ((NearestNeighbors().fit(store), x), (NearestNeighbors().fit(x), store)):
+    cosine = NearestNeighbors(metric="cosine")
+    for fitted, given in ((clone(cosine).fit(store), x), (clone(cosine).fit(x), store)):
         with pytest.raises(TypeError, match="take samples in memory"):
             fitted.radius_neighbors(given)
     with pytest.raises(ValueError, match="set_output"):
@@ -326,3 +331,34 @@ def test_a_search_takes_the_samples_of_another_and_those_of_a_radius() -> None:
     ours, theirs = NearestNeighbors(radius=2).fit(x), neighbors.NearestNeighbors(radius=2).fit(x)
     found, expected = (model.radius_neighbors_graph(mode="distance").toarray() for model in (ours, theirs))
     np.testing.assert_allclose(found, expected, **NEAR)
+
+
+@pytest.mark.parametrize("asked", [{}, {"p": 1}, {"metric": "chebyshev"}])
+def test_a_radius_on_disk_is_that_in_memory(asked: dict[str, Any], tmp_path: Path) -> None:
+    x = samples(200, 3)
+    store, theirs = to_zarr(tmp_path / "x.zarr", x, (30, 3)), neighbors.NearestNeighbors(**asked).fit(x)
+    ours = NearestNeighbors(**asked).fit(store)
+    for given in (None, x[:20], to_zarr(tmp_path / "q.zarr", x[:20], (9, 3))):
+        some = x[:20] if isinstance(given, str) else given
+        distances, indices = theirs.radius_neighbors(some, 0.7, sort_results=True)
+        found = ours.radius_neighbors(given, 0.7)
+        for i in range(len(indices)):
+            np.testing.assert_array_equal(found[1][i], indices[i])
+            np.testing.assert_allclose(found[0][i], distances[i], **NEAR)
+        np.testing.assert_array_equal(
+            ours.radius_neighbors_graph(given, 0.7).toarray(),
+            theirs.radius_neighbors_graph(some, 0.7).toarray(),
+        )
+
+
+@pytest.mark.parametrize("mode", ["distance", "connectivity"])
+def test_a_graph_of_a_radius_is_scikit_learns(mode: str, tmp_path: Path) -> None:
+    x = repeated()[:, :3]
+    ours = RadiusNeighborsTransformer(mode=mode, radius=0.9)
+    theirs = neighbors.RadiusNeighborsTransformer(mode=mode, radius=0.9)
+    expected = theirs.fit_transform(x)
+    for given in (x, to_zarr(tmp_path / "x.zarr", x, (25, 3))):
+        found = ours.fit_transform(given)
+        np.testing.assert_array_equal(found.indptr, expected.indptr)
+        np.testing.assert_allclose(found.toarray(), expected.toarray(), **NEAR)
+        np.testing.assert_array_equal(ours.get_feature_names_out(), theirs.get_feature_names_out())

@@ -5,7 +5,9 @@
     incremental            IncrementalPCA
     nonnegative            NMF
     minibatch              MiniBatchNMF
-    neighbors             NearestNeighbors, KNeighborsTransformer
+    neighbors              NearestNeighbors, KNeighborsTransformer
+    radius                 RadiusNeighborsTransformer, and queries of a radius
+    search                 what these share: metrics, samples that are kept
     samples                what is read a panel at a time, and what is not
     labels                 samples with names that are no data frames
 
@@ -25,6 +27,7 @@ from rankfold.estimators.minibatch import MiniBatchNMF
 from rankfold.estimators.neighbors import KNeighborsTransformer, NearestNeighbors
 from rankfold.estimators.nonnegative import NMF
 from rankfold.estimators.principal_components import PCA
+from rankfold.estimators.radius import RadiusNeighborsTransformer
 from rankfold.estimators.truncated import TruncatedSVD
 
 __all__ = [
@@ -34,5 +37,6 @@ __all__ = [
     "KNeighborsTransformer",
     "MiniBatchNMF",
     "NearestNeighbors",
+    "RadiusNeighborsTransformer",
     "TruncatedSVD",
 ]
