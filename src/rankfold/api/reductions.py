@@ -351,8 +351,8 @@ def plan(
     rates : Rates, optional
         Of this machine, as ``rankfold doctor`` measures them: the plan then predicts seconds.
     others
-        What the method may be asked: the arguments of its function. Measured steps of ``prepare`` are the one
-        thing that reads the matrix.
+        What the method may be asked: the arguments of its function. Measured steps of ``prepare`` read the
+        matrix, and "radius_neighbors" some rows, to count edges; nothing else does.
 
     Returns
     -------

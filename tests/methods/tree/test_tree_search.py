@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,10 +19,15 @@ from scipy.spatial import cKDTree
 
 import rankfold as rf
 from rankfold.methods.knn import knn
-from rankfold.methods.tree import points
-from rankfold.methods.tree.coordinates import wrap
+from rankfold.methods.parts.outputs import create_output
+from rankfold.methods.radius import radius
+from rankfold.methods.tree import search
+from rankfold.methods.tree.coordinates import PointReader, wrap
 from rankfold.methods.tree.plan import is_worth_it, visited_points
+from rankfold.methods.tree.points import PointTree, building_bytes, held_bytes
+from rankfold.pipeline.engine.fold import Workspace
 from rankfold.pipeline.errors import DataError, InputError, MemoryBudgetError, NonFiniteError
+from rankfold.pipeline.storage.chunk_writer import read_array
 
 Array = npt.NDArray[Any]
 
@@ -248,8 +257,45 @@ def test_a_tree_is_chosen_where_it_measures_less() -> None:
     assert rf.plan("knn", np.zeros((10**4, 16))).method == "exact"
 
 
-def test_memory_stays_below_the_plan() -> None:
-    x = np.random.default_rng(0).random((300_000, 3))
-    reader = points.PointReader(rf.open(x), "euclidean")
-    held = points.PointTree.read(reader, 2)
-    assert sum(a.nbytes for a in (*held.tree, held.places)) == points.held_bytes(reader)
+def traced(call: Callable[[], Any]) -> tuple[Any, int]:
+    """What a call gives, and the most memory that it took."""
+    tracemalloc.start()
+    try:
+        return call(), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "haversine"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_memory_stays_below_the_plan(metric: str, dtype: str, tmp_path: Path) -> None:
+    r = np.random.default_rng(0)
+    x = r.random((300_000, 2 if metric == "haversine" else 3)).astype(dtype)
+    reader = PointReader(rf.open(to_zarr(tmp_path / "x.zarr", x, (40_000, x.shape[1]))), metric)
+    tree, most = traced(lambda: PointTree.read(reader, 2))
+    held = sum(a.nbytes for a in (*tree.tree, tree.places))
+    assert held == held_bytes(reader) and most <= held + building_bytes(reader) + 2**20
+    for itself in (True, False):
+        task = knn.knn_task(x, 15, queries=None if itself else x[:90_000], metric=metric)
+        fold = search._fold(task, tree, tmp_path / f"r{itself}")
+        task.create_outputs(SimpleNamespace(result=fold.result))  # type: ignore[arg-type]
+        _, most = traced(lambda fold=fold: fold.step(fold.start(), Workspace(), *fold.cut.panel(0), 0))
+        assert 0.5 * fold.memory_bytes < most <= fold.memory_bytes + 2**20
+
+
+def test_memory_of_edges_stays_below_the_plan(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).random((60_000, 3))
+    task = radius.radius_task(x, 0.06)
+    tree = PointTree.read(PointReader(rf.open(x), "euclidean"), 1)
+    count = task._count_fold(tree, None, tmp_path)
+    create_output(tmp_path, "counts", (len(x),), np.int64, (count.cut.panel_rows,))
+    state = count.start()
+    for panel in range(len(count.cut.panels) - 1):
+        _, most = traced(lambda panel=panel: count.step(state, Workspace(), *count.cut.panel(panel), 0))
+        assert most <= count.memory_bytes + 2**20
+    starts = np.append(0, np.cumsum(read_array(tmp_path / "counts")))
+    edges, longest = int(state["edges"][0]), int(state["most"][0])
+    fold = task._list_fold(count.queries, starts, edges, longest, tmp_path)
+    radius._create_graph(tmp_path, (len(x), len(x)), starts)
+    _, most = traced(lambda: fold.step(fold.start(), Workspace(), *fold.cut.panel(1), 0))
+    assert most <= fold.memory_bytes + 2**20
