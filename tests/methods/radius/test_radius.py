@@ -18,6 +18,7 @@ import rankfold as rf
 from rankfold.methods.radius import estimate, radius
 from rankfold.methods.tree.coordinates import wrap
 from rankfold.pipeline.errors import InputError, NonFiniteError, PlanError
+from rankfold.pipeline.planning.shape_only import ShapeOnly
 
 Array = npt.NDArray[Any]
 
@@ -188,3 +189,8 @@ def test_nan_is_refused_with_its_place() -> None:
     x[7, 1] = np.nan
     with pytest.raises(NonFiniteError, match="row 7, column 1"):
         rf.radius_neighbors(x, 1.0)
+
+
+def test_a_matrix_that_is_to_come_has_no_edges_to_count() -> None:
+    shape = ShapeOnly.plain((100_000, 3), np.dtype(np.float64), "to come")
+    assert radius.radius_task(rf.open(shape, prepare="log1p"), 1.0).estimate.edges == 0

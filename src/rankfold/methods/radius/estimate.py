@@ -39,7 +39,7 @@ class EdgeEstimate:
     @classmethod
     def of(cls, reader: PointReader, queries: PointReader | None, radius: float) -> EdgeEstimate:
         """Count among a sample; nothing where there are no numbers to be read yet."""
-        if any(isinstance(each.source, ShapeOnly) for each in (reader, queries) if each is not None):
+        if any(_is_imagined(each.source) for each in (reader, queries) if each is not None):
             return cls(0, 0)
         points, all_pairs = _sample(reader), reader.source.shape[0]
         some = points if queries is None else _sample(queries)
@@ -54,6 +54,13 @@ class EdgeEstimate:
         # Pairs are counted from either side: their number has twice the variance.
         upper = count + DEVIATIONS * math.sqrt(2 * count) + DEVIATIONS
         return cls(round(count * pairs / drawn), min(pairs, round(upper * pairs / drawn)))
+
+
+def _is_imagined(source: object) -> bool:
+    """Whether there is nothing but a shape, under steps and selections."""
+    while hasattr(source, "inner"):
+        source = source.inner
+    return isinstance(source, ShapeOnly)
 
 
 def _pairs(rows: int) -> int:
