@@ -85,6 +85,13 @@ def weights() -> npt.NDArray[np.float32]:
     return values.astype(np.float32)
 
 
+def first_centers() -> npt.NDArray[np.float64]:
+    """For the matrix below; three are so far away that no row is near."""
+    centers = np.random.default_rng(7).random((9, 40))
+    centers[2:5] += 1e4
+    return centers
+
+
 LAWS = {
     "svd": Law(rf.svd, {"rank": 4, "solver": "krylov", "tol": 1e-10}, name="svd"),
     "svd by gram": Law(rf.svd, {"rank": 4, "solver": "gram"}, name="svd"),
@@ -100,6 +107,9 @@ LAWS = {
         rf.nmf, {"rank": 3, "weights": weights(), "loss": "kullback-leibler"}, name="nmf", tolerance=1e-3
     ),
     "knn": Law(rf.knn, {"k": 5, "symmetric": "union"}, name="knn"),
+    "kmeans": Law(rf.kmeans, {"k": 7}, name="kmeans"),
+    "kmeans of a few": Law(rf.kmeans, {"k": 30, "init": "sample", "tol": 0.0}, name="kmeans"),
+    "kmeans with centers": Law(rf.kmeans, {"init": first_centers()}, name="kmeans"),
     "transform": Law(rf.transform, {}, fit=rf.pca),
     "update": Law(rf.update, {}, fit=rf.pca),
     "check": Law(rf.check, {}, fit=rf.svd),

@@ -3,6 +3,7 @@
     svd          singular value decomposition, principal components, QR; one solver, one file
     nmf          nonnegative factors
     knn          nearest neighbors
+    kmeans       clusters of rows around their means
     embedding    how well an embedding keeps neighborhoods
     model        what is done with a result: transform, update, check, reconstruct
     parts        what several methods share

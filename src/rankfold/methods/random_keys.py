@@ -44,3 +44,9 @@ class Purpose(IntEnum):
 
     LANCZOS_VECTORS = 11
     """Vectors that a Lanczos iteration begins with and takes in later: one time after the other, by rows."""
+
+    CLUSTER_SAMPLE = 12
+    """Which rows a clustering begins from."""
+
+    CLUSTER_SEEDS = 13
+    """Rows of a sample that centers begin at: one time after the other, by starts."""

@@ -181,6 +181,7 @@ METHODS: Registry[Method] = Registry(
         "qr": "rankfold.methods.svd.arguments:QR",
         "nmf": "rankfold.methods.nmf.arguments:NMF",
         "knn": "rankfold.methods.knn.arguments:KNN",
+        "kmeans": "rankfold.methods.kmeans.arguments:KMEANS",
         "transform": "rankfold.methods.model.arguments:TRANSFORM",
         "update": "rankfold.methods.model.arguments:UPDATE",
         "check": "rankfold.methods.model.arguments:CHECK",

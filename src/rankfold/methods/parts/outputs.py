@@ -30,6 +30,10 @@ DIMENSIONS = {
     "right_residuals": ("component",),
     "error_estimates": ("component",),
     "convergence": ("pass",),
+    "labels": ("row",),
+    "centers": ("cluster", "column"),
+    "counts": ("cluster",),
+    "inertia": ("pass",),
     "indices": ("row", "neighbor"),
     "distances": ("row", "neighbor"),
 }
