@@ -5,6 +5,7 @@
     incremental            IncrementalPCA
     nonnegative            NMF
     minibatch              MiniBatchNMF
+    clusters               KMeans
     neighbors             NearestNeighbors, KNeighborsTransformer
     samples                what is read a panel at a time, and what is not
     labels                 samples with names that are no data frames
@@ -20,6 +21,7 @@ try:
 except ImportError as error:
     raise ImportError("rankfold's estimators need scikit-learn: pip install scikit-learn") from error
 
+from rankfold.estimators.clusters import KMeans
 from rankfold.estimators.incremental import IncrementalPCA
 from rankfold.estimators.minibatch import MiniBatchNMF
 from rankfold.estimators.neighbors import KNeighborsTransformer, NearestNeighbors
@@ -31,6 +33,7 @@ __all__ = [
     "NMF",
     "PCA",
     "IncrementalPCA",
+    "KMeans",
     "KNeighborsTransformer",
     "MiniBatchNMF",
     "NearestNeighbors",
