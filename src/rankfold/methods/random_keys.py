@@ -48,5 +48,8 @@ class Purpose(IntEnum):
     CLUSTER_SAMPLE = 12
     """Which rows a clustering begins from."""
 
+    CLUSTER_FAR_SAMPLE = 14
+    """Which of the rows that are far from some first centers."""
+
     CLUSTER_SEEDS = 13
     """Rows of a sample that centers begin at: one time after the other, by starts."""

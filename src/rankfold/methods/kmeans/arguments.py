@@ -16,7 +16,7 @@ DEFAULT_TOL = 1e-4
 
 DEFAULT_PASSES = 100
 
-DEFAULT_STARTS = 4
+DEFAULT_STARTS = 10
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.kmeans.kept_rows import held
+from rankfold.methods.kmeans.kept_rows import KeptRows
 from rankfold.methods.kmeans.layout import Layout
 from rankfold.methods.kmeans.passes import LloydPass
 from rankfold.methods.kmeans.request import ClusterRequest
@@ -84,8 +84,8 @@ class Clusters:
         self.inertia.append(inertia_of(self.centers, self.shift, self.sums, self.counts, self.squares))
         new, placed = means(self.centers, self.shift, self.sums, self.counts), 0
         empty = np.flatnonzero(self.counts == 0)
-        if sought:
-            keys, _, rows = held(state)
+        for kept in self._far_rows(sought):
+            keys, _, rows = kept.held(state)
             placed = place_far(new, empty, rows.astype(np.float64), -keys)
         self.change = self._change(new)
         # Rows far from their centers may be had where they have not been looked for.
@@ -105,9 +105,8 @@ class Clusters:
             self.layout.labels(scratch, self.index),
             self.layout.bounds(scratch, self.index, groups),
         )
-        kept = dataclasses.replace(fold.kept, count=sought)
         places: dict[str, Any] = {"constants": constants, "before": self.scratch, "after": after}
-        fold = dataclasses.replace(fold, **places, whole=whole, kept=kept)
+        fold = dataclasses.replace(fold, **places, whole=whole, kept=self._far_rows(sought))
         state = run.pass_over_data(name, fold)
         for each in self.scratch or ():
             run.release(each)
@@ -117,6 +116,10 @@ class Clusters:
         else:
             self.sums, self.counts = self.sums + state["sums"], self.counts + state["counts"]
         return state
+
+    def _far_rows(self, sought: int) -> tuple[KeptRows, ...]:
+        """Room for so many, or none."""
+        return far_rows(self.layout, sought) if sought else ()
 
     def _change(self, new: Float64) -> float:
         (rows, columns), total = self.layout.source.shape, self.sums.sum(axis=0)
@@ -134,7 +137,6 @@ class Clusters:
 
 def step_pass(layout: Layout, slots: int, groups: int, dtype: np.dtype[Any]) -> LloydPass:
     """The fold of a step, in numbers."""
-    kept = dataclasses.replace(layout.sample, count=0)
     scratch = layout.labels(NOWHERE, 0), layout.bounds(NOWHERE, 0, groups)
     panels = layout.panels(slots)
     return LloydPass(
@@ -146,6 +148,11 @@ def step_pass(layout: Layout, slots: int, groups: int, dtype: np.dtype[Any]) -> 
         None,
         scratch,
         whole=True,
-        kept=kept,
+        kept=(),
         row_seconds=layout.row_seconds,
     )
+
+
+def far_rows(layout: Layout, count: int) -> tuple[KeptRows, ...]:
+    """Room for rows that are farthest from their centers."""
+    return (KeptRows(count, layout.view.short, layout.view.dtype),)

@@ -39,15 +39,20 @@ class KeptRows:
     count: int
     columns: int
     dtype: np.dtype[Any]
+    name: str = "kept"
+    """What tells it from another of the same sweep."""
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """Of keys, numbers of rows, and rows, in a state."""
+        return f"{self.name}_keys", f"{self.name}_ids", f"{self.name}_rows"
 
     def sums(self) -> dict[str, Sum]:
         """What a stream keeps; joined by ``join``, since an array cannot be joined without the others."""
         shape = (self.count,)
-        return {
-            "keys": Sum(shape, empty=self._no_keys),
-            "ids": Sum(shape, np.dtype(np.int64), self._no_ids),
-            "rows": Sum((self.count, self.columns), self.dtype),
-        }
+        keys = Sum(shape, empty=self._no_keys)
+        ids = Sum(shape, np.dtype(np.int64), self._no_ids)
+        return dict(zip(self.names, (keys, ids, Sum((self.count, self.columns), self.dtype)), strict=True))
 
     def _no_keys(self) -> Float64:
         return np.full(self.count, np.inf)
@@ -57,7 +62,7 @@ class KeptRows:
 
     def take(self, state: State, keys: Float64, first: int, x: Array) -> None:
         """Keep of rows ``x``, numbered from ``first`` on, those whose keys are small enough."""
-        some = np.flatnonzero(keys <= state["keys"][-1])
+        some = np.flatnonzero(keys <= state[self.names[0]][-1])
         if some.size:
             # Most of a first grain is let go again before its rows are copied.
             some = some[np.argsort(keys[some], kind="stable")[: self.count]]
@@ -65,22 +70,24 @@ class KeptRows:
 
     def join(self, total: State, other: State) -> None:
         """Keep what another stream has kept, if it is smaller."""
-        self._join(total, other["keys"], other["ids"], other["rows"])
+        keys, ids, rows = (other[name] for name in self.names)
+        self._join(total, keys, ids, rows)
 
     def _join(self, state: State, keys: Float64, ids: Int64, rows: Array) -> None:
-        all_keys, all_ids = np.concatenate([state["keys"], keys]), np.concatenate([state["ids"], ids])
+        own_keys, own_ids, own_rows = (state[name] for name in self.names)
+        all_keys, all_ids = np.concatenate([own_keys, keys]), np.concatenate([own_ids, ids])
         order = np.lexsort((all_ids, all_keys))[: self.count]
         own = order < self.count
-        kept = np.empty_like(state["rows"])
-        kept[own] = state["rows"][order[own]]
+        kept = np.empty_like(own_rows)
+        kept[own] = own_rows[order[own]]
         kept[~own] = rows[order[~own] - self.count]
-        state["keys"], state["ids"], state["rows"] = all_keys[order], all_ids[order], kept
+        state |= zip(self.names, (all_keys[order], all_ids[order], kept), strict=True)
 
-
-def held(state: State) -> tuple[Float64, Int64, Array]:
-    """Keys, numbers and rows that were kept, in order of their keys."""
-    count = int((state["ids"] != NOBODY).sum())
-    return state["keys"][:count], state["ids"][:count], state["rows"][:count]
+    def held(self, state: State) -> tuple[Float64, Int64, Array]:
+        """Keys, numbers and rows that were kept, in order of their keys."""
+        keys, ids, rows = (state[name] for name in self.names)
+        count = int((ids != NOBODY).sum())
+        return keys[:count], ids[:count], rows[:count]
 
 
 def exponentials(seed: int, purpose: int, start: int, stop: int) -> Float64:

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.kmeans.arguments import DEFAULT_PASSES, DEFAULT_STARTS, DEFAULT_TOL, INITS
-from rankfold.methods.kmeans.iteration import MOST_FAR_ROWS, Clusters, step_pass
+from rankfold.methods.kmeans.iteration import MOST_FAR_ROWS, Clusters, far_rows, step_pass
 from rankfold.methods.kmeans.layout import Layout, working_type
 from rankfold.methods.kmeans.passes import SamplePass, WriteLabels
 from rankfold.methods.kmeans.request import ClusterRequest, digest, given_centers
-from rankfold.methods.kmeans.start import Sample, best_start, weigh
+from rankfold.methods.kmeans.start import First, Sample, best_start, weigh
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.parts.sample import Sample as FewRows
@@ -133,10 +133,9 @@ class Clustering:
         reads, flops = rows * columns * self.source.dtype.itemsize, 2.0 * rows * columns * self.parameters.k
         resident, sweeps = 8 * 6 * self.parameters.k * columns, []
         if self.parameters.start_passes:
-            sweeps.append(numbers_of("sample", self._sample_pass(slots, NOWHERE, 1.0), reads, 0, flops))
+            sweeps.append(numbers_of("sample", self._sample_pass(slots, NOWHERE), reads, 0, flops))
         fold, written = step_pass(layout, slots, layout.groups, WIDE), 4 * rows * (2 + layout.groups)
-        most_far = dataclasses.replace(fold.kept, count=min(MOST_FAR_ROWS, self.parameters.k))
-        fold = dataclasses.replace(fold, kept=most_far)
+        fold = dataclasses.replace(fold, kept=far_rows(layout, min(MOST_FAR_ROWS, self.parameters.k)))
         sweeps.append(numbers_of("step", fold, reads + written, written, OPEN_SHARE * flops))
         sweeps = [dataclasses.replace(each, resident_bytes=resident) for each in sweeps]
         return [*sweeps, numbers_of("write", self._write(NOWHERE), 4 * rows, 4 * rows, 0.0, over="scratch")]
@@ -145,7 +144,7 @@ class Clustering:
         """Centers and sums; rows of a sample, as they are and less the shift, and what starts take."""
         layout, k, columns = self.layout, self.parameters.k, self.source.shape[1]
         few = FewRows.of(layout.view, k).memory_bytes
-        rows = layout.sample.count
+        rows = sum(each.count for each in layout.sample)
         sample = rows * (3 * layout.row_bytes + 8 * (6 * (3 + int(np.log(k))) + layout.groups))
         return 8 * 12 * k * (columns + 1) + few + (0 if self.given is not None else sample)
 
@@ -169,25 +168,15 @@ class Clustering:
             return self.given, shift
         if self.parameters.init == "sample":
             return few["centers"], shift
-        cost = float(few["cost"][0])
-        centers, arrays = few["centers"], dict(few)
-        constants = save_once(
-            run.part("sample", "constants.part"),
-            {
-                "exact": centers,
-                "before": centers,
-                "groups": np.zeros(len(centers), np.int64),
-                "shift": arrays["shift"],
-            },
-        )
-        state = run.pass_over_data(
-            "sample", self._sample_pass(run.slots, constants, cost, centers, shift.dtype)
-        )
+        first = First(few["centers"], few["rarity"], shift)
+        named = {"exact": first.centers, "before": first.centers, "rarity": first.rarity, "shift": shift}
+        named["groups"] = np.zeros(len(first.centers), np.int64)
+        constants = save_once(run.part("sample", "constants.part"), named)
+        state = run.pass_over_data("sample", self._sample_pass(run.slots, constants, first))
         refuse_bad(state, self.source)
 
         def choose() -> dict[str, Array]:
-            sample = weigh(state, cost, self.source.shape[0], centers, shift)
-            return {"centers": self._best(sample)}
+            return {"centers": self._best(weigh(state, first, self.layout.sample, self.source.shape[0]))}
 
         return run.prepare(run.part("centers.part"), choose)["centers"], shift
 
@@ -201,28 +190,23 @@ class Clustering:
         sample = Sample(rows.astype(layout.view.dtype), np.ones(len(rows)), shift)
         if self.parameters.init == "sample":
             return {"shift": shift, "centers": self._best(sample)}
-        centers, cost = best_start(sample, min(wanted, len(rows)), 1, self.parameters.seed, layout.groups)
-        return {"shift": shift, "centers": centers, "cost": np.array([cost / len(rows)])}
+        first = First.of(sample, min(wanted, len(rows)), self.parameters.seed, layout.groups)
+        return {"shift": shift, "centers": first.centers, "rarity": first.rarity}
 
     def _best(self, sample: Sample) -> Float64:
         parameters = self.parameters
         each = parameters.k, parameters.n_init, parameters.seed, self.layout.groups
         return best_start(sample, *each)[0]
 
-    def _sample_pass(
-        self,
-        slots: int,
-        constants: Path,
-        cost: float,
-        centers: Float64 | None = None,
-        dtype: np.dtype[Any] = WIDE,
-    ) -> SamplePass:
+    def _sample_pass(self, slots: int, constants: Path, first: First | None = None) -> SamplePass:
         layout, kept = self.layout, self.layout.sample
-        panels = layout.panels(slots, sums_bytes=kept.count * (layout.row_bytes + 16))
-        k = self.parameters.k if centers is None else len(centers)
-        return SamplePass(
-            panels, constants, k, 1, dtype, kept, self.parameters.seed, cost, layout.row_seconds
-        )
+        sample_bytes = sum(each.count for each in kept) * (layout.row_bytes + 16)
+        panels = layout.panels(slots, sums_bytes=sample_bytes)
+        k, dtype = self.parameters.k, WIDE
+        if first is not None:
+            k, dtype = len(first.centers), first.shift.dtype
+        each = k, 1, dtype, kept, self.parameters.seed, layout.row_seconds
+        return SamplePass(panels, constants, *each)
 
     def _write(self, folder: Path, index: int = 0, array: Path = NOWHERE) -> WriteLabels:
         return WriteLabels(self.layout.label_cut, self.layout.labels(folder, index), array)

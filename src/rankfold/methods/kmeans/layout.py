@@ -22,12 +22,12 @@ CENTERS_PER_GROUP = 10
 COLUMNS_PER_GROUP = 16
 """A row has at most one bound for so many columns: keeping them is to cost little beside reading it."""
 
-ROWS_PER_CENTER = (4, 64)
+ROWS_PER_CENTER = (4, 256)
 """Fewest and most rows of a sample that a start is made from, and ``SAMPLE_BYTES`` in between."""
 
 SAMPLE_BYTES = 32 * 2**20
 
-FEWEST_ROWS = 2000
+FEWEST_ROWS = 4000
 """Of a sample, where rows are short."""
 
 LABEL_CHUNKS = (2**18, 2**22)
@@ -76,12 +76,15 @@ class Layout:
         return 1e-9 * self.view.short + 2e-11 * self.view.short * self.k
 
     @property
-    def sample(self) -> KeptRows:
-        """The rows that one read samples, and one more, which tells how likely they were."""
+    def sample(self) -> tuple[KeptRows, KeptRows]:
+        """Rows that one read samples, any and far ones, and one more each, which tells how likely they were."""
         rows, columns = self.source.shape
         fewest, most = (each * self.k for each in ROWS_PER_CENTER)
         wanted = max(fewest, min(max(most, FEWEST_ROWS), SAMPLE_BYTES // self.row_bytes))
-        return KeptRows(min(rows, wanted) + 1, columns, self.view.dtype)
+        return (
+            KeptRows(min(rows, wanted) + 1, columns, self.view.dtype, "any"),
+            KeptRows(min(rows, wanted // 2) + 1, columns, self.view.dtype, "far"),
+        )
 
     def labels(self, folder: Path, index: int) -> ScratchMatrix:
         """Labels after so many steps."""

@@ -25,6 +25,7 @@ from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
 
 TILE_ROWS = 256
 """Rows that the tuned body of ``assign_rows`` takes at a time."""
@@ -40,7 +41,7 @@ class OverClusters(OverPanels):
     k: int
     groups: int
     dtype: np.dtype[Any]
-    kept: KeptRows
+    kept: tuple[KeptRows, ...]
 
     kernels = (assign_rows, own_distances)
 
@@ -61,7 +62,8 @@ class OverClusters(OverPanels):
         """Of clusters; rows that are kept; what has no place."""
         k, n = self.k, self.panels.view.short
         sums = {"sums": Sum((k, n)), "counts": Sum((k,)), "squares": Sum((1,)), "moved": Sum((1,))}
-        return {**sums, "bad": BAD, **self.kept.sums()}
+        rows = {name: each for kept in self.kept for name, each in kept.sums().items()}
+        return {**sums, "bad": BAD, **rows}
 
     @property
     def beside_bytes(self) -> int:
@@ -69,7 +71,7 @@ class OverClusters(OverPanels):
         n, rows = self.panels.view.short, self.panels.grain_rows
         tiles = 8 * TILE_ROWS * (n + self.k + 1 + self.groups)
         grain = rows * (n * max(4, self.panels.view.source.dtype.itemsize) + 6 * 8)
-        keeping = self.kept.count * (2 * n * self.kept.dtype.itemsize + 10 * 8)
+        keeping = sum(each.count * (2 * n * each.dtype.itemsize + 10 * 8) for each in self.kept)
         return 8 * 6 * self.k * (n + 4) + tiles + grain + keeping
 
     def workspace(self, device: Device = HOST) -> Workspace:
@@ -80,9 +82,11 @@ class OverClusters(OverPanels):
 
     def merge(self, total: State, other: State) -> None:
         """Join the sums of two streams, and the rows that both have kept."""
-        self.kept.join(total, other)
+        rows = {name for kept in self.kept for name in kept.names}
+        for kept in self.kept:
+            kept.join(total, other)
         for name, each in self.sums().items():
-            if name not in ("keys", "ids", "rows"):
+            if name not in rows:
                 total[name] = each.combine(total[name], other[name])
 
     def assign(self, state: State, work: Workspace, x: Array, *, whole: bool) -> None:
@@ -104,11 +108,22 @@ class OverClusters(OverPanels):
 
 @dataclass(frozen=True, slots=True)
 class SamplePass(OverClusters):
-    """Fold that samples rows, the likelier the farther they are from some first centers."""
+    """Fold that samples rows twice: any, likelier of clusters of few; and the likelier the farther they are
+    from some first centers.
+
+    Either alone may miss what the other finds, and how many rows either is to have does not depend on what
+    is known of the matrix before.
+
+    References
+    ----------
+    Feldman, Langberg, A unified framework for approximating and clustering data, STOC 2011: what a row may
+    add to the cost of any centers is bounded by its share in that of some first ones, and in its cluster.
+    """
 
     panels: Panels
     constants: Path
-    """A part with the first centers ``exact``, once more as ``before``, their ``groups``, and ``shift``."""
+    """A part with the first centers ``exact``, once more as ``before``, their ``groups``, and ``shift``;
+    and the ``rarity`` of each, the rows of an even share over those that it is thought to have."""
 
     k: int
     """First centers."""
@@ -117,30 +132,39 @@ class SamplePass(OverClusters):
     dtype: np.dtype[Any]
     """Working type."""
 
-    kept: KeptRows
-    seed: int
-    cost: float
-    """Mean square of what rows are from their nearest first center."""
+    kept: tuple[KeptRows, ...]
+    """Rows anywhere, and far ones."""
 
+    seed: int
     row_seconds: float
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """How rare each cluster is, besides."""
+        return {**OverClusters.buffers(self), "rarity": Constant((self.k,), part=self.constants)}
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Take in a panel, grain by grain."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
-            x, rows = numbers(grain.raw), grain.last - grain.first
+            x, rows, first = numbers(grain.raw), grain.last - grain.first, grain.first
             labels, squares = work.labels[:rows], work.distances[:rows]
             labels[...] = -1
             self.assign(state, work, x, whole=True)
             own_distances(x, work.exact, labels[:, 0], out=squares)
             if not self.is_finite(state, work, grain, squares):
                 continue
-            drawn = exponentials(self.seed, Purpose.CLUSTER_SAMPLE, grain.first, grain.last)
-            self.kept.take(state, drawn / likelihood(squares, self.cost), grain.first, x)
+            likely = likelihoods(squares, work.rarity[labels[:, 0]])
+            for kept, purpose, weights in zip(self.kept, PURPOSES, likely, strict=True):
+                with np.errstate(divide="ignore"):
+                    keys = exponentials(self.seed, purpose, first, grain.last) / weights
+                kept.take(state, keys, first, x)
 
 
-def likelihood(squares: npt.NDArray[np.float64], cost: float) -> npt.NDArray[np.float64]:
-    """Weights that rows are sampled by: half for being there, half for being far from all first centers."""
-    return 1 + squares / max(cost, 1e-300)
+PURPOSES = (Purpose.CLUSTER_SAMPLE, Purpose.CLUSTER_FAR_SAMPLE)
+
+
+def likelihoods(squares: Float64, rarity: Float64) -> tuple[Float64, Float64]:
+    """Weights that rows are sampled by, either time; no row that is at a center counts as far."""
+    return 1 + rarity, squares
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +185,8 @@ class LloydPass(OverClusters):
     whole: bool
     """Whether all rows are summed, or those that have moved."""
 
-    kept: KeptRows
-    """Room for the rows that are farthest from their centers, one for each cluster without rows."""
+    kept: tuple[KeptRows, ...]
+    """Room for the rows that are farthest from their centers, if clusters are without rows."""
 
     row_seconds: float
 
@@ -182,10 +206,10 @@ class LloydPass(OverClusters):
                 continue
             for buffer, scratch in zip(buffers, self.after, strict=True):
                 work.device.send(buffer, functools.partial(scratch.write, first))
-            if self.kept.count:
+            for kept in self.kept:
                 squares = work.distances[:rows]
                 own_distances(x, work.exact, buffers[0][:, 0], out=squares)
-                self.kept.take(state, -squares, first, x)
+                kept.take(state, -squares, first, x)
 
 
 @dataclass(frozen=True, slots=True)

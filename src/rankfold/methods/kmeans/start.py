@@ -6,6 +6,7 @@ one goes on: what it costs there is what it costs on the matrix, but for the cha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +15,8 @@ import numpy.typing as npt
 
 from rankfold.kernels.clustering.far_rows import own_distances
 from rankfold.kernels.clustering.nearest_centers import assign_rows, centers_of
-from rankfold.methods.kmeans.kept_rows import held
-from rankfold.methods.kmeans.passes import likelihood
+from rankfold.methods.kmeans.kept_rows import KeptRows
+from rankfold.methods.kmeans.passes import likelihoods
 from rankfold.methods.random_keys import Purpose
 from rankfold.pipeline.storage.checkpoint import State
 
@@ -25,6 +26,12 @@ Int64 = npt.NDArray[np.int64]
 
 MOST_STEPS = 100
 """Of Lloyd's on a sample."""
+
+FEW_STEPS = 5
+"""After which starts are compared: what they cost then tells well which will cost least."""
+
+FINALISTS = 3
+"""Starts that go on."""
 
 FALL = 1e-4
 """Relative fall of the cost on a sample below which steps end: the matrix has the last word."""
@@ -43,41 +50,89 @@ class Sample:
     """(n,) near the mean, in the type that rows are multiplied in."""
 
 
-def weigh(state: State, cost: float, all_rows: int, centers: Float64, shift: Array) -> Sample:
-    """The rows that a read has kept, each by how unlikely it was.
+@dataclass(frozen=True, slots=True)
+class First:
+    """Centers of a few rows, by which a read samples all of them."""
 
-    A row of likelihood w is among those before the next key t with probability 1 - exp(-w t).
+    centers: Float64
+    rarity: Float64
+    """(k,) rows of an even share over rows that each center has."""
+
+    shift: Array
+
+    @classmethod
+    def of(cls, sample: Sample, k: int, seed: int, most_groups: int) -> First:
+        """Of some rows, by one start."""
+        centers, _ = best_start(sample, k, 1, seed, most_groups)
+        counts = np.bincount(_nearest(sample.rows, centers, sample.shift)[0], minlength=k)
+        return cls(centers, len(sample.rows) / (k * np.maximum(counts, 1.0)), sample.shift)
+
+
+def weigh(state: State, first: First, kept: Sequence[KeptRows], all_rows: int) -> Sample:
+    """The rows that a read has kept, each by how unlikely it was, and by the rows of its cluster.
+
+    A row of likelihood w is among those before the next key t with probability 1 - exp(-w t), and so it is
+    by either of two likelihoods with 1 - exp(-w t - w' t'). Weights in each of the first clusters are brought
+    to add up to its rows, which the same read has counted; one of which no row was kept is there by the mean
+    of its rows.
     """
-    keys, _, rows = held(state)
-    if len(keys) >= all_rows:
-        return Sample(rows, np.ones(len(keys)), shift)
-    rows, next_key = rows[:-1], float(keys[-1])
-    squares = np.empty(len(rows))
-    labels = _labels(rows, centers, shift)
-    own_distances(rows, centers, labels, out=squares)
-    chances = -np.expm1(-likelihood(squares, cost) * next_key)
-    return Sample(rows, 1 / np.maximum(chances, 1e-300), shift)
+    held = [each.held(state) for each in kept]
+    if len(held[0][0]) >= all_rows:
+        return Sample(held[0][2], np.ones(all_rows), first.shift)
+    # Of those that are far there may be fewer than there is room for: then all are there.
+    limits = [
+        keys[-1] if len(keys) == each.count else np.inf for (keys, *_), each in zip(held, kept, strict=True)
+    ]
+    names, places = np.unique(
+        np.concatenate([ids[: each.count - 1] for (_, ids, _), each in zip(held, kept, strict=True)]),
+        return_index=True,
+    )
+    rows = np.concatenate([rows[: each.count - 1] for (*_, rows), each in zip(held, kept, strict=True)])[
+        places
+    ]
+    labels, squares = _nearest(rows, first.centers, first.shift)
+    hazard = np.zeros(len(names))
+    for weights, limit in zip(likelihoods(squares, first.rarity[labels]), limits, strict=True):
+        hazard += np.multiply(weights, limit, out=np.zeros(len(names)), where=weights > 0)
+    return _stratify(Sample(rows, 1 / -np.expm1(-hazard), first.shift), labels, first, state)
 
 
-def _labels(rows: Array, centers: Float64, shift: Array) -> npt.NDArray[np.int32]:
-    labels = np.full(len(rows), -1, np.int32)
+def _stratify(sample: Sample, labels: npt.NDArray[np.int32], first: First, state: State) -> Sample:
+    """With weights that add up to the rows of each of the first clusters."""
+    k, counts = len(first.centers), state["counts"]
+    masses = np.bincount(labels, sample.weights, minlength=k)
+    weights = sample.weights * np.divide(counts, masses, out=np.ones(k), where=masses > 0)[labels]
+    unseen = np.flatnonzero((masses == 0) & (counts > 0))
+    centers = means(first.centers, first.shift, state["sums"], counts)[unseen].astype(sample.rows.dtype)
+    return Sample(
+        np.concatenate([sample.rows, centers]), np.concatenate([weights, counts[unseen]]), first.shift
+    )
+
+
+def _nearest(rows: Array, centers: Float64, shift: Array) -> tuple[npt.NDArray[np.int32], Float64]:
+    """The nearest center of each row, and its squared distance."""
+    labels, squares = np.full(len(rows), -1, np.int32), np.empty(len(rows))
     packed = centers_of(centers, shift, np.zeros(len(centers), np.int64))
     room = np.zeros(centers.shape), np.zeros(len(centers)), np.zeros(1)
     bounds = np.empty((len(rows), 2), np.float32)
     assign_rows(rows, packed, labels=labels, bounds=bounds, sums=room[0], counts=room[1], squares=room[2])
-    return labels
+    own_distances(rows, centers, labels, out=squares)
+    return labels, squares
 
 
 def best_start(sample: Sample, k: int, starts: int, seed: int, most_groups: int) -> tuple[Float64, float]:
-    """Centers of least cost on a sample, of several starts; and that cost, by weight."""
-    best: tuple[Float64, float] | None = None
-    for start in range(starts):
-        centers, cost = refine(sample, seeds(sample, k, seed, start), most_groups)
-        if best is None or cost < best[1]:
-            best = centers, cost
-    if best is None:
-        raise ValueError("there must be a start")
-    return best
+    """Centers of least cost on a sample, of several starts; and that cost, by weight.
+
+    All starts take a few steps, and the better ones as many as it takes.
+    """
+    tries = [seeds(sample, k, seed, start) for start in range(starts)]
+    few = FEW_STEPS if starts > FINALISTS else 0
+    if few:
+        refined = [refine(sample, each, most_groups, few) for each in tries]
+        order = sorted(range(starts), key=lambda i: refined[i][1])[:FINALISTS]
+        tries = [refined[i][0] for i in sorted(order)]
+    final = [refine(sample, each, most_groups, MOST_STEPS) for each in tries]
+    return min(final, key=lambda each: each[1])
 
 
 def seeds(sample: Sample, k: int, seed: int, start: int) -> Float64:
@@ -116,14 +171,14 @@ def _draw(generator: np.random.Generator, masses: Float64, count: int) -> Int64:
     return rows
 
 
-def refine(sample: Sample, centers: Float64, most_groups: int) -> tuple[Float64, float]:
+def refine(sample: Sample, centers: Float64, most_groups: int, steps: int) -> tuple[Float64, float]:
     """Centers after Lloyd's steps on a sample, and their cost before the last of these."""
     rows, k = sample.rows, len(centers)
     labels, groups = np.full(len(rows), -1, np.int32), group_centers(centers, most_groups)
     bounds = np.empty((len(rows), 2 + int(groups.max())), np.float32)
     before: Float64 | None = None
     last = np.inf
-    for _ in range(MOST_STEPS):
+    for _ in range(steps):
         sums, counts, squares = np.zeros(centers.shape), np.zeros(k), np.zeros(1)
         packed = centers_of(centers, sample.shift, groups, before)
         into: dict[str, Any] = {"sums": sums, "counts": counts, "squares": squares}
