@@ -77,7 +77,7 @@ class Layout:
 
     @property
     def sample(self) -> tuple[KeptRows, KeptRows]:
-        """Rows that one read samples, any and far ones, and one more each, which tells how likely they were."""
+        """Rows that one read samples, any and far; one more of each tells how likely they were."""
         rows, columns = self.source.shape
         fewest, most = (each * self.k for each in ROWS_PER_CENTER)
         wanted = max(fewest, min(max(most, FEWEST_ROWS), SAMPLE_BYTES // self.row_bytes))
