@@ -94,11 +94,12 @@ def folds(folder: Path, dtype: str) -> Iterator[tuple[Any, float]]:
     step = step_pass(clusters, 2, clusters.groups, working)
     after = clusters.labels(folder, 0), clusters.bounds(folder, 0, clusters.groups)
     far = far_rows(clusters, 8)
-    yield replace(step, constants=folder / "centers.npz", after=after, kept=far, row_seconds=1e-6), 0.3
+    # Tiles of rows, and centers as they are packed.
+    yield replace(step, constants=folder / "centers.npz", after=after, kept=far, row_seconds=1e-6), 5.0
     sampled = SamplePass(
         step.panels, folder / "centers.npz", RANK, clusters.groups, working, clusters.sample, 0, 1e-6
     )
-    yield sampled, 0.3
+    yield sampled, 5.0
     combined = folder / "c.npz"
     save_arrays(combined, {"coefficients": np.zeros((width, width)), "offset": np.zeros(width)})
     narrow = Combination((ScratchMatrix(folder / "y", ROWS, width, np.dtype(dtype)),), combined, width, 0, 0)
