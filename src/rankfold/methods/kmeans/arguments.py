@@ -47,6 +47,6 @@ KMEANS = Method(
     "Clusters of rows around their means: labels, centers, counts, inertia.",
     KMeansArguments,
     "rankfold.methods.kmeans.kmeans:kmeans_task",
-    matrices=("labels", "centers"),
+    matrices=("centers",),
     loops="rankfold.methods.kmeans.warm:warm_clusters",
 )

@@ -95,7 +95,7 @@ class Clusters:
 
     def _sum(self, run: Run, sought: int) -> State:
         """Label rows by the centers, and bring the sums of clusters up to date."""
-        name, whole = f"step-{self.index:04d}", self.index % ALL_ROWS_EVERY == 0
+        name, whole = f"iteration-{run.passes + 1:02d}", self.index % ALL_ROWS_EVERY == 0
         before = self.centers if self.before is None else self.before
         arrays = {"exact": self.centers, "before": before, "groups": self.groups, "shift": self.shift}
         constants = save_once(run.part(name, "constants.part"), arrays)

@@ -117,9 +117,9 @@ class Clustering:
         sweeps = PanelSweeps(self._sweeps, layout.panels(1).cut, self._driver_bytes(), layout.sums_bytes)
         plan = plan_task(outline, sweeps, budget, lambda: ", or a smaller --k")
         start = [each for each in plan.passes if each.name == "sample"]
-        step = next(each for each in plan.passes if each.name == "step")
-        number = parameters.passes - parameters.start_passes
-        steps = [dataclasses.replace(step, name=f"step-{i:04d}") for i in range(number)]
+        step = next(each for each in plan.passes if each.name == "iteration")
+        numbers = range(parameters.start_passes + 1, parameters.passes + 1)
+        steps = [dataclasses.replace(step, name=f"iteration-{i:02d}") for i in numbers]
         write = [each for each in plan.passes if each.over == "scratch"]
         return dataclasses.replace(
             plan,
@@ -136,9 +136,9 @@ class Clustering:
             sweeps.append(numbers_of("sample", self._sample_pass(slots, NOWHERE), reads, 0, flops))
         fold, written = step_pass(layout, slots, layout.groups, WIDE), 4 * rows * (2 + layout.groups)
         fold = dataclasses.replace(fold, kept=far_rows(layout, min(MOST_FAR_ROWS, self.parameters.k)))
-        sweeps.append(numbers_of("step", fold, reads + written, written, OPEN_SHARE * flops))
+        sweeps.append(numbers_of("iteration", fold, reads + written, written, OPEN_SHARE * flops))
         sweeps = [dataclasses.replace(each, resident_bytes=resident) for each in sweeps]
-        return [*sweeps, numbers_of("write", self._write(NOWHERE), 4 * rows, 4 * rows, 0.0, over="scratch")]
+        return [*sweeps, numbers_of("labels", self._write(NOWHERE), 4 * rows, 4 * rows, 0.0, over="scratch")]
 
     def _driver_bytes(self) -> int:
         """Centers and sums; rows of a sample, as they are and less the shift, and what starts take."""
@@ -214,7 +214,7 @@ class Clustering:
     def _write_result(self, run: Run, clusters: Clusters, reason: str, fingerprint: str) -> dict[str, Any]:
         rows, cut = self.source.shape[0], self.layout.label_cut
         array = create_output(run.result, "labels", (rows,), np.int32, (cut.panel_rows,))
-        run.sweep("write", self._write(run.scratch, clusters.index - 1, array))
+        run.sweep("labels", self._write(run.scratch, clusters.index - 1, array))
         counts = np.rint(clusters.counts).astype(np.int64)
         arrays = {"centers": clusters.centers, "counts": counts, "inertia": np.array(clusters.inertia)}
         write_outputs(run.result, arrays)
