@@ -125,12 +125,13 @@ def _multiply_open(tile: _Tile, packed: Array, edges: Array, count: int) -> None
 
 
 def _load_of(x: Array, shift: Array, row: Array) -> float:
-    total = 0.0
+    # The sum of squares rounds as a product does: its share is in the slack.
+    total = row.dtype.type(0)
     for t in range(row.shape[0]):
         value = row.dtype.type(x[t]) - shift[t]
         row[t] = value
-        total += np.float64(value) * np.float64(value)
-    return total
+        total += value * value
+    return np.float64(total)
 
 
 _load = compile_loop(_load_of, fastmath=REORDERED, called_from_python=False)
@@ -142,8 +143,8 @@ def _square(norm: float, product: float, square: float) -> float:
 
 
 @part
-def _slack(norm: float, p: int, rounding: _Rounding) -> float:
-    size: float = np.sqrt(norm) + rounding.roots[p]
+def _slack(length: float, p: int, rounding: _Rounding) -> float:
+    size: float = length + rounding.roots[p]
     return rounding.error * size * size + rounding.tiny
 
 
@@ -175,7 +176,7 @@ def _open_rows(
         if own >= 0:
             p = centers.places[own]
             product = _dot(tile.rows[count], centers.packed, p)
-            slack = _slack(norm, p, rounding)
+            slack = _slack(np.sqrt(norm), p, rounding)
             square = _square(norm, product, centers.squares[p])
             if np.isfinite(square):
                 upper = _widen(np.sqrt(max(square + slack, 0.0)))
@@ -218,11 +219,12 @@ def _nearest(
 def _look(tile: _Tile, a: int, own: int, centers: Centers, rounding: _Rounding, low: Float64) -> float:
     """Squares of an open row, less what they may be wrong by; the least that is surely above the nearest."""
     norm, high, edges = tile.norms[a], np.inf, centers.edges
+    length = np.sqrt(norm)
     low[:] = np.inf
     for g in range(edges.shape[0] - 1):
         if tile.is_open[a, g]:
             for p in range(edges[g], edges[g + 1]):
-                slack = _slack(norm, p, rounding)
+                slack = _slack(length, p, rounding)
                 square = _square(norm, tile.products[a, p], centers.squares[p])
                 if np.isfinite(square):
                     low[p] = square - slack
@@ -230,7 +232,7 @@ def _look(tile: _Tile, a: int, own: int, centers: Centers, rounding: _Rounding, 
                 else:  # beyond the working type: it is measured
                     low[p] = -np.inf
     if own >= 0 and low[own] == np.inf:
-        slack = _slack(norm, own, rounding)
+        slack = _slack(length, own, rounding)
         square = _square(norm, tile.nearest[a], centers.squares[own])
         low[own] = square - slack if np.isfinite(square) else -np.inf
         high = min(high, square + slack if np.isfinite(square) else np.inf)
