@@ -22,8 +22,8 @@ import pytest
 
 import rankfold.kernels
 from rankfold.kernels._dispatch import device_of, implementation
-from rankfold.kernels.linear.complete_rows import RowModel, RowSums
 from rankfold.kernels.clustering.nearest_centers import centers_of
+from rankfold.kernels.linear.complete_rows import RowModel, RowSums
 from rankfold.kernels.linear.moments import Moments
 from rankfold.kernels.neighbors import lists as neighbors
 from rankfold.kernels.neighbors.meeting import Lists, Rows

@@ -45,11 +45,11 @@ class Purpose(IntEnum):
     LANCZOS_VECTORS = 11
     """Vectors that a Lanczos iteration begins with and takes in later: one time after the other, by rows."""
 
-    CLUSTER_SAMPLE = 12
+    CLUSTER_SAMPLE = 13
     """Which rows a clustering begins from."""
 
     CLUSTER_FAR_SAMPLE = 14
     """Which of the rows that are far from some first centers."""
 
-    CLUSTER_SEEDS = 13
+    CLUSTER_SEEDS = 15
     """Rows of a sample that centers begin at: one time after the other, by starts."""

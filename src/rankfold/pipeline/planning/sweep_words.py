@@ -12,9 +12,7 @@ COMPLETION = re.compile(r"completion-0*(\d+)")
 
 OVER_MATRIX = re.compile(
     r"(?:pass|iteration|completion)-\d+|gram|statistics|sketch|reflections(?:[- ].*)?|ranks-.*|update|"
-    r"transform|check|reconstruct|whole|pairs|trustworthiness|continuity"
-    r"(?:pass|iteration)-\d+|gram|statistics|sketch|reflections(?:[- ].*)?|ranks-.*|update|transform|check|"
-    r"reconstruct|whole|sample|pairs|trustworthiness|continuity"
+    r"transform|check|reconstruct|whole|sample|pairs|trustworthiness|continuity"
 )
 """Sweeps that read the matrix, whatever the method."""
 
