@@ -221,8 +221,10 @@ def test_rare_far_clusters_are_found_in_any_order(order: str) -> None:
     x, labels = make_blobs(sizes, 8, center_box=(-60, 60), random_state=3)
     x = x[np.argsort(labels, kind="stable")] if order == "sorted" else x
     best = min(cluster.KMeans(30, n_init=1, random_state=seed).fit(x).inertia_ for seed in range(3))
-    made = rf.kmeans(x, 30, threads=1)
-    assert made.attrs["final_inertia"] <= 1.01 * best
+    ours = [rf.kmeans(x, 30, seed=seed, threads=1).attrs["final_inertia"] for seed in range(3)]
+    # Either may end in a local minimum; what a start never sees would cost many times as much.
+    assert min(ours) <= 1.01 * best
+    assert max(ours) <= 1.3 * best
 
 
 def test_one_read_draws_rows_by_their_weights() -> None:
