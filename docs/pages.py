@@ -27,6 +27,7 @@ TREE = {
         "results",
         "accuracy",
         "neighbors",
+        "clustering",
         "cells",
         "fields",
         "genotypes",

@@ -11,6 +11,9 @@ import numpy as np
 from scipy.sparse import csr_array
 
 import rankfold as rf
+from rankfold.methods.kmeans.iteration import far_rows, step_pass
+from rankfold.methods.kmeans.layout import Layout
+from rankfold.methods.kmeans.passes import SamplePass
 from rankfold.methods.model.update import KeepRows
 from rankfold.methods.parts.column_statistics import ColumnStatistics
 from rankfold.methods.parts.combination import Combination
@@ -82,6 +85,21 @@ def folds(folder: Path, dtype: str) -> Iterator[tuple[Any, float]]:
         save_arrays(model, as_arrays(first, first))
         yield replace(gaps, exact=exact).fold(2, model), 0.2
     yield KeepRows(layout.panels(2), 1e-6), 0.1
+    clusters = Layout(x, RANK)
+    groups = np.arange(RANK) % clusters.groups
+    centers = np.random.default_rng(1).random((RANK, COLUMNS))
+    working = clusters.view.dtype
+    arrays = {"exact": centers, "before": centers, "rarity": np.ones(RANK), "shift": shift.astype(working)}
+    save_arrays(folder / "centers.npz", {**arrays, "groups": groups})
+    step = step_pass(clusters, 2, clusters.groups, working)
+    after = clusters.labels(folder, 0), clusters.bounds(folder, 0, clusters.groups)
+    far = far_rows(clusters, 8)
+    # Tiles of rows, and centers as they are packed.
+    yield replace(step, constants=folder / "centers.npz", after=after, kept=far, row_seconds=1e-6), 5.0
+    sampled = SamplePass(
+        step.panels, folder / "centers.npz", RANK, clusters.groups, working, clusters.sample, 0, 1e-6
+    )
+    yield sampled, 5.0
     combined = folder / "c.npz"
     save_arrays(combined, {"coefficients": np.zeros((width, width)), "offset": np.zeros(width)})
     narrow = Combination((ScratchMatrix(folder / "y", ROWS, width, np.dtype(dtype)),), combined, width, 0, 0)

@@ -5,6 +5,7 @@
     qr                an orthonormal basis of the columns, and R
     knn               nearest neighbors of every row, exactly
     radius_neighbors  all neighbors within a radius
+    kmeans            clusters of rows around their means
     trustworthiness, continuity, neighborhood_preservation
                       how well an embedding keeps neighborhoods
     update            components of more samples, from those of some
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from rankfold._version import __version__
 
 if TYPE_CHECKING:
+    from rankfold.api.clusters import kmeans
     from rankfold.api.embedding_quality import continuity, neighborhood_preservation, trustworthiness
     from rankfold.api.execute import RankfoldWarning
     from rankfold.api.matrices import import_array
@@ -45,6 +47,7 @@ _HOMES = {
     "check": "rankfold.api.models",
     "continuity": "rankfold.api.embedding_quality",
     "import_array": "rankfold.api.matrices",
+    "kmeans": "rankfold.api.clusters",
     "knn": "rankfold.api.neighbors",
     "neighborhood_preservation": "rankfold.api.embedding_quality",
     "nmf": "rankfold.api.reductions",
@@ -70,6 +73,7 @@ __all__ = [
     "check",
     "continuity",
     "import_array",
+    "kmeans",
     "knn",
     "neighborhood_preservation",
     "nmf",

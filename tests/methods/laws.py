@@ -90,6 +90,13 @@ def weights() -> npt.NDArray[np.float32]:
     return values.astype(np.float32)
 
 
+def first_centers() -> npt.NDArray[np.float64]:
+    """For the matrix below; three are so far away that no row is near."""
+    centers = np.random.default_rng(7).random((9, 40))
+    centers[2:5] += 1e4
+    return centers
+
+
 LAWS = {
     "svd": Law(rf.svd, {"rank": 4, "solver": "krylov", "tol": 1e-10}, name="svd"),
     "svd by gram": Law(rf.svd, {"rank": 4, "solver": "gram"}, name="svd"),
@@ -107,6 +114,9 @@ LAWS = {
     "knn": Law(rf.knn, {"k": 5, "symmetric": "union"}, name="knn"),
     "knn of points": Law(narrow(rf.knn), {"k": 5, "solver": "tree", "box": "9,0,7"}),
     "radius_neighbors": Law(narrow(rf.radius_neighbors), {"radius": 0.3, "metric": "manhattan"}),
+    "kmeans": Law(rf.kmeans, {"k": 7}, name="kmeans"),
+    "kmeans of a few": Law(rf.kmeans, {"k": 30, "init": "sample", "tol": 0.0}, name="kmeans"),
+    "kmeans with centers": Law(rf.kmeans, {"init": first_centers()}, name="kmeans"),
     "transform": Law(rf.transform, {}, fit=rf.pca),
     "update": Law(rf.update, {}, fit=rf.pca),
     "check": Law(rf.check, {}, fit=rf.svd),

@@ -28,6 +28,7 @@ ON_DEVICE = [
     for name in LAWS
     if name not in ("column_sums", "svd by lanczos", "knn of points", "radius_neighbors")
     and "weights" not in name
+    and "kmeans" not in name
 ]  # which have no code for one
 
 

@@ -117,7 +117,7 @@ def radius_neighbors(
     Returns
     -------
     Result
-        ``counts`` (m,) int64, how many neighbors each row has, itself left out; ``graph``, as CSR: float64
+        ``degrees`` (m,) int64, how many neighbors each row has, itself left out; ``graph``, as CSR: float64
         distances and int64 indices, nearest first in each row, then by index. ``r.graph`` is all of it in
         memory.
 

@@ -26,7 +26,9 @@ E = TypeVar("E", bound=type[Any])
 NAMED_METHODS = (
     "fit",
     "fit_transform",
+    "fit_predict",
     "partial_fit",
+    "predict",
     "transform",
     "score",
     "score_samples",

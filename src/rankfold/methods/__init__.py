@@ -5,6 +5,7 @@
     knn          nearest neighbors
     radius       neighbors within a radius
     tree         points of few dimensions in a tree, which both search
+    kmeans       clusters of rows around their means
     embedding    how well an embedding keeps neighborhoods
     model        what is done with a result: transform, update, check, reconstruct
     parts        what several methods share

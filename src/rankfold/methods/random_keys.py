@@ -42,8 +42,17 @@ class Purpose(IntEnum):
     HELD_OUT = 12
     """Numbers of a matrix with gaps that tell the error of a model, which is not fitted to them."""
 
-    RADIUS_ROWS = 14
+    RADIUS_ROWS = 16
     """Rows among which edges of a graph are counted before it is made."""
 
     LANCZOS_VECTORS = 11
     """Vectors that a Lanczos iteration begins with and takes in later: one time after the other, by rows."""
+
+    CLUSTER_SAMPLE = 13
+    """Which rows a clustering begins from."""
+
+    CLUSTER_FAR_SAMPLE = 14
+    """Which of the rows that are far from some first centers."""
+
+    CLUSTER_SEEDS = 15
+    """Rows of a sample that centers begin at: one time after the other, by starts."""

@@ -25,6 +25,10 @@ def headline(result: Result) -> str:
         line += f", k {facts['request']['k']}, {facts['request']['metric']}"
         if "certain" in last:
             line += f"; {100 * last['certain']:.4g} % of shortlists were certain at once"
+    elif facts["kind"] == "kmeans":
+        passes, empty = facts["passes"], facts["empty_clusters"]
+        line += f", k {facts['request']['k']}, {passes} pass{'es' * (passes != 1)}"
+        line += f"; inertia {facts['final_inertia']:.6g}" + f", {empty} clusters without rows" * (empty > 0)
     elif "value" in facts:
         error = f" ± {facts['standard_error']:.1g}" if facts["standard_error"] else ""
         line = f"{facts['kind'].replace('_', ' ')} {facts['value']:.6g}{error}, k {facts['request']['k']}"

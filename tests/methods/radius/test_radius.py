@@ -51,7 +51,7 @@ def assert_graph(result: rf.Result, expected: list[Array]) -> None:
     graph = result.graph
     for array, value in zip((graph.data, graph.indices, graph.indptr), expected, strict=True):
         np.testing.assert_array_equal(array, value)
-    np.testing.assert_array_equal(result.counts, np.diff(expected[2]))
+    np.testing.assert_array_equal(result.degrees, np.diff(expected[2]))
     assert result.attrs["edges"] == len(expected[0])
 
 
@@ -117,7 +117,7 @@ def test_points_of_molecular_dynamics_in_a_box() -> None:
 def test_radius_nothing_joins_equal_rows_alone() -> None:
     x = np.repeat(np.arange(5.0)[:, None], 3, axis=0)
     found = rf.radius_neighbors(x, 0.0)
-    np.testing.assert_array_equal(found.counts, np.full(15, 2))
+    np.testing.assert_array_equal(found.degrees, np.full(15, 2))
     assert found.graph.nnz == 30 and not found.graph.data.any()
     none = rf.radius_neighbors(np.arange(4.0)[:, None], 0.5)
     assert none.graph.nnz == 0 and none.attrs["edges"] == 0

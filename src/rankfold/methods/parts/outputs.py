@@ -30,9 +30,13 @@ DIMENSIONS = {
     "right_residuals": ("component",),
     "error_estimates": ("component",),
     "convergence": ("pass",),
+    "labels": ("row",),
+    "centers": ("cluster", "column"),
+    "counts": ("cluster",),
+    "inertia": ("pass",),
     "indices": ("row", "neighbor"),
     "distances": ("row", "neighbor"),
-    "counts": ("row",),
+    "degrees": ("row",),
 }
 
 

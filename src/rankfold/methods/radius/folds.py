@@ -61,7 +61,7 @@ class CountNeighbors(DeclaredFold):
         by_row[order] = counts
         state["edges"] += by_row.sum()
         np.maximum(state["most"], by_row.max(), out=state["most"])
-        write_whole_chunks(self.result / "counts", by_row, (start, stop))
+        write_whole_chunks(self.result / "degrees", by_row, (start, stop))
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ class RadiusNeighbors:
         integer = np.dtype(np.int64)
         return (
             Output("graph", (rows, others), np.dtype(np.float64), files, sparse=True, stored=most),
-            Output("counts", (rows,), integer, len(self._rows_cut().panels) - 1),
+            Output("degrees", (rows,), integer, len(self._rows_cut().panels) - 1),
         )
 
     def plan(self, budget: Budget) -> Plan:
@@ -113,13 +113,13 @@ class RadiusNeighbors:
         run.passes += 1
         queries = None if self.queries is None else self._reader(self.queries).read(0, self.left.shape[0])
         count_fold = self._count_fold(points, queries, run.result)
-        create_output(run.result, "counts", (self.left.shape[0],), np.int64, (count_fold.cut.panel_rows,))
+        create_output(run.result, "degrees", (self.left.shape[0],), np.int64, (count_fold.cut.panel_rows,))
         total = run.sweep("counts", count_fold)
         edges, most = int(total["edges"][0]), int(total["most"][0])
         self._require_few(edges, "")
-        run.require(run.result / "counts")
+        run.require(run.result / "degrees")
         starts = np.zeros(self.left.shape[0] + 1, np.int64)
-        np.cumsum(read_array(run.result / "counts"), out=starts[1:])
+        np.cumsum(read_array(run.result / "degrees"), out=starts[1:])
         _create_graph(run.result, (self.left.shape[0], self.source.shape[0]), starts)
         if edges:
             run.sweep("edges", self._list_fold(count_fold.queries, starts, edges, most, run.result))

@@ -12,7 +12,7 @@ COMPLETION = re.compile(r"completion-0*(\d+)")
 
 OVER_MATRIX = re.compile(
     r"(?:pass|iteration|completion)-\d+|gram|statistics|sketch|reflections(?:[- ].*)?|ranks-.*|update|"
-    r"transform|check|reconstruct|whole|pairs|trustworthiness|continuity"
+    r"transform|check|reconstruct|whole|sample|pairs|trustworthiness|continuity"
 )
 """Sweeps that read the matrix, whatever the method."""
 
@@ -25,6 +25,8 @@ WORDS = {
     "range": "combining the pass",
     "rows": "writing the result",
     "signs": "start from singular vectors",
+    "sample": "sampling rows",
+    "labels": "writing labels",
     "pairs": "comparing rows",
     "write": "writing neighbors",
     "check": "residuals",

@@ -14,7 +14,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rankfold.methods.nmf.arguments import INITS
 from rankfold.methods.registry import METHODS
 from rankfold.pipeline.errors import InputError
 from rankfold.settings.yaml_file import Document, explain_mistake, keys_of, no_such, suggest_name
@@ -128,11 +127,15 @@ def references(
     inputs, stages = list(inputs), list(stages)
     for key in (*stage.MATRICES, *stage.RESULTS):
         text = getattr(stage, key)
-        reference = (
-            None if text is None or (key == "init" and text in INITS) else resolve(text, inputs, stages)
-        )
+        reference = None if text is None or text in words_for(stage, key) else resolve(text, inputs, stages)
         if reference is not None:
             yield key, reference
+
+
+def words_for(stage: BaseStage, key: str) -> tuple[str, ...]:
+    """Words that a key may hold in place of a name."""
+    own = METHODS[stage.method].parameters() if stage.method in METHODS else ()
+    return next((each.argument.choices for each in own if each.name == key), ())
 
 
 def matrices_of(name: str) -> tuple[str, ...]:
@@ -161,11 +164,12 @@ def _check(name: str, stage: BaseStage, flow: Flow, document: Document) -> None:
             _check_matrix(text, ("stages", name, key), flow, document)
     for key, methods in stage.RESULTS.items():
         text = getattr(stage, key)
-        if text is None or (key == "init" and text in INITS):
+        words = words_for(stage, key)
+        if text is None or text in words:
             continue
         fitting = [other for other, each in flow.stages.items() if each.method in methods]
         if text not in fitting and text not in flow.inputs:
-            choices = [*fitting, *flow.inputs, *(INITS[:-1] if key == "init" else ())]
+            choices = [*fitting, *flow.inputs, *words]
             what = f"{text!r} is neither a stage of {' or '.join(methods)} nor an input"
             what += suggest_name(text, choices)
             raise InputError(

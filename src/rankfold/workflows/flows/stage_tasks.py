@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from rankfold.methods.kmeans.kmeans import Clustering
 from rankfold.methods.model.model import FactorModel
 from rankfold.methods.model.update import Update
 from rankfold.methods.nmf.arguments import INITS
@@ -28,7 +29,7 @@ from rankfold.pipeline.planning.shape_only import ShapeOnly, StoredOnly
 from rankfold.pipeline.storage.result import Result
 from rankfold.settings.yaml_file import Document
 from rankfold.workflows.flows.flow_file import Flow
-from rankfold.workflows.flows.graph import Reference, resolve
+from rankfold.workflows.flows.graph import Reference, resolve, words_for
 from rankfold.workflows.flows.stage_models import BaseStage
 from rankfold.workflows.wording import in_file
 
@@ -160,6 +161,18 @@ def _factors(stage: BaseStage, scene: StageInputs) -> Task:
     return dataclasses.replace(task, parameters=dataclasses.replace(task.parameters, init="custom"))
 
 
+def _clusters(stage: BaseStage, scene: StageInputs) -> Task:
+    arguments, init, x = stage.arguments(), _text_of(stage, "init"), scene.matrix(_text_of(stage, "input"))
+    start = init if init in words_for(stage, "init") else scene.result(init)
+    if not isinstance(start, StageResult):
+        return METHODS["kmeans"].task(x, init=start, **arguments)
+    if arguments["k"] is None and start.matrices is not None:
+        arguments["k"] = start.matrices["centers"].shape[0]
+    task = METHODS["kmeans"].task(x, init="sample", **arguments)
+    assert isinstance(task, Clustering)  # noqa: S101
+    return dataclasses.replace(task, parameters=dataclasses.replace(task.parameters, init="custom"))
+
+
 def _text_of(stage: BaseStage, key: str) -> str:
     """What stands under a key that only some stages have."""
     return str(getattr(stage, key))
@@ -169,6 +182,7 @@ BUILDERS: dict[str, Callable[[BaseStage, StageInputs], Task]] = {
     "svd": _reduction,
     "pca": _reduction,
     "nmf": _factors,
+    "kmeans": _clusters,
 }
 """Of stages that say more than their function takes."""
 

@@ -1,0 +1,79 @@
+"""Clusters of rows: see ``docs/clustering.md``."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from rankfold.api.arguments import public
+from rankfold.api.execute import run
+from rankfold.api.where import OfMatrix, opened
+from rankfold.methods.kmeans.arguments import DEFAULT_PASSES, DEFAULT_STARTS, DEFAULT_TOL, INITS, KMEANS
+from rankfold.pipeline.storage.result import Result
+
+
+@public
+def kmeans(
+    x: object,
+    k: int | None = None,
+    *,
+    init: object = INITS[0],
+    n_init: int = DEFAULT_STARTS,
+    tol: float = DEFAULT_TOL,
+    passes: int = DEFAULT_PASSES,
+    seed: int = 0,
+    **where: Unpack[OfMatrix],
+) -> Result:
+    """Clusters of the rows of a matrix that may be larger than memory, around their means.
+
+    Parameters
+    ----------
+    x : path, array or Source, (m, n)
+        Anything ``svd`` takes.
+    k : int, optional
+        Clusters; by default as many as there are centers in ``init``.
+    init : {"k-means||", "sample"}, or (k, n) array, or a result of kmeans
+        Where centers begin. "k-means||": one read samples rows, the likelier the farther they are from
+        centers of a few, and starts are refined on the sample. "sample": they are refined on the few, without
+        a read. Given centers are taken as they are; with ``passes=1`` rows are labeled by them, no more.
+    n_init : int
+        Starts that are refined on the sample, of which the best goes on.
+    tol : float
+        Squared movement of all centers in a pass, over the mean variance of columns, at which passes end.
+    passes : int
+        Most reads of the matrix.
+    seed : int
+        Key of random numbers.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        ``labels`` (m,) int32, the nearest of ``centers`` (k, n) float64, the first of equal ones; ``counts``
+        (k,) of rows; ``inertia``, the sum of squared distances from the nearest centers, at each pass.
+        ``attrs`` has the last of these as ``final_inertia``, ``change``, which is compared with ``tol``, why
+        passes ``stopped``, and how many ``empty_clusters`` there are.
+
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``svd``.
+
+    Notes
+    -----
+    A pass reads the matrix once and takes ``2 m n k`` flops, less those that bounds of the passes before rule
+    out, typically nine in ten. Labels are exact: near ties are measured in float64. ``centers`` are those
+    that rows were labeled by in the last pass; the next would be means of these clusters. A cluster without
+    rows takes, one pass later, the row that is farthest from its center. The minimum is local: ``seed``
+    decides.
+
+    References
+    ----------
+    Lloyd, Least squares quantization in PCM, IEEE Trans. Information Theory 28(2), 1982. Ding et al.,
+    Yinyang k-means, ICML 2015 (bounds). Bahmani, Moseley, Vattani, Kumar, Vassilvitskii, Scalable k-means++,
+    PVLDB 5(7), 2012 (start): here one round draws all rows, without replacement, and weighs each by how
+    likely it was, where they draw some in each of several rounds and count the rows nearest to them in one
+    more read.
+    """
+    how = {"n_init": n_init, "tol": tol, "passes": passes, "seed": seed}
+    return run(KMEANS.task(opened(x, where), k, init=init, **how), where)

@@ -1,0 +1,52 @@
+"""Arguments of kmeans: types, defaults and limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from rankfold.methods.argument import Argument
+from rankfold.methods.registry import Method
+
+INITS = ("k-means||", "sample", "custom")
+"""Where centers begin; the last has no name for callers, who give centers."""
+
+DEFAULT_TOL = 1e-4
+"""Squared movement of all centers in a pass, over the mean variance of columns, to stop at."""
+
+DEFAULT_PASSES = 100
+
+DEFAULT_STARTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class KMeansArguments:
+    """See ``rankfold.kmeans``."""
+
+    k: Annotated[int | None, Argument("number of clusters; that of the centers given as init", least=1)] = (
+        None
+    )
+    init: Annotated[
+        str,
+        Argument(
+            "k-means||, sample, or an earlier result whose centers are the first",
+            holds=("kmeans",),
+            choices=INITS[:-1],
+        ),
+    ] = "k-means||"
+    n_init: Annotated[int, Argument("starts, of which the best goes on", least=1)] = DEFAULT_STARTS
+    tol: Annotated[
+        float, Argument("squared movement of centers over the variance of columns to stop at", least=0)
+    ] = DEFAULT_TOL
+    passes: Annotated[int, Argument("most passes over the matrix", least=1)] = DEFAULT_PASSES
+    seed: Annotated[int, Argument("key of the random start", least=0, below=2**64)] = 0
+
+
+KMEANS = Method(
+    "kmeans",
+    "Clusters of rows around their means: labels, centers, counts, inertia.",
+    KMeansArguments,
+    "rankfold.methods.kmeans.kmeans:kmeans_task",
+    matrices=("centers",),
+    loops="rankfold.methods.kmeans.warm:warm_clusters",
+)

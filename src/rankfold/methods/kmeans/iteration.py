@@ -1,0 +1,158 @@
+"""Steps of Lloyd's over the matrix, each of which reads it once.
+
+A step labels rows by the centers it begins with, and ends with the means of their clusters. Sums of clusters
+are those of the step before, less rows that have left and with rows that have come; every so many steps all
+rows are summed anew, so that rounding does not add up. Labels, inertia and centers of the result are those of
+the last step before its means are taken: they belong together, and no read is needed to make them.
+
+A cluster without rows keeps its center for one more step, which finds the rows farthest from their own
+centers; those, farthest first, are the next centers of clusters without rows, in their order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.kmeans.kept_rows import KeptRows
+from rankfold.methods.kmeans.layout import Layout
+from rankfold.methods.kmeans.passes import LloydPass
+from rankfold.methods.kmeans.request import ClusterRequest
+from rankfold.methods.kmeans.start import group_centers, inertia_of, means, place_far
+from rankfold.methods.parts.finite import refuse_bad
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.storage.checkpoint import State, save_once
+from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+ALL_ROWS_EVERY = 16
+"""Steps after which all rows are summed anew."""
+
+MOST_FAR_ROWS = 64
+"""That a step looks for."""
+
+
+@dataclass(slots=True)
+class Clusters:
+    """Centers under way, and what the last step told of them."""
+
+    request: ClusterRequest
+    layout: Layout
+    centers: Float64
+    """(k, n) of the step that comes, or, once it is done, of the last one."""
+
+    shift: Array
+    groups: Int64 = field(init=False)
+    before: Float64 | None = None
+    scratch: tuple[ScratchMatrix, ScratchMatrix] | None = None
+    sums: Float64 = field(init=False)
+    counts: Float64 = field(init=False)
+    squares: float = 0.0
+    index: int = 0
+    empty: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Clusters without rows, for which the step that comes looks for far ones."""
+
+    inertia: list[float] = field(default_factory=list)
+    """Of each step."""
+
+    change: float = np.inf
+    """Squared movement of all centers in the last step, over the mean variance of columns."""
+
+    def __post_init__(self) -> None:
+        self.groups = group_centers(self.centers, self.layout.groups)
+
+    def iterate(self, run: Run) -> str:
+        """Steps until centers rest; why there is none after the last."""
+        while True:
+            new, reason = self._step(run)
+            if reason:
+                return reason
+            self.before, self.centers = self.centers, new
+
+    def _step(self, run: Run) -> tuple[Float64, str]:
+        sought = min(len(self.empty), MOST_FAR_ROWS)
+        state = self._sum(run, sought)
+        if not self.index:
+            refuse_bad(state, self.layout.source)
+        self.inertia.append(inertia_of(self.centers, self.shift, self.sums, self.counts, self.squares))
+        new, placed = means(self.centers, self.shift, self.sums, self.counts), 0
+        empty = np.flatnonzero(self.counts == 0)
+        for kept in self._far_rows(sought):
+            keys, _, rows = kept.held(state)
+            placed = place_far(new, empty, rows.astype(np.float64), -keys)
+        self.change = self._change(new)
+        # Rows far from their centers may be had where they have not been looked for.
+        open_ends = placed > 0 or (len(empty) > 0 and not sought)
+        self.empty, self.index = empty, self.index + 1
+        return new, self._stop_reason(int(state["moved"][0]), open_ends=open_ends)
+
+    def _sum(self, run: Run, sought: int) -> State:
+        """Label rows by the centers, and bring the sums of clusters up to date."""
+        name, whole = f"iteration-{run.passes + 1:02d}", self.index % ALL_ROWS_EVERY == 0
+        before = self.centers if self.before is None else self.before
+        arrays = {"exact": self.centers, "before": before, "groups": self.groups, "shift": self.shift}
+        constants = save_once(run.part(name, "constants.part"), arrays)
+        fold = step_pass(self.layout, run.slots, int(self.groups.max()) + 1, self.shift.dtype)
+        groups, scratch = fold.groups, run.scratch
+        after = (
+            self.layout.labels(scratch, self.index),
+            self.layout.bounds(scratch, self.index, groups),
+        )
+        places: dict[str, Any] = {"constants": constants, "before": self.scratch, "after": after}
+        fold = dataclasses.replace(fold, **places, whole=whole, kept=self._far_rows(sought))
+        state = run.pass_over_data(name, fold)
+        for each in self.scratch or ():
+            run.release(each)
+        self.scratch = after
+        if whole:
+            self.sums, self.counts, self.squares = state["sums"], state["counts"], float(state["squares"][0])
+        else:
+            self.sums, self.counts = self.sums + state["sums"], self.counts + state["counts"]
+        return state
+
+    def _far_rows(self, sought: int) -> tuple[KeptRows, ...]:
+        """Room for so many, or none."""
+        return far_rows(self.layout, sought) if sought else ()
+
+    def _change(self, new: Float64) -> float:
+        (rows, columns), total = self.layout.source.shape, self.sums.sum(axis=0)
+        variance = max(self.squares - float(total @ total) / rows, 0.0) / (rows * columns)
+        moved = float(((new - self.centers) ** 2).sum())
+        return moved / variance if variance > 0 else (np.inf if moved > 0 else 0.0)
+
+    def _stop_reason(self, moved: int, *, open_ends: bool) -> str:
+        if not open_ends and moved == 0:
+            return "labels"
+        if not open_ends and self.change <= self.request.tol:
+            return "tol"
+        return "passes" if self.request.start_passes + self.index >= self.request.passes else ""
+
+
+def step_pass(layout: Layout, slots: int, groups: int, dtype: np.dtype[Any]) -> LloydPass:
+    """The fold of a step, in numbers."""
+    scratch = layout.labels(NOWHERE, 0), layout.bounds(NOWHERE, 0, groups)
+    panels = layout.panels(slots)
+    return LloydPass(
+        panels,
+        NOWHERE,
+        layout.k,
+        groups,
+        dtype,
+        None,
+        scratch,
+        whole=True,
+        kept=(),
+        row_seconds=layout.row_seconds,
+    )
+
+
+def far_rows(layout: Layout, count: int) -> tuple[KeptRows, ...]:
+    """Room for rows that are farthest from their centers."""
+    return (KeptRows(count, layout.view.short, layout.view.dtype),)

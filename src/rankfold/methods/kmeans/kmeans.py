@@ -1,0 +1,266 @@
+"""Clusters of rows around their means: one read samples rows to begin from, each other one improves.
+
+What is found is a function of the rows, of how the matrix is cut, and of the arguments alone: labels are
+exact, and which pairs of row and center bounds leave out changes the time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.kmeans.arguments import DEFAULT_PASSES, DEFAULT_STARTS, DEFAULT_TOL, INITS
+from rankfold.methods.kmeans.iteration import MOST_FAR_ROWS, Clusters, far_rows, step_pass
+from rankfold.methods.kmeans.layout import Layout, working_type
+from rankfold.methods.kmeans.passes import SamplePass, WriteLabels
+from rankfold.methods.kmeans.request import ClusterRequest, digest, given_centers
+from rankfold.methods.kmeans.start import First, Sample, best_start, weigh
+from rankfold.methods.parts.finite import refuse_bad
+from rankfold.methods.parts.outputs import create_output, write_outputs
+from rankfold.methods.parts.sample import Sample as FewRows
+from rankfold.methods.task import Output, count
+from rankfold.pipeline.blas import one_blas_thread
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.view import Orientation
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.planning.passes import Pass, numbers_of
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task
+from rankfold.pipeline.storage.checkpoint import save_once
+from rankfold.pipeline.storage.scratch import NOWHERE
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+LIKELY_STEPS = 30
+"""Reads that the tolerance usually takes."""
+
+OPEN_SHARE = 0.3
+"""Of pairs of row and center, over all steps, that bounds leave open."""
+
+WIDE = np.dtype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Clustering:
+    """A matrix and the parameters of its clusters, as ``execution`` takes them."""
+
+    source: Source
+    parameters: ClusterRequest
+    given: Float64 | None = None
+    """Centers to start from."""
+
+    @classmethod
+    def of(cls, source: Source, parameters: ClusterRequest, given: Float64 | None = None) -> Clustering:
+        """Check that it can be done."""
+        parameters.check(source.shape, source.name)
+        if parameters.init == "custom" and given is None:
+            raise InputError("init custom has no name: give the centers, or a result of kmeans")
+        if source.row_grid.scattered:
+            raise InputError(
+                f"{source.name} is compressed by columns, so that rows cannot be read by themselves. Write "
+                "it by rows (CSR) first"
+            )
+        if given is not None and given.shape != (parameters.k, source.shape[1]):
+            raise InputError(
+                f"centers to start from have shape {given.shape}, but {parameters.k} clusters of "
+                f"{source.shape[1]} columns were asked for"
+            )
+        _ = Layout(source, parameters.k).view.dtype  # refuses complex numbers
+        return cls(source, parameters, given)
+
+    @property
+    def layout(self) -> Layout:
+        """How it is cut."""
+        return Layout(self.source, self.parameters.k)
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        return {**self.parameters.as_dict(), "centers": digest(self.given)}
+
+    def outputs(self) -> tuple[Output, ...]:
+        """See the protocol."""
+        (rows, columns), k, cut = self.source.shape, self.parameters.k, self.layout.label_cut
+        return (
+            Output("labels", (rows,), np.dtype(np.int32), count(rows, cut.panel_rows)),
+            Output("centers", (k, columns), WIDE),
+            Output("counts", (k,), np.dtype(np.int64)),
+            Output("inertia", (self.parameters.passes,), WIDE),
+        )
+
+    # Plan -----------------------------------------------------------------------------------------
+
+    def plan(self, budget: Budget) -> Plan:
+        """See the protocol."""
+        layout, parameters, (rows, columns) = self.layout, self.parameters, self.source.shape
+        row_bytes = 4 * (2 + layout.groups)
+        outline = Outline(
+            kind="kmeans",
+            method="lloyd",
+            source=self.source,
+            dtype=layout.view.dtype,
+            orientation=Orientation.ROWS,
+            rank=parameters.k,
+            result_bytes=4 * rows + 8 * parameters.k * (columns + 1),
+            scratch_bytes=2 * rows * row_bytes,
+            decided_by="how fast centers come to rest",
+            subject=f"kmeans of this {rows} x {columns} matrix",
+        )
+        sweeps = PanelSweeps(self._sweeps, layout.panels(1).cut, self._driver_bytes(), layout.sums_bytes)
+        plan = plan_task(outline, sweeps, budget, lambda: ", or a smaller --k")
+        start = [each for each in plan.passes if each.name == "sample"]
+        step = next(each for each in plan.passes if each.name == "iteration")
+        numbers = range(parameters.start_passes + 1, parameters.passes + 1)
+        steps = [dataclasses.replace(step, name=f"iteration-{i:02d}") for i in numbers]
+        write = [each for each in plan.passes if each.over == "scratch"]
+        return dataclasses.replace(
+            plan,
+            passes=(*start, *steps, *write),
+            most_passes=parameters.passes,
+            likely_passes=min(parameters.passes, parameters.start_passes + LIKELY_STEPS),
+        )
+
+    def _sweeps(self, slots: int) -> list[Pass]:
+        layout, (rows, columns) = self.layout, self.source.shape
+        reads, flops = rows * columns * self.source.dtype.itemsize, 2.0 * rows * columns * self.parameters.k
+        resident, sweeps = 8 * 6 * self.parameters.k * columns, []
+        if self.parameters.start_passes:
+            sweeps.append(numbers_of("sample", self._sample_pass(slots, NOWHERE), reads, 0, flops))
+        fold, written = step_pass(layout, slots, layout.groups, WIDE), 4 * rows * (2 + layout.groups)
+        fold = dataclasses.replace(fold, kept=far_rows(layout, min(MOST_FAR_ROWS, self.parameters.k)))
+        sweeps.append(numbers_of("iteration", fold, reads + written, written, OPEN_SHARE * flops))
+        sweeps = [dataclasses.replace(each, resident_bytes=resident) for each in sweeps]
+        return [*sweeps, numbers_of("labels", self._write(NOWHERE), 4 * rows, 4 * rows, 0.0, over="scratch")]
+
+    def _driver_bytes(self) -> int:
+        """Centers and sums; rows of a sample, as they are and less the shift, and what starts take."""
+        layout, k, columns = self.layout, self.parameters.k, self.source.shape[1]
+        few = FewRows.of(layout.view, k).memory_bytes
+        rows = sum(each.count for each in layout.sample)
+        sample = rows * (3 * layout.row_bytes + 8 * (6 * (3 + int(np.log(k))) + layout.groups))
+        return 8 * 12 * k * (columns + 1) + few + (0 if self.given is not None else sample)
+
+    # Run ------------------------------------------------------------------------------------------
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See the protocol."""
+        with one_blas_thread():
+            centers, shift = self._start(run)
+            clusters = Clusters(self.parameters, self.layout, centers, shift)
+            reason = clusters.iterate(run)
+            facts = self._write_result(run, clusters, reason, fingerprint)
+            run.describe(facts)
+        return facts
+
+    def _start(self, run: Run) -> tuple[Float64, Array]:
+        """The first centers, and what rows are multiplied less of."""
+        few = run.prepare(run.part("start.part"), self._look)
+        shift = few["shift"]
+        if self.given is not None:
+            return self.given, shift
+        if self.parameters.init == "sample":
+            return few["centers"], shift
+        first = First(few["centers"], few["rarity"], shift)
+        named = {"exact": first.centers, "before": first.centers, "rarity": first.rarity, "shift": shift}
+        named["groups"] = np.zeros(len(first.centers), np.int64)
+        constants = save_once(run.part("sample", "constants.part"), named)
+        state = run.pass_over_data("sample", self._sample_pass(run.slots, constants, first))
+        refuse_bad(state, self.source)
+
+        def choose() -> dict[str, Array]:
+            return {"centers": self._best(weigh(state, first, self.layout.sample, self.source.shape[0]))}
+
+        return run.prepare(run.part("centers.part"), choose)["centers"], shift
+
+    def _look(self) -> dict[str, Array]:
+        """Some rows, and centers of these."""
+        layout, wanted = self.layout, 0 if self.given is not None else self.parameters.k
+        rows = FewRows.of(layout.view, wanted).read()
+        shift = rows.mean(axis=0, dtype=np.float64).astype(working_type(layout, rows))
+        if not wanted:
+            return {"shift": shift}
+        sample = Sample(rows.astype(layout.view.dtype), np.ones(len(rows)), shift)
+        if self.parameters.init == "sample":
+            return {"shift": shift, "centers": self._best(sample)}
+        first = First.of(sample, min(wanted, len(rows)), self.parameters.seed, layout.groups)
+        return {"shift": shift, "centers": first.centers, "rarity": first.rarity}
+
+    def _best(self, sample: Sample) -> Float64:
+        parameters = self.parameters
+        each = parameters.k, parameters.n_init, parameters.seed, self.layout.groups
+        return best_start(sample, *each)[0]
+
+    def _sample_pass(self, slots: int, constants: Path, first: First | None = None) -> SamplePass:
+        layout, kept = self.layout, self.layout.sample
+        sample_bytes = sum(each.count for each in kept) * (layout.row_bytes + 16)
+        panels = layout.panels(slots, sums_bytes=sample_bytes)
+        k, dtype = self.parameters.k, WIDE
+        if first is not None:
+            k, dtype = len(first.centers), first.shift.dtype
+        each = k, 1, dtype, kept, self.parameters.seed, layout.row_seconds
+        return SamplePass(panels, constants, *each)
+
+    def _write(self, folder: Path, index: int = 0, array: Path = NOWHERE) -> WriteLabels:
+        return WriteLabels(self.layout.label_cut, self.layout.labels(folder, index), array)
+
+    def _write_result(self, run: Run, clusters: Clusters, reason: str, fingerprint: str) -> dict[str, Any]:
+        rows, cut = self.source.shape[0], self.layout.label_cut
+        array = create_output(run.result, "labels", (rows,), np.int32, (cut.panel_rows,))
+        run.sweep("labels", self._write(run.scratch, clusters.index - 1, array))
+        counts = np.rint(clusters.counts).astype(np.int64)
+        arrays = {"centers": clusters.centers, "counts": counts, "inertia": np.array(clusters.inertia)}
+        write_outputs(run.result, arrays)
+        self._warn(run, clusters, reason)
+        return {
+            **run.facts(self.request(), "lloyd", self.source, fingerprint),
+            "final_inertia": clusters.inertia[-1],
+            "steps": len(clusters.inertia),
+            "change": clusters.change if np.isfinite(clusters.change) else None,
+            "empty_clusters": int((counts == 0).sum()),
+            "stopped": reason,
+            "converged": reason != "passes",
+        }
+
+    def _warn(self, run: Run, clusters: Clusters, reason: str) -> None:
+        empty = int((clusters.counts == 0).sum())
+        if empty and reason != "passes":
+            run.warnings.append(
+                f"{empty} of {self.parameters.k} clusters have no rows: no more rows differ from the centers "
+                "that there are. Ask for fewer clusters, k= (--k)"
+            )
+        labels_only = self.given is not None and self.parameters.passes == 1
+        if reason == "passes" and not labels_only:
+            run.warnings.append(
+                f"centers still moved by {clusters.change:.1e} in pass {run.passes}, tol = "
+                f"{self.parameters.tol:.1e}: allow more with passes= (--passes), or raise tol"
+            )
+
+
+def kmeans_task(
+    x: object,
+    k: object = None,
+    *,
+    init: object = INITS[0],
+    n_init: object = DEFAULT_STARTS,
+    tol: object = DEFAULT_TOL,
+    passes: object = DEFAULT_PASSES,
+    seed: object = 0,
+) -> Clustering:
+    """What is to be clustered, checked; arguments of ``rankfold.kmeans``."""
+    is_name = isinstance(init, str) and (init in INITS or not Path(init).exists())
+    given = None if is_name else given_centers(init)
+    if k is None:
+        if given is None:
+            raise InputError("kmeans needs a number of clusters: say how many, k= (--k)")
+        k = len(given)
+    others = {"n_init": n_init, "tol": tol, "passes": passes, "seed": seed}
+    request = ClusterRequest.of(k=k, init=str(init) if is_name else "custom", **others)
+    return Clustering.of(open_source(x), request, given)

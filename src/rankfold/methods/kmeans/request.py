@@ -1,0 +1,106 @@
+"""Parameters of a clustering, checked before anything is read; centers that a caller gives."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.kmeans.arguments import DEFAULT_PASSES, DEFAULT_STARTS, DEFAULT_TOL, INITS
+from rankfold.methods.svd.request import integer, number
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.storage.result import Result
+
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRequest:
+    """Parameters of ``kmeans`` that a result depends on."""
+
+    k: int
+    init: str = INITS[0]
+    n_init: int = DEFAULT_STARTS
+    tol: float = DEFAULT_TOL
+    passes: int = DEFAULT_PASSES
+    seed: int = 0
+
+    @classmethod
+    def of(cls, **arguments: Any) -> ClusterRequest:
+        """A request from arguments of a caller, with numbers as numbers."""
+        for name in ("k", "n_init", "passes", "seed"):
+            if name in arguments:
+                arguments[name] = integer(name, arguments[name])
+        if "tol" in arguments:
+            arguments["tol"] = number("tol", arguments["tol"])
+        return cls(**arguments)
+
+    @property
+    def start_passes(self) -> int:
+        """Passes before the first step."""
+        return int(self.init == "k-means||")
+
+    def check(self, shape: tuple[int, int], name: str) -> None:
+        """Raise ``InputError`` for what cannot be done."""
+        rows, columns = shape
+        if not columns:
+            raise InputError(f"{name} is {rows} x {columns}: there are no columns to tell rows by")
+        if self.init not in INITS:
+            raise InputError(
+                f"init {self.init!r} is not known: take one of {', '.join(INITS[:-1])}, an array of centers, "
+                "or a result of kmeans"
+            )
+        # Rows that are labeled by given centers may be fewer.
+        if not 1 <= self.k <= rows and (self.init != "custom" or self.k < 1):
+            raise InputError(
+                f"{self.k} clusters were asked for, but {name} has {rows} rows: ask for 1 to {rows}"
+            )
+        if not 0 <= self.tol < float("inf"):
+            raise InputError(f"tol must be a finite number of at least 0, not {self.tol}")
+        if self.n_init < 1:
+            raise InputError(f"n_init must be at least 1, not {self.n_init}")
+        if self.passes <= self.start_passes:
+            raise InputError(
+                f"kmeans from init={self.init} takes {self.start_passes + 1} passes at least, but "
+                f"passes={self.passes}"
+            )
+        if not 0 <= self.seed < 2**64:
+            raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {self.seed}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the facts of a result, and what tells one request from another."""
+        return {"kind": "kmeans", **dataclasses.asdict(self)}
+
+
+def given_centers(init: object) -> Float64:
+    """(k, n) centers of a caller: an array, a result of kmeans, or the path of one."""
+    if isinstance(init, (str, Path)):
+        init = Result(init)
+    if isinstance(init, Result):
+        if init.attrs.get("kind") != "kmeans":
+            raise InputError(
+                f"{init.path} is the result of {init.attrs.get('kind')}: kmeans starts from one of kmeans"
+            )
+        init.require_whole()
+        init = init.centers[...]
+    try:
+        centers = np.array(init, np.float64, order="C")
+    except (TypeError, ValueError):
+        raise InputError("init must be a name, an array of centers (k, n), or a result of kmeans") from None
+    if centers.ndim != 2 or not centers.size:
+        raise InputError(f"init must be centers in rows, (k, n); this array has shape {centers.shape}")
+    if not np.isfinite(centers).all():
+        raise InputError("centers to start from must be finite numbers")
+    return centers
+
+
+def digest(centers: Float64 | None) -> str:
+    """Hash that tells one start from another."""
+    if centers is None:
+        return ""
+    return hashlib.blake2b(centers.data, digest_size=16).hexdigest()

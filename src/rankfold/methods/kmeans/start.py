@@ -1,0 +1,252 @@
+"""Centers to begin with, from rows in memory: a few that lie anywhere, or a sample of all.
+
+Rows of a sample stand for others, by weights. Several starts are refined on it without reads, and the best
+one goes on: what it costs there is what it costs on the matrix, but for the chance of sampling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.clustering.far_rows import own_distances
+from rankfold.kernels.clustering.nearest_centers import assign_rows, centers_of
+from rankfold.methods.kmeans.kept_rows import KeptRows
+from rankfold.methods.kmeans.passes import likelihoods
+from rankfold.methods.random_keys import Purpose
+from rankfold.pipeline.storage.checkpoint import State
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+MOST_STEPS = 100
+"""Of Lloyd's on a sample."""
+
+FEW_STEPS = 5
+"""After which starts are compared: what they cost then tells well which will cost least."""
+
+FINALISTS = 3
+"""Starts that go on."""
+
+FALL = 1e-4
+"""Relative fall of the cost on a sample below which steps end: the matrix has the last word."""
+
+GROUPING_STEPS = 5
+"""Of Lloyd's on centers, that bring near ones into one group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Rows, and how many each stands for."""
+
+    rows: Array
+    weights: Float64
+    shift: Array
+    """(n,) near the mean, in the type that rows are multiplied in."""
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """Centers of a few rows, by which a read samples all of them."""
+
+    centers: Float64
+    rarity: Float64
+    """(k,) rows of an even share over rows that each center has."""
+
+    shift: Array
+
+    @classmethod
+    def of(cls, sample: Sample, k: int, seed: int, most_groups: int) -> First:
+        """Of some rows, by one start."""
+        centers, _ = best_start(sample, k, 1, seed, most_groups)
+        counts = np.bincount(_nearest(sample.rows, centers, sample.shift)[0], minlength=k)
+        return cls(centers, len(sample.rows) / (k * np.maximum(counts, 1.0)), sample.shift)
+
+
+def weigh(state: State, first: First, kept: Sequence[KeptRows], all_rows: int) -> Sample:
+    """The rows that a read has kept, each by how unlikely it was, and by the rows of its cluster.
+
+    A row of likelihood w is among those before the next key t with probability 1 - exp(-w t), and so it is
+    by either of two likelihoods with 1 - exp(-w t - w' t'). Weights in each of the first clusters are brought
+    to add up to its rows, which the same read has counted; one of which no row was kept is there by the mean
+    of its rows.
+    """
+    held = [each.held(state) for each in kept]
+    if len(held[0][0]) >= all_rows:
+        return Sample(held[0][2], np.ones(all_rows), first.shift)
+    # Of those that are far there may be fewer than there is room for: then all are there.
+    limits = [
+        keys[-1] if len(keys) == each.count else np.inf for (keys, *_), each in zip(held, kept, strict=True)
+    ]
+    names, places = np.unique(
+        np.concatenate([ids[: each.count - 1] for (_, ids, _), each in zip(held, kept, strict=True)]),
+        return_index=True,
+    )
+    rows = np.concatenate([rows[: each.count - 1] for (*_, rows), each in zip(held, kept, strict=True)])[
+        places
+    ]
+    labels, squares = _nearest(rows, first.centers, first.shift)
+    hazard = np.zeros(len(names))
+    for weights, limit in zip(likelihoods(squares, first.rarity[labels]), limits, strict=True):
+        hazard += np.multiply(weights, limit, out=np.zeros(len(names)), where=weights > 0)
+    return _stratify(Sample(rows, 1 / -np.expm1(-hazard), first.shift), labels, first, state)
+
+
+def _stratify(sample: Sample, labels: npt.NDArray[np.int32], first: First, state: State) -> Sample:
+    """With weights that add up to the rows of each of the first clusters."""
+    k, counts = len(first.centers), state["counts"]
+    masses = np.bincount(labels, sample.weights, minlength=k)
+    weights = sample.weights * np.divide(counts, masses, out=np.ones(k), where=masses > 0)[labels]
+    unseen = np.flatnonzero((masses == 0) & (counts > 0))
+    centers = means(first.centers, first.shift, state["sums"], counts)[unseen].astype(sample.rows.dtype)
+    return Sample(
+        np.concatenate([sample.rows, centers]), np.concatenate([weights, counts[unseen]]), first.shift
+    )
+
+
+def _nearest(rows: Array, centers: Float64, shift: Array) -> tuple[npt.NDArray[np.int32], Float64]:
+    """The nearest center of each row, and its squared distance."""
+    labels, squares = np.full(len(rows), -1, np.int32), np.empty(len(rows))
+    packed = centers_of(centers, shift, np.zeros(len(centers), np.int64))
+    room = np.zeros(centers.shape), np.zeros(len(centers)), np.zeros(1)
+    bounds = np.empty((len(rows), 2), np.float32)
+    assign_rows(rows, packed, labels=labels, bounds=bounds, sums=room[0], counts=room[1], squares=room[2])
+    own_distances(rows, centers, labels, out=squares)
+    return labels, squares
+
+
+def best_start(sample: Sample, k: int, starts: int, seed: int, most_groups: int) -> tuple[Float64, float]:
+    """Centers of least cost on a sample, of several starts; and that cost, by weight.
+
+    All starts take a few steps, and the better ones as many as it takes.
+    """
+    tries = [seeds(sample, k, seed, start) for start in range(starts)]
+    few = FEW_STEPS if starts > FINALISTS else 0
+    if few:
+        refined = [refine(sample, each, most_groups, few) for each in tries]
+        order = sorted(range(starts), key=lambda i: refined[i][1])[:FINALISTS]
+        tries = [refined[i][0] for i in sorted(order)]
+    final = [refine(sample, each, most_groups, MOST_STEPS) for each in tries]
+    return min(final, key=lambda each: each[1])
+
+
+def seeds(sample: Sample, k: int, seed: int, start: int) -> Float64:
+    """Rows that centers begin at: each the best of a few, drawn by weight and squared distance.
+
+    References
+    ----------
+    Arthur, Vassilvitskii, k-means++: the advantages of careful seeding, SODA 2007, section 3.1: several
+    candidates for each center, of which the one that lowers the cost most is taken.
+    """
+    key = np.array([seed, Purpose.CLUSTER_SEEDS], np.uint64)
+    generator = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, start]))
+    rows = sample.rows.astype(sample.shift.dtype) - sample.shift
+    norms = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    tries, chosen = 2 + int(np.log(k)), np.empty(k, np.int64)
+    cost = np.full(len(rows), np.inf)
+    for place in range(k):
+        masses = sample.weights if place == 0 else sample.weights * cost
+        candidates = _draw(generator, masses, 1 if place == 0 else tries)
+        squares = norms - 2.0 * (rows[candidates] @ rows.T) + norms[candidates][:, None]
+        lower = np.minimum(cost, np.maximum(squares, 0))
+        # A row is no distance from itself, whatever rounding says.
+        lower[np.arange(len(candidates)), candidates] = 0
+        best = int((lower @ sample.weights).argmin())
+        chosen[place], cost = candidates[best], lower[best]
+    return sample.rows[chosen].astype(np.float64)
+
+
+def _draw(generator: np.random.Generator, masses: Float64, count: int) -> Int64:
+    """Rows by their masses; any, where nothing has a mass."""
+    ends = np.cumsum(masses)
+    if not 0 < ends[-1] < np.inf:
+        ends = np.arange(1.0, len(masses) + 1)
+    drawn = np.searchsorted(ends, generator.random(count) * ends[-1], side="right")
+    rows: Int64 = np.minimum(drawn, len(masses) - 1).astype(np.int64)
+    return rows
+
+
+def refine(sample: Sample, centers: Float64, most_groups: int, steps: int) -> tuple[Float64, float]:
+    """Centers after Lloyd's steps on a sample, and their cost before the last of these."""
+    rows, k = sample.rows, len(centers)
+    labels, groups = np.full(len(rows), -1, np.int32), group_centers(centers, most_groups)
+    bounds = np.empty((len(rows), 2 + int(groups.max())), np.float32)
+    before: Float64 | None = None
+    last = np.inf
+    for _ in range(steps):
+        sums, counts, squares = np.zeros(centers.shape), np.zeros(k), np.zeros(1)
+        packed = centers_of(centers, sample.shift, groups, before)
+        into: dict[str, Any] = {"sums": sums, "counts": counts, "squares": squares}
+        assign_rows(rows, packed, labels=labels, bounds=bounds, weights=sample.weights, **into)
+        cost = inertia_of(centers, sample.shift, sums, counts, float(squares[0]))
+        before, after = centers, means(centers, sample.shift, sums, counts)
+        empty = np.flatnonzero(counts == 0)
+        if empty.size:
+            _fill_empty(sample, before, labels, after, empty)
+        elif last - cost <= FALL * cost:
+            return centers, cost
+        centers, last = after, cost
+    return before if before is not None else centers, last
+
+
+def _fill_empty(
+    sample: Sample, centers: Float64, labels: npt.NDArray[np.int32], after: Float64, empty: Int64
+) -> None:
+    """Bring centers without rows to those that cost most."""
+    squares = np.empty(len(sample.rows))
+    own_distances(sample.rows, centers, labels, out=squares)
+    order = np.argsort(-(squares * sample.weights), kind="stable")[: len(empty)]
+    place_far(after, empty, sample.rows[order].astype(np.float64), squares[order])
+
+
+# Centers ------------------------------------------------------------------------------------------
+
+
+def means(centers: Float64, shift: Array, sums: Float64, counts: Float64) -> Float64:
+    """Means of clusters; of one without rows the center stays."""
+    occupied = counts > 0
+    new = centers.copy()
+    new[occupied] = shift.astype(np.float64) + sums[occupied] / counts[occupied, None]
+    return new
+
+
+def inertia_of(centers: Float64, shift: Array, sums: Float64, counts: Float64, squares: float) -> float:
+    """Squared distances of rows from their centers in all, from sums of rows less the shift.
+
+    Right to some units of rounding in ``squares``, which is no more than rows vary in all.
+    """
+    near = centers - shift.astype(np.float64)
+    cost = squares - 2 * float((near * sums).sum()) + float(counts @ (near * near).sum(axis=1))
+    return max(cost, 0.0)
+
+
+def place_far(centers: Float64, empty: Int64, rows: Float64, squares: Float64) -> int:
+    """Move centers of empty clusters to rows that are far from theirs, farthest first; how many it moved.
+
+    Rows that are where their center is are left, and so is one that is equal to another before it.
+    """
+    used: list[Float64] = []
+    for row, square in zip(rows, squares, strict=True):
+        if len(used) < len(empty) and square > 0 and not any(np.array_equal(row, other) for other in used):
+            centers[empty[len(used)]] = row
+            used.append(row)
+    return len(used)
+
+
+def group_centers(centers: Float64, most: int) -> Int64:
+    """(k,) groups 0, 1, .. of centers, near ones together: at most so many, and none without a center."""
+    if most <= 1 or len(centers) <= most:
+        return np.arange(len(centers)) if 1 < len(centers) <= most else np.zeros(len(centers), np.int64)
+    heads = centers[np.arange(most) * len(centers) // most]
+    for _ in range(GROUPING_STEPS):
+        squares = (heads * heads).sum(axis=1) - 2 * centers @ heads.T
+        groups = squares.argmin(axis=1)
+        for group in np.unique(groups):
+            heads[group] = centers[groups == group].mean(axis=0)
+    names: Int64 = np.unique(groups, return_inverse=True)[1].astype(np.int64)
+    return names

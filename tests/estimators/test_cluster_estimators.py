@@ -1,0 +1,66 @@
+"""``KMeans`` in scikit-learn's place: its checks, its attributes, samples on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from reference import to_zarr
+from sklearn import cluster
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import rankfold as rf
+from rankfold.estimators import KMeans
+
+
+def samples(rows: int = 600, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((rows, 20)) + 4 * rng.integers(0, 2, (rows, 20)) * (np.arange(20) < 3)
+
+
+@parametrize_with_checks([KMeans(n_clusters=3)])
+def test_scikit_learn_finds_no_fault(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_from_the_same_centers_clusters_are_those_of_scikit_learn(dtype: Any, sparse: bool) -> None:
+    x, new = samples().astype(dtype), samples(50, seed=1).astype(dtype)
+    given: Any = scipy.sparse.csr_array(x) if sparse else x
+    ours = KMeans(8, init=x[:8], tol=0).fit(given)
+    theirs = cluster.KMeans(8, init=x[:8], n_init=1, tol=0).fit(x)
+    np.testing.assert_array_equal(ours.labels_, theirs.labels_)
+    np.testing.assert_allclose(ours.cluster_centers_, theirs.cluster_centers_, rtol=1e-4, atol=1e-5)
+    assert ours.inertia_ == pytest.approx(theirs.inertia_, rel=1e-5)
+    np.testing.assert_array_equal(ours.predict(new), theirs.predict(new))
+    np.testing.assert_allclose(ours.transform(new), theirs.transform(new), rtol=1e-4)
+    assert ours.score(new) == pytest.approx(theirs.score(new), rel=1e-5)
+    assert ours.transform(new).dtype == dtype
+
+
+def test_samples_on_disk_give_what_samples_in_memory_give(tmp_path: Path) -> None:
+    x = samples()
+    path = to_zarr(tmp_path / "x.zarr", x, (100, 20))
+    here, there = KMeans(8, random_state=0).fit(x), KMeans(8, random_state=0).fit(path)
+    np.testing.assert_array_equal(here.labels_, there.labels_)
+    np.testing.assert_array_equal(here.labels_, there.predict(path))
+    assert KMeans(8, random_state=0).fit_predict(rf.open(path)).shape == (600,)
+    with pytest.raises(ValueError, match="in memory"):
+        there.transform(path)
+
+
+def test_fewer_different_samples_than_clusters_are_told() -> None:
+    with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(2\) found smaller"):
+        fitted = KMeans(3).fit(np.repeat([[0.0], [1.0]], 5, axis=0))
+    assert fitted.inertia_ == 0
+
+
+def test_a_function_may_choose_the_first_centers() -> None:
+    x = samples()
+    fitted = KMeans(4, init=lambda x, k, random_state: x[:k]).fit(x)
+    np.testing.assert_array_equal(fitted.labels_, KMeans(4, init=x[:4]).fit(x).labels_)
