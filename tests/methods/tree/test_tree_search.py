@@ -288,12 +288,12 @@ def test_memory_of_edges_stays_below_the_plan(tmp_path: Path) -> None:
     task = radius.radius_task(x, 0.06)
     tree = PointTree.read(PointReader(rf.open(x), "euclidean"), 1)
     count = task._count_fold(tree, None, tmp_path)
-    create_output(tmp_path, "counts", (len(x),), np.int64, (count.cut.panel_rows,))
+    create_output(tmp_path, "degrees", (len(x),), np.int64, (count.cut.panel_rows,))
     state = count.start()
     for panel in range(len(count.cut.panels) - 1):
         _, most = traced(lambda panel=panel: count.step(state, Workspace(), *count.cut.panel(panel), 0))
         assert most <= count.memory_bytes + 2**20
-    starts = np.append(0, np.cumsum(read_array(tmp_path / "counts")))
+    starts = np.append(0, np.cumsum(read_array(tmp_path / "degrees")))
     edges, longest = int(state["edges"][0]), int(state["most"][0])
     fold = task._list_fold(count.queries, starts, edges, longest, tmp_path)
     radius._create_graph(tmp_path, (len(x), len(x)), starts)

@@ -52,6 +52,12 @@ class CountNeighbors(DeclaredFold):
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Count for some rows."""
+        counts = self._count(start, stop)
+        state["edges"] += counts.sum()
+        np.maximum(state["most"], counts.max(), out=state["most"])
+        write_whole_chunks(self.result / "degrees", counts, (start, stop))
+
+    def _count(self, start: int, stop: int) -> Int64:
         points, reader = self.queries.points, self.queries.reader
         assert points is not None  # noqa: S101 - there is no run without
         order, x, own = self.queries.take(np.arange(start, stop))
@@ -59,9 +65,7 @@ class CountNeighbors(DeclaredFold):
         where: dict[str, Any] = {"metric": reader.code, "radius": self.radius}
         count_within(points.tree, x, own, reader.period, **where, counts=counts)
         by_row[order] = counts
-        state["edges"] += by_row.sum()
-        np.maximum(state["most"], by_row.max(), out=state["most"])
-        write_whole_chunks(self.result / "degrees", by_row, (start, stop))
+        return by_row
 
 
 @dataclass(frozen=True, slots=True)
