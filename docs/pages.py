@@ -50,7 +50,7 @@ TREE = {
 
 NAMES = {
     "Matrices": ("open", "import_array"),
-    "Methods": ("svd", "pca", "qr", "nmf", "knn"),
+    "Methods": ("svd", "pca", "qr", "nmf", "knn", "radius_neighbors", "kmeans"),
     "What is done with a result": ("open_result", "transform", "update", "check", "reconstruct", "verify"),
     "Before a run": ("plan",),
     "Embeddings": ("trustworthiness", "continuity", "neighborhood_preservation"),
