@@ -54,12 +54,12 @@ def measure(
 ) -> None:
     p, q = len(keys_i), len(keys_j)
     for i in range(p):
-        far_i[i] = _reach(keys_i[i, 0], metric)
+        far_i[i] = reach(keys_i[i, 0], metric)
     for start in range(0, q, RUN):
         columns = min(RUN, q - start)
         _load(y, start, columns, tile)
         for j in range(RUN):
-            far_j[j] = _reach(keys_j[start + j, 0], metric) if j < columns else -np.inf
+            far_j[j] = reach(keys_j[start + j, 0], metric) if j < columns else -np.inf
         for i in range(p):
             least = max(0, i + diagonal - start)
             if least >= columns:
@@ -73,8 +73,8 @@ def measure(
                     key = np.sqrt(sums[j]) if metric == EUCLIDEAN else sums[j]
                     take(keys_i[i], ids_i[i], key, first_j + start + j)
                     take(keys_j[start + j], ids_j[start + j], key, first_i + i)
-                    far_j[j] = _reach(keys_j[start + j, 0], metric)
-            far_i[i] = _reach(keys_i[i, 0], metric)
+                    far_j[j] = reach(keys_j[start + j, 0], metric)
+            far_i[i] = reach(keys_i[i, 0], metric)
 
 
 @numba.njit(nogil=True, error_model="numpy")
@@ -102,7 +102,7 @@ def compare(
 
 
 @part
-def _reach(root: float, metric: int) -> float:
+def reach(root: float, metric: int) -> float:
     """What the sum of a pair may reach that comes before the farthest of a list, and never less."""
     if metric != EUCLIDEAN or root < 0:
         return root

@@ -11,31 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._compiled import part
-from rankfold.kernels.neighbors.lists import Metric
+from rankfold.kernels.neighbors.cpu._pairs import CHEBYSHEV, EUCLIDEAN, MANHATTAN
 from rankfold.kernels.neighbors.tree import LEAF
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Index = np.uint64
 
-EUCLIDEAN = int(Metric.EUCLIDEAN)
-MANHATTAN = int(Metric.MANHATTAN)
-CHEBYSHEV = int(Metric.CHEBYSHEV)
-
 STACK = 64
 """Nodes that wait at most: one for each level, and one more."""
-
-WIDER = 1 + 2e-15
-"""Above the rounding of a square, and of the root that it is compared with."""
-
-TINY = 1e-300
-"""Above what squares lose that are too small for all their bits."""
-
-
-@part
-def reach(root: float, metric: int) -> float:
-    """What the sum of a pair may reach that comes before a key, and never less."""
-    return root * root * WIDER + TINY if metric == EUCLIDEAN else root
 
 
 @part
@@ -144,3 +128,12 @@ def split(x: Float64, ids: Int64, first: int, last: int, middle: int, axis: int)
 @part
 def _before(a: float, m: int, b: float, n: int) -> bool:
     return a < b or (a == b and m < n)
+
+
+@part
+def wait_for_halves(stack: Int64, depth: int, node: int, first: int, last: int) -> int:
+    """Put both halves of a node on a stack, the left one on top; nodes that wait then."""
+    middle = (first + last) // 2
+    stack[depth, 0], stack[depth, 1], stack[depth, 2] = node + 2 * (middle - first), middle, last
+    stack[depth + 1, 0], stack[depth + 1, 1], stack[depth + 1, 2] = node + 1, first, middle
+    return depth + 2

@@ -14,14 +14,15 @@ import numpy.typing as npt
 from rankfold.kernels._compiled import compile_loop
 from rankfold.kernels._layouts import plain, wide
 from rankfold.kernels.neighbors.cpu._heaps import TOP, sift, sort
+from rankfold.kernels.neighbors.cpu._pairs import reach
 from rankfold.kernels.neighbors.cpu._tree import (
     STACK,
     from_box,
     key_of,
     measure_leaf,
     out_of_box,
-    reach,
     split,
+    wait_for_halves,
 )
 from rankfold.kernels.neighbors.tree import LEAF, Tree
 
@@ -237,11 +238,7 @@ def _count(
                     if sums[j] <= far:
                         total += key_of(sums[j], metric) <= radius
             else:
-                middle = (a + b) // 2
-                stack[depth, 0], stack[depth, 1], stack[depth, 2] = node + 2 * (middle - a), middle, b
-                depth += 1
-                stack[depth, 0], stack[depth, 1], stack[depth, 2] = node + 1, a, middle
-                depth += 1
+                depth = wait_for_halves(stack, depth, node, a, b)
         # A point is within any radius of itself.
         counts[i] = total - (own[i] >= 0)
 
@@ -281,10 +278,6 @@ def _list(
                             keys[at], ids[at] = key, names[a, j]
                             at += 1
                 continue
-            middle = (a + b) // 2
-            stack[depth, 0], stack[depth, 1], stack[depth, 2] = node + 2 * (middle - a), middle, b
-            depth += 1
-            stack[depth, 0], stack[depth, 1], stack[depth, 2] = node + 1, a, middle
-            depth += 1
+            depth = wait_for_halves(stack, depth, node, a, b)
         if at > starts[i]:
             sort(keys[starts[i] : at], ids[starts[i] : at])
