@@ -39,11 +39,6 @@ class DecodedVolume(Wrapper):
     """Stored numbers that stand for nothing."""
 
     @property
-    def name(self) -> str:
-        """What messages call it."""
-        return self.inner.name
-
-    @property
     def shape(self) -> tuple[int, ...]:
         """Length of every axis."""
         return self.inner.shape

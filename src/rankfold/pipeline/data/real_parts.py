@@ -36,11 +36,6 @@ class RealParts(Wrapper):
     orientation: Orientation
 
     @property
-    def name(self) -> str:
-        """What messages call it."""
-        return self.inner.name
-
-    @property
     def format(self) -> str:
         """Kind of store."""
         return str(getattr(self.inner, "format", type(self.inner).__name__))
@@ -115,11 +110,6 @@ class Expanded(Wrapper):
     """A complex matrix as the real one of twice its height and width that does the same to parts."""
 
     inner: Source
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-        return self.inner.name
 
     @property
     def shape(self) -> tuple[int, int]:

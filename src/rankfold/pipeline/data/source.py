@@ -234,6 +234,11 @@ class Wrapper:
     inner: Any
 
     @property
+    def name(self) -> str:
+        """What messages call it."""
+        return str(self.inner.name)
+
+    @property
     def path(self) -> str | None:
         """Local file or folder, if it lies in one."""
         return getattr(self.inner, "path", None)
@@ -268,6 +273,12 @@ class SamePlaces(Wrapper):
     def row_grid(self) -> Grid:
         """Chunks along the rows."""
         grid: Grid = self.inner.row_grid
+        return grid
+
+    @property
+    def column_grid(self) -> Grid:
+        """Chunks along the columns."""
+        grid: Grid = self.inner.column_grid
         return grid
 
 

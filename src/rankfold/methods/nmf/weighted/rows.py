@@ -25,7 +25,6 @@ from rankfold.methods.nmf.start import FactorStart
 from rankfold.methods.svd.strategy import Strategy, choose_strategy
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.data.dtypes import ConvertedSource, require_real
-from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import (
     CompressedSource,
     Csr,
@@ -119,19 +118,9 @@ class ScaledRows(SamePlaces):
     weights: RowWeights
 
     @property
-    def name(self) -> str:
-        """What messages call it."""
-        return self.inner.name
-
-    @property
     def dtype(self) -> np.dtype[Any]:
         """float32 where it holds what is stored, else float64."""
         return working_dtype(self.inner.dtype)
-
-    @property
-    def column_grid(self) -> Grid:
-        """Chunks along the columns."""
-        return self.inner.column_grid
 
     def read_into(self, out: Array, rows: Span, columns: Span) -> None:
         """Copy ``self[rows, columns]`` into ``out``; see ``Source``."""

@@ -67,11 +67,6 @@ class PairedSource(Wrapper):
     orientation: Orientation
 
     @property
-    def name(self) -> str:
-        """What messages call the matrix."""
-        return self.inner.name
-
-    @property
     def shape(self) -> tuple[int, int]:
         """Twice as long as the matrix across the sweep."""
         rows, columns = self.inner.shape
@@ -193,19 +188,9 @@ class ZeroFilled(SamePlaces):
     weights: Weights
 
     @property
-    def name(self) -> str:
-        """What messages call it."""
-        return self.inner.name
-
-    @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the elements in native byte order."""
         return self.inner.dtype
-
-    @property
-    def column_grid(self) -> Grid:
-        """Chunks along the columns."""
-        return self.inner.column_grid
 
     def read_into(self, out: Array, rows: Span, columns: Span) -> None:
         """Copy ``self[rows, columns]`` into ``out``; see ``Source``."""
