@@ -31,7 +31,7 @@ from rankfold.methods.svd.missing import RowSketch, UnseenDirections, load_missi
 from rankfold.methods.svd.passes.choice import fused_pass, statistics_fold
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.strategy import Strategy
-from rankfold.pipeline.data.real_parts import collapse, expand, numbers_of_parts
+from rankfold.pipeline.data.real_parts import collapse, expand
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.errors import DataError
@@ -269,11 +269,11 @@ class CenteredMatrix:
             self.column_statistics = statistics(state, strategy.view, self.start.shift, self.centering)
             offset = self._move_to_mean(state, basis)
         z = collapse(state["z"] * weights[:, None], paired=paired)
-        offset = numbers_of_parts(offset, paired=paired)
+        offset = strategy.numbers_of(offset)
         missing, sketch = None, None
         if rows:
             sketched = state["rows"] * (weights / self.centering.pow2_scale)
-            sketched, path = numbers_of_parts(sketched, paired=paired), run.part(name, "sketch.part")
+            sketched, path = strategy.numbers_of(sketched), run.part(name, "sketch.part")
             save_arrays(path, {"rows": sketched})
             sketch, self.sketch_rows = RowSketch(path), 0
             if self.sketch_purpose is Purpose.ROW_SIGNS and strategy.sample.gives_block:

@@ -15,7 +15,7 @@ from rankfold.methods.svd.long_factor import create_long_array
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.solver import Decomposition
 from rankfold.methods.svd.strategy import Strategy
-from rankfold.pipeline.data.real_parts import matrix_of_parts, numbers_of_parts
+from rankfold.pipeline.data.real_parts import matrix_of_parts
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.errors import DataError
@@ -138,7 +138,7 @@ def _columns(
         mean, deviation = local_statistics[:, 0], local_statistics[:, 1]
     shift = shift_of(layout.view.source)
     mean = mean if shift is None else mean + shift
-    mean = numbers_of_parts(mean, paired=layout.paired)
+    mean = layout.numbers_of(mean)
     if not request.scale:
         return {"mean": mean}
     deviation = deviation[:: 1 + layout.paired]
