@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -234,6 +235,14 @@ def test_what_fails_in_the_background_fails_the_run() -> None:
     background.put(lambda: done.append(3))
     background.finish()
     assert done == [1, 3]
+
+
+def test_an_interrupt_while_the_background_begins_is_no_other_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    background = Background()
+    monkeypatch.setattr(threading.Thread, "start", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        background.put(lambda: None)
+    background.stop()
 
 
 def test_the_disk_begins_with_large_blocks_where_it_can(

@@ -81,8 +81,9 @@ class Background:
         """Have something done when all that came before is; raises what failed since the last call."""
         self._raise()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._loop, name="rankfold-settle", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._loop, name="rankfold-settle", daemon=True)
+            thread.start()
+            self._thread = thread  # last: an interrupt in between leaves none that cannot be waited for
         self._work.put(work)
 
     def finish(self) -> None:
