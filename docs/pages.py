@@ -42,7 +42,7 @@ TREE = {
     "Gallery": ("gallery",),
     "Python": ("python",),
     "Command line": ("commands",),
-    "Peers": ("benchmarks", "nmf", "neighbors-benchmark"),
+    "Peers": ("benchmarks", "nmf", "neighbors-benchmark", "approximate-benchmark"),
     "Design": ("notes",),
     "Changelog": ("changelog",),
 }

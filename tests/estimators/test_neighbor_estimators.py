@@ -23,6 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import rankfold as rf
 from rankfold.estimators import KNeighborsTransformer, NearestNeighbors, RadiusNeighborsTransformer
+from rankfold.methods.knn import knn
 
 METRICS: list[dict[str, Any]] = [
     {},
@@ -362,3 +363,17 @@ def test_a_graph_of_a_radius_is_scikit_learns(mode: str, tmp_path: Path) -> None
         np.testing.assert_array_equal(found.indptr, expected.indptr)
         np.testing.assert_allclose(found.toarray(), expected.toarray(), **NEAR)
         np.testing.assert_array_equal(ours.get_feature_names_out(), theirs.get_feature_names_out())
+
+
+def test_a_recall_that_is_enough_makes_a_graph_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same graph as the lists of such a search; new samples have exact neighbors."""
+    monkeypatch.setattr(knn, "is_cheaper", lambda _: True)
+    x = np.random.default_rng(0).standard_normal((900, 20))
+    ours = KNeighborsTransformer(n_neighbors=4, min_recall=0.8)
+    graph, lists = ours.fit_transform(x), rf.knn(x, 4, min_recall=0.8, threads=1)
+    assert lists.attrs["method"] == "approximate"
+    np.testing.assert_array_equal(graph.indices.reshape(-1, 5)[:, 1:], lists.indices[...])
+    near = neighbors.KNeighborsTransformer(n_neighbors=4).fit(x).transform(x[:50] + 0.1)
+    np.testing.assert_array_equal(ours.transform(x[:50] + 0.1).indices, near.indices)
+    with pytest.raises(ValueError, match="min_recall"):
+        KNeighborsTransformer(min_recall=1.5).fit(x)

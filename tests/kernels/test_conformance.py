@@ -586,6 +586,23 @@ def scan_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case({"products": x @ y.T, "near_i": near_i, "near_j": near_j}, run)
 
 
+def limit_case(shape: tuple[int, int], dtype: str) -> Case:
+    (p, q), d = shape, 5
+    x, y = matrix((p, d), dtype), matrix((q, d), dtype, seed=6)
+    near_i, near_j = near(dtype, x, y)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        outputs = {}
+        for diagonal, limit in ((-p, np.inf), (1, 2.0), (0, -np.inf)):
+            rows, columns = (xp.full((n, c), top, dtype) for n, c, top in ((p, 2, np.inf), (q, 1, limit)))
+            assert body(*a.values(), bounds_i=rows, bounds_j=columns, diagonal=diagonal) is None
+            for side, limits in (("rows", rows), ("columns", columns)):
+                outputs[f"{diagonal} {side}"] = xp.clip(limits, -1e9, 1e9)  # no limit is infinity
+        return outputs
+
+    return Case({"products": x @ y.T, "near_i": near_i, "near_j": near_j}, run)
+
+
 def refine_case(shape: tuple[int, int], dtype: str) -> Case:
     p, d, q, c = shape[0], 3 * shape[1], shape[0] + 2, 5
     x, y = matrix((p, d), dtype), matrix((q, d), dtype, seed=6)
@@ -1247,6 +1264,7 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("neighbors.lists", "refine_rows"): (refine_case, ALL),
     ("neighbors.lists", "exhaust_rows"): (exhaust_case, ALL),
     ("neighbors.meeting", "meet_rows"): (meet_case, ALL),
+    ("neighbors.meeting", "limit_pairs"): (limit_case, FLOATS),
     ("neighbors.lists", "measure_pairs"): (lambda *case: pairs_case(*case, PAIRS), ("float64",)),
     ("neighbors.lists", "compare_pairs"): (
         lambda *case: pairs_case(*case, {"city": {"function": city}}),

@@ -112,6 +112,9 @@ LAWS = {
         rf.nmf, {"rank": 3, "weights": weights(), "loss": "kullback-leibler"}, name="nmf", tolerance=1e-3
     ),
     "knn": Law(rf.knn, {"k": 5, "symmetric": "union"}, name="knn"),
+    "knn by partitions": Law(
+        rf.knn, {"k": 5, "solver": "approximate", "partition_rows": 60, "min_recall": 0.99}, name="knn"
+    ),
     "knn of points": Law(narrow(rf.knn), {"k": 5, "solver": "tree", "box": "9,0,7"}),
     "radius_neighbors": Law(narrow(rf.radius_neighbors), {"radius": 0.3, "metric": "manhattan"}),
     "kmeans": Law(rf.kmeans, {"k": 7}, name="kmeans"),

@@ -25,9 +25,13 @@ def knn(
     symmetric: str | None = None,
     box: str | float | Sequence[float] | None = None,
     solver: str = "auto",
+    min_recall: float | None = None,
+    partition_rows: int | None = None,
+    seed: int = 0,
     **where: Unpack[OfMatrix],
 ) -> Result:
-    """The k nearest neighbors of every row, exactly, of a matrix that may be larger than memory.
+    """The k nearest neighbors of every row of a matrix that may be larger than memory; exactly, unless a
+    recall is enough.
 
     Parameters
     ----------
@@ -49,9 +53,19 @@ def knn(
     box : number or numbers, (n,)
         Lengths after which columns repeat themselves, 0 for those that do not: distances are to the nearest
         image of a point.
-    solver : {"auto", "pairs", "tree"}
+    solver : {"auto", "pairs", "tree", "approximate"}
         Let all pairs of rows meet, or hold points of few columns in a tree, in memory. The neighbors are the
-        same to the last bit; left out, the tree is taken where it is fast and fits.
+        same to the last bit; left out, the tree is taken where it is fast and fits. "approximate": let the
+        rows of a partition meet, in rounds, until the recall is reached; by "euclidean", "sqeuclidean" and
+        "cosine", for 16 columns or more.
+    min_recall : float, in [0, 1)
+        Share of the true neighbors that is enough: it is measured on 400 rows or more, and the lower end
+        of its 95 % interval must reach it. Left out, neighbors are exact, but for solver="approximate", of
+        which 0.95 is asked. With solver="auto" partitions are taken where they cost less than all pairs.
+    partition_rows : int
+        For each partition, where neighbors are approximate: more find more of them, and cost more.
+    seed : int
+        Key of what is drawn for partitions, and of the rows that the recall is measured on.
     others
         As for ``svd``.
 
@@ -60,6 +74,7 @@ def knn(
     Result
         ``indices`` (m, k) int64, ``distances`` (m, k) float64, nearest first, then by index; ``graph``, as
         CSR. Distances are in the units of the data; squared, or one less the cosine, under those metrics.
+        ``attrs`` has ``recall``, 1 where neighbors are exact, and ``recall_interval`` where they are not.
 
     Raises
     ------
@@ -70,14 +85,22 @@ def knn(
     -----
     About ``m^2 n`` flops in float32, or twice as many of queries; every pair that products leave open is
     measured in float64, by a fixed sum. In a tree ``m log m``, for points of few columns. See
-    ``docs/neighbors.md``. Neighbors are exact, and the same bytes for any chunks, memory and workers.
+    ``docs/neighbors.md``. By partitions about ``m^1.5 n`` flops a round. The same bytes for any chunks,
+    memory and workers; distances are exact in any case.
 
     References
     ----------
     Products as bounds of distances are folklore; ours come with a bound of their rounding error, which is
     derived in ``rankfold.kernels.neighbors.lists``, so that no neighbor is lost to float32.
     """
-    request = {"queries": queries, "base": base, "metric": metric, "symmetric": symmetric, "box": box}
+    request: dict[str, object] = {
+        "queries": queries,
+        "base": base,
+        "metric": metric,
+        "symmetric": symmetric,
+        "box": box,
+    }
+    request |= {"min_recall": min_recall, "partition_rows": partition_rows, "seed": seed}
     task = KNN.task(opened(x, where), k=k, solver=solver, **request)
     return run(task, where)
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse
 from sklearn import neighbors
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import validate_data
 
 import rankfold
@@ -83,7 +84,9 @@ class KNeighborsSearch(SampleSearch):
         elif X is not None:
             queries = validate_data(self, X, accept_sparse="csr", order="C", reset=False)
         self._require_samples(int(k), queries)
-        return rankfold.knn(self._fit_X, int(k), queries=queries, metric=self._metric, memory=self.memory)
+        recall = getattr(self, "min_recall", None) if queries is None else None
+        asked = {"queries": queries, "metric": self._metric, "min_recall": recall}
+        return rankfold.knn(self._fit_X, int(k), memory=self.memory, **asked)
 
     def _require_samples(self, k: int, queries: Any) -> None:
         """Raise, as scikit-learn does, where there are fewer samples than neighbors."""
@@ -179,7 +182,8 @@ class NearestNeighbors(RadiusSearch, KNeighborsSearch, neighbors.NearestNeighbor
 
 @labeled
 class KNeighborsTransformer(KNeighborsSearch, neighbors.KNeighborsTransformer):  # type: ignore[misc]
-    """Graph of the exact nearest neighbors of samples in any number, for estimators that take one.
+    """Graph of the nearest neighbors of samples in any number, for estimators that take one; exact, unless a
+    recall is enough.
 
     Parameters
     ----------
@@ -188,6 +192,9 @@ class KNeighborsTransformer(KNeighborsSearch, neighbors.KNeighborsTransformer): 
         ``n_neighbors`` besides itself, with mode="connectivity" it is one of them.
     metric, algorithm, leaf_size, n_jobs, memory
         As for ``NearestNeighbors``.
+    min_recall : float, optional
+        As for ``rankfold.knn``, in the graph of the samples of the fit among themselves. Neighbors of other
+        samples are exact.
 
     Attributes
     ----------
@@ -204,6 +211,7 @@ class KNeighborsTransformer(KNeighborsSearch, neighbors.KNeighborsTransformer): 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **neighbors.KNeighborsTransformer._parameter_constraints,
         **KNeighborsSearch._parameter_constraints,
+        "min_recall": [Interval(numbers.Real, 0, 1, closed="left"), None],
     }
 
     def __init__(
@@ -218,6 +226,7 @@ class KNeighborsTransformer(KNeighborsSearch, neighbors.KNeighborsTransformer): 
         metric_params: dict[str, Any] | None = None,
         n_jobs: int | None = None,
         memory: str | int | None = None,
+        min_recall: float | None = None,
     ) -> None:
         super().__init__(
             mode=mode,
@@ -230,6 +239,7 @@ class KNeighborsTransformer(KNeighborsSearch, neighbors.KNeighborsTransformer): 
             n_jobs=n_jobs,
         )
         self.memory = memory
+        self.min_recall = min_recall
 
     def transform(self, X: Any) -> Any:
         """Graph of the samples of the fit that are nearest to these, (n_samples, n_samples_fit_)."""

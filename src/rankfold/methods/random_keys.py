@@ -54,5 +54,14 @@ class Purpose(IntEnum):
     CLUSTER_FAR_SAMPLE = 14
     """Which of the rows that are far from some first centers."""
 
+    PARTITION_SAMPLE = 17
+    """Rows that centers of partitions are made from."""
+
+    PARTITION_CENTERS = 18
+    """Which of these centers begin at: one round after the other."""
+
+    RECALL_ROWS = 19
+    """Rows whose true neighbors are found."""
+
     CLUSTER_SEEDS = 15
     """Rows of a sample that centers begin at: one time after the other, by starts."""

@@ -64,7 +64,7 @@ class First:
     def of(cls, sample: Sample, k: int, seed: int, most_groups: int) -> First:
         """Of some rows, by one start."""
         centers, _ = best_start(sample, k, 1, seed, most_groups)
-        counts = np.bincount(_nearest(sample.rows, centers, sample.shift)[0], minlength=k)
+        counts = np.bincount(nearest(sample.rows, centers, sample.shift)[0], minlength=k)
         return cls(centers, len(sample.rows) / (k * np.maximum(counts, 1.0)), sample.shift)
 
 
@@ -90,7 +90,7 @@ def weigh(state: State, first: First, kept: Sequence[KeptRows], all_rows: int) -
     rows = np.concatenate([rows[: each.count - 1] for (*_, rows), each in zip(held, kept, strict=True)])[
         places
     ]
-    labels, squares = _nearest(rows, first.centers, first.shift)
+    labels, squares = nearest(rows, first.centers, first.shift)
     hazard = np.zeros(len(names))
     for weights, limit in zip(likelihoods(squares, first.rarity[labels]), limits, strict=True):
         hazard += np.multiply(weights, limit, out=np.zeros(len(names)), where=weights > 0)
@@ -109,7 +109,7 @@ def _stratify(sample: Sample, labels: npt.NDArray[np.int32], first: First, state
     )
 
 
-def _nearest(rows: Array, centers: Float64, shift: Array) -> tuple[npt.NDArray[np.int32], Float64]:
+def nearest(rows: Array, centers: Float64, shift: Array) -> tuple[npt.NDArray[np.int32], Float64]:
     """The nearest center of each row, and its squared distance."""
     labels, squares = np.full(len(rows), -1, np.int32), np.empty(len(rows))
     packed = centers_of(centers, shift, np.zeros(len(centers), np.int64))

@@ -12,8 +12,13 @@ NAMES = ("euclidean", "sqeuclidean", "cosine", "inner_product", "manhattan", "ch
 HAVERSINE = "haversine"
 """Of latitude and longitude, and of searches in a tree alone."""
 
-SOLVERS = ("auto", "pairs", "tree")
-"""All pairs of rows meet, or points are looked up in a tree; the lists are the same."""
+SOLVERS = ("auto", "pairs", "tree", "approximate")
+"""All pairs of rows meet, or points are looked up in a tree: the lists are the same. Or rows meet within
+partitions, and lists are nearly the same.
+"""
+
+DEFAULT_RECALL = 0.95
+"""Least share of true neighbors in approximate lists."""
 
 ALIASES = {"l2": "euclidean", "l1": "manhattan", "cityblock": "manhattan", "linf": "chebyshev"}
 SYMMETRIC = ("union", "mutual")
@@ -51,8 +56,19 @@ class KnnArguments:
     ] = None
     solver: Annotated[
         str,
-        Argument("pairs, or a tree of points of few columns; the neighbors are the same", choices=SOLVERS),
+        Argument(
+            "pairs, or a tree of points of few columns, with the same neighbors; approximate, by partitions",
+            choices=SOLVERS,
+        ),
     ] = "auto"
+    min_recall: Annotated[
+        float | None,
+        Argument("share of true neighbors that is enough; without it neighbors are exact", least=0, below=1),
+    ] = None
+    partition_rows: Annotated[
+        int | None, Argument("rows of a partition on average, where neighbors are approximate", least=2)
+    ] = None
+    seed: Annotated[int, Argument("key of the partitions", least=0, below=2**64)] = 0
 
 
 KNN = Method(

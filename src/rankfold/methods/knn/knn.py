@@ -8,8 +8,10 @@ time.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,15 @@ from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, SMALLEST_SQUARE, Blo
 from rankfold.methods.knn.sparse_fold import NearestSparsePairs
 from rankfold.methods.knn.sparse_rows import SparseReader, common_columns, cut_blocks, sparse_rows
 from rankfold.methods.knn.write_lists import WriteLists
+from rankfold.methods.partitions.plan import (
+    can_search,
+    comparison,
+    is_cheaper,
+    layout_of,
+    plan_partitions,
+    require_partitions,
+)
+from rankfold.methods.partitions.rounds import Rounds
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.parts.sample import Sample
 from rankfold.methods.task import Output, count
@@ -61,6 +72,10 @@ CHUNK_BYTES = (2**20, 16 * 2**20)
 TARGET_CHUNKS = 8192
 
 
+EXACT = MappingProxyType({"recall": 1.0})
+"""What is known of neighbors that all are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Neighbors:
     """Rows, perhaps queries, and the parameters of a search, as ``execution`` takes them."""
@@ -93,9 +108,12 @@ class Neighbors:
             raise InputError("symmetric joins lists of one set of rows: leave it out, or queries")
         if base is not None and queries is not None:
             raise InputError("base has lists of rows among themselves: leave it out, or queries")
-        return cls(
+        task = cls(
             source, queries, parameters, None if base is None else EarlierLists.of(base, source, parameters)
         )
+        if parameters.solver == "approximate":
+            require_partitions(task)
+        return task
 
     @property
     def left(self) -> Source:
@@ -108,7 +126,16 @@ class Neighbors:
             None if self.queries is None else [self.queries.fingerprint(), list(self.queries.shape)]
         )
         base = None if self.earlier is None else self.earlier.digest()
-        return {**self.parameters.as_dict(), "queries": query_identity, "base": base}
+        approximate = self.parameters.approximate_dict() if self.is_approximate else {}
+        return {**self.parameters.as_dict(), **approximate, "queries": query_identity, "base": base}
+
+    @property
+    def is_approximate(self) -> bool:
+        """Whether it is searched by partitions: where that is asked for, or enough and cheaper."""
+        parameters = self.parameters
+        if parameters.solver != "auto" or parameters.min_recall is None:
+            return parameters.solver == "approximate"
+        return not self._may_use_tree() and is_cheaper(self)
 
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol."""
@@ -162,6 +189,8 @@ class Neighbors:
         """What compiled loops depend on besides the request."""
         sides = (self.left, self.source)
         sparse = self._by_products() and all(sparse_rows(side) is not None for side in sides)
+        if self.is_approximate:
+            return {"sparse": False, "tree": False, "pairs": True, "partitions": True}
         return {"sparse": sparse, "tree": self._may_use_tree(), "pairs": not self.parameters.needs_tree}
 
     def _may_use_tree(self) -> bool:
@@ -176,6 +205,8 @@ class Neighbors:
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol; a tree that does not fit is done without, unless it is needed."""
+        if self.is_approximate:
+            return plan_partitions(self, budget)
         if self._may_use_tree() and (budget.device == "cpu" or self.parameters.needs_tree):
             try:
                 return plan_tree(self, budget)
@@ -187,10 +218,15 @@ class Neighbors:
         fold = sparse or self.fold(np.zeros(self.source.shape[1]), precise=False)
         write = self._write(fold.pairs, NOWHERE, NOWHERE)
         symmetric = self.parameters.symmetric is not None
-        return plan_neighbors(PairSweeps(fold, write, self.source, self.left, symmetric), budget)
+        plan = plan_neighbors(PairSweeps(fold, write, self.source, self.left, symmetric), budget)
+        if self.parameters.min_recall is not None and can_search(self):
+            return dataclasses.replace(plan, comparison=comparison(self))
+        return plan
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
+        if self.is_approximate:
+            return self._search_partitions(run, fingerprint)
         if not run.groups:  # there are no blocks: it is planned with a tree
             search_tree(self, run)
             return self._finish(run, fingerprint)
@@ -206,6 +242,17 @@ class Neighbors:
         run.sweep("write", self._write(fold.pairs, lists, run.result))
         return self._finish(run, fingerprint)
 
+    def _search_partitions(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """Rounds of partitions, and lists as good as these have made them."""
+        reader = BlockReader(self.source, self.parameters.code, self.choose_shift()[0], bounded=True)
+        rounds = Rounds(layout_of(self), reader, self.parameters.seed)
+        rounds.search(run)
+        self.create_outputs(run)
+        rounds.write(run, self.lists_cut(), graph=self.parameters.symmetric is None)
+        if warning := rounds.warning():
+            run.warnings.append(warning)
+        return self._finish(run, fingerprint, "approximate", rounds.facts())
+
     def create_outputs(self, run: Run) -> None:
         """Room for lists and graph."""
         rows, k, chunk = self.left.shape[0], self.parameters.k, self.lists_cut().panel_rows
@@ -214,13 +261,15 @@ class Neighbors:
         if self.parameters.symmetric is None:
             create_graph(run.result, (rows, self.source.shape[0]), k, chunk)
 
-    def _finish(self, run: Run, fingerprint: str) -> dict[str, Any]:
+    def _finish(
+        self, run: Run, fingerprint: str, method: str = "exact", recall: Mapping[str, Any] = EXACT
+    ) -> dict[str, Any]:
         """A symmetric graph, and the facts."""
         if self.parameters.symmetric is not None:
             shape = self.left.shape[0], self.source.shape[0]
             mutual = self.parameters.symmetric == "mutual"
             write_symmetric_graph(run.result, run.scratch, shape, mutual=mutual)
-        facts = {**run.facts(self.request(), "exact", self.source, fingerprint), "recall": 1.0}
+        facts = {**run.facts(self.request(), method, self.source, fingerprint), **recall}
         run.describe(facts)
         return facts
 
@@ -284,6 +333,9 @@ def knn_task(
     symmetric: object = None,
     box: object = None,
     solver: object = "auto",
+    min_recall: object = None,
+    partition_rows: object = None,
+    seed: object = 0,
 ) -> Neighbors:
     """What is to be searched, checked; arguments of ``rankfold.knn``."""
     source, others = open_source(x), None if queries is None else open_source(queries)
@@ -292,6 +344,7 @@ def knn_task(
     earlier = base if base is None or isinstance(base, Result) else Result(base)
     if earlier is not None:
         earlier.require_whole()
-    request = NeighborRequest.of(k, metric, symmetric, solver)
+    approximate = {"min_recall": min_recall, "partition_rows": partition_rows, "seed": seed}
+    request = NeighborRequest.of(k, metric, symmetric, solver, approximate)
     request = dataclasses.replace(request, box=box_of(box, source.shape[1], source.name))
     return Neighbors.of(source, others, request, earlier)

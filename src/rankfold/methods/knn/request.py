@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import pickle
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from rankfold.kernels.neighbors.lists import Metric
-from rankfold.methods.knn.arguments import ALIASES, HAVERSINE, SOLVERS, SYMMETRIC
+from rankfold.methods.knn.arguments import ALIASES, DEFAULT_RECALL, HAVERSINE, SOLVERS, SYMMETRIC
 from rankfold.methods.svd.request import integer
 from rankfold.pipeline.errors import InputError
 
@@ -40,11 +42,30 @@ class NeighborRequest:
     """Lengths after which columns repeat themselves, 0 for never."""
 
     solver: str = "auto"
-    """One of ``SOLVERS``, which has no part in the lists."""
+    """One of ``SOLVERS``, which has no part in exact lists."""
+
+    min_recall: float | None = None
+    """Share of true neighbors that approximate lists are to have, if they may be approximate."""
+
+    partition_rows: int | None = None
+    """Of a partition on average, if lists are approximate."""
+
+    seed: int = 0
+    """Of what is drawn for these."""
 
     @classmethod
-    def of(cls, k: object, metric: object, symmetric: object, solver: object = "auto") -> NeighborRequest:
-        """A request from arguments of a caller; raises ``InputError`` for those that cannot be."""
+    def of(
+        cls,
+        k: object,
+        metric: object,
+        symmetric: object,
+        solver: object = "auto",
+        approximate: Mapping[str, object] = MappingProxyType({}),
+    ) -> NeighborRequest:
+        """A request from arguments of a caller; raises ``InputError`` for those that cannot be.
+
+        ``approximate`` may have ``min_recall``, ``partition_rows`` and ``seed``.
+        """
         if solver not in SOLVERS:
             raise InputError(f"solver must be one of {', '.join(SOLVERS)}, not {solver!r}")
         if symmetric not in (None, *SYMMETRIC):
@@ -54,14 +75,16 @@ class NeighborRequest:
             raise InputError(f"k must be at least 1, not {count}: how many neighbors each row gets")
         if callable(metric):
             function = compile_metric(metric)
-            return cls(count, identify_metric(metric), symmetric, function, solver=str(solver))
+            asked = checked_approximate(str(solver), count, approximate)
+            return cls(count, identify_metric(metric), symmetric, function, solver=str(solver), **asked)
         name = ALIASES.get(str(metric), str(metric))
         if name not in (*METRICS, HAVERSINE):
             raise InputError(
                 f"metric {metric!r} is not known: take one of {', '.join((*METRICS, HAVERSINE))}, or a "
                 "function of two rows that numba compiles"
             )
-        return cls(count, name, symmetric, solver=str(solver))
+        asked = checked_approximate(str(solver), count, approximate)
+        return cls(count, name, symmetric, solver=str(solver), **asked)
 
     @property
     def needs_tree(self) -> bool:
@@ -83,10 +106,42 @@ class NeighborRequest:
                 f"{others} to be near to" + (f": ask for 1 to {most}" if most else "")
             )
 
+    def approximate_dict(self) -> dict[str, Any]:
+        """What approximate lists depend on besides."""
+        return {"min_recall": self.min_recall, "partition_rows": self.partition_rows, "seed": self.seed}
+
     def as_dict(self) -> dict[str, Any]:
         """For the facts of a result, and what tells one request from another."""
         box = {} if self.box is None else {"box": list(self.box)}
         return {"kind": "knn", "k": self.k, "metric": self.metric, "symmetric": self.symmetric, **box}
+
+
+def checked_approximate(solver: str, k: int, asked: Mapping[str, object]) -> dict[str, Any]:
+    """Arguments of approximate lists, checked; raises ``InputError``."""
+    recall, rows = asked.get("min_recall"), asked.get("partition_rows")
+    if recall is None:
+        least = DEFAULT_RECALL if solver == "approximate" else None
+    else:
+        try:
+            least = float(recall)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            least = math.nan
+        if not 0 <= least < 1:
+            raise InputError(
+                f"min_recall must be a share from 0 to below 1, not {recall!r}. Without it, and without "
+                "solver approximate, neighbors are exact"
+            )
+    if rows is not None and least is None:
+        raise InputError("partition_rows is of approximate neighbors: say min_recall too, or leave it out")
+    if rows is not None and integer("partition_rows", rows) < 2 * (k + 1):
+        raise InputError(
+            f"partition_rows must be at least 2 (k + 1) = {2 * (k + 1)}, not {rows}: a partition holds lists"
+        )
+    seed = integer("seed", asked.get("seed", 0))
+    if not 0 <= seed < 2**64:
+        raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {seed}")
+    count = None if rows is None else integer("partition_rows", rows)
+    return {"min_recall": least, "partition_rows": count, "seed": seed}
 
 
 def compile_metric(metric: Callable[..., Any]) -> Callable[..., float]:

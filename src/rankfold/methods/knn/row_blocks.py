@@ -128,12 +128,16 @@ class BlockReader:
 
     def read(self, into: RowBuffer, start: int, stop: int, at: int) -> Rows:
         """Rows ``start:stop`` at a place of a buffer."""
-        count = stop - start
-        norms, scale = into.norms[at : at + count], into.scale[at : at + count]
         lent = self._lend(start, stop) if self.lent else None
-        raw = into.raw[at : at + count] if lent is None else lent
+        raw = into.raw[at : at + stop - start] if lent is None else lent
         if lent is None:
             self._fetch(raw, start, stop)
+        return self.prepare(into, raw, start, at)
+
+    def prepare(self, into: RowBuffer, raw: Array, start: int, at: int) -> Rows:
+        """Rows that are in memory as they are stored, ``start`` being the first; the rest in a buffer."""
+        count = len(raw)
+        norms, scale = into.norms[at : at + count], into.scale[at : at + count]
         copy = into.copy[at : at + count] if into.copy is not None else None
         if copy is None and self.bounded:
             copy = raw

@@ -17,12 +17,13 @@ from rankfold.kernels.neighbors.lists import (
     scan_pairs,
     sort_lists,
 )
-from rankfold.kernels.neighbors.meeting import Lists
+from rankfold.kernels.neighbors.meeting import Lists, limit_pairs
 from rankfold.kernels.neighbors.sparse_meeting import SparseRows, meet_sparse_rows, square_rows
 from rankfold.methods.knn.pair_fold import has_bounds
 from rankfold.methods.knn.request import METRICS
 from rankfold.methods.knn.row_blocks import row_dtype
 from rankfold.methods.knn.sparse_rows import column_dtype
+from rankfold.methods.partitions.warm import warm_partitions
 from rankfold.methods.tree.warm import warm_nearest
 
 DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
@@ -53,6 +54,8 @@ def warm_neighbors(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[i
         warm_nearest(periodic=request.get("box") is not None)
     if not request.get("pairs", True):
         return
+    if request.get("partitions"):
+        warm_partitions(dtype, shape)
     way = way_of(request["metric"], shape[1])
     if request.get("sparse"):
         _warm_sparse(dtype, way, column_dtype(shape[1]))
@@ -82,6 +85,7 @@ def _warm_bounds(
         near, tile = np.ones(4, kind), np.zeros((4, 4), kind)
         bounds, places = np.full((4, 3), np.inf, kind), np.full((4, 3), -1, np.int32)
         lists = {"bounds_i": bounds, "places_i": places, "bounds_j": bounds, "places_j": places}
+        limit_pairs(tile, near, near, bounds_i=bounds, bounds_j=bounds, diagonal=1)
         scan_pairs(tile, near, near, **lists, first_i=0, first_j=0, diagonal=1)
     refine_rows(x, x, one, one, bounds=bounds, places=places, **measuring)
     exhaust_rows(np.zeros((4, 4)), one, one, x, x, one, one, own=np.arange(4), **measuring)

@@ -70,6 +70,9 @@ class Plan:
     device: str = "cpu"
     """Where sweeps run that have code for it."""
 
+    comparison: str = ""
+    """Operations, where they decided between two ways, of both."""
+
     traffic: Traffic | None = None
     """Between workers, where a matrix product decides it."""
 

@@ -38,6 +38,8 @@ def table(plan: Plan) -> str:
         f"{format_bytes(plan.result_bytes)}",
         f"tasks, useful workers    {plan.tasks} at most, {plan.useful_workers}",
     ]
+    if plan.comparison:
+        lines.append(f"operations               {plan.comparison}")
     if plan.traffic is not None:
         lines.append(f"matrix products          {plan.traffic}")
     if plan.seconds is not None:
@@ -70,6 +72,8 @@ def _device(plan: Plan) -> tuple[str, ...]:
 def _rank_words(plan: Plan) -> str:
     if plan.groups:
         return f"k {plan.rank}, every pair of rows once"
+    if plan.kind == "knn":
+        return f"k {plan.rank}, {plan.orientation}"
     return f"rank {plan.rank}{' at most' * plan.adaptive}, swept by {plan.orientation}"
 
 

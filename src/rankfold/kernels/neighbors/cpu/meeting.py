@@ -19,13 +19,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels._compiled import compile_loop, part
+from rankfold.kernels._layouts import plain, wide
 from rankfold.kernels.neighbors.bounds import near, products, tiles
 from rankfold.kernels.neighbors.lists import exhaust_rows, half, refine_rows, scan_pairs
-from rankfold.kernels.neighbors.meeting import PRECISE_TILE, TILE, Lists, Rows, doubles, shortlist_length
+from rankfold.kernels.neighbors.meeting import (
+    GROUPS,
+    PRECISE_TILE,
+    TILE,
+    Lists,
+    Rows,
+    doubles,
+    shortlist_length,
+)
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
+
+Index = np.uint64
+"""See ``lists.py``."""
+
+WORTH_LIMITS = 4 * GROUPS
+"""Rows and columns of a tile from which on limits are worth their time."""
 
 UNCERTAIN = 0.05
 """Share of uncertain rows above which products had better be in float64."""
@@ -41,6 +57,13 @@ class Side:
     near: Array
     bounds: Array
     places: npt.NDArray[np.int32]
+
+    def unfilled(self, some: slice) -> Array:
+        """Shortlists of some rows if nothing is in them; else such as take nothing."""
+        bounds = self.bounds[some]
+        return (
+            bounds if not (self.places[some] >= 0).any() else np.full((len(bounds), 1), -np.inf, bounds.dtype)
+        )
 
 
 def meet_rows(
@@ -66,6 +89,79 @@ def meet_rows(
     if lists_j is not None:
         uncertain += task.settle(two, x, lists_j.uncertain, same=False)
     return uncertain > UNCERTAIN * (len(x) + len(y))
+
+
+def limit_pairs(
+    products: Array, near_i: Array, near_j: Array, *, bounds_i: Array, bounds_j: Array, diagonal: int
+) -> None:
+    """See the contract; scratch ``GROUPS`` numbers a column."""
+    dtype, (p, q) = products.dtype, products.shape
+    # Lists that take nothing need no limit.
+    lengths = [each.shape[1] if each[0, 0] > -np.inf else q + GROUPS for each in (bounds_i, bounds_j)]
+    if min(lengths) > GROUPS:
+        return
+    least, limits = np.full((GROUPS, q), np.inf, dtype), np.full((2, max(p, q)), np.inf, dtype)
+    scratch = np.empty(GROUPS, dtype), np.empty(GROUPS, np.int32)
+    inputs = wide(products), plain(near_i), plain(near_j), int(diagonal)
+    _limit(*inputs, lengths[0], lengths[1], least, limits, scratch[0], scratch[1])
+    for limit, bounds in zip(limits, (bounds_i, bounds_j), strict=True):
+        above = np.nextafter(limit[: len(bounds)], dtype.type(np.inf))
+        np.minimum(bounds, above[:, None], out=bounds)
+
+
+@compile_loop
+def _limit(
+    products: Array,
+    near_i: Array,
+    near_j: Array,
+    diagonal: int,
+    length_i: int,
+    length_j: int,
+    least: Array,
+    limits: Array,
+    groups: Array,
+    ranks: npt.NDArray[np.int32],
+) -> None:
+    q = len(near_j)
+    for i in range(len(near_i)):
+        first = max(0, i + diagonal)
+        row, near, below = products[i], near_i[i], least[i % GROUPS]
+        groups[:] = np.inf
+        for start in range(first - first % GROUPS, q, GROUPS):
+            if first <= start and start + GROUPS <= q:
+                for t in range(Index(GROUPS)):
+                    bound = near + near_j[Index(start) + t] - row[Index(start) + t]
+                    groups[t] = bound if bound < groups[t] else groups[t]
+                for j in range(Index(start), Index(start + GROUPS if length_j <= GROUPS else start)):
+                    bound = near + near_j[j] - row[j]
+                    below[j] = bound if bound < below[j] else below[j]
+            else:
+                for j in range(max(first, start), min(start + GROUPS, q)):
+                    bound = near + near_j[j] - row[j]
+                    groups[j - start] = bound if bound < groups[j - start] else groups[j - start]
+                    below[j] = bound if bound < below[j] else below[j]
+        if length_i <= GROUPS:
+            limits[0, i] = _smallest(groups, ranks, length_i)
+    if length_j <= GROUPS:
+        for j in range(q):
+            for t in range(GROUPS):
+                groups[t] = least[t, j]
+            limits[1, j] = _smallest(groups, ranks, length_j)
+
+
+@part
+def _smallest(values: Array, ranks: npt.NDArray[np.int32], count: int) -> Any:
+    """The so manyth smallest of ``GROUPS`` values: the largest that fewer lie below."""
+    ranks[:] = 0
+    for s in range(GROUPS):
+        other = values[s]
+        for t in range(Index(GROUPS)):
+            ranks[t] += np.int32(other < values[t])
+    best, rank = 0, -1
+    for t in range(GROUPS):
+        if rank < ranks[t] < count:
+            best, rank = t, ranks[t]
+    return values[best]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +195,12 @@ class _Meeting:
         a, b = self._factors(x, y, dtype)
         tile = self.room("tile", (len(x), len(y)), dtype)
         products(a, b, tile, functools.partial(self.room, "more", tile.shape, dtype))
+        diagonal = i.start - j.start + 1 if same else -len(x)
+        bounds = one.unfilled(i), two.unfilled(j)
+        if min(tile.shape) >= WORTH_LIMITS and max(each.shape[1] for each in bounds) > 1:
+            limit_pairs(
+                tile, one.near[i], two.near[j], bounds_i=bounds[0], bounds_j=bounds[1], diagonal=diagonal
+            )
         scan_pairs(
             tile,
             one.near[i],
@@ -109,7 +211,7 @@ class _Meeting:
             places_j=two.places[j],
             first_i=i.start,
             first_j=j.start,
-            diagonal=i.start - j.start + 1 if same else -len(x),
+            diagonal=diagonal,
         )
 
     def _factors(self, x: Rows, y: Rows, dtype: np.dtype[Any]) -> tuple[Array, Array]:

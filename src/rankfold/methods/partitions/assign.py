@@ -1,0 +1,154 @@
+"""Rows into partitions: each into that of its nearest center, and of others nearly as near.
+
+So partitions are a function of the rows and the centers alone, however rows are cut and multiplied. A panel
+is written once, sorted by partition. In the first round the rows whose true neighbors are wanted meet the
+panel while it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.neighbors.lists import EMPTY, Metric, merge_lists, sort_lists
+from rankfold.kernels.neighbors.meeting import Lists as NearLists
+from rankfold.kernels.neighbors.meeting import Rows, meet_rows
+from rankfold.methods.knn.pair_fold import Room
+from rankfold.methods.knn.row_blocks import BlockReader, RowBuffer
+from rankfold.methods.partitions.files import Lists, Runs
+from rankfold.methods.partitions.layout import REACH
+from rankfold.methods.partitions.meet_all import FewRows, is_wild, meeting_room
+from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.device import HOST, Device
+from rankfold.pipeline.engine.fold import Buffer, Constant, DeclaredFold, Sum, Workspace
+from rankfold.pipeline.storage.checkpoint import State
+
+Array = npt.NDArray[Any]
+Int64 = npt.NDArray[np.int64]
+
+SORTED_BYTES = 2**20
+"""Of rows that are put in order at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssignRows(DeclaredFold):
+    """Fold that writes the rows of a panel by partition, and counts them."""
+
+    reader: BlockReader
+    cut: Cut
+    centers: Path
+    """A part with ``centers`` (partitions, n), in the type of the rows."""
+
+    partitions: int
+    spill: int
+    """Most partitions of a row."""
+
+    runs: Runs
+    before: Lists | None
+    """Lists that rows have already."""
+
+    few: FewRows | None
+    """Rows that meet all others."""
+
+    slots: int = 1
+    row_seconds: float = 1e-5
+
+    kernels = (merge_lists, sort_lists)
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """Centers, and rows that meet all others."""
+        columns, dtype, part = self.reader.columns, self.reader.dtype, self.centers
+        few = {} if self.few is None else {"few": self.few.buffer()}
+        return {
+            "centers": Constant((self.partitions, columns), dtype, part),
+            **few,
+        }
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Rows of each partition, and lists of the rows that meet all others."""
+        counts = {"counts": Sum((self.partitions,), np.dtype(np.int64))}
+        return counts if self.few is None else {**counts, **self.few.sums()}
+
+    @property
+    def beside_bytes(self) -> int:
+        """A panel, its nearest centers, its rows in order, lists that it has; what meeting takes."""
+        rows, n, k = (
+            self.cut.panel_rows,
+            self.reader.columns,
+            0 if self.before is None else self.before.keys.columns,
+        )
+        panel = self.reader.memory_bytes(rows) + self.reader.read_bytes(rows)
+        order = rows * self.spill * 8 * 8 + 2 * max(SORTED_BYTES, n * self.reader.dtype.itemsize)
+        centers = self.reader.memory_bytes(self.partitions) + 8 * 4 * self.partitions
+        meeting = meeting_room(rows, self.partitions, n, self.spill)
+        few = 0 if self.few is None else self.few.memory_bytes(rows)
+        lists = 3 * rows * 16 * self.spill
+        return lists + panel + order + centers + max(meeting, rows * 8 * (k + 1)) + few
+
+    def workspace(self, device: Device = HOST) -> Workspace:
+        """A panel, and centers that are ready to be compared."""
+        work, reader = DeclaredFold.workspace(self, device), self.reader
+        work.panel, work.room = reader.buffer(self.cut.panel_rows), Room()
+        copy = np.empty(work.centers.shape, np.float32) if reader.copies else None
+        ones = np.zeros(self.partitions), np.ones(self.partitions)
+        work.ready = reader.prepare(RowBuffer(work.centers, copy, *ones), work.centers, 0, 0)
+        work.few_rows = None if self.few is None else self.few.prepare(work.few)
+        work.precise = False
+        return work
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Put a panel into partitions."""
+        panel = self.reader.read(work.panel, start, stop, 0)
+        partitions, rows = self._nearest(work, panel)
+        order = np.argsort(partitions, kind="stable")
+        ends = np.searchsorted(partitions[order], np.arange(self.partitions + 1))
+        self._write(panel, rows[order], start)
+        number = int(np.searchsorted(self.cut.panels, start))
+        self.runs.index.write(number, ends.astype(np.int64)[None])
+        state["counts"] += np.diff(ends)
+        if self.few is not None:
+            work.precise |= self.few.meet(state, work.few_rows, panel, work.room, precise=work.precise)
+
+    def merge(self, total: State, other: State) -> None:
+        """Add the counts of two streams, and merge lists."""
+        total["counts"] += other["counts"]
+        if self.few is not None:
+            self.few.join(total, other)
+
+    def _nearest(self, work: Workspace, panel: Rows) -> tuple[Int64, Int64]:
+        """Partitions, and rows of the panel that are in them; in order of rows."""
+        shape = len(panel), self.spill
+        lists = NearLists(np.full(shape, np.inf), np.full(shape, EMPTY), np.zeros(1, np.int64))
+        work.precise |= meet_rows(
+            panel,
+            work.ready,
+            lists_i=lists,
+            lists_j=None,
+            metric=self.reader.metric,
+            shift=self.reader.shift,
+            same=False,
+            precise=work.precise or is_wild(panel, work.ready),
+            room=work.room.array,
+        )
+        sort_lists(lists.keys, lists.ids)
+        squares = lists.keys**2 if self.reader.metric == Metric.EUCLIDEAN else lists.keys
+        rows, places = np.nonzero(squares <= REACH * squares[:, :1])
+        return lists.ids[rows, places], rows
+
+    def _write(self, panel: Rows, order: Int64, start: int) -> None:
+        """Rows in order, and what lists they have."""
+        at, runs = start * self.spill, self.runs
+        each = max(1, SORTED_BYTES // (runs.rows.row_bytes))
+        for top in range(0, len(order), each):
+            some = order[top : top + each]
+            runs.rows.write(at + top, np.ascontiguousarray(panel.raw[some]))
+        runs.ids.write(at, np.ascontiguousarray((order + start)[:, None]))
+        if self.before is not None:
+            keys = np.empty((len(panel), self.before.keys.columns))
+            self.before.keys.read_into(keys, start)
+            runs.farthest.write(at, np.ascontiguousarray(keys[order, :1]))

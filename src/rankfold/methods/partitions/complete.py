@@ -1,0 +1,81 @@
+"""Rows whose partitions were too small for a list: they meet all others.
+
+Such rows are few: partitions are made from samples that show rows enough for a list. What remains is found
+exactly, a few thousand rows at a time, by two reads each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.knn.row_blocks import BlockReader
+from rankfold.methods.partitions.files import Lists
+from rankfold.methods.partitions.layout import Layout
+from rankfold.methods.partitions.meet_all import FewRows, MeetAll, without_themselves
+from rankfold.methods.partitions.sample import CollectRows
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.scratch import ScratchMatrix
+
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+AT_ONCE = 400
+"""Rows that are completed by one read, as many as the plan has room for."""
+
+SCANNED = 2**16
+"""Lists that are looked at together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """Lists in place of those that are not full."""
+
+    rows: Int64
+    """Whose they are, in order."""
+
+    lists: Lists
+
+    def overlay(self, keys: Float64, neighbors: Int64, start: int) -> None:
+        """Put those of rows from ``start`` on in place."""
+        first, last = np.searchsorted(self.rows, [start, start + len(keys)]).tolist()
+        if last > first:
+            own, others = (
+                np.empty((last - first, keys.shape[1])),
+                np.empty((last - first, keys.shape[1]), np.int64),
+            )
+            self.lists.read_into(own, others, first)
+            places = self.rows[first:last] - start
+            keys[places], neighbors[places] = own, others
+
+
+def complete_lists(run: Run, reader: BlockReader, layout: Layout, lists: Lists) -> Completed:
+    """Find the neighbors of rows whose lists are not full."""
+    ids = run.prepare(run.part("short", "ids.part"), lambda: {"ids": _short_rows(layout, lists)})["ids"]
+    run.notes["completed_rows"] = len(ids)
+    completed = Completed(ids, Lists.of(run.scratch / "completed", "lists", len(ids), layout.k))
+    for top in range(0, len(ids), AT_ONCE):
+        some, name = ids[top : top + AT_ONCE], f"complete-{top // AT_ONCE:04d}"
+        matrix = ScratchMatrix(run.scratch / f"{name}.bin", len(some), layout.source.shape[1], reader.dtype)
+        run.pass_over_data(f"{name}-rows", CollectRows(reader, layout.cut, (some,), (matrix,)))
+        state = run.pass_over_data(name, MeetAll(layout.cut, FewRows(reader, matrix, layout.k)))
+
+        def write(top: int = top, some: Int64 = some, state: State = state) -> State:
+            completed.lists.write(top, *without_themselves(state, some))
+            return {"rows": some}
+
+        run.prepare(run.part(name, "written.part"), write)
+    return completed
+
+
+def _short_rows(layout: Layout, lists: Lists) -> Int64:
+    """Rows whose lists are not full."""
+    parts = []
+    for start in range(0, layout.rows, SCANNED):
+        keys = np.empty((min(SCANNED, layout.rows - start), layout.k))
+        lists.keys.read_into(keys, start)
+        parts.append(start + np.flatnonzero(np.isinf(keys[:, 0])))
+    return np.concatenate(parts).astype(np.int64)

@@ -1,0 +1,112 @@
+"""What lies on scratch between sweeps of one round: rows by partition, then lists by partition.
+
+A panel of the matrix leaves its rows, sorted by partition, at its own place: a *run*, which may be shorter
+than its place, with an index of where each partition begins in it. A batch of partitions then leaves the
+lists of its rows, sorted by row, at its own place, with an index of where each panel of lists begins in it.
+So rows are sorted, and lists sorted back, by writing long pieces once and reading pieces, whatever the
+memory is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.knn.row_blocks import row_dtype
+from rankfold.methods.partitions.layout import Layout
+from rankfold.pipeline.storage.scratch import ScratchMatrix
+
+Array = npt.NDArray[Any]
+Int64 = npt.NDArray[np.int64]
+
+WIDE, ID = np.dtype(np.float64), np.dtype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Rows by partition, in runs."""
+
+    rows: ScratchMatrix
+    """(places, n) as they are in memory."""
+
+    ids: ScratchMatrix
+    """(places, 1)"""
+
+    farthest: ScratchMatrix
+    """(places, 1) farthest key of the list that a row had before."""
+
+    index: ScratchMatrix
+    """(panels, partitions + 1) rows of a run before each partition."""
+
+    @classmethod
+    def of(cls, layout: Layout, folder: Path, round_index: int, partitions: int) -> Runs:
+        """Of a round."""
+        at, n = folder / f"round-{round_index:02d}", layout.source.shape[1]
+        return cls(
+            ScratchMatrix(_under(at, "rows.bin"), layout.places, n, row_dtype(layout.source.dtype)),
+            ScratchMatrix(_under(at, "ids.bin"), layout.places, 1, ID),
+            ScratchMatrix(_under(at, "farthest.bin"), layout.places, 1, WIDE),
+            ScratchMatrix(_under(at, "row-index.bin"), len(layout.cut.panels) - 1, partitions + 1, ID),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """The nearest of each row so far: see ``kernels/neighbors/lists.py``."""
+
+    keys: ScratchMatrix
+    ids: ScratchMatrix
+
+    @classmethod
+    def of(cls, at: Path, name: str, rows: int, k: int) -> Lists:
+        """Of so many rows."""
+        return cls(
+            ScratchMatrix(_under(at, f"{name}-keys.bin"), rows, k, WIDE),
+            ScratchMatrix(_under(at, f"{name}-neighbors.bin"), rows, k, ID),
+        )
+
+    @classmethod
+    def after(cls, layout: Layout, folder: Path, round_index: int) -> Lists:
+        """Those of all rows, once a round has ended."""
+        return cls.of(folder / f"round-{round_index:02d}", "lists", layout.rows, layout.k)
+
+    def read_into(self, keys: Array, ids: Array, start: int) -> None:
+        """Fill arrays with lists from ``start`` on."""
+        self.keys.read_into(keys, start)
+        self.ids.read_into(ids, start)
+
+    def write(self, start: int, keys: Array, ids: Array) -> None:
+        """Write lists from ``start`` on."""
+        self.keys.write(start, np.ascontiguousarray(keys))
+        self.ids.write(start, np.ascontiguousarray(ids))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Lists by partition, in batches."""
+
+    ids: ScratchMatrix
+    """(places, 1) rows whose lists these are, in order within a batch."""
+
+    lists: Lists
+    index: ScratchMatrix
+    """(batches, panels of lists + 1) lists of a batch before each of those."""
+
+    @classmethod
+    def of(cls, layout: Layout, folder: Path, round_index: int, batches: int) -> Found:
+        """Of a round."""
+        at = folder / f"round-{round_index:02d}"
+        return cls(
+            ScratchMatrix(_under(at, "list-ids.bin"), layout.places, 1, ID),
+            Lists.of(at, "found", layout.places, layout.k),
+            ScratchMatrix(_under(at, "list-index.bin"), batches, len(layout.merges.panels), ID),
+        )
+
+
+def _under(folder: Path, name: str) -> Path:
+    """A file of a round, beside those of others: scratch has no folders."""
+    return folder.with_name(f"{folder.name}-{name}")

@@ -1,0 +1,191 @@
+"""How many partitions a matrix is cut into, and how the sweeps that make and search them are cut.
+
+All follows from the shape, the native chunks and the request, and nothing from memory or workers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.knn.row_blocks import row_dtype
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.blocks import Cut, panel_edges
+
+Int64 = npt.NDArray[np.int64]
+
+SPILL = 4
+"""Most partitions that a row is put into: those of its nearest centers."""
+
+REACH = 1.5
+"""Times the squared distance of its nearest center, up to which others have a row too. Rows well within a
+cluster are in one partition, those between clusters in several: at the same recall that takes half the work
+of a fixed number, and less of that where data have clusters."""
+
+LIKELY_SPILL = 2
+"""Partitions of a row on average, where costs are told beforehand."""
+
+LEAST_ROWS = 350
+"""Of a partition, for each row that is put into one alone: for fewer, lists cost more than products."""
+
+ROWS_PER_NEIGHBOR = 16
+"""Rows of a partition, likewise, for each neighbor that is looked for."""
+
+SAMPLE_ROWS = (8, 16)
+"""Fewest and most rows of the sample for each center, and ``SAMPLE_BYTES`` in between."""
+
+SAMPLE_BYTES = 64 * 2**20
+
+FEW_CENTERS = 64
+"""More are made in two steps: of some groups, and in each of them."""
+
+LARGEST = 12
+"""Times the rows of a partition without spill; a larger one is searched in pieces."""
+
+PANEL_BYTES = 8 * 2**20
+"""Of rows in float32 that are put into partitions together."""
+
+MOST_PANELS = 1024
+"""Of such rows: each leaves a run of every partition."""
+
+BATCH_BYTES = 16 * 2**20
+"""Of rows in float32 whose partitions are searched by one step, unless a piece has more."""
+
+LIST_BYTES = 32 * 2**20
+"""Of lists that are merged by one step."""
+
+MOST_STREAMS = 256
+
+RECALL_ROWS = 400
+"""That meet all others, at least."""
+
+CERTAINTY = 8
+"""Over the share of neighbors that may be missed, so many rows: half of them, with all neighbors found, make
+an interval that just reaches so far."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A matrix, and what is asked of partitions of it."""
+
+    source: Source
+    k: int
+    partition_rows: int | None
+    """For each partition, if the caller says so."""
+
+    min_recall: float
+    chunk_rows: int
+    """Rows of a chunk of the result."""
+
+    @property
+    def rows(self) -> int:
+        """Of the matrix."""
+        return self.source.shape[0]
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a row in memory."""
+        return self.source.shape[1] * row_dtype(self.source.dtype).itemsize
+
+    # Partitions -----------------------------------------------------------------------------------
+
+    @cached_property
+    def count(self) -> int:
+        """Partitions.
+
+        Some more or less come of it, since groups have whole numbers of centers: see ``most_count``.
+        """
+        usual = max(LEAST_ROWS, ROWS_PER_NEIGHBOR * self.k, math.isqrt(self.rows) // 2)
+        least = max(self.partition_rows or usual, 2 * (self.k + 1))
+        return max(1, min(self.rows // least, self._most_sample_rows // SAMPLE_ROWS[0]))
+
+    @property
+    def groups(self) -> int:
+        """In which centers are made."""
+        return math.isqrt(self.count) if self.count > FEW_CENTERS else 1
+
+    @property
+    def most_count(self) -> int:
+        """Partitions at most."""
+        return self.count + self.groups
+
+    @property
+    def spill(self) -> int:
+        """Most partitions of a row."""
+        return min(SPILL, self.count)
+
+    @property
+    def places(self) -> int:
+        """Rows of all partitions, at most."""
+        return self.spill * self.rows
+
+    @property
+    def most_rows(self) -> int:
+        """Of a partition that is searched as a whole."""
+        return max(LARGEST * -(-self.rows // self.count), 2 * (self.k + 1))
+
+    @property
+    def _most_sample_rows(self) -> int:
+        return max(1, min(self.rows, SAMPLE_BYTES // self.row_bytes))
+
+    @property
+    def sample_rows(self) -> int:
+        """Rows that centers are made from."""
+        return min(self._most_sample_rows, SAMPLE_ROWS[1] * self.count)
+
+    @property
+    def recall_rows(self) -> int:
+        """Rows whose true neighbors are found."""
+        return min(self.rows, max(RECALL_ROWS, math.ceil(CERTAINTY / (1 - self.min_recall) - 1e-6)))
+
+    # Cuts -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def cut(self) -> Cut:
+        """Of the matrix: a panel leaves a run of every partition."""
+        least = max(1, PANEL_BYTES // (4 * self.source.shape[1]))
+        return _streams(panel_edges(self.source.row_grid, max(least, -(-self.rows // MOST_PANELS))))
+
+    @property
+    def batch_rows(self) -> int:
+        """Most rows of partitions that are searched by one step."""
+        return max(self.most_rows, BATCH_BYTES // (4 * self.source.shape[1]))
+
+    @property
+    def planned_batches(self) -> Cut:
+        """Of partitions, as they would be cut if all were of one size."""
+        return _streams(panel_edges(Grid.regular(self.places, 1, splittable=True), self.batch_rows))
+
+    def batches(self, ends: Int64) -> Cut:
+        """Of partitions with these (count + 1,) edges: whole ones together, or a piece of a large one."""
+        edges = [0]
+        for start, stop in itertools.pairwise(ends.tolist()):
+            is_large = stop - start > self.most_rows
+            if edges[-1] < start and (is_large or stop - edges[-1] > self.batch_rows):
+                edges.append(start)
+            if is_large:
+                pieces = -(-(stop - start) // self.most_rows)
+                edges.extend(start + (stop - start) * i // pieces for i in range(1, pieces + 1))
+        if edges[-1] < ends[-1]:
+            edges.append(int(ends[-1]))
+        return _streams(np.array(edges, np.int64))
+
+    @cached_property
+    def merges(self) -> Cut:
+        """Of lists of rows: whole chunks of the result."""
+        chunks = max(1, LIST_BYTES // (16 * self.k * self.chunk_rows))
+        return _streams(panel_edges(Grid.regular(self.rows, self.chunk_rows * chunks, splittable=False), 1))
+
+
+def _streams(edges: Int64) -> Cut:
+    """Panels with these edges, in as many streams as there may be: sums are small, and panels work."""
+    panels = len(edges) - 1
+    count = min(panels, MOST_STREAMS)
+    streams = np.arange(count + 1, dtype=np.int64) * panels // count
+    return Cut(edges, streams, int(np.diff(edges).max()))

@@ -1,0 +1,166 @@
+"""A few rows that meet all others: their true neighbors, from one read.
+
+The rows to find are in memory, with lists that every stream keeps for itself. A row is met by itself too,
+at distance 0; lists have a place more for that, and it is taken out at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.neighbors.bounds import TERMS
+from rankfold.kernels.neighbors.lists import EMPTY, merge_lists, sort_lists
+from rankfold.kernels.neighbors.meeting import PRECISE_TILE, TILE, Lists, Rows, meet_rows, shortlist_length
+from rankfold.methods.knn.pair_fold import Room
+from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, SMALLEST_SQUARE, BlockReader, RowBuffer
+from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.device import HOST, Device
+from rankfold.pipeline.engine.fold import Buffer, DeclaredFold, ScratchConstant, Sum, Workspace
+from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.scratch import ScratchMatrix
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+KEYS, IDS, UNCERTAIN = "true_keys", "true_ids", "true_uncertain"
+"""What a stream keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class FewRows:
+    """Rows that meet all others."""
+
+    reader: BlockReader
+    rows: ScratchMatrix
+    k: int
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        return self.rows.rows
+
+    def buffer(self) -> ScratchConstant:
+        """Room for them."""
+        return ScratchConstant.of(self.rows)
+
+    def sums(self) -> dict[str, Sum]:
+        """Their lists."""
+        shape = self.count, self.k + 1
+        return {
+            KEYS: Sum(shape, empty=self._no_keys),
+            IDS: Sum(shape, np.dtype(np.int64), self._no_ids),
+            UNCERTAIN: Sum((1,), np.dtype(np.int64)),
+        }
+
+    def _no_keys(self) -> Float64:
+        return np.full((self.count, self.k + 1), np.inf)
+
+    def _no_ids(self) -> Int64:
+        return np.full((self.count, self.k + 1), EMPTY)
+
+    def memory_bytes(self, rows: int) -> int:
+        """What meeting a panel of so many rows takes."""
+        return self.reader.memory_bytes(self.count) + meeting_room(
+            self.count, rows, self.reader.columns, self.k + 1
+        )
+
+    def prepare(self, raw: Array) -> Rows:
+        """The rows, ready to be compared."""
+        reader, count = self.reader, self.count
+        copy = np.empty((count, reader.columns), np.float32) if reader.copies else None
+        return reader.prepare(RowBuffer(raw, copy, np.zeros(count), np.ones(count)), raw, 0, 0)
+
+    def meet(self, state: State, few: Rows, panel: Rows, room: Room, *, precise: bool) -> bool:
+        """Take a panel into the lists; whether the next had better be precise."""
+        return meet_rows(
+            few,
+            panel,
+            lists_i=Lists(state[KEYS], state[IDS], state[UNCERTAIN]),
+            lists_j=None,
+            metric=self.reader.metric,
+            shift=self.reader.shift,
+            same=False,
+            precise=precise or is_wild(few, panel),
+            room=room.array,
+        )
+
+    def join(self, total: State, other: State) -> None:
+        """Merge the lists of two streams."""
+        merge_lists(total[KEYS], total[IDS], other_keys=other[KEYS], other_ids=other[IDS])
+        total[UNCERTAIN] += other[UNCERTAIN]
+
+
+def meeting_room(rows: int, others: int, columns: int, k: int, *, both: bool = False) -> int:
+    """Bytes of tiles and shortlists; ``both`` if the others have lists of ``k`` too."""
+    most = shortlist_length(k)
+    sides = (TILE, 4), (PRECISE_TILE, 8)
+    tiles = sum(min(tile, rows) * min(tile, others) * item for tile, item in sides)
+    doubles = 4 * PRECISE_TILE * columns * 8 + PRECISE_TILE * (columns * 8 + 4 * 8 * k)
+    shortlists = rows * (16 * most + 8 * 12) + others * (16 * most * both + 8 * 12)
+    return tiles * (1 + (columns > TERMS)) + doubles + shortlists
+
+
+def is_wild(x: Rows, y: Rows) -> bool:
+    """Whether norms leave the range in which float32 multiplies."""
+    largest = max(float(x.norms.max(initial=0.0)), float(y.norms.max(initial=0.0)))
+    return not SMALLEST_SQUARE < largest < LARGEST_SQUARE
+
+
+def without_themselves(state: State, own: Int64) -> tuple[Float64, Int64]:
+    """Sorted lists of a state, each without the row that it is of, which is among all that it has met."""
+    keys, ids = state[KEYS].copy(), state[IDS].copy()
+    sort_lists(keys, ids)
+    k = keys.shape[1] - 1
+    # Where it is not in its list, more than k others are no farther: the last of these makes room.
+    hit = ids == own[:, None]
+    out = np.where(hit.any(axis=1), hit.argmax(axis=1), k)
+    keep = np.arange(k + 1) != out[:, None]
+    return keys[keep].reshape(-1, k), ids[keep].reshape(-1, k)
+
+
+@dataclass(frozen=True, slots=True)
+class MeetAll(DeclaredFold):
+    """Fold that lets a few rows meet all others."""
+
+    cut: Cut
+    few: FewRows
+    slots: int = 1
+    row_seconds: float = 1e-5
+
+    kernels = (merge_lists, sort_lists)
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """The few rows."""
+        return {"few": self.few.buffer()}
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Their lists."""
+        return self.few.sums()
+
+    @property
+    def beside_bytes(self) -> int:
+        """A panel, and what meeting it takes."""
+        rows, reader = self.cut.panel_rows, self.few.reader
+        return reader.memory_bytes(rows) + reader.read_bytes(rows) + self.few.memory_bytes(rows)
+
+    def workspace(self, device: Device = HOST) -> Workspace:
+        """A panel, and the few rows as they are compared."""
+        work = DeclaredFold.workspace(self, device)
+        work.panel, work.room = self.few.reader.buffer(self.cut.panel_rows), Room()
+        work.few_rows, work.precise = self.few.prepare(work.few), False
+        return work
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Let them meet a panel."""
+        panel = self.few.reader.read(work.panel, start, stop, 0)
+        work.precise |= self.few.meet(state, work.few_rows, panel, work.room, precise=work.precise)
+
+    def merge(self, total: State, other: State) -> None:
+        """Merge the lists of two streams."""
+        self.few.join(total, other)

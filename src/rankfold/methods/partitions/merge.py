@@ -1,0 +1,166 @@
+"""Lists of partitions into lists of rows, and lists into the result.
+
+A row has a list from each partition that it was in, and one from the rounds before; the nearest of all of
+them are kept. Which comes first makes no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.neighbors.lists import EMPTY, merge_lists, sort_lists
+from rankfold.methods.knn.write_lists import require_sound, write_lists
+from rankfold.methods.partitions.complete import Completed
+from rankfold.methods.partitions.files import Found, Lists
+from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.fold import Buffer, DeclaredFold, Given, ScratchConstant, Sum, Workspace
+from rankfold.pipeline.storage.checkpoint import State
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+ID = np.dtype(np.int64)
+
+PIECE_BYTES = 2**20
+"""Of lists that are merged at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeLists(DeclaredFold):
+    """Fold that merges the lists of some rows, and counts the true neighbors among them."""
+
+    cut: Cut
+    """Of the rows."""
+
+    batch_starts: Int64
+    """(batches + 1,) where each batch begins on scratch."""
+
+    found: Found
+    before: Lists | None
+    after: Lists
+    k: int
+    true_rows: Int64
+    """Rows whose true neighbors are known, in order."""
+
+    farthest: Float64
+    """Distance of the last of these."""
+
+    slots: int = 1
+    row_seconds: float = 1e-6
+
+    kernels = (merge_lists,)
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """Lists of a panel, and where it begins in each batch."""
+        shape = self.cut.panel_rows, self.k
+        return {
+            "keys": Buffer(shape),
+            "neighbors": Buffer(shape, ID),
+            "index": ScratchConstant.of(self.found.index),
+            "true_rows": Given.of(self.true_rows),
+            "farthest": Given.of(self.farthest),
+        }
+
+    def sums(self) -> Mapping[str, Sum]:
+        """True neighbors of each row whose are known; rows whose lists are not full."""
+        return {"hits": Sum((len(self.true_rows),), ID), "short": Sum((1,), ID)}
+
+    @property
+    def beside_bytes(self) -> int:
+        """Lists of a batch for this panel, once as read and once with their rows."""
+        each = 16 * self.k + 8
+        return 5 * (PIECE_BYTES + each) + 2 * self.cut.panel_rows * 8
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Merge what batches have of some rows."""
+        count, panel = stop - start, int(np.searchsorted(self.cut.panels, start))
+        keys, neighbors = work.keys[:count], work.neighbors[:count]
+        if self.before is None:
+            keys[...], neighbors[...] = np.inf, EMPTY
+        else:
+            self.before.read_into(keys, neighbors, start)
+        each = max(1, PIECE_BYTES // (16 * self.k + 8))
+        for batch in np.flatnonzero(work.index[:, panel + 1] > work.index[:, panel]):
+            first, last = (int(self.batch_starts[batch] + work.index[batch, panel + i]) for i in (0, 1))
+            for top in range(first, last, each):
+                self._merge(keys, neighbors, top, min(top + each, last), start)
+        self._count(state, keys, start, stop)
+        self.after.write(start, keys, neighbors)
+
+    def _merge(self, keys: Float64, neighbors: Int64, top: int, end: int, start: int) -> None:
+        """Lists at ``top:end`` on scratch, which are in order of rows; a row may have several."""
+        ids, (own, others) = np.empty((end - top, 1), np.int64), empty_lists(end - top, self.k)
+        self.found.ids.read_into(ids, top)
+        self.found.lists.read_into(own, others, top)
+        rows = ids[:, 0] - start
+        while len(rows):
+            again = np.zeros(len(rows), np.bool_)
+            again[1:] = rows[1:] == rows[:-1]
+            some = rows[~again]
+            mine = keys[some], neighbors[some]
+            merge_lists(*mine, other_keys=own[~again], other_ids=others[~again])
+            keys[some], neighbors[some] = mine
+            rows, own, others = rows[again], own[again], others[again]
+
+    def _count(self, state: State, keys: Float64, start: int, stop: int) -> None:
+        """How many neighbors are as near as the true ones, and lists with room left."""
+        first, last = np.searchsorted(self.true_rows, [start, stop]).tolist()
+        for place in range(first, last):
+            near = keys[self.true_rows[place] - start] <= self.farthest[place]
+            state["hits"][place] += int(near.sum())
+        state["short"] += int(np.isinf(keys[:, 0]).sum())
+
+
+def empty_lists(rows: int, k: int) -> tuple[Float64, Int64]:
+    """Room for lists that are read."""
+    return np.empty((rows, k)), np.empty((rows, k), np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteMerged(DeclaredFold):
+    """Fold that writes the lists of rows into the result."""
+
+    cut: Cut
+    """Panels are whole chunks."""
+
+    lists: Lists
+    completed: Completed | None
+    result: Path
+    k: int
+    graph: bool
+    slots: int = 1
+    row_seconds: float = 1e-6
+
+    kernels = (sort_lists,)
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """The lists of a panel."""
+        shape = self.cut.panel_rows, self.k
+        return {"keys": Buffer(shape), "neighbors": Buffer(shape, ID)}
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Rows that were written."""
+        return {"rows": Sum((1,), ID)}
+
+    @property
+    def beside_bytes(self) -> int:
+        """Chunks, and what sorting and checking take."""
+        return self.cut.panel_rows * self.k * (2 * 16 + 3 * 8)
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Sort, check and write."""
+        keys, neighbors = work.keys[: stop - start], work.neighbors[: stop - start]
+        self.lists.read_into(keys, neighbors, start)
+        if self.completed is not None:
+            self.completed.overlay(keys, neighbors, start)
+        sort_lists(keys, neighbors)
+        require_sound(keys, neighbors, start, others=self.lists.keys.rows, itself=True)
+        state["rows"] += stop - start
+        write_lists(self.result, keys, neighbors, (start, stop), graph=self.graph)

@@ -1,0 +1,225 @@
+"""What a search by partitions costs before it runs, beside what all pairs cost."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.neighbors.lists import Metric
+from rankfold.methods.knn.arguments import DEFAULT_RECALL
+from rankfold.methods.knn.graph import SORT_BYTES
+from rankfold.methods.knn.pair_fold import has_bounds
+from rankfold.methods.knn.plan import SCAN_FLOPS
+from rankfold.methods.knn.row_blocks import BlockReader
+from rankfold.methods.partitions.complete import Completed
+from rankfold.methods.partitions.files import Found, Lists, Runs
+from rankfold.methods.partitions.layout import LIKELY_SPILL, Layout
+from rankfold.methods.partitions.meet_all import FewRows
+from rankfold.methods.partitions.merge import MergeLists, WriteMerged
+from rankfold.methods.partitions.rounds import MOST_ROUNDS, assign_fold
+from rankfold.methods.partitions.sample import CollectRows
+from rankfold.methods.partitions.search import SearchPartitions
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.planning.passes import Pass, numbers_of
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task
+from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
+
+Int64 = npt.NDArray[np.int64]
+
+if TYPE_CHECKING:
+    from rankfold.methods.knn.knn import Neighbors
+
+LIKELY_ROUNDS = 2
+"""That the recall usually takes."""
+
+
+def layout_of(task: Neighbors) -> Layout:
+    """How the rows of a task are put into partitions."""
+    parameters = task.parameters
+    recall = DEFAULT_RECALL if parameters.min_recall is None else parameters.min_recall
+    chunk_rows = task.lists_cut().panel_rows
+    return Layout(task.source, parameters.k, parameters.partition_rows, recall, chunk_rows)
+
+
+def can_search(task: Neighbors) -> bool:
+    """Whether partitions of a task can be searched."""
+    return not _hindrance(task)
+
+
+def require_partitions(task: Neighbors) -> None:
+    """Raise ``InputError`` where partitions cannot be searched."""
+    reason = _hindrance(task)
+    if reason:
+        raise InputError(f"solver approximate {reason}. Leave solver out")
+
+
+def _hindrance(task: Neighbors) -> str:
+    """Why partitions are not for a task, or nothing."""
+    parameters, columns = task.parameters, task.source.shape[1]
+    if task.queries is not None or task.earlier is not None:
+        return "finds neighbors of all rows among themselves, without queries and base"
+    if parameters.metric == "inner_product":
+        return (
+            "takes metrics by which near rows share what they are near to; rows of large norm have the "
+            "largest inner products with all others, in whichever partition these are"
+        )
+    if (
+        parameters.needs_tree
+        or parameters.function is not None
+        or parameters.code
+        not in (
+            Metric.EUCLIDEAN,
+            Metric.SQEUCLIDEAN,
+            Metric.COSINE,
+        )
+    ):
+        return f"takes euclidean, sqeuclidean and cosine, not {parameters.metric}"
+    if not has_bounds(parameters.code, columns):
+        return f"is for rows of 16 columns or more, of which {task.source.name} has {columns}"
+    return ""
+
+
+def is_cheaper(task: Neighbors) -> bool:
+    """Whether partitions can be searched, and take fewer operations than all pairs."""
+    return can_search(task) and operations(task) < pair_operations(task)
+
+
+def operations(task: Neighbors) -> float:
+    """Of likely rounds, in operations of a product."""
+    layout = layout_of(task)
+    first, search = _round_operations(layout)
+    return layout.recall_rows * layout.rows * _each(layout) + LIKELY_ROUNDS * (first + search)
+
+
+def pair_operations(task: Neighbors) -> float:
+    """Of all pairs, likewise."""
+    rows, columns = task.source.shape
+    return rows * (rows - 1) / 2 * (2.0 * columns + SCAN_FLOPS)
+
+
+def comparison(task: Neighbors) -> str:
+    """Operations of both ways, for the plan of a task that may take either."""
+    ours, theirs = operations(task), pair_operations(task)
+    return f"{ours:.1e} in {LIKELY_ROUNDS} rounds of partitions, {theirs:.1e} for all pairs"
+
+
+def _each(layout: Layout) -> float:
+    return 2.0 * layout.source.shape[1] + SCAN_FLOPS
+
+
+def _round_operations(layout: Layout) -> tuple[float, float]:
+    """Of putting rows into partitions, and of searching these."""
+    average = LIKELY_SPILL * layout.rows / layout.count
+    within = LIKELY_SPILL * layout.rows * average / 2
+    return layout.rows * layout.count * _each(layout), within * _each(layout)
+
+
+def plan_partitions(task: Neighbors, budget: Budget) -> Plan:
+    """The numbers of a search by partitions.
+
+    Raises
+    ------
+    MemoryBudgetError
+        A panel, or a batch of partitions, does not fit.
+    """
+    layout, symmetric = layout_of(task), task.parameters.symmetric is not None
+    sweeps = _Sweeps(task, layout)
+    lists = layout.rows * 16 * layout.k
+    place = layout.row_bytes + 16 + 8 + 16 * layout.k
+    outline = Outline(
+        kind="knn",
+        method="approximate",
+        source=task.source,
+        dtype=sweeps.reader.dtype,
+        orientation=f"{layout.count} partitions",
+        rank=layout.k,
+        result_bytes=lists * (2 + 2 * symmetric),
+        scratch_bytes=layout.places * place
+        + 2 * lists
+        + (layout.sample_rows + layout.recall_rows) * layout.row_bytes
+        + 2 * 24 * layout.rows * layout.k * symmetric,
+        decided_by="the recall of the rounds before",
+        subject=f"knn of this {layout.rows} x {task.source.shape[1]} matrix by partitions",
+    )
+    panels = PanelSweeps(sweeps.passes, layout.cut, sweeps.driver_bytes(symmetric), 0)
+    plan = plan_task(outline, panels, budget, lambda: ", or a smaller --partition-rows")
+    by_name = {each.name: each for each in plan.passes}
+    rounds = [
+        dataclasses.replace(by_name["assign-01"], name=f"assign-{i:02d}", is_likely=i <= LIKELY_ROUNDS)
+        for i in range(2, MOST_ROUNDS + 1)
+    ]
+    return dataclasses.replace(
+        plan,
+        passes=(*plan.passes[:2], *rounds, *plan.passes[2:]),
+        most_passes=1 + MOST_ROUNDS,
+        likely_passes=1 + LIKELY_ROUNDS,
+        comparison=comparison(task),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sweeps:
+    """The sweeps of a task in numbers."""
+
+    task: Neighbors
+    layout: Layout
+
+    @property
+    def reader(self) -> BlockReader:
+        """As if rows were centered, which takes a copy: that is known after a look at some of them."""
+        shift = np.zeros(self.layout.source.shape[1])
+        return BlockReader(self.layout.source, self.task.parameters.code, shift, bounded=True)
+
+    def passes(self, slots: int) -> list[Pass]:
+        """Of the first round, and those that any later one has in its place."""
+        layout, reader, (rows, columns) = self.layout, self.reader, self.layout.source.shape
+        reads, place = rows * columns * layout.source.dtype.itemsize, layout.row_bytes + 16
+        runs, k = Runs.of(layout, NOWHERE, 0, layout.most_count), layout.k
+        ids = sample_ids_of_plan(layout)
+        into = tuple(ScratchMatrix(NOWHERE, len(each), columns, reader.dtype) for each in ids)
+        collect = CollectRows(reader, layout.cut, ids, into)
+        few, before = FewRows(reader, into[1], k), Lists.after(layout, NOWHERE, 0)
+        assign = assign_fold(layout, reader, (NOWHERE, layout.most_count, runs, before), few)
+        planned = layout.planned_batches
+        found = Found.of(layout, NOWHERE, 0, len(planned.panels) - 1)
+        ends = np.zeros(layout.most_count + 1, np.int64)
+        starts = layout.cut.panels * layout.spill
+        search = SearchPartitions(
+            reader, planned, ends, starts, runs, found, k, layout.merges.panels, later=True
+        )
+        merge = MergeLists(
+            layout.merges, planned.panels, found, before, before, k, ids[1], np.zeros(len(ids[1]))
+        )
+        completed = Completed(np.zeros(0, np.int64), before)
+        cut = self.task.lists_cut()
+        write = WriteMerged(cut, before, completed, NOWHERE, k, graph=True)
+        first, within = _round_operations(layout)
+        truth, rounds = layout.recall_rows * rows * _each(layout), LIKELY_ROUNDS
+        placed = min(layout.spill, LIKELY_SPILL) * rows
+        written, lists = placed * place, placed * (16 * k + 8)
+        return [
+            numbers_of("sample", collect, reads, 0, 2.0 * rows * columns),
+            numbers_of("assign-01", assign, reads, written, first + truth / rounds),
+            numbers_of("search", search, rounds * written, rounds * lists, rounds * within, over="scratch"),
+            numbers_of("merge", merge, rounds * 2 * lists, rounds * lists, 0.0, over="scratch"),
+            numbers_of("write", write, rows * 16 * k, rows * 32 * k, 0.0, over="scratch"),
+        ]
+
+    def driver_bytes(self, symmetric: bool) -> int:
+        """The sample twice, centers and what steps of k-means take; tables of places."""
+        layout, columns = self.layout, self.layout.source.shape[1]
+        sample = layout.sample_rows * (3 * 4 * columns + layout.row_bytes + 8 * 8 + layout.count // 4)
+        centers = layout.count * columns * 8 * 8 + 2**20
+        drawing = 2 * 8 * layout.rows if layout.sample_rows * 50 > layout.rows else 0
+        return max(sample + centers, drawing, 2 * SORT_BYTES * symmetric)
+
+
+def sample_ids_of_plan(layout: Layout) -> tuple[Int64, Int64]:
+    """As many as there will be, whichever they are."""
+    return np.arange(layout.sample_rows), np.arange(layout.recall_rows)

@@ -1,0 +1,186 @@
+"""Neighbors within partitions: every pair of rows of a partition meets, exactly.
+
+A batch of partitions is read from all runs, searched one partition after the other, and its lists are
+written in order of rows. What a row's list of earlier rounds holds as its farthest is where its list begins
+here, so that later rounds look at few pairs; lists after all rounds are the same as without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._layouts import aligned_empty
+from rankfold.kernels.neighbors.lists import EMPTY
+from rankfold.kernels.neighbors.meeting import Lists as NearLists
+from rankfold.kernels.neighbors.meeting import meet_rows
+from rankfold.methods.knn.pair_fold import Room
+from rankfold.methods.knn.row_blocks import BlockReader, RowBuffer
+from rankfold.methods.partitions.files import Found, Runs
+from rankfold.methods.partitions.meet_all import is_wild, meeting_room
+from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.device import HOST, Device
+from rankfold.pipeline.engine.fold import Buffer, DeclaredFold, ScratchConstant, Sum, Workspace
+from rankfold.pipeline.storage.checkpoint import State
+
+Array = npt.NDArray[Any]
+Int64 = npt.NDArray[np.int64]
+
+ID = np.dtype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPartitions(DeclaredFold):
+    """Fold that finds and writes the lists of a batch of partitions."""
+
+    reader: BlockReader
+    """How rows are made ready; none is read from the matrix."""
+
+    cut: Cut
+    """Of the rows of all partitions, one after the other, into batches."""
+
+    ends: Int64
+    """(partitions + 1,) where each partition begins among them."""
+
+    run_starts: Int64
+    """(panels + 1,) where each run begins on scratch."""
+
+    runs: Runs
+    found: Found
+    k: int
+    list_edges: Int64
+    """Edges of the panels that lists will be merged by."""
+
+    later: bool
+    """Whether rows have lists already."""
+
+    slots: int = 1
+    row_seconds: float = 1e-5
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """Rows, their ids, and where partitions begin in each run."""
+        rows, n = self.cut.panel_rows, self.reader.columns
+        return {
+            "ids": Buffer((rows, 1), ID),
+            "farthest": Buffer((rows, 1)),
+            "index": ScratchConstant.of(self.runs.index),
+            "keys": Buffer((rows, self.k)),
+            "neighbors": Buffer((rows, self.k), ID),
+            "raw": Buffer((rows, n), self.reader.dtype),
+        }
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Pairs of rows that have met, and rows of which the products told too little."""
+        return {"pairs": Sum((1,)), "uncertain": Sum((1,), ID)}
+
+    @property
+    def beside_bytes(self) -> int:
+        """A run as it is read, a partition ready to be multiplied and its lists, lists in order."""
+        rows, n = self.cut.panel_rows, self.reader.columns
+        run = rows * (n * self.reader.dtype.itemsize + 16)
+        ready = rows * (4 * n * self.reader.copies + 4 * 8)
+        step = 2 * 2**20 + 2 * 8 * n
+        lists = rows * (16 * self.k + 6 * 8)
+        return max(run, ready + step + lists) + lists + meeting_room(rows, rows, n, self.k)
+
+    def workspace(self, device: Device = HOST) -> Workspace:
+        """Buffers, the raw one for products at full speed."""
+        work = DeclaredFold.workspace(self, device)
+        work.raw = aligned_empty(work.raw.shape, work.raw.dtype)
+        work.room, work.precise = Room(), False
+        return work
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Read a batch, search its partitions, and write the lists."""
+        self._gather(work, start, stop)
+        first = int(np.searchsorted(self.ends, start, side="right")) - 1
+        last = int(np.searchsorted(self.ends, stop, side="left"))
+        count = stop - start
+        keys, neighbors = work.keys[:count], work.neighbors[:count]
+        keys[...] = work.farthest[:count] if self.later else np.inf
+        neighbors[...] = EMPTY
+        for partition in range(first, last):
+            low = max(start, int(self.ends[partition])) - start
+            high = min(stop, int(self.ends[partition + 1])) - start
+            if high - low > 1:
+                self._search(state, work, slice(low, high))
+        self._write(work, start, count)
+
+    def _search(self, state: State, work: Workspace, some: slice) -> None:
+        """All pairs of a partition."""
+        raw, reader, rows = work.raw[some], self.reader, some.stop - some.start
+        copy = work.room.array("copy", raw.shape, np.float32) if reader.copies else None
+        ready = reader.prepare(RowBuffer(raw, copy, np.zeros(rows), np.ones(rows)), raw, 0, 0)
+        lists = NearLists(work.keys[some], work.neighbors[some], state["uncertain"])
+        work.precise |= meet_rows(
+            ready,
+            ready,
+            lists_i=lists,
+            lists_j=None,
+            metric=reader.metric,
+            shift=reader.shift,
+            same=True,
+            precise=work.precise or is_wild(ready, ready),
+            room=work.room.array,
+        )
+        state["pairs"] += rows * (rows - 1) / 2
+        # Rows of a partition lie in order, so that equal distances were decided as ids decide them.
+        names, known = work.ids[some, 0], lists.ids != EMPTY
+        lists.ids[known] = names[lists.ids[known]]
+
+    def _gather(self, work: Workspace, start: int, stop: int) -> None:
+        """Rows of a batch, partition after partition, each in order of rows."""
+        first = int(np.searchsorted(self.ends, start, side="right")) - 1
+        last = int(np.searchsorted(self.ends, stop, side="left"))
+        within = work.index[:, first : last + 1]
+        counts = np.diff(within, axis=1)
+        # Where the rows of each run and partition go: behind those of the runs before.
+        places = self.ends[first:last] + np.cumsum(counts, axis=0) - counts - start
+        pieces = [(work.raw, self.runs.rows), (work.ids, self.runs.ids)]
+        if self.later:
+            pieces.append((work.farthest, self.runs.farthest))
+        for run in np.flatnonzero(counts.sum(axis=1)):
+            low, high = int(within[run, 0]), int(within[run, -1])
+            if last - first == 1:  # perhaps a piece of a large partition
+                place = int(places[run, 0])
+                low, high = low + max(0, -place), high - max(0, place + high - low - (stop - start))
+                if high <= low:
+                    continue
+            for into, matrix in pieces:
+                self._take_run(work, into, matrix, (int(run), low, high), (counts[run], places[run]))
+
+    def _take_run(
+        self,
+        work: Workspace,
+        into: Array,
+        matrix: Any,
+        span: tuple[int, int, int],
+        where: tuple[Int64, Int64],
+    ) -> None:
+        """Rows of a run to the places of their partitions."""
+        (run, low, high), (counts, places) = span, where
+        at = int(self.run_starts[run]) + low
+        if len(counts) == 1:
+            place = max(0, int(places[0]))
+            matrix.read_into(into[place : place + high - low], at)
+            return
+        piece = work.room.array(matrix.path.name, (high - low, into.shape[1]), into.dtype)
+        matrix.read_into(piece, at)
+        top = 0
+        for count, place in zip(counts.tolist(), places.tolist(), strict=True):
+            into[place : place + count] = piece[top : top + count]
+            top += count
+
+    def _write(self, work: Workspace, start: int, count: int) -> None:
+        """Lists in order of rows, and where each panel of lists begins among them."""
+        order = np.argsort(work.ids[:count, 0], kind="stable")
+        ids = np.ascontiguousarray(work.ids[order])
+        self.found.ids.write(start, ids)
+        self.found.lists.keys.write(start, work.keys[order])
+        self.found.lists.ids.write(start, work.neighbors[order])
+        batch = int(np.searchsorted(self.cut.panels, start))
+        self.found.index.write(batch, np.searchsorted(ids[:, 0], self.list_edges).astype(np.int64)[None])
