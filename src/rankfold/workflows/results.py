@@ -23,7 +23,12 @@ def headline(result: Result) -> str:
     line = f"{facts['kind']} by {facts['method']}"
     if facts["kind"] == "knn":
         line += f", k {facts['request']['k']}, {facts['request']['metric']}"
-        if "certain" in last:
+        if "recall_interval" in facts:
+            low, high = facts["recall_interval"]
+            rounds = facts["rounds"]
+            line += f", {rounds} round{'s' * (rounds != 1)}; recall {facts['recall']:.4f}, from {low:.4f} to "
+            line += f"{high:.4f} by {facts['recall_rows']} rows"
+        elif "certain" in last:
             line += f"; {100 * last['certain']:.4g} % of shortlists were certain at once"
     elif facts["kind"] == "kmeans":
         passes, empty = facts["passes"], facts["empty_clusters"]

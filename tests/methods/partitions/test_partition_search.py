@@ -241,6 +241,12 @@ def test_a_recall_that_is_enough_takes_what_is_cheaper() -> None:
     assert rf.plan("knn", many, k=5).method == "exact"
 
 
+def test_approximate_lists_are_no_base_of_exact_ones() -> None:
+    x = clustered(600)
+    with pytest.raises(InputError, match="has approximate lists, with a recall of"):
+        rf.knn(clustered(700), 5, base=search(x))
+
+
 def test_exact_results_are_what_they_were() -> None:
     """Arguments of approximate lists are no part of exact ones."""
     x = clustered(200)

@@ -140,7 +140,7 @@ def test_a_stage_is_named_before_its_sweep() -> None:
 @pytest.mark.parametrize(
     ("kind", "options"),
     [("svd", {"solver": name}) for name in ("gram", "krylov", "subspace", "sketch", "tsqr")]
-    + [("nmf", {}), ("knn", {}), ("qr", {})],
+    + [("nmf", {}), ("knn", {}), ("knn", {"solver": "approximate"}), ("qr", {})],
     ids=str,
 )
 def test_every_sweep_of_a_plan_has_plain_words(kind: str, options: dict[str, Any]) -> None:

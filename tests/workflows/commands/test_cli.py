@@ -411,6 +411,8 @@ def test_neighbors_their_graph_and_rows_that_are_added(tmp_path: Path, store: Pa
     assert "knn by exact, k 4, euclidean; 100 % of shortlists were certain at once" in run.stdout
     lists = rf.knn(x, 4)
     assert np.array_equal(rf.open_result(tmp_path / "r.zarr").indices[...], lists.indices)
+    few = rankfold("knn", store, "--k", 4, "--solver", "approximate", "--out", tmp_path / "few.zarr")
+    assert "knn by approximate, k 4, euclidean, 1 round; recall 1.0000, from" in few.stdout
     assert rankfold("info", f"{tmp_path / 'r.zarr'}::graph").exit_code == 0
     np.save(tmp_path / "all.npy", np.concatenate([x, x[:50] + 0.1]))
     more, base = tmp_path / "more.zarr", ("--base", tmp_path / "r.zarr")

@@ -73,10 +73,14 @@ def pieces(count: int, most: int) -> Iterator[tuple[int, int]]:
 def tiles(rows: int, others: int, most: int, *, same: bool) -> Iterator[tuple[slice, slice]]:
     """Tiles of two blocks, of nearly one size; within one block those that have pairs above the diagonal.
 
+    Those on the diagonal come first: rows of one block are nearer to each other, as a rule, than to others.
+
     >>> [(i.start, j.start) for i, j in tiles(1000, 1000, 512, same=True)]
-    [(0, 0), (0, 500), (500, 500)]
+    [(0, 0), (500, 500), (0, 500)]
     """
+    if same:
+        yield from ((slice(*piece), slice(*piece)) for piece in pieces(rows, most))
     for top, end in pieces(others, most):
         for first, last in pieces(rows, most):
-            if not same or first < end - 1:
+            if not same or first < top:
                 yield slice(first, last), slice(top, end)

@@ -48,6 +48,9 @@ FEW_CENTERS = 64
 LARGEST = 12
 """Times the rows of a partition without spill; a larger one is searched in pieces."""
 
+PIECE_BYTES = 64 * 2**20
+"""Of rows in float32, in a piece of those."""
+
 PANEL_BYTES = 8 * 2**20
 """Of rows in float32 that are put into partitions together."""
 
@@ -128,7 +131,8 @@ class Layout:
     @property
     def most_rows(self) -> int:
         """Of a partition that is searched as a whole."""
-        return max(LARGEST * -(-self.rows // self.count), 2 * (self.k + 1))
+        most = min(LARGEST * -(-self.rows // self.count), PIECE_BYTES // (4 * self.source.shape[1]))
+        return max(most, 2 * (self.k + 1))
 
     @property
     def _most_sample_rows(self) -> int:

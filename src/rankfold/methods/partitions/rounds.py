@@ -27,7 +27,7 @@ from rankfold.methods.partitions.search import SearchPartitions
 from rankfold.methods.random_keys import Purpose
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.engine.blocks import Cut
-from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.run import Run, narrows_of
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
@@ -146,8 +146,8 @@ class Rounds:
         after = Lists.after(layout, run.scratch, index)
         merge = MergeLists(layout.merges, batches.panels, found, self.lists, after, layout.k, *truth)
         state = run.sweep(f"merge-{index + 1:02d}", merge)
-        for part in (runs, found, found.lists, self.lists):
-            release(run, part)
+        for narrow in narrows_of((runs, found, self.lists)):
+            run.release(narrow)
         self.lists = after
         return state
 
@@ -168,11 +168,3 @@ def assign_fold(
     seconds = 1e-6 + 4e-11 * columns * (count + (few.count if few else 0))
     shape = count, layout.spill
     return AssignRows(reader, layout.cut, centers, *shape, runs, before, few, row_seconds=seconds)
-
-
-def release(run: Run, files: Any) -> None:
-    """Free what a round has left on scratch."""
-    for name in () if files is None else files.__slots__:
-        matrix = getattr(files, name)
-        if isinstance(matrix, ScratchMatrix):
-            run.release(matrix)

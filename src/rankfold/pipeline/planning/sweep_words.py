@@ -10,9 +10,14 @@ PASS = re.compile(r"(?:pass|iteration)-0*(\d+)")
 COMPLETION = re.compile(r"completion-0*(\d+)")
 """Sweeps that complete what is missing."""
 
+ROUND = re.compile(r"(assign|search|merge)-0*(\d+)")
+"""Sweeps of one round of partitions."""
+
+ROUND_WORDS = {"assign": "filling partitions", "search": "searching partitions", "merge": "merging lists"}
+
 OVER_MATRIX = re.compile(
     r"(?:pass|iteration|completion)-\d+|gram|statistics|sketch|reflections(?:[- ].*)?|ranks-.*|update|"
-    r"transform|check|reconstruct|whole|sample|pairs|trustworthiness|continuity"
+    r"transform|check|reconstruct|whole|sample|pairs|trustworthiness|continuity|assign-\d+|complete-.*"
 )
 """Sweeps that read the matrix, whatever the method."""
 
@@ -32,6 +37,8 @@ WORDS = {
     "check": "residuals",
     "whole": "reading the matrix",
     "lanczos": "iterating in memory",
+    "search": "searching partitions",
+    "merge": "merging lists",
 }
 """By name of a sweep."""
 
@@ -40,6 +47,7 @@ STEMS = {
     "ritz": "combining the passes again",
     "range": "combining the pass again",
     "compressed": "iterating on the compressed matrix",
+    "complete": "completing lists",
     "ranks": "counting nearer rows",
     "thresholds": "distances of neighbors",
 }
@@ -56,6 +64,8 @@ def words_of(name: str) -> str:
         return f"pass {match[1]}"
     if match := COMPLETION.fullmatch(name):
         return f"completing what is missing {match[1]}"
+    if match := ROUND.fullmatch(name):
+        return f"{ROUND_WORDS[match[1]]} {match[2]}"
     stem = re.split(r"[- ]", name, maxsplit=1)[0]
     return WORDS.get(name) or (STEMS.get(stem, name) if stem != name else name)
 

@@ -23,6 +23,7 @@ QUALITIES = (
     "relative_error",
     "orthogonality",
     "recall",
+    "recall_interval",
     "value",
     "standard_error",
     "largest_residual",

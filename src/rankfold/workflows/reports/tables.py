@@ -141,6 +141,7 @@ def quality(stage: dict[str, Any]) -> Table:
         "relative_error": "error of the approximation, relative",
         "orthogonality": "distance of the basis from orthonormal",
         "recall": "recall of neighbors",
+        "recall_interval": "where that of all rows lies, for 95 % of samples",
         "value": "share of neighbors that are kept",
         "standard_error": "standard error of that share",
         "largest_residual": "largest residual of a singular triplet, relative",
@@ -150,8 +151,13 @@ def quality(stage: dict[str, Any]) -> Table:
     measurement = stage["measured"]
     return Table(
         ("how good it is", ""),
-        [(label, f"{measurement[key]:.3g}") for key, label in words.items() if key in measurement],
+        [(label, _share(measurement[key])) for key, label in words.items() if key in measurement],
     )
+
+
+def _share(value: float | Sequence[float]) -> str:
+    """A number, or an interval."""
+    return f"{value:.3g}" if isinstance(value, float | int) else " to ".join(f"{each:.3g}" for each in value)
 
 
 def provenance(stages: Sequence[dict[str, Any]]) -> Table:

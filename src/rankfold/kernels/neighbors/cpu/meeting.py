@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop, part
 from rankfold.kernels._layouts import plain, wide
-from rankfold.kernels.neighbors.bounds import near, products, tiles
-from rankfold.kernels.neighbors.lists import exhaust_rows, half, refine_rows, scan_pairs
+from rankfold.kernels.neighbors.bounds import near, products, slack, tiles
+from rankfold.kernels.neighbors.lists import Metric, exhaust_rows, half, refine_rows, scan_pairs
 from rankfold.kernels.neighbors.meeting import (
     GROUPS,
     PRECISE_TILE,
@@ -57,6 +57,24 @@ class Side:
     near: Array
     bounds: Array
     places: npt.NDArray[np.int32]
+
+    balls: dict[int, tuple[Float64, float]] = field(default_factory=dict)
+    """Center and radius of rows, by the first of them."""
+
+    def ball(self, some: slice) -> tuple[Float64, float]:
+        """A ball that some rows lie in, as they were before they were rounded."""
+        if some.start not in self.balls:
+            rows = self.rows.part(some.start, some.stop)
+            assert rows.copy is not None  # noqa: S101 - asked for where there is one
+            center = rows.copy.mean(axis=0, dtype=np.float64).astype(np.float32)
+            size = float(np.einsum("i,i->", center, center, dtype=np.float64))
+            squares = rows.norms + size
+            single = np.finfo(np.float32)
+            error = slack(len(center), single.dtype) * squares + len(center) * float(single.tiny)
+            radius = np.sqrt(max(0.0, float((squares - 2.0 * (rows.copy @ center) + error).max())))
+            rounding = 2.0**-22 * np.sqrt(float(rows.norms.max()))
+            self.balls[some.start] = center.astype(np.float64), float(radius + rounding)
+        return self.balls[some.start]
 
     def unfilled(self, some: slice) -> Array:
         """Shortlists of some rows if nothing is in them; else such as take nothing."""
@@ -189,8 +207,24 @@ class _Meeting:
         places[...] = -1
         return Side(rows, keys, ids, row_terms, bounds, places)
 
+    def is_far(self, one: Side, i: slice, two: Side, j: slice) -> bool:
+        """Whether no pair of a tile can be near enough: the balls of both sides are too far apart.
+
+        A pair that is left out so is farther than the largest bound of either shortlist, as is one that its
+        own bound leaves out: what is certain stays certain.
+        """
+        roots = max(float(one.bounds[i, 0].max()), float(two.bounds[j, 0].max()))
+        plain = self.metric != Metric.INNER_PRODUCT and one.rows.copy is not None
+        if roots == np.inf or not plain or (one is two and i.start == j.start):
+            return False
+        (a, radius_a), (b, radius_b) = one.ball(i), two.ball(j)
+        gap = float(np.sqrt(((a - b) ** 2).sum())) - radius_a - radius_b
+        return gap > 0 and gap * gap / 2 * (1 - 1e-9) > roots
+
     def scan(self, one: Side, i: slice, two: Side, j: slice, dtype: np.dtype[Any], *, same: bool) -> None:
         """Products of a tile, and what they shortlist."""
+        if dtype == np.float32 and self.is_far(one, i, two, j):
+            return
         x, y = one.rows.part(i.start, i.stop), two.rows.part(j.start, j.stop)
         a, b = self._factors(x, y, dtype)
         tile = self.room("tile", (len(x), len(y)), dtype)
