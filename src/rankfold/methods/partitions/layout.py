@@ -164,7 +164,7 @@ class Layout:
     @property
     def planned_batches(self) -> Cut:
         """Of partitions, as they would be cut if all were of one size."""
-        return _streams(panel_edges(Grid.regular(self.places, 1, splittable=True), self.batch_rows))
+        return _streams(np.append(np.arange(0, self.places, self.batch_rows), self.places))
 
     def batches(self, ends: Int64) -> Cut:
         """Of partitions with these (count + 1,) edges: whole ones together, or a piece of a large one."""
