@@ -227,9 +227,9 @@ def page(results: Path) -> str:
             if "planned_bytes" in each[-1]:
                 low, high = each[-1]["recall_interval"]
                 lines.append(
-                    f"{setting}: {each[-1]['rounds']} rounds, reported recall {each[-1]['recall']:.4f} "
+                    f"- {setting}: {each[-1]['rounds']} rounds, reported recall {each[-1]['recall']:.4f} "
                     f"({low:.4f} to {high:.4f}); {each[-1]['measured_bytes'] / 2**20:.0f} of "
-                    f"{each[-1]['planned_bytes'] / 2**20:.0f} MiB planned."
+                    f"{each[-1]['planned_bytes'] / 2**20:.0f} MiB planned"
                 )
         lines.append("")
     lines += [
