@@ -243,7 +243,7 @@ def test_a_recall_that_is_enough_takes_what_is_cheaper() -> None:
 
 def test_approximate_lists_are_no_base_of_exact_ones() -> None:
     x = clustered(600)
-    with pytest.raises(InputError, match="has approximate lists, with a recall of"):
+    with pytest.raises(InputError, match="has approximate lists: base must be exact"):
         rf.knn(clustered(700), 5, base=search(x))
 
 

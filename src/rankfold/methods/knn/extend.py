@@ -39,10 +39,10 @@ class EarlierLists:
             raise InputError(
                 f"{result.path} has no lists of rows among themselves: base must be a result of knn"
             )
-        if facts["method"] == "approximate":
+        if "min_recall" in facts["request"]:  # which exact lists do not depend on
             raise InputError(
-                f"{result.path} has approximate lists, with a recall of {facts['recall']:.4f}: base must be "
-                "exact, since pairs of its rows are not compared again"
+                f"{result.path} has approximate lists: base must be exact, since pairs of its rows are not "
+                "compared again"
             )
         base_request = facts["request"]
         if base_request["metric"] != request.metric or base_request["k"] < request.k:

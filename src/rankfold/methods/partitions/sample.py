@@ -83,8 +83,13 @@ class CollectRows(DeclaredFold):
         for chosen, into in zip(self.chosen, self.into, strict=True):
             first, last = np.searchsorted(chosen, [start, stop]).tolist()
             if last > first:
-                into.write(first, np.ascontiguousarray(panel.raw[chosen[first:last] - start]))
+                _write_rows(into, first, panel.raw, chosen[first:last] - start)
                 state["rows"] += last - first
+
+
+def _write_rows(into: ScratchMatrix, first: int, rows: Array, some: Int64) -> None:
+    """Write some of these rows; matrices in memory may lie by columns."""
+    into.write(first, np.ascontiguousarray(rows[some]))
 
 
 def centers_of(sample: Array, layout: Layout, metric: int, seed: int, round_index: int) -> Array:
