@@ -187,10 +187,10 @@ class Neighbors:
 
     def loops(self) -> dict[str, Any]:
         """What compiled loops depend on besides the request."""
-        sides = (self.left, self.source)
-        sparse = self._by_products() and all(sparse_rows(side) is not None for side in sides)
         if self.is_approximate:
             return {"sparse": False, "tree": False, "pairs": True, "partitions": True}
+        sides = (self.left, self.source)
+        sparse = self._by_products() and all(sparse_rows(side) is not None for side in sides)
         return {"sparse": sparse, "tree": self._may_use_tree(), "pairs": not self.parameters.needs_tree}
 
     def _may_use_tree(self) -> bool:

@@ -73,9 +73,9 @@ class NeighborRequest:
         count = integer("k", k)
         if count < 1:
             raise InputError(f"k must be at least 1, not {count}: how many neighbors each row gets")
+        asked = checked_approximate(str(solver), count, approximate)
         if callable(metric):
             function = compile_metric(metric)
-            asked = checked_approximate(str(solver), count, approximate)
             return cls(count, identify_metric(metric), symmetric, function, solver=str(solver), **asked)
         name = ALIASES.get(str(metric), str(metric))
         if name not in (*METRICS, HAVERSINE):
@@ -83,7 +83,6 @@ class NeighborRequest:
                 f"metric {metric!r} is not known: take one of {', '.join((*METRICS, HAVERSINE))}, or a "
                 "function of two rows that numba compiles"
             )
-        asked = checked_approximate(str(solver), count, approximate)
         return cls(count, name, symmetric, solver=str(solver), **asked)
 
     @property

@@ -134,6 +134,12 @@ class BlockReader:
             self._fetch(raw, start, stop)
         return self.prepare(into, raw, start, at)
 
+    def ready(self, raw: Array, copy: npt.NDArray[np.float32] | None = None) -> Rows:
+        """Rows that are in memory as they are stored; ``copy`` is room for what is multiplied."""
+        if copy is None and self.copies:
+            copy = np.empty(raw.shape, np.float32)
+        return self.prepare(RowBuffer(raw, copy, np.zeros(len(raw)), np.ones(len(raw))), raw, 0, 0)
+
     def prepare(self, into: RowBuffer, raw: Array, start: int, at: int) -> Rows:
         """Rows that are in memory as they are stored, ``start`` being the first; the rest in a buffer."""
         count = len(raw)

@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 from rankfold.kernels.neighbors.lists import EMPTY, Metric, merge_lists, sort_lists
 from rankfold.kernels.neighbors.meeting import Lists as NearLists
-from rankfold.kernels.neighbors.meeting import Rows, meet_rows
+from rankfold.kernels.neighbors.meeting import Rows
 from rankfold.methods.knn.pair_fold import Room
-from rankfold.methods.knn.row_blocks import BlockReader, RowBuffer
+from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.methods.partitions.files import Lists, Runs
 from rankfold.methods.partitions.layout import REACH
-from rankfold.methods.partitions.meet_all import FewRows, is_wild, meeting_room
+from rankfold.methods.partitions.meet_all import FewRows, let_meet, meeting_room
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.device import HOST, Device
 from rankfold.pipeline.engine.fold import Buffer, Constant, DeclaredFold, Sum, Workspace
@@ -64,10 +64,7 @@ class AssignRows(DeclaredFold):
         """Centers, and rows that meet all others."""
         columns, dtype, part = self.reader.columns, self.reader.dtype, self.centers
         few = {} if self.few is None else {"few": self.few.buffer()}
-        return {
-            "centers": Constant((self.partitions, columns), dtype, part),
-            **few,
-        }
+        return {"centers": Constant((self.partitions, columns), dtype, part), **few}
 
     def sums(self) -> Mapping[str, Sum]:
         """Rows of each partition, and lists of the rows that meet all others."""
@@ -77,11 +74,8 @@ class AssignRows(DeclaredFold):
     @property
     def beside_bytes(self) -> int:
         """A panel, its nearest centers, its rows in order, lists that it has; what meeting takes."""
-        rows, n, k = (
-            self.cut.panel_rows,
-            self.reader.columns,
-            0 if self.before is None else self.before.keys.columns,
-        )
+        rows, n = self.cut.panel_rows, self.reader.columns
+        k = self.before.keys.columns if self.before is not None else 0
         panel = self.reader.memory_bytes(rows) + self.reader.read_bytes(rows)
         order = rows * self.spill * 8 * 8 + 2 * max(SORTED_BYTES, n * self.reader.dtype.itemsize)
         centers = self.reader.memory_bytes(self.partitions) + 8 * 4 * self.partitions
@@ -94,10 +88,8 @@ class AssignRows(DeclaredFold):
         """A panel, and centers that are ready to be compared."""
         work, reader = DeclaredFold.workspace(self, device), self.reader
         work.panel, work.room = reader.buffer(self.cut.panel_rows), Room()
-        copy = np.empty(work.centers.shape, np.float32) if reader.copies else None
-        ones = np.zeros(self.partitions), np.ones(self.partitions)
-        work.ready = reader.prepare(RowBuffer(work.centers, copy, *ones), work.centers, 0, 0)
-        work.few_rows = None if self.few is None else self.few.prepare(work.few)
+        work.ready = reader.ready(work.centers)
+        work.few_rows = None if self.few is None else reader.ready(work.few)
         work.precise = False
         return work
 
@@ -112,7 +104,7 @@ class AssignRows(DeclaredFold):
         self.runs.index.write(number, ends.astype(np.int64)[None])
         state["counts"] += np.diff(ends)
         if self.few is not None:
-            work.precise |= self.few.meet(state, work.few_rows, panel, work.room, precise=work.precise)
+            self.few.meet(state, work, panel)
 
     def merge(self, total: State, other: State) -> None:
         """Add the counts of two streams, and merge lists."""
@@ -124,17 +116,7 @@ class AssignRows(DeclaredFold):
         """Partitions, and rows of the panel that are in them; in order of rows."""
         shape = len(panel), self.spill
         lists = NearLists(np.full(shape, np.inf), np.full(shape, EMPTY), np.zeros(1, np.int64))
-        work.precise |= meet_rows(
-            panel,
-            work.ready,
-            lists_i=lists,
-            lists_j=None,
-            metric=self.reader.metric,
-            shift=self.reader.shift,
-            same=False,
-            precise=work.precise or is_wild(panel, work.ready),
-            room=work.room.array,
-        )
+        let_meet(self.reader, work, panel, work.ready, lists)
         sort_lists(lists.keys, lists.ids)
         squares = lists.keys**2 if self.reader.metric == Metric.EUCLIDEAN else lists.keys
         rows, places = np.nonzero(squares <= REACH * squares[:, :1])

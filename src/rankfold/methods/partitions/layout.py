@@ -16,7 +16,7 @@ import numpy.typing as npt
 from rankfold.methods.knn.row_blocks import row_dtype
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.engine.blocks import Cut, panel_edges
+from rankfold.pipeline.engine.blocks import Cut, own_streams, panel_edges
 
 Int64 = npt.NDArray[np.int64]
 
@@ -62,8 +62,6 @@ BATCH_BYTES = 16 * 2**20
 
 LIST_BYTES = 32 * 2**20
 """Of lists that are merged by one step."""
-
-MOST_STREAMS = 256
 
 RECALL_ROWS = 400
 """That meet all others, at least."""
@@ -154,7 +152,7 @@ class Layout:
     def cut(self) -> Cut:
         """Of the matrix: a panel leaves a run of every partition."""
         least = max(1, PANEL_BYTES // (4 * self.source.shape[1]))
-        return _streams(panel_edges(self.source.row_grid, max(least, -(-self.rows // MOST_PANELS))))
+        return _work(panel_edges(self.source.row_grid, max(least, -(-self.rows // MOST_PANELS))))
 
     @property
     def batch_rows(self) -> int:
@@ -164,7 +162,7 @@ class Layout:
     @property
     def planned_batches(self) -> Cut:
         """Of partitions, as they would be cut if all were of one size."""
-        return _streams(np.append(np.arange(0, self.places, self.batch_rows), self.places))
+        return _work(np.append(np.arange(0, self.places, self.batch_rows), self.places))
 
     def batches(self, ends: Int64) -> Cut:
         """Of partitions with these (count + 1,) edges: whole ones together, or a piece of a large one."""
@@ -178,18 +176,15 @@ class Layout:
                 edges.extend(start + (stop - start) * i // pieces for i in range(1, pieces + 1))
         if edges[-1] < ends[-1]:
             edges.append(int(ends[-1]))
-        return _streams(np.array(edges, np.int64))
+        return _work(np.array(edges, np.int64))
 
     @cached_property
     def merges(self) -> Cut:
         """Of lists of rows: whole chunks of the result."""
         chunks = max(1, LIST_BYTES // (16 * self.k * self.chunk_rows))
-        return _streams(panel_edges(Grid.regular(self.rows, self.chunk_rows * chunks, splittable=False), 1))
+        return _work(panel_edges(Grid.regular(self.rows, self.chunk_rows * chunks, splittable=False), 1))
 
 
-def _streams(edges: Int64) -> Cut:
-    """Panels with these edges, in as many streams as there may be: sums are small, and panels work."""
-    panels = len(edges) - 1
-    count = min(panels, MOST_STREAMS)
-    streams = np.arange(count + 1, dtype=np.int64) * panels // count
-    return Cut(edges, streams, int(np.diff(edges).max()))
+def _work(edges: Int64) -> Cut:
+    """Panels with these edges, each of which is a grain."""
+    return own_streams(edges, int(np.diff(edges).max()))

@@ -17,7 +17,7 @@ from rankfold.kernels.neighbors.bounds import TERMS
 from rankfold.kernels.neighbors.lists import EMPTY, merge_lists, sort_lists
 from rankfold.kernels.neighbors.meeting import PRECISE_TILE, TILE, Lists, Rows, meet_rows, shortlist_length
 from rankfold.methods.knn.pair_fold import Room
-from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, SMALLEST_SQUARE, BlockReader, RowBuffer
+from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, SMALLEST_SQUARE, BlockReader
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.device import HOST, Device
 from rankfold.pipeline.engine.fold import Buffer, DeclaredFold, ScratchConstant, Sum, Workspace
@@ -70,25 +70,9 @@ class FewRows:
             self.count, rows, self.reader.columns, self.k + 1
         )
 
-    def prepare(self, raw: Array) -> Rows:
-        """The rows, ready to be compared."""
-        reader, count = self.reader, self.count
-        copy = np.empty((count, reader.columns), np.float32) if reader.copies else None
-        return reader.prepare(RowBuffer(raw, copy, np.zeros(count), np.ones(count)), raw, 0, 0)
-
-    def meet(self, state: State, few: Rows, panel: Rows, room: Room, *, precise: bool) -> bool:
-        """Take a panel into the lists; whether the next had better be precise."""
-        return meet_rows(
-            few,
-            panel,
-            lists_i=Lists(state[KEYS], state[IDS], state[UNCERTAIN]),
-            lists_j=None,
-            metric=self.reader.metric,
-            shift=self.reader.shift,
-            same=False,
-            precise=precise or is_wild(few, panel),
-            room=room.array,
-        )
+    def meet(self, state: State, work: Workspace, panel: Rows) -> None:
+        """Take a panel into the lists; ``work`` has the rows as they are compared, ``few_rows``."""
+        let_meet(self.reader, work, work.few_rows, panel, Lists(state[KEYS], state[IDS], state[UNCERTAIN]))
 
     def join(self, total: State, other: State) -> None:
         """Merge the lists of two streams."""
@@ -96,13 +80,30 @@ class FewRows:
         total[UNCERTAIN] += other[UNCERTAIN]
 
 
-def meeting_room(rows: int, others: int, columns: int, k: int, *, both: bool = False) -> int:
-    """Bytes of tiles and shortlists; ``both`` if the others have lists of ``k`` too."""
+def let_meet(
+    reader: BlockReader, work: Workspace, x: Rows, y: Rows, lists: Lists, *, same: bool = False
+) -> None:
+    """Take pairs of two sets of rows into the lists of the first; ``work`` has ``room`` and ``precise``."""
+    work.precise |= meet_rows(
+        x,
+        y,
+        lists_i=lists,
+        lists_j=None,
+        metric=reader.metric,
+        shift=reader.shift,
+        same=same,
+        precise=work.precise or is_wild(x, y),
+        room=work.room.array,
+    )
+
+
+def meeting_room(rows: int, others: int, columns: int, k: int) -> int:
+    """Bytes of tiles and shortlists, where ``rows`` have lists of ``k``."""
     most = shortlist_length(k)
     sides = (TILE, 4), (PRECISE_TILE, 8)
     tiles = sum(min(tile, rows) * min(tile, others) * item for tile, item in sides)
     doubles = 4 * PRECISE_TILE * columns * 8 + PRECISE_TILE * (columns * 8 + 4 * 8 * k)
-    shortlists = rows * (16 * most + 8 * 12) + others * (16 * most * both + 8 * 12)
+    shortlists = rows * (16 * most + 8 * 12) + others * 8 * 12
     return tiles * (1 + (columns > TERMS)) + doubles + shortlists
 
 
@@ -153,13 +154,13 @@ class MeetAll(DeclaredFold):
         """A panel, and the few rows as they are compared."""
         work = DeclaredFold.workspace(self, device)
         work.panel, work.room = self.few.reader.buffer(self.cut.panel_rows), Room()
-        work.few_rows, work.precise = self.few.prepare(work.few), False
+        work.few_rows, work.precise = self.few.reader.ready(work.few), False
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Let them meet a panel."""
         panel = self.few.reader.read(work.panel, start, stop, 0)
-        work.precise |= self.few.meet(state, work.few_rows, panel, work.room, precise=work.precise)
+        self.few.meet(state, work, panel)
 
     def merge(self, total: State, other: State) -> None:
         """Merge the lists of two streams."""

@@ -58,14 +58,13 @@ class Rounds:
     def search(self, run: Run) -> None:
         """Rounds until the recall is reached, or there are as many as there may be."""
         with one_blas_thread():
-            sample, rows = self._collect(run)
+            sample, rows, ids = self._collect(run)
             truth: tuple[Int64, Float64] | None = None
             short = 0
             for index in range(MOST_ROUNDS):
                 few = FewRows(self.reader, rows, self.layout.k) if truth is None else None
                 state, runs = self._assign(run, index, self._centers(run, index, sample), few)
                 if truth is None:
-                    ids = drawn(self.layout.rows, self.layout.recall_rows, self.seed, Purpose.RECALL_ROWS)
                     truth = ids, without_themselves(state, ids)[0][:, -1].copy()
                 self.partitions = len(state["counts"])
                 merged = self._search(run, index, runs, state["counts"], truth)
@@ -105,15 +104,15 @@ class Rounds:
             "(--partition-rows), or for exact neighbors"
         )
 
-    def _collect(self, run: Run) -> tuple[ScratchMatrix, ScratchMatrix]:
-        """Rows that centers are made from, and those that meet all others."""
+    def _collect(self, run: Run) -> tuple[ScratchMatrix, ScratchMatrix, Int64]:
+        """Rows that centers are made from, those that meet all others, and the numbers of these."""
         layout, ids = self.layout, sample_ids(self.layout, self.seed)
         matrix = ScratchMatrix(
             run.scratch / "sample.bin", len(ids[0]), layout.source.shape[1], self.reader.dtype
         )
         few = ScratchMatrix(run.scratch / "few.bin", len(ids[1]), layout.source.shape[1], self.reader.dtype)
         run.pass_over_data("sample", CollectRows(self.reader, layout.cut, ids, (matrix, few)))
-        return matrix, few
+        return matrix, few, ids[1]
 
     def _centers(self, run: Run, index: int, sample: ScratchMatrix) -> tuple[Path, int]:
         """A part with centers, and how many there are."""

@@ -17,11 +17,10 @@ import numpy.typing as npt
 from rankfold.kernels._layouts import aligned_empty
 from rankfold.kernels.neighbors.lists import EMPTY
 from rankfold.kernels.neighbors.meeting import Lists as NearLists
-from rankfold.kernels.neighbors.meeting import meet_rows
 from rankfold.methods.knn.pair_fold import Room
-from rankfold.methods.knn.row_blocks import BlockReader, RowBuffer
+from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.methods.partitions.files import Found, Runs
-from rankfold.methods.partitions.meet_all import is_wild, meeting_room
+from rankfold.methods.partitions.meet_all import let_meet, meeting_room
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.device import HOST, Device
 from rankfold.pipeline.engine.fold import Buffer, DeclaredFold, ScratchConstant, Sum, Workspace
@@ -96,9 +95,9 @@ class SearchPartitions(DeclaredFold):
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Read a batch, search its partitions, and write the lists."""
-        self._gather(work, start, stop)
         first = int(np.searchsorted(self.ends, start, side="right")) - 1
         last = int(np.searchsorted(self.ends, stop, side="left"))
+        self._gather(work, start, stop, first, last)
         count = stop - start
         keys, neighbors = work.keys[:count], work.neighbors[:count]
         keys[...] = work.farthest[:count] if self.later else np.inf
@@ -114,28 +113,16 @@ class SearchPartitions(DeclaredFold):
         """All pairs of a partition."""
         raw, reader, rows = work.raw[some], self.reader, some.stop - some.start
         copy = work.room.array("copy", raw.shape, np.float32) if reader.copies else None
-        ready = reader.prepare(RowBuffer(raw, copy, np.zeros(rows), np.ones(rows)), raw, 0, 0)
+        ready = reader.ready(raw, copy)
         lists = NearLists(work.keys[some], work.neighbors[some], state["uncertain"])
-        work.precise |= meet_rows(
-            ready,
-            ready,
-            lists_i=lists,
-            lists_j=None,
-            metric=reader.metric,
-            shift=reader.shift,
-            same=True,
-            precise=work.precise or is_wild(ready, ready),
-            room=work.room.array,
-        )
+        let_meet(reader, work, ready, ready, lists, same=True)
         state["pairs"] += rows * (rows - 1) / 2
         # Rows of a partition lie in order, so that equal distances were decided as ids decide them.
         names, known = work.ids[some, 0], lists.ids != EMPTY
         lists.ids[known] = names[lists.ids[known]]
 
-    def _gather(self, work: Workspace, start: int, stop: int) -> None:
-        """Rows of a batch, partition after partition, each in order of rows."""
-        first = int(np.searchsorted(self.ends, start, side="right")) - 1
-        last = int(np.searchsorted(self.ends, stop, side="left"))
+    def _gather(self, work: Workspace, start: int, stop: int, first: int, last: int) -> None:
+        """Rows of a batch, partitions ``first:last``, each in order of rows."""
         within = work.index[:, first : last + 1]
         counts = np.diff(within, axis=1)
         # Where the rows of each run and partition go: behind those of the runs before.

@@ -23,12 +23,12 @@ from rankfold.methods.radius.folds import CountNeighbors, ListNeighbors
 from rankfold.methods.radius.request import RadiusRequest
 from rankfold.methods.task import Output, count
 from rankfold.methods.tree.coordinates import PointReader
-from rankfold.methods.tree.plan import TreeSweeps, own_streams
+from rankfold.methods.tree.plan import TreeSweeps
 from rankfold.methods.tree.points import PointTree
 from rankfold.methods.tree.queries import Queries
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.engine.blocks import Cut, cut
+from rankfold.pipeline.engine.blocks import Cut, cut, own_streams
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError, PlanError
@@ -150,7 +150,7 @@ class RadiusNeighbors:
         rows = self.left.shape[0]
         chunk = min(rows, max(COUNT_ROWS[0], min(rows // 64, COUNT_ROWS[1])))
         edges = np.append(np.arange(0, rows, chunk), rows)
-        return own_streams(Cut(edges, np.array([0, len(edges) - 1]), chunk))
+        return own_streams(edges, chunk)
 
     def _count_fold(
         self, points: PointTree | None, queries: npt.NDArray[np.float64] | None, result: Path
@@ -163,7 +163,9 @@ class RadiusNeighbors:
         self, queries: Queries, starts: Int64, edges: int, most: int, result: Path
     ) -> ListNeighbors:
         chunks = cut(Grid.regular(edges, min(edges, EDGES), splittable=False), 8 * 2**20 // EDGES, 8)
-        return ListNeighbors(own_streams(chunks), queries, self._reach, starts, most, result)
+        return ListNeighbors(
+            own_streams(chunks.panels, chunks.grain_rows), queries, self._reach, starts, most, result
+        )
 
 
 def _create_graph(result: Path, shape: tuple[int, int], starts: Int64) -> None:

@@ -6,13 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from rankfold.kernels.neighbors.tree import LEAF
 from rankfold.methods.tree.coordinates import PointReader
 from rankfold.methods.tree.points import building_bytes, held_bytes
 from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
@@ -26,8 +23,6 @@ WORTH = 4
 
 POINT_FLOPS = 60.0
 """Operations that take as long as measuring a point of a leaf does, its share of the way there included."""
-
-MOST_STREAMS = 256
 
 
 def visited_points(points: int, columns: int, k: float) -> float:
@@ -43,13 +38,6 @@ def visited_points(points: int, columns: int, k: float) -> float:
 def is_worth_it(points: int, columns: int, k: int) -> bool:
     """Whether a tree measures far fewer pairs than there are."""
     return columns <= FEW_DIMENSIONS and WORTH * visited_points(points, columns, k) <= points
-
-
-def own_streams(cut: Cut) -> Cut:
-    """The same panels in more streams, since sums are small and panels work."""
-    panels = len(cut.panels) - 1
-    count = min(panels, MOST_STREAMS)
-    return Cut(cut.panels, np.arange(count + 1, dtype=np.int64) * panels // count, cut.grain_rows)
 
 
 @dataclass(frozen=True, slots=True)

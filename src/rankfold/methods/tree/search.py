@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from rankfold.methods.knn.graph import SORT_BYTES
 from rankfold.methods.tree.coordinates import PointReader, require_points
 from rankfold.methods.tree.nearest import NearestInTree
-from rankfold.methods.tree.plan import TreeSweeps, own_streams, visited_points
+from rankfold.methods.tree.plan import TreeSweeps, visited_points
 from rankfold.methods.tree.points import PointTree
 from rankfold.methods.tree.queries import Queries
 from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.blocks import own_streams
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
@@ -94,5 +95,6 @@ def _fold(task: Neighbors, points: PointTree | None, result: Path) -> NearestInT
     """The sweep over panels of those that look for neighbors."""
     itself = task.queries is None
     queries = Queries(points, _reader(task, task.left), itself)
-    cut, graph = own_streams(task.lists_cut()), task.parameters.symmetric is None
+    lists, graph = task.lists_cut(), task.parameters.symmetric is None
+    cut = own_streams(lists.panels, lists.grain_rows)
     return NearestInTree(cut, queries, task.source.shape[0], result, task.parameters.k, graph)

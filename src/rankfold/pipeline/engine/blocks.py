@@ -73,6 +73,16 @@ class Cut:
         return int(self.panels[index]), int(self.panels[index + 1])
 
 
+MOST_STREAMS = 256
+"""Of panels that work, where sums are small."""
+
+
+def own_streams(panels: npt.NDArray[np.int64], rows: int) -> Cut:
+    """Panels with these edges in as many streams as there may be: for small sums, and panels that work."""
+    count = min(len(panels) - 1, MOST_STREAMS)
+    return Cut(panels, np.arange(count + 1, dtype=np.int64) * (len(panels) - 1) // count, rows)
+
+
 def grain_rows(row_bytes: int, device: str = "cpu") -> int:
     """Rows of one GEMM for rows of ``row_bytes`` bytes.
 
