@@ -4,6 +4,7 @@
     nmf               nonnegative factors
     qr                an orthonormal basis of the columns, and R
     knn               nearest neighbors of every row, exactly
+    index             rows sorted by partition, in which knn finds neighbors of new rows
     radius_neighbors  all neighbors within a radius
     kmeans            clusters of rows around their means
     trustworthiness, continuity, neighborhood_preservation
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from rankfold.api.matrices import import_array
     from rankfold.api.matrices import open_matrix as open
     from rankfold.api.models import check, reconstruct, transform, update
-    from rankfold.api.neighbors import knn, radius_neighbors
+    from rankfold.api.neighbors import index, knn, radius_neighbors
     from rankfold.api.reductions import nmf, pca, plan, qr, svd
     from rankfold.pipeline.errors import RankfoldError
     from rankfold.pipeline.storage.manifest import verify
@@ -47,6 +48,7 @@ _HOMES = {
     "check": "rankfold.api.models",
     "continuity": "rankfold.api.embedding_quality",
     "import_array": "rankfold.api.matrices",
+    "index": "rankfold.api.neighbors",
     "kmeans": "rankfold.api.clusters",
     "knn": "rankfold.api.neighbors",
     "neighborhood_preservation": "rankfold.api.embedding_quality",
@@ -73,6 +75,7 @@ __all__ = [
     "check",
     "continuity",
     "import_array",
+    "index",
     "kmeans",
     "knn",
     "neighborhood_preservation",

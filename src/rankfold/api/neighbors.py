@@ -9,6 +9,7 @@ from typing import Unpack
 from rankfold.api.arguments import public
 from rankfold.api.execute import run
 from rankfold.api.where import OfMatrix, opened
+from rankfold.methods.index.arguments import INDEX
 from rankfold.methods.knn.arguments import DEFAULT_K, KNN
 from rankfold.methods.radius.arguments import MOST_EDGES, RADIUS
 from rankfold.pipeline.storage.result import Result
@@ -103,6 +104,57 @@ def knn(
     request |= {"min_recall": min_recall, "partition_rows": partition_rows, "seed": seed}
     task = KNN.task(opened(x, where), k=k, solver=solver, **request)
     return run(task, where)
+
+
+@public
+def index(
+    x: object,
+    *,
+    metric: str = "euclidean",
+    partition_rows: int | None = None,
+    seed: int = 0,
+    **where: Unpack[OfMatrix],
+) -> Result:
+    """Rows of a matrix that may be larger than memory, sorted by partition, for ``knn(new, index=...)``.
+
+    Parameters
+    ----------
+    x : path, array or Source, (m, n)
+        Anything ``svd`` takes, of 16 columns or more.
+    metric : {"euclidean", "sqeuclidean", "cosine"}
+        By which neighbors will be looked for; the first two share an index.
+    partition_rows : int
+        Rows of a partition on average, by default the larger of 256 and half the root of m.
+    seed : int
+        Key of what is drawn for partitions.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        ``rows`` (m, n), by partition and then by number, in the type that they are compared in; ``ids`` (m, 1),
+        their numbers in ``x``; ``centers`` (c, n) of the partitions, ``edges`` (c + 1,), where each begins
+        in ``rows``, and ``radii`` (c,), the distance from its center that no row of it exceeds. ``attrs`` has
+        how many ``partitions`` there are, and the rows of the ``largest_partition``.
+
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``svd``.
+
+    Notes
+    -----
+    Two reads of the matrix, and its rows once to scratch and once into the result, which is as large as the
+    matrix. About ``2 m c n`` flops. The same bytes for any chunks, memory and workers.
+
+    References
+    ----------
+    Jegou, Douze, Schmid, Product quantization for nearest neighbor search, IEEE Trans. PAMI 33(1), 2011:
+    inverted lists around centers; ours hold rows as they are, on disk, with a ball around each.
+    """
+    request = {"metric": metric, "partition_rows": partition_rows, "seed": seed}
+    return run(INDEX.task(opened(x, where), **request), where)
 
 
 @public

@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.neighbors.lists import Metric
 from rankfold.methods.knn.arguments import DEFAULT_K
 from rankfold.methods.knn.extend import EarlierLists
 from rankfold.methods.knn.graph import POINTERS, create_graph, write_symmetric_graph
 from rankfold.methods.knn.pair_fold import NearestPairs, has_bounds
 from rankfold.methods.knn.plan import PairSweeps, plan_neighbors
 from rankfold.methods.knn.request import NeighborRequest
-from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, SMALLEST_SQUARE, BlockReader
+from rankfold.methods.knn.row_blocks import BlockReader, choose_shift
 from rankfold.methods.knn.sparse_fold import NearestSparsePairs
 from rankfold.methods.knn.sparse_rows import SparseReader, common_columns, cut_blocks, sparse_rows
 from rankfold.methods.knn.write_lists import WriteLists
@@ -38,14 +37,12 @@ from rankfold.methods.partitions.plan import (
 )
 from rankfold.methods.partitions.rounds import Rounds
 from rankfold.methods.parts.outputs import create_output
-from rankfold.methods.parts.sample import Sample
 from rankfold.methods.task import Output, count
 from rankfold.methods.tree.coordinates import TREE_METRICS, box_of
 from rankfold.methods.tree.plan import is_worth_it
 from rankfold.methods.tree.search import plan_tree, require_tree, search_tree
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut, cut
 from rankfold.pipeline.engine.pair_sweep import load_lists
 from rankfold.pipeline.engine.pairs import Pairs, block_edges
@@ -62,9 +59,6 @@ from rankfold.pipeline.storage.scratch import NOWHERE
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
-
-WORTH_CENTERING = 4.0
-"""Mean square over variance above which a centered copy is worth its memory."""
 
 CHUNK_BYTES = (2**20, 16 * 2**20)
 """Least and most of a chunk of the result, of which there are ``TARGET_CHUNKS`` in between."""
@@ -299,18 +293,7 @@ class Neighbors:
 
     def choose_shift(self) -> tuple[Float64 | None, bool]:
         """What the copy of rows is centered by, if that is worth it; whether float32 is too narrow for it."""
-        sample = Sample.of(View(self.source, Orientation.ROWS), 0).read().astype(np.float64)
-        mean = sample.mean(axis=0)
-        with np.errstate(over="ignore", invalid="ignore"):
-            squares = float(np.einsum("ij,ij->", sample, sample)) / len(sample)
-            spread = squares - float(mean @ mean)
-        centered = (
-            self.parameters.code in (Metric.EUCLIDEAN, Metric.SQEUCLIDEAN)
-            and squares > WORTH_CENTERING * spread
-        )
-        size = spread if centered else squares
-        precise = not SMALLEST_SQUARE < size < LARGEST_SQUARE
-        return (mean if centered else None), precise and self.parameters.code != Metric.COSINE
+        return choose_shift(self.source, self.parameters.code)
 
 
 def _certain(pairs: Pairs, lists: Path) -> float:

@@ -37,6 +37,10 @@ DIMENSIONS = {
     "indices": ("row", "neighbor"),
     "distances": ("row", "neighbor"),
     "degrees": ("row",),
+    "rows": ("place", "column"),
+    "ids": ("place", "one"),
+    "edges": ("edge",),
+    "radii": ("cluster",),
 }
 
 

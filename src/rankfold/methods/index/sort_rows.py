@@ -1,0 +1,151 @@
+"""Rows of all runs into the result, sorted by partition, and how far each partition reaches.
+
+A panel of the result is whole chunks; it takes its part of every run. Rows of a partition lie in order of
+their numbers, since runs do, and each run keeps that order. So what is written is a function of the rows
+and the centers alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.neighbors.lists import Metric
+from rankfold.methods.knn.pair_fold import Room
+from rankfold.methods.partitions.files import ID, Runs
+from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.device import HOST, Device
+from rankfold.pipeline.engine.fold import Buffer, Constant, DeclaredFold, ScratchConstant, Sum, Workspace
+from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+MEASURED = 2**20
+"""Bytes of rows in float64 whose distances from a center are measured at a time."""
+
+SLACK = 2.0**-40
+"""By which a measured distance may be too small or too large, of itself: terms are at most some 10^9."""
+
+
+@dataclass(frozen=True, slots=True)
+class SortRows(DeclaredFold):
+    """Fold that writes rows by partition, and keeps the radius of each."""
+
+    cut: Cut
+    """Of rows in their new order: whole chunks."""
+
+    edges: Int64
+    """(partitions + 1,) where each partition begins among them."""
+
+    run_starts: Int64
+    """(panels + 1,) where each run begins on scratch."""
+
+    runs: Runs
+    centers: Path
+    """A part with ``centers``."""
+
+    metric: int
+    result: Path
+    slots: int = 1
+    row_seconds: float = 1e-6
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """Rows and their numbers, centers, and where partitions begin in each run."""
+        rows, columns, dtype = self.cut.panel_rows, self.runs.rows.columns, self.runs.rows.dtype
+        return {
+            "rows": Buffer((rows, columns), dtype),
+            "ids": Buffer((rows, 1), ID),
+            "index": ScratchConstant.of(self.runs.index),
+            "centers": Constant((len(self.edges) - 1, columns), dtype, self.centers),
+        }
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Rows that were written; the farthest of each partition from its center."""
+        radii = Sum((len(self.edges) - 1,), join=np.maximum)
+        return {"rows": Sum((1,), ID), "radii": radii}
+
+    @property
+    def beside_bytes(self) -> int:
+        """A run as it is read, a chunk as it is written, rows that are measured, tables of places."""
+        panel, row = self.cut.panel_rows, self.runs.rows.row_bytes + 8
+        measured = 4 * max(MEASURED, 8 * self.runs.rows.columns)
+        return 2 * panel * row + measured + 5 * self.runs.index.nbytes
+
+    def workspace(self, device: Device = HOST) -> Workspace:
+        """Buffers, and room for a run."""
+        work = DeclaredFold.workspace(self, device)
+        work.room = Room()
+        return work
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Gather some rows, measure them and write them."""
+        count, columns = stop - start, self.runs.rows.columns
+        first = int(np.searchsorted(self.edges, start, side="right")) - 1
+        last = int(np.searchsorted(self.edges, stop, side="left"))
+        self._gather(work, (start, stop), (first, last))
+        for partition in range(first, last):
+            low, high = np.clip(self.edges[partition : partition + 2], start, stop).tolist()
+            if high > low:
+                radius = reach(work.rows[low - start : high - start], work.centers[partition], self.metric)
+                state["radii"][partition] = max(state["radii"][partition], radius)
+        write_whole_chunks(self.result / "rows", work.rows[:count], (start, stop), (0, columns))
+        write_whole_chunks(self.result / "ids", work.ids[:count], (start, stop), (0, 1))
+        state["rows"] += count
+
+    def _gather(self, work: Workspace, span: tuple[int, int], some: tuple[int, int]) -> None:
+        """What runs have of places ``span``, which are in partitions ``some``."""
+        (start, stop), (first, last) = span, some
+        within = work.index[:, first : last + 1]
+        counts = np.diff(within, axis=1)
+        # Where rows of each run and partition go: behind those of the runs before.
+        places = self.edges[first:last] + np.cumsum(counts, axis=0) - counts
+        low, high = np.clip(places, start, stop), np.clip(places + counts, start, stop)
+        begins = within[:, :-1] + low - places
+        for run in np.flatnonzero((high > low).any(axis=1)).tolist():
+            taken = np.flatnonzero(high[run] > low[run])
+            # One piece of the run: of partitions in between all rows are taken.
+            top = int(begins[run, taken[0]])
+            end = int((begins + high - low)[run, taken[-1]])
+            for into, matrix in ((work.rows, self.runs.rows), (work.ids, self.runs.ids)):
+                piece = work.room.array(matrix.path.name, (end - top, into.shape[1]), into.dtype)
+                matrix.read_into(piece, int(self.run_starts[run]) + top)
+                at = 0
+                for place, until in zip(low[run, taken].tolist(), high[run, taken].tolist(), strict=True):
+                    into[place - start : until - start] = piece[at : at + until - place]
+                    at += until - place
+
+
+def reach(rows: Array, center: Array, metric: int) -> float:
+    """The distance from a center that none of some rows exceeds: a chord of the unit sphere for cosine.
+
+    Rows of zeros are at cosine distance 1 from all: a chord of root 2, which is what differences of a unit
+    vector and zeros would not tell.
+    """
+    step, farthest = max(1, MEASURED // (8 * rows.shape[1])), 0.0
+    own = as_points(center[None], metric)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        for top in range(0, len(rows), step):
+            points = as_points(rows[top : top + step], metric)
+            apart = points - own
+            squares = np.einsum("ij,ij->i", apart, apart)
+            if metric == Metric.COSINE:
+                squares[~points.any(axis=1) | ~own.any()] = 2.0
+            farthest = max(farthest, float(np.sqrt(squares.max())))
+    return farthest * (1 + SLACK)
+
+
+def as_points(rows: Array, metric: int) -> Float64:
+    """Rows in float64; of unit length for cosine, unless they are zeros."""
+    points: Float64 = rows.astype(np.float64)
+    if metric == Metric.COSINE:
+        norms = np.sqrt(np.einsum("ij,ij->i", points, points))
+        points *= np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)[:, None]
+    return points
