@@ -22,6 +22,7 @@ def knn(
     *,
     queries: object = None,
     base: Result | str | Path | None = None,
+    index: Result | str | Path | None = None,
     metric: str | Callable[..., float] = "euclidean",
     symmetric: str | None = None,
     box: str | float | Sequence[float] | None = None,
@@ -44,6 +45,8 @@ def knn(
         Rows whose neighbors among those of ``x`` are wanted instead. They go through the steps of ``x``, with
         what was measured for it, unless they did already.
     base : Result or path, of the first rows of ``x``: pairs of these are not compared again
+    index : Result of ``index`` or path
+        Rows among which neighbors of those of ``x`` are looked for. They go through the steps of its matrix.
     metric : str or function
         "euclidean", "sqeuclidean", "cosine", "inner_product" (largest first, as negative distances),
         "manhattan", "chebyshev"; or a symmetric function of two float64 rows that numba compiles. "haversine"
@@ -97,6 +100,7 @@ def knn(
     request: dict[str, object] = {
         "queries": queries,
         "base": base,
+        "index": index,
         "metric": metric,
         "symmetric": symmetric,
         "box": box,
@@ -133,7 +137,7 @@ def index(
     Returns
     -------
     Result
-        ``rows`` (m, n), by partition and then by number, in the type that they are compared in; ``ids`` (m, 1),
+        ``rows`` (m, n), by partition and then by number, in the type that is compared; ``ids`` (m, 1),
         their numbers in ``x``; ``centers`` (c, n) of the partitions, ``edges`` (c + 1,), where each begins
         in ``rows``, and ``radii`` (c,), the distance from its center that no row of it exceeds. ``attrs`` has
         how many ``partitions`` there are, and the rows of the ``largest_partition``.

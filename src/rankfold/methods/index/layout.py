@@ -82,3 +82,14 @@ def reads_of(edges: Int64, columns: int) -> Int64:
     """
     most = rows_at_once(columns)
     return pack_partitions(edges, most, most)
+
+
+def most_together(reads: Int64, edges: Int64) -> int:
+    """Most partitions that are read at once, pieces counted as well.
+
+    >>> most_together(np.array([0, 6, 22]), np.array([0, 3, 6, 19, 22]))
+    2
+    """
+    first = np.searchsorted(edges, reads[:-1], side="right") - 1
+    last = np.searchsorted(edges, reads[1:], side="left")
+    return int((last - first).max())

@@ -39,6 +39,10 @@ class KnnArguments:
         str | None,
         Argument("lists of the first rows, to be gone on with", holds=("knn",), metavar="RESULT"),
     ] = None
+    index: Annotated[
+        str | None,
+        Argument("of other rows, among which neighbors are looked for", holds=("index",), metavar="RESULT"),
+    ] = None
     metric: Annotated[
         str,
         Argument(

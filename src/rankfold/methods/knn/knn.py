@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.index.queries import IndexQueries, queries_task
 from rankfold.methods.knn.arguments import DEFAULT_K
 from rankfold.methods.knn.extend import EarlierLists
 from rankfold.methods.knn.graph import POINTERS, create_graph, write_symmetric_graph
@@ -319,15 +320,27 @@ def knn_task(
     min_recall: object = None,
     partition_rows: object = None,
     seed: object = 0,
-) -> Neighbors:
+    index: Result | str | Path | None = None,
+) -> Neighbors | IndexQueries:
     """What is to be searched, checked; arguments of ``rankfold.knn``."""
+    approximate = {"min_recall": min_recall, "partition_rows": partition_rows, "seed": seed}
+    request = NeighborRequest.of(k, metric, symmetric, solver, approximate)
+    if index is not None:
+        if queries is not None or base is not None or box is not None:
+            said = [
+                name
+                for name, value in (("queries", queries), ("base", base), ("box", box))
+                if value is not None
+            ]
+            raise InputError(
+                f"the rows of x are looked up in index: {said[0]} has no place beside it. Leave it out"
+            )
+        return queries_task(x, index, request)
     source, others = open_source(x), None if queries is None else open_source(queries)
     if others is not None and described(source):
         others = prepare_like(others, described(source)["prepare"], fitted_of(source))
     earlier = base if base is None or isinstance(base, Result) else Result(base)
     if earlier is not None:
         earlier.require_whole()
-    approximate = {"min_recall": min_recall, "partition_rows": partition_rows, "seed": seed}
-    request = NeighborRequest.of(k, metric, symmetric, solver, approximate)
     request = dataclasses.replace(request, box=box_of(box, source.shape[1], source.name))
     return Neighbors.of(source, others, request, earlier)
