@@ -82,6 +82,11 @@ def narrow(call: Call) -> Call:
     return lambda x, **how: call(rf.open(x, select_columns=slice(6, 9)), **how)
 
 
+def index_of(x: object, _: int, **how: Any) -> rf.Result:
+    """An index of some partitions."""
+    return rf.index(x, partition_rows=60, **how)
+
+
 def weights() -> npt.NDArray[np.float32]:
     """For the matrix below; a tenth of its entries counts nothing."""
     rng = np.random.default_rng(6)
@@ -115,6 +120,13 @@ LAWS = {
     "knn by partitions": Law(
         rf.knn, {"k": 5, "solver": "approximate", "partition_rows": 60, "min_recall": 0.99}, name="knn"
     ),
+    "knn in an index": Law(
+        lambda index, x, **how: rf.knn(x, index=index, **how), {"k": 5, "min_recall": 0.9}, fit=index_of
+    ),
+    "knn of all that an index has": Law(
+        lambda index, x, **how: rf.knn(x, index=index, **how), {"k": 5}, fit=index_of
+    ),
+    "index": Law(rf.index, {"partition_rows": 60}, name="index"),
     "knn of points": Law(narrow(rf.knn), {"k": 5, "solver": "tree", "box": "9,0,7"}),
     "radius_neighbors": Law(narrow(rf.radius_neighbors), {"radius": 0.3, "metric": "manhattan"}),
     "kmeans": Law(rf.kmeans, {"k": 7}, name="kmeans"),

@@ -63,8 +63,11 @@ CHUNK_BYTES = (2**20, 16 * 2**20)
 
 TARGET_CHUNKS = 8192
 
-FEW_QUERIES = 64
-"""Of the sample, that are held at once: as many tasks can work on it."""
+SAMPLE_READS = 128 * 2**20
+"""Bytes of an index for each panel of the sample, up to ``SAMPLE_PANELS``: more work side by side, and each
+reads the index."""
+
+SAMPLE_PANELS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,7 @@ class IndexQueries:
 
     def loops(self) -> dict[str, Any]:
         """What compiled loops depend on besides the request."""
-        return {"index": self.index.rows.dtype}
+        return {"others": self.index.rows.dtype}
 
     # Cuts -----------------------------------------------------------------------------------------
 
@@ -170,8 +173,11 @@ class IndexQueries:
     @property
     def sample_cut(self) -> Cut:
         """Of the queries whose true neighbors are found."""
-        edges = panel_edges(Grid.regular(self.recall_rows, FEW_QUERIES, splittable=False), 1)
-        return own_streams(edges, FEW_QUERIES)
+        rows, columns = self.index.rows.shape
+        stored = rows * columns * self.index.rows.dtype.itemsize
+        panels = min(SAMPLE_PANELS, 1 + stored // SAMPLE_READS)
+        edges = np.arange(panels + 1, dtype=np.int64) * self.recall_rows // panels
+        return own_streams(edges, int(np.diff(edges).max()))
 
     @property
     def read_cut(self) -> Cut:
@@ -227,7 +233,7 @@ class IndexQueries:
                    key=lambda fold: fold.memory_bytes)  # fmt: skip
         panels = len(self.cut(LIKELY_PROBES).panels) - 1
         flops = centers + share * rows * m * each
-        return [*sweeps, numbers_of("search", most, reads + panels * held, rows * 32 * k, flops)]
+        return [*sweeps, numbers_of("queries", most, reads + panels * held, rows * 32 * k, flops)]
 
     # Run ------------------------------------------------------------------------------------------
 
@@ -238,7 +244,7 @@ class IndexQueries:
             run.prepare(run.part("index.part"), self.index.arrays)
             probes, quality = self._choose(run, shift)
             self._create_outputs(run)
-            tally = run.pass_over_data("search", self._search(probes, shift, run.result, run))
+            tally = run.pass_over_data("queries", self._search(probes, shift, run.result, run))
             run.notes["row_pairs"] = float(tally["pairs"][0])
             facts = {**run.facts(self.request(), "index", self.source, fingerprint), **quality}
             run.describe(facts)
@@ -265,8 +271,8 @@ class IndexQueries:
             run.warnings.append(
                 f"the recall of {self.recall_rows} queries is {last.mean:.4f}, from {last.low:.4f} to "
                 f"{last.high:.4f}, with {probes} probes; min_recall = {self.parameters.min_recall:g}. Make "
-                "an index of larger partitions, partition_rows= (--partition-rows), or ask for exact neighbors "
-                "without min_recall"
+                "an index of larger partitions, partition_rows= (--partition-rows), or leave min_recall out: "
+                "neighbors are exact then"
             )
         return probes, {
             "recall": last.mean,

@@ -161,7 +161,7 @@ class SearchIndex(DeclaredFold):
 
     def _nearest(self, work: Workspace, panel: Rows) -> Array:
         """(queries, probes) partitions of the nearest centers, of each query in no order."""
-        probed = work.probed[: len(panel)]
+        probed: Array = work.probed[: len(panel)]
         for top in range(0, len(panel), self.at_once):
             some = panel.part(top, min(len(panel), top + self.at_once))
             shape = len(some), self.probes

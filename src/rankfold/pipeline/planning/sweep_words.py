@@ -17,7 +17,7 @@ ROUND_WORDS = {"assign": "filling partitions", "search": "searching partitions",
 
 OVER_MATRIX = re.compile(
     r"(?:pass|iteration|completion)-\d+|gram|statistics|sketch|reflections(?:[- ].*)?|ranks-.*|update|"
-    r"transform|check|reconstruct|whole|sample|pairs|trustworthiness|continuity|assign-\d+|complete-.*"
+    r"transform|check|reconstruct|whole|sample|pairs|trustworthiness|continuity|assign(?:-\d+)?|complete-.*|queries"
 )
 """Sweeps that read the matrix, whatever the method."""
 
@@ -39,6 +39,10 @@ WORDS = {
     "lanczos": "iterating in memory",
     "search": "searching partitions",
     "merge": "merging lists",
+    "assign": "filling partitions",
+    "sort": "sorting rows by partition",
+    "truth": "true neighbors of a few",
+    "queries": "neighbors of queries",
 }
 """By name of a sweep."""
 
@@ -48,6 +52,7 @@ STEMS = {
     "range": "combining the pass again",
     "compressed": "iterating on the compressed matrix",
     "complete": "completing lists",
+    "probe": "what so many probes find",
     "ranks": "counting nearer rows",
     "thresholds": "distances of neighbors",
 }
