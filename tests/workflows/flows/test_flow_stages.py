@@ -127,6 +127,10 @@ def test_every_kind_of_stage_is_planned_before_and_after_what_it_needs(flow: Pat
   spectrum: {method: svd, input: near.graph, rank: 3}
   grown: {method: knn, input: components.scores, base: near, k: 2}
   beside: {method: knn, input: components.scores, queries: new.scores, k: 2}
+  stored: {method: index, input: counts, partition_rows: 100}
+  looked-up: {method: knn, input: more, index: stored, k: 3}
+  most: {method: knn, input: counts, index: stored, k: 3, min_recall: 0.8}
+  of-rows: {method: pca, input: stored.rows, rank: 2}
 """
     )
     before = json.loads(rankfold("plan", flow, "--json").stdout)["stages"]

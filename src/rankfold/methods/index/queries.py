@@ -18,7 +18,7 @@ import numpy.typing as npt
 from rankfold.methods.index.layout import most_together, reads_of
 from rankfold.methods.index.search import FIRST_PROBES, SearchIndex, Where
 from rankfold.methods.index.stored import StoredIndex
-from rankfold.methods.knn.graph import create_graph
+from rankfold.methods.knn.graph import POINTERS, create_graph
 from rankfold.methods.knn.plan import SCAN_FLOPS
 from rankfold.methods.knn.request import NeighborRequest
 from rankfold.methods.knn.row_blocks import BlockReader, choose_shift
@@ -118,10 +118,11 @@ class IndexQueries:
         """See the protocol."""
         rows, others, k = self.source.shape[0], self.index.rows.shape[0], self.parameters.k
         chunks, wide = count(rows, self.chunk_rows), np.dtype(np.float64)
+        files = 2 * chunks + count(rows + 1, POINTERS)
         return (
             Output("distances", (rows, k), wide, chunks),
             Output("indices", (rows, k), np.dtype(np.int64), chunks),
-            Output("graph", (rows, others), wide, 3 * chunks, sparse=True, stored=rows * k),
+            Output("graph", (rows, others), wide, files, sparse=True, stored=rows * k),
         )
 
     def loops(self) -> dict[str, Any]:
