@@ -269,6 +269,8 @@ class IndexQueries:
     def _told(self, run: Run, tried: list[tuple[int, Recall]]) -> tuple[int, dict[str, Any]]:
         probes, last = tried[-1]
         if last.low < (self.parameters.min_recall or 0.0):
+            if self.index.partitions <= PROBES[-1]:  # hardly more are left
+                return 0, {"recall": 1.0, "partitions": self.index.partitions}
             run.warnings.append(
                 f"the recall of {self.recall_rows} queries is {last.mean:.4f}, from {last.low:.4f} to "
                 f"{last.high:.4f}, with {probes} probes; min_recall = {self.parameters.min_recall:g}. Make "
