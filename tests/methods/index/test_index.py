@@ -17,7 +17,6 @@ from reference import same_bytes, to_zarr
 
 import rankfold as rf
 from rankfold.methods.index import queries as index_queries
-from rankfold.methods.index import search
 from rankfold.pipeline.errors import DataError, InputError, MemoryBudgetError, NonFiniteError
 
 Array = npt.NDArray[Any]
@@ -160,7 +159,7 @@ def test_a_list_depends_on_no_other_query(monkeypatch: pytest.MonkeyPatch) -> No
     first = look_up(q, index, min_recall=0.01)
     order = r.permutation(1200)
     monkeypatch.setattr(index_queries, "HELD_BYTES", 2**16)
-    monkeypatch.setattr(search, "AT_ONCE", 70)
+    monkeypatch.setattr("rankfold.methods.index.layout.AT_ONCE", 70)
     monkeypatch.setattr("rankfold.methods.index.layout.ROWS_AT_ONCE", 4 * 20 * 45)
     other = look_up(q[order][:900], index, min_recall=0.01)
     np.testing.assert_array_equal(other.indices[...], np.asarray(first.indices)[order[:900]])

@@ -19,7 +19,7 @@ from rankfold.methods.index.sort_rows import SortRows
 from rankfold.methods.knn.plan import SCAN_FLOPS
 from rankfold.methods.knn.row_blocks import BlockReader, choose_shift
 from rankfold.methods.partitions.assign import AssignRows
-from rankfold.methods.partitions.files import ID, Runs
+from rankfold.methods.partitions.files import ID, PARTITION, Runs
 from rankfold.methods.partitions.sample import CollectRows, centers_of, drawn
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.random_keys import Purpose
@@ -84,7 +84,7 @@ class IndexRows:
             orientation=f"{layout.count} partitions",
             rank=layout.count,
             result_bytes=stored + layout.most_count * (layout.row_bytes + 16),
-            scratch_bytes=stored + layout.sample_rows * layout.row_bytes,
+            scratch_bytes=stored + rows * PARTITION.itemsize + layout.sample_rows * layout.row_bytes,
             subject=f"index of this {rows} x {columns} matrix",
         )
         sweeps = PanelSweeps(self._sweeps, layout.cut, self._driver_bytes(), 0)

@@ -93,3 +93,15 @@ def most_together(reads: Int64, edges: Int64) -> int:
     first = np.searchsorted(edges, reads[:-1], side="right") - 1
     last = np.searchsorted(edges, reads[1:], side="left")
     return int((last - first).max())
+
+
+AT_ONCE = 2048
+"""Most queries that meet centers, or a partition, at a time."""
+
+BYTES_AT_ONCE = 8 * 2**20
+"""Of these in float32."""
+
+
+def at_once(columns: int) -> int:
+    """Queries that meet others at a time."""
+    return max(64, min(AT_ONCE, BYTES_AT_ONCE // (4 * columns)))

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from rankfold.methods.index.layout import most_together, reads_of
 from rankfold.methods.index.search import FIRST_PROBES, SearchIndex, Where
 from rankfold.methods.index.stored import StoredIndex
+from rankfold.methods.index.truth import TrueNeighbors
 from rankfold.methods.knn.graph import POINTERS, create_graph
 from rankfold.methods.knn.plan import SCAN_FLOPS
 from rankfold.methods.knn.request import NeighborRequest
@@ -62,12 +63,6 @@ CHUNK_BYTES = (2**20, 16 * 2**20)
 """Least and most of a chunk of the result, of which there are ``TARGET_CHUNKS`` in between."""
 
 TARGET_CHUNKS = 8192
-
-SAMPLE_READS = 128 * 2**20
-"""Bytes of an index for each panel of the sample, up to ``SAMPLE_PANELS``: more work side by side, and each
-reads the index."""
-
-SAMPLE_PANELS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +169,7 @@ class IndexQueries:
     @property
     def sample_cut(self) -> Cut:
         """Of the queries whose true neighbors are found."""
-        rows, columns = self.index.rows.shape
-        stored = rows * columns * self.index.rows.dtype.itemsize
-        panels = min(SAMPLE_PANELS, 1 + stored // SAMPLE_READS)
-        edges = np.arange(panels + 1, dtype=np.int64) * self.recall_rows // panels
-        return own_streams(edges, int(np.diff(edges).max()))
+        return own_streams(np.array([0, self.recall_rows], np.int64), self.recall_rows)
 
     @property
     def read_cut(self) -> Cut:
@@ -221,13 +212,13 @@ class IndexQueries:
             collect = CollectRows(reader, self.read_cut, (np.arange(sampled),), (into,))
             lists = Where(lists=Lists.of(NOWHERE, "true", sampled, k))
             few = open_source(np.empty((sampled, columns), into.dtype))
-            truth = self._fold((few, self.sample_cut), (self.first_probes, True), shift, lists)
-            panels = len(self.sample_cut.panels) - 1
+            near = self._fold((few, self.sample_cut), (self.first_probes, False), shift, lists)
+            truth = self._truth(few, np.zeros(sampled), shift)
+            first = sampled * each * (self.index.partitions + self.first_probes * m / self.index.partitions)
             sweeps = [
                 numbers_of("sample", collect, reads, 0, 0.0),
-                numbers_of(
-                    "truth", truth, panels * held, sampled * 16 * k, sampled * m * each, over="scratch"
-                ),
+                numbers_of("near", near, held, sampled * 16 * k, first, over="scratch"),
+                numbers_of("truth", truth, held, 0, sampled * m * each, over="scratch"),
             ]
         # Many probes take as much memory, of fewer queries.
         most = max((self._search(probes, shift, NOWHERE) for probes in (self.first_probes, *self.tried)),
@@ -256,11 +247,12 @@ class IndexQueries:
         if not self.recall_rows:
             return 0, {"recall": 1.0, "partitions": self.index.partitions}
         few, rows = self._collect(run, shift)
-        truth = self._lists_of(run, "truth", few, (self.first_probes, True), shift)
+        limits = self._lists_of(run, "near", few, (self.first_probes, False), shift)[:, -1].copy()
+        farthest = run.sweep("truth", self._truth(few, limits, shift, run))["keys"].max(axis=1)
         tried: list[tuple[int, Recall]] = []
         for probes in self.tried:
             found = self._lists_of(run, f"probe-{probes:03d}", few, (probes, False), shift)
-            hits = (found <= truth[:, -1:]).sum(axis=1)
+            hits = (found <= farthest[:, None]).sum(axis=1)
             tried.append((probes, recall_of(hits, self.parameters.k, rows)))
             if tried[-1][1].low >= (self.parameters.min_recall or 0.0):
                 break
@@ -335,6 +327,19 @@ class IndexQueries:
         return SearchIndex(
             cut, *readers, self.index.ids, part, reads, *sizes, *probes, where, row_seconds=seconds
         )
+
+    def _truth(
+        self, few: Source, limits: Float64, shift: Float64 | None, run: Run | None = None
+    ) -> TrueNeighbors:
+        """The sweep over the index that finds the true neighbors of some queries."""
+        edges, columns = self.index.edges(), self.index.rows.shape[1]
+        reads = reads_of(edges, columns)
+        cut = own_streams(reads, int(np.diff(reads).max()))
+        readers = self._reader(few, shift), self._reader(self.index.rows, shift)
+        part = NOWHERE if run is None else run.part("index.part")
+        seconds = 1e-6 + 4e-11 * columns * len(limits)
+        sizes = self.index.partitions, most_together(reads, edges)
+        return TrueNeighbors(cut, *readers, part, *sizes, limits, self.parameters.k, row_seconds=seconds)
 
     def _reader(self, source: Source, shift: Float64 | None) -> BlockReader:
         return BlockReader(source, self.parameters.code, shift, bounded=True)

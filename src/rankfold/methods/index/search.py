@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.neighbors.lists import EMPTY, Metric, merge_lists, sort_lists
+from rankfold.kernels.neighbors.lists import EMPTY, merge_lists, sort_lists
 from rankfold.kernels.neighbors.meeting import Lists as NearLists
 from rankfold.kernels.neighbors.meeting import Rows
-from rankfold.methods.index.sort_rows import SLACK, as_points
+from rankfold.methods.index.balls import may_be_near, pieces_of, taken
+from rankfold.methods.index.layout import at_once
 from rankfold.methods.knn.pair_fold import Room
 from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.methods.knn.write_lists import require_sound, write_lists
@@ -40,12 +41,6 @@ Int64 = npt.NDArray[np.int64]
 
 FIRST_PROBES = 4
 """Partitions of each query that are met before others are ruled out."""
-
-AT_ONCE = 2048
-"""Most queries that meet centers, or a partition, at a time."""
-
-BYTES_AT_ONCE = 8 * 2**20
-"""Of these in float32."""
 
 
 class Where(NamedTuple):
@@ -117,7 +112,7 @@ class SearchIndex(DeclaredFold):
     def beside_bytes(self) -> int:
         """A panel, rows of the index, those that meet, and their places."""
         rows, n, k = self.cut.panel_rows, self.index.columns, self.k
-        some = min(rows, self.at_once)
+        some = min(rows, at_once(self.index.columns))
         panel = self.queries.memory_bytes(rows) + self.queries.read_bytes(rows)
         read = self.index.memory_bytes(self.read_rows) + self.index.read_bytes(self.read_rows)
         centers = self.index.memory_bytes(self.partitions)
@@ -130,17 +125,12 @@ class SearchIndex(DeclaredFold):
         written = rows * k * (2 * 16 + 3 * 8)
         return panel + read + centers + places + max(meeting + ruled_out, written)
 
-    @property
-    def at_once(self) -> int:
-        """Queries that meet others at a time."""
-        return max(64, min(AT_ONCE, BYTES_AT_ONCE // (4 * self.index.columns)))
-
     def workspace(self, device: Device = HOST) -> Workspace:
         """A panel, rows of the index, and centers that are ready to be compared."""
         work = DeclaredFold.workspace(self, device)
         work.panel, work.read = self.queries.buffer(self.cut.panel_rows), self.index.buffer(self.read_rows)
         work.room, work.precise = Room(), False
-        work.ready = self.index.ready(work.centers)
+        work.ready, work.metric = self.index.ready(work.centers), self.index.metric
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
@@ -162,8 +152,9 @@ class SearchIndex(DeclaredFold):
     def _nearest(self, work: Workspace, panel: Rows) -> Array:
         """(queries, probes) partitions of the nearest centers, of each query in no order."""
         probed: Array = work.probed[: len(panel)]
-        for top in range(0, len(panel), self.at_once):
-            some = panel.part(top, min(len(panel), top + self.at_once))
+        step = at_once(self.index.columns)
+        for top in range(0, len(panel), step):
+            some = panel.part(top, min(len(panel), top + step))
             shape = len(some), self.probes
             lists = NearLists(np.full(shape, np.inf), np.full(shape, EMPTY), np.zeros(1, np.int64))
             let_meet(self.index, work, some, work.ready, lists)
@@ -206,7 +197,7 @@ class _Panel:
         """Partitions that may hold what lists of some queries lack, besides those that have been met."""
         for pieces in self._reads():
             first, last = pieces[0][0], pieces[-1][0] + 1
-            near = self._may_be_near(first, last)
+            near = may_be_near(self.work, (first, last), self.queries, self.lists.keys[:, 0])
             rows, places = np.nonzero((probed >= first) & (probed < last))
             near[rows, probed[rows, places] - first] = False
             near &= wanted[:, None]
@@ -215,41 +206,12 @@ class _Panel:
 
     def _reads(self) -> Iterator[list[tuple[int, slice]]]:
         """Partitions, or their pieces, that are read at once: their places in the index."""
-        edges = self.work.edges
         for start, stop in zip(self.fold.reads[:-1].tolist(), self.fold.reads[1:].tolist(), strict=True):
-            first = int(np.searchsorted(edges, start, side="right")) - 1
-            last = int(np.searchsorted(edges, stop, side="left"))
-            ends = np.clip(edges[first : last + 1], start, stop).tolist()
-            yield [(first + i, slice(ends[i], ends[i + 1])) for i in range(last - first)]
-
-    def _may_be_near(self, first: int, last: int) -> npt.NDArray[np.bool_]:
-        """(queries, partitions) whether partitions ``first:last`` may hold what lists lack."""
-        metric, queries, keys = self.fold.index.metric, self.queries, self.lists.keys[:, 0]
-        centers, radii = as_points(self.work.centers[first:last], metric), self.work.radii[first:last]
-        shift = centers.mean(axis=0)
-        centers -= shift
-        squares = np.einsum("ij,ij->i", centers, centers)
-        near = np.ones((len(queries), last - first), np.bool_)
-        step = self.fold.at_once
-        for top in range(0, len(queries), step):
-            some = slice(top, min(len(queries), top + step))
-            points = as_points(queries.raw[some], metric) - shift
-            own = np.einsum("ij,ij->i", points, points)[:, None]
-            apart = points @ centers.T
-            apart *= -2.0
-            apart += own + squares
-            # What the products may be wrong by, and what centering has rounded.
-            apart -= (len(shift) + 64) * 2.0**-51 * (own + squares + float(shift @ shift))
-            np.sqrt(np.maximum(apart, 0.0, out=apart), out=apart)
-            with np.errstate(invalid="ignore", over="ignore"):
-                limits = reach_of(keys[some], metric)[:, None]
-                # NaN and infinities rule nothing out.
-                near[some] = ~(apart * (1 - SLACK) - radii > limits * (1 + SLACK))
-        return near
+            yield pieces_of(self.work.edges, start, stop)
 
     def meet(self, meetings: Meetings) -> None:
         """Read what queries are to meet, and take it into their lists."""
-        fold, work = self.fold, self.work
+        fold, work, step = self.fold, self.work, at_once(self.fold.index.columns)
         for span, some in meetings:
             rows = fold.index.read(work.read, span.start, span.stop, 0)
             ids = work.ids[: span.stop - span.start]
@@ -258,8 +220,8 @@ class _Panel:
                 low, high = places.start - span.start, places.stop - span.start
                 part = rows.part(low, high)
                 part.first = 0
-                for top in range(0, len(queries), fold.at_once):
-                    self._meet(queries[top : top + fold.at_once], part, ids[low:high, 0])
+                for top in range(0, len(queries), step):
+                    self._meet(queries[top : top + step], part, ids[low:high, 0])
 
     def _meet(self, some: Int64, rows: Rows, names: Int64) -> None:
         """Some queries and some rows with these numbers, which are in order."""
@@ -267,32 +229,13 @@ class _Panel:
         mine = lists.keys[some], lists.ids[some]
         keys = np.repeat(mine[0][:, :1], k, axis=1)
         found = NearLists(keys, np.full(keys.shape, EMPTY), lists.uncertain)
-        let_meet(self.fold.index, self.work, self._taken(some), rows, found)
+        let_meet(self.fold.index, self.work, taken(self.queries, some, self.work.room), rows, found)
         self.state["pairs"] += len(some) * len(rows)
         known = found.ids != EMPTY
         if known.any():
             found.ids[known] = names[found.ids[known]]
             merge_lists(*mine, other_keys=found.keys, other_ids=found.ids)
             lists.keys[some], lists.ids[some] = mine
-
-    def _taken(self, some: Int64) -> Rows:
-        """Some of the queries, side by side."""
-        x, room, shape = self.queries, self.work.room, (len(some), self.queries.raw.shape[1])
-        raw = room.array("taken", shape, x.raw.dtype)
-        np.take(x.raw, some, axis=0, out=raw)
-        copy = raw
-        if x.copy is not x.raw:
-            assert x.copy is not None  # noqa: S101 - metrics have products
-            copy = room.array("taken copy", shape, np.float32)
-            np.take(x.copy, some, axis=0, out=copy)
-        return Rows(0, raw, copy, x.norms[some], x.scale[some])
-
-
-def reach_of(keys: Float64, metric: int) -> Float64:
-    """How far a center may be from a query, less a radius, for keys to be met: a chord for cosine."""
-    if metric == Metric.EUCLIDEAN:
-        return keys
-    return np.sqrt(keys if metric == Metric.SQEUCLIDEAN else 2.0 * keys)
 
 
 def _together(some: list[tuple[slice, Int64]]) -> Meetings:

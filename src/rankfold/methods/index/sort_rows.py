@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.neighbors.lists import Metric
+from rankfold.methods.index.balls import MEASURED, reach
 from rankfold.methods.knn.pair_fold import Room
 from rankfold.methods.partitions.files import ID, Runs
 from rankfold.pipeline.engine.blocks import Cut
@@ -27,12 +27,6 @@ from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
-
-MEASURED = 2**20
-"""Bytes of rows in float64 whose distances from a center are measured at a time."""
-
-SLACK = 2.0**-40
-"""By which a measured distance may be too small or too large, of itself: terms are at most some 10^9."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,31 +115,3 @@ class SortRows(DeclaredFold):
                 for place, until in zip(low[run, taken].tolist(), high[run, taken].tolist(), strict=True):
                     into[place - start : until - start] = piece[at : at + until - place]
                     at += until - place
-
-
-def reach(rows: Array, center: Array, metric: int) -> float:
-    """The distance from a center that none of some rows exceeds: a chord of the unit sphere for cosine.
-
-    Rows of zeros are at cosine distance 1 from all: a chord of root 2, which is what differences of a unit
-    vector and zeros would not tell.
-    """
-    step, farthest = max(1, MEASURED // (8 * rows.shape[1])), 0.0
-    own = as_points(center[None], metric)
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        for top in range(0, len(rows), step):
-            points = as_points(rows[top : top + step], metric)
-            apart = points - own
-            squares = np.einsum("ij,ij->i", apart, apart)
-            if metric == Metric.COSINE:
-                squares[~points.any(axis=1) | ~own.any()] = 2.0
-            farthest = max(farthest, float(np.sqrt(squares.max())))
-    return farthest * (1 + SLACK)
-
-
-def as_points(rows: Array, metric: int) -> Float64:
-    """Rows in float64; of unit length for cosine, unless they are zeros."""
-    points: Float64 = rows.astype(np.float64)
-    if metric == Metric.COSINE:
-        norms = np.sqrt(np.einsum("ij,ij->i", points, points))
-        points *= np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)[:, None]
-    return points

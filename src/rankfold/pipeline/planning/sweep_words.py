@@ -41,7 +41,8 @@ WORDS = {
     "merge": "merging lists",
     "assign": "filling partitions",
     "sort": "sorting rows by partition",
-    "truth": "true neighbors of a few",
+    "near": "near rows of a few queries",
+    "truth": "their true neighbors",
     "queries": "neighbors of queries",
 }
 """By name of a sweep."""
