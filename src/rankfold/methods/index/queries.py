@@ -247,11 +247,14 @@ class IndexQueries:
         if not self.recall_rows:
             return 0, {"recall": 1.0, "partitions": self.index.partitions}
         few, rows = self._collect(run, shift)
-        limits = self._lists_of(run, "near", few, (self.first_probes, False), shift)[:, -1].copy()
-        farthest = run.sweep("truth", self._truth(few, limits, shift, run))["keys"].max(axis=1)
+        near = self._lists_of(run, "near", few, (self.first_probes, False), shift)
+        truth = run.sweep("truth", self._truth(few, near[:, -1].copy(), shift, run))
+        farthest = truth["keys"].max(axis=1)
         tried: list[tuple[int, Recall]] = []
         for probes in self.tried:
-            found = self._lists_of(run, f"probe-{probes:03d}", few, (probes, False), shift)
+            found = near
+            if probes != self.first_probes:
+                found = self._lists_of(run, f"probe-{probes:03d}", few, (probes, False), shift)
             hits = (found <= farthest[:, None]).sum(axis=1)
             tried.append((probes, recall_of(hits, self.parameters.k, rows)))
             if tried[-1][1].low >= (self.parameters.min_recall or 0.0):
