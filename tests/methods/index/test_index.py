@@ -396,14 +396,14 @@ def test_the_peak_is_planned(tmp_path: Path, dtype: str, asked: dict[str, Any]) 
         assert facts["measured_bytes"] <= facts["planned_bytes"] <= 300 * 2**20
 
 
-def test_memory_does_not_grow_with_the_rows() -> None:
-    """Of the index; nor with the queries."""
+def test_memory_hardly_grows_with_the_rows() -> None:
+    """Centers and the sample that they are made from do, up to a limit; with the queries nothing does."""
 
     def peak(kind: str, rows: int, **asked: Any) -> int:
         x = np.lib.stride_tricks.as_strided(np.zeros(96, np.float32), (rows, 96), (0, 4))
-        return int(rf.plan(kind, x, threads=2, memory="400MiB", **asked).peak_bytes)
+        return int(rf.plan(kind, x, threads=2, memory="2GiB", **asked).peak_bytes)
 
-    assert peak("index", 8 * 10**6) <= 1.15 * peak("index", 10**6)
+    assert peak("index", 10**8) <= 3 * peak("index", 10**6)
     index = made(clustered(3000, 96))
     for asked in ({"k": 40, "min_recall": 0.9}, {"k": 5}):
         few, many = (peak("knn", rows, index=index, **asked) for rows in (10**5, 10**7))

@@ -20,6 +20,7 @@ from rankfold.methods.knn.plan import SCAN_FLOPS
 from rankfold.methods.knn.row_blocks import BlockReader, choose_shift
 from rankfold.methods.partitions.assign import AssignRows
 from rankfold.methods.partitions.files import ID, PARTITION, Runs
+from rankfold.methods.partitions.layout import FEW_CENTERS
 from rankfold.methods.partitions.sample import CollectRows, centers_of, drawn
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.random_keys import Purpose
@@ -99,7 +100,7 @@ class IndexRows:
         collect = CollectRows(reader, layout.cut, (np.arange(layout.sample_rows),), (sample,))
         runs = Runs.of(layout, NOWHERE, 0, layout.most_count)
         assign = self._assign(reader, (NOWHERE, layout.most_count, runs))
-        edges = np.zeros(layout.most_count + 1, np.int64)
+        edges = np.arange(layout.most_count + 1) * rows // layout.most_count
         near = rows * layout.count * (2.0 * columns + SCAN_FLOPS)
         return [
             numbers_of("sample", collect, reads, 0, 2.0 * rows * columns),
@@ -113,7 +114,9 @@ class IndexRows:
     def _driver_bytes(self) -> int:
         """The sample twice, centers and what steps of k-means take."""
         layout, columns = self.layout, self.source.shape[1]
-        sample = layout.sample_rows * (3 * 4 * columns + layout.row_bytes + 8 * 8 + layout.count // 4)
+        # Centers are made in groups, of about as many as there are groups: see ``centers_of``.
+        bounds = 2 * (layout.groups + FEW_CENTERS)
+        sample = layout.sample_rows * (3 * 4 * columns + layout.row_bytes + 8 * 8 + bounds)
         drawing = 2 * 8 * layout.rows if layout.sample_rows * 50 > layout.rows else 0
         return max(sample + layout.count * columns * 8 * 8 + 2**20, drawing)
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.index.balls import MEASURED, reach
+from rankfold.methods.index.layout import most_together
 from rankfold.methods.knn.pair_fold import Room
 from rankfold.methods.partitions.files import ID, Runs
 from rankfold.pipeline.engine.blocks import Cut
@@ -71,7 +72,9 @@ class SortRows(DeclaredFold):
         """A run as it is read, a chunk as it is written, rows that are measured, tables of places."""
         panel, row = self.cut.panel_rows, self.runs.rows.row_bytes + 8
         measured = 4 * max(MEASURED, 8 * self.runs.rows.columns)
-        return 2 * panel * row + measured + 5 * self.runs.index.nbytes
+        # As many partitions as a panel has on average, and more where some are small.
+        some = min(len(self.edges), 16 + 4 * most_together(self.cut.panels, self.edges))
+        return 2 * panel * row + measured + 10 * self.runs.index.rows * some * 8
 
     def workspace(self, device: Device = HOST) -> Workspace:
         """Buffers, and room for a run."""
