@@ -10,14 +10,21 @@ PASS = re.compile(r"(?:pass|iteration)-0*(\d+)")
 COMPLETION = re.compile(r"completion-0*(\d+)")
 """Sweeps that complete what is missing."""
 
-ROUND = re.compile(r"(assign|search|merge)-0*(\d+)")
+ROUND = re.compile(r"(assign|search|merge|visit|meet|join)-0*(\d+)")
 """Sweeps of one round of partitions."""
 
-ROUND_WORDS = {"assign": "filling partitions", "search": "searching partitions", "merge": "merging lists"}
+ROUND_WORDS = {
+    "assign": "filling partitions",
+    "search": "searching partitions",
+    "merge": "merging lists",
+    "visit": "sending rows to other partitions",
+    "meet": "searching these partitions",
+    "join": "merging lists again",
+}
 
 OVER_MATRIX = re.compile(
     r"(?:pass|iteration|completion)-\d+|gram|statistics|sketch|reflections(?:[- ].*)?|ranks-.*|update|"
-    r"transform|check|reconstruct|whole|sample|pairs|trustworthiness|continuity|assign(?:-\d+)?|complete-.*|queries"
+    r"transform|check|reconstruct|whole|sample|pairs|trustworthiness|continuity|assign(?:-\d+)?|visit-\d+|complete-.*|queries"
 )
 """Sweeps that read the matrix, whatever the method."""
 
@@ -40,6 +47,7 @@ WORDS = {
     "search": "searching partitions",
     "merge": "merging lists",
     "assign": "filling partitions",
+    "meet": "searching for visitors",
     "sort": "sorting rows by partition",
     "near": "near rows of a few queries",
     "truth": "their true neighbors",
