@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.kmeans.arguments import DEFAULT_PASSES, DEFAULT_STARTS, DEFAULT_TOL, INITS
+from rankfold.methods.kmeans.exchange import TILE_ROWS, exchange
 from rankfold.methods.kmeans.iteration import MOST_FAR_ROWS, Clusters, far_rows, step_pass
 from rankfold.methods.kmeans.layout import Layout, working_type
 from rankfold.methods.kmeans.passes import SamplePass, WriteLabels
@@ -146,7 +147,8 @@ class Clustering:
         few = FewRows.of(layout.view, k).memory_bytes
         rows = sum(each.count for each in layout.sample)
         sample = rows * (3 * layout.row_bytes + 8 * (6 * (3 + int(np.log(k))) + layout.groups))
-        return 8 * 12 * k * (columns + 1) + few + (0 if self.given is not None else sample)
+        tile = TILE_ROWS * (24 * k + 2 * layout.row_bytes)
+        return 8 * 12 * k * (columns + 1) + tile + few + (0 if self.given is not None else sample)
 
     # Run ------------------------------------------------------------------------------------------
 
@@ -196,7 +198,7 @@ class Clustering:
     def _best(self, sample: Sample) -> Float64:
         parameters = self.parameters
         each = parameters.k, parameters.n_init, parameters.seed, self.layout.groups
-        return best_start(sample, *each)[0]
+        return exchange(sample, *best_start(sample, *each), self.layout.groups)[0]
 
     def _sample_pass(self, slots: int, constants: Path, first: First | None = None) -> SamplePass:
         layout, kept = self.layout, self.layout.sample

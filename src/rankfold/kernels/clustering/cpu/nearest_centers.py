@@ -126,18 +126,17 @@ def assign_rows(
     centers = Centers(*(np.ascontiguousarray(each) for each in centers))
     tile, rounding = _room(centers), _rounding(centers)
     every = np.empty(0) if weights is None else np.ascontiguousarray(weights)
-    transposed = np.ascontiguousarray(centers.packed.T)
-    begin, end, count, moved = 0, 0, 0, 0
+    known, into = (labels, bounds, every), (sums, counts, squares)
+    transposed, moved, at = None, 0, (0, 0, 0)
     while True:
-        with np.errstate(over="ignore", invalid="ignore"):  # such rows are measured
-            np.matmul(tile.rows[:count], transposed, out=tile.products[:count])
-        known, into = (labels, bounds, every), (sums, counts, squares)
-        begin, end, count, more = _advance(
-            x, tile, (begin, end, count), centers, rounding, known, into, whole
-        )
-        moved += more
+        begin, end, count, more = _advance(x, tile, at, centers, rounding, known, into, whole)
+        moved, at = moved + more, (begin, end, count)
         if begin == len(x):
             return moved
+        if transposed is None:
+            transposed = np.ascontiguousarray(centers.packed.T)
+        with np.errstate(over="ignore", invalid="ignore"):  # such rows are measured
+            np.matmul(tile.rows[:count], transposed, out=tile.products[:count])
 
 
 def _room(centers: Centers) -> Tile:
