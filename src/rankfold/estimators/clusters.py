@@ -115,7 +115,7 @@ class CentersOfSamples:
     def transform(self, X: Any) -> Any:
         """(m, k) distances of samples in memory from all centers."""
         self._require_memory(X)
-        X = self._check_test_data(X)
+        X = self._check_test_data(X)  # type: ignore[attr-defined]
         centers, out = self.cluster_centers_, np.empty((X.shape[0], len(self.cluster_centers_)), X.dtype)
         out[...] = cluster._kmeans.euclidean_distances(X, centers.astype(X.dtype))
         return out
@@ -323,6 +323,6 @@ def _assign(rows: Any, centers: Any, shift: Any, weights: Any) -> tuple[Any, Any
     k, labels = len(centers), np.full(len(rows), -1, np.int32)
     sums, counts, squares = np.zeros(centers.shape), np.zeros(k), np.zeros(1)
     packed, bounds = centers_of(centers, shift, np.zeros(k, np.int64)), np.empty((len(rows), 2), np.float32)
-    into = {"sums": sums, "counts": counts, "squares": squares}
+    into: dict[str, Any] = {"sums": sums, "counts": counts, "squares": squares}
     assign_rows(rows, packed, labels=labels, bounds=bounds, weights=weights, **into)
     return labels, sums, counts, float(squares[0])

@@ -17,12 +17,13 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.clustering.nearest_centers import assign_rows, centers_of
+from rankfold.methods.kmeans.kept_rows import KeptRows
 from rankfold.methods.kmeans.layout import Layout
 from rankfold.methods.kmeans.passes import OverClusters
 from rankfold.methods.kmeans.request import ClusterRequest
@@ -53,7 +54,8 @@ class BatchPass(OverClusters):
     batch_rows: int
     row_seconds: float
     groups: int = 1
-    kept: tuple[Any, ...] = ()
+    kept: tuple[KeptRows, ...] = ()
+    copies: ClassVar[int] = 15  # those of a batch besides, as they are packed and on their way
 
     def sums(self) -> Mapping[str, Sum]:
         """Of the batch under way; centers, and rows that each was given; of all batches, and their cost."""
@@ -66,11 +68,6 @@ class BatchPass(OverClusters):
             "all_squares": Sum((1,)),
             "cost": Sum((1,)),
         }
-
-    @property
-    def beside_bytes(self) -> int:
-        """Centers of a batch as they are packed, besides."""
-        return OverClusters.beside_bytes.fget(self) + 8 * 9 * self.k * (self.panels.view.short + 4)
 
     def start(self) -> State:
         """From the centers of the pass before."""
@@ -101,7 +98,7 @@ class BatchPass(OverClusters):
         """Label some rows of a batch, and add them to its sums, row by row whatever the grains."""
         labels, bounds = work.labels[here, 0], work.bounds[here]
         labels[...] = -1
-        sums = {name: state[name] for name in ("sums", "counts", "squares")}
+        sums: dict[str, Any] = {name: state[name] for name in ("sums", "counts", "squares")}
         centers = centers_of(state["centers"], work.shift, work.groups)
         assign_rows(x, centers, labels=labels, bounds=bounds, **sums)
 

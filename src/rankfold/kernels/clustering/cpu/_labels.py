@@ -190,29 +190,10 @@ def settle(
 ) -> int:
     """Labels and bounds of open rows; how many have another label."""
     # Fields are taken out of tuples once: each time costs two counts of references.
-    exact, edges, members, numbers, before = (
-        centers.exact,
-        centers.edges,
-        centers.members,
-        tile.numbers,
-        tile.before,
-    )
-    squares, roots, group_roots, places_of = (
-        rounding.squares,
-        rounding.roots,
-        rounding.group_roots,
-        centers.places,
-    )
-    groups, scores, least, slack, row, lanes = (
-        tile.groups,
-        tile.products,
-        tile.least,
-        tile.slack,
-        tile.row,
-        tile.lanes,
-    )
-    norms, products, founds, wide = tile.norms, tile.own, tile.group_counts, centers.squares
-    error, tiny, limit, largest, moved = rounding.error, rounding.tiny, rounding.limit, roots.max(), 0
+    exact, _, _, wide, members, places_of, edges, _, _ = centers
+    _, numbers, before, norms, products, groups, founds, _, _, scores, least, slack, row, lanes = tile
+    squares, roots, group_roots, _, _, error, tiny, limit = rounding
+    largest, moved = roots.max(), 0
     for a in range(count):
         i, norm, found, own, low = numbers[a], norms[a], founds[a], -1, np.inf
         length = np.sqrt(norm)

@@ -141,28 +141,9 @@ def open_rows(
 ) -> tuple[int, int, int]:
     """Gather open rows from ``begin`` on; the row after the last, how many, and pairs of row and center."""
     # Fields are taken out of tuples once: each time costs two counts of references.
-    shift, packed, edges, places, drift = (
-        centers.shift,
-        centers.packed,
-        centers.edges,
-        centers.places,
-        centers.drift,
-    )
-    groups, rows, members, member_counts = tile.groups, tile.rows, tile.members, tile.member_counts
-    numbers, before, founds, norms, products = (
-        tile.numbers,
-        tile.before,
-        tile.group_counts,
-        tile.norms,
-        tile.own,
-    )
-    squares, roots, group_drift, error, tiny = (
-        centers.squares,
-        rounding.roots,
-        rounding.drift,
-        rounding.error,
-        rounding.tiny,
-    )
+    _, shift, packed, squares, _, places, edges, drift, _ = centers
+    rows, numbers, before, norms, products, groups, founds, members, member_counts, _, _, _, _, _ = tile
+    _, roots, _, group_drift, _, error, tiny, _ = rounding
     count, pairs, i = 0, 0, begin
     member_counts[:] = 0
     while i < x.shape[0] and count < TILE:
