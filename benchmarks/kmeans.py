@@ -106,7 +106,7 @@ def product(x: np.ndarray, first: np.ndarray) -> dict[str, Any]:
             np.matmul(x[start : start + TILE], centers, out=out)
 
     taken, _ = seconds(multiply)
-    return {"who": "product", "seconds": taken, "steps": 1, "inertia": float("nan")}
+    return {"who": "product", "seconds": taken, "steps": 1, "inertia": None}
 
 
 def faiss_runs(x: np.ndarray, first: np.ndarray, steps: int) -> list[dict[str, Any]]:
@@ -141,8 +141,8 @@ def compare_steps(x: np.ndarray, most: int, repeats: int) -> list[dict[str, Any]
         row = {**run, "most_steps": most, "step_seconds": statistics.median(own), "over_ours": ratio}
         rows.append({**row, "seconds": statistics.median(turn[who]["seconds"] for turn in turns)})
         print(
-            f"{who:20} {rows[-1]["step_seconds"]:8.4f} s a step, {ratio:5.2f} of ours, {run["steps"]:4} steps, "
-            f"inertia {run['inertia']:.7g}",
+            f"{who:20} {row['step_seconds']:8.4f} s a step, {ratio:5.2f} of ours, {run['steps']:4} steps, "
+            f"inertia {run['inertia'] or float('nan'):.7g}",
             flush=True,
         )
     return rows

@@ -39,7 +39,8 @@ def kmeans(
     n_init : int
         Starts that are refined on the sample, of which the best goes on.
     tol : float
-        Squared movement of all centers in a pass, over the mean variance of columns, at which passes end.
+        Squared movement of all centers in a pass, over the mean variance of columns, at which passes end; by
+        batches also the relative fall of the inertia from a pass to the next.
     passes : int
         Most reads of the matrix.
     seed : int

@@ -224,7 +224,8 @@ class MiniBatchKMeans(CentersOfSamples, cluster.MiniBatchKMeans):  # type: ignor
     max_iter : int
         Reads of the samples in which centers move.
     tol : float
-        Squared movement of all centers in a read, over the mean variance of features, to stop at.
+        Squared movement of all centers in a read, over the mean variance of features, or relative fall of the
+        inertia from a read to the next, to stop at.
     verbose, max_no_improvement, init_size, reassignment_ratio
         For compatibility: nothing is printed, ``tol`` and ``max_iter`` alone end a fit, centers begin from
         a sample of all that ``fit`` is given, and a center without samples stays where it is.

@@ -163,8 +163,10 @@ def by_batches(run: Run, request: ClusterRequest, layout: Layout, centers: Float
         moved = float(((state["centers"] - made.centers) ** 2).sum())
         made.change = moved * rows * columns / variance if variance > 0 else (np.inf if moved > 0 else 0.0)
         made.centers, given = state["centers"], state["given"]
-        made.inertia.append(float(state["cost"][0]))
-        if made.change <= request.tol:
+        before, cost = (made.inertia or [np.inf])[-1], float(state["cost"][0])
+        made.inertia.append(cost)
+        # Steps of one over all rows given so far never end by themselves: their gain does.
+        if made.change <= request.tol or (request.tol > 0 and before - cost <= request.tol * cost):
             made.reason = "tol"
         elif run.passes + 1 >= request.passes:
             made.reason = "passes"
