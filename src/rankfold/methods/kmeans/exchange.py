@@ -6,9 +6,9 @@ taken again. What costs less is kept; else fewer are exchanged, until there is n
 
 References
 ----------
-Fritzke, Breathing k-means: superior k-means solutions through dynamic k-values, arXiv:2006.15666, 2020. Unlike
-there, a center is added towards the farthest row of its cluster, not in a direction that is drawn; only a few
-steps are taken in between; and of a center that is removed the nearest one alone is spared.
+Fritzke, Breathing k-means: superior k-means solutions through dynamic k-values, arXiv:2006.15666, 2020.
+Unlike there, a center is added towards the farthest row of its cluster, not in a direction that is drawn;
+only a few steps are taken in between; and of a center that is removed the nearest one alone is spared.
 """
 
 from __future__ import annotations
