@@ -150,7 +150,7 @@ class KMeans(CentersOfSamples, cluster.KMeans):  # type: ignore[misc]
         "k-means++" is "k-means||" of ``rankfold.kmeans``, "random" its "sample". Functions are for samples
         in memory.
     n_init : "auto" or int
-        Starts that are refined on a sample, of which the best goes on; "auto" is 4.
+        Starts that are refined on a sample, of which the best goes on; "auto" is 10.
     max_iter : int
         Steps, each a read of the samples.
     verbose, copy_x, algorithm
