@@ -131,6 +131,7 @@ LAWS = {
     "radius_neighbors": Law(narrow(rf.radius_neighbors), {"radius": 0.3, "metric": "manhattan"}),
     "kmeans": Law(rf.kmeans, {"k": 7}, name="kmeans"),
     "kmeans of a few": Law(rf.kmeans, {"k": 30, "init": "sample", "tol": 0.0}, name="kmeans"),
+    "kmeans by batches": Law(rf.kmeans, {"k": 7, "batch_rows": 70}, name="kmeans"),
     "kmeans with centers": Law(rf.kmeans, {"init": first_centers()}, name="kmeans"),
     "transform": Law(rf.transform, {}, fit=rf.pca),
     "update": Law(rf.update, {}, fit=rf.pca),
