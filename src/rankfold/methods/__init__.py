@@ -4,6 +4,7 @@
     nmf          nonnegative factors
     knn          nearest neighbors
     radius       neighbors within a radius
+    bits         rows as sets: packed bits, and sparse rows without their zeros
     partitions   neighbors within partitions of the rows, and their recall
     tree         points of few dimensions in a tree, which both search
     kmeans       clusters of rows around their means

@@ -23,6 +23,9 @@ Int64 = npt.NDArray[np.int64]
 WORD = 64
 """Bits of a word."""
 
+RUN = 128
+"""Rows of ``y`` whose shares with a row are counted at a time."""
+
 
 @dataclass(frozen=True, slots=True)
 class BitRows:
@@ -89,3 +92,8 @@ def meet_bits(
             _take(lists_i.keys[i], lists_i.ids[i], key, y.first + j)
             if lists_j is not None:
                 _take(lists_j.keys[j], lists_j.ids[j], key, x.first + i)
+
+
+def scratch_bytes(rows: int, words: int) -> int:
+    """Most scratch of a meeting of blocks of so many rows: a run, sizes, lists that take nothing."""
+    return RUN * (8 * words + 5 * 8) + rows * (2 * 8 + 2 * 8)

@@ -1,7 +1,7 @@
 """Distances of sets: all of them follow from two sizes, and from how many members two sets share.
 
-A set is a row of bits, or the columns in which a sparse row is not zero. Sizes and shares are whole numbers, so
-a distance is one rounded quotient: the same from either side and however members were counted.
+A set is a row of bits, or the columns in which a sparse row is not zero. Sizes and shares are whole numbers,
+so a distance is one rounded quotient: the same from either side and however members were counted.
 """
 
 from __future__ import annotations

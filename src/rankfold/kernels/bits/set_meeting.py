@@ -1,7 +1,7 @@
 """Two blocks of sparse rows meet as sets: the nearest of either in the other, exactly.
 
-What two rows share is the inner product of their ones. Products of ones are whole numbers, exact in float32 up
-to 2^24, so that a tile of products is a tile of counts and keys follow: see ``set_keys.py``.
+What two rows share is the inner product of their ones. Products of ones are whole numbers, exact in float32
+up to 2^24, so that a tile of products is a tile of counts and keys follow: see ``set_keys.py``.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 """From counts of what rows share to lists. See ``kernels/bits/set_keys.py``.
 
-Lanes are ``RUN`` columns, that is rows of the other side. Whether a pair may be of use to a list is one linear
-test of what both rows share:
+Lanes are ``RUN`` columns, that is rows of the other side. Whether a pair may be of use to a list is one
+linear test of what both rows share:
 
 - Hamming: ``(s - 2 shared) / bits``, with ``s`` the sum of both sizes, is at most the farthest of the list,
   ``limit / bits``, where ``shared`` is at least ``s / 2 - limit / 2``.
 - Jaccard: ``(s - 2 shared) / (s - shared)`` is at most ``far`` where ``shared`` is at least
   ``s (1 - far) / (2 - far)``.
 
-Ties are the rule among whole numbers, and a list takes no equal pair of a larger id. So where its farthest has
-an id that is smaller than any to come, the test is strict: a limit one less, a slope above by ``MARGIN``. Slopes
-are quotients of sizes up to twice ``MOST_STRICT``, which differ by 2^-46 at least and are right to 2^-51.
-The test is never too strict, and ``take`` repeats it: what passes by mistake costs time alone.
+Ties are the rule among whole numbers, and a list takes no equal pair of a larger id. So where its farthest
+has an id that is smaller than any to come, the test is strict: a limit one less, a slope above by ``MARGIN``.
+Slopes are quotients of sizes up to twice ``MOST_STRICT``, which differ by 2^-46 at least and are right to
+2^-51. The test is never too strict, and ``take`` repeats it: what passes by mistake costs time alone.
 """
 
 from __future__ import annotations
@@ -22,15 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._compiled import contracted_part, part
+from rankfold.kernels.bits.bit_meeting import RUN
 from rankfold.kernels.bits.set_keys import SetMetric
 from rankfold.kernels.neighbors.cpu._heaps import take
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
-
-RUN = 128
-"""Columns whose shares are counted at a time."""
 
 MARGIN = 2.0**-48
 """Above the rounding of a slope, and below what two of them differ by."""
@@ -79,9 +77,7 @@ def open_lanes(
         if j < columns:
             size = sizes[start + j]
             lanes[0][j] = size
-            lanes[1][j], lanes[2][j] = limit(
-                keys[start + j, 0], ids[start + j, 0], size, first, bits, metric
-            )
+            lanes[1][j], lanes[2][j] = limit(keys[start + j, 0], ids[start + j, 0], size, first, bits, metric)
         else:
             lanes[0][j], lanes[1][j], lanes[2][j] = 0.0, 0.0, np.inf
 
@@ -103,7 +99,7 @@ def take_run(
     bits: int,
     metric: int,
 ) -> None:
-    """Take a row and a run of columns, of which those from ``least`` on are of use, into the lists of both."""
+    """Take a row and those columns of a run that are of use, from ``least`` on, into the lists of both."""
     slope, offset = limit(keys[0], ids[0], size, first_j + start, bits, metric)
     if not _any_near(shared, lanes[0], lanes[1], lanes[2], size, slope, offset):
         return

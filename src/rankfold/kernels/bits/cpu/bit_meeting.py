@@ -1,8 +1,8 @@
 """Two blocks of rows of bits meet on the host. See ``kernels/bits/bit_meeting.py``.
 
-Columns, that is rows of the other side, are transposed a run at a time, so that the words of a run are vectors:
-one AND, one count of bits and one addition each. The compiler takes what a machine has, vectors of counts
-(AVX-512 VPOPCNTDQ), tables of nibbles (AVX2), or the scalar instruction.
+Columns, that is rows of the other side, are transposed a run at a time, so that the words of a run are
+vectors: one AND, one count of bits and one addition each. The compiler takes what a machine has, counts of
+vectors (AVX-512 VPOPCNTDQ), tables of nibbles (AVX2), or the scalar instruction.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from numba.extending import intrinsic
 
 from rankfold.kernels._compiled import compile_loop, part
 from rankfold.kernels._layouts import plain
-from rankfold.kernels.bits.bit_meeting import BitRows
-from rankfold.kernels.bits.cpu._shares import RUN, Lanes, open_lanes, take_run
+from rankfold.kernels.bits.bit_meeting import RUN, BitRows
+from rankfold.kernels.bits.cpu._shares import Lanes, open_lanes, take_run
 from rankfold.kernels.neighbors.bounds import tiles
 from rankfold.kernels.neighbors.meeting import Lists
 
@@ -68,8 +68,7 @@ def lists_of_others(
     return lists_j.keys, lists_j.ids
 
 
-@intrinsic
-def _count_ones(typing: Any, word: Any) -> Any:
+def _generate_count(typing: Any, word: Any) -> Any:
     """The ones of a word, as one instruction or as part of a vector."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -77,6 +76,9 @@ def _count_ones(typing: Any, word: Any) -> Any:
         return builder.call(function, arguments)
 
     return word(word), generate
+
+
+_count_ones: Any = intrinsic(_generate_count)
 
 
 @compile_loop

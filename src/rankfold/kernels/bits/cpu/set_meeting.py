@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop
 from rankfold.kernels._layouts import wide
-from rankfold.kernels.bits.cpu._shares import RUN, Lanes, open_lanes, take_run
+from rankfold.kernels.bits.bit_meeting import RUN
+from rankfold.kernels.bits.cpu._shares import Lanes, open_lanes, take_run
 from rankfold.kernels.bits.cpu.bit_meeting import lists_of_others
 from rankfold.kernels.neighbors.bounds import pieces
 from rankfold.kernels.neighbors.cpu.sparse_meeting import SparseTiles

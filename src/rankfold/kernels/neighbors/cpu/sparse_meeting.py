@@ -250,7 +250,9 @@ class _Meeting:
             by_columns = self.tiles.by_columns(others.part(top, end), places, double)
             for start in range(0, len(rows), TILE[0]):
                 some = rows[start : start + TILE[0]]
-                tile = self.tiles.products(self.tiles.part("held", _pick(side.rows, some), places, double), by_columns)
+                tile = self.tiles.products(
+                    self.tiles.part("held", _pick(side.rows, some), places, double), by_columns
+                )
                 where = some, one, top, two, self.metric, inner, others.first, same
                 exhaust(tile, near_i, near_j[top:end], *where, *side.lists[:2], zeros, np.empty(LANES))
 
