@@ -26,7 +26,15 @@ pytestmark = pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
 ON_DEVICE = [
     name
     for name in LAWS
-    if name not in ("column_sums", "svd by lanczos", "knn of points", "knn by partitions", "radius_neighbors")
+    if name
+    not in (
+        "column_sums",
+        "svd by lanczos",
+        "knn of points",
+        "knn of sets",
+        "knn by partitions",
+        "radius_neighbors",
+    )
     and "weights" not in name
     and "kmeans" not in name
 ]  # which have no code for one

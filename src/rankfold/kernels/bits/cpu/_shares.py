@@ -25,6 +25,7 @@ from rankfold.kernels._compiled import contracted_part, part
 from rankfold.kernels.bits.bit_meeting import RUN
 from rankfold.kernels.bits.set_keys import SetMetric
 from rankfold.kernels.neighbors.cpu._heaps import take
+from rankfold.kernels.neighbors.meeting import Lists
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -43,6 +44,17 @@ Index = np.uint64
 
 Lanes = tuple[Float64, Float64, Float64, Int64]
 """For each column of a run its size, slope and offset, and room for those that are near."""
+
+
+def lists_of_others(
+    lists_i: Lists, lists_j: Lists | None, count: int, *, same: bool
+) -> tuple[Float64, Int64]:
+    """Lists of the columns: those of the rows in one block, and such as take nothing where there are none."""
+    if same:
+        return lists_i.keys, lists_i.ids
+    if lists_j is None:
+        return np.full((count, 1), -np.inf), np.zeros((count, 1), np.int64)
+    return lists_j.keys, lists_j.ids
 
 
 @part

@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 from rankfold.kernels._compiled import compile_loop, part
 from rankfold.kernels._layouts import plain
 from rankfold.kernels.bits.bit_meeting import RUN, BitRows
-from rankfold.kernels.bits.cpu._shares import Lanes, open_lanes, take_run
+from rankfold.kernels.bits.cpu._shares import Lanes, lists_of_others, open_lanes, take_run
 from rankfold.kernels.neighbors.bounds import tiles
 from rankfold.kernels.neighbors.meeting import Lists
 
@@ -41,7 +41,7 @@ def meet_bits(
     run = np.empty((words[0].shape[1], RUN), np.uint64)
     scratch = np.empty(RUN), np.empty(RUN), np.empty(RUN), np.empty(RUN, np.int64)
     for i, j in tiles(len(x), len(y), TILE, same=same):
-        meet_words(
+        _meet_words(
             words[0][i],
             words[1][j],
             sizes[0][i],
@@ -55,17 +55,6 @@ def meet_bits(
             np.empty(RUN, np.uint64),
             scratch,
         )
-
-
-def lists_of_others(
-    lists_i: Lists, lists_j: Lists | None, count: int, *, same: bool
-) -> tuple[Float64, Int64]:
-    """Lists of the columns: those of the rows in one block, and such as take nothing where there are none."""
-    if same:
-        return lists_i.keys, lists_i.ids
-    if lists_j is None:
-        return np.full((count, 1), -np.inf), np.zeros((count, 1), np.int64)
-    return lists_j.keys, lists_j.ids
 
 
 def _generate_count(typing: Any, word: Any) -> Any:
@@ -82,7 +71,7 @@ _count_ones: Any = intrinsic(_generate_count)
 
 
 @compile_loop
-def meet_words(
+def _meet_words(
     x: Array,
     y: Array,
     sizes_i: Float64,

@@ -14,8 +14,7 @@ import numpy.typing as npt
 from rankfold.kernels._compiled import compile_loop
 from rankfold.kernels._layouts import wide
 from rankfold.kernels.bits.bit_meeting import RUN
-from rankfold.kernels.bits.cpu._shares import Lanes, open_lanes, take_run
-from rankfold.kernels.bits.cpu.bit_meeting import lists_of_others
+from rankfold.kernels.bits.cpu._shares import Lanes, lists_of_others, open_lanes, take_run
 from rankfold.kernels.neighbors.bounds import pieces
 from rankfold.kernels.neighbors.cpu.sparse_meeting import SparseTiles
 from rankfold.kernels.neighbors.meeting import Lists
@@ -54,7 +53,7 @@ def meet_sets(
                 continue
             by_rows = task.part("held", x.part(first, last), places, dtype)
             begin = max(top, first + 1) if same else top
-            meet_tile(
+            _meet_tile(
                 wide(task.products(by_rows, by_columns, begin - top)),
                 sizes[0][first:last],
                 sizes[1][begin:end],
@@ -69,7 +68,7 @@ def meet_sets(
 
 
 @compile_loop
-def meet_tile(
+def _meet_tile(
     products: Array,
     sizes_i: Float64,
     sizes_j: Float64,
