@@ -16,6 +16,7 @@ from scipy.spatial.distance import cdist
 
 import rankfold as rf
 from rankfold.methods.bits import choice
+from rankfold.methods.bits.folds import NearestBits, NearestSets
 from rankfold.methods.knn import sparse_rows
 from rankfold.methods.knn.knn import knn_task
 from rankfold.pipeline.engine import pairs
@@ -35,7 +36,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def never_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sparse rows of few columns are compared as lists, as those of many are."""
-    monkeypatch.setattr(choice, "WORTH_PACKING", 0)
+    monkeypatch.setattr(choice, "are_packed", lambda *sides: False)
 
 
 def sets(rows: int, columns: int, seed: int = 0) -> Matrix:
@@ -159,10 +160,14 @@ def test_cuts_threads_memory_and_kinds_change_no_bit(
     store = to_zarr(tmp_path / "x.zarr", x, (170, 200))
     whole = rf.knn(store, 8, metric=metric, threads=1)
     assert_nearest(whole, nearest(x, metric, 8))
-    for rows, threads, memory, packs in ((64, 2, None, 0), (97, 7, "120MiB", 0), (700, 1, "256MiB", 4096)):
+    for rows, threads, memory, packs in (
+        (64, 2, None, False),
+        (97, 7, "120MiB", False),
+        (700, 1, "256MiB", True),
+    ):
         monkeypatch.setattr(pairs, "BLOCK_ROWS", (rows, rows))
         monkeypatch.setattr(sparse_rows, "BLOCK_ROWS", rows)
-        monkeypatch.setattr(choice, "WORTH_PACKING", packs)
+        monkeypatch.setattr(choice, "are_packed", lambda *sides, packs=packs: packs)
         for source in (store, sp.csr_array(x)):
             result = rf.knn(source, 8, metric=metric, threads=threads, memory=memory)
             assert_nearest(result, (np.asarray(whole.indices[...]), np.asarray(whole.distances[...])))
@@ -232,3 +237,17 @@ def test_a_plan_counts_an_eighth_of_a_byte_for_a_column() -> None:
     assert bits is not None
     more = bits.memory_bytes(90_000) - bits.memory_bytes(10_000)
     assert 80_000 * (128 + 8 + 240) <= more <= 80_000 * (128 + 8 + 240 + 64)
+
+
+@pytest.mark.parametrize(
+    ("columns", "members", "packs"),
+    [(1024, 60, True), (4096, 60, False), (4096, 300, True), (10**6, 600, False)],
+)
+def test_sparse_rows_are_packed_where_that_is_less_work(columns: int, members: int, packs: bool) -> None:
+    indices = np.random.default_rng(0).integers(0, columns, 50 * members)
+    x = sp.csr_array(
+        (np.ones(len(indices), bool), indices, np.arange(0, len(indices) + 1, members)), (50, columns)
+    )
+    task = knn_task(x, 3, metric="jaccard")
+    assert (choice.sparse_sides(task) is None) == packs
+    assert isinstance(choice.set_fold(task, None), NearestBits if packs else NearestSets)

@@ -59,8 +59,8 @@ def test_sparse_rows_are_met_as_the_table_says(
         with pytest.raises(InputError, match="is sparse"):
             rf.knn(sp.csr_array(x.astype(np.uint8)), 3, metric=function)
         return
-    # Sets of few columns are packed; of more, whose lists are the same, they are not.
-    monkeypatch.setattr("rankfold.methods.bits.choice.WORTH_PACKING", 0)
+    # Sets of few columns are packed, with the same lists.
+    monkeypatch.setattr("rankfold.methods.bits.choice.are_packed", lambda *sides: False)
     result = rf.knn(sp.csr_array(x), 3, metric=function)
     without_zeros = said.startswith("without zeros") and not ("below 16" in said and columns < 16)
     assert bool(dense) == (not without_zeros)

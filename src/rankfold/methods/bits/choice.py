@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.bits.bit_meeting import words_of
 from rankfold.methods.bits.folds import NearestBits, NearestSets
 from rankfold.methods.bits.rows import BitReader, SetReader
 from rankfold.methods.knn.arguments import PACKED_NAMES, SET_NAMES
@@ -22,8 +23,8 @@ from rankfold.pipeline.errors import InputError
 if TYPE_CHECKING:
     from rankfold.methods.knn.knn import Neighbors
 
-WORTH_PACKING = 8192
-"""Columns up to which sparse rows are packed as well."""
+FEW_WORDS, WORDS_PER_SHARE = 14.0, 7.0
+"""Words of packed rows that take as long to count as two lists to meet, and as each member that both hold."""
 
 
 def finds_sets(task: Neighbors) -> bool:
@@ -50,10 +51,20 @@ def require_bits(task: Neighbors) -> None:
 
 def sparse_sides(task: Neighbors) -> tuple[CompressedSource, CompressedSource] | None:
     """Both sides, where sets are compared as lists of their members; else None."""
-    if not finds_sets(task) or task.source.shape[1] <= WORTH_PACKING:
+    if not finds_sets(task):
         return None
     left, source = sparse_rows(task.left), sparse_rows(task.source)
-    return None if left is None or source is None else (left, source)
+    return None if left is None or source is None or are_packed(left, source) else (left, source)
+
+
+def are_packed(left: CompressedSource, source: CompressedSource) -> bool:
+    """Whether sparse rows are sooner packed and counted: of few columns, or of many members.
+
+    As if members were spread evenly: two rows share the product of their numbers over that of columns.
+    """
+    columns = source.shape[1]
+    shared = (left.nnz / left.shape[0]) * (source.nnz / source.shape[0]) / columns
+    return words_of(columns) <= FEW_WORDS + WORDS_PER_SHARE * shared
 
 
 def set_fold(task: Neighbors, common: npt.NDArray[np.int64] | None) -> NearestBits | NearestSets | None:
