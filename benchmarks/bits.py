@@ -32,6 +32,13 @@ from rankfold.kernels.bits.cpu.bit_meeting import _count_run, _load
 K = 15
 
 
+def processor() -> str:
+    """What the machine says it has."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if sys.platform == "linux" else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
 def measured(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
     """Median processor seconds of calls that take turns, after one of each that is not counted."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
@@ -121,8 +128,9 @@ def main() -> None:
     limit = count_words(packed[:8192].view(np.uint64), asked.rounds)
     words = asked.bits // 64
     facts = {
-        "machine": platform.processor() or platform.machine(),
-        "versions": {name: version(name) for name in ("numpy", "numba", "scikit-learn")},
+        "machine": processor(),
+        "versions": {name: version(name) for name in ("numpy", "numba", "scikit-learn")}
+        | {"faiss-cpu": sys.modules["faiss"].__version__},
         "shape": [rows, asked.bits],
         "k": K,
         "words_per_second_limit": limit,
