@@ -4,6 +4,7 @@
     neighbors     nearest rows, and how many rows are nearer
     bits          nearest rows among sets, by what two of them share
     clustering    nearest centers of rows, and sums of clusters
+    partitions    what rows in several partitions tell of these
     nonnegative   least squares and divergences over rows that are not negative
     sparse        products of sparse rows with blocks, and of columns with columns
     hashing       digests at the speed of memory

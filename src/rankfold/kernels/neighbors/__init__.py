@@ -8,5 +8,4 @@ ranking          rows that come before thresholds of others       numba, CUDA C+
 fuzzy            how strongly rows belong to neighborhoods of others
 tree             points of few dimensions in a tree               numba
 ranks            how many rows are nearer than given ones         numba
-visits           partitions that neighbors of a row are in        numba
 """
