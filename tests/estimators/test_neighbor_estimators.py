@@ -101,6 +101,28 @@ def test_graphs_are_those_of_scikit_learn(asked: dict[str, Any], mode: str) -> N
 
 
 @pytest.mark.parametrize(
+    ("metric", "dtype"), [("hamming", bool), ("hamming", float), ("jaccard", bool), ("jaccard", np.int64)]
+)
+@pytest.mark.filterwarnings("ignore:Data was converted to boolean")
+def test_bits_are_compared_as_scikit_learn_compares_them(metric: str, dtype: type, tmp_path: Path) -> None:
+    """Of what is equally far scikit-learn takes any: distances are the same to the last bit."""
+    x = (np.random.default_rng(0).random((300, 45)) < 0.3).astype(dtype)
+    x[7:30:4] = x[3]
+    theirs = neighbors.NearestNeighbors(n_neighbors=7, metric=metric, algorithm="brute").fit(x)
+    expected, _ = theirs.kneighbors()
+    every = theirs.kneighbors(n_neighbors=299)
+    apart = np.zeros((300, 300))
+    np.put_along_axis(apart, every[1], every[0], axis=1)
+    for samples in (x, str(to_zarr(tmp_path / "x.zarr", x, (100, 45)))):
+        distances, indices = NearestNeighbors(n_neighbors=7, metric=metric).fit(samples).kneighbors()
+        np.testing.assert_array_equal(distances, expected)
+        np.testing.assert_array_equal(np.take_along_axis(apart, indices, axis=1), expected)
+    graph = KNeighborsTransformer(n_neighbors=7, metric=metric).fit_transform(x)
+    assert graph.shape == (300, 300) and graph.nnz == 8 * 300
+    np.testing.assert_array_equal(graph.data.reshape(300, 8)[:, 1:], expected)
+
+
+@pytest.mark.parametrize(
     ("columns", "metric", "dtype"),
     cover(
         [3, 30],

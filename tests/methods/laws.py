@@ -41,6 +41,9 @@ class Law:
     tolerance: float = 1e-9
     """Of its arrays, relative to the largest, on the same data in other chunks."""
 
+    is_half_zero: bool = False
+    """Whether half of its matrix is zero."""
+
     is_complex: bool = False
     """Whether its matrix is."""
 
@@ -48,7 +51,8 @@ class Law:
 
     def matrix(self) -> npt.NDArray[Any]:
         """What it is called of."""
-        return complex_matrix() if self.is_complex else matrix()
+        x = complex_matrix() if self.is_complex else matrix()
+        return np.where(x > np.median(x), x, 0) if self.is_half_zero else x
 
     def store(
         self, folder: Path, chunks: tuple[int, int] = (100, 40), x: npt.NDArray[Any] | None = None
@@ -117,6 +121,7 @@ LAWS = {
         rf.nmf, {"rank": 3, "weights": weights(), "loss": "kullback-leibler"}, name="nmf", tolerance=1e-3
     ),
     "knn": Law(rf.knn, {"k": 5, "symmetric": "union"}, name="knn"),
+    "knn of sets": Law(rf.knn, {"k": 5, "metric": "jaccard"}, name="knn", is_half_zero=True),
     "knn by partitions": Law(
         rf.knn, {"k": 5, "solver": "approximate", "partition_rows": 60, "min_recall": 0.99}, name="knn"
     ),

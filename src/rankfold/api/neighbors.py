@@ -49,9 +49,11 @@ def knn(
         Rows among which neighbors of those of ``x`` are looked for. They go through the steps of its matrix.
     metric : str or function
         "euclidean", "sqeuclidean", "cosine", "inner_product" (largest first, as negative distances),
-        "manhattan", "chebyshev"; or a symmetric function of two float64 rows that numba compiles. "haversine"
-        is the angle between places given by latitude and longitude, all in radians: times the radius of a
-        sphere it is the distance along it.
+        "manhattan", "chebyshev"; or a symmetric function of two float64 rows that numba compiles. "hamming"
+        is the share of columns that differ, "jaccard" that of the members of either row that one has, where
+        members are what is not zero; "bit_hamming" and "bit_jaccard" are the same of packed bits, as
+        ``numpy.packbits(x, axis=1)`` gives them. "haversine" is the angle between places given by latitude
+        and longitude, all in radians: times the radius of a sphere it is the distance along it.
     symmetric : {None, "union", "mutual"}
         Edges of the graph: as they are, those that either of two rows has, or both.
     box : number or numbers, (n,)
@@ -88,9 +90,9 @@ def knn(
     Notes
     -----
     About ``m^2 n`` flops in float32, or twice as many of queries; every pair that products leave open is
-    measured in float64, by a fixed sum. In a tree ``m log m``, for points of few columns. See
-    ``docs/neighbors.md``. By partitions about ``m^1.5 n`` flops a round. The same bytes for any chunks,
-    memory and workers; distances are exact in any case.
+    measured in float64, by a fixed sum. Of bits ``m^2 n / 128`` counts of a word. In a tree ``m log m``,
+    for points of few columns. See ``docs/neighbors.md``. By partitions about ``m^1.5 n`` flops a round.
+    The same bytes for any chunks, memory and workers; distances are exact in any case.
 
     References
     ----------

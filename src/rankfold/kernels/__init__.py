@@ -2,6 +2,7 @@
 
     linear        products, factorizations, sketches and sums of panels
     neighbors     nearest rows, and how many rows are nearer
+    bits          nearest rows among sets, by what two of them share
     clustering    nearest centers of rows, and sums of clusters
     partitions    what rows in several partitions tell of these
     nonnegative   least squares and divergences over rows that are not negative

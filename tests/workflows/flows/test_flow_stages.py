@@ -15,8 +15,8 @@ import pytest
 from flow_commands import FLOW, actions, begun, changed, rankfold, refused
 
 import rankfold as rf
-from rankfold.methods.knn.arguments import ALIASES, NAMES
-from rankfold.methods.knn.request import METRICS
+from rankfold.methods.knn.arguments import ALIASES, NAMES, SET_NAMES
+from rankfold.methods.knn.request import METRICS, SET_METRICS
 from rankfold.methods.nmf.arguments import INITS
 from rankfold.workflows.flows import stage_models as models
 from rankfold.workflows.flows.plan import Workflow
@@ -67,11 +67,11 @@ def test_keys_are_the_arguments_of_the_function(model: type[models.BaseStage]) -
 
 
 def test_choices_are_those_of_the_library() -> None:
-    assert set(NAMES) == set(METRICS)
+    assert set(NAMES) == set(METRICS) and set(SET_NAMES) == set(SET_METRICS)
     for name in ("knn", "trustworthiness", "continuity"):
         metric = models.STAGES[name].model_fields["metric"]
-        on_the_sphere = {"haversine"} if name == "knn" else set()
-        assert set(get_args(metric.annotation)) == {*METRICS, *ALIASES, *on_the_sphere}
+        of_neighbors = {"haversine", *SET_METRICS} if name == "knn" else set()
+        assert set(get_args(metric.annotation)) == {*METRICS, *ALIASES, *of_neighbors}
     assert models.STAGES["nmf"].model_fields["init"].default in INITS
 
 

@@ -9,6 +9,12 @@ from rankfold.methods.argument import Argument
 from rankfold.methods.registry import Method
 
 NAMES = ("euclidean", "sqeuclidean", "cosine", "inner_product", "manhattan", "chebyshev")
+SET_NAMES = ("hamming", "jaccard", "bit_hamming", "bit_jaccard")
+"""Of sets, or of numbers that are the same or not; and of neighbors alone."""
+
+PACKED_NAMES = ("bit_hamming", "bit_jaccard")
+"""Those of bytes that hold eight columns each."""
+
 HAVERSINE = "haversine"
 """Of latitude and longitude, and of searches in a tree alone."""
 
@@ -46,8 +52,9 @@ class KnnArguments:
     metric: Annotated[
         str,
         Argument(
-            "euclidean, sqeuclidean, cosine, inner_product, manhattan, chebyshev or haversine",
-            choices=(*NAMES, HAVERSINE, *ALIASES),
+            "euclidean, sqeuclidean, cosine, inner_product, manhattan, chebyshev or haversine; hamming or "
+            "jaccard, bit_hamming or bit_jaccard of packed bits",
+            choices=(*NAMES, *SET_NAMES, HAVERSINE, *ALIASES),
         ),
     ] = "euclidean"
     symmetric: Annotated[

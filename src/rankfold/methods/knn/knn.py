@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.bits.choice import finds_sets, require_bits, set_fold, sparse_sides
+from rankfold.methods.bits.folds import NearestSets
 from rankfold.methods.index.queries import IndexQueries, queries_task
 from rankfold.methods.knn.arguments import DEFAULT_K
 from rankfold.methods.knn.extend import EarlierLists
 from rankfold.methods.knn.graph import POINTERS, create_graph, write_symmetric_graph
 from rankfold.methods.knn.pair_fold import NearestPairs, has_bounds
-from rankfold.methods.knn.plan import PairSweeps, plan_neighbors
+from rankfold.methods.knn.plan import NeighborFold, PairSweeps, plan_neighbors
 from rankfold.methods.knn.request import NeighborRequest
 from rankfold.methods.knn.row_blocks import BlockReader, choose_shift
 from rankfold.methods.knn.sparse_fold import NearestSparsePairs
@@ -67,6 +69,9 @@ CHUNK_BYTES = (2**20, 16 * 2**20)
 TARGET_CHUNKS = 8192
 
 
+WITHOUT_ZEROS = (NearestSparsePairs, NearestSets)
+"""Folds whose blocks follow from what rows store."""
+
 EXACT = MappingProxyType({"recall": 1.0})
 """What is known of neighbors that all are."""
 
@@ -106,6 +111,7 @@ class Neighbors:
         task = cls(
             source, queries, parameters, None if base is None else EarlierLists.of(base, source, parameters)
         )
+        require_bits(task)
         if parameters.solver == "approximate":
             require_partitions(task)
         return task
@@ -178,12 +184,14 @@ class Neighbors:
         code = self.parameters.code
         readers = SparseReader(left, code), SparseReader(source, code)
         columns = np.zeros(0, np.int64) if common is None else common
-        return NearestSparsePairs(pairs, *readers, blocks, others, self.parameters.k, code, columns)
+        return NearestSparsePairs(pairs, *readers, self.parameters.k, code, blocks, others, columns)
 
     def loops(self) -> dict[str, Any]:
         """What compiled loops depend on besides the request."""
         if self.is_approximate:
             return {"sparse": False, "tree": False, "pairs": True, "partitions": True}
+        if finds_sets(self):
+            return {"sets": "bits" if sparse_sides(self) is None else "sets"}
         sides = (self.left, self.source)
         sparse = self._by_products() and all(sparse_rows(side) is not None for side in sides)
         return {"sparse": sparse, "tree": self._may_use_tree(), "pairs": not self.parameters.needs_tree}
@@ -208,9 +216,10 @@ class Neighbors:
             except MemoryBudgetError:
                 if self.parameters.needs_tree:
                     raise
-        sparse = self.sparse_fold(None) if budget.device == "cpu" else None
+        without_zeros = self.sparse_fold(None) if budget.device == "cpu" else None
         # As if rows were centered, which takes a copy: that is known after a look at some of them.
-        fold = sparse or self.fold(np.zeros(self.source.shape[1]), precise=False)
+        fold: NeighborFold | None = set_fold(self, None) or without_zeros
+        fold = fold or self.fold(np.zeros(self.source.shape[1]), precise=False)
         write = self._write(fold.pairs, NOWHERE, NOWHERE)
         symmetric = self.parameters.symmetric is not None
         plan = plan_neighbors(PairSweeps(fold, write, self.source, self.left, symmetric), budget)
@@ -227,7 +236,7 @@ class Neighbors:
             return self._finish(run, fingerprint)
         fold = self._fold_on(run.device)
         # Blocks of sparse rows are others than of dense ones.
-        lists = run.scratch / ("sparse-lists" if isinstance(fold, NearestSparsePairs) else "lists")
+        lists = run.scratch / ("sparse-lists" if isinstance(fold, WITHOUT_ZEROS) else "lists")
         make_folder(lists)
         if self.earlier is not None:
             self.earlier.plant(fold, lists)
@@ -268,8 +277,13 @@ class Neighbors:
         run.describe(facts)
         return facts
 
-    def _fold_on(self, device: str) -> NearestPairs | NearestSparsePairs:
+    def _fold_on(self, device: str) -> NeighborFold:
         """The fold for what has been read of the rows."""
+        if finds_sets(self):
+            sides = sparse_sides(self)
+            sets = set_fold(self, None if sides is None else common_columns(sides[1]))
+            assert sets is not None  # noqa: S101 - that is what ``finds_sets`` says
+            return sets
         source = sparse_rows(self.source) if device == "cpu" and self.loops()["sparse"] else None
         if source is not None:
             fold = self.sparse_fold(common_columns(source))

@@ -19,8 +19,9 @@ from rankfold.kernels.neighbors.lists import (
 )
 from rankfold.kernels.neighbors.meeting import Lists, limit_pairs
 from rankfold.kernels.neighbors.sparse_meeting import SparseRows, meet_sparse_rows, square_rows
+from rankfold.methods.bits.warm import warm_sets
 from rankfold.methods.knn.pair_fold import has_bounds
-from rankfold.methods.knn.request import METRICS
+from rankfold.methods.knn.request import METRICS, SET_METRICS
 from rankfold.methods.knn.row_blocks import row_dtype
 from rankfold.methods.knn.sparse_rows import column_dtype
 from rankfold.methods.partitions.warm import warm_partitions
@@ -41,6 +42,8 @@ def way_of(metric: str, columns: int) -> str:
         By bounds from ``"squares"`` or ``"inner"`` products, by ``"pairs"``, or by a ``"function"`` of the
         caller.
     """
+    if metric in SET_METRICS:
+        return "pairs"
     if metric not in METRICS:
         return "function"
     if not has_bounds(METRICS[metric], columns):
@@ -49,11 +52,14 @@ def way_of(metric: str, columns: int) -> str:
 
 
 def warm_neighbors(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Loops that a search takes; ``request`` may say ``sparse``, for rows without zeros, or ``tree``; and
+    """Loops of a search; ``request`` may say ``sparse``, for rows without zeros, ``tree`` or ``sets``; and
     ``others``, the type of rows that those of the matrix meet."""
     if request.get("tree"):
         warm_nearest(periodic=request.get("box") is not None)
     if not request.get("pairs", True):
+        return
+    if request.get("sets"):
+        warm_sets(request["sets"], column_dtype(shape[1]))
         return
     if request.get("partitions"):
         warm_partitions(dtype, shape)
