@@ -728,6 +728,30 @@ def merge_lists_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case({"keys": np.where(ids == neighbors.EMPTY, np.inf, ids // 2), "ids": ids}, run)
 
 
+def merge_rows_case(shape: tuple[int, int], dtype: str) -> Case:
+    rows, k = shape
+    lists = merge_lists_case((3 * rows, k), dtype).inputs
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        held = fill(rows, k, np.inf, neighbors.EMPTY)
+        assert body(*held, a["rows"], other_keys=a["keys"], other_ids=a["ids"]) is None
+        return listed("lists", *held)
+
+    return Case({**lists, "rows": np.arange(3 * rows) * 2 // 3 % rows}, run)
+
+
+def square_norms_case(shape: tuple[int, int], dtype: str) -> Case:
+    x = matrix(shape, dtype)
+    exact = np.linalg.norm(x.astype(np.float64), axis=1) ** 2
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        out = xp.empty(len(x))
+        assert body(a["x"], out=out) is None
+        return {"squares": out}
+
+    return Case({"x": x}, run, {"squares": 2 * shape[1] * EPS * exact})
+
+
 def sort_case(shape: tuple[int, int], dtype: str) -> Case:
     def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
         keys, ids = fill(*shape, np.inf, neighbors.EMPTY)
@@ -1349,6 +1373,8 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
         ("float64",),
     ),
     ("neighbors.lists", "merge_lists"): (merge_lists_case, ("float64",)),
+    ("neighbors.lists", "merge_rows"): (merge_rows_case, ("float64",)),
+    ("neighbors.meeting", "square_norms"): (square_norms_case, ALL),
     ("neighbors.lists", "sort_lists"): (sort_case, ("float64",)),
     ("neighbors.fuzzy", "membership"): (membership_case, FLOATS),
     ("nonnegative.nnls", "descend_rows"): (lambda *case: nonnegative_case(*case, solve=False), FLOATS),

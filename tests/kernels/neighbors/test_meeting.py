@@ -69,6 +69,7 @@ def test_tiles_that_are_far_apart_are_left_out_and_nothing_is_lost(
     x = sorted_clusters(dtype)
     shift = x.mean(axis=0, dtype=np.float64) if shifted and metric != Metric.COSINE else None
     verdicts: list[bool] = []
+    monkeypatch.setattr(tuned, "WORTH_BALLS", 1)
     is_far = tuned._Meeting.is_far
     monkeypatch.setattr(tuned._Meeting, "is_far", lambda *a: verdicts.append(is_far(*a)) or verdicts[-1])
     found = [*met(x, None, metric, shift), *met(x[:1400], x[1400:], metric, shift)]

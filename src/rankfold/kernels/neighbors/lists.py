@@ -278,6 +278,17 @@ def merge_lists(keys: Float64, ids: Int64, *, other_keys: Float64, other_ids: In
 
 
 @kernel
+def merge_rows(keys: Float64, ids: Int64, rows: Int64, *, other_keys: Float64, other_ids: Int64) -> None:
+    """The same of some rows, in place: list i of the (q, k') others is of row ``rows[i]``, which may come
+    several times.
+    """
+    for i, row in enumerate(rows.tolist()):
+        for key, name in zip(other_keys[i], other_ids[i], strict=True):
+            if name != EMPTY:
+                _take(keys[row], ids[row], float(key), int(name))
+
+
+@kernel
 def sort_lists(keys: Float64, ids: Int64) -> None:
     """Sort each list by (key, id), nearest first, in place. Reversed columns of that are a list again."""
     order = np.lexsort((ids, keys), axis=1)

@@ -153,6 +153,19 @@ class Lists(NamedTuple):
     """(1,) how often candidates of a row were too few to be certain, so that it met all others."""
 
 
+@kernel
+def square_norms(x: Array, *, out: Float64) -> None:
+    """Squares of the norms of rows, in place.
+
+    Parameters
+    ----------
+    x : (r, d) float32, float64 or uint8
+    out : (r,)
+        Written: sums in float64, in any order.
+    """
+    np.einsum("ij,ij->i", x.astype(np.float64), x.astype(np.float64), out=out)
+
+
 def doubles(rows: Rows, metric: int, shift: Float64 | None) -> Float64:
     """The copy of some rows as float64 has it."""
     values: Float64 = rows.raw.astype(np.float64)

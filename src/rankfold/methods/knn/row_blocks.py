@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from rankfold.kernels._layouts import aligned_empty
 from rankfold.kernels.neighbors.lists import Metric
-from rankfold.kernels.neighbors.meeting import Rows
+from rankfold.kernels.neighbors.meeting import Rows, square_norms
 from rankfold.methods.parts.finite import remedy
 from rankfold.methods.parts.panels import numbers
 from rankfold.methods.parts.sample import Sample
@@ -172,6 +172,11 @@ class BlockReader:
         """Norms, and the copy if it is not the rows themselves."""
         if not self.bounded:  # nothing is squared before it is known to be near
             norms[:] = np.where(np.isfinite(raw).all(axis=1), 0.0, np.nan)
+            return
+        if self.metric != Metric.COSINE and self.shift is None:
+            square_norms(raw, out=norms)
+            if copy is not None and self.copies:
+                copy[...] = raw
             return
         values = raw.astype(np.float64)
         if self.metric == Metric.COSINE:

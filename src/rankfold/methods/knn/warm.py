@@ -17,7 +17,7 @@ from rankfold.kernels.neighbors.lists import (
     scan_pairs,
     sort_lists,
 )
-from rankfold.kernels.neighbors.meeting import Lists, limit_pairs
+from rankfold.kernels.neighbors.meeting import Lists, limit_pairs, square_norms
 from rankfold.kernels.neighbors.sparse_meeting import SparseRows, meet_sparse_rows, square_rows
 from rankfold.methods.bits.warm import warm_sets
 from rankfold.methods.knn.pair_fold import has_bounds
@@ -97,6 +97,8 @@ def _warm_bounds(
         lists = {"bounds_i": bounds, "places_i": places, "bounds_j": bounds, "places_j": places}
         limit_pairs(tile, near, near, bounds_i=bounds, bounds_j=bounds, diagonal=1)
         scan_pairs(tile, near, near, **lists, first_i=0, first_j=0, diagonal=1)
+    for each in (x, y):
+        square_norms(each, out=np.empty(4))
     refine_rows(x, y, one, one, bounds=bounds, places=places, **measuring)
     exhaust_rows(np.zeros((4, 4)), one, one, x, y, one, one, own=np.arange(4), **measuring)
 

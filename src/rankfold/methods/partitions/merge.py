@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.neighbors.lists import EMPTY, merge_lists, sort_lists
+from rankfold.kernels.neighbors.lists import EMPTY, merge_rows, sort_lists
 from rankfold.kernels.partitions.visits import NONE
 from rankfold.methods.knn.write_lists import require_sound, write_lists
 from rankfold.methods.partitions.complete import Completed
@@ -59,7 +59,7 @@ class MergeLists(DeclaredFold):
     slots: int = 1
     row_seconds: float = 1e-6
 
-    kernels = (merge_lists,)
+    kernels = (merge_rows,)
 
     def buffers(self) -> Mapping[str, Buffer]:
         """Lists of a panel, and where it begins in each batch."""
@@ -117,16 +117,9 @@ class MergeLists(DeclaredFold):
         ids, (own, others) = np.empty((end - top, 1), np.int64), empty_lists(end - top, self.k)
         self.found.ids.read_into(ids, top)
         self.found.lists.read_into(own, others, top)
-        all_rows = rows = ids[:, 0] - start
-        while len(rows):
-            again = np.zeros(len(rows), np.bool_)
-            again[1:] = rows[1:] == rows[:-1]
-            some = rows[~again]
-            mine = keys[some], neighbors[some]
-            merge_lists(*mine, other_keys=own[~again], other_ids=others[~again])
-            keys[some], neighbors[some] = mine
-            rows, own, others = rows[again], own[again], others[again]
-        return all_rows
+        rows: Int64 = ids[:, 0] - start
+        merge_rows(keys, neighbors, rows, other_keys=own, other_ids=others)
+        return rows
 
     def _count(self, state: State, keys: Float64, start: int, stop: int) -> None:
         """How many neighbors are as near as the true ones, and lists with room left."""

@@ -178,6 +178,11 @@ def merge_lists(keys: Float64, ids: Int64, *, other_keys: Float64, other_ids: In
     _run(_merge, (), (keys, ids), plain(other_keys), plain(other_ids))
 
 
+def merge_rows(keys: Float64, ids: Int64, rows: Int64, *, other_keys: Float64, other_ids: Int64) -> None:
+    """See the contract; no scratch."""
+    _run(_merge_rows, (plain(rows),), (keys, ids), plain(other_keys), plain(other_ids))
+
+
 def sort_lists(keys: Float64, ids: Int64) -> None:
     """See the contract; no scratch."""
     _run(_sort, (), (keys, ids))
@@ -363,6 +368,14 @@ def _merge(keys: Float64, ids: Int64, other_keys: Float64, other_ids: Int64) -> 
         for t in range(other_ids.shape[1]):
             if other_ids[i, t] != EMPTY:
                 take(keys[i], ids[i], other_keys[i, t], other_ids[i, t])
+
+
+@compile_loop
+def _merge_rows(rows: Int64, keys: Float64, ids: Int64, other_keys: Float64, other_ids: Int64) -> None:
+    for i in range(len(rows)):
+        for t in range(other_ids.shape[1]):
+            if other_ids[i, t] != EMPTY:
+                take(keys[rows[i]], ids[rows[i]], other_keys[i, t], other_ids[i, t])
 
 
 @functools.lru_cache(maxsize=16)

@@ -45,8 +45,32 @@ Index = np.uint64
 WORTH_LIMITS = 4 * GROUPS
 """Rows and columns of a tile from which on limits are worth their time."""
 
+WORTH_BALLS = 4 * TILE
+"""Rows of both sides from which on a ball around a tile spares more than it takes."""
+
+STRIP = 224
+"""Rows of a tile on the diagonal that are multiplied together, by those from the first of them on."""
+
 UNCERTAIN = 0.05
 """Share of uncertain rows above which products had better be in float64."""
+
+
+def square_norms(x: Array, *, out: Float64) -> None:
+    """See the contract; no scratch."""
+    _square(wide(x), int(x.shape[1]), out)
+
+
+def _squares_of(x: Array, columns: int, out: Float64) -> None:
+    for i in range(len(out)):
+        total = 0.0
+        for t in range(Index(columns)):
+            value = np.float64(x[i, t])
+            total += value * value
+        out[i] = total
+
+
+# Bounds allow for additions in any order.
+_square = compile_loop(_squares_of, fastmath={"reassoc", "contract", "nsz"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +102,11 @@ class Side:
             self.balls[some.start] = center.astype(np.float64), float(radius + rounding)
         return self.balls[some.start]
 
-    def unfilled(self, some: slice) -> Array:
-        """Shortlists of some rows if nothing is in them; else such as take nothing."""
+    def unlimited(self, some: slice) -> Array:
+        """Shortlists of some rows if nothing is in them or limits them; else such as take nothing."""
         bounds = self.bounds[some]
-        return (
-            bounds if not (self.places[some] >= 0).any() else np.full((len(bounds), 1), -np.inf, bounds.dtype)
-        )
+        is_known = bool(np.isfinite(bounds[:, 0]).all() or (self.places[some] >= 0).any())
+        return bounds if not is_known else np.full((len(bounds), 1), -np.inf, bounds.dtype)
 
 
 def meet_rows(
@@ -217,6 +240,8 @@ class _Meeting:
         A pair that is left out so is farther than the largest bound of either shortlist, as is one that its
         own bound leaves out: what is certain stays certain.
         """
+        if min(len(one.rows), len(two.rows)) < WORTH_BALLS:
+            return False
         roots = max(float(one.bounds[i, 0].max()), float(two.bounds[j, 0].max()))
         plain = self.metric != Metric.INNER_PRODUCT and one.rows.copy is not None
         if roots == np.inf or not plain or (one is two and i.start == j.start):
@@ -232,9 +257,13 @@ class _Meeting:
         x, y = one.rows.part(i.start, i.stop), two.rows.part(j.start, j.stop)
         a, b = self._factors(x, y, dtype)
         tile = self.room("tile", (len(x), len(y)), dtype)
-        products(a, b, tile, functools.partial(self.room, "more", tile.shape, dtype))
         diagonal = i.start - j.start + 1 if same else -len(x)
-        bounds = one.unfilled(i), two.unfilled(j)
+        strip = STRIP if diagonal == 1 else len(x)
+        for top in range(0, len(x), strip):
+            left = top if diagonal == 1 else 0
+            more = functools.partial(self.room, "more", (strip, len(y)), dtype)
+            products(a[top : top + strip], b[left:], tile[top : top + strip, left:], more)
+        bounds = one.unlimited(i), two.unlimited(j)
         if min(tile.shape) >= WORTH_LIMITS and max(each.shape[1] for each in bounds) > 1:
             limit_pairs(
                 tile, one.near[i], two.near[j], bounds_i=bounds[0], bounds_j=bounds[1], diagonal=diagonal
