@@ -6,6 +6,7 @@
     knn               nearest neighbors of every row, exactly
     radius_neighbors  all neighbors within a radius
     kmeans            clusters of rows around their means
+    fuzzy_graph       neighbors as a graph of weights
     trustworthiness, continuity, neighborhood_preservation
                       how well an embedding keeps neighborhoods
     update            components of more samples, from those of some
@@ -30,6 +31,7 @@ from rankfold._version import __version__
 if TYPE_CHECKING:
     from rankfold.api.clusters import kmeans
     from rankfold.api.embedding_quality import continuity, neighborhood_preservation, trustworthiness
+    from rankfold.api.embeddings import fuzzy_graph
     from rankfold.api.execute import RankfoldWarning
     from rankfold.api.matrices import import_array
     from rankfold.api.matrices import open_matrix as open
@@ -46,6 +48,7 @@ _HOMES = {
     "Result": "rankfold.pipeline.storage.result",
     "check": "rankfold.api.models",
     "continuity": "rankfold.api.embedding_quality",
+    "fuzzy_graph": "rankfold.api.embeddings",
     "import_array": "rankfold.api.matrices",
     "kmeans": "rankfold.api.clusters",
     "knn": "rankfold.api.neighbors",
@@ -72,6 +75,7 @@ __all__ = [
     "__version__",
     "check",
     "continuity",
+    "fuzzy_graph",
     "import_array",
     "kmeans",
     "knn",

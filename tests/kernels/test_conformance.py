@@ -23,6 +23,7 @@ import pytest
 import rankfold.kernels
 from rankfold.kernels._dispatch import device_of, implementation
 from rankfold.kernels.clustering.nearest_centers import centers_of
+from rankfold.kernels.graph.fuzzy import CLOSE
 from rankfold.kernels.linear.complete_rows import RowModel, RowSums
 from rankfold.kernels.linear.moments import Moments
 from rankfold.kernels.neighbors import lists as neighbors
@@ -742,12 +743,19 @@ def membership_case(shape: tuple[int, int], dtype: str) -> Case:
     distances[::7] = 0
 
     def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
-        weights = apart(xp.zeros(shape, np.float64), xp)
-        assert body(a["distances"], float(np.mean(distances)), out=weights) is None
-        assert (weights >= 0).all() and (weights <= 1).all()
-        return {"weights": weights}
+        outputs = {}
+        for connectivity in (1.0, 0.5, 2.5):
+            weights = apart(xp.zeros(shape, np.float64), xp)
+            how = {"local_connectivity": min(connectivity, shape[1])}
+            assert body(a["distances"], float(np.mean(distances)), **how, out=weights) is None
+            assert (weights >= 0).all() and (weights <= 1).all()
+            outputs[f"weights {connectivity}"] = weights
+        return outputs
 
-    return Case({"distances": distances}, run)
+    # Sums of weights are as near to their target as either body stops at, and no weight differs by more than
+    # sums do; widths are rounded to float32.
+    bound = 2 * CLOSE + 4 * float(np.finfo(np.float32).eps)
+    return Case({"distances": distances}, run, {f"weights {each}": bound for each in (1.0, 0.5, 2.5)})
 
 
 def thresholds(keys: Array, own: Array, first: int) -> tuple[Array, Array]:
@@ -1272,7 +1280,7 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ),
     ("neighbors.lists", "merge_lists"): (merge_lists_case, ("float64",)),
     ("neighbors.lists", "sort_lists"): (sort_case, ("float64",)),
-    ("neighbors.fuzzy", "membership"): (membership_case, FLOATS),
+    ("graph.fuzzy", "membership"): (membership_case, FLOATS),
     ("nonnegative.nnls", "descend_rows"): (lambda *case: nonnegative_case(*case, solve=False), FLOATS),
     ("nonnegative.nnls", "solve_rows"): (lambda *case: nonnegative_case(*case, solve=True), ("float64",)),
     ("sparse.products", "multiply_rows"): (multiply_sparse_case, FLOATS),

@@ -45,6 +45,8 @@ class Law:
     """Whether its matrix is."""
 
     device: str = "cpu"
+    reads_matrix: bool = True
+    """Whether it is of a matrix at all, or of a result alone."""
 
     def matrix(self) -> npt.NDArray[Any]:
         """What it is called of."""
@@ -66,7 +68,7 @@ class Law:
         first: tuple[object, ...] = (x,)
         if self.fit is not None:
             first = (self.fit(x, 4, out=folder / "fit.zarr", threads=1), x)
-        if self.call is rf.reconstruct:
+        if not self.reads_matrix:
             first = first[:1]
         return self.call(*first, **self.asked, out=folder / out, **self.where, **how)
 
@@ -123,7 +125,8 @@ LAWS = {
     "transform": Law(rf.transform, {}, fit=rf.pca),
     "update": Law(rf.update, {}, fit=rf.pca),
     "check": Law(rf.check, {}, fit=rf.svd),
-    "reconstruct": Law(lambda result, _, **how: reconstructed(result, **how), {}, fit=rf.svd),
+    "reconstruct": Law(reconstructed, {}, fit=rf.svd, reads_matrix=False),
+    "fuzzy_graph": Law(rf.fuzzy_graph, {"set_op_mix_ratio": 0.7}, fit=rf.knn, reads_matrix=False),
     "column_sums": Law(function_of(COLUMN_SUMS), {"powers": 3}),
 }
 """A line for each method, and for each solver."""

@@ -183,6 +183,7 @@ METHODS: Registry[Method] = Registry(
         "knn": "rankfold.methods.knn.arguments:KNN",
         "radius_neighbors": "rankfold.methods.radius.arguments:RADIUS",
         "kmeans": "rankfold.methods.kmeans.arguments:KMEANS",
+        "fuzzy_graph": "rankfold.methods.fuzzy_graph.arguments:FUZZY_GRAPH",
         "transform": "rankfold.methods.model.arguments:TRANSFORM",
         "update": "rankfold.methods.model.arguments:UPDATE",
         "check": "rankfold.methods.model.arguments:CHECK",

@@ -34,6 +34,8 @@ def headline(result: Result) -> str:
         passes, empty = facts["passes"], facts["empty_clusters"]
         line += f", k {facts['request']['k']}, {passes} pass{'es' * (passes != 1)}"
         line += f"; inertia {facts['final_inertia']:.6g}" + f", {empty} clusters without rows" * (empty > 0)
+    elif facts["kind"] == "fuzzy_graph":
+        line = f"fuzzy graph of {facts['request']['k']} neighbors: {facts['weights']} weights"
     elif "value" in facts:
         error = f" ± {facts['standard_error']:.1g}" if facts["standard_error"] else ""
         line = f"{facts['kind'].replace('_', ' ')} {facts['value']:.6g}{error}, k {facts['request']['k']}"

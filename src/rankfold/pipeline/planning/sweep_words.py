@@ -34,6 +34,8 @@ WORDS = {
     "labels": "writing labels",
     "pairs": "comparing rows",
     "write": "writing neighbors",
+    "distances": "reading distances",
+    "weights": "weighing neighbors",
     "check": "residuals",
     "whole": "reading the matrix",
     "lanczos": "iterating in memory",
