@@ -24,6 +24,7 @@ import rankfold.kernels
 from rankfold.kernels._dispatch import device_of, implementation
 from rankfold.kernels.clustering.nearest_centers import centers_of
 from rankfold.kernels.graph.fuzzy import CLOSE
+from rankfold.kernels.layout.forces import epoch_key, forces_of, phases_of
 from rankfold.kernels.linear.complete_rows import RowModel, RowSums
 from rankfold.kernels.linear.moments import Moments
 from rankfold.kernels.neighbors import lists as neighbors
@@ -758,6 +759,33 @@ def membership_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case({"distances": distances}, run, {f"weights {each}": bound for each in (1.0, 0.5, 2.5)})
 
 
+def layout_case(shape: tuple[int, int], dtype: str) -> Case:
+    n, d = shape[0] + 3, min(shape[1], 5)
+    positions = matrix((n, d), "float32") / 3
+    positions[n // 2] = positions[0]  # two in one place
+    positions[1] += 1e9  # beyond all tables
+    rng = np.random.default_rng(shape)
+    pointers = np.concatenate([[0], np.cumsum(rng.integers(0, 5, n))])
+    ends = rng.integers(0, n, pointers[-1])
+    phases = phases_of(rng.random(len(ends)).astype(np.float32), 0.9)
+    inputs = {"positions": positions, "vertices": rng.permutation(n)[: shape[0]], "pointers": pointers}
+    inputs |= {"neighbors": ends.astype(dtype), "phases": phases}
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        outputs = {}
+        for epoch, negatives in ((1, 5), (7, 2), (8, 0)):
+            out = apart(xp.zeros((shape[0], d), np.float32), xp)
+            how: dict[str, Any] = {"forces": forces_of(1.6, 0.9, 1.0), "epoch": epoch, "rate": 0.7}
+            graph = (a["vertices"], a["pointers"], a["neighbors"], a["phases"])
+            key = epoch_key(3, 4, epoch)
+            assert body(a["positions"], *graph, **how, key=key, negatives=negatives, out=out) is None
+            assert np.isfinite(out).all()
+            outputs[f"epoch {epoch}"] = out
+        return outputs
+
+    return Case(inputs, run)
+
+
 def thresholds(keys: Array, own: Array, first: int) -> tuple[Array, Array]:
     """Keys of every third column, half of them with ids that come later: sorted, with some that are equal."""
     ids = first + np.arange(keys.shape[1]) + np.zeros(len(keys), int)[:, None]
@@ -1280,6 +1308,7 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ),
     ("neighbors.lists", "merge_lists"): (merge_lists_case, ("float64",)),
     ("neighbors.lists", "sort_lists"): (sort_case, ("float64",)),
+    ("layout.vertices", "move_vertices"): (layout_case, ("int32", "int64")),
     ("graph.fuzzy", "membership"): (membership_case, FLOATS),
     ("nonnegative.nnls", "descend_rows"): (lambda *case: nonnegative_case(*case, solve=False), FLOATS),
     ("nonnegative.nnls", "solve_rows"): (lambda *case: nonnegative_case(*case, solve=True), ("float64",)),

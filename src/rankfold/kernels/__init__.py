@@ -3,6 +3,7 @@
     linear        products, factorizations, sketches and sums of panels
     neighbors     nearest rows, and how many rows are nearer
     graph         weights of a graph of neighbors
+    layout        forces that move the vertices of a graph
     clustering    nearest centers of rows, and sums of clusters
     nonnegative   least squares and divergences over rows that are not negative
     sparse        products of sparse rows with blocks, and of columns with columns

@@ -296,7 +296,8 @@ class Result(Exports):
 
         if not (self._path / "graph").exists():
             raise InputError(
-                f"{self._path} has no graph: it is the result of {self.attrs['kind']}, not of knn or fuzzy_graph"
+                f"{self._path} has no graph: it is the result of {self.attrs['kind']}, not of knn "
+                "or fuzzy_graph"
             )
         group = zarr.open_group(self._path / "graph", mode="r")
         parts = [np.asarray(group[name][...]) for name in ("data", "indices", "indptr")]  # type: ignore[index]
