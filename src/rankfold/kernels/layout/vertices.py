@@ -110,7 +110,8 @@ def _move(
             half = word & 0xFFFFFFFF if sample % 2 else word >> 32
             push = push + _force(forces.repulsion, x - positions[(half * count) >> 32])
         x = x + rate * push
-    return x
+    moved: Float32 = x
+    return moved
 
 
 def _force(table: Float32, difference: Float32) -> Float32:
@@ -123,4 +124,5 @@ def _force(table: Float32, difference: Float32) -> Float32:
     place = min(max(int(square.view(np.int32)) - FIRST, 0), LAST)
     step, between = place >> SHIFT, np.float32(place & (2**SHIFT - 1)) * np.float32(0.5**SHIFT)
     factor = table[step] + between * (table[step + 1] - table[step])
-    return np.clip(factor * difference, np.float32(-FARTHEST), np.float32(FARTHEST))
+    force: Float32 = np.clip(factor * difference, np.float32(-FARTHEST), np.float32(FARTHEST))
+    return force

@@ -36,6 +36,7 @@ WORDS = {
     "write": "writing neighbors",
     "distances": "reading distances",
     "weights": "weighing neighbors",
+    "layout": "laying out rows",
     "check": "residuals",
     "whole": "reading the matrix",
     "lanczos": "iterating in memory",

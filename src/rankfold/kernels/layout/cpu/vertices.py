@@ -140,7 +140,7 @@ def _move_in_space(
 
 
 @part
-def _square(x: Float32, positions: Float32, other: int) -> Any:
+def _square(x: Float32, positions: Float32, other: Any) -> Any:
     """Squared distance from a vertex."""
     square = ZERO
     for d in range(len(x)):

@@ -1,0 +1,33 @@
+"""Compiled loops of a layout, and those that weigh neighbors, run once on a few numbers."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from rankfold.kernels.layout.forces import forces_of
+from rankfold.kernels.layout.vertices import move_vertices
+
+
+def warm_layout(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+    """What moves vertices, in a plane or elsewhere."""
+    _warm(min(3, int(request["n_components"])), np.dtype(np.int32 if shape[0] < 2**31 else np.int64))
+
+
+@functools.cache
+def _warm(width: int, index: np.dtype[Any]) -> None:
+    move_vertices(
+        np.zeros((2, width), np.float32),
+        np.arange(2),
+        np.arange(3),
+        np.array([1, 0], index),
+        np.ones(2, np.uint32),
+        forces=forces_of(1.0, 1.0, 1.0),
+        epoch=1,
+        key=0,
+        rate=1.0,
+        negatives=1,
+        out=np.empty((2, width), np.float32),
+    )
