@@ -28,6 +28,7 @@ TREE = {
         "accuracy",
         "neighbors",
         "clustering",
+        "embeddings",
         "cells",
         "fields",
         "genotypes",

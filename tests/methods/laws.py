@@ -79,6 +79,13 @@ def reconstructed(result: rf.Result, **how: Any) -> Any:
     return rf.open_result(how["out"])
 
 
+def graph_and_layout(result: rf.Result, *, out: Path, **how: Any) -> rf.Result:
+    """The layout of a graph that lies beside it, from coordinates that are given."""
+    graph = rf.fuzzy_graph(result, out=out.with_name("graph.zarr"))
+    start = np.random.default_rng(8).standard_normal((1500, 3))
+    return rf.umap(graph, init=start, out=out, **how)
+
+
 def narrow(call: Call) -> Call:
     """The same of three of the columns, of which one may hold what is wrong."""
     return lambda x, **how: call(rf.open(x, select_columns=slice(6, 9)), **how)
@@ -127,6 +134,10 @@ LAWS = {
     "check": Law(rf.check, {}, fit=rf.svd),
     "reconstruct": Law(reconstructed, {}, fit=rf.svd, reads_matrix=False),
     "fuzzy_graph": Law(rf.fuzzy_graph, {"set_op_mix_ratio": 0.7}, fit=rf.knn, reads_matrix=False),
+    "umap": Law(rf.umap, {"n_epochs": 20}, fit=rf.knn, reads_matrix=False),
+    "umap of a graph": Law(
+        graph_and_layout, {"n_epochs": 20, "n_components": 3}, fit=rf.knn, reads_matrix=False
+    ),
     "column_sums": Law(function_of(COLUMN_SUMS), {"powers": 3}),
 }
 """A line for each method, and for each solver."""

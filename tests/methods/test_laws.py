@@ -30,6 +30,7 @@ ON_DEVICE = [
     and "weights" not in name
     and "kmeans" not in name
     and "graph" not in name
+    and "umap" not in name
 ]  # which have no code for one
 
 

@@ -36,6 +36,10 @@ def headline(result: Result) -> str:
         line += f"; inertia {facts['final_inertia']:.6g}" + f", {empty} clusters without rows" * (empty > 0)
     elif facts["kind"] == "fuzzy_graph":
         line = f"fuzzy graph of {facts['request']['k']} neighbors: {facts['weights']} weights"
+    elif facts["kind"] == "umap":
+        line = f"umap of {facts['input']['shape'][0]} rows in {facts['request']['n_components']} dimensions, "
+        line += f"{facts['epochs']} epochs; loss of edges {facts['edge_loss']:.4g}, of pairs "
+        line += f"{facts['pair_loss']:.4g}"
     elif "value" in facts:
         error = f" ± {facts['standard_error']:.1g}" if facts["standard_error"] else ""
         line = f"{facts['kind'].replace('_', ' ')} {facts['value']:.6g}{error}, k {facts['request']['k']}"

@@ -48,6 +48,10 @@ MOST_ROWS = 2**32
 """Rows that random numbers of 32 bits tell apart."""
 
 
+TO_COME = object()
+"""Positions to begin at that a plan is made without."""
+
+
 @dataclass(frozen=True, slots=True)
 class UmapTask:
     """A graph and how it is laid out, as ``execute`` takes them."""
@@ -172,7 +176,7 @@ def umap_task(neighbors: Result | str | Path, *, init: object = INITS[0], **argu
     rows = result.matrix("graph" if kind == "fuzzy_graph" else "indices").shape[0]
     if rows >= MOST_ROWS:
         raise InputError(f"umap lays out fewer than 2**32 rows, not {rows}")
-    given = None if is_name else given_positions(init, rows, parameters.n_components)
+    given = None if is_name or init is TO_COME else given_positions(init, rows, parameters.n_components)
     if kind == "knn":
         return _chain(fuzzy_graph_task(result), parameters, given)
     most = 2 * rows * int(result.attrs["request"]["k"])
