@@ -24,7 +24,7 @@ import rankfold.kernels
 from rankfold.kernels._dispatch import device_of, implementation
 from rankfold.kernels.clustering.nearest_centers import centers_of
 from rankfold.kernels.graph.fuzzy import CLOSE
-from rankfold.kernels.layout.forces import epoch_key, forces_of, phases_of
+from rankfold.kernels.layout.forces import Edges, Epoch, epoch_key, forces_of, phases_of
 from rankfold.kernels.linear.complete_rows import RowModel, RowSums
 from rankfold.kernels.linear.moments import Moments
 from rankfold.kernels.neighbors import lists as neighbors
@@ -775,10 +775,10 @@ def layout_case(shape: tuple[int, int], dtype: str) -> Case:
         outputs = {}
         for epoch, negatives in ((1, 5), (7, 2), (8, 0)):
             out = apart(xp.zeros((shape[0], d), np.float32), xp)
-            how: dict[str, Any] = {"forces": forces_of(1.6, 0.9, 1.0), "epoch": epoch, "rate": 0.7}
-            graph = (a["vertices"], a["pointers"], a["neighbors"], a["phases"])
-            key = epoch_key(3, 4, epoch)
-            assert body(a["positions"], *graph, **how, key=key, negatives=negatives, out=out) is None
+            edges = Edges(a["pointers"], a["neighbors"], a["phases"])
+            now = Epoch(epoch, epoch_key(3, 4, epoch), 0.7, negatives)
+            how: dict[str, Any] = {"forces": forces_of(1.6, 0.9, 1.0), "epoch": now, "out": out}
+            assert body(a["positions"], a["vertices"], edges, **how) is None
             assert np.isfinite(out).all()
             outputs[f"epoch {epoch}"] = out
         return outputs

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankfold.kernels.layout.cpu.vertices import _factor
-from rankfold.kernels.layout.forces import BITS, epoch_key, forces_of, phases_of
+from rankfold.kernels.layout.forces import BITS, Edges, Epoch, epoch_key, forces_of, phases_of
 from rankfold.kernels.layout.vertices import move_vertices
 
 
@@ -42,24 +42,19 @@ def graph(rows: int, width: int) -> dict[str, Any]:
     pointers = np.concatenate([[0], np.cumsum(rng.integers(0, 9, rows))])
     ends = rng.integers(0, rows, pointers[-1]).astype(np.int32)
     positions = rng.standard_normal((rows, width)).astype(np.float32)
-    return {
-        "positions": positions,
-        "pointers": pointers,
-        "neighbors": ends,
-        "phases": phases_of(rng.random(len(ends), np.float32), 1.0),
-        "forces": forces_of(1.577, 0.895, 1.0),
-    }
+    edges = Edges(pointers, ends, phases_of(rng.random(len(ends), np.float32), 1.0))
+    return {"positions": positions, "edges": edges, "forces": forces_of(1.577, 0.895, 1.0)}
 
 
 @given(cuts=st.lists(st.integers(1, 199), unique=True).map(sorted), width=st.integers(1, 4))
 def test_any_split_of_the_vertices_gives_the_same_bytes(cuts: list[int], width: int) -> None:
     case = graph(200, width)
-    now: dict[str, Any] = {"epoch": 5, "key": epoch_key(1, 2, 5), "rate": 0.5, "negatives": 3}
+    case["epoch"] = Epoch(5, epoch_key(1, 2, 5), 0.5, 3)
     vertices = np.random.default_rng(0).permutation(200)
     whole, parts = (np.empty((200, width), np.float32) for _ in range(2))
-    move_vertices(vertices=vertices, **case, **now, out=whole)
+    move_vertices(vertices=vertices, **case, out=whole)
     for some in map(slice, [0, *cuts], [*cuts, 200]):
-        move_vertices(vertices=vertices[some], **case, **now, out=parts[some])
+        move_vertices(vertices=vertices[some], **case, out=parts[some])
     assert whole.tobytes() == parts.tobytes()
 
 
@@ -74,11 +69,11 @@ def test_random_vertices_are_drawn_evenly() -> None:
     positions = np.zeros((rows, 2), np.float32)
     positions[:, 0] = np.arange(rows)
     drawn, out = np.zeros(2), np.empty((1, 2), np.float32)
-    case = {"pointers": np.array([0, 1] + [1] * (rows - 1)), "neighbors": np.zeros(1, np.int32)}
-    now: dict[str, Any] = {"forces": forces_of(1.0, 1.0, 1.0), "epoch": 1, "rate": 1.0, "negatives": 1}
+    pointers, phases = np.array([0] + [1] * rows), np.full(1, 2**32 - 1, np.uint32)
+    edges, forces = Edges(pointers, np.zeros(1, np.int32), phases), forces_of(1.0, 1.0, 1.0)
+    positions[0] = 31.5, 0
     for key in range(2000):
-        positions[0] = 31.5, 0
-        phases = np.full(1, 2**32 - 1, np.uint32)
-        move_vertices(positions, np.zeros(1, np.int64), **case, phases=phases, **now, key=key * 77, out=out)
+        now = Epoch(1, key * 77, 1.0, 1)
+        move_vertices(positions, np.zeros(1, np.int64), edges, forces=forces, epoch=now, out=out)
         drawn += [out[0, 0] > 31.5, out[0, 0] < 31.5]
     assert abs(drawn[0] - drawn[1]) < 5 * np.sqrt(2000)  # five standard deviations

@@ -8,7 +8,7 @@ have ``2**BITS`` steps between them, and values in between are interpolated.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +47,35 @@ class Forces(NamedTuple):
     """Negative: towards the other vertex."""
 
     repulsion: Float32
+
+
+class Edges(NamedTuple):
+    """Of a graph, by the vertex that they begin at."""
+
+    pointers: npt.NDArray[np.int64]
+    """Edges before each vertex, and in all."""
+
+    neighbors: npt.NDArray[Any]
+    """Other ends; int32, or int64 where there are more vertices."""
+
+    phases: UInt32
+    """See ``phases_of``."""
+
+
+class Epoch(NamedTuple):
+    """One of many, and what is done in it."""
+
+    number: int
+    """From 1 on."""
+
+    key: int
+    """Of its random numbers: see ``epoch_key``."""
+
+    rate: float
+    """That forces are multiplied with."""
+
+    negatives: int
+    """Random vertices that push whenever an edge pulls."""
 
 
 def forces_of(a: float, b: float, strength: float) -> Forces:

@@ -6,40 +6,24 @@ order and split, to the same bytes. Random numbers are a function of epoch, vert
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._dispatch import kernel
-from rankfold.kernels.layout.forces import FARTHEST, FIRST, LAST, MASK, SHIFT, STEP, Forces, mix
+from rankfold.kernels.layout.forces import FARTHEST, FIRST, LAST, MASK, SHIFT, STEP, Edges, Epoch, Forces, mix
 
-Array = npt.NDArray[Any]
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
-UInt32 = npt.NDArray[np.uint32]
 
 
 @kernel
 def move_vertices(
-    positions: Float32,
-    vertices: Int64,
-    pointers: Int64,
-    neighbors: Array,
-    phases: UInt32,
-    *,
-    forces: Forces,
-    epoch: int,
-    key: int,
-    rate: float,
-    negatives: int,
-    out: Float32,
+    positions: Float32, vertices: Int64, edges: Edges, *, forces: Forces, epoch: Epoch, out: Float32
 ) -> None:
     """New positions of some vertices after the edges of an epoch that begin at them.
 
     An edge that pulls in this epoch moves its vertex twice towards the other end, once for either direction
-    of the edge; then the vertex moves away from ``negatives`` vertices of all, as their forces are where it
-    stands. Other vertices stay where ``positions`` has them.
+    of the edge; then random vertices push it away, by their forces where it stands. Others stay.
 
     Parameters
     ----------
@@ -47,22 +31,8 @@ def move_vertices(
         Of all vertices.
     vertices : (m,) int64
         Those that move.
-    pointers : (n + 1,) int64
-        Edges before each vertex.
-    neighbors : (edges,) int32 or int64
-        Other ends.
-    phases : (edges,) uint32
-        See ``phases_of``.
-    forces : Forces
-        See ``forces_of``.
-    epoch : int, >= 1
-        Number of the epoch.
-    key : int
-        Of its random numbers: see ``epoch_key``.
-    rate : float
-        What forces are multiplied with.
-    negatives : int, >= 0
-        Random vertices for each edge that pulls.
+    edges, forces, epoch
+        See ``forces.py``.
     out : (m, d) float32, written
         New positions; no part of ``positions``.
 
@@ -76,42 +46,33 @@ def move_vertices(
     McInnes, Healy, Melville, UMAP, arXiv:1802.03426, algorithm 5. Unlike there a vertex moves by its own
     edges alone; since the graph is symmetric it is pulled as often.
     """
+    rate, words = np.float32(epoch.rate), (epoch.negatives + 1) // 2
     for place, vertex in enumerate(vertices.tolist()):
-        out[place] = _move(
-            positions, vertex, pointers, neighbors, phases, forces, epoch, key, np.float32(rate), negatives
-        )
+        x, first = positions[vertex].copy(), int(edges.pointers[vertex])
+        own = mix((epoch.key + STEP * (vertex + 1)) & MASK)
+        for edge in range(first, int(edges.pointers[vertex + 1])):
+            if not _pulls(epoch.number, int(edges.phases[edge])):
+                continue
+            for _ in range(2):
+                x += rate * _force(forces.attraction, x - positions[edges.neighbors[edge]])
+            counter = (own + STEP * ((edge - first) * words + 1)) & MASK
+            x += rate * _push(positions, x, forces.repulsion, counter, epoch.negatives)
+        out[place] = x
 
 
-def _move(
-    positions: Float32,
-    vertex: int,
-    pointers: Int64,
-    neighbors: Array,
-    phases: UInt32,
-    forces: Forces,
-    epoch: int,
-    key: int,
-    rate: np.float32,
-    negatives: int,
-) -> Float32:
-    x, count = positions[vertex].copy(), len(positions)
-    own = mix((key + STEP * (vertex + 1)) & MASK)
-    words = (negatives + 1) // 2
-    first = int(pointers[vertex])
-    for edge in range(first, int(pointers[vertex + 1])):
-        phase = int(phases[edge])
-        if (epoch * phase) % 2**32 >= phase:
-            continue
-        for _ in range(2):
-            x = x + rate * _force(forces.attraction, x - positions[neighbors[edge]])
-        push = np.zeros_like(x)
-        for sample in range(negatives):
-            word = mix((own + STEP * ((edge - first) * words + sample // 2 + 1)) & MASK)
-            half = word & 0xFFFFFFFF if sample % 2 else word >> 32
-            push = push + _force(forces.repulsion, x - positions[(half * count) >> 32])
-        x = x + rate * push
-    moved: Float32 = x
-    return moved
+def _pulls(epoch: int, phase: int) -> bool:
+    """Whether a turn of an edge is full."""
+    return (epoch * phase) % 2**32 < phase
+
+
+def _push(positions: Float32, x: Float32, repulsion: Float32, counter: int, negatives: int) -> Float32:
+    """Sum of the forces from random vertices, two for each number of 64 bits."""
+    push = np.zeros_like(x)
+    for sample in range(negatives):
+        word = mix((counter + STEP * (sample // 2)) & MASK)
+        half = word & 0xFFFFFFFF if sample % 2 else word >> 32
+        push += _force(repulsion, x - positions[(half * len(positions)) >> 32])
+    return push
 
 
 def _force(table: Float32, difference: Float32) -> Float32:

@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.layout.forces import phases_of
+from rankfold.kernels.layout.forces import Edges, phases_of
 
 Array = npt.NDArray[Any]
-
-
-class Edges(NamedTuple):
-    """By the vertex that they begin at."""
-
-    pointers: npt.NDArray[np.int64]
-    neighbors: Array
-    """int32, or int64 where there are more vertices."""
-
-    phases: npt.NDArray[np.uint32]
-    """Which go on in an epoch: see ``phases_of``."""
-
-    @property
-    def total(self) -> int:
-        """Edges."""
-        return len(self.neighbors)
 
 
 def edges_bytes(rows: int, edges: int) -> int:

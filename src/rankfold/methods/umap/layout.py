@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.layout.forces import FIRST_FACTOR, STEP, Forces, epoch_key, forces_of
+from rankfold.kernels.layout.forces import FIRST_FACTOR, STEP, Edges, Epoch, Forces, epoch_key, forces_of
 from rankfold.kernels.layout.vertices import move_vertices
 from rankfold.methods.random_keys import Purpose
-from rankfold.methods.umap.edges import Edges
 from rankfold.methods.umap.request import LayoutRequest
 from rankfold.pipeline.engine import sweep
 from rankfold.pipeline.engine.run import Run
@@ -76,20 +75,12 @@ class Layout:
         after = np.empty((len(group), self.positions.shape[1]), np.float32)
         rate = self.request.learning_rate * (1 - epoch / self.epochs)
         key = epoch_key(self.request.seed, Purpose.LAYOUT_SAMPLES, epoch)
+        now = Epoch(epoch + 1, key, rate, self.request.negative_sample_rate)
 
         def move(ends: tuple[int, int]) -> None:
             some = slice(*ends)
-            move_vertices(
-                self.positions,
-                group[some],
-                *self.edges,
-                forces=forces,
-                epoch=epoch + 1,
-                key=key,
-                rate=rate,
-                negatives=self.request.negative_sample_rate,
-                out=after[some],
-            )
+            where = self.positions, group[some], self.edges
+            move_vertices(*where, forces=forces, epoch=now, out=after[some])
 
         pieces = 1 if threads == 1 else PIECES * threads
         edges = [len(group) * i // pieces for i in range(pieces + 1)]

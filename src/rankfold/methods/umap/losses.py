@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.layout.forces import Edges
 from rankfold.methods.random_keys import Purpose
-from rankfold.methods.umap.edges import Edges
 
 Float32 = npt.NDArray[np.float32]
 
@@ -27,8 +27,8 @@ NEAREST = 1e-3
 def edge_loss(positions: Float32, edges: Edges, a: float, b: float) -> float:
     """Of all edges; 0 if there are none."""
     total = weights = 0.0
-    for start in range(0, edges.total, BLOCK):
-        stop = min(edges.total, start + BLOCK)
+    for start in range(0, len(edges.neighbors), BLOCK):
+        stop = min(len(edges.neighbors), start + BLOCK)
         rows = np.searchsorted(edges.pointers, np.arange(start, stop), side="right") - 1
         squares = _squares(positions, rows, edges.neighbors[start:stop])
         phases = edges.phases[start:stop].astype(np.float64)

@@ -151,7 +151,7 @@ class UmapTask:
         facts = {
             **run.facts(self.request(), "sgd", self.source, fingerprint),
             "epochs": self.epochs,
-            "edges_that_pull": edges.total,
+            "edges_that_pull": len(edges.neighbors),
             "curve": list(curve),
             "edge_loss": edge_loss(positions, edges, *curve),
             "pair_loss": pair_loss(positions, *curve, parameters.seed),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.kernels.layout.forces import forces_of
+from rankfold.kernels.layout.forces import Edges, Epoch, forces_of
 from rankfold.kernels.layout.vertices import move_vertices
 
 
@@ -18,16 +18,7 @@ def warm_layout(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int,
 
 @functools.cache
 def _warm(width: int, index: np.dtype[Any]) -> None:
-    move_vertices(
-        np.zeros((2, width), np.float32),
-        np.arange(2),
-        np.arange(3),
-        np.array([1, 0], index),
-        np.ones(2, np.uint32),
-        forces=forces_of(1.0, 1.0, 1.0),
-        epoch=1,
-        key=0,
-        rate=1.0,
-        negatives=1,
-        out=np.empty((2, width), np.float32),
-    )
+    edges = Edges(np.arange(3), np.array([1, 0], index), np.ones(2, np.uint32))
+    positions, forces = np.zeros((2, width), np.float32), forces_of(1.0, 1.0, 1.0)
+    now = Epoch(1, 0, 1.0, 1)
+    move_vertices(positions, np.arange(2), edges, forces=forces, epoch=now, out=positions.copy())

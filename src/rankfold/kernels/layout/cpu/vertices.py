@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop, part
 from rankfold.kernels.layout import forces as tables
-from rankfold.kernels.layout.forces import Forces
+from rankfold.kernels.layout.forces import Edges, Epoch, Forces
 
 Array = npt.NDArray[Any]
 Float32 = npt.NDArray[np.float32]
@@ -27,23 +27,12 @@ SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
 def move_vertices(
-    positions: Float32,
-    vertices: Int64,
-    pointers: Int64,
-    neighbors: Array,
-    phases: UInt32,
-    *,
-    forces: Forces,
-    epoch: int,
-    key: int,
-    rate: float,
-    negatives: int,
-    out: Float32,
+    positions: Float32, vertices: Int64, edges: Edges, *, forces: Forces, epoch: Epoch, out: Float32
 ) -> None:
     """See the contract; scratch two vectors of d numbers, if d is not 2."""
     loop = _move_in_plane if positions.shape[1] == 2 else _move_in_space
-    now = np.uint32(epoch), np.uint64(key), np.float32(rate), negatives
-    loop(positions, vertices, pointers, neighbors, phases, forces.attraction, forces.repulsion, *now, out)
+    now = np.uint32(epoch.number), np.uint64(epoch.key), np.float32(epoch.rate)
+    loop(positions, vertices, *edges, *forces, *now, epoch.negatives, out)
 
 
 @compile_loop
