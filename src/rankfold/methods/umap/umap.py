@@ -137,6 +137,7 @@ class UmapTask:
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
         assert self.graph is not None  # noqa: S101 - only a plan is made without
+        Result(self.graph).require_whole()
         parameters, rows = self.parameters, self.rows
         edges = read_edges(self.graph / NAME, self.epochs)
         positions = start_positions(self.given, rows, parameters.n_components, parameters.seed)
