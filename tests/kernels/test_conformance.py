@@ -857,6 +857,23 @@ def rank_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case(inputs, run)
 
 
+def visits_case(shape: tuple[int, int], dtype: str) -> Case:
+    p, k = shape
+    rng = np.random.default_rng(p)
+    partitions = rng.integers(0, 6, (p, 3)).astype(np.int32)
+    partitions[rng.random((p, 3)) < 0.3] = -1  # none
+    ids = rng.integers(0, p, (p, k))
+    ids[rng.random((p, k)) < 0.2] = neighbors.EMPTY
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        visits = {f"{count} of {own}": xp.zeros((p, count), np.int32) for own, count in ((0, 2), (5, 4))}
+        for (name, out), own in zip(visits.items(), (0, 5), strict=True):
+            assert body(a["ids"], a["partitions"], own, out=out) is None, name
+        return visits
+
+    return Case({"ids": ids, "partitions": partitions}, run)
+
+
 def count_measured_case(shape: tuple[int, int], dtype: str) -> Case:
     p, d, q, first = shape[0], shape[1], shape[0] + 2, 2**40
     y = np.round(matrix((q, d)))
@@ -1350,6 +1367,7 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("neighbors.tree", "nearest_in_tree"): (lambda *case: tree_case(*case, "nearest_in_tree"), ("float64",)),
     ("neighbors.tree", "count_within"): (lambda *case: tree_case(*case, "count_within"), ("float64",)),
     ("neighbors.tree", "list_within"): (lambda *case: tree_case(*case, "list_within"), ("float64",)),
+    ("neighbors.visits", "choose_visits"): (visits_case, ("float64",)),
     ("neighbors.ranks", "count_nearer"): (count_nearer_case, ALL),
     ("neighbors.ranking", "rank_rows"): (rank_case, ALL),
     ("neighbors.ranks", "count_every_pair"): (count_measured_case, ("float64",)),

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from reference import same_bytes, to_zarr
 
 import rankfold as rf
-from rankfold.methods.partitions import rounds
+from rankfold.methods.partitions import layout, rounds
 from rankfold.methods.partitions.layout import Layout
 from rankfold.methods.partitions.recall import recall_of
+from rankfold.methods.partitions.visits.search import Meetings
 from rankfold.pipeline.errors import InputError, NonFiniteError
 from rankfold.pipeline.formats import open_source
 
@@ -74,7 +75,9 @@ def test_lists_are_sound_and_recall_is_what_is_said(metric: str, dtype: str) -> 
     assert low <= true_share(found, x, metric=metric) <= high
     assert found.attrs["method"] == "approximate"
     assert found.attrs["recall_rows"] == 400
-    assert found.attrs["passes"] == 1 + found.attrs["rounds"]
+    recalls = found.attrs["recall_of_rounds"], found.attrs["recall_of_visits"]
+    assert found.attrs["passes"] == 1 + sum(map(len, recalls))
+    assert found.attrs["recall"] == max(*recalls[0], *recalls[1])
 
 
 def test_one_partition_gives_the_exact_lists() -> None:
@@ -95,6 +98,27 @@ def test_more_rounds_lose_nothing() -> None:
     low, high = found.attrs["recall_interval"]
     assert low <= true_share(found, x) <= high
     assert low < 0.97
+
+
+def test_visits_find_what_partitions_have_parted() -> None:
+    """Most of what a round has missed where rows have clusters; lists are sound, and of any cut."""
+    x = clustered(12_000)
+    found = search(x, k=10, partition_rows=150, min_recall=0.99)
+    assert_sound(found, x)
+    before, after = found.attrs["recall_of_rounds"][0], found.attrs["recall_of_visits"][0]
+    assert before < 0.99
+    assert 1 - after < 0.3 * (1 - before)
+    low, high = found.attrs["recall_interval"]
+    assert low <= true_share(found, x) <= high
+
+
+def test_visitors_of_large_partitions_meet_pieces_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "LARGEST", 1)
+    x = clustered(3000)
+    asked: dict[str, Any] = {"partition_rows": 100, "min_recall": 0.999}
+    found = search(x, k=10, **asked)
+    assert found.attrs["recall_of_visits"][0] > found.attrs["recall_of_rounds"][0]
+    assert_sound(found, x)
 
 
 def test_a_recall_near_one_is_measured_on_more_rows() -> None:
@@ -233,7 +257,7 @@ def test_a_recall_that_is_enough_takes_what_is_cheaper() -> None:
     assert exact.attrs["recall"] == 1.0
     plan = rf.plan("knn", few, k=5, min_recall=0.9)
     assert plan.method == "exact"
-    assert "rounds of partitions" in str(plan)
+    assert "by partitions" in str(plan)
     assert "for all pairs" in str(plan)
     plan = rf.plan("knn", many, k=5, min_recall=0.9)
     assert plan.method == "approximate"
@@ -258,22 +282,38 @@ def test_exact_results_are_what_they_were() -> None:
 # Parts --------------------------------------------------------------------------------------------
 
 
+@given(sizes=st.lists(st.tuples(st.integers(0, 900), st.integers(0, 400)), min_size=1, max_size=20))
+@examples(50)
+def test_batches_of_visits_hold_all_rows_and_visitors_once(sizes: list[tuple[int, int]]) -> None:
+    rows, visitors = (np.concatenate([[0], np.cumsum(each)]) for each in zip(*sizes, strict=True))
+    if not (total := int(rows[-1] + visitors[-1])):
+        return
+    cuts = Layout(open_source(np.ones((total, 2**14), np.float32)), 5, 100, 0.9, 100)
+    meetings = Meetings(cuts.batches(rows + visitors), rows, visitors)
+    spans = [meetings.spans(*each) for each in itertools.pairwise(meetings.cut.panels.tolist())]
+    for side, whole in zip(zip(*spans, strict=True), (rows, visitors), strict=True):
+        assert [side[0][0], side[-1][1]] == [0, whole[-1]]
+        assert all(one[1] == other[0] for one, other in itertools.pairwise(side))
+    assert all(sum(b - a for a, b in each) <= meetings.cut.panel_rows + 1 for each in spans)
+    assert meetings.batch_starts().tolist() == [*(each[1][0] for each in spans), visitors[-1]]
+
+
 @given(sizes=st.lists(st.integers(0, 900), min_size=1, max_size=40), rows=st.integers(12, 200))
 @examples(50)
 def test_batches_hold_whole_partitions_or_pieces_of_large_ones(sizes: list[int], rows: int) -> None:
     total = sum(sizes)
-    layout = Layout(open_source(np.ones((max(total, 1), 2**14), np.float32)), 5, rows, 0.9, 100)
+    cuts = Layout(open_source(np.ones((max(total, 1), 2**14), np.float32)), 5, rows, 0.9, 100)
     ends = np.concatenate([[0], np.cumsum(sizes)])
     if not total:
         return
-    cut = layout.batches(ends)
+    cut = cuts.batches(ends)
     assert cut.panels[0] == 0
     assert cut.panels[-1] == total
     assert (np.diff(cut.panels) > 0).all()
-    assert np.diff(cut.panels).max() <= layout.batch_rows
+    assert np.diff(cut.panels).max() <= cuts.batch_rows
     for edge in set(cut.panels.tolist()) - set(ends.tolist()):
         partition = int(np.searchsorted(ends, edge)) - 1
-        assert sizes[partition] > layout.most_rows
+        assert sizes[partition] > cuts.most_rows
 
 
 @pytest.mark.parametrize("mean", [0.8, 0.95, 0.99, 0.999])

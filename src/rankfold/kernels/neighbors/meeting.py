@@ -89,6 +89,9 @@ class Rows:
 GROUPS = 64
 """Of the pairs of a row, whose least bounds limit what its shortlist may take."""
 
+HALVES = 8
+"""Steps that narrow a limit down: to 1/256 of what the least bounds lie apart."""
+
 
 @kernel
 def limit_pairs(
@@ -96,9 +99,9 @@ def limit_pairs(
 ) -> None:
     """Lower what empty shortlists may take, before the first tile of theirs is scanned, in place.
 
-    The pairs of a row in the tile fall into ``GROUPS`` groups, by column. Of the least bounds of these, as
-    many as a shortlist is long lie at or below the largest of them: no pair above it would stay. Rows are
-    grouped likewise for the columns.
+    The pairs of a row in the tile fall into ``GROUPS`` groups, by column. Where as many of the least bounds
+    of these as a shortlist is long are not above a limit, no pair above it would stay. Rows are grouped
+    likewise for the columns.
 
     Parameters
     ----------
@@ -110,8 +113,8 @@ def limit_pairs(
 
     Notes
     -----
-    Two passes over the tile in vectors, and ``GROUPS``^2 comparisons a row and column: a tenth of what it
-    takes to fill a shortlist from pairs in any order.
+    Two passes over the tile in vectors, and ``HALVES`` times ``GROUPS`` comparisons a row and column: a tenth
+    of what it takes to fill a shortlist from pairs in any order.
     """
     limits = np.full((2, max(products.shape)), np.inf, products.dtype)
     bound = near_i[:, None] + near_j - products
@@ -121,10 +124,22 @@ def limit_pairs(
         for place in range(len(lines) * (length <= GROUPS)):
             least = np.full(GROUPS, np.inf, products.dtype)
             np.fmin.at(least, groups, lines[place])
-            limit[place] = np.sort(least)[length - 1]
+            limit[place] = limit_of(least, length)
     for limit, bounds in zip(limits, (bounds_i, bounds_j), strict=True):
         above = np.nextafter(limit[: len(bounds)], products.dtype.type(np.inf))
         np.minimum(bounds, above[:, None], out=bounds)
+
+
+def limit_of(values: Array, count: int) -> Any:
+    """A limit that so many of some values are not above, a little over the least there is; inf if none is."""
+    known = values[values < np.inf]
+    if len(known) < count:
+        return values.dtype.type(np.inf)
+    low, high = known.min(), known.max()
+    for _ in range(HALVES):
+        between = low + (high - low) * values.dtype.type(0.5)
+        low, high = (low, between) if (values <= between).sum() >= count else (between, high)
+    return high
 
 
 class Lists(NamedTuple):

@@ -6,6 +6,7 @@ sample      rows that partitions and recall are made from, and the centers of pa
 assign      rows into partitions, while some of them meet all others
 meet_all    a few rows that meet all others
 search      neighbors within each partition
+visits      rows visit partitions that their neighbors are in, a folder
 merge       lists of partitions into lists of rows
 recall      the share of true neighbors, and its interval
 rounds      partitions after partitions, until the recall is reached

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from rankfold.kernels.neighbors.lists import EMPTY, Metric, merge_lists, sort_lists
 from rankfold.kernels.neighbors.meeting import Lists as NearLists
 from rankfold.kernels.neighbors.meeting import Rows
+from rankfold.kernels.neighbors.visits import NONE
 from rankfold.methods.knn.pair_fold import Room
 from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.methods.partitions.files import Lists, Runs
@@ -96,13 +97,9 @@ class AssignRows(DeclaredFold):
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Put a panel into partitions."""
         panel = self.reader.read(work.panel, start, stop, 0)
-        partitions, rows = self._nearest(work, panel)
-        order = np.argsort(partitions, kind="stable")
-        ends = np.searchsorted(partitions[order], np.arange(self.partitions + 1))
-        self._write(panel, rows[order], start)
+        known = self._nearest(work, panel)
         number = int(np.searchsorted(self.cut.panels, start))
-        self.runs.index.write(number, ends.astype(np.int64)[None])
-        state["counts"] += np.diff(ends)
+        state["counts"] += write_run(self.runs, (number, start), panel, known, self.before)
         if self.few is not None:
             self.few.meet(state, work, panel)
 
@@ -112,25 +109,46 @@ class AssignRows(DeclaredFold):
         if self.few is not None:
             self.few.join(total, other)
 
-    def _nearest(self, work: Workspace, panel: Rows) -> tuple[Int64, Int64]:
-        """Partitions, and rows of the panel that are in them; in order of rows."""
+    def _nearest(self, work: Workspace, panel: Rows) -> npt.NDArray[np.int32]:
+        """(rows, spill) partitions of each row, the nearest first; ``NONE`` where a center is too far."""
         shape = len(panel), self.spill
         lists = NearLists(np.full(shape, np.inf), np.full(shape, EMPTY), np.zeros(1, np.int64))
         let_meet(self.reader, work, panel, work.ready, lists)
         sort_lists(lists.keys, lists.ids)
         squares = lists.keys**2 if self.reader.metric == Metric.EUCLIDEAN else lists.keys
-        rows, places = np.nonzero(squares <= REACH * squares[:, :1])
-        return lists.ids[rows, places], rows
+        return np.where(squares <= REACH * squares[:, :1], lists.ids, NONE).astype(np.int32)
 
-    def _write(self, panel: Rows, order: Int64, start: int) -> None:
-        """Rows in order, and what lists they have."""
-        at, runs = start * self.spill, self.runs
-        each = max(1, SORTED_BYTES // (runs.rows.row_bytes))
-        for top in range(0, len(order), each):
-            some = order[top : top + each]
-            runs.rows.write(at + top, np.ascontiguousarray(panel.raw[some]))
-        runs.ids.write(at, np.ascontiguousarray((order + start)[:, None]))
-        if self.before is not None:
-            keys = np.empty((len(panel), self.before.keys.columns))
-            self.before.keys.read_into(keys, start)
-            runs.farthest.write(at, np.ascontiguousarray(keys[order, :1]))
+
+def write_run(
+    runs: Runs, place: tuple[int, int], panel: Rows, known: npt.NDArray[np.int32], before: Lists | None
+) -> Int64:
+    """Write the rows of a panel by partition, with what lists they have; how many each partition got.
+
+    Parameters
+    ----------
+    place : (int, int)
+        The number of the panel, and that of its first row in the matrix.
+    panel : Rows
+        The rows.
+    known : (rows, most) int32
+        Partitions that each of them goes into, ``NONE`` in other places.
+    before : Lists or None
+        Lists that they have.
+    """
+    (number, first), (rows, places) = place, np.nonzero(known != NONE)
+    own = known[rows, places]
+    order = np.argsort(own, kind="stable")
+    ends = np.searchsorted(own[order], np.arange(runs.index.columns)).astype(np.int64)
+    rows, at = rows[order], first * runs.each
+    runs.index.write(number, ends[None])
+    each = max(1, SORTED_BYTES // runs.rows.row_bytes)
+    for top in range(0, len(rows), each):
+        runs.rows.write(at + top, np.ascontiguousarray(panel.raw[rows[top : top + each]]))
+    runs.ids.write(at, np.ascontiguousarray((rows + first)[:, None]))
+    if runs.partitions is not None:
+        runs.partitions.write(at, np.ascontiguousarray(known[rows]))
+    if before is not None:
+        keys = np.empty((len(panel), before.keys.columns))
+        before.keys.read_into(keys, first)
+        runs.farthest.write(at, np.ascontiguousarray(keys[rows, :1]))
+    return np.diff(ends)

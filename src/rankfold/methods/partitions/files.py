@@ -23,7 +23,7 @@ from rankfold.pipeline.storage.scratch import ScratchMatrix
 Array = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]
 
-WIDE, ID = np.dtype(np.float64), np.dtype(np.int64)
+WIDE, ID, PARTITION = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +42,34 @@ class Runs:
     index: ScratchMatrix
     """(panels, partitions + 1) rows of a run before each partition."""
 
+    partitions: ScratchMatrix | None
+    """(places, spill) that a row is in, the nearest first; none is known of visitors."""
+
+    each: int
+    """Places of a row."""
+
     @classmethod
     def of(cls, layout: Layout, folder: Path, round_index: int, partitions: int) -> Runs:
         """Of a round."""
-        at, n = folder / f"round-{round_index:02d}", layout.source.shape[1]
+        at = folder / f"round-{round_index + 1:02d}"
+        known = ScratchMatrix(_under(at, "partitions.bin"), layout.places, layout.spill, PARTITION)
+        return cls._of(layout, at, partitions, layout.spill, known)
+
+    @classmethod
+    def of_visitors(cls, layout: Layout, folder: Path, round_index: int, partitions: int) -> Runs:
+        """Of the visits after a round."""
+        return cls._of(layout, folder / f"visits-{round_index + 1:02d}", partitions, layout.visits, None)
+
+    @classmethod
+    def _of(cls, layout: Layout, at: Path, partitions: int, each: int, known: ScratchMatrix | None) -> Runs:
+        places, n = each * layout.rows, layout.source.shape[1]
         return cls(
-            ScratchMatrix(_under(at, "rows.bin"), layout.places, n, row_dtype(layout.source.dtype)),
-            ScratchMatrix(_under(at, "ids.bin"), layout.places, 1, ID),
-            ScratchMatrix(_under(at, "farthest.bin"), layout.places, 1, WIDE),
+            ScratchMatrix(_under(at, "rows.bin"), places, n, row_dtype(layout.source.dtype)),
+            ScratchMatrix(_under(at, "ids.bin"), places, 1, ID),
+            ScratchMatrix(_under(at, "farthest.bin"), places, 1, WIDE),
             ScratchMatrix(_under(at, "row-index.bin"), len(layout.cut.panels) - 1, partitions + 1, ID),
+            known,
+            each,
         )
 
 
@@ -70,9 +89,9 @@ class Lists:
         )
 
     @classmethod
-    def after(cls, layout: Layout, folder: Path, round_index: int) -> Lists:
-        """Those of all rows, once a round has ended."""
-        return cls.of(folder / f"round-{round_index:02d}", "lists", layout.rows, layout.k)
+    def after(cls, layout: Layout, folder: Path, name: str) -> Lists:
+        """Those of all rows, once a round or its visits have ended."""
+        return cls.of(folder / name, "lists", layout.rows, layout.k)
 
     def read_into(self, keys: Array, ids: Array, start: int) -> None:
         """Fill arrays with lists from ``start`` on."""
@@ -96,15 +115,36 @@ class Found:
     index: ScratchMatrix
     """(batches, panels of lists + 1) lists of a batch before each of those."""
 
+    visits: ScratchMatrix | None
+    """(places, visits) partitions that a row had better visit; visitors choose none."""
+
     @classmethod
     def of(cls, layout: Layout, folder: Path, round_index: int, batches: int) -> Found:
         """Of a round."""
-        at = folder / f"round-{round_index:02d}"
+        at = folder / f"round-{round_index + 1:02d}"
+        visits = ScratchMatrix(_under(at, "list-visits.bin"), layout.places, layout.visits, PARTITION)
+        return cls._of(layout, at, batches, layout.places, visits)
+
+    @classmethod
+    def of_visitors(cls, layout: Layout, folder: Path, round_index: int, batches: int) -> Found:
+        """Of the visits after a round."""
+        places = layout.visits * layout.rows
+        return cls._of(layout, folder / f"visits-{round_index + 1:02d}", batches, places, None)
+
+    @classmethod
+    def _of(cls, layout: Layout, at: Path, batches: int, places: int, visits: ScratchMatrix | None) -> Found:
         return cls(
-            ScratchMatrix(_under(at, "list-ids.bin"), layout.places, 1, ID),
-            Lists.of(at, "found", layout.places, layout.k),
+            ScratchMatrix(_under(at, "list-ids.bin"), places, 1, ID),
+            Lists.of(at, "found", places, layout.k),
             ScratchMatrix(_under(at, "list-index.bin"), batches, len(layout.merges.panels), ID),
+            visits,
         )
+
+
+def visits_of(layout: Layout, folder: Path, round_index: int) -> ScratchMatrix:
+    """(rows, visits) partitions that rows visit after a round."""
+    at = folder / f"round-{round_index + 1:02d}"
+    return ScratchMatrix(_under(at, "visits.bin"), layout.rows, layout.visits, PARTITION)
 
 
 def _under(folder: Path, name: str) -> Path:

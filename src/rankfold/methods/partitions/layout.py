@@ -20,22 +20,28 @@ from rankfold.pipeline.engine.blocks import Cut, own_streams, panel_edges
 
 Int64 = npt.NDArray[np.int64]
 
-SPILL = 4
+SPILL = 3
 """Most partitions that a row is put into: those of its nearest centers."""
 
-REACH = 1.5
+REACH = 1.2
 """Times the squared distance of its nearest center, up to which others have a row too. Rows well within a
-cluster are in one partition, those between clusters in several: at the same recall that takes half the work
-of a fixed number, and less of that where data have clusters."""
+cluster are in one partition. Those between are in several, so that visits know where else to look."""
 
-LIKELY_SPILL = 2
-"""Partitions of a row on average, where costs are told beforehand."""
+VISITS = 3
+"""Most partitions that a row visits after a round."""
 
-LEAST_ROWS = 350
+LIKELY_SPILL = 1.5
+"""Partitions of a row on average, where costs are told beforehand; and those that it visits."""
+
+LEAST_ROWS = 600
 """Of a partition, for each row that is put into one alone: for fewer, lists cost more than products."""
 
-ROWS_PER_NEIGHBOR = 16
+ROWS_PER_NEIGHBOR = 32
 """Rows of a partition, likewise, for each neighbor that is looked for."""
+
+ROOTS = 1.3
+"""Rows of a partition, likewise, over the root of all rows: more of them cost more pairs, fewer of them more
+distances from centers."""
 
 SAMPLE_ROWS = (8, 16)
 """Fewest and most rows of the sample for each center, and ``SAMPLE_BYTES`` in between."""
@@ -102,7 +108,7 @@ class Layout:
 
         Some more or less come of it, since groups have whole numbers of centers: see ``most_count``.
         """
-        usual = max(LEAST_ROWS, ROWS_PER_NEIGHBOR * self.k, math.isqrt(self.rows) // 2)
+        usual = max(LEAST_ROWS, ROWS_PER_NEIGHBOR * self.k, int(ROOTS * math.isqrt(self.rows)))
         least = max(self.partition_rows or usual, 2 * (self.k + 1))
         return max(1, min(self.rows // least, self._most_sample_rows // SAMPLE_ROWS[0]))
 
@@ -120,6 +126,11 @@ class Layout:
     def spill(self) -> int:
         """Most partitions of a row."""
         return min(SPILL, self.count)
+
+    @property
+    def visits(self) -> int:
+        """Most partitions that a row visits after a round."""
+        return min(VISITS, max(1, self.count - 1))
 
     @property
     def places(self) -> int:

@@ -15,18 +15,19 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.neighbors.lists import EMPTY, merge_lists, sort_lists
+from rankfold.kernels.neighbors.visits import NONE
 from rankfold.methods.knn.write_lists import require_sound, write_lists
 from rankfold.methods.partitions.complete import Completed
-from rankfold.methods.partitions.files import Found, Lists
+from rankfold.methods.partitions.files import ID, PARTITION, Found, Lists
+from rankfold.methods.partitions.layout import VISITS
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.fold import Buffer, DeclaredFold, Given, ScratchConstant, Sum, Workspace
 from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
-
-ID = np.dtype(np.int64)
 
 PIECE_BYTES = 2**20
 """Of lists that are merged at a time."""
@@ -45,6 +46,9 @@ class MergeLists(DeclaredFold):
     found: Found
     before: Lists | None
     after: Lists
+    visits: ScratchMatrix | None
+    """Written, where partitions to visit come with the lists."""
+
     k: int
     true_rows: Int64
     """Rows whose true neighbors are known, in order."""
@@ -60,9 +64,11 @@ class MergeLists(DeclaredFold):
     def buffers(self) -> Mapping[str, Buffer]:
         """Lists of a panel, and where it begins in each batch."""
         shape = self.cut.panel_rows, self.k
+        most = 0 if self.visits is None else self.visits.columns
         return {
             "keys": Buffer(shape),
             "neighbors": Buffer(shape, ID),
+            "visits": Buffer((self.cut.panel_rows, most), PARTITION),
             "index": ScratchConstant.of(self.found.index),
             "true_rows": Given.of(self.true_rows),
             "farthest": Given.of(self.farthest),
@@ -75,7 +81,7 @@ class MergeLists(DeclaredFold):
     @property
     def beside_bytes(self) -> int:
         """Lists of a batch for this panel, once as read and once with their rows."""
-        each = 16 * self.k + 8
+        each = 16 * self.k + 8 + 4 * VISITS
         return 5 * (PIECE_BYTES + each) + 2 * self.cut.panel_rows * 8
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
@@ -86,20 +92,32 @@ class MergeLists(DeclaredFold):
             keys[...], neighbors[...] = np.inf, EMPTY
         else:
             self.before.read_into(keys, neighbors, start)
+        work.visits[:count] = NONE
         each = max(1, PIECE_BYTES // (16 * self.k + 8))
         for batch in np.flatnonzero(work.index[:, panel + 1] > work.index[:, panel]):
             first, last = (int(self.batch_starts[batch] + work.index[batch, panel + i]) for i in (0, 1))
             for top in range(first, last, each):
-                self._merge(keys, neighbors, top, min(top + each, last), start)
+                rows = self._merge(keys, neighbors, top, min(top + each, last), start)
+                self._take_visits(work.visits, rows, top)
+        if self.visits is not None:
+            self.visits.write(start, work.visits[:count])
         self._count(state, keys, start, stop)
         self.after.write(start, keys, neighbors)
 
-    def _merge(self, keys: Float64, neighbors: Int64, top: int, end: int, start: int) -> None:
-        """Lists at ``top:end`` on scratch, which are in order of rows; a row may have several."""
+    def _take_visits(self, visits: Array, rows: Int64, top: int) -> None:
+        """Partitions to visit, which come with one list of a row."""
+        if self.found.visits is not None:
+            some = np.empty((len(rows), visits.shape[1]), PARTITION)
+            self.found.visits.read_into(some, top)
+            chosen = some[:, 0] != NONE
+            visits[rows[chosen]] = some[chosen]
+
+    def _merge(self, keys: Float64, neighbors: Int64, top: int, end: int, start: int) -> Int64:
+        """Lists at ``top:end`` on scratch, which are in order of rows; a row may have several. Their rows."""
         ids, (own, others) = np.empty((end - top, 1), np.int64), empty_lists(end - top, self.k)
         self.found.ids.read_into(ids, top)
         self.found.lists.read_into(own, others, top)
-        rows = ids[:, 0] - start
+        all_rows = rows = ids[:, 0] - start
         while len(rows):
             again = np.zeros(len(rows), np.bool_)
             again[1:] = rows[1:] == rows[:-1]
@@ -108,6 +126,7 @@ class MergeLists(DeclaredFold):
             merge_lists(*mine, other_keys=own[~again], other_ids=others[~again])
             keys[some], neighbors[some] = mine
             rows, own, others = rows[again], own[again], others[again]
+        return all_rows
 
     def _count(self, state: State, keys: Float64, start: int, stop: int) -> None:
         """How many neighbors are as near as the true ones, and lists with room left."""

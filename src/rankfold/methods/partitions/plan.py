@@ -16,13 +16,15 @@ from rankfold.methods.knn.pair_fold import has_bounds
 from rankfold.methods.knn.plan import SCAN_FLOPS
 from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.methods.partitions.complete import Completed
-from rankfold.methods.partitions.files import Found, Lists, Runs
+from rankfold.methods.partitions.files import Found, Lists, Runs, visits_of
 from rankfold.methods.partitions.layout import LIKELY_SPILL, Layout
 from rankfold.methods.partitions.meet_all import FewRows
 from rankfold.methods.partitions.merge import MergeLists, WriteMerged
 from rankfold.methods.partitions.rounds import MOST_ROUNDS, assign_fold
 from rankfold.methods.partitions.sample import CollectRows
 from rankfold.methods.partitions.search import SearchPartitions
+from rankfold.methods.partitions.visits.place import PlaceVisitors
+from rankfold.methods.partitions.visits.search import Meetings, SearchVisits
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.planning.passes import Pass, numbers_of
@@ -35,8 +37,8 @@ Int64 = npt.NDArray[np.int64]
 if TYPE_CHECKING:
     from rankfold.methods.knn.knn import Neighbors
 
-LIKELY_ROUNDS = 2
-"""That the recall usually takes."""
+LIKELY_ROUNDS = 1
+"""That the recall usually takes, with visits after them."""
 
 
 def layout_of(task: Neighbors) -> Layout:
@@ -93,8 +95,8 @@ def is_cheaper(task: Neighbors) -> bool:
 def operations(task: Neighbors) -> float:
     """Of likely rounds, in operations of a product."""
     layout = layout_of(task)
-    first, search = _round_operations(layout)
-    return layout.recall_rows * layout.rows * _each(layout) + LIKELY_ROUNDS * (first + search)
+    truth = layout.recall_rows * layout.rows * _each(layout)
+    return truth + LIKELY_ROUNDS * sum(_round_operations(layout))
 
 
 def pair_operations(task: Neighbors) -> float:
@@ -106,18 +108,19 @@ def pair_operations(task: Neighbors) -> float:
 def comparison(task: Neighbors) -> str:
     """Operations of both ways, for the plan of a task that may take either."""
     ours, theirs = operations(task), pair_operations(task)
-    return f"{ours:.1e} in {LIKELY_ROUNDS} rounds of partitions, {theirs:.1e} for all pairs"
+    return f"{ours:.1e} by partitions, {theirs:.1e} for all pairs"
 
 
 def _each(layout: Layout) -> float:
     return 2.0 * layout.source.shape[1] + SCAN_FLOPS
 
 
-def _round_operations(layout: Layout) -> tuple[float, float]:
-    """Of putting rows into partitions, and of searching these."""
-    average = LIKELY_SPILL * layout.rows / layout.count
-    within = LIKELY_SPILL * layout.rows * average / 2
-    return layout.rows * layout.count * _each(layout), within * _each(layout)
+def _round_operations(layout: Layout) -> tuple[float, float, float]:
+    """Of putting rows into partitions, of searching these, and of visits."""
+    average, placed = LIKELY_SPILL * layout.rows / layout.count, LIKELY_SPILL * layout.rows
+    centers = layout.rows * layout.count
+    each = _each(layout)
+    return centers * each, placed * average / 2 * each, placed * average * each
 
 
 def plan_partitions(task: Neighbors, budget: Budget) -> Plan:
@@ -131,7 +134,7 @@ def plan_partitions(task: Neighbors, budget: Budget) -> Plan:
     layout, symmetric = layout_of(task), task.parameters.symmetric is not None
     sweeps = _Sweeps(task, layout)
     lists = layout.rows * 16 * layout.k
-    place = layout.row_bytes + 16 + 8 + 16 * layout.k
+    place = layout.row_bytes + 16 + 8 + 16 * layout.k + 4 * (layout.spill + layout.visits)
     outline = Outline(
         kind="knn",
         method="approximate",
@@ -140,7 +143,7 @@ def plan_partitions(task: Neighbors, budget: Budget) -> Plan:
         orientation=f"{layout.count} partitions",
         rank=layout.k,
         result_bytes=lists * (2 + 2 * symmetric),
-        scratch_bytes=layout.places * place
+        scratch_bytes=(layout.places + layout.visits * layout.rows) * place
         + 2 * lists
         + (layout.sample_rows + layout.recall_rows) * layout.row_bytes
         + 2 * 24 * layout.rows * layout.k * symmetric,
@@ -150,15 +153,17 @@ def plan_partitions(task: Neighbors, budget: Budget) -> Plan:
     panels = PanelSweeps(sweeps.passes, layout.cut, sweeps.driver_bytes(symmetric), 0)
     plan = plan_task(outline, panels, budget, lambda: ", or a smaller --partition-rows")
     by_name = {each.name: each for each in plan.passes}
-    rounds = [
-        dataclasses.replace(by_name["assign-01"], name=f"assign-{i:02d}", is_likely=i <= LIKELY_ROUNDS)
+    first, visit = by_name["assign-01"], by_name["visit-01"]
+    later = [
+        dataclasses.replace(each, name=f"{each.name[:-2]}{i:02d}", is_likely=False)
         for i in range(2, MOST_ROUNDS + 1)
+        for each in (first, visit)
     ]
     return dataclasses.replace(
         plan,
-        passes=(*plan.passes[:2], *rounds, *plan.passes[2:]),
-        most_passes=1 + MOST_ROUNDS,
-        likely_passes=1 + LIKELY_ROUNDS,
+        passes=(*plan.passes[:3], *later, *plan.passes[3:]),
+        most_passes=1 + 2 * MOST_ROUNDS,
+        likely_passes=1 + 2 * LIKELY_ROUNDS,
         comparison=comparison(task),
     )
 
@@ -184,30 +189,35 @@ class _Sweeps:
         ids = sample_ids_of_plan(layout)
         into = tuple(ScratchMatrix(NOWHERE, len(each), columns, reader.dtype) for each in ids)
         collect = CollectRows(reader, layout.cut, ids, into)
-        few, before = FewRows(reader, into[1], k), Lists.after(layout, NOWHERE, 0)
+        few, before = FewRows(reader, into[1], k), Lists.after(layout, NOWHERE, "round")
         assign = assign_fold(layout, reader, (NOWHERE, layout.most_count, runs, before), few)
+        visitors = Runs.of_visitors(layout, NOWHERE, 0, layout.most_count)
+        visits = visits_of(layout, NOWHERE, 0)
+        place_visitors = PlaceVisitors(reader, layout.cut, visits, visitors, before)
         planned = layout.planned_batches
         found = Found.of(layout, NOWHERE, 0, len(planned.panels) - 1)
-        ends = np.zeros(layout.most_count + 1, np.int64)
+        ends, edges = np.zeros(layout.most_count + 1, np.int64), layout.merges.panels
         starts = layout.cut.panels * layout.spill
-        search = SearchPartitions(
-            reader, planned, ends, starts, runs, found, k, layout.merges.panels, later=True
-        )
-        merge = MergeLists(
-            layout.merges, planned.panels, found, before, before, k, ids[1], np.zeros(len(ids[1]))
-        )
+        most = layout.visits
+        search = SearchPartitions(reader, planned, ends, starts, runs, found, k, edges, most, later=True)
+        files = runs, visitors, (starts, starts), found
+        search_visits = SearchVisits(reader, Meetings(planned, ends, ends), *files, k, edges)
+        lists = planned.panels, found, before, before, visits
+        merge = MergeLists(layout.merges, *lists, k, ids[1], np.zeros(len(ids[1])))
         completed = Completed(np.zeros(0, np.int64), before)
         cut = self.task.lists_cut()
         write = WriteMerged(cut, before, completed, NOWHERE, k, graph=True)
-        first, within = _round_operations(layout)
-        truth, rounds = layout.recall_rows * rows * _each(layout), LIKELY_ROUNDS
-        placed = min(layout.spill, LIKELY_SPILL) * rows
-        written, lists = placed * place, placed * (16 * k + 8)
+        nearest, within, among = _round_operations(layout)
+        truth = layout.recall_rows * rows * _each(layout)
+        placed = int(min(layout.spill, LIKELY_SPILL) * rows)
+        written, found_bytes = placed * place, placed * (16 * k + 8)
         return [
             numbers_of("sample", collect, reads, 0, 2.0 * rows * columns),
-            numbers_of("assign-01", assign, reads, written, first + truth / rounds),
-            numbers_of("search", search, rounds * written, rounds * lists, rounds * within, over="scratch"),
-            numbers_of("merge", merge, rounds * 2 * lists, rounds * lists, 0.0, over="scratch"),
+            numbers_of("assign-01", assign, reads, written, nearest + truth),
+            numbers_of("visit-01", place_visitors, reads, written, 0.0),
+            numbers_of("search", search, written, found_bytes, within, over="scratch"),
+            numbers_of("search-visits", search_visits, 2 * written, found_bytes, among, over="scratch"),
+            numbers_of("merge", merge, 4 * found_bytes, 2 * found_bytes, 0.0, over="scratch"),
             numbers_of("write", write, rows * 16 * k, rows * 32 * k, 0.0, over="scratch"),
         ]
 

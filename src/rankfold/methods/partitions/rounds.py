@@ -1,8 +1,10 @@
 """Rounds of partitions, until enough of the true neighbors are found.
 
 One read draws rows by number. Each round then reads the matrix once, and puts its rows into partitions
-around other centers; the first also lets some rows meet all others, by which every round is judged. Which
-rounds are made, and what they find, follows from the rows, the request and the seed.
+around other centers; the first also lets some rows meet all others, by which every round is judged. Where
+that is not enough, rows visit partitions that their neighbors are in and they are not, by one more read;
+then comes the next round. Which rounds are made, and what they find, follows from the rows, the request and
+the seed.
 """
 
 from __future__ import annotations
@@ -17,13 +19,15 @@ import numpy.typing as npt
 from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.methods.partitions.assign import AssignRows
 from rankfold.methods.partitions.complete import Completed, complete_lists
-from rankfold.methods.partitions.files import Found, Lists, Runs
+from rankfold.methods.partitions.files import Found, Lists, Runs, visits_of
 from rankfold.methods.partitions.layout import Layout
 from rankfold.methods.partitions.meet_all import FewRows, without_themselves
 from rankfold.methods.partitions.merge import MergeLists, WriteMerged
 from rankfold.methods.partitions.recall import Recall, recall_of
 from rankfold.methods.partitions.sample import CollectRows, centers_of, drawn
 from rankfold.methods.partitions.search import SearchPartitions
+from rankfold.methods.partitions.visits.place import PlaceVisitors
+from rankfold.methods.partitions.visits.search import Meetings, SearchVisits
 from rankfold.methods.random_keys import Purpose
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.engine.blocks import Cut
@@ -46,34 +50,37 @@ class Rounds:
     reader: BlockReader
     seed: int
     lists: Lists | None = None
-    """Of all rows, after the last round."""
+    """Of all rows, after the last round or its visits."""
 
     completed: Completed | None = None
     partitions: int = 0
     """Of the last round."""
 
     recall: list[Recall] = field(default_factory=list)
-    """After each round."""
+    """After each round and after its visits."""
 
     def search(self, run: Run) -> None:
         """Rounds until the recall is reached, or there are as many as there may be."""
         with one_blas_thread():
             sample, rows, ids = self._collect(run)
             truth: tuple[Int64, Float64] | None = None
-            short = 0
             for index in range(MOST_ROUNDS):
                 few = FewRows(self.reader, rows, self.layout.k) if truth is None else None
                 state, runs = self._assign(run, index, self._centers(run, index, sample), few)
                 if truth is None:
                     truth = ids, without_themselves(state, ids)[0][:, -1].copy()
                 self.partitions = len(state["counts"])
-                merged = self._search(run, index, runs, state["counts"], truth)
-                short = int(merged["short"][0])
-                self.recall.append(recall_of(merged["hits"], self.layout.k, self.layout.rows))
-                if self.recall[-1].low >= self.layout.min_recall or self.layout.count == 1:
+                short = self._search(run, index, runs, state["counts"], truth)
+                if not self._is_done():
+                    short = self._visit(run, index, runs, state["counts"], truth)
+                release(run, runs, visits_of(self.layout, run.scratch, index))
+                if self._is_done():
                     break
             if short and self.lists is not None:
                 self.completed = complete_lists(run, self.reader, self.layout, self.lists)
+
+    def _is_done(self) -> bool:
+        return self.recall[-1].low >= self.layout.min_recall or self.layout.count == 1
 
     def write(self, run: Run, cut: Cut, *, graph: bool) -> None:
         """Lists into the result, whose arrays are there."""
@@ -82,25 +89,26 @@ class Rounds:
 
     def facts(self) -> dict[str, Any]:
         """How many of the true neighbors were found, with the interval, and what it took."""
-        last = self.recall[-1]
+        last, means = self.recall[-1], [each.mean for each in self.recall]
         return {
             "recall": last.mean,
             "recall_interval": [last.low, last.high],
             "recall_rows": self.layout.recall_rows,
-            "recall_of_rounds": [each.mean for each in self.recall],
-            "rounds": len(self.recall),
+            "recall_of_rounds": means[::2],
+            "recall_of_visits": means[1::2],
+            "rounds": len(means[::2]),
             "partitions": self.partitions,
         }
 
     def warning(self) -> str:
         """What is said where the recall was not reached."""
-        last = self.recall[-1]
-        if last.low >= self.layout.min_recall:
+        last, layout = self.recall[-1], self.layout
+        if last.low >= layout.min_recall:
             return ""
         return (
-            f"the recall of {self.layout.recall_rows} rows is {last.mean:.4f}, from {last.low:.4f} to "
-            f"{last.high:.4f}, after {len(self.recall)} rounds; min_recall = {self.layout.min_recall:g}. Ask "
-            f"for partitions of more than {self.layout.rows // self.layout.count} rows, partition_rows= "
+            f"the recall of {layout.recall_rows} rows is {last.mean:.4f}, from {last.low:.4f} to "
+            f"{last.high:.4f}, after {len(self.recall[::2])} rounds; min_recall = {layout.min_recall:g}. "
+            f"Ask for partitions of more than {layout.rows // layout.count} rows, partition_rows= "
             "(--partition-rows), or for exact neighbors"
         )
 
@@ -131,24 +139,80 @@ class Rounds:
         fold = assign_fold(self.layout, self.reader, (*centers, runs, self.lists), few)
         return run.pass_over_data(f"assign-{index + 1:02d}", fold), runs
 
-    def _search(self, run: Run, index: int, runs: Runs, counts: Int64, truth: tuple[Int64, Float64]) -> State:
+    def _search(self, run: Run, index: int, runs: Runs, counts: Int64, truth: tuple[Int64, Float64]) -> int:
+        """Neighbors within partitions, and which others rows had better visit; rows with too few."""
         layout = self.layout
-        ends = np.concatenate([[0], np.cumsum(counts)])
+        ends = edges_of(counts)
         batches = layout.batches(ends)
         found = Found.of(layout, run.scratch, index, len(batches.panels) - 1)
-        starts = layout.cut.panels * layout.spill
-        files = starts, runs, found
-        edges, later = layout.merges.panels, index > 0
-        fold = SearchPartitions(self.reader, batches, ends, *files, layout.k, edges, later=later)
-        tally = run.sweep(f"search-{index + 1:02d}", fold)
-        run.notes["row_pairs"] = run.notes.get("row_pairs", 0.0) + float(tally["pairs"][0])
-        after = Lists.after(layout, run.scratch, index)
-        merge = MergeLists(layout.merges, batches.panels, found, self.lists, after, layout.k, *truth)
-        state = run.sweep(f"merge-{index + 1:02d}", merge)
-        for narrow in narrows_of((runs, found, self.lists)):
-            run.release(narrow)
+        fold = SearchPartitions(
+            self.reader,
+            batches,
+            ends,
+            layout.cut.panels * runs.each,
+            runs,
+            found,
+            layout.k,
+            layout.merges.panels,
+            layout.visits,
+            later=index > 0,
+        )
+        self._sweep(run, f"search-{index + 1:02d}", fold)
+        visits = visits_of(layout, run.scratch, index)
+        return self._merge(run, f"round-{index + 1:02d}", (batches.panels, found, visits), truth)
+
+    def _visit(self, run: Run, index: int, runs: Runs, counts: Int64, truth: tuple[Int64, Float64]) -> int:
+        """What rows find in partitions that their neighbors are in; rows with too few."""
+        layout, visits = self.layout, visits_of(self.layout, run.scratch, index)
+        assert self.lists is not None  # noqa: S101 - there is a round
+        visitors = Runs.of_visitors(layout, run.scratch, index, self.partitions)
+        place = PlaceVisitors(self.reader, layout.cut, visits, visitors, self.lists)
+        rows, guests = (
+            edges_of(counts),
+            edges_of(run.pass_over_data(f"visit-{index + 1:02d}", place)["counts"]),
+        )
+        meetings = Meetings(layout.batches(rows + guests), rows, guests)
+        found = Found.of_visitors(layout, run.scratch, index, len(meetings.cut.panels) - 1)
+        starts = layout.cut.panels * runs.each, layout.cut.panels * visitors.each
+        files = runs, visitors, starts, found
+        fold = SearchVisits(self.reader, meetings, *files, layout.k, layout.merges.panels)
+        self._sweep(run, f"search-visits-{index + 1:02d}", fold)
+        short = self._merge(run, f"visits-{index + 1:02d}", (meetings.batch_starts(), found, None), truth)
+        release(run, visitors)
+        return short
+
+    def _sweep(self, run: Run, name: str, fold: SearchPartitions | SearchVisits) -> None:
+        """A sweep over batches, whose pairs are counted."""
+        pairs = float(run.sweep(name, fold)["pairs"][0])
+        run.notes["row_pairs"] = run.notes.get("row_pairs", 0.0) + pairs
+
+    def _merge(
+        self,
+        run: Run,
+        name: str,
+        lists: tuple[Int64, Found, ScratchMatrix | None],
+        truth: tuple[Int64, Float64],
+    ) -> int:
+        """Lists of batches into those of rows, whose recall is measured; rows with too few."""
+        (starts, found, visits), layout = lists, self.layout
+        after = Lists.after(layout, run.scratch, name)
+        files = starts, found, self.lists, after, visits
+        state = run.sweep(f"merge-{name}", MergeLists(layout.merges, *files, layout.k, *truth))
+        release(run, found, self.lists)
         self.lists = after
-        return state
+        self.recall.append(recall_of(state["hits"], layout.k, layout.rows))
+        return int(state["short"][0])
+
+
+def edges_of(counts: Int64) -> Int64:
+    """(partitions + 1,) where each begins, of so many rows."""
+    return np.concatenate([[0], np.cumsum(counts)])
+
+
+def release(run: Run, *files: Runs | Found | Lists | ScratchMatrix | None) -> None:
+    """Free what no sweep reads any more."""
+    for narrow in narrows_of(files):
+        run.release(narrow)
 
 
 def sample_ids(layout: Layout, seed: int) -> tuple[Int64, Int64]:

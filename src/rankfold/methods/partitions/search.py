@@ -7,7 +7,7 @@ here, so that later rounds look at few pairs; lists after all rounds are the sam
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,19 +17,20 @@ import numpy.typing as npt
 from rankfold.kernels._layouts import aligned_empty
 from rankfold.kernels.neighbors.lists import EMPTY
 from rankfold.kernels.neighbors.meeting import Lists as NearLists
+from rankfold.kernels.neighbors.visits import NONE, choose_visits
 from rankfold.methods.knn.pair_fold import Room
 from rankfold.methods.knn.row_blocks import BlockReader
-from rankfold.methods.partitions.files import Found, Runs
+from rankfold.methods.partitions.files import ID, PARTITION, Found, Runs
 from rankfold.methods.partitions.meet_all import let_meet, meeting_room
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.device import HOST, Device
 from rankfold.pipeline.engine.fold import Buffer, DeclaredFold, ScratchConstant, Sum, Workspace
 from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
-
-ID = np.dtype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,9 @@ class SearchPartitions(DeclaredFold):
     list_edges: Int64
     """Edges of the panels that lists will be merged by."""
 
+    visits: int
+    """Most partitions that a row visits."""
+
     later: bool
     """Whether rows have lists already."""
 
@@ -69,7 +73,9 @@ class SearchPartitions(DeclaredFold):
             "index": ScratchConstant.of(self.runs.index),
             "keys": Buffer((rows, self.k)),
             "neighbors": Buffer((rows, self.k), ID),
+            "partitions": Buffer((rows, self.runs.each), PARTITION),
             "raw": Buffer((rows, n), self.reader.dtype),
+            "visits": Buffer((rows, self.visits), PARTITION),
         }
 
     def sums(self) -> Mapping[str, Sum]:
@@ -80,10 +86,10 @@ class SearchPartitions(DeclaredFold):
     def beside_bytes(self) -> int:
         """A run as it is read, a partition ready to be multiplied and its lists, lists in order."""
         rows, n = self.cut.panel_rows, self.reader.columns
-        run = rows * (n * self.reader.dtype.itemsize + 16)
+        run = rows * (n * self.reader.dtype.itemsize + 16 + 4 * self.runs.each)
         ready = rows * (4 * n * self.reader.copies + 4 * 8)
         step = 2 * 2**20 + 2 * 8 * n
-        lists = rows * (16 * self.k + 6 * 8)
+        lists = rows * (16 * self.k + 6 * 8 + 4 * self.visits)
         return max(run, ready + step + lists) + lists + meeting_room(rows, rows, n, self.k)
 
     def workspace(self, device: Device = HOST) -> Workspace:
@@ -102,14 +108,15 @@ class SearchPartitions(DeclaredFold):
         keys, neighbors = work.keys[:count], work.neighbors[:count]
         keys[...] = work.farthest[:count] if self.later else np.inf
         neighbors[...] = EMPTY
+        work.visits[:count] = NONE
         for partition in range(first, last):
             low = max(start, int(self.ends[partition])) - start
             high = min(stop, int(self.ends[partition + 1])) - start
             if high - low > 1:
-                self._search(state, work, slice(low, high))
+                self._search(state, work, slice(low, high), partition)
         self._write(work, start, count)
 
-    def _search(self, state: State, work: Workspace, some: slice) -> None:
+    def _search(self, state: State, work: Workspace, some: slice, partition: int) -> None:
         """All pairs of a partition."""
         raw, reader, rows = work.raw[some], self.reader, some.stop - some.start
         copy = work.room.array("copy", raw.shape, np.float32) if reader.copies else None
@@ -118,56 +125,90 @@ class SearchPartitions(DeclaredFold):
         let_meet(reader, work, ready, ready, lists, same=True)
         state["pairs"] += rows * (rows - 1) / 2
         # Rows of a partition lie in order, so that equal distances were decided as ids decide them.
+        choose_visits(lists.ids, work.partitions[some], partition, out=work.visits[some])
         names, known = work.ids[some, 0], lists.ids != EMPTY
         lists.ids[known] = names[lists.ids[known]]
 
     def _gather(self, work: Workspace, start: int, stop: int, first: int, last: int) -> None:
         """Rows of a batch, partitions ``first:last``, each in order of rows."""
-        within = work.index[:, first : last + 1]
-        counts = np.diff(within, axis=1)
-        # Where the rows of each run and partition go: behind those of the runs before.
-        places = self.ends[first:last] + np.cumsum(counts, axis=0) - counts - start
-        pieces = [(work.raw, self.runs.rows), (work.ids, self.runs.ids)]
+        runs = self.runs
+        assert runs.partitions is not None  # noqa: S101 - those of a round are written with them
+        pieces = [(work.raw, runs.rows), (work.ids, runs.ids), (work.partitions, runs.partitions)]
         if self.later:
-            pieces.append((work.farthest, self.runs.farthest))
-        for run in np.flatnonzero(counts.sum(axis=1)):
-            low, high = int(within[run, 0]), int(within[run, -1])
-            if last - first == 1:  # perhaps a piece of a large partition
-                place = int(places[run, 0])
-                low, high = low + max(0, -place), high - max(0, place + high - low - (stop - start))
-                if high <= low:
-                    continue
-            for into, matrix in pieces:
-                self._take_run(work, into, matrix, (int(run), low, high), (counts[run], places[run]))
-
-    def _take_run(
-        self,
-        work: Workspace,
-        into: Array,
-        matrix: Any,
-        span: tuple[int, int, int],
-        where: tuple[Int64, Int64],
-    ) -> None:
-        """Rows of a run to the places of their partitions."""
-        (run, low, high), (counts, places) = span, where
-        at = int(self.run_starts[run]) + low
-        if len(counts) == 1:
-            place = max(0, int(places[0]))
-            matrix.read_into(into[place : place + high - low], at)
-            return
-        piece = work.room.array(matrix.path.name, (high - low, into.shape[1]), into.dtype)
-        matrix.read_into(piece, at)
-        top = 0
-        for count, place in zip(counts.tolist(), places.tolist(), strict=True):
-            into[place : place + count] = piece[top : top + count]
-            top += count
+            pieces.append((work.farthest, runs.farthest))
+        within = work.index[:, first : last + 1]
+        gather_rows(work.room, pieces, within, self.ends[first : last + 1], (start, stop), self.run_starts)
 
     def _write(self, work: Workspace, start: int, count: int) -> None:
-        """Lists in order of rows, and where each panel of lists begins among them."""
-        order = np.argsort(work.ids[:count, 0], kind="stable")
-        ids = np.ascontiguousarray(work.ids[order])
-        self.found.ids.write(start, ids)
-        self.found.lists.keys.write(start, work.keys[order])
-        self.found.lists.ids.write(start, work.neighbors[order])
+        """Lists in order of rows, and the partitions that these had better visit."""
         batch = int(np.searchsorted(self.cut.panels, start))
-        self.found.index.write(batch, np.searchsorted(ids[:, 0], self.list_edges).astype(np.int64)[None])
+        lists = work.keys[:count], work.neighbors[:count]
+        order = write_lists(self.found, (batch, start), work.ids[:count, 0], lists, self.list_edges)
+        assert self.found.visits is not None  # noqa: S101 - those of a round are written with them
+        self.found.visits.write(start, work.visits[:count][order])
+
+
+def gather_rows(
+    room: Room,
+    pieces: Sequence[tuple[Array, ScratchMatrix]],
+    within: Int64,
+    ends: Int64,
+    span: tuple[int, int],
+    run_starts: Int64,
+) -> None:
+    """Read rows of some partitions, each in order of rows, from all runs.
+
+    Parameters
+    ----------
+    pieces : arrays to fill, and what lies in runs of it
+    within : (runs, p + 1)
+        Where each partition begins in each run.
+    ends : (p + 1,)
+        Where each begins among the rows of all.
+    span : (int, int)
+        What is wanted of these: whole partitions, or some of the rows of a single one.
+    run_starts : (runs + 1,)
+        Where runs begin on scratch.
+    """
+    (start, stop), counts = span, np.diff(within, axis=1)
+    # Where the rows of each run and partition go: behind those of the runs before.
+    places = ends[:-1] + np.cumsum(counts, axis=0) - counts - start
+    for run in np.flatnonzero(counts.sum(axis=1)):
+        low, high = int(within[run, 0]), int(within[run, -1])
+        if counts.shape[1] == 1:  # perhaps a piece of a large partition
+            place = int(places[run, 0])
+            low, high = low + max(0, -place), high - max(0, place + high - low - (stop - start))
+            if high <= low:
+                continue
+        for into, matrix in pieces:
+            _take_run(room, into, matrix, (int(run_starts[run]) + low, high - low), counts[run], places[run])
+
+
+def _take_run(
+    room: Room, into: Array, matrix: ScratchMatrix, span: tuple[int, int], counts: Int64, places: Int64
+) -> None:
+    """Rows of a run to the places of their partitions."""
+    at, rows = span
+    if len(counts) == 1:
+        place = max(0, int(places[0]))
+        matrix.read_into(into[place : place + rows], at)
+        return
+    piece = room.array(matrix.path.name, (rows, into.shape[1]), into.dtype)
+    matrix.read_into(piece, at)
+    top = 0
+    for count, place in zip(counts.tolist(), places.tolist(), strict=True):
+        into[place : place + count] = piece[top : top + count]
+        top += count
+
+
+def write_lists(
+    found: Found, place: tuple[int, int], ids: Int64, lists: tuple[Float64, Int64], edges: Int64
+) -> Int64:
+    """Write the lists of a batch (number, first place) in order of their rows; that order."""
+    batch, start = place
+    order = np.argsort(ids, kind="stable")
+    ordered = np.ascontiguousarray(ids[order])
+    found.ids.write(start, ordered[:, None])
+    found.lists.write(start, *(each[order] for each in lists))
+    found.index.write(batch, np.searchsorted(ordered, edges).astype(np.int64)[None])
+    return order

@@ -44,7 +44,9 @@ class ScratchMatrix:
         return self.rows * self.row_bytes
 
     def write(self, start: int, values: Array) -> None:
-        """Write rows from ``start`` on. ``values`` is C-contiguous and of type ``dtype``."""
+        """Write rows from ``start`` on. ``values`` is C-contiguous, of type ``dtype``, perhaps empty."""
+        if not values.size:
+            return
         with disk_errors(self.path):
             if self.path.is_dir():
                 remove(self.path)

@@ -41,15 +41,21 @@ def sift(values: Array, names: Array, slot: int, count: int, value: Any, name: A
 
 
 @part
-def take(keys: Float64, ids: Int64, key: float, name: int) -> None:
-    """Let a pair into a list if it is nearer than the farthest there and not in it."""
+def take(keys: Float64, ids: Int64, key: float, name: int, room: int = TOP) -> int:
+    """Let a pair into a list if it is nearer than the farthest there and not in it.
+
+    Where nothing is in the first ``room`` slots, it may go into the last of them: a heap is made from its
+    leaves, in less than a sift for each. What is left of them is returned.
+    """
     if key < keys[0] or (key == keys[0] and name < ids[0]):
         # Counted, not looked for: without a way out early the loop is one of vectors.
         copies = 0
         for t in range(len(ids)):
             copies += ids[t] == name
         if copies == 0:
-            sift(keys, ids, TOP, len(keys), key, name)
+            room = max(TOP, room - 1)
+            sift(keys, ids, room, len(keys), key, name)
+    return room
 
 
 @part

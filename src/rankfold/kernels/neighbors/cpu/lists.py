@@ -18,6 +18,8 @@ import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop, part
 from rankfold.kernels._layouts import plain, wide
+from rankfold.kernels._masks import LANES as LANES_OF_MASK
+from rankfold.kernels._masks import lowest_bit, mask_below
 from rankfold.kernels.neighbors.cpu._distances import INNER_PRODUCT, distance, inner_product, load
 from rankfold.kernels.neighbors.cpu._heaps import TOP, heapify, sift, sort, take
 from rankfold.kernels.neighbors.cpu._pairs import compare, measure
@@ -29,7 +31,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]
 
-RUN = 64
+RUN = LANES_OF_MASK
 """Columns that are tested at a time."""
 
 Index = np.uint64
@@ -54,11 +56,11 @@ def scan_pairs(
     first_j: int,
     diagonal: int,
 ) -> None:
-    """See the contract; scratch one number a column."""
+    """See the contract; scratch two numbers a column."""
     inputs = (wide(products), plain(near_i), plain(near_j))
     lists = (bounds_i, places_i, bounds_j, places_j)
     # Arrays that a loop makes itself take long to compile.
-    scratch = np.array(bounds_j[:, 0]), np.empty(RUN, np.int64)
+    scratch = np.array(bounds_j[:, 0]), np.empty(len(near_j), np.int64)
     _run(_scan, inputs, lists, int(first_i), int(first_j), int(diagonal), *scratch)
 
 
@@ -191,25 +193,27 @@ def _run(loop: Callable[..., None], inputs: Sequence[object], lists: Sequence[Ar
 
 
 @part
-def _any_below(row: Array, near: Any, near_j: Array, far: Any, far_j: Array, a: int, b: int) -> bool:
-    below = False
-    for j in range(Index(a), Index(b)):
+def _mask_below(row: Array, near: Any, near_j: Array, far: Any, far_j: Array, a: int, b: int) -> Any:
+    """Columns ``a:b``, at most ``RUN`` of them, whose bound is below what either list takes, as bits."""
+    if len(near_j) >= RUN:
+        # The last columns are compared with some before them, whose bits are dropped.
+        start = min(a, len(near_j) - RUN)
+        return mask_below(row, near_j, far_j, start, near, far) >> np.uint64(a - start)
+    mask = np.uint64(0)
+    for j in range(a, b):
         bound = near + near_j[j] - row[j]
-        below |= (bound < far) | (bound < far_j[j])
-    return below
+        mask |= np.uint64((bound < far) | (bound < far_j[j])) << np.uint64(j - a)
+    return mask
 
 
 @part
-def _list_below(
-    row: Array, near: Any, near_j: Array, far: Any, far_j: Array, a: int, b: int, columns: Int64
-) -> int:
-    # No branch depends on a number: few of 64 pass, and which is not to be predicted.
-    count = Index(0)
-    for j in range(Index(a), Index(b)):
-        bound = near + near_j[j] - row[j]
-        columns[count] = j
-        count += Index((bound < far) | (bound < far_j[j]))
-    return count  # type: ignore[return-value]
+def _room(names: Array) -> int:
+    """Slots of a heap from the top on that nothing is in. They hold the most that it takes, so that whatever
+    comes next may go into the last of them: a heap is made from its leaves, in less than a sift for each."""
+    room: int = TOP
+    while room < len(names) and names[room] < 0:
+        room += 1
+    return room
 
 
 @compile_loop
@@ -225,22 +229,25 @@ def _scan(
     first_j: int,
     diagonal: int,
     far_j: Array,
-    columns: Int64,
+    room_j: Int64,
 ) -> None:
     q = len(near_j)
+    for j in range(q):
+        room_j[j] = _room(places_j[j])
     for i in range(len(near_i)):
-        row, near = products[i], near_i[i]
+        row, near, room = products[i], near_i[i], _room(places_i[i])
         for a in range(max(0, i + diagonal), q, RUN):
-            b, far = min(a + RUN, q), bounds_i[i, 0]
-            if not _any_below(row, near, near_j, far, far_j, a, b):
-                continue
-            for t in range(_list_below(row, near, near_j, far, far_j, a, b, columns)):
-                j = columns[t]
+            mask = _mask_below(row, near, near_j, bounds_i[i, 0], far_j, a, min(a + RUN, q))
+            while mask:
+                j = a + lowest_bit(mask)
+                mask &= mask - np.uint64(1)
                 bound = near + near_j[j] - row[j]
                 if bound < bounds_i[i, 0]:
-                    sift(bounds_i[i], places_i[i], TOP, bounds_i.shape[1], bound, np.int32(first_j + j))
+                    room = max(TOP, room - 1)
+                    sift(bounds_i[i], places_i[i], room, bounds_i.shape[1], bound, np.int32(first_j + j))
                 if bound < bounds_j[j, 0]:
-                    sift(bounds_j[j], places_j[j], TOP, bounds_j.shape[1], bound, np.int32(first_i + i))
+                    room_j[j] = max(TOP, room_j[j] - 1)
+                    sift(bounds_j[j], places_j[j], room_j[j], bounds_j.shape[1], bound, np.int32(first_i + i))
                 far_j[j] = bounds_j[j, 0]
 
 
@@ -254,6 +261,15 @@ def _candidates(bounds: Array, places: Int32, limit: float, heap: Float64, names
             count += 1
     heapify(heap, names, count)
     return count
+
+
+@part
+def _empty(ids: Int64) -> int:
+    """Slots of a list that nothing is in; 0 if something is, which may be what comes next."""
+    others = 0
+    for t in range(len(ids)):
+        others += ids[t] != EMPTY
+    return TOP if others else len(ids)
 
 
 @compile_loop
@@ -277,12 +293,14 @@ def _refine(
 ) -> None:
     for i in range(len(x)):
         count = _candidates(bounds[i], places[i], _half(keys[i, 0], metric), heap, names)
+        room: int = TOP
         if count:
             load(x[i], scale_x[i], metric, row)
+            room = _empty(ids[i])
         while count and -heap[0] <= _half(keys[i, 0], metric):
             place = names[0]
             key = distance(row, scale_x[i], y, place, scale_y[place], metric, inner, sums)
-            take(keys[i], ids[i], key, first + place)
+            room = take(keys[i], ids[i], key, first + place, room)
             count -= 1
             sift(heap, names, TOP, count, heap[count], names[count])
         largest = bounds[i, 0]

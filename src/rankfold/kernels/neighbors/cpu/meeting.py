@@ -21,10 +21,12 @@ import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop, part
 from rankfold.kernels._layouts import plain, wide
+from rankfold.kernels._masks import keep_least
 from rankfold.kernels.neighbors.bounds import near, products, slack, tiles
 from rankfold.kernels.neighbors.lists import Metric, exhaust_rows, half, refine_rows, scan_pairs
 from rankfold.kernels.neighbors.meeting import (
     GROUPS,
+    HALVES,
     PRECISE_TILE,
     TILE,
     Lists,
@@ -119,9 +121,8 @@ def limit_pairs(
     if min(lengths) > GROUPS:
         return
     least, limits = np.full((GROUPS, q), np.inf, dtype), np.full((2, max(p, q)), np.inf, dtype)
-    scratch = np.empty(GROUPS, dtype), np.empty(GROUPS, np.int32)
     inputs = wide(products), plain(near_i), plain(near_j), int(diagonal)
-    _limit(*inputs, lengths[0], lengths[1], least, limits, scratch[0], scratch[1])
+    _limit(*inputs, lengths[0], lengths[1], least, limits, np.empty(GROUPS, dtype))
     for limit, bounds in zip(limits, (bounds_i, bounds_j), strict=True):
         above = np.nextafter(limit[: len(bounds)], dtype.type(np.inf))
         np.minimum(bounds, above[:, None], out=bounds)
@@ -138,7 +139,6 @@ def _limit(
     least: Array,
     limits: Array,
     groups: Array,
-    ranks: npt.NDArray[np.int32],
 ) -> None:
     q = len(near_j)
     for i in range(len(near_i)):
@@ -147,39 +147,43 @@ def _limit(
         groups[:] = np.inf
         for start in range(first - first % GROUPS, q, GROUPS):
             if first <= start and start + GROUPS <= q:
-                for t in range(Index(GROUPS)):
-                    bound = near + near_j[Index(start) + t] - row[Index(start) + t]
-                    groups[t] = bound if bound < groups[t] else groups[t]
-                for j in range(Index(start), Index(start + GROUPS if length_j <= GROUPS else start)):
-                    bound = near + near_j[j] - row[j]
-                    below[j] = bound if bound < below[j] else below[j]
+                keep_least(row, near_j, groups, 0, start, near)
+                if length_j <= GROUPS:
+                    keep_least(row, near_j, below, start, start, near)
             else:
                 for j in range(max(first, start), min(start + GROUPS, q)):
                     bound = near + near_j[j] - row[j]
                     groups[j - start] = bound if bound < groups[j - start] else groups[j - start]
                     below[j] = bound if bound < below[j] else below[j]
         if length_i <= GROUPS:
-            limits[0, i] = _smallest(groups, ranks, length_i)
+            limits[0, i] = _limit_of(groups, length_i)
     if length_j <= GROUPS:
         for j in range(q):
             for t in range(GROUPS):
                 groups[t] = least[t, j]
-            limits[1, j] = _smallest(groups, ranks, length_j)
+            limits[1, j] = _limit_of(groups, length_j)
 
 
 @part
-def _smallest(values: Array, ranks: npt.NDArray[np.int32], count: int) -> Any:
-    """The so manyth smallest of ``GROUPS`` values: the largest that fewer lie below."""
-    ranks[:] = 0
-    for s in range(GROUPS):
-        other = values[s]
+def _limit_of(values: Array, count: int) -> Any:
+    """A limit that so many of ``GROUPS`` values are not above: see ``limit_of``."""
+    infinity, middle = values.dtype.type(np.inf), values.dtype.type(0.5)
+    low, high, known = infinity, -infinity, 0
+    for t in range(Index(GROUPS)):
+        value = values[t]
+        is_known = value < infinity
+        known += is_known
+        low = value if value < low else low
+        high = value if is_known and value > high else high
+    if known < count:
+        return infinity
+    for _ in range(HALVES):
+        between = low + (high - low) * middle
+        below = 0
         for t in range(Index(GROUPS)):
-            ranks[t] += np.int32(other < values[t])
-    best, rank = 0, -1
-    for t in range(GROUPS):
-        if rank < ranks[t] < count:
-            best, rank = t, ranks[t]
-    return values[best]
+            below += values[t] <= between
+        low, high = (low, between) if below >= count else (between, high)
+    return high
 
 
 @dataclass(frozen=True, slots=True)

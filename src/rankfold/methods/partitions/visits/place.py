@@ -1,0 +1,64 @@
+"""Rows to the partitions that they visit: read once more, and written by partition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from rankfold.methods.knn.row_blocks import BlockReader
+from rankfold.methods.partitions.assign import SORTED_BYTES, write_run
+from rankfold.methods.partitions.files import PARTITION, Lists, Runs
+from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.device import HOST, Device
+from rankfold.pipeline.engine.fold import Buffer, DeclaredFold, Sum, Workspace
+from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.scratch import ScratchMatrix
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceVisitors(DeclaredFold):
+    """Fold that writes the rows of a panel by the partitions that they visit, and counts them."""
+
+    reader: BlockReader
+    cut: Cut
+    visits: ScratchMatrix
+    """(rows, visits) partitions that each row visits."""
+
+    runs: Runs
+    before: Lists
+    """Lists that rows have."""
+
+    slots: int = 1
+    row_seconds: float = 1e-6
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """What rows visit."""
+        return {"visits": Buffer((self.cut.panel_rows, self.visits.columns), PARTITION)}
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Visitors of each partition."""
+        return {"counts": Sum((self.runs.index.columns - 1,), np.dtype(np.int64))}
+
+    @property
+    def beside_bytes(self) -> int:
+        """A panel, the order of its visitors, some of them in order, and lists that they have."""
+        rows, n = self.cut.panel_rows, self.reader.columns
+        panel = self.reader.memory_bytes(rows) + self.reader.read_bytes(rows)
+        order = rows * self.runs.each * 8 * 8 + 2 * max(SORTED_BYTES, n * self.reader.dtype.itemsize)
+        return panel + order + rows * 8 * (self.before.keys.columns + 1)
+
+    def workspace(self, device: Device = HOST) -> Workspace:
+        """A panel."""
+        work = DeclaredFold.workspace(self, device)
+        work.panel = self.reader.buffer(self.cut.panel_rows)
+        return work
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Write those of a panel that visit."""
+        panel = self.reader.read(work.panel, start, stop, 0)
+        visits = work.visits[: stop - start]
+        self.visits.read_into(visits, start)
+        number = int(np.searchsorted(self.cut.panels, start))
+        state["counts"] += write_run(self.runs, (number, start), panel, visits, self.before)

@@ -1,0 +1,191 @@
+"""Visitors meet the rows of partitions, exactly, and take those that are nearer than what they have.
+
+A batch holds the rows of some partitions and their visitors. Of a partition that is searched in pieces, a
+piece has a part of the rows and of the visitors, which meet each other.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._layouts import aligned_empty
+from rankfold.kernels.neighbors.lists import EMPTY
+from rankfold.kernels.neighbors.meeting import Lists as NearLists
+from rankfold.methods.knn.pair_fold import Room
+from rankfold.methods.knn.row_blocks import BlockReader
+from rankfold.methods.partitions.files import ID, Found, Runs
+from rankfold.methods.partitions.meet_all import let_meet, meeting_room
+from rankfold.methods.partitions.search import gather_rows, write_lists
+from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.device import HOST, Device
+from rankfold.pipeline.engine.fold import Buffer, DeclaredFold, ScratchConstant, Sum, Workspace
+from rankfold.pipeline.storage.checkpoint import State
+
+Array = npt.NDArray[Any]
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Meetings:
+    """Where the rows of partitions and their visitors lie, and what is met together."""
+
+    cut: Cut
+    """Of the rows of each partition and its visitors, one partition after the other, into batches."""
+
+    rows: Int64
+    """(partitions + 1,) where each partition begins among the rows of all."""
+
+    visitors: Int64
+    """(partitions + 1,) where its visitors begin among all visitors."""
+
+    @property
+    def ends(self) -> Int64:
+        """(partitions + 1,) where each begins, with its visitors."""
+        return self.rows + self.visitors
+
+    def partitions(self, start: int, stop: int) -> tuple[int, int]:
+        """The first partition of a batch, and the one after the last."""
+        ends = self.ends
+        return int(np.searchsorted(ends, start, side="right")) - 1, int(np.searchsorted(ends, stop))
+
+    def spans(self, start: int, stop: int) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Rows and visitors of a batch; of a piece of a partition, an even share of both."""
+        (first, last), ends = self.partitions(start, stop), self.ends
+        whole, below, above = int(ends[last] - ends[first]), start - int(ends[first]), stop - int(ends[first])
+
+        def share(each: Int64) -> tuple[int, int]:
+            low, count = int(each[first]), int(each[last] - each[first])
+            return low + count * below // whole, low + count * above // whole
+
+        return share(self.rows), share(self.visitors)
+
+    def batch_starts(self) -> Int64:
+        """(batches + 1,) where the visitors of each batch begin among all."""
+        panels = self.cut.panels.tolist()
+        starts = [self.spans(*each)[1][0] for each in itertools.pairwise(panels)]
+        return np.array([*starts, self.visitors[-1]], np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchVisits(DeclaredFold):
+    """Fold that finds and writes what visitors of a batch of partitions gain."""
+
+    reader: BlockReader
+    """How rows are made ready; none is read from the matrix."""
+
+    meetings: Meetings
+    runs: Runs
+    """Of the rows of partitions."""
+
+    visitors: Runs
+    run_starts: tuple[Int64, Int64]
+    """(panels + 1,) where each run of either begins on scratch."""
+
+    found: Found
+    k: int
+    list_edges: Int64
+    """Edges of the panels that lists will be merged by."""
+
+    slots: int = 1
+    row_seconds: float = 1e-5
+
+    @property
+    def cut(self) -> Cut:
+        """See ``Fold``."""
+        return self.meetings.cut
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """Rows with their visitors, and where partitions begin in each run."""
+        rows, n = self.cut.panel_rows + 1, self.reader.columns
+        return {
+            "ids": Buffer((rows, 1), ID),
+            "farthest": Buffer((rows, 1)),
+            "index": ScratchConstant.of(self.runs.index),
+            "visitor_index": ScratchConstant.of(self.visitors.index),
+            "keys": Buffer((rows, self.k)),
+            "neighbors": Buffer((rows, self.k), ID),
+            "raw": Buffer((rows, n), self.reader.dtype),
+        }
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Pairs of rows that have met, and rows of which the products told too little."""
+        return {"pairs": Sum((1,)), "uncertain": Sum((1,), ID)}
+
+    @property
+    def beside_bytes(self) -> int:
+        """A run as it is read, rows ready to be multiplied, lists in order."""
+        rows, n = self.cut.panel_rows, self.reader.columns
+        run = rows * (n * self.reader.dtype.itemsize + 16)
+        ready = rows * (4 * n * self.reader.copies + 4 * 8)
+        step = 2 * 2**20 + 2 * 8 * n
+        lists = rows * (16 * self.k + 6 * 8)
+        return max(run, ready + step + lists) + lists + meeting_room(rows, rows, n, self.k)
+
+    def workspace(self, device: Device = HOST) -> Workspace:
+        """Buffers, the raw one for products at full speed."""
+        work = DeclaredFold.workspace(self, device)
+        work.raw = aligned_empty(work.raw.shape, work.raw.dtype)
+        work.room, work.precise = Room(), False
+        return work
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Read a batch, let visitors meet rows, and write the lists."""
+        first, last = self.meetings.partitions(start, stop)
+        rows, visitors = self.meetings.spans(start, stop)
+        count, guests = rows[1] - rows[0], visitors[1] - visitors[0]
+        self._gather(work, (rows, visitors), first, last)
+        keys, neighbors = work.keys[:guests], work.neighbors[:guests]
+        keys[...], neighbors[...] = work.farthest[:guests], EMPTY
+        for partition in range(first, last):
+            some = _part(self.meetings.rows, partition, rows)
+            others = _part(self.meetings.visitors, partition, visitors)
+            if some.stop > some.start and others.stop > others.start:
+                self._meet(state, work, some, others, count)
+        batch = int(np.searchsorted(self.cut.panels, start))
+        ids = work.ids[count : count + guests, 0]
+        write_lists(self.found, (batch, visitors[0]), ids, (keys, neighbors), self.list_edges)
+
+    def _gather(
+        self, work: Workspace, spans: tuple[tuple[int, int], tuple[int, int]], first: int, last: int
+    ) -> None:
+        """Rows of partitions ``first:last``, then their visitors."""
+        (rows, visitors), count = spans, spans[0][1] - spans[0][0]
+        pieces = [(work.raw, self.runs.rows), (work.ids, self.runs.ids)]
+        some = slice(first, last + 1)
+        gather_rows(
+            work.room, pieces, work.index[:, some], self.meetings.rows[some], rows, self.run_starts[0]
+        )
+        pieces = [
+            (work.raw[count:], self.visitors.rows),
+            (work.ids[count:], self.visitors.ids),
+            (work.farthest, self.visitors.farthest),
+        ]
+        within, ends = work.visitor_index[:, some], self.meetings.visitors[some]
+        gather_rows(work.room, pieces, within, ends, visitors, self.run_starts[1])
+
+    def _meet(self, state: State, work: Workspace, some: slice, others: slice, count: int) -> None:
+        """Visitors of a partition meet its rows; ``count`` rows lie before all visitors."""
+        raw = work.raw[some], work.raw[count + others.start : count + others.stop]
+        ready = [self._ready(work, name, each) for name, each in zip(("copy", "visitors"), raw, strict=True)]
+        lists = NearLists(work.keys[others], work.neighbors[others], state["uncertain"])
+        let_meet(self.reader, work, ready[1], ready[0], lists)
+        state["pairs"] += len(raw[0]) * len(raw[1])
+        # Rows of a partition lie in order, so that equal distances were decided as ids decide them.
+        names, known = work.ids[some, 0], lists.ids != EMPTY
+        lists.ids[known] = names[lists.ids[known]]
+
+    def _ready(self, work: Workspace, name: str, raw: Array) -> Any:
+        copy = work.room.array(name, raw.shape, np.float32) if self.reader.copies else None
+        return self.reader.ready(raw, copy)
+
+
+def _part(ends: Int64, partition: int, span: tuple[int, int]) -> slice:
+    """Of a partition, what is in a batch, by places in this."""
+    low, high = max(span[0], int(ends[partition])), min(span[1], int(ends[partition + 1]))
+    return slice(low - span[0], max(low, high) - span[0])
