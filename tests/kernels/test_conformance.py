@@ -1367,7 +1367,7 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("neighbors.tree", "nearest_in_tree"): (lambda *case: tree_case(*case, "nearest_in_tree"), ("float64",)),
     ("neighbors.tree", "count_within"): (lambda *case: tree_case(*case, "count_within"), ("float64",)),
     ("neighbors.tree", "list_within"): (lambda *case: tree_case(*case, "list_within"), ("float64",)),
-    ("neighbors.visits", "choose_visits"): (visits_case, ("float64",)),
+    ("partitions.visits", "choose_visits"): (visits_case, ("float64",)),
     ("neighbors.ranks", "count_nearer"): (count_nearer_case, ALL),
     ("neighbors.ranking", "rank_rows"): (rank_case, ALL),
     ("neighbors.ranks", "count_every_pair"): (count_measured_case, ("float64",)),

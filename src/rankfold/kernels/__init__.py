@@ -5,6 +5,7 @@
     graph         weights of a graph of neighbors
     layout        forces that move the vertices of a graph
     clustering    nearest centers of rows, and sums of clusters
+    partitions    what rows in several partitions tell of these
     nonnegative   least squares and divergences over rows that are not negative
     sparse        products of sparse rows with blocks, and of columns with columns
     hashing       digests at the speed of memory

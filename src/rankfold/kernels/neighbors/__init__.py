@@ -7,5 +7,4 @@ sparse_meeting   the same of sparse rows, without their zeros     numba
 ranking          rows that come before thresholds of others       numba, CUDA C++
 tree             points of few dimensions in a tree               numba
 ranks            how many rows are nearer than given ones         numba
-visits           partitions that neighbors of a row are in        numba
 """

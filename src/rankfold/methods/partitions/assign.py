@@ -18,7 +18,7 @@ import numpy.typing as npt
 from rankfold.kernels.neighbors.lists import EMPTY, Metric, merge_lists, sort_lists
 from rankfold.kernels.neighbors.meeting import Lists as NearLists
 from rankfold.kernels.neighbors.meeting import Rows
-from rankfold.kernels.neighbors.visits import NONE
+from rankfold.kernels.partitions.visits import NONE
 from rankfold.methods.knn.pair_fold import Room
 from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.methods.partitions.files import Lists, Runs

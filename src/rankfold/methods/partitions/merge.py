@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.neighbors.lists import EMPTY, merge_lists, sort_lists
-from rankfold.kernels.neighbors.visits import NONE
+from rankfold.kernels.partitions.visits import NONE
 from rankfold.methods.knn.write_lists import require_sound, write_lists
 from rankfold.methods.partitions.complete import Completed
 from rankfold.methods.partitions.files import ID, PARTITION, Found, Lists

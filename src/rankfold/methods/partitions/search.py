@@ -17,7 +17,7 @@ import numpy.typing as npt
 from rankfold.kernels._layouts import aligned_empty
 from rankfold.kernels.neighbors.lists import EMPTY
 from rankfold.kernels.neighbors.meeting import Lists as NearLists
-from rankfold.kernels.neighbors.visits import NONE, choose_visits
+from rankfold.kernels.partitions.visits import NONE, choose_visits
 from rankfold.methods.knn.pair_fold import Room
 from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.methods.partitions.files import ID, PARTITION, Found, Runs

@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop, part
 from rankfold.kernels._layouts import plain, wide
-from rankfold.kernels._masks import LANES as LANES_OF_MASK
-from rankfold.kernels._masks import lowest_bit, mask_below
 from rankfold.kernels.neighbors.cpu._distances import INNER_PRODUCT, distance, inner_product, load
 from rankfold.kernels.neighbors.cpu._heaps import TOP, heapify, sift, sort, take
+from rankfold.kernels.neighbors.cpu._masks import LANES as LANES_OF_MASK
+from rankfold.kernels.neighbors.cpu._masks import lowest_bit, mask_below
 from rankfold.kernels.neighbors.cpu._pairs import compare, measure
 from rankfold.kernels.neighbors.lists import EMPTY, LANES, half, no_number
 from rankfold.kernels.neighbors.lists import compare_pairs as contract

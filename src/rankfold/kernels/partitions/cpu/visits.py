@@ -1,4 +1,4 @@
-"""Partitions to visit. See ``kernels/neighbors/visits.py``."""
+"""Partitions to visit. See ``kernels/partitions/visits.py``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy.typing as npt
 from rankfold.kernels._compiled import compile_loop, part
 from rankfold.kernels._layouts import plain
 from rankfold.kernels.neighbors.lists import EMPTY
-from rankfold.kernels.neighbors.visits import NONE
+from rankfold.kernels.partitions.visits import NONE
 
 Int64 = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]

@@ -21,8 +21,7 @@ LANES = 64
 INT32, INT64, BIT = ir.IntType(32), ir.IntType(64), ir.IntType(1)
 
 
-@intrinsic
-def mask_below(typing: Any, row: Any, others: Any, limits: Any, start: Any, other: Any, limit: Any) -> Any:
+def _mask_below(typing: Any, row: Any, others: Any, limits: Any, start: Any, other: Any, limit: Any) -> Any:
     """Bits t of ``others[j] + other - row[j] < max(limit, limits[j])`` at j = start + t, as unsigned.
 
     All are of one type of floating point numbers, and arrays lie without gaps.
@@ -39,8 +38,7 @@ def mask_below(typing: Any, row: Any, others: Any, limits: Any, start: Any, othe
     return signature, generate
 
 
-@intrinsic
-def keep_least(typing: Any, row: Any, others: Any, least: Any, at: Any, start: Any, other: Any) -> Any:
+def _keep_least(typing: Any, row: Any, others: Any, least: Any, at: Any, start: Any, other: Any) -> Any:
     """Lower ``least[at + t]`` to ``others[j] + other - row[j]`` at j = start + t, for all lanes t.
 
     All are of one type of floating point numbers, and arrays lie without gaps.
@@ -57,14 +55,19 @@ def keep_least(typing: Any, row: Any, others: Any, least: Any, at: Any, start: A
     return signature, generate
 
 
-@intrinsic
-def lowest_bit(typing: Any, mask: Any) -> Any:
+def _lowest_bit(typing: Any, mask: Any) -> Any:
     """The number of the lowest bit that is set."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(BIT, 1))
 
     return types.int64(types.uint64), generate
+
+
+# To be called with numbers alone: what numba puts in first is no argument.
+mask_below: Any = intrinsic(_mask_below)
+keep_least: Any = intrinsic(_keep_least)
+lowest_bit: Any = intrinsic(_lowest_bit)
 
 
 @dataclass(frozen=True, slots=True)

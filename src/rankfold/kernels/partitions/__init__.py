@@ -1,0 +1,4 @@
+"""Partitions of rows.
+
+visits     partitions that neighbors of a row are in        numba
+"""
