@@ -119,6 +119,37 @@ def test_threads_change_no_byte(graph: rf.Result, threads: int) -> None:
     assert np.asarray(one).tobytes() != np.asarray(other).tobytes()
 
 
+def test_a_layout_that_was_interrupted_goes_on_where_it_was(
+    graph: rf.Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rankfold.pipeline.engine.sweep.SEGMENT_SECONDS", 0.0)
+    epochs: list[int] = []
+
+    def stop_in_the_middle(_: str, epoch: int, __: int) -> None:
+        epochs.append(epoch)
+        if epoch == 6:
+            raise KeyboardInterrupt
+
+    whole = rf.umap(graph, n_epochs=10).embedding
+    with pytest.raises(KeyboardInterrupt):
+        rf.umap(graph, n_epochs=10, out=tmp_path / "r.zarr", progress=stop_in_the_middle)
+    again = rf.umap(graph, n_epochs=10, out=tmp_path / "r.zarr", progress=stop_in_the_middle)
+    assert epochs == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+    assert np.asarray(again.embedding[...]).tobytes() == np.asarray(whole).tobytes()
+
+
+def test_memory_stays_below_the_plan(tmp_path: Path) -> None:
+    rows = 40_000
+    points = np.random.default_rng(0).random((rows, 2))
+    lists = rf.knn(points, 15, out=tmp_path / "knn.zarr", threads=1)
+    graph = rf.fuzzy_graph(lists, out=tmp_path / "graph.zarr")
+    picture = rf.umap(graph, n_epochs=3, out=tmp_path / "umap.zarr", threads=2)
+    for result in (graph, picture):
+        attempt = result.run["attempts"][-1]
+        assert attempt["measured_bytes"] <= attempt["planned_bytes"]
+        assert attempt["plan"]["peak_bytes"] < 250 * 2**20
+
+
 def test_lists_are_laid_out_like_their_graph() -> None:
     lists = rf.knn(gaussian(), 9)
     of_lists, of_graph = rf.umap(lists, n_epochs=9), rf.umap(rf.fuzzy_graph(lists), n_epochs=9)
