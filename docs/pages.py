@@ -43,7 +43,7 @@ TREE = {
     "Gallery": ("gallery",),
     "Python": ("python",),
     "Command line": ("commands",),
-    "Peers": ("benchmarks", "nmf", "neighbors-benchmark", "approximate-benchmark"),
+    "Peers": ("benchmarks", "nmf", "neighbors-benchmark", "approximate-benchmark", "queries-benchmark"),
     "Design": ("notes",),
     "Changelog": ("changelog",),
 }
@@ -51,7 +51,7 @@ TREE = {
 
 NAMES = {
     "Matrices": ("open", "import_array"),
-    "Methods": ("svd", "pca", "qr", "nmf", "knn", "radius_neighbors", "kmeans"),
+    "Methods": ("svd", "pca", "qr", "nmf", "knn", "index", "radius_neighbors", "kmeans"),
     "What is done with a result": ("open_result", "transform", "update", "check", "reconstruct", "verify"),
     "Before a run": ("plan",),
     "Embeddings": ("fuzzy_graph", "umap", "trustworthiness", "continuity", "neighborhood_preservation"),

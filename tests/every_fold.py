@@ -11,6 +11,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 import rankfold as rf
+from rankfold.methods.kmeans.batches import batch_pass
 from rankfold.methods.kmeans.iteration import far_rows, step_pass
 from rankfold.methods.kmeans.layout import Layout
 from rankfold.methods.kmeans.passes import SamplePass
@@ -100,6 +101,9 @@ def folds(folder: Path, dtype: str) -> Iterator[tuple[Any, float]]:
         step.panels, folder / "centers.npz", RANK, clusters.groups, working, clusters.sample, 0, 1e-6
     )
     yield sampled, 5.0
+    begun = {**arrays, "groups": np.zeros(RANK, np.int64), "given": np.zeros(RANK)}
+    save_arrays(folder / "begun.npz", begun)
+    yield replace(batch_pass(clusters, 2, working, 100), constants=folder / "begun.npz"), 5.0
     combined = folder / "c.npz"
     save_arrays(combined, {"coefficients": np.zeros((width, width)), "offset": np.zeros(width)})
     narrow = Combination((ScratchMatrix(folder / "y", ROWS, width, np.dtype(dtype)),), combined, width, 0, 0)

@@ -4,6 +4,7 @@
     nmf               nonnegative factors
     qr                an orthonormal basis of the columns, and R
     knn               nearest neighbors of every row, exactly
+    index             rows sorted by partition, in which knn finds neighbors of new rows
     radius_neighbors  all neighbors within a radius
     kmeans            clusters of rows around their means
     fuzzy_graph       neighbors as a graph of weights
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from rankfold.api.matrices import import_array
     from rankfold.api.matrices import open_matrix as open
     from rankfold.api.models import check, reconstruct, transform, update
-    from rankfold.api.neighbors import knn, radius_neighbors
+    from rankfold.api.neighbors import index, knn, radius_neighbors
     from rankfold.api.reductions import nmf, pca, plan, qr, svd
     from rankfold.pipeline.errors import RankfoldError
     from rankfold.pipeline.storage.manifest import verify
@@ -51,6 +52,7 @@ _HOMES = {
     "continuity": "rankfold.api.embedding_quality",
     "fuzzy_graph": "rankfold.api.embeddings",
     "import_array": "rankfold.api.matrices",
+    "index": "rankfold.api.neighbors",
     "kmeans": "rankfold.api.clusters",
     "knn": "rankfold.api.neighbors",
     "neighborhood_preservation": "rankfold.api.embedding_quality",
@@ -79,6 +81,7 @@ __all__ = [
     "continuity",
     "fuzzy_graph",
     "import_array",
+    "index",
     "kmeans",
     "knn",
     "neighborhood_preservation",

@@ -101,6 +101,28 @@ def test_graphs_are_those_of_scikit_learn(asked: dict[str, Any], mode: str) -> N
 
 
 @pytest.mark.parametrize(
+    ("metric", "dtype"), [("hamming", bool), ("hamming", float), ("jaccard", bool), ("jaccard", np.int64)]
+)
+@pytest.mark.filterwarnings("ignore:Data was converted to boolean")
+def test_bits_are_compared_as_scikit_learn_compares_them(metric: str, dtype: type, tmp_path: Path) -> None:
+    """Of what is equally far scikit-learn takes any: distances are the same to the last bit."""
+    x = (np.random.default_rng(0).random((300, 45)) < 0.3).astype(dtype)
+    x[7:30:4] = x[3]
+    theirs = neighbors.NearestNeighbors(n_neighbors=7, metric=metric, algorithm="brute").fit(x)
+    expected, _ = theirs.kneighbors()
+    every = theirs.kneighbors(n_neighbors=299)
+    apart = np.zeros((300, 300))
+    np.put_along_axis(apart, every[1], every[0], axis=1)
+    for samples in (x, str(to_zarr(tmp_path / "x.zarr", x, (100, 45)))):
+        distances, indices = NearestNeighbors(n_neighbors=7, metric=metric).fit(samples).kneighbors()
+        np.testing.assert_array_equal(distances, expected)
+        np.testing.assert_array_equal(np.take_along_axis(apart, indices, axis=1), expected)
+    graph = KNeighborsTransformer(n_neighbors=7, metric=metric).fit_transform(x)
+    assert graph.shape == (300, 300) and graph.nnz == 8 * 300
+    np.testing.assert_array_equal(graph.data.reshape(300, 8)[:, 1:], expected)
+
+
+@pytest.mark.parametrize(
     ("columns", "metric", "dtype"),
     cover(
         [3, 30],
@@ -377,3 +399,24 @@ def test_a_recall_that_is_enough_makes_a_graph_of_partitions(monkeypatch: pytest
     np.testing.assert_array_equal(ours.transform(x[:50] + 0.1).indices, near.indices)
     with pytest.raises(ValueError, match="min_recall"):
         KNeighborsTransformer(min_recall=1.5).fit(x)
+
+
+def test_many_new_samples_are_looked_up_in_an_index(tmp_path: Path) -> None:
+    r = np.random.default_rng(0)
+    centers = 4 * r.standard_normal((9, 20))
+    x, q = (centers[r.integers(0, 9, rows)] + r.standard_normal((rows, 20)) for rows in (3000, 900))
+    np.save(tmp_path / "x.npy", x)
+    ours = KNeighborsTransformer(n_neighbors=4, min_recall=0.7).fit(tmp_path / "x.npy")
+    graph, index = ours.transform(q), ours._index
+    lists = rf.knn(q, 5, index=index, min_recall=0.7, threads=1)
+    assert lists.attrs["recall_interval"][0] >= 0.7
+    np.testing.assert_array_equal(graph.indices.reshape(-1, 5), lists.indices[...])
+    ours.kneighbors(q)
+    assert ours._index is index
+    again = pickle.loads(pickle.dumps(ours))
+    assert again._index is None
+    assert (again.transform(q) != graph).nnz == 0
+    few = neighbors.KNeighborsTransformer(n_neighbors=4).fit(x).transform(q[:50])
+    np.testing.assert_array_equal(ours.transform(q[:50]).indices, few.indices)
+    narrow = KNeighborsTransformer(n_neighbors=4, min_recall=0.7, metric="manhattan").fit(x)
+    assert narrow.transform(q).shape == (900, 3000) and narrow._index is None

@@ -22,6 +22,8 @@ import pytest
 
 import rankfold.kernels
 from rankfold.kernels._dispatch import device_of, implementation
+from rankfold.kernels.bits.bit_meeting import BitRows
+from rankfold.kernels.bits.set_keys import SetMetric
 from rankfold.kernels.clustering.nearest_centers import centers_of
 from rankfold.kernels.graph.fuzzy import CLOSE
 from rankfold.kernels.layout.forces import Edges, Epoch, epoch_key, forces_of, phases_of
@@ -879,13 +881,13 @@ def count_measured_case(shape: tuple[int, int], dtype: str) -> Case:
     y = np.round(matrix((q, d)))
     x, own = y[:p].copy(), first + np.arange(p)
     inputs = {"x": x, "y": y, "own": own}
-    for name, metric in PAIRS.items():
+    for name, metric in RANKED.items():
         keys = np.array([[neighbors.in_order(a, b, metric["metric"]) for b in y] for a in x])
         inputs[f"{name} keys"], inputs[f"{name} ids"] = thresholds(keys, own, first)
 
     def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
         outputs = {}
-        for name, metric in PAIRS.items():
+        for name, metric in RANKED.items():
             keys, ids = a[f"{name} keys"], a[f"{name} ids"]
             counts = np.arange(keys.size).reshape(keys.shape)
             limits = {"keys": keys, "ids": ids, "counts": counts}
@@ -905,7 +907,7 @@ def listed_pairs_case(shape: tuple[int, int], dtype: str) -> Case:
     def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
         values, pairs = list(a.values())[:4], {"rows": a["rows"], "others": a["others"]}
         by_lanes = {m.name: body(*values, metric=m, by_lanes=True, **pairs) for m in neighbors.BY_PRODUCTS}
-        in_order = {f"{m} in order": body(*values, **PAIRS[m], by_lanes=False, **pairs) for m in PAIRS}
+        in_order = {f"{m} in order": body(*values, **RANKED[m], by_lanes=False, **pairs) for m in RANKED}
         return by_lanes | in_order
 
     return Case(inputs, run)
@@ -1190,6 +1192,61 @@ def meet_sparse_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case(inputs, run)
 
 
+def met_as_sets(body: Body, one: Any, two: Any, **how: Any) -> Outputs:
+    """Lists of two blocks, or of one among itself, by both metrics; some of a second block take nothing."""
+    outputs = {}
+    for metric, same, takes in itertools.product(SetMetric, (False, True), (False, True)):
+        sides = one, one if same else two
+        found = [Lists(*fill(len(side), 3, np.inf, neighbors.EMPTY), np.zeros(1, np.int64)) for side in sides]
+        for _ in range(2):  # a pair that meets again changes nothing
+            lists_j = None if same or not takes else found[1]
+            body(*sides, lists_i=found[0], lists_j=lists_j, metric=int(metric), same=same, **how)
+        for side, each in zip("ij", found, strict=True):
+            outputs |= listed(f"{side} {metric.name} {same} {takes}", each.keys, each.ids)
+    return outputs
+
+
+def meet_bits_case(shape: tuple[int, int], dtype: str) -> Case:
+    inputs = {}
+    for side, rows in (("x", shape[0]), ("y", 3 * shape[0] + 150)):  # more than a run of columns
+        rng = np.random.default_rng([*shape, ord(side)])
+        bits = rng.random((rows, 11 * shape[1])) < rng.random((rows, 1)) ** 2
+        bits[: rows // 3] = bits[0]
+        packed = np.zeros((rows, 8 * -(-bits.shape[1] // 64)), np.uint8)
+        packed[:, : -(-bits.shape[1] // 8)] = np.packbits(bits, axis=1)
+        inputs |= {f"words {side}": packed.view(np.uint64), f"sizes {side}": bits.sum(axis=1)}
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        x, y = (
+            BitRows(first, 11 * shape[1], a[f"words {side}"], a[f"sizes {side}"])
+            for side, first in (("x", 1000), ("y", 5))
+        )
+        return met_as_sets(body, x, y)
+
+    return Case(inputs, run)
+
+
+def meet_sets_case(shape: tuple[int, int], dtype: str) -> Case:
+    n, d = shape
+    inputs = {
+        f"{name} {side}": a
+        for side, rows in (("x", n), ("y", n + 150))
+        for name, a in increasing((rows, d), "uint8", ord(side)).items()
+        if name != "data"
+    }
+
+    def block(a: dict[str, Any], side: str) -> SparseRows:
+        indptr, indices = (a[f"{name} {side}"] for name in ("indptr", "indices"))
+        each = np.ones(len(indptr) - 1)
+        return SparseRows(7, d, indptr, indices, np.ones(len(indices), np.uint8), each, each, each[:, None])
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        room = {"room": lambda name, size, kind: np.empty(size, kind)}
+        return met_as_sets(body, block(a, "x"), block(a, "y"), common=np.arange(0, d, 3), **room)
+
+    return Case(inputs, run)
+
+
 def unarranged(x: Array) -> Tree:
     tree = Tree.empty(*x.shape)
     tree.rows()[: len(x)], tree.ids.reshape(-1)[: len(x)] = x, np.arange(len(x))
@@ -1255,6 +1312,10 @@ PAIRS = {
     for m in neighbors.Metric
     if m not in (neighbors.Metric.COSINE, neighbors.Metric.INNER_PRODUCT)
 }
+
+
+RANKED = {name: what for name, what in PAIRS.items() if what["metric"] != neighbors.Metric.HAMMING}
+"""Metrics that rows are ranked by."""
 
 
 def centers_in_groups(shape: tuple[int, int], dtype: str) -> tuple[Array, Array, Array]:
@@ -1344,6 +1405,8 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("sparse.row_products", "add_row_products"): (row_products_case, FLOATS),
     ("neighbors.sparse_meeting", "square_rows"): (squares_case, ALL),
     ("neighbors.sparse_meeting", "meet_sparse_rows"): (meet_sparse_case, ALL),
+    ("bits.bit_meeting", "meet_bits"): (meet_bits_case, ("float64",)),
+    ("bits.set_meeting", "meet_sets"): (meet_sets_case, ("float64",)),
     ("linear.gaussian", "gaussian_rows"): (gaussian_case, ("float64",)),
     ("linear.orthonormal", "orthonormalize"): (orthonormalize_case, ("float64",)),
     ("linear.panel", "panel_product"): (panel_case, FLOATS),

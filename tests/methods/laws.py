@@ -41,6 +41,9 @@ class Law:
     tolerance: float = 1e-9
     """Of its arrays, relative to the largest, on the same data in other chunks."""
 
+    is_half_zero: bool = False
+    """Whether half of its matrix is zero."""
+
     is_complex: bool = False
     """Whether its matrix is."""
 
@@ -50,7 +53,8 @@ class Law:
 
     def matrix(self) -> npt.NDArray[Any]:
         """What it is called of."""
-        return complex_matrix() if self.is_complex else matrix()
+        x = complex_matrix() if self.is_complex else matrix()
+        return np.where(x > np.median(x), x, 0) if self.is_half_zero else x
 
     def store(
         self, folder: Path, chunks: tuple[int, int] = (100, 40), x: npt.NDArray[Any] | None = None
@@ -91,6 +95,11 @@ def narrow(call: Call) -> Call:
     return lambda x, **how: call(rf.open(x, select_columns=slice(6, 9)), **how)
 
 
+def index_of(x: object, _: int, **how: Any) -> rf.Result:
+    """An index of some partitions."""
+    return rf.index(x, partition_rows=60, **how)
+
+
 def weights() -> npt.NDArray[np.float32]:
     """For the matrix below; a tenth of its entries counts nothing."""
     rng = np.random.default_rng(6)
@@ -121,13 +130,22 @@ LAWS = {
         rf.nmf, {"rank": 3, "weights": weights(), "loss": "kullback-leibler"}, name="nmf", tolerance=1e-3
     ),
     "knn": Law(rf.knn, {"k": 5, "symmetric": "union"}, name="knn"),
+    "knn of sets": Law(rf.knn, {"k": 5, "metric": "jaccard"}, name="knn", is_half_zero=True),
     "knn by partitions": Law(
         rf.knn, {"k": 5, "solver": "approximate", "partition_rows": 60, "min_recall": 0.99}, name="knn"
     ),
+    "knn in an index": Law(
+        lambda index, x, **how: rf.knn(x, index=index, **how), {"k": 5, "min_recall": 0.9}, fit=index_of
+    ),
+    "knn of all that an index has": Law(
+        lambda index, x, **how: rf.knn(x, index=index, **how), {"k": 5}, fit=index_of
+    ),
+    "index": Law(rf.index, {"partition_rows": 60}, name="index"),
     "knn of points": Law(narrow(rf.knn), {"k": 5, "solver": "tree", "box": "9,0,7"}),
     "radius_neighbors": Law(narrow(rf.radius_neighbors), {"radius": 0.3, "metric": "manhattan"}),
     "kmeans": Law(rf.kmeans, {"k": 7}, name="kmeans"),
     "kmeans of a few": Law(rf.kmeans, {"k": 30, "init": "sample", "tol": 0.0}, name="kmeans"),
+    "kmeans by batches": Law(rf.kmeans, {"k": 7, "batch_rows": 70}, name="kmeans"),
     "kmeans with centers": Law(rf.kmeans, {"init": first_centers()}, name="kmeans"),
     "transform": Law(rf.transform, {}, fit=rf.pca),
     "update": Law(rf.update, {}, fit=rf.pca),

@@ -34,6 +34,7 @@ def every_sweep(folder: Path) -> None:
     rf.nmf(X, 4, threads=1, missing="ignore", solver="mu")
     rf.nmf(X, 4, threads=1, weights=X, loss="kullback-leibler")
     rf.kmeans(X, 5, threads=1)
+    rf.kmeans(X, 5, batch_rows=100, threads=1)
     rf.kmeans(X, init=np.concatenate([X[:3], X[:2] + 1e6]), threads=1)
     rf.trustworthiness(X, X[:, :2], 5, threads=1, sample_rows=100)
 

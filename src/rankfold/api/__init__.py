@@ -1,7 +1,7 @@
 """The public functions, and ``execute``, which joins a task and an executor.
 
 reductions          svd, pca, qr, nmf, plan
-neighbors           knn, radius_neighbors
+neighbors           knn, index, radius_neighbors
 clusters            kmeans
 embeddings          fuzzy_graph, umap
 embedding_quality   trustworthiness, continuity, neighborhood preservation

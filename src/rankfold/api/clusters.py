@@ -21,6 +21,7 @@ def kmeans(
     tol: float = DEFAULT_TOL,
     passes: int = DEFAULT_PASSES,
     seed: int = 0,
+    batch_rows: int | None = None,
     **where: Unpack[OfMatrix],
 ) -> Result:
     """Clusters of the rows of a matrix that may be larger than memory, around their means.
@@ -38,11 +39,15 @@ def kmeans(
     n_init : int
         Starts that are refined on the sample, of which the best goes on.
     tol : float
-        Squared movement of all centers in a pass, over the mean variance of columns, at which passes end.
+        Squared movement of all centers in a pass, over the mean variance of columns, at which passes end; by
+        batches also the relative fall of the inertia from a pass to the next.
     passes : int
         Most reads of the matrix.
     seed : int
         Key of random numbers.
+    batch_rows : int, optional
+        Mini-batches: centers move after so many rows, many times in a read, which one worker does after the
+        other; rows are taken in their order. One more pass labels rows by the centers.
     others
         As for ``svd``.
 
@@ -64,8 +69,8 @@ def kmeans(
     A pass reads the matrix once and takes ``2 m n k`` flops, less those that bounds of the passes before rule
     out, typically nine in ten. Labels are exact: near ties are measured in float64. ``centers`` are those
     that rows were labeled by in the last pass; the next would be means of these clusters. A cluster without
-    rows takes, one pass later, the row that is farthest from its center. The minimum is local: ``seed``
-    decides.
+    rows takes, one pass later, the row that is farthest from its center; by batches it stays where it is. The
+    minimum is local: ``seed`` decides.
 
     References
     ----------
@@ -75,5 +80,5 @@ def kmeans(
     likely it was, where they draw some in each of several rounds and count the rows nearest to them in one
     more read.
     """
-    how = {"n_init": n_init, "tol": tol, "passes": passes, "seed": seed}
+    how = {"n_init": n_init, "tol": tol, "passes": passes, "seed": seed, "batch_rows": batch_rows}
     return run(KMEANS.task(opened(x, where), k, init=init, **how), where)

@@ -9,6 +9,7 @@ from typing import Unpack
 from rankfold.api.arguments import public
 from rankfold.api.execute import run
 from rankfold.api.where import OfMatrix, opened
+from rankfold.methods.index.arguments import INDEX
 from rankfold.methods.knn.arguments import DEFAULT_K, KNN
 from rankfold.methods.radius.arguments import MOST_EDGES, RADIUS
 from rankfold.pipeline.storage.result import Result
@@ -21,6 +22,7 @@ def knn(
     *,
     queries: object = None,
     base: Result | str | Path | None = None,
+    index: Result | str | Path | None = None,
     metric: str | Callable[..., float] = "euclidean",
     symmetric: str | None = None,
     box: str | float | Sequence[float] | None = None,
@@ -43,11 +45,15 @@ def knn(
         Rows whose neighbors among those of ``x`` are wanted instead. They go through the steps of ``x``, with
         what was measured for it, unless they did already.
     base : Result or path, of the first rows of ``x``: pairs of these are not compared again
+    index : Result of ``index`` or path
+        Rows among which neighbors of those of ``x`` are looked for. They go through the steps of its matrix.
     metric : str or function
         "euclidean", "sqeuclidean", "cosine", "inner_product" (largest first, as negative distances),
-        "manhattan", "chebyshev"; or a symmetric function of two float64 rows that numba compiles. "haversine"
-        is the angle between places given by latitude and longitude, all in radians: times the radius of a
-        sphere it is the distance along it.
+        "manhattan", "chebyshev"; or a symmetric function of two float64 rows that numba compiles. "hamming"
+        is the share of columns that differ, "jaccard" that of the members of either row that one has, where
+        members are what is not zero; "bit_hamming" and "bit_jaccard" are the same of packed bits, as
+        ``numpy.packbits(x, axis=1)`` gives them. "haversine" is the angle between places given by latitude
+        and longitude, all in radians: times the radius of a sphere it is the distance along it.
     symmetric : {None, "union", "mutual"}
         Edges of the graph: as they are, those that either of two rows has, or both.
     box : number or numbers, (n,)
@@ -84,9 +90,9 @@ def knn(
     Notes
     -----
     About ``m^2 n`` flops in float32, or twice as many of queries; every pair that products leave open is
-    measured in float64, by a fixed sum. In a tree ``m log m``, for points of few columns. See
-    ``docs/neighbors.md``. By partitions about ``m^1.5 n`` flops a round. The same bytes for any chunks,
-    memory and workers; distances are exact in any case.
+    measured in float64, by a fixed sum. Of bits ``m^2 n / 128`` counts of a word. In a tree ``m log m``,
+    for points of few columns. See ``docs/neighbors.md``. By partitions about ``m^1.5 n`` flops a round.
+    The same bytes for any chunks, memory and workers; distances are exact in any case.
 
     References
     ----------
@@ -96,6 +102,7 @@ def knn(
     request: dict[str, object] = {
         "queries": queries,
         "base": base,
+        "index": index,
         "metric": metric,
         "symmetric": symmetric,
         "box": box,
@@ -103,6 +110,57 @@ def knn(
     request |= {"min_recall": min_recall, "partition_rows": partition_rows, "seed": seed}
     task = KNN.task(opened(x, where), k=k, solver=solver, **request)
     return run(task, where)
+
+
+@public
+def index(
+    x: object,
+    *,
+    metric: str = "euclidean",
+    partition_rows: int | None = None,
+    seed: int = 0,
+    **where: Unpack[OfMatrix],
+) -> Result:
+    """Rows of a matrix that may be larger than memory, sorted by partition, for ``knn(new, index=...)``.
+
+    Parameters
+    ----------
+    x : path, array or Source, (m, n)
+        Anything ``svd`` takes, of 16 columns or more.
+    metric : {"euclidean", "sqeuclidean", "cosine"}
+        By which neighbors will be looked for; the first two share an index.
+    partition_rows : int
+        Rows of a partition on average, by default the larger of 256 and half the root of m.
+    seed : int
+        Key of what is drawn for partitions.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        ``rows`` (m, n), by partition and then by number, in the type that is compared; ``ids`` (m, 1),
+        their numbers in ``x``; ``centers`` (c, n) of the partitions, ``edges`` (c + 1,), where each begins
+        in ``rows``, and ``radii`` (c,), the distance from its center that no row of it exceeds. ``attrs`` has
+        how many ``partitions`` there are, and the rows of the ``largest_partition``.
+
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``svd``.
+
+    Notes
+    -----
+    Two reads of the matrix, and its rows once to scratch and once into the result, which is as large as the
+    matrix. About ``2 m c n`` flops. The same bytes for any chunks, memory and workers.
+
+    References
+    ----------
+    Jegou, Douze, Schmid, Product quantization for nearest neighbor search, IEEE Trans. PAMI 33(1), 2011:
+    inverted lists around centers; ours hold rows as they are, on disk, with a ball around each.
+    """
+    request = {"metric": metric, "partition_rows": partition_rows, "seed": seed}
+    return run(INDEX.task(opened(x, where), **request), where)
 
 
 @public

@@ -8,7 +8,7 @@
     neighbors              NearestNeighbors, KNeighborsTransformer
     radius                 RadiusNeighborsTransformer, and queries of a radius
     search                 what these share: metrics, samples that are kept
-    clusters               KMeans
+    clusters               KMeans, MiniBatchKMeans
     samples                what is read a panel at a time, and what is not
     labels                 samples with names that are no data frames
 
@@ -23,7 +23,7 @@ try:
 except ImportError as error:
     raise ImportError("rankfold's estimators need scikit-learn: pip install scikit-learn") from error
 
-from rankfold.estimators.clusters import KMeans
+from rankfold.estimators.clusters import KMeans, MiniBatchKMeans
 from rankfold.estimators.incremental import IncrementalPCA
 from rankfold.estimators.minibatch import MiniBatchNMF
 from rankfold.estimators.neighbors import KNeighborsTransformer, NearestNeighbors
@@ -38,6 +38,7 @@ __all__ = [
     "IncrementalPCA",
     "KMeans",
     "KNeighborsTransformer",
+    "MiniBatchKMeans",
     "MiniBatchNMF",
     "NearestNeighbors",
     "RadiusNeighborsTransformer",

@@ -1,4 +1,4 @@
-"""``KMeans``: clusters of samples in any number."""
+"""``KMeans`` and ``MiniBatchKMeans``: clusters of samples in any number."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ import warnings
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy import sparse
 from sklearn import cluster
 from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 import rankfold
 from rankfold.estimators.labels import labeled
 from rankfold.estimators.samples import forget_names, is_large
+from rankfold.kernels.clustering.nearest_centers import assign_rows, centers_of
 from rankfold.methods.kmeans.arguments import DEFAULT_STARTS
+from rankfold.methods.kmeans.batches import move_centers
+from rankfold.methods.kmeans.start import inertia_of
 
 STARTS = {"k-means++": "k-means||", "random": "sample"}
 """Of ``rankfold.kmeans`` by scikit-learn's names."""
@@ -24,8 +28,118 @@ STARTS = {"k-means++": "k-means||", "random": "sample"}
 DTYPES = [np.float64, np.float32]
 
 
+class CentersOfSamples:
+    """What estimators share that find centers."""
+
+    n_clusters: int
+    init: Any
+    n_init: Any
+    tol: float
+    random_state: Any
+    memory: str | int | None
+
+    def _find(self, X: Any, **how: Any) -> rankfold.Result:
+        """Clusters of samples, by the parameters that ``rankfold.kmeans`` has by other names."""
+        random, init = check_random_state(self.random_state), self._start(X)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", rankfold.RankfoldWarning)
+            return rankfold.kmeans(
+                X,
+                self.n_clusters,
+                init=init,
+                n_init=DEFAULT_STARTS if self.n_init == "auto" else self.n_init,
+                tol=self.tol,
+                passes=how.pop("passes") + (isinstance(init, str) and init == "k-means||"),
+                seed=int(random.randint(2**31)),
+                memory=self.memory,
+                **how,
+            )
+
+    def _samples(self, X: Any, *, reset: bool) -> Any:
+        """Samples as they are clustered; those on disk are opened."""
+        if is_large(X):
+            X = rankfold.open(X)
+            if reset:
+                forget_names(self, X.shape[1])
+        else:
+            X = validate_data(
+                self, X, accept_sparse="csr", reset=reset, dtype=DTYPES, order="C", accept_large_sparse=False
+            )
+        if reset and X.shape[0] < self.n_clusters:
+            raise ValueError(f"n_samples={X.shape[0]} should be >= n_clusters={self.n_clusters}.")
+        return X
+
+    def _start(self, X: Any) -> Any:
+        """The argument ``init`` of ``rankfold.kmeans``."""
+        if isinstance(self.init, str):
+            return STARTS[self.init]
+        if not callable(self.init):
+            centers = np.asarray(self.init, np.float64)
+            if centers.shape != (self.n_clusters, X.shape[1]):
+                raise ValueError(
+                    f"The shape of the initial centers {centers.shape} does not match the number of clusters "
+                    f"{self.n_clusters} or of features of the data {X.shape[1]}."
+                )
+            return centers
+        if is_large(X):
+            raise ValueError("init as a function is for samples in memory: give an array of centers")
+        return self.init(X, self.n_clusters, random_state=check_random_state(self.random_state))
+
+    def _take(self, result: rankfold.Result) -> None:
+        facts = result.attrs
+        self.cluster_centers_ = np.asarray(result.centers[...])
+        self.labels_ = np.asarray(result.labels[...])
+        self.inertia_, self.n_iter_ = facts["final_inertia"], facts["steps"]
+        self._n_features_out = len(self.cluster_centers_)
+        if facts["empty_clusters"]:
+            found = self.n_clusters - facts["empty_clusters"]
+            warnings.warn(
+                f"Number of distinct clusters ({found}) found smaller than n_clusters ({self.n_clusters}). "
+                "Possibly due to duplicate points in X.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    def fit_predict(self, X: Any, y: Any = None) -> Any:
+        """Fit to samples in rows, and their clusters; ``y`` is ignored."""
+        return self.fit(X).labels_  # type: ignore[attr-defined]
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Fit to samples in rows, and their distances from all centers; ``y`` is ignored."""
+        return self.fit(X).transform(X)  # type: ignore[attr-defined]
+
+    def predict(self, X: Any) -> Any:
+        """The nearest center of each sample."""
+        return np.asarray(self._label(X).labels[...])
+
+    def transform(self, X: Any) -> Any:
+        """(m, k) distances of samples in memory from all centers."""
+        self._require_memory(X)
+        X = self._check_test_data(X)  # type: ignore[attr-defined]
+        centers, out = self.cluster_centers_, np.empty((X.shape[0], len(self.cluster_centers_)), X.dtype)
+        out[...] = cluster._kmeans.euclidean_distances(X, centers.astype(X.dtype))
+        return out
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Squared distances of samples from their nearest centers in all, negative; ``y`` is ignored."""
+        return -float(self._label(X).attrs["final_inertia"])
+
+    def _label(self, X: Any) -> rankfold.Result:
+        """A single pass by the centers of the fit."""
+        check_is_fitted(self)
+        X = self._samples(X, reset=False)
+        return rankfold.kmeans(X, init=self.cluster_centers_, passes=1, memory=self.memory)
+
+    def _require_memory(self, X: Any) -> None:
+        check_is_fitted(self)
+        if is_large(X):
+            raise ValueError(
+                "distances from all centers are for samples in memory: give parts of those on disk"
+            )
+
+
 @labeled
-class KMeans(cluster.KMeans):  # type: ignore[misc]
+class KMeans(CentersOfSamples, cluster.KMeans):  # type: ignore[misc]
     """Clusters of samples of any size around their means.
 
     Parameters
@@ -36,7 +150,7 @@ class KMeans(cluster.KMeans):  # type: ignore[misc]
         "k-means++" is "k-means||" of ``rankfold.kmeans``, "random" its "sample". Functions are for samples
         in memory.
     n_init : "auto" or int
-        Starts that are refined on a sample, of which the best goes on; "auto" is 4.
+        Starts that are refined on a sample, of which the best goes on; "auto" is 10.
     max_iter : int
         Steps, each a read of the samples.
     verbose, copy_x, algorithm
@@ -91,100 +205,125 @@ class KMeans(cluster.KMeans):  # type: ignore[misc]
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any = None) -> KMeans:
         """Fit to samples in rows; ``y`` is ignored."""
-        if is_large(X):
-            X = rankfold.open(X)
-            forget_names(self, X.shape[1])
-        else:
-            X = validate_data(
-                self, X, accept_sparse="csr", dtype=DTYPES, order="C", accept_large_sparse=False
-            )
-        if X.shape[0] < self.n_clusters:
-            raise ValueError(f"n_samples={X.shape[0]} should be >= n_clusters={self.n_clusters}.")
-        random, init = check_random_state(self.random_state), self._start(X)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", rankfold.RankfoldWarning)
-            self.result_ = rankfold.kmeans(
-                X,
-                self.n_clusters,
-                init=init,
-                n_init=DEFAULT_STARTS if self.n_init == "auto" else self.n_init,
-                tol=self.tol,
-                passes=self.max_iter + 1 + (isinstance(init, str) and init == "k-means||"),
-                seed=int(random.randint(2**31)),
-                memory=self.memory,
-            )
+        self.result_ = self._find(self._samples(X, reset=True), passes=self.max_iter + 1)
         self._take(self.result_)
         return self
 
-    def _start(self, X: Any) -> Any:
-        """The argument ``init`` of ``rankfold.kmeans``."""
-        if isinstance(self.init, str):
-            return STARTS[self.init]
-        if not callable(self.init):
-            centers = np.asarray(self.init, np.float64)
-            if centers.shape != (self.n_clusters, X.shape[1]):
-                raise ValueError(
-                    f"The shape of the initial centers {centers.shape} does not match the number of clusters "
-                    f"{self.n_clusters} or of features of the data {X.shape[1]}."
-                )
-            return centers
+
+@labeled
+class MiniBatchKMeans(CentersOfSamples, cluster.MiniBatchKMeans):  # type: ignore[misc]
+    """Clusters of samples around centers that move with every batch.
+
+    Parameters
+    ----------
+    n_clusters, batch_size, compute_labels, random_state
+        As for ``sklearn.cluster.MiniBatchKMeans``.
+    init : {"k-means++", "random"}, array or function
+    n_init : "auto" or int
+        As for ``KMeans``.
+    max_iter : int
+        Reads of the samples in which centers move.
+    tol : float
+        Squared movement of all centers in a read, over the mean variance of features, or relative fall of the
+        inertia from a read to the next, to stop at.
+    verbose, max_no_improvement, init_size, reassignment_ratio
+        For compatibility: nothing is printed, ``tol`` and ``max_iter`` alone end a fit, centers begin from
+        a sample of all that ``fit`` is given, and a center without samples stays where it is.
+    memory : int or str, optional
+        As for ``rankfold.kmeans``.
+
+    Attributes
+    ----------
+    cluster_centers_, labels_, inertia_, n_iter_, n_steps_, n_features_in_
+        As for ``sklearn.cluster.MiniBatchKMeans``; centers are float64, labels those by the last of them.
+    counts_ : (n_clusters,)
+        Samples that each center is the mean of, by their weights; of ``partial_fit`` alone.
+    result_ : rankfold.Result
+        What ``fit`` found.
+
+    Notes
+    -----
+    ``fit`` takes samples in their order, from centers that a sample of all has led to. ``partial_fit`` takes
+    whatever it is given as one batch; the first has at least as many samples as there are clusters.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **cluster.MiniBatchKMeans._parameter_constraints,
+        "memory": [str, numbers.Integral, None],
+    }
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: Any = "k-means++",
+        max_iter: int = 100,
+        batch_size: int = 1024,
+        verbose: int = 0,
+        compute_labels: bool = True,
+        random_state: Any = None,
+        tol: float = 1e-4,
+        max_no_improvement: int | None = 10,
+        init_size: int | None = None,
+        n_init: Any = "auto",
+        reassignment_ratio: float = 0.01,
+        memory: str | int | None = None,
+    ) -> None:
+        super().__init__(
+            n_clusters=n_clusters,
+            init=init,
+            max_iter=max_iter,
+            batch_size=batch_size,
+            verbose=verbose,
+            compute_labels=compute_labels,
+            random_state=random_state,
+            tol=tol,
+            max_no_improvement=max_no_improvement,
+            init_size=init_size,
+            n_init=n_init,
+            reassignment_ratio=reassignment_ratio,
+        )
+        self.memory = memory
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def fit(self, X: Any, y: Any = None) -> MiniBatchKMeans:
+        """Fit to samples in rows; ``y`` is ignored."""
+        X = self._samples(X, reset=True)
+        self.result_ = self._find(X, passes=self.max_iter + 1, batch_rows=self.batch_size)
+        self._take(self.result_)
+        self.n_iter_ -= 1  # the last read labels samples
+        self.n_steps_ = self.n_iter_ * -(-X.shape[0] // self.batch_size)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MiniBatchKMeans:
+        """Move the centers by one batch of samples in memory; ``y`` is ignored."""
         if is_large(X):
-            raise ValueError("init as a function is for samples in memory: give an array of centers")
-        return self.init(X, self.n_clusters, random_state=check_random_state(self.random_state))
+            raise ValueError("a batch lies in memory: fit takes samples on disk, batch after batch")
+        is_first = not hasattr(self, "cluster_centers_")
+        X = self._samples(X, reset=is_first)
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if is_first:
+            self.cluster_centers_ = np.array(self._find(X, passes=1).centers[...])
+            self._n_features_out, self.n_steps_ = self.n_clusters, 0
+        if not hasattr(self, "counts_"):
+            self.counts_ = np.zeros(len(self.cluster_centers_))
+        rows = X.toarray() if sparse.issparse(X) else X
+        shift = rows.mean(axis=0, dtype=np.float64).astype(X.dtype)
+        _, sums, counts, _ = _assign(rows, self.cluster_centers_, shift, weights)
+        move_centers(self.cluster_centers_, self.counts_, sums, counts, shift)
+        self.n_steps_ += 1
+        if self.compute_labels:
+            self.labels_, sums, counts, squares = _assign(rows, self.cluster_centers_, shift, weights)
+            self.inertia_ = inertia_of(self.cluster_centers_, shift, sums, counts, squares)
+        return self
 
-    def _take(self, result: rankfold.Result) -> None:
-        facts = result.attrs
-        self.cluster_centers_ = np.asarray(result.centers[...])
-        self.labels_ = np.asarray(result.labels[...])
-        self.inertia_, self.n_iter_ = facts["final_inertia"], facts["steps"]
-        self._n_features_out = len(self.cluster_centers_)
-        if facts["empty_clusters"]:
-            found = self.n_clusters - facts["empty_clusters"]
-            warnings.warn(
-                f"Number of distinct clusters ({found}) found smaller than n_clusters ({self.n_clusters}). "
-                "Possibly due to duplicate points in X.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
 
-    def fit_predict(self, X: Any, y: Any = None) -> Any:
-        """Fit to samples in rows, and their clusters; ``y`` is ignored."""
-        return self.fit(X).labels_
-
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Fit to samples in rows, and their distances from all centers; ``y`` is ignored."""
-        return self.fit(X).transform(X)
-
-    def predict(self, X: Any) -> Any:
-        """The nearest center of each sample."""
-        return np.asarray(self._label(X).labels[...])
-
-    def transform(self, X: Any) -> Any:
-        """(m, k) distances of samples in memory from all centers."""
-        self._require_memory(X)
-        X = self._check_test_data(X)
-        centers, out = self.cluster_centers_, np.empty((X.shape[0], len(self.cluster_centers_)), X.dtype)
-        out[...] = cluster._kmeans.euclidean_distances(X, centers.astype(X.dtype))
-        return out
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Squared distances of samples from their nearest centers in all, negative; ``y`` is ignored."""
-        return -float(self._label(X).attrs["final_inertia"])
-
-    def _label(self, X: Any) -> rankfold.Result:
-        """A single pass by the centers of the fit."""
-        check_is_fitted(self)
-        if is_large(X):
-            X = rankfold.open(X)
-        else:
-            X = validate_data(
-                self, X, accept_sparse="csr", reset=False, dtype=DTYPES, order="C", accept_large_sparse=False
-            )
-        return rankfold.kmeans(X, init=self.cluster_centers_, passes=1, memory=self.memory)
-
-    def _require_memory(self, X: Any) -> None:
-        check_is_fitted(self)
-        if is_large(X):
-            raise ValueError(
-                "distances from all centers are for samples in memory: give parts of those on disk"
-            )
+def _assign(rows: Any, centers: Any, shift: Any, weights: Any) -> tuple[Any, Any, Any, float]:
+    """Labels of rows by these centers; sums of clusters less the shift, their weights, and squares of all."""
+    k, labels = len(centers), np.full(len(rows), -1, np.int32)
+    sums, counts, squares = np.zeros(centers.shape), np.zeros(k), np.zeros(1)
+    packed, bounds = centers_of(centers, shift, np.zeros(k, np.int64)), np.empty((len(rows), 2), np.float32)
+    into: dict[str, Any] = {"sums": sums, "counts": counts, "squares": squares}
+    assign_rows(rows, packed, labels=labels, bounds=bounds, weights=weights, **into)
+    return labels, sums, counts, float(squares[0])

@@ -24,6 +24,11 @@ from rankfold.estimators.labels import labeled
 from rankfold.estimators.radius import RadiusSearch
 from rankfold.estimators.samples import is_large, require_plain_output
 from rankfold.estimators.search import SampleSearch, csr_matrix, require_mode
+from rankfold.methods.index.arguments import NAMES as INDEXED
+from rankfold.methods.partitions.layout import RECALL_ROWS
+
+INDEXED_COLUMNS = 16
+"""Of samples that have an index."""
 
 COPIED_BYTES = 2**24
 """Of lists that are brought into a graph at a time."""
@@ -84,9 +89,16 @@ class KNeighborsSearch(SampleSearch):
         elif X is not None:
             queries = validate_data(self, X, accept_sparse="csr", order="C", reset=False)
         self._require_samples(int(k), queries)
-        recall = getattr(self, "min_recall", None) if queries is None else None
-        asked = {"queries": queries, "metric": self._metric, "min_recall": recall}
-        return rankfold.knn(self._fit_X, int(k), memory=self.memory, **asked)
+        recall, index = getattr(self, "min_recall", None), self._index_for(queries)
+        asked: dict[str, Any] = {"metric": self._metric, "memory": self.memory}
+        if index is not None:
+            return rankfold.knn(queries, int(k), index=index, min_recall=recall, **asked)
+        recall = recall if queries is None else None
+        return rankfold.knn(self._fit_X, int(k), queries=queries, min_recall=recall, **asked)
+
+    def _index_for(self, queries: Any) -> rankfold.Result | None:
+        """An index of the samples of the fit, where these queries are looked up in one."""
+        return None
 
     def _require_samples(self, k: int, queries: Any) -> None:
         """Raise, as scikit-learn does, where there are fewer samples than neighbors."""
@@ -128,9 +140,9 @@ class NearestNeighbors(RadiusSearch, KNeighborsSearch, neighbors.NearestNeighbor
         As for ``sklearn.neighbors.NearestNeighbors``.
     metric : str or function
         "euclidean", "l2", "sqeuclidean", "cosine", "manhattan", "l1", "cityblock", "chebyshev", "infinity",
-        "minkowski" with ``p`` of 1, 2 or inf, and symmetric functions of two rows that numba compiles are
-        those of ``rankfold.knn``. With any other, and with ``metric_params``, it is scikit-learn that
-        searches, and samples must be in memory.
+        "hamming", "jaccard", "minkowski" with ``p`` of 1, 2 or inf, and symmetric functions of two rows that
+        numba compiles are those of ``rankfold.knn``. With any other, and with ``metric_params``, it is
+        scikit-learn that searches, and samples must be in memory.
     metric_params
         As for ``sklearn.neighbors.NearestNeighbors``.
     algorithm, leaf_size, n_jobs
@@ -193,8 +205,9 @@ class KNeighborsTransformer(KNeighborsSearch, neighbors.KNeighborsTransformer): 
     metric, algorithm, leaf_size, n_jobs, memory
         As for ``NearestNeighbors``.
     min_recall : float, optional
-        As for ``rankfold.knn``, in the graph of the samples of the fit among themselves. Neighbors of other
-        samples are exact.
+        As for ``rankfold.knn``, in the graph of the samples of the fit among themselves. More than 400 other
+        samples are looked up in an index of those of the fit, by metrics that have one, made when it is
+        first wanted and kept in a temporary store; neighbors of fewer are exact.
 
     Attributes
     ----------
@@ -240,6 +253,24 @@ class KNeighborsTransformer(KNeighborsSearch, neighbors.KNeighborsTransformer): 
         )
         self.memory = memory
         self.min_recall = min_recall
+
+    def _fit(self, X: Any, y: Any = None) -> Any:
+        """See ``SampleSearch``: other samples have another index."""
+        self._index: rankfold.Result | None = None
+        return super()._fit(X, y)
+
+    def _index_for(self, queries: Any) -> rankfold.Result | None:
+        """See ``KNeighborsSearch``: of few queries all neighbors are exact, and an index would be in vain."""
+        has_one = self._metric in INDEXED and self._fit_X.shape[1] >= INDEXED_COLUMNS
+        if self.min_recall is None or queries is None or not has_one or queries.shape[0] <= RECALL_ROWS:
+            return None
+        if self._index is None:
+            self._index = rankfold.index(self._fit_X, metric=str(self._metric), memory=self.memory)
+        return self._index
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the index, whose store stays with this process."""
+        return {**super().__getstate__(), "_index": None}
 
     def transform(self, X: Any) -> Any:
         """Graph of the samples of the fit that are nearest to these, (n_samples, n_samples_fit_)."""

@@ -28,6 +28,8 @@ METRICS = {
     "cityblock": "manhattan",
     "chebyshev": "chebyshev",
     "infinity": "chebyshev",
+    "hamming": "hamming",
+    "jaccard": "jaccard",
 }
 """Metrics of ``rankfold.knn`` by scikit-learn's names."""
 

@@ -4,6 +4,8 @@
     nmf          nonnegative factors
     knn          nearest neighbors
     radius       neighbors within a radius
+    index        rows sorted by partition on disk, and neighbors of queries in them
+    bits         rows as sets: packed bits, and sparse rows without their zeros
     partitions   neighbors within partitions of the rows, and their recall
     tree         points of few dimensions in a tree, which both search
     fuzzy_graph  neighbors as a graph of weights

@@ -182,6 +182,7 @@ METHODS: Registry[Method] = Registry(
         "nmf": "rankfold.methods.nmf.arguments:NMF",
         "knn": "rankfold.methods.knn.arguments:KNN",
         "radius_neighbors": "rankfold.methods.radius.arguments:RADIUS",
+        "index": "rankfold.methods.index.arguments:INDEX",
         "kmeans": "rankfold.methods.kmeans.arguments:KMEANS",
         "fuzzy_graph": "rankfold.methods.fuzzy_graph.arguments:FUZZY_GRAPH",
         "umap": "rankfold.methods.umap.arguments:UMAP",

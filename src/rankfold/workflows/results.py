@@ -25,11 +25,15 @@ def headline(result: Result) -> str:
         line += f", k {facts['request']['k']}, {facts['request']['metric']}"
         if "recall_interval" in facts:
             low, high = facts["recall_interval"]
-            rounds = facts["rounds"]
-            line += f", {rounds} round{'s' * (rounds != 1)}; recall {facts['recall']:.4f}, from {low:.4f} to "
+            what = "rounds" if "rounds" in facts else "probes"
+            effort = f"{facts[what]} {what if facts[what] != 1 else what[:-1]}"
+            line += f", {effort}; recall {facts['recall']:.4f}, from {low:.4f} to "
             line += f"{high:.4f} by {facts['recall_rows']} rows"
         elif "certain" in last:
             line += f"; {100 * last['certain']:.4g} % of shortlists were certain at once"
+    elif facts["kind"] == "index":
+        line += f", {facts['request']['metric']}; {facts['partitions']} partitions, the largest of "
+        line += f"{facts['largest_partition']} rows"
     elif facts["kind"] == "kmeans":
         passes, empty = facts["passes"], facts["empty_clusters"]
         line += f", k {facts['request']['k']}, {passes} pass{'es' * (passes != 1)}"

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from rankfold.kernels.clustering.nearest_centers import assign_rows, centers_of
+from rankfold.kernels.clustering.cpu import nearest_centers as body
+from rankfold.kernels.clustering.nearest_centers import LARGEST, Centers, assign_rows, centers_of
 
 
 def start(m: int, n: int, k: int, g: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -57,26 +58,48 @@ def test_bounds_hold_and_labels_are_nearest_while_centers_move(
         before, centers = centers, centers + move * rng.standard_normal((k, n))
 
 
-def test_few_pairs_are_looked_at_once_centers_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    from rankfold.kernels.clustering.cpu import nearest_centers as body
+def open_pairs(x: np.ndarray, centers: Centers, known: dict[str, Any]) -> int:
+    """Pairs of rows and centers that bounds leave open."""
+    pairs, begin = 0, 0
+    while begin < len(x):
+        begin, _, more = body.open_rows(
+            x,
+            begin,
+            centers,
+            body._rounding(centers),
+            known["labels"].copy(),
+            known["bounds"].copy(),
+            body._room(centers),
+        )
+        pairs += more
+    return pairs
 
-    pairs = []
-    found = body._open_rows
 
-    def counted(*arguments: Any) -> Any:
-        made = found(*arguments)
-        pairs.append(made[1])
-        return made
-
-    monkeypatch.setattr(body, "_open_rows", counted)
+def test_few_pairs_are_looked_at_once_centers_rest() -> None:
     rng = np.random.default_rng(0)
     centers = 20 * rng.standard_normal((30, 16))
     x = centers[rng.integers(0, 30, 5000)] + rng.standard_normal((5000, 16))
     groups = np.arange(30) // 10
     known, into = start(5000, 16, 30, 3)
-    assign_rows(x, centers_of(centers, x[0], groups), **known, **into)
-    assert sum(pairs) == 30 * 5000
-    pairs.clear()
-    moved = centers + 1e-3
-    assign_rows(x, centers_of(moved, x[0], groups, centers), **known, **into, whole=False)
-    assert sum(pairs) == 0
+    first = centers_of(centers, x[0], groups)
+    assert open_pairs(x, first, known) == 30 * 5000
+    assign_rows(x, first, **known, **into)
+    after = centers_of(centers + 1e-3, x[0], groups, centers)
+    assert open_pairs(x, after, known) == 0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_beyond_the_working_type_are_measured(dtype: Any) -> None:
+    """Products of a few rows leave it; labels are those of the definition, and bounds hold."""
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((300, 7)).astype(dtype)
+    x[::7] *= dtype(np.sqrt(np.finfo(dtype).max)) if dtype == np.float32 else dtype(1e152)
+    centers = x[[0, 1, 2, 7, 14, 21]].astype(np.float64)
+    known, into = start(300, 7, 6, 2)
+    for _ in range(2):
+        assign_rows(x, centers_of(centers, np.zeros(7, dtype), np.arange(6) // 3), **known, **into)
+        far = cdist(x.astype(np.float64), centers)
+        np.testing.assert_array_equal(known["labels"], far.argmin(axis=1))
+        own = far.min(axis=1)
+        # Bounds beyond float32 stand for anything beyond.
+        assert (known["bounds"][:, 0] >= np.minimum(own * (1 - 1e-14), LARGEST)).all()

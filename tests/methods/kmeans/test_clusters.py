@@ -199,6 +199,8 @@ def test_as_many_clusters_as_rows() -> None:
         ({"k": 3, "tol": -1.0}, "tol must be"),
         ({"k": 3, "n_init": 0}, "n_init must be at least 1"),
         ({"k": 3, "seed": -1}, "seed must lie"),
+        ({"k": 3, "batch_rows": 0}, "batch_rows must be at least 1"),
+        ({"k": 3, "batch_rows": 9, "passes": 2}, "by batches, and one that labels rows, takes 3 passes"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(asked: dict[str, Any], message: str) -> None:

@@ -366,14 +366,30 @@ def test_queries_of_ten_times_the_memory(tmp_path: Path, dtype: str) -> None:
         {"k": 400, "threads": 2, "memory": "800MiB", "block": [2048, 2048]},
         {"k": 20, "metric": "cosine", "threads": 2, "memory": "300MiB"},
         {"k": 10, "metric": "manhattan", "threads": 2, "memory": "200MiB"},
+        {"k": 10, "metric": "hamming", "threads": 2, "memory": "200MiB"},
+        {"k": 10, "metric": "jaccard", "threads": 2, "memory": "200MiB"},
     ],
-    ids=["graph", "many", "cosine", "manhattan"],
+    ids=["graph", "many", "cosine", "manhattan", "hamming", "jaccard"],
 )
 def test_whatever_is_asked_the_peak_is_planned(tmp_path: Path, asked: dict[str, Any]) -> None:
     rows = 60_000 if asked["k"] == 50 else 12_000
     store = tall(tmp_path / "x.zarr", rows, 20, "f4")
     facts = attempted(store, tmp_path / "r.zarr", **asked)
     assert facts["measured_bytes"] <= facts["planned_bytes"] <= facts["plan"]["budget_bytes"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("dtype", "metric", "columns"), [("u1", "bit_hamming", 128), ("f4", "jaccard", 1024)]
+)
+def test_groups_of_packed_rows_are_planned(tmp_path: Path, dtype: str, metric: str, columns: int) -> None:
+    """What is held is packed, whatever it is read as."""
+    store = tall(tmp_path / "x.zarr", 60_000, columns, dtype, 512)
+    asked = {"k": 15, "metric": metric, "threads": 1, "memory": "72MiB", "block": [512, 2048]}
+    facts = attempted(store, tmp_path / "r.zarr", **asked)
+    assert facts["measured_bytes"] <= facts["planned_bytes"] <= facts["plan"]["budget_bytes"]
+    assert facts["read_bytes"] <= facts["plan"]["passes"][0]["reads_bytes"]
+    assert facts["plan"]["groups"] == pairs.GROUPS_PER_THREAD  # memory asks for no more
 
 
 @pytest.mark.slow

@@ -360,6 +360,7 @@ print(json.dumps(r.run["attempts"][-1]))
         (10**6, {"k": 15, "metric": "cosine", "threads": 1, "memory": "250MiB"}),
         (10**6, {"k": 15, "metric": "euclidean", "threads": 2, "memory": "450MiB"}),
         (2000, {"k": 100, "metric": "inner_product", "threads": 2, "memory": "400MiB"}),
+        (10**6, {"k": 15, "metric": "jaccard", "threads": 2, "memory": "350MiB"}),
     ],
 )
 def test_the_peak_is_planned_by_stored_numbers(tmp_path: Path, columns: int, asked: dict[str, Any]) -> None:

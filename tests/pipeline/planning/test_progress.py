@@ -140,11 +140,11 @@ def test_a_stage_is_named_before_its_sweep() -> None:
 @pytest.mark.parametrize(
     ("kind", "options"),
     [("svd", {"solver": name}) for name in ("gram", "krylov", "subspace", "sketch", "tsqr")]
-    + [("nmf", {}), ("knn", {}), ("knn", {"solver": "approximate"}), ("qr", {})],
+    + [("nmf", {}), ("knn", {}), ("knn", {"solver": "approximate"}), ("qr", {}), ("index", {})],
     ids=str,
 )
 def test_every_sweep_of_a_plan_has_plain_words(kind: str, options: dict[str, Any]) -> None:
-    ask = {} if kind == "qr" else {"k": 3} if kind == "knn" else {"rank": 3}
+    ask = {} if kind in ("qr", "index") else {"k": 3} if kind == "knn" else {"rank": 3}
     for each in rf.plan(kind, np.abs(X), **ask, **options).passes:
         assert words_of(each.name) != each.name, each.name
     told = str(rf.plan(kind, np.abs(X), **ask, **options))

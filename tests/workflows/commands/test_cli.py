@@ -442,6 +442,24 @@ def test_neighbors_their_graph_and_rows_that_are_added(tmp_path: Path, store: Pa
     assert run.exit_code == 0 and rf.open_result(near).indices[:, 0].tolist() == [0, 1, 2]
 
 
+def test_neighbors_in_an_index(tmp_path: Path, store: Path, x: np.ndarray) -> None:
+    index, out = tmp_path / "i.zarr", tmp_path / "r.zarr"
+    run = rankfold("index", store, "--partition-rows", 100, "--out", index)
+    assert run.exit_code == 0, run.output
+    assert "index by partitions, euclidean; " in run.stdout
+    assert "2 likely" not in rankfold("plan", "index", store).stdout
+    np.save(tmp_path / "q.npy", x[:700] + 0.01)
+    asked = ("knn", tmp_path / "q.npy", "--k", 3, "--index", index)
+    run = rankfold(*asked, "--min-recall", 0.5, "--out", out)
+    assert run.exit_code == 0, run.output
+    assert re.search(
+        r"knn by index, k 3, euclidean, \d+ probes?; recall 0\.\d+, from .* by 400 rows", run.stdout
+    )
+    assert "partitions" in rankfold("plan", *asked).stdout
+    refused(tmp_path, 2, "--metric euclidean", *asked, "--metric", "cosine", "--out", tmp_path / "c.zarr")
+    refused(tmp_path, 2, "must be one of index", *asked[:-1], out, "--out", tmp_path / "c.zarr")
+
+
 def test_neighbors_are_planned_and_wrong_requests_refused(tmp_path: Path, store: Path) -> None:
     run = rankfold("plan", "knn", store, "--k", 5)
     assert run.exit_code == 0 and "k 5, every pair of rows once" in run.stdout

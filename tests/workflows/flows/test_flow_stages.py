@@ -15,8 +15,8 @@ import pytest
 from flow_commands import FLOW, actions, begun, changed, rankfold, refused
 
 import rankfold as rf
-from rankfold.methods.knn.arguments import ALIASES, NAMES
-from rankfold.methods.knn.request import METRICS
+from rankfold.methods.knn.arguments import ALIASES, NAMES, SET_NAMES
+from rankfold.methods.knn.request import METRICS, SET_METRICS
 from rankfold.methods.nmf.arguments import INITS
 from rankfold.workflows.flows import stage_models as models
 from rankfold.workflows.flows.plan import Workflow
@@ -67,11 +67,11 @@ def test_keys_are_the_arguments_of_the_function(model: type[models.BaseStage]) -
 
 
 def test_choices_are_those_of_the_library() -> None:
-    assert set(NAMES) == set(METRICS)
+    assert set(NAMES) == set(METRICS) and set(SET_NAMES) == set(SET_METRICS)
     for name in ("knn", "trustworthiness", "continuity"):
         metric = models.STAGES[name].model_fields["metric"]
-        on_the_sphere = {"haversine"} if name == "knn" else set()
-        assert set(get_args(metric.annotation)) == {*METRICS, *ALIASES, *on_the_sphere}
+        of_neighbors = {"haversine", *SET_METRICS} if name == "knn" else set()
+        assert set(get_args(metric.annotation)) == {*METRICS, *ALIASES, *of_neighbors}
     assert models.STAGES["nmf"].model_fields["init"].default in INITS
 
 
@@ -133,6 +133,10 @@ def test_every_kind_of_stage_is_planned_before_and_after_what_it_needs(flow: Pat
   finer: {method: umap, neighbors: near-all, init: picture, n_epochs: 5}
   trusted: {method: trustworthiness, input: counts, embedding: picture.embedding, k: 4}
   of-weights: {method: svd, input: weights.graph, rank: 2}
+  stored: {method: index, input: counts, partition_rows: 100}
+  looked-up: {method: knn, input: more, index: stored, k: 3}
+  most: {method: knn, input: counts, index: stored, k: 3, min_recall: 0.8}
+  of-rows: {method: pca, input: stored.rows, rank: 2}
 """
     )
     before = json.loads(rankfold("plan", flow, "--json").stdout)["stages"]

@@ -52,6 +52,7 @@ class Metric(enum.IntEnum):
     INNER_PRODUCT = 3
     MANHATTAN = 4
     CHEBYSHEV = 5
+    HAMMING = 6
 
 
 BY_PRODUCTS = (Metric.EUCLIDEAN, Metric.SQEUCLIDEAN, Metric.COSINE, Metric.INNER_PRODUCT)
@@ -217,7 +218,7 @@ def measure_pairs(
     Parameters
     ----------
     x, y : (p, d), (q, d) float64
-    metric : EUCLIDEAN, SQEUCLIDEAN, MANHATTAN or CHEBYSHEV
+    metric : EUCLIDEAN, SQEUCLIDEAN, MANHATTAN, CHEBYSHEV or HAMMING
     keys_i, ids_i : (p, k)
         Lists of the rows, which take ids ``first_j + j``. Written.
     keys_j, ids_j : (q, k')
@@ -326,6 +327,8 @@ def _lanes(terms: Float64) -> float:
 
 def in_order(x: Float64, y: Float64, metric: int) -> float:
     """The key of a pair whose metric is not among ``BY_PRODUCTS``, or of short rows, by a sum in order."""
+    if metric == Metric.HAMMING:
+        return int((x != y).sum()) / len(x)
     apart = np.abs(x - y)
     if metric == Metric.CHEBYSHEV:
         return float(apart.max(initial=0.0))

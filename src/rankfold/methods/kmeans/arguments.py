@@ -40,6 +40,9 @@ class KMeansArguments:
     ] = DEFAULT_TOL
     passes: Annotated[int, Argument("most passes over the matrix", least=1)] = DEFAULT_PASSES
     seed: Annotated[int, Argument("key of the random start", least=0, below=2**64)] = 0
+    batch_rows: Annotated[
+        int | None, Argument("rows after which centers move, in mini-batches; by default all", least=1)
+    ] = None
 
 
 KMEANS = Method(
@@ -48,5 +51,6 @@ KMEANS = Method(
     KMeansArguments,
     "rankfold.methods.kmeans.kmeans:kmeans_task",
     matrices=("centers",),
+    edition=2,  # centers are exchanged on the sample
     loops="rankfold.methods.kmeans.warm:warm_clusters",
 )

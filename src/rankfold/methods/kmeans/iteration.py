@@ -76,6 +76,10 @@ class Clusters:
                 return reason
             self.before, self.centers = self.centers, new
 
+    def label(self, run: Run) -> None:
+        """Label rows by the centers as they are."""
+        self._step(run)
+
     def _step(self, run: Run) -> tuple[Float64, str]:
         sought = min(len(self.empty), MOST_FAR_ROWS)
         state = self._sum(run, sought)

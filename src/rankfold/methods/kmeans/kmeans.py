@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.kmeans.arguments import DEFAULT_PASSES, DEFAULT_STARTS, DEFAULT_TOL, INITS
+from rankfold.methods.kmeans.batches import batch_pass, by_batches
+from rankfold.methods.kmeans.exchange import TILE_ROWS, exchange
 from rankfold.methods.kmeans.iteration import MOST_FAR_ROWS, Clusters, far_rows, step_pass
 from rankfold.methods.kmeans.layout import Layout, working_type
 from rankfold.methods.kmeans.passes import SamplePass, WriteLabels
@@ -23,6 +25,7 @@ from rankfold.methods.kmeans.start import First, Sample, best_start, weigh
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.parts.sample import Sample as FewRows
+from rankfold.methods.svd.request import integer
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
@@ -42,6 +45,9 @@ Float64 = npt.NDArray[np.float64]
 
 LIKELY_STEPS = 30
 """Reads that the tolerance usually takes."""
+
+LIKELY_BATCH_PASSES = 6
+"""The same by batches, and one that labels rows."""
 
 OPEN_SHARE = 0.3
 """Of pairs of row and center, over all steps, that bounds leave open."""
@@ -104,7 +110,7 @@ class Clustering:
         row_bytes = 4 * (2 + layout.groups)
         outline = Outline(
             kind="kmeans",
-            method="lloyd",
+            method=self.parameters.solver,
             source=self.source,
             dtype=layout.view.dtype,
             orientation=Orientation.ROWS,
@@ -118,14 +124,17 @@ class Clustering:
         plan = plan_task(outline, sweeps, budget, lambda: ", or a smaller --k")
         start = [each for each in plan.passes if each.name == "sample"]
         step = next(each for each in plan.passes if each.name == "iteration")
+        often = next((each for each in plan.passes if each.name == "batches"), step)
         numbers = range(parameters.start_passes + 1, parameters.passes + 1)
-        steps = [dataclasses.replace(step, name=f"iteration-{i:02d}") for i in numbers]
+        steps = [dataclasses.replace(often, name=f"{often.name}-{i:02d}") for i in numbers]
+        steps[-1] = dataclasses.replace(step, name=f"iteration-{parameters.passes:02d}")
         write = [each for each in plan.passes if each.over == "scratch"]
+        likely = LIKELY_BATCH_PASSES if parameters.batch_rows else LIKELY_STEPS
         return dataclasses.replace(
             plan,
             passes=(*start, *steps, *write),
             most_passes=parameters.passes,
-            likely_passes=min(parameters.passes, parameters.start_passes + LIKELY_STEPS),
+            likely_passes=min(parameters.passes, parameters.start_passes + likely),
         )
 
     def _sweeps(self, slots: int) -> list[Pass]:
@@ -137,6 +146,9 @@ class Clustering:
         fold, written = step_pass(layout, slots, layout.groups, WIDE), 4 * rows * (2 + layout.groups)
         fold = dataclasses.replace(fold, kept=far_rows(layout, min(MOST_FAR_ROWS, self.parameters.k)))
         sweeps.append(numbers_of("iteration", fold, reads + written, written, OPEN_SHARE * flops))
+        if self.parameters.batch_rows:
+            batches = batch_pass(layout, slots, WIDE, self.parameters.batch_rows)
+            sweeps.append(numbers_of("batches", batches, reads, 0, flops))
         sweeps = [dataclasses.replace(each, resident_bytes=resident) for each in sweeps]
         return [*sweeps, numbers_of("labels", self._write(NOWHERE), 4 * rows, 4 * rows, 0.0, over="scratch")]
 
@@ -146,7 +158,8 @@ class Clustering:
         few = FewRows.of(layout.view, k).memory_bytes
         rows = sum(each.count for each in layout.sample)
         sample = rows * (3 * layout.row_bytes + 8 * (6 * (3 + int(np.log(k))) + layout.groups))
-        return 8 * 12 * k * (columns + 1) + few + (0 if self.given is not None else sample)
+        tile = TILE_ROWS * (24 * k + 2 * layout.row_bytes)
+        return 8 * 12 * k * (columns + 1) + tile + few + (0 if self.given is not None else sample)
 
     # Run ------------------------------------------------------------------------------------------
 
@@ -154,11 +167,21 @@ class Clustering:
         """See the protocol."""
         with one_blas_thread():
             centers, shift = self._start(run)
-            clusters = Clusters(self.parameters, self.layout, centers, shift)
-            reason = clusters.iterate(run)
+            clusters, reason = self._clusters(run, centers, shift)
             facts = self._write_result(run, clusters, reason, fingerprint)
             run.describe(facts)
         return facts
+
+    def _clusters(self, run: Run, centers: Float64, shift: Array) -> tuple[Clusters, str]:
+        """What centers lead to, and why it is the last."""
+        if not self.parameters.batch_rows:
+            clusters = Clusters(self.parameters, self.layout, centers, shift)
+            return clusters, clusters.iterate(run)
+        made = by_batches(run, self.parameters, self.layout, centers, shift)
+        clusters = Clusters(self.parameters, self.layout, made.centers, shift)
+        clusters.label(run)
+        clusters.inertia[:0], clusters.change = made.inertia, made.change
+        return clusters, made.reason
 
     def _start(self, run: Run) -> tuple[Float64, Array]:
         """The first centers, and what rows are multiplied less of."""
@@ -196,7 +219,7 @@ class Clustering:
     def _best(self, sample: Sample) -> Float64:
         parameters = self.parameters
         each = parameters.k, parameters.n_init, parameters.seed, self.layout.groups
-        return best_start(sample, *each)[0]
+        return exchange(sample, *best_start(sample, *each), self.layout.groups)[0]
 
     def _sample_pass(self, slots: int, constants: Path, first: First | None = None) -> SamplePass:
         layout, kept = self.layout, self.layout.sample
@@ -220,7 +243,7 @@ class Clustering:
         write_outputs(run.result, arrays)
         self._warn(run, clusters, reason)
         return {
-            **run.facts(self.request(), "lloyd", self.source, fingerprint),
+            **run.facts(self.request(), self.parameters.solver, self.source, fingerprint),
             "final_inertia": clusters.inertia[-1],
             "steps": len(clusters.inertia),
             "change": clusters.change if np.isfinite(clusters.change) else None,
@@ -253,6 +276,7 @@ def kmeans_task(
     tol: object = DEFAULT_TOL,
     passes: object = DEFAULT_PASSES,
     seed: object = 0,
+    batch_rows: object = None,
 ) -> Clustering:
     """What is to be clustered, checked; arguments of ``rankfold.kmeans``."""
     is_name = isinstance(init, str) and (init in INITS or not Path(init).exists())
@@ -261,6 +285,8 @@ def kmeans_task(
         if given is None:
             raise InputError("kmeans needs a number of clusters: say how many, k= (--k)")
         k = len(given)
-    others = {"n_init": n_init, "tol": tol, "passes": passes, "seed": seed}
+    if batch_rows is not None and integer("batch_rows", batch_rows) < 1:
+        raise InputError(f"batch_rows must be at least 1, not {batch_rows}")
+    others = {"batch_rows": batch_rows or 0, "n_init": n_init, "tol": tol, "passes": passes, "seed": seed}
     request = ClusterRequest.of(k=k, init=str(init) if is_name else "custom", **others)
     return Clustering.of(open_source(x), request, given)

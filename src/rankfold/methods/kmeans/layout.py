@@ -16,7 +16,7 @@ from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut, cut
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
-CENTERS_PER_GROUP = 10
+CENTERS_PER_GROUP = 4
 """Centers that share a bound."""
 
 COLUMNS_PER_GROUP = 16

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,8 @@ class OverClusters(OverPanels):
     groups: int
     dtype: np.dtype[Any]
     kept: tuple[KeptRows, ...]
+    copies: ClassVar[int] = 6
+    """Of the centers, as they are packed and in between."""
 
     kernels = (assign_rows, own_distances)
 
@@ -69,13 +71,13 @@ class OverClusters(OverPanels):
     def beside_bytes(self) -> int:
         """Centers as they are packed and in between, tiles, and a grain in other types or kept from."""
         n, rows = self.panels.view.short, self.panels.grain_rows
-        tiles = 8 * TILE_ROWS * (n + self.k + 1 + self.groups)
+        tiles = 8 * TILE_ROWS * (n + self.k + 8 + 2 * self.groups)
         lent = self.panels.view.lend(0, 1)
         copied = self.panels.view.source.dtype == np.float16
         copied |= lent is not None and not lent.flags.c_contiguous
         grain = rows * (n * max(4, self.panels.view.source.dtype.itemsize) * copied + 6 * 8)
         keeping = sum(each.count * (2 * n * each.dtype.itemsize + 10 * 8) for each in self.kept)
-        return 8 * 6 * self.k * (n + 4) + tiles + grain + keeping
+        return 8 * self.copies * self.k * (n + 4) + tiles + grain + keeping
 
     def workspace(self, device: Device = HOST) -> Workspace:
         """Buffers and panels, and centers as the kernel takes them."""

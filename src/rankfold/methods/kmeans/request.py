@@ -29,16 +29,23 @@ class ClusterRequest:
     tol: float = DEFAULT_TOL
     passes: int = DEFAULT_PASSES
     seed: int = 0
+    batch_rows: int = 0
+    """Rows after which centers move; 0: after all."""
 
     @classmethod
     def of(cls, **arguments: Any) -> ClusterRequest:
         """A request from arguments of a caller, with numbers as numbers."""
-        for name in ("k", "n_init", "passes", "seed"):
+        for name in ("k", "n_init", "passes", "seed", "batch_rows"):
             if name in arguments:
                 arguments[name] = integer(name, arguments[name])
         if "tol" in arguments:
             arguments["tol"] = number("tol", arguments["tol"])
         return cls(**arguments)
+
+    @property
+    def solver(self) -> str:
+        """How centers move: after all rows, or by batches."""
+        return "batches" if self.batch_rows else "lloyd"
 
     @property
     def start_passes(self) -> int:
@@ -64,10 +71,11 @@ class ClusterRequest:
             raise InputError(f"tol must be a finite number of at least 0, not {self.tol}")
         if self.n_init < 1:
             raise InputError(f"n_init must be at least 1, not {self.n_init}")
-        if self.passes <= self.start_passes:
+        least = self.start_passes + 1 + (self.batch_rows > 0)
+        if self.passes < least:
+            by = " by batches, and one that labels rows," if self.batch_rows else ""
             raise InputError(
-                f"kmeans from init={self.init} takes {self.start_passes + 1} passes at least, but "
-                f"passes={self.passes}"
+                f"kmeans from init={self.init}{by} takes {least} passes at least, but passes={self.passes}"
             )
         if not 0 <= self.seed < 2**64:
             raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {self.seed}")

@@ -37,7 +37,7 @@ FALL = 1e-4
 """Relative fall of the cost on a sample below which steps end: the matrix has the last word."""
 
 GROUPING_STEPS = 5
-"""Of Lloyd's on centers, that bring near ones into one group."""
+"""Of the power method on centers: any direction in which they vary much serves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,14 +239,33 @@ def place_far(centers: Float64, empty: Int64, rows: Float64, squares: Float64) -
 
 
 def group_centers(centers: Float64, most: int) -> Int64:
-    """(k,) groups 0, 1, .. of centers, near ones together: at most so many, and none without a center."""
-    if most <= 1 or len(centers) <= most:
-        return np.arange(len(centers)) if 1 < len(centers) <= most else np.zeros(len(centers), np.int64)
-    heads = centers[np.arange(most) * len(centers) // most]
+    """(k,) groups 0, 1, .. of centers, near ones together: at most so many, and none without a center.
+
+    Centers are parted in two along the direction in which they vary most, and so are both parts, until they
+    are small enough. Groups have whole fours of centers where they can, as products take them.
+    """
+    k = len(centers)
+    size = 4 * max(1, -(-k // (4 * max(most, 1))))
+    groups, parts, count = np.zeros(k, np.int64), [np.arange(k)], 0
+    while parts:
+        part = parts.pop()
+        if len(part) <= size:
+            groups[part] = count
+            count += 1
+            continue
+        order = part[np.argsort(_along(centers[part]), kind="stable")]
+        half = size * (-(-len(part) // size) // 2)
+        parts += [order[half:], order[:half]]
+    return groups
+
+
+def _along(points: Float64) -> Float64:
+    """Where points lie along the direction in which they vary most, by some steps of the power method."""
+    points = points - points.mean(axis=0)
+    points /= max(float(np.abs(points).max()), 1e-300)
+    direction = points[np.einsum("ij,ij->i", points, points).argmax()]
     for _ in range(GROUPING_STEPS):
-        squares = (heads * heads).sum(axis=1) - 2 * centers @ heads.T
-        groups = squares.argmin(axis=1)
-        for group in np.unique(groups):
-            heads[group] = centers[groups == group].mean(axis=0)
-    names: Int64 = np.unique(groups, return_inverse=True)[1].astype(np.int64)
-    return names
+        direction = (points @ direction) @ points
+        direction = direction / max(float(np.sqrt(direction @ direction)), 1e-300)
+    places: Float64 = points @ direction
+    return places

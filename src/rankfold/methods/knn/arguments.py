@@ -9,6 +9,12 @@ from rankfold.methods.argument import Argument
 from rankfold.methods.registry import Method
 
 NAMES = ("euclidean", "sqeuclidean", "cosine", "inner_product", "manhattan", "chebyshev")
+SET_NAMES = ("hamming", "jaccard", "bit_hamming", "bit_jaccard")
+"""Of sets, or of numbers that are the same or not; and of neighbors alone."""
+
+PACKED_NAMES = ("bit_hamming", "bit_jaccard")
+"""Those of bytes that hold eight columns each."""
+
 HAVERSINE = "haversine"
 """Of latitude and longitude, and of searches in a tree alone."""
 
@@ -39,11 +45,16 @@ class KnnArguments:
         str | None,
         Argument("lists of the first rows, to be gone on with", holds=("knn",), metavar="RESULT"),
     ] = None
+    index: Annotated[
+        str | None,
+        Argument("of other rows, among which neighbors are looked for", holds=("index",), metavar="RESULT"),
+    ] = None
     metric: Annotated[
         str,
         Argument(
-            "euclidean, sqeuclidean, cosine, inner_product, manhattan, chebyshev or haversine",
-            choices=(*NAMES, HAVERSINE, *ALIASES),
+            "euclidean, sqeuclidean, cosine, inner_product, manhattan, chebyshev or haversine; hamming or "
+            "jaccard, bit_hamming or bit_jaccard of packed bits",
+            choices=(*NAMES, *SET_NAMES, HAVERSINE, *ALIASES),
         ),
     ] = "euclidean"
     symmetric: Annotated[

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rankfold.methods.knn.pair_fold import NearestPairs
+from rankfold.methods.knn.plan import NeighborFold
 from rankfold.methods.knn.request import NeighborRequest
-from rankfold.methods.knn.sparse_fold import NearestSparsePairs
 from rankfold.pipeline.data.source import Source, compressed
 from rankfold.pipeline.engine.pair_sweep import has_lists, save_lists
 from rankfold.pipeline.errors import InputError
@@ -68,7 +67,7 @@ class EarlierLists:
         """Digest of the request and the matrix that the result was made from."""
         return digest([self.result.attrs["request"], self.result.attrs["input"]["fingerprint"]])
 
-    def plant(self, fold: NearestPairs | NearestSparsePairs, folder: Path) -> None:
+    def plant(self, fold: NeighborFold, folder: Path) -> None:
         """Leave accumulators of old blocks, as a sweep that let them all meet would."""
         self._require_same_rows(fold)
         edges, k = fold.pairs.rows, fold.k
@@ -84,7 +83,7 @@ class EarlierLists:
                     folder, block, {**fold.start(block), "keys": keys.copy(), "ids": ids.copy()}, old_blocks
                 )
 
-    def _require_same_rows(self, fold: NearestPairs | NearestSparsePairs) -> None:
+    def _require_same_rows(self, fold: NeighborFold) -> None:
         """Measure some distances again: they are the same to the last bits, if rows are."""
         rows, each = CHECK_COUNTS
         tolerance = 0.0 if compressed(fold.left.source) is None else SPARSE_TOLERANCE

@@ -17,14 +17,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.neighbors.lists import Metric
+from rankfold.methods.bits.choice import finds_sets, require_bits, set_fold, sparse_sides
+from rankfold.methods.bits.folds import NearestSets
+from rankfold.methods.index.queries import IndexQueries, queries_task
 from rankfold.methods.knn.arguments import DEFAULT_K
 from rankfold.methods.knn.extend import EarlierLists
 from rankfold.methods.knn.graph import POINTERS, create_graph, write_symmetric_graph
 from rankfold.methods.knn.pair_fold import NearestPairs, has_bounds
-from rankfold.methods.knn.plan import PairSweeps, plan_neighbors
+from rankfold.methods.knn.plan import NeighborFold, PairSweeps, plan_neighbors
 from rankfold.methods.knn.request import NeighborRequest
-from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, SMALLEST_SQUARE, BlockReader
+from rankfold.methods.knn.row_blocks import BlockReader, choose_shift
 from rankfold.methods.knn.sparse_fold import NearestSparsePairs
 from rankfold.methods.knn.sparse_rows import SparseReader, common_columns, cut_blocks, sparse_rows
 from rankfold.methods.knn.write_lists import WriteLists
@@ -38,14 +40,12 @@ from rankfold.methods.partitions.plan import (
 )
 from rankfold.methods.partitions.rounds import Rounds
 from rankfold.methods.parts.outputs import create_output
-from rankfold.methods.parts.sample import Sample
 from rankfold.methods.task import Output, count
 from rankfold.methods.tree.coordinates import TREE_METRICS, box_of
 from rankfold.methods.tree.plan import is_worth_it
 from rankfold.methods.tree.search import plan_tree, require_tree, search_tree
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut, cut
 from rankfold.pipeline.engine.pair_sweep import load_lists
 from rankfold.pipeline.engine.pairs import Pairs, block_edges
@@ -63,14 +63,14 @@ from rankfold.pipeline.storage.scratch import NOWHERE
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
-WORTH_CENTERING = 4.0
-"""Mean square over variance above which a centered copy is worth its memory."""
-
 CHUNK_BYTES = (2**20, 16 * 2**20)
 """Least and most of a chunk of the result, of which there are ``TARGET_CHUNKS`` in between."""
 
 TARGET_CHUNKS = 8192
 
+
+WITHOUT_ZEROS = (NearestSparsePairs, NearestSets)
+"""Folds whose blocks follow from what rows store."""
 
 EXACT = MappingProxyType({"recall": 1.0})
 """What is known of neighbors that all are."""
@@ -111,6 +111,7 @@ class Neighbors:
         task = cls(
             source, queries, parameters, None if base is None else EarlierLists.of(base, source, parameters)
         )
+        require_bits(task)
         if parameters.solver == "approximate":
             require_partitions(task)
         return task
@@ -183,12 +184,14 @@ class Neighbors:
         code = self.parameters.code
         readers = SparseReader(left, code), SparseReader(source, code)
         columns = np.zeros(0, np.int64) if common is None else common
-        return NearestSparsePairs(pairs, *readers, blocks, others, self.parameters.k, code, columns)
+        return NearestSparsePairs(pairs, *readers, self.parameters.k, code, blocks, others, columns)
 
     def loops(self) -> dict[str, Any]:
         """What compiled loops depend on besides the request."""
         if self.is_approximate:
             return {"sparse": False, "tree": False, "pairs": True, "partitions": True}
+        if finds_sets(self):
+            return {"sets": "bits" if sparse_sides(self) is None else "sets"}
         sides = (self.left, self.source)
         sparse = self._by_products() and all(sparse_rows(side) is not None for side in sides)
         return {"sparse": sparse, "tree": self._may_use_tree(), "pairs": not self.parameters.needs_tree}
@@ -213,9 +216,10 @@ class Neighbors:
             except MemoryBudgetError:
                 if self.parameters.needs_tree:
                     raise
-        sparse = self.sparse_fold(None) if budget.device == "cpu" else None
+        without_zeros = self.sparse_fold(None) if budget.device == "cpu" else None
         # As if rows were centered, which takes a copy: that is known after a look at some of them.
-        fold = sparse or self.fold(np.zeros(self.source.shape[1]), precise=False)
+        fold: NeighborFold | None = set_fold(self, None) or without_zeros
+        fold = fold or self.fold(np.zeros(self.source.shape[1]), precise=False)
         write = self._write(fold.pairs, NOWHERE, NOWHERE)
         symmetric = self.parameters.symmetric is not None
         plan = plan_neighbors(PairSweeps(fold, write, self.source, self.left, symmetric), budget)
@@ -232,7 +236,7 @@ class Neighbors:
             return self._finish(run, fingerprint)
         fold = self._fold_on(run.device)
         # Blocks of sparse rows are others than of dense ones.
-        lists = run.scratch / ("sparse-lists" if isinstance(fold, NearestSparsePairs) else "lists")
+        lists = run.scratch / ("sparse-lists" if isinstance(fold, WITHOUT_ZEROS) else "lists")
         make_folder(lists)
         if self.earlier is not None:
             self.earlier.plant(fold, lists)
@@ -273,8 +277,13 @@ class Neighbors:
         run.describe(facts)
         return facts
 
-    def _fold_on(self, device: str) -> NearestPairs | NearestSparsePairs:
+    def _fold_on(self, device: str) -> NeighborFold:
         """The fold for what has been read of the rows."""
+        if finds_sets(self):
+            sides = sparse_sides(self)
+            sets = set_fold(self, None if sides is None else common_columns(sides[1]))
+            assert sets is not None  # noqa: S101 - that is what ``finds_sets`` says
+            return sets
         source = sparse_rows(self.source) if device == "cpu" and self.loops()["sparse"] else None
         if source is not None:
             fold = self.sparse_fold(common_columns(source))
@@ -299,18 +308,7 @@ class Neighbors:
 
     def choose_shift(self) -> tuple[Float64 | None, bool]:
         """What the copy of rows is centered by, if that is worth it; whether float32 is too narrow for it."""
-        sample = Sample.of(View(self.source, Orientation.ROWS), 0).read().astype(np.float64)
-        mean = sample.mean(axis=0)
-        with np.errstate(over="ignore", invalid="ignore"):
-            squares = float(np.einsum("ij,ij->", sample, sample)) / len(sample)
-            spread = squares - float(mean @ mean)
-        centered = (
-            self.parameters.code in (Metric.EUCLIDEAN, Metric.SQEUCLIDEAN)
-            and squares > WORTH_CENTERING * spread
-        )
-        size = spread if centered else squares
-        precise = not SMALLEST_SQUARE < size < LARGEST_SQUARE
-        return (mean if centered else None), precise and self.parameters.code != Metric.COSINE
+        return choose_shift(self.source, self.parameters.code)
 
 
 def _certain(pairs: Pairs, lists: Path) -> float:
@@ -336,15 +334,27 @@ def knn_task(
     min_recall: object = None,
     partition_rows: object = None,
     seed: object = 0,
-) -> Neighbors:
+    index: Result | str | Path | None = None,
+) -> Neighbors | IndexQueries:
     """What is to be searched, checked; arguments of ``rankfold.knn``."""
+    approximate = {"min_recall": min_recall, "partition_rows": partition_rows, "seed": seed}
+    request = NeighborRequest.of(k, metric, symmetric, solver, approximate)
+    if index is not None:
+        if queries is not None or base is not None or box is not None:
+            said = [
+                name
+                for name, value in (("queries", queries), ("base", base), ("box", box))
+                if value is not None
+            ]
+            raise InputError(
+                f"the rows of x are looked up in index: {said[0]} has no place beside it. Leave it out"
+            )
+        return queries_task(x, index, request)
     source, others = open_source(x), None if queries is None else open_source(queries)
     if others is not None and described(source):
         others = prepare_like(others, described(source)["prepare"], fitted_of(source))
     earlier = base if base is None or isinstance(base, Result) else Result(base)
     if earlier is not None:
         earlier.require_whole()
-    approximate = {"min_recall": min_recall, "partition_rows": partition_rows, "seed": seed}
-    request = NeighborRequest.of(k, metric, symmetric, solver, approximate)
     request = dataclasses.replace(request, box=box_of(box, source.shape[1], source.name))
     return Neighbors.of(source, others, request, earlier)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from rankfold.kernels.neighbors.bounds import TERMS
 from rankfold.kernels.neighbors.meeting import TILE, shortlist_length
+from rankfold.methods.bits.folds import NearestBits, NearestSets
 from rankfold.methods.knn.graph import SORT_BYTES
 from rankfold.methods.knn.pair_fold import NearestPairs
 from rankfold.methods.knn.sparse_fold import NearestSparsePairs
@@ -23,6 +24,8 @@ from rankfold.pipeline.planning.passes import Pass, blas_bytes, numbers_of
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
+
+NeighborFold = NearestPairs | NearestSparsePairs | NearestBits | NearestSets
 
 SCAN_FLOPS = 60.0
 """Operations of a product that take as long as comparing one bound does."""
@@ -40,7 +43,7 @@ def group_rows(pairs: Pairs, edges: npt.NDArray[np.int64]) -> int:
 class PairSweeps:
     """A search over pairs of blocks, and the sweep that writes its lists."""
 
-    fold: NearestPairs | NearestSparsePairs
+    fold: NeighborFold
     write: WriteLists
     source: Source
     left: Source
@@ -74,7 +77,7 @@ class PairSweeps:
         )
 
 
-def _groups(fold: NearestPairs | NearestSparsePairs, budget: Budget) -> tuple[int, int]:
+def _groups(fold: NeighborFold, budget: Budget) -> tuple[int, int]:
     """Threads, and groups of blocks."""
     pairs, room = fold.pairs, budget.memory_bytes - RESERVE_BYTES
     least = fold.memory_bytes(int(np.diff(pairs.rows).max())) + PACKED_BYTES
@@ -121,9 +124,7 @@ def _limit_threads(write: WriteLists, budget: Budget) -> Budget:
     return budget if enough else dataclasses.replace(budget, threads=most)
 
 
-def _sweep(
-    fold: NearestPairs | NearestSparsePairs, arrangement: tuple[int, int, int], source: Source, left: Source
-) -> Pass:
+def _sweep(fold: NeighborFold, arrangement: tuple[int, int, int], source: Source, left: Source) -> Pass:
     """The sweep over pairs in numbers."""
     pairs, lists = fold.pairs, left.shape[0] * 16 * fold.k
     concurrency, groups, task_bytes = arrangement
@@ -138,9 +139,7 @@ def _sweep(
     return Pass("pairs", "matrix", reads, writes, flops, task_bytes, tasks, at_once, item=item, **on_gpu)
 
 
-def _reads(
-    fold: NearestPairs | NearestSparsePairs, concurrency: int, groups: int, matrices: tuple[Source, Source]
-) -> int:
+def _reads(fold: NeighborFold, concurrency: int, groups: int, matrices: tuple[Source, Source]) -> int:
     """Bytes of the matrix, where what a task holds stays for the next one that wants it."""
     pairs, (source, left) = fold.pairs, matrices
     rows, all_rows = left.shape[0] * fold.left.bytes_to_read, source.shape[0] * fold.right.bytes_to_read
@@ -154,7 +153,7 @@ def _reads(
     return rows * loads + rows * (groups - 1) // 2
 
 
-def _way_out(fold: NearestPairs | NearestSparsePairs, left: Source) -> str:
+def _way_out(fold: NeighborFold, left: Source) -> str:
     tallest = fold.pairs.tallest()
     if not left.row_grid.splittable and left.row_grid.longest == tallest:
         return (

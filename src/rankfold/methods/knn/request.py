@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from rankfold.kernels.bits.set_keys import SetMetric
 from rankfold.kernels.neighbors.lists import Metric
 from rankfold.methods.knn.arguments import ALIASES, DEFAULT_RECALL, HAVERSINE, SOLVERS, SYMMETRIC
 from rankfold.methods.svd.request import integer
@@ -25,6 +26,14 @@ METRICS = {
     "chebyshev": Metric.CHEBYSHEV,
 }
 
+SET_METRICS = {
+    "hamming": SetMetric.HAMMING,
+    "jaccard": SetMetric.JACCARD,
+    "bit_hamming": SetMetric.HAMMING,
+    "bit_jaccard": SetMetric.JACCARD,
+}
+"""Of neighbors alone: see ``SET_NAMES``."""
+
 
 @dataclass(frozen=True, slots=True)
 class NeighborRequest:
@@ -32,7 +41,7 @@ class NeighborRequest:
 
     k: int
     metric: str = "euclidean"
-    """One of ``METRICS``, or the name and digest of a function."""
+    """One of ``METRICS`` or ``SET_METRICS``, or the name and digest of a function."""
 
     symmetric: str | None = None
     function: Callable[..., float] | None = None
@@ -78,10 +87,11 @@ class NeighborRequest:
             function = compile_metric(metric)
             return cls(count, identify_metric(metric), symmetric, function, solver=str(solver), **asked)
         name = ALIASES.get(str(metric), str(metric))
-        if name not in (*METRICS, HAVERSINE):
+        names = (*METRICS, *SET_METRICS, HAVERSINE)
+        if name not in names:
             raise InputError(
-                f"metric {metric!r} is not known: take one of {', '.join((*METRICS, HAVERSINE))}, or a "
-                "function of two rows that numba compiles"
+                f"metric {metric!r} is not known: take one of {', '.join(names)}, or a function of two rows "
+                "that numba compiles"
             )
         return cls(count, name, symmetric, solver=str(solver), **asked)
 
@@ -93,7 +103,7 @@ class NeighborRequest:
     @property
     def code(self) -> int:
         """The metric as kernels know it; of no meaning with a function."""
-        return int(METRICS.get(self.metric, Metric.EUCLIDEAN))
+        return int(METRICS.get(self.metric, SET_METRICS.get(self.metric, Metric.EUCLIDEAN)))
 
     def check(self, rows: int, name: str, *, itself: bool) -> None:
         """Raise ``InputError`` where there are not so many neighbors."""

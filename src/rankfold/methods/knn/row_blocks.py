@@ -18,6 +18,7 @@ from rankfold.kernels.neighbors.lists import Metric
 from rankfold.kernels.neighbors.meeting import Rows
 from rankfold.methods.parts.finite import remedy
 from rankfold.methods.parts.panels import numbers
+from rankfold.methods.parts.sample import Sample
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.data.places import place_of
 from rankfold.pipeline.data.source import Source
@@ -35,6 +36,9 @@ SMALLEST_SQUARE = 2.0**-80
 
 FAINTEST_SQUARE = 2.0**-960
 """Norms below this have lost some of their terms."""
+
+WORTH_CENTERING = 4.0
+"""Mean square over variance above which a centered copy is worth its memory."""
 
 DIRECT_TYPES = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint8))
 """Types that distances are measured in as they are stored; others are converted, without loss below 2^53."""
@@ -228,3 +232,16 @@ def row_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     if dtype == np.bool_:
         return np.dtype(np.uint8)
     return dtype if dtype in DIRECT_TYPES else working_dtype(dtype)
+
+
+def choose_shift(source: Source, metric: int) -> tuple[Float64 | None, bool]:
+    """What the copy of rows is centered by, if that is worth it; whether float32 is too narrow for it."""
+    sample = Sample.of(View(source, Orientation.ROWS), 0).read().astype(np.float64)
+    mean = sample.mean(axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = float(np.einsum("ij,ij->", sample, sample)) / len(sample)
+        spread = squares - float(mean @ mean)
+    centered = metric in (Metric.EUCLIDEAN, Metric.SQEUCLIDEAN) and squares > WORTH_CENTERING * spread
+    size = spread if centered else squares
+    precise = not SMALLEST_SQUARE < size < LARGEST_SQUARE
+    return (mean if centered else None), precise and metric != Metric.COSINE

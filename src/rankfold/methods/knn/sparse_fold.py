@@ -6,7 +6,7 @@ pair of blocks. A block is as large as the numbers that it stores, so rows are r
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,86 +19,47 @@ from rankfold.kernels.neighbors.sparse_meeting import (
     scratch_bytes,
     sparse_distance,
 )
-from rankfold.methods.knn.pair_fold import Room, empty_lists, lists_of
+from rankfold.methods.knn.pair_fold import empty_lists, lists_of
 from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, SMALLEST_SQUARE
 from rankfold.methods.knn.sparse_rows import SparseBlocks, SparseReader
-from rankfold.pipeline.engine.device import HOST, Device, Kernel
-from rankfold.pipeline.engine.pairs import Pairs
+from rankfold.methods.parts.held_blocks import BlockFold, HeldBlocks
 from rankfold.pipeline.storage.checkpoint import State
 
 Int64 = npt.NDArray[np.int64]
 
 
-@dataclass(slots=True)
-class SparseWorkspace:
-    """What one task has in memory."""
-
-    precise: bool = False
-    """Whether products are made in float64."""
-
-    span: tuple[int, int] = (-1, -1)
-    """First block in memory, and one past the last."""
-
-    blocks: dict[int, SparseRows] = field(default_factory=dict)
-    now: SparseRows | None = None
-    """The block that passes."""
-
-    room: Room = field(default_factory=Room)
-
-
 @dataclass(frozen=True, slots=True)
-class NearestSparsePairs:
+class NearestSparsePairs(BlockFold[SparseRows]):
     """Fold of pairs of blocks into lists of the ``k`` nearest: see ``PairFold``."""
 
-    pairs: Pairs
     left: SparseReader
-    """Rows that have lists."""
-
     right: SparseReader
-    """Rows that are in lists; the same ones unless there are queries."""
-
     blocks: SparseBlocks
     """Of rows that have lists."""
 
     others: SparseBlocks
     """Of rows that are in lists."""
 
-    k: int
-    metric: int
     common: Int64
     """Columns that are multiplied as a dense block."""
-
-    kernels: tuple[Kernel, ...] = ()
-    """None that run on a device."""
-
-    resident: frozenset[str] = frozenset()
-    product_bytes: int = 4
-    """Of the numbers that are multiplied, until these are in float64."""
 
     def memory_bytes(self, rows: int) -> int:
         """Most memory of a task that holds so many rows: their numbers, lists, shortlists, tiles."""
         tallest, most = self.pairs.tallest(), max(self.blocks.most, self.others.most)
         longest = max(self.blocks.longest, self.others.longest)
-        # Which blocks each has met: packed, and a byte for each.
-        met = 2 * (2 * rows * self.pairs.count // int(self.pairs.rows[-1]) + 4) * len(self.pairs.met)
         held = self.left.memory_bytes(rows, self.blocks.most_of(rows))
         passing = self.right.memory_bytes(tallest, self.others.most)
         reading = max(
             self.left.read_bytes(tallest, self.blocks.most, self.blocks.longest),
             self.right.read_bytes(tallest, self.others.most, self.others.longest),
         )
-        lists = (rows + 3 * tallest) * 2 * 8 * self.k
         scratch = scratch_bytes(most, longest, self.left.columns, shortlist_length(self.k), tallest)
-        return held + passing + reading + lists + met + scratch
+        return held + passing + reading + self.list_bytes(rows) + scratch
 
     @property
     def pair_flops(self) -> float:
         """Operations of a pair of rows besides its comparison: as if each number met two others."""
         return 4.0 * self.left.source.nnz / self.left.source.shape[0]
-
-    def device_bytes(self, rows: int) -> int:
-        """None."""
-        return 0
 
     def start(self, block: int) -> State:
         """Empty lists."""
@@ -109,37 +70,8 @@ class NearestSparsePairs:
         x, y = (self.left.read(index, index + 1) for index in (row, other))
         return sparse_distance(x, 0, y, 0, self.metric)
 
-    def workspace(self, rows: int, device: Device = HOST) -> SparseWorkspace:
-        """Nothing is allocated before it is read."""
-        return SparseWorkspace()
-
-    def holds(self, work: SparseWorkspace, group: tuple[int, int]) -> bool:
-        """Whether a group is there."""
-        return work.span == group
-
-    def load_resident(self, work: SparseWorkspace, group: tuple[int, int]) -> int:
-        """Read a group, block by block."""
-        if work.span == group:
-            return 0
-        work.span, work.blocks, work.now = (-1, -1), {}, None
-        edges = self.pairs.rows
-        for block in range(*group):
-            work.blocks[block] = self.left.read(int(edges[block]), int(edges[block + 1]))
-        work.span = group
-        return int(edges[group[1]] - edges[group[0]]) * self.left.bytes_to_read
-
-    def load_passing(self, work: SparseWorkspace, block: int, group: tuple[int, int]) -> int:
-        """Read a block, or find it in the group."""
-        if self.pairs.others is None and block in work.blocks:
-            work.now = work.blocks[block]
-            return 0
-        work.now = None
-        start, stop = int(self.pairs.met[block]), int(self.pairs.met[block + 1])
-        work.now = self.right.read(start, stop)
-        return (stop - start) * self.right.bytes_to_read
-
     def accumulate(
-        self, work: SparseWorkspace, block: int, state: State, other: int, other_state: State | None
+        self, work: HeldBlocks[SparseRows], block: int, state: State, other: int, other_state: State | None
     ) -> None:
         """Lists of both blocks, or of the first alone if the other has none."""
         x, y = work.blocks[block], work.now

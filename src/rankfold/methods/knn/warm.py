@@ -19,8 +19,9 @@ from rankfold.kernels.neighbors.lists import (
 )
 from rankfold.kernels.neighbors.meeting import Lists, limit_pairs
 from rankfold.kernels.neighbors.sparse_meeting import SparseRows, meet_sparse_rows, square_rows
+from rankfold.methods.bits.warm import warm_sets
 from rankfold.methods.knn.pair_fold import has_bounds
-from rankfold.methods.knn.request import METRICS
+from rankfold.methods.knn.request import METRICS, SET_METRICS
 from rankfold.methods.knn.row_blocks import row_dtype
 from rankfold.methods.knn.sparse_rows import column_dtype
 from rankfold.methods.partitions.warm import warm_partitions
@@ -41,6 +42,8 @@ def way_of(metric: str, columns: int) -> str:
         By bounds from ``"squares"`` or ``"inner"`` products, by ``"pairs"``, or by a ``"function"`` of the
         caller.
     """
+    if metric in SET_METRICS:
+        return "pairs"
     if metric not in METRICS:
         return "function"
     if not has_bounds(METRICS[metric], columns):
@@ -49,10 +52,14 @@ def way_of(metric: str, columns: int) -> str:
 
 
 def warm_neighbors(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Loops that a search takes; ``request`` may say ``sparse``, for rows without zeros, or ``tree``."""
+    """Loops of a search; ``request`` may say ``sparse``, for rows without zeros, ``tree`` or ``sets``; and
+    ``others``, the type of rows that those of the matrix meet."""
     if request.get("tree"):
         warm_nearest(periodic=request.get("box") is not None)
     if not request.get("pairs", True):
+        return
+    if request.get("sets"):
+        warm_sets(request["sets"], column_dtype(shape[1]))
         return
     if request.get("partitions"):
         warm_partitions(dtype, shape)
@@ -60,14 +67,14 @@ def warm_neighbors(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[i
     if request.get("sparse"):
         _warm_sparse(dtype, way, column_dtype(shape[1]))
     else:
-        _warm_lists(dtype, way)
+        _warm_lists(dtype, way, request.get("others", dtype))
 
 
 @functools.cache
-def _warm_lists(dtype: np.dtype[Any], way: str) -> None:
+def _warm_lists(dtype: np.dtype[Any], way: str, others: np.dtype[Any]) -> None:
     keys, ids = np.full((4, 2), np.inf), np.full((4, 2), -1)
     if way in METRIC:
-        _warm_bounds(row_dtype(dtype), METRIC[way], keys, ids)
+        _warm_bounds((row_dtype(dtype), row_dtype(others)), METRIC[way], keys, ids)
     elif way == "pairs":
         wide, pair = np.zeros((4, 4)), {"keys_i": keys, "ids_i": ids, "keys_j": keys, "ids_j": ids}
         measure_pairs(wide, wide, metric=0, **pair, first_i=0, first_j=0, diagonal=1)
@@ -76,9 +83,12 @@ def _warm_lists(dtype: np.dtype[Any], way: str) -> None:
 
 
 def _warm_bounds(
-    dtype: np.dtype[Any], metric: int, keys: np.ndarray[Any, Any], ids: np.ndarray[Any, Any]
+    dtypes: tuple[np.dtype[Any], np.dtype[Any]],
+    metric: int,
+    keys: np.ndarray[Any, Any],
+    ids: np.ndarray[Any, Any],
 ) -> None:
-    x, one = np.zeros((4, 4), dtype), np.ones(4)
+    (x, y), one = (np.zeros((4, 4), each) for each in dtypes), np.ones(4)
     measuring: dict[str, Any] = {"metric": metric, "first": 0, "keys": keys, "ids": ids}
     # Products are in float64 as well, where those of float32 leave too much open.
     for kind in DTYPES:
@@ -87,8 +97,8 @@ def _warm_bounds(
         lists = {"bounds_i": bounds, "places_i": places, "bounds_j": bounds, "places_j": places}
         limit_pairs(tile, near, near, bounds_i=bounds, bounds_j=bounds, diagonal=1)
         scan_pairs(tile, near, near, **lists, first_i=0, first_j=0, diagonal=1)
-    refine_rows(x, x, one, one, bounds=bounds, places=places, **measuring)
-    exhaust_rows(np.zeros((4, 4)), one, one, x, x, one, one, own=np.arange(4), **measuring)
+    refine_rows(x, y, one, one, bounds=bounds, places=places, **measuring)
+    exhaust_rows(np.zeros((4, 4)), one, one, x, y, one, one, own=np.arange(4), **measuring)
 
 
 @functools.cache

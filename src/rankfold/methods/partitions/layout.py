@@ -177,23 +177,31 @@ class Layout:
 
     def batches(self, ends: Int64) -> Cut:
         """Of partitions with these (count + 1,) edges: whole ones together, or a piece of a large one."""
-        edges = [0]
-        for start, stop in itertools.pairwise(ends.tolist()):
-            is_large = stop - start > self.most_rows
-            if edges[-1] < start and (is_large or stop - edges[-1] > self.batch_rows):
-                edges.append(start)
-            if is_large:
-                pieces = -(-(stop - start) // self.most_rows)
-                edges.extend(start + (stop - start) * i // pieces for i in range(1, pieces + 1))
-        if edges[-1] < ends[-1]:
-            edges.append(int(ends[-1]))
-        return _work(np.array(edges, np.int64))
+        return _work(pack_partitions(ends, self.batch_rows, self.most_rows))
 
     @cached_property
     def merges(self) -> Cut:
         """Of lists of rows: whole chunks of the result."""
         chunks = max(1, LIST_BYTES // (16 * self.k * self.chunk_rows))
         return _work(panel_edges(Grid.regular(self.rows, self.chunk_rows * chunks, splittable=False), 1))
+
+
+def pack_partitions(ends: Int64, batch_rows: int, most_rows: int) -> Int64:
+    """Edges of batches of at most so many rows: whole partitions together, or a piece of a large one.
+
+    ``ends`` (count + 1,) are those of the partitions; one of more than ``most_rows`` is cut.
+    """
+    edges = [0]
+    for start, stop in itertools.pairwise(ends.tolist()):
+        is_large = stop - start > most_rows
+        if edges[-1] < start and (is_large or stop - edges[-1] > batch_rows):
+            edges.append(start)
+        if is_large:
+            pieces = -(-(stop - start) // most_rows)
+            edges.extend(start + (stop - start) * i // pieces for i in range(1, pieces + 1))
+    if edges[-1] < ends[-1]:
+        edges.append(int(ends[-1]))
+    return np.array(edges, np.int64)
 
 
 def _work(edges: Int64) -> Cut:

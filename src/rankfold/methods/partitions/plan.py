@@ -216,7 +216,7 @@ class _Sweeps:
             numbers_of("assign-01", assign, reads, written, nearest + truth),
             numbers_of("visit-01", place_visitors, reads, written, 0.0),
             numbers_of("search", search, written, found_bytes, within, over="scratch"),
-            numbers_of("search-visits", search_visits, 2 * written, found_bytes, among, over="scratch"),
+            numbers_of("meet", search_visits, 2 * written, found_bytes, among, over="scratch"),
             numbers_of("merge", merge, 4 * found_bytes, 2 * found_bytes, 0.0, over="scratch"),
             numbers_of("write", write, rows * 16 * k, rows * 32 * k, 0.0, over="scratch"),
         ]

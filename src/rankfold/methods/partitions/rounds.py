@@ -159,7 +159,7 @@ class Rounds:
         )
         self._sweep(run, f"search-{index + 1:02d}", fold)
         visits = visits_of(layout, run.scratch, index)
-        return self._merge(run, f"round-{index + 1:02d}", (batches.panels, found, visits), truth)
+        return self._merge(run, f"merge-{index + 1:02d}", (batches.panels, found, visits), truth)
 
     def _visit(self, run: Run, index: int, runs: Runs, counts: Int64, truth: tuple[Int64, Float64]) -> int:
         """What rows find in partitions that their neighbors are in; rows with too few."""
@@ -176,8 +176,8 @@ class Rounds:
         starts = layout.cut.panels * runs.each, layout.cut.panels * visitors.each
         files = runs, visitors, starts, found
         fold = SearchVisits(self.reader, meetings, *files, layout.k, layout.merges.panels)
-        self._sweep(run, f"search-visits-{index + 1:02d}", fold)
-        short = self._merge(run, f"visits-{index + 1:02d}", (meetings.batch_starts(), found, None), truth)
+        self._sweep(run, f"meet-{index + 1:02d}", fold)
+        short = self._merge(run, f"join-{index + 1:02d}", (meetings.batch_starts(), found, None), truth)
         release(run, visitors)
         return short
 
@@ -197,7 +197,7 @@ class Rounds:
         (starts, found, visits), layout = lists, self.layout
         after = Lists.after(layout, run.scratch, name)
         files = starts, found, self.lists, after, visits
-        state = run.sweep(f"merge-{name}", MergeLists(layout.merges, *files, layout.k, *truth))
+        state = run.sweep(name, MergeLists(layout.merges, *files, layout.k, *truth))
         release(run, found, self.lists)
         self.lists = after
         self.recall.append(recall_of(state["hits"], layout.k, layout.rows))

@@ -9,6 +9,7 @@ sample              rows that are looked at before any pass
 start               provisional mean and unit, and the first block, from a few rows
 combination         combinations of blocks on scratch
 narrow              Gram matrix and R factor of such combinations
+held_blocks         blocks of rows that are held while others pass, for folds of pairs of them
 write_rows          combinations, into the chunks of the result
 outputs             arrays of results, and what their dimensions are called
 """

@@ -38,6 +38,10 @@ DIMENSIONS = {
     "distances": ("row", "neighbor"),
     "degrees": ("row",),
     "embedding": ("row", "component"),
+    "rows": ("place", "column"),
+    "ids": ("place", "one"),
+    "edges": ("edge",),
+    "radii": ("cluster",),
 }
 
 

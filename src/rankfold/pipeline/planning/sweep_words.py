@@ -10,14 +10,21 @@ PASS = re.compile(r"(?:pass|iteration)-0*(\d+)")
 COMPLETION = re.compile(r"completion-0*(\d+)")
 """Sweeps that complete what is missing."""
 
-ROUND = re.compile(r"(assign|search|merge)-0*(\d+)")
+ROUND = re.compile(r"(assign|search|merge|visit|meet|join)-0*(\d+)")
 """Sweeps of one round of partitions."""
 
-ROUND_WORDS = {"assign": "filling partitions", "search": "searching partitions", "merge": "merging lists"}
+ROUND_WORDS = {
+    "assign": "filling partitions",
+    "search": "searching partitions",
+    "merge": "merging lists",
+    "visit": "sending rows to other partitions",
+    "meet": "searching these partitions",
+    "join": "merging lists again",
+}
 
 OVER_MATRIX = re.compile(
     r"(?:pass|iteration|completion)-\d+|gram|statistics|sketch|reflections(?:[- ].*)?|ranks-.*|update|"
-    r"transform|check|reconstruct|whole|sample|pairs|trustworthiness|continuity|assign-\d+|complete-.*"
+    r"transform|check|reconstruct|whole|sample|pairs|trustworthiness|continuity|assign(?:-\d+)?|visit-\d+|complete-.*|queries"
 )
 """Sweeps that read the matrix, whatever the method."""
 
@@ -42,6 +49,12 @@ WORDS = {
     "lanczos": "iterating in memory",
     "search": "searching partitions",
     "merge": "merging lists",
+    "assign": "filling partitions",
+    "meet": "searching for visitors",
+    "sort": "sorting rows by partition",
+    "near": "near rows of a few queries",
+    "truth": "their true neighbors",
+    "queries": "neighbors of queries",
 }
 """By name of a sweep."""
 
@@ -51,6 +64,7 @@ STEMS = {
     "range": "combining the pass again",
     "compressed": "iterating on the compressed matrix",
     "complete": "completing lists",
+    "probe": "what so many probes find",
     "ranks": "counting nearer rows",
     "thresholds": "distances of neighbors",
 }

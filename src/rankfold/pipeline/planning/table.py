@@ -74,6 +74,8 @@ def _rank_words(plan: Plan) -> str:
         return f"k {plan.rank}, every pair of rows once"
     if plan.kind == "knn":
         return f"k {plan.rank}, {plan.orientation}"
+    if plan.kind == "index":
+        return plan.orientation
     return f"rank {plan.rank}{' at most' * plan.adaptive}, swept by {plan.orientation}"
 
 

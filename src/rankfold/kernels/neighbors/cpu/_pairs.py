@@ -23,6 +23,7 @@ Index = np.uint64
 EUCLIDEAN = int(Metric.EUCLIDEAN)
 MANHATTAN = int(Metric.MANHATTAN)
 CHEBYSHEV = int(Metric.CHEBYSHEV)
+HAMMING = int(Metric.HAMMING)
 
 RUN = 64
 """Columns that are measured at a time."""
@@ -132,6 +133,13 @@ def _measure_run(row: Float64, tile: Float64, metric: int, sums: Float64) -> Non
         for t in range(d):
             for j in range(Index(RUN)):
                 sums[j] += abs(row[t] - tile[t, j])
+        return
+    if metric == HAMMING:
+        for t in range(d):
+            for j in range(Index(RUN)):
+                sums[j] += 1.0 if row[t] != tile[t, j] else 0.0
+        for j in range(Index(RUN)):
+            sums[j] /= d
         return
     # Two elements at a time load and store the sums once instead of twice.
     for t in range(0, d - 1, 2):

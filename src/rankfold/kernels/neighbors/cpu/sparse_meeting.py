@@ -68,7 +68,7 @@ def meet_sparse_rows(
     """See the contract; lists are each one piece of memory."""
     terms = max(x.longest, y.longest)
     dtype = np.dtype(np.float64 if precise or terms > MOST_TERMS else np.float32)
-    task = _Meeting(common, int(metric), room, terms, lists_i.keys.shape[1])
+    task = _Meeting(SparseTiles(common, room), int(metric), room, terms, lists_i.keys.shape[1])
     one = task.side("left", x, lists_i, dtype)
     two = one if same else task.side("right", y, lists_j, dtype)
     task.scan(one, two, dtype, same=same)
@@ -87,10 +87,72 @@ def square_rows(indptr: Array, indices: Array, data: Array, scale: Float64, *, s
 
 
 @dataclass(frozen=True, slots=True)
+class SparseTiles:
+    """Products of sparse rows, tile by tile."""
+
+    common: Int64
+    """Columns that are multiplied as a dense block."""
+
+    room: Callable[..., Array]
+
+    def places(self, columns: int) -> npt.NDArray[np.int32]:
+        """Where common columns stand in the dense block, and -1 for the others."""
+        places: npt.NDArray[np.int32] = self.room("places", (columns,), np.int32)
+        places[:] = -1
+        places[self.common] = np.arange(len(self.common))
+        return places
+
+    def part(self, name: str, rows: SparseRows, places: Array, dtype: np.dtype[Any]) -> _Parted:
+        """Rows without their common columns, and these as a block."""
+        numbers = int(rows.indptr[-1] - rows.indptr[0])
+        into = _Parted(
+            self.room(f"{name} block", (len(rows), len(self.common)), dtype),
+            self.room(f"{name} pointers", (len(rows) + 1,), np.int64),
+            self.room(f"{name} columns", (numbers,), rows.indices.dtype),
+            self.room(f"{name} values", (numbers,), dtype),
+        )
+        part_columns(
+            rows.indptr,
+            rows.indices,
+            rows.data,
+            rows.scale,
+            places,
+            block=into.block,
+            pointers=into.pointers,
+            columns=into.places,
+            values=into.values,
+        )
+        return into
+
+    def by_columns(self, rows: SparseRows, places: Array, dtype: np.dtype[Any]) -> _Parted:
+        """The same with lists: the rest in the order of its columns."""
+        parted = self.part("listed", rows, places, dtype)
+        numbers = int(parted.pointers[-1])
+        pointers = self.room("lists", (rows.columns + 1,), np.int64)
+        members = self.room("members", (numbers,), np.int32)
+        values = self.room("member values", (numbers,), dtype)
+        order_columns(*parted[1:], pointers=pointers, rows=members, values=values)
+        return _Parted(parted.block, pointers, members, values)
+
+    def products(self, by_rows: _Parted, by_columns: _Parted, first: int = 0) -> Array:
+        """A tile of products, with rows in lists from ``first`` on."""
+        a, b = by_rows.block, by_columns.block[first:]
+        tile = self.room("tile", (len(a), len(b)), a.dtype)
+        if len(self.common):
+            np.matmul(a, b.T, out=tile)
+        else:
+            tile[...] = 0
+        _, pointers, members, values = by_columns
+        lists: dict[str, Any] = {"pointers": pointers, "rows": members, "values": values}
+        add_row_products(*by_rows[1:], **lists, first=first, products=tile)
+        return tile
+
+
+@dataclass(frozen=True, slots=True)
 class _Meeting:
     """One call."""
 
-    common: Int64
+    tiles: SparseTiles
     metric: int
     room: Callable[..., Array]
     terms: int
@@ -120,16 +182,16 @@ class _Meeting:
 
     def scan(self, one: _Side, two: _Side, dtype: np.dtype[Any], *, same: bool) -> None:
         """Products of all tiles, and what they shortlist."""
-        places = self._places(one.rows.columns)
+        places = self.tiles.places(one.rows.columns)
         for top, end in pieces(len(two.rows), TILE[1]):
-            by_columns = self._by_columns(two.rows.part(top, end), places, dtype)
+            by_columns = self.tiles.by_columns(two.rows.part(top, end), places, dtype)
             for first, last in pieces(len(one.rows), TILE[0]):
                 if same and first >= end - 1:
                     continue
-                by_rows = self._part("held", one.rows.part(first, last), places, dtype)
+                by_rows = self.tiles.part("held", one.rows.part(first, last), places, dtype)
                 begin = max(top, first + 1) if same else top
                 scan_pairs(
-                    self._products(by_rows, by_columns, begin - top),
+                    self.tiles.products(by_rows, by_columns, begin - top),
                     one.near[first:last],
                     two.near[begin:end],
                     bounds_i=one.bounds[first:last],
@@ -141,13 +203,6 @@ class _Meeting:
                     diagonal=first - begin + 1 if same else first - last,
                 )
 
-    def _places(self, columns: int) -> npt.NDArray[np.int32]:
-        """Where common columns stand in the dense block, and -1 for the others."""
-        places: npt.NDArray[np.int32] = self.room("places", (columns,), np.int32)
-        places[:] = -1
-        places[self.common] = np.arange(len(self.common))
-        return places
-
     def _zeros(self, columns: int) -> tuple[Array, ...]:
         """Room for a row with its zeros, and a flag for each column."""
         row, flags = (
@@ -156,51 +211,6 @@ class _Meeting:
         )
         row[:], flags[:] = 0, False
         return row, flags, self.room("matches", (self.terms + 1,), np.int64)
-
-    def _part(self, name: str, rows: SparseRows, places: Array, dtype: np.dtype[Any]) -> _Parted:
-        """Rows without their common columns, and these as a block."""
-        numbers = int(rows.indptr[-1] - rows.indptr[0])
-        into = _Parted(
-            self.room(f"{name} block", (len(rows), len(self.common)), dtype),
-            self.room(f"{name} pointers", (len(rows) + 1,), np.int64),
-            self.room(f"{name} columns", (numbers,), rows.indices.dtype),
-            self.room(f"{name} values", (numbers,), dtype),
-        )
-        part_columns(
-            rows.indptr,
-            rows.indices,
-            rows.data,
-            rows.scale,
-            places,
-            block=into.block,
-            pointers=into.pointers,
-            columns=into.places,
-            values=into.values,
-        )
-        return into
-
-    def _by_columns(self, rows: SparseRows, places: Array, dtype: np.dtype[Any]) -> _Parted:
-        """The same with lists: the rest in the order of its columns."""
-        parted = self._part("listed", rows, places, dtype)
-        numbers = int(parted.pointers[-1])
-        pointers = self.room("lists", (rows.columns + 1,), np.int64)
-        members = self.room("members", (numbers,), np.int32)
-        values = self.room("member values", (numbers,), dtype)
-        order_columns(*parted[1:], pointers=pointers, rows=members, values=values)
-        return _Parted(parted.block, pointers, members, values)
-
-    def _products(self, by_rows: _Parted, by_columns: _Parted, first: int = 0) -> Array:
-        """A tile of products, with rows in lists from ``first`` on."""
-        a, b = by_rows.block, by_columns.block[first:]
-        tile = self.room("tile", (len(a), len(b)), a.dtype)
-        if len(self.common):
-            np.matmul(a, b.T, out=tile)
-        else:
-            tile[...] = 0
-        _, pointers, members, values = by_columns
-        lists: dict[str, Any] = {"pointers": pointers, "rows": members, "values": values}
-        add_row_products(*by_rows[1:], **lists, first=first, products=tile)
-        return tile
 
     def settle(self, side: _Side, others: SparseRows, *, same: bool) -> int:
         """Measure the shortlists of a side, and go through rows again that are uncertain; their number."""
@@ -232,15 +242,17 @@ class _Meeting:
     def _exhaust(self, side: _Side, rows: Int64, others: SparseRows, *, same: bool) -> None:
         """Every pair of some rows with a block that float64 does not rule out."""
         assert side.lists is not None  # noqa: S101
-        double, places = np.dtype(np.float64), self._places(others.columns)
+        double, places = np.dtype(np.float64), self.tiles.places(others.columns)
         near_i, near_j = self._near(side.rows, double), self._near(others, double)
         one, two, inner = _plain(side.rows), _plain(others), inner_product(self.metric)
         zeros = self._zeros(others.columns)
         for top, end in pieces(len(others), TILE[1]):
-            by_columns = self._by_columns(others.part(top, end), places, double)
+            by_columns = self.tiles.by_columns(others.part(top, end), places, double)
             for start in range(0, len(rows), TILE[0]):
                 some = rows[start : start + TILE[0]]
-                tile = self._products(self._part("held", _pick(side.rows, some), places, double), by_columns)
+                tile = self.tiles.products(
+                    self.tiles.part("held", _pick(side.rows, some), places, double), by_columns
+                )
                 where = some, one, top, two, self.metric, inner, others.first, same
                 exhaust(tile, near_i, near_j[top:end], *where, *side.lists[:2], zeros, np.empty(LANES))
 

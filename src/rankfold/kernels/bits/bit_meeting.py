@@ -1,0 +1,99 @@
+"""Two blocks of rows of bits meet: the nearest of either in the other, exactly.
+
+Bits are packed into words of 64. What two rows share is counted by the instruction that counts the bits of a
+word, and the key of a pair follows: nothing is rounded but one quotient, and no candidate is measured twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._dispatch import kernel
+from rankfold.kernels.bits.set_keys import set_key
+from rankfold.kernels.neighbors.lists import _take
+from rankfold.kernels.neighbors.meeting import Lists
+
+Array = npt.NDArray[Any]
+Int64 = npt.NDArray[np.int64]
+
+WORD = 64
+"""Bits of a word."""
+
+RUN = 128
+"""Rows of ``y`` whose shares with a row are counted at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class BitRows:
+    """Some rows in memory."""
+
+    first: int
+    """Row of the matrix that comes first."""
+
+    bits: int
+    """Columns of the matrix, one bit each."""
+
+    words: npt.NDArray[np.uint64]
+    """(rows, words) with zeros in place of bits beyond the last column."""
+
+    sizes: Int64
+    """(rows,) ones of each row."""
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
+def words_of(bits: int) -> int:
+    """Words of a row of so many bits.
+
+    >>> words_of(64), words_of(65)
+    (1, 2)
+    """
+    return -(-bits // WORD)
+
+
+@kernel
+def meet_bits(
+    x: BitRows,
+    y: BitRows,
+    *,
+    lists_i: Lists,
+    lists_j: Lists | None,
+    metric: int,
+    same: bool,
+) -> None:
+    """Take the pairs of two blocks into the lists of both, in place.
+
+    Parameters
+    ----------
+    x, y : BitRows
+        p and q rows of the same bits; ``y`` is ``x`` where ``same``.
+    lists_i, lists_j : Lists
+        Of x and, if it has any and is another block, of y. Written.
+    metric : one of ``SetMetric``
+    same : bool
+        Whether both are one block, whose rows do not meet themselves.
+
+    Notes
+    -----
+    Work: for each pair an AND, a count and an addition a word, in vectors across the rows of ``y``; scratch
+    1 KiB a word.
+    """
+    for i in range(len(x)):
+        shared = np.bitwise_count(x.words[i] & y.words).sum(axis=1, dtype=np.int64)
+        for j in range(len(y)):
+            if same and i == j:
+                continue
+            key = set_key(int(shared[j]), int(x.sizes[i]), int(y.sizes[j]), x.bits, metric)
+            _take(lists_i.keys[i], lists_i.ids[i], key, y.first + j)
+            if lists_j is not None:
+                _take(lists_j.keys[j], lists_j.ids[j], key, x.first + i)
+
+
+def scratch_bytes(rows: int, words: int) -> int:
+    """Most scratch of a meeting of blocks of so many rows: a run, sizes, lists that take nothing."""
+    return RUN * (8 * words + 5 * 8) + rows * (2 * 8 + 2 * 8)

@@ -1,0 +1,167 @@
+"""From counts of what rows share to lists. See ``kernels/bits/set_keys.py``.
+
+Lanes are ``RUN`` columns, that is rows of the other side. Whether a pair may be of use to a list is one
+linear test of what both rows share:
+
+- Hamming: ``(s - 2 shared) / bits``, with ``s`` the sum of both sizes, is at most the farthest of the list,
+  ``limit / bits``, where ``shared`` is at least ``s / 2 - limit / 2``.
+- Jaccard: ``(s - 2 shared) / (s - shared)`` is at most ``far`` where ``shared`` is at least
+  ``s (1 - far) / (2 - far)``.
+
+Ties are the rule among whole numbers, and a list takes no equal pair of a larger id. So where its farthest
+has an id that is smaller than any to come, the test is strict: a limit one less, a slope above by ``MARGIN``.
+Slopes are quotients of sizes up to twice ``MOST_STRICT``, which differ by 2^-46 at least and are right to
+2^-51. The test is never too strict, and ``take`` repeats it: what passes by mistake costs time alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._compiled import contracted_part, part
+from rankfold.kernels.bits.bit_meeting import RUN
+from rankfold.kernels.bits.set_keys import SetMetric
+from rankfold.kernels.neighbors.cpu._heaps import take
+from rankfold.kernels.neighbors.meeting import Lists
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+MARGIN = 2.0**-48
+"""Above the rounding of a slope, and below what two of them differ by."""
+
+MOST_STRICT = 2**22
+"""Bits up to which slopes differ by so much."""
+
+HAMMING = int(SetMetric.HAMMING)
+
+Index = np.uint64
+"""See ``kernels/neighbors/cpu/lists.py``."""
+
+Lanes = tuple[Float64, Float64, Float64, Int64]
+"""For each column of a run its size, slope and offset, and room for those that are near."""
+
+
+def lists_of_others(
+    lists_i: Lists, lists_j: Lists | None, count: int, *, same: bool
+) -> tuple[Float64, Int64]:
+    """Lists of the columns: those of the rows in one block, and such as take nothing where there are none."""
+    if same:
+        return lists_i.keys, lists_i.ids
+    if lists_j is None:
+        return np.full((count, 1), -np.inf), np.zeros((count, 1), np.int64)
+    return lists_j.keys, lists_j.ids
+
+
+@part
+def limit(key: float, name: int, size: float, first: int, bits: int, metric: int) -> tuple[float, float]:
+    """Slope and offset of a list of a row of that size whose farthest is ``name`` at ``key``.
+
+    Pairs are of ids from ``first`` on: one of use shares at least ``offset + slope * size`` of the other.
+    """
+    if np.isinf(key):  # nothing is there yet, or nothing is taken
+        return 0.0, -key
+    strict = name < first and bits <= MOST_STRICT
+    if metric == HAMMING:
+        return 0.5, (size - np.rint(key * bits) + (1.0 if strict else 0.0)) / 2
+    slope = (1 - key) / (2 - key) + (MARGIN if strict else -MARGIN)
+    return slope, slope * size
+
+
+@part
+def open_lanes(
+    lanes: Lanes,
+    sizes: Float64,
+    keys: Float64,
+    ids: Int64,
+    start: int,
+    columns: int,
+    first: int,
+    bits: int,
+    metric: int,
+) -> None:
+    """Make ready for a run of columns that meets rows of ids from ``first`` on."""
+    for j in range(RUN):
+        if j < columns:
+            size = sizes[start + j]
+            lanes[0][j] = size
+            lanes[1][j], lanes[2][j] = limit(keys[start + j, 0], ids[start + j, 0], size, first, bits, metric)
+        else:
+            lanes[0][j], lanes[1][j], lanes[2][j] = 0.0, 0.0, np.inf
+
+
+@part
+def take_run(
+    shared: Array,
+    lanes: Lanes,
+    size: float,
+    keys: Float64,
+    ids: Int64,
+    name: int,
+    keys_j: Float64,
+    ids_j: Int64,
+    start: int,
+    first_j: int,
+    least: int,
+    columns: int,
+    bits: int,
+    metric: int,
+) -> None:
+    """Take a row and those columns of a run that are of use, from ``least`` on, into the lists of both."""
+    slope, offset = limit(keys[0], ids[0], size, first_j + start, bits, metric)
+    if not _any_near(shared, lanes[0], lanes[1], lanes[2], size, slope, offset):
+        return
+    for t in range(_list_near(shared, lanes[0], lanes[1], lanes[2], size, slope, offset, lanes[3])):
+        j = lanes[3][t]
+        if least <= j < columns:
+            key = _key(np.float64(shared[j]), size + lanes[0][j], bits, metric)
+            take(keys, ids, key, first_j + start + j)
+            take(keys_j[start + j], ids_j[start + j], key, name)
+            # Rows to come have larger ids.
+            lanes[1][j], lanes[2][j] = limit(
+                keys_j[start + j, 0], ids_j[start + j, 0], lanes[0][j], name + 1, bits, metric
+            )
+
+
+@part
+def _key(shared: float, sizes: float, bits: int, metric: int) -> float:
+    apart = sizes - 2 * shared
+    if metric == HAMMING:
+        return apart / bits
+    return apart / (apart + shared) if apart > 0 else 0.0
+
+
+@contracted_part
+def _any_near(
+    shared: Array, sizes: Float64, slopes: Float64, offsets: Float64, size: float, slope: float, offset: float
+) -> bool:
+    near = False
+    for j in range(Index(RUN)):
+        by_row, by_column = offset + slope * sizes[j], offsets[j] + slopes[j] * size
+        least = by_row if by_row < by_column else by_column
+        near |= least <= np.float64(shared[j])
+    return near
+
+
+@contracted_part
+def _list_near(
+    shared: Array,
+    sizes: Float64,
+    slopes: Float64,
+    offsets: Float64,
+    size: float,
+    slope: float,
+    offset: float,
+    columns: Int64,
+) -> int:
+    count = Index(0)
+    for j in range(Index(RUN)):
+        columns[count] = j
+        by_row, by_column = offset + slope * sizes[j], offsets[j] + slopes[j] * size
+        least = by_row if by_row < by_column else by_column
+        count += Index(least <= np.float64(shared[j]))
+    return count  # type: ignore[return-value]

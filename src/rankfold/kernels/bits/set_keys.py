@@ -1,0 +1,33 @@
+"""Distances of sets: all of them follow from two sizes, and from how many members two sets share.
+
+A set is a row of bits, or the columns in which a sparse row is not zero. Sizes and shares are whole numbers,
+so a distance is one rounded quotient: the same from either side and however members were counted.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from rankfold.kernels.neighbors.lists import Metric
+
+
+class SetMetric(enum.IntEnum):
+    """What a key is, of two sets among ``bits`` columns; no number of ``Metric`` means anything else."""
+
+    HAMMING = int(Metric.HAMMING)
+    """Share of the columns that one of both has."""
+
+    JACCARD = 7
+    """Share of the members of either that one of both has; 0 for two empty sets."""
+
+
+def set_key(shared: int, size_x: int, size_y: int, bits: int, metric: int) -> float:
+    """The key of a pair, float64.
+
+    >>> set_key(2, 3, 4, 10, SetMetric.HAMMING), set_key(2, 3, 4, 10, SetMetric.JACCARD)
+    (0.3, 0.6)
+    """
+    apart = size_x + size_y - 2 * shared
+    if metric == SetMetric.HAMMING:
+        return apart / bits
+    return apart / (apart + shared) if apart else 0.0

@@ -1,0 +1,71 @@
+"""Two blocks of sparse rows meet as sets: the nearest of either in the other, exactly.
+
+What two rows share is the inner product of their ones. Products of ones are whole numbers, exact in float32
+up to 2^24, so that a tile of products is a tile of counts and keys follow: see ``set_keys.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._dispatch import kernel
+from rankfold.kernels.bits.set_keys import set_key
+from rankfold.kernels.neighbors.lists import _take
+from rankfold.kernels.neighbors.meeting import Lists
+from rankfold.kernels.neighbors.sparse_meeting import TILE, SparseRows
+from rankfold.kernels.neighbors.sparse_meeting import scratch_bytes as sparse_scratch_bytes
+
+Array = npt.NDArray[Any]
+Int64 = npt.NDArray[np.int64]
+
+
+@kernel
+def meet_sets(
+    x: SparseRows,
+    y: SparseRows,
+    *,
+    common: Int64,
+    lists_i: Lists,
+    lists_j: Lists | None,
+    metric: int,
+    same: bool,
+    room: Callable[..., Array],
+) -> None:
+    """Take the pairs of two blocks into the lists of both, in place.
+
+    Parameters
+    ----------
+    x, y : SparseRows
+        p and q rows of the same columns, which increase; all that is stored is one. ``y`` is ``x`` where
+        ``same``.
+    common : (h,) int64
+        As for ``meet_sparse_rows``.
+    lists_i, lists_j, metric, same
+        As for ``meet_bits``.
+    room : callable
+        As for ``meet_rows``.
+
+    Notes
+    -----
+    Work: an addition for each number of x and each of y in the same column, and a comparison a pair.
+    """
+    for i in range(len(x)):
+        row = x.indices[x.indptr[i] : x.indptr[i + 1]]
+        for j in range(len(y)):
+            if same and i == j:
+                continue
+            other = y.indices[y.indptr[j] : y.indptr[j + 1]]
+            shared = len(np.intersect1d(row, other, assume_unique=True))
+            key = set_key(shared, len(row), len(other), x.columns, metric)
+            _take(lists_i.keys[i], lists_i.ids[i], key, y.first + j)
+            if lists_j is not None:
+                _take(lists_j.keys[j], lists_j.ids[j], key, x.first + i)
+
+
+def scratch_bytes(numbers: int, longest: int, columns: int, rows: int) -> int:
+    """Most scratch of a meeting of blocks; parameters as for that of ``sparse_meeting``."""
+    return sparse_scratch_bytes(numbers, longest, columns, 0, rows) + 8 * sum(TILE)

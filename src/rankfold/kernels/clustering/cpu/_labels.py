@@ -1,0 +1,221 @@
+"""Labels and bounds of the rows of a tile, once they are multiplied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._compiled import part
+from rankfold.kernels.clustering.cpu._open_rows import Rounding, Tile, narrow, slack_of, widen
+from rankfold.kernels.clustering.nearest_centers import Centers
+from rankfold.kernels.neighbors.cpu._distances import distance, load
+from rankfold.kernels.neighbors.lists import Metric
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+SQUARED = int(Metric.SQEUCLIDEAN)
+
+
+@part
+def _score(
+    products: Array, a: int, groups: Int64, found: int, edges: Int64, squares: Array, least: Float64
+) -> None:
+    """Squared distances from the centers of open groups, less the square of the row; the least of each."""
+    for j in range(found):
+        lowest = squares.dtype.type(np.inf)
+        for p in range(edges[groups[a, j]], edges[groups[a, j] + 1]):
+            product = products[a, p]
+            score = squares[p] - (product + product)
+            products[a, p] = score
+            lowest = min(lowest, score)
+        least[j] = lowest
+
+
+@part
+def _highest(
+    length: float,
+    groups: Int64,
+    a: int,
+    found: int,
+    roots: Float64,
+    error: float,
+    tiny: float,
+    least: Float64,
+    slack: Float64,
+) -> float:
+    """What scores of open groups may be wrong by; the least that is surely above the nearest."""
+    high = np.inf
+    for j in range(found):
+        slack[j] = slack_of(length, roots[groups[a, j]], error, tiny)
+        high = min(high, least[j] + slack[j])
+    return high
+
+
+@part
+def _candidates(
+    scores: Array,
+    a: int,
+    groups: Int64,
+    found: int,
+    edges: Int64,
+    least: Float64,
+    slack: Float64,
+    high: float,
+    places: Int64,
+) -> int:
+    """Places whose lower bounds are not above ``high``; how many."""
+    count = 0
+    for j in range(found):
+        if least[j] - slack[j] <= high:
+            for p in range(edges[groups[a, j]], edges[groups[a, j] + 1]):
+                places[count] = p
+                count += scores[a, p] - slack[j] <= high
+    return count
+
+
+@part
+def _with_own(own: int, low: float, high: float, places: Int64, count: int) -> int:
+    """Also the center that a row had, if its group was not open."""
+    if own < 0 or low > high:
+        return count
+    for c in range(count):
+        if places[c] == own:
+            return count
+    places[count] = own
+    return count + 1
+
+
+@part
+def _measure(
+    x: Array, i: int, exact: Float64, members: Int64, places: Int64, count: int, row: Float64, lanes: Float64
+) -> tuple[int, float]:
+    """Which of some centers is nearest, the first of equal ones; and its square."""
+    best, least = 0, np.inf
+    load(x[i], 1.0, SQUARED, row)
+    for c in range(count):
+        square = distance(row, 1.0, exact, members[places[c]], 1.0, SQUARED, None, lanes)
+        nearer = square < least or (square == least and members[places[c]] < members[places[best]])
+        if nearer or c == 0:
+            best, least = c, square
+    return places[best], least
+
+
+@part
+def _keep_bounds(
+    norm: float,
+    groups: Int64,
+    a: int,
+    found: int,
+    least: Float64,
+    slack: Float64,
+    bounds: Array,
+    i: int,
+) -> None:
+    """Distances from centers of open groups, from below."""
+    for j in range(found):
+        bounds[i, 1 + groups[a, j]] = narrow(np.sqrt(max(least[j] + norm - slack[j], 0.0)))
+
+
+@part
+def _leave_out(
+    new: int,
+    norm: float,
+    scores: Array,
+    groups: Int64,
+    a: int,
+    found: int,
+    edges: Int64,
+    slack: Float64,
+    bounds: Array,
+    i: int,
+) -> None:
+    """The same of the group of the nearest, which is not one of the others."""
+    for j in range(found):
+        g, least = groups[a, j], np.inf
+        if edges[g] <= new < edges[g + 1]:
+            for p in range(edges[g], edges[g + 1]):
+                if p != new:
+                    least = min(least, np.float64(scores[a, p]))
+            bounds[i, 1 + g] = narrow(np.sqrt(max(least + norm - slack[j], 0.0)))
+
+
+@part
+def _put_back(
+    own: int, square: float, groups: Int64, a: int, found: int, edges: Int64, bounds: Array, i: int
+) -> None:
+    """A center that a row has left is one of the others of its group, also if that was not open."""
+    for j in range(found):
+        if edges[groups[a, j]] <= own < edges[groups[a, j] + 1]:
+            return
+    g = 0
+    while edges[g + 1] <= own:
+        g += 1
+    bounds[i, 1 + g] = min(bounds[i, 1 + g], np.float32(narrow(np.sqrt(max(square, 0.0)))))
+
+
+@part
+def _measure_all(
+    x: Array,
+    i: int,
+    exact: Float64,
+    members: Int64,
+    places: Int64,
+    bounds: Array,
+    row: Float64,
+    lanes: Float64,
+) -> int:
+    """The nearest center of a row that the working type cannot multiply; no group is closed."""
+    for p in range(members.shape[0]):
+        places[p] = p
+    new, square = _measure(x, i, exact, members, places, members.shape[0], row, lanes)
+    bounds[i, 0] = widen(np.sqrt(square))
+    bounds[i, 1:] = 0
+    return new
+
+
+@part
+def settle(
+    x: Array,
+    centers: Centers,
+    rounding: Rounding,
+    labels: Array,
+    bounds: Array,
+    tile: Tile,
+    count: int,
+    places: Int64,
+) -> int:
+    """Labels and bounds of open rows; how many have another label."""
+    # Fields are taken out of tuples once: each time costs two counts of references.
+    exact, _, _, wide, members, places_of, edges, _, _ = centers
+    _, numbers, before, norms, products, groups, founds, _, _, scores, least, slack, row, lanes = tile
+    squares, roots, group_roots, _, _, error, tiny, limit = rounding
+    largest, moved = roots.max(), 0
+    for a in range(count):
+        i, norm, found, own, low = numbers[a], norms[a], founds[a], -1, np.inf
+        length = np.sqrt(norm)
+        if not (length + largest) ** 2 < limit:  # also if it is NaN
+            new = _measure_all(x, i, exact, members, places, bounds, row, lanes)
+        else:
+            _score(scores, a, groups, found, edges, squares, least)
+            high = _highest(length, groups, a, found, group_roots, error, tiny, least, slack)
+            if before[a] >= 0:
+                own = places_of[before[a]]
+                score, wrong = wide[own] - 2 * products[a], slack_of(length, roots[own], error, tiny)
+                low, high = score - wrong, min(high, score + wrong)
+            some = _candidates(scores, a, groups, found, edges, least, slack, high, places)
+            some = _with_own(own, low, high, places, some)
+            new, square = places[0], high + norm
+            if some > 1:
+                new, square = _measure(x, i, exact, members, places, some, row, lanes)
+            bounds[i, 0] = widen(np.sqrt(max(square, 0.0)))
+            _keep_bounds(norm, groups, a, found, least, slack, bounds, i)
+            _leave_out(new, norm, scores, groups, a, found, edges, slack, bounds, i)
+            if own >= 0 and own != new:
+                _put_back(own, low + norm, groups, a, found, edges, bounds, i)
+        labels[i] = members[new]
+        moved += labels[i] != before[a]
+    return moved

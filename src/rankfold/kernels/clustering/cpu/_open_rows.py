@@ -1,0 +1,182 @@
+"""Rows that bounds leave open, gathered into a tile."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._compiled import compile_loop, part
+from rankfold.kernels.clustering.cpu._products import load_less_shift
+from rankfold.kernels.clustering.nearest_centers import LARGEST, MARGIN, SMALLEST, Centers
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+TILE = 256
+"""Open rows at a time: with the centers they stay in second-level cache."""
+
+SHRINK, LEAST_BOUND = np.float32(1 - MARGIN), np.float32(2 * SMALLEST)
+"""By which a bound from below is made less, and below which it is none."""
+
+
+class Tile(NamedTuple):
+    """Open rows."""
+
+    rows: Array
+    """(TILE, n) less the shift, in the working type."""
+
+    numbers: Int64
+    """Of these rows in the grain."""
+
+    before: npt.NDArray[np.int32]
+    """Their labels as they were."""
+
+    norms: Float64
+    """Squares of rows."""
+
+    own: Float64
+    """(TILE,) the product with their own center."""
+
+    groups: Int64
+    """(TILE, g) groups that may hold a nearer center, of each row so many: ``group_counts``."""
+
+    group_counts: Int64
+    members: Int64
+    """(g, TILE) the rows that each group is open for, so many: ``member_counts``."""
+
+    member_counts: Int64
+    products: Array
+    """(TILE, k); then squares of centers less twice these."""
+
+    least: Float64
+    """(g,) of the open groups of a row: the least of that."""
+
+    slack: Float64
+    """(g,) what that may be wrong by."""
+
+    row: Float64
+    lanes: Float64
+
+
+class Rounding(NamedTuple):
+    """What loops need besides: norms of centers, and what a product may be wrong by."""
+
+    squares: Array
+    """(k,) of centers, in the working type."""
+
+    roots: Float64
+    group_roots: Float64
+    """(g,) the largest of each group."""
+
+    drift: npt.NDArray[np.float32]
+    """(g,) the largest of each group, at least."""
+
+    shift: Float64
+    error: float
+    """Relative, of the square of the sum of both norms."""
+
+    tiny: float
+    """What numbers that are too small for the working type may add."""
+
+    limit: float
+    """Squares of that sum beyond which a product might leave the working type."""
+
+
+@part
+def widen(value: float) -> float:
+    """At least the value, as it is kept in float32."""
+    if value <= 0:
+        return 0.0
+    return min(max(value * (1 + MARGIN), SMALLEST), LARGEST)
+
+
+@part
+def narrow(value: float) -> float:
+    """At most the value, as it is kept in float32."""
+    return 0.0 if value < 2 * SMALLEST else min(value * (1 - MARGIN), LARGEST)
+
+
+# Bounds -------------------------------------------------------------------------------------------
+
+
+@part
+def slack_of(length: float, root: float, error: float, tiny: float) -> float:
+    """What a square may be wrong by that follows from a product, by both norms."""
+    size = length + root
+    return error * size * size + tiny
+
+
+def _loosen_bounds(bounds: Array, i: int, group_drift: Array) -> Any:
+    # Subtraction and product round by a quarter of the margin each.
+    lowest = np.float32(np.inf)
+    for g in range(group_drift.shape[0]):
+        lower = (bounds[i, 1 + g] - group_drift[g]) * SHRINK
+        lower = lower if lower >= LEAST_BOUND else np.float32(0)
+        bounds[i, 1 + g] = lower
+        lowest = min(lowest, lower)
+    return lowest
+
+
+# Bounds are never NaN: without that a minimum is no vector.
+_loosen = compile_loop(_loosen_bounds, fastmath={"nnan", "nsz"}, called_from_python=False)
+
+
+@part
+def _list_groups(bounds: Array, i: int, upper: float, groups: Int64, a: int) -> int:
+    """The groups whose bounds do not say that all centers are farther; how many."""
+    count = 0
+    for g in range(groups.shape[1]):
+        # Whether a group is open is hard to foretell: no branch asks it.
+        groups[a, count] = g
+        count += not upper < bounds[i, 1 + g]
+    return count
+
+
+@compile_loop
+def open_rows(
+    x: Array, begin: int, centers: Centers, rounding: Rounding, labels: Array, bounds: Array, tile: Tile
+) -> tuple[int, int, int]:
+    """Gather open rows from ``begin`` on; the row after the last, how many, and pairs of row and center."""
+    # Fields are taken out of tuples once: each time costs two counts of references.
+    _, shift, packed, squares, _, places, edges, drift, _ = centers
+    rows, numbers, before, norms, products, groups, founds, members, member_counts, _, _, _, _, _ = tile
+    _, roots, _, group_drift, _, error, tiny, _ = rounding
+    count, pairs, i = 0, 0, begin
+    member_counts[:] = 0
+    while i < x.shape[0] and count < TILE:
+        own, p, upper = labels[i], 0, np.inf
+        if own >= 0:
+            lowest, p = _loosen(bounds, i, group_drift), places[own]
+            bounds[i, 0] = widen(np.float64(bounds[i, 0]) + drift[own])
+            if bounds[i, 0] < lowest:
+                i += 1
+                continue
+        norm, product = load_less_shift(x, i, shift, packed, p, rows, count)
+        if own >= 0:
+            square = norm - 2 * product + squares[p]
+            if np.isfinite(square):
+                upper = widen(np.sqrt(max(square + slack_of(np.sqrt(norm), roots[p], error, tiny), 0.0)))
+            bounds[i, 0] = upper
+        found = _list_groups(bounds, i, upper, groups, count)
+        pairs += _list_row(count, groups, found, members, member_counts, edges)
+        if found:
+            numbers[count], before[count], founds[count] = i, own, found
+            norms[count], products[count] = norm, product
+            count += 1
+        i += 1
+    return i, count, pairs
+
+
+@part
+def _list_row(a: int, groups: Int64, found: int, members: Int64, member_counts: Int64, edges: Int64) -> int:
+    """Put a row into the lists of the groups that are open for it; how many centers these have."""
+    pairs = 0
+    for j in range(found):
+        g = groups[a, j]
+        members[g, member_counts[g]] = a
+        member_counts[g] += 1
+        pairs += edges[g + 1] - edges[g]
+    return pairs

@@ -1,0 +1,131 @@
+"""Nearest rows of two blocks of sets, exactly: see ``methods/knn/pair_fold.py`` for what a fold of pairs is.
+
+Lists are those of whole numbers that were counted, so packed bits and sparse rows leave the same bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.bits.bit_meeting import BitRows, meet_bits, scratch_bytes
+from rankfold.kernels.bits.set_keys import set_key
+from rankfold.kernels.bits.set_meeting import meet_sets
+from rankfold.kernels.bits.set_meeting import scratch_bytes as set_scratch_bytes
+from rankfold.kernels.neighbors.sparse_meeting import SparseRows
+from rankfold.methods.bits.rows import BitReader, SetReader
+from rankfold.methods.knn.pair_fold import empty_lists, lists_of
+from rankfold.methods.knn.sparse_rows import SparseBlocks
+from rankfold.methods.parts.held_blocks import BlockFold, HeldBlocks
+from rankfold.pipeline.storage.checkpoint import State
+
+Int64 = npt.NDArray[np.int64]
+
+WORD_FLOPS = 10.0
+"""Operations of a product that take as long as counting what two words share."""
+
+
+@dataclass(frozen=True, slots=True)
+class NearestBits(BlockFold[BitRows]):
+    """Fold of pairs of blocks of packed bits into lists of the ``k`` nearest: see ``PairFold``."""
+
+    left: BitReader
+    right: BitReader
+
+    def memory_bytes(self, rows: int) -> int:
+        """Most memory of a task that holds so many rows: their bits, lists, and a run of columns."""
+        tallest = self.pairs.tallest()
+        blocks = self.left.memory_bytes(rows) + self.right.memory_bytes(tallest)
+        reading = max(self.left.read_bytes(tallest), self.right.read_bytes(tallest))
+        return blocks + reading + self.list_bytes(rows) + scratch_bytes(tallest, self.left.words)
+
+    @property
+    def pair_flops(self) -> float:
+        """Operations of a pair of rows besides its comparison."""
+        return WORD_FLOPS * self.left.words
+
+    def start(self, block: int) -> State:
+        """Empty lists."""
+        return empty_lists(self.pairs, block, self.k)
+
+    def measure(self, row: int, other: int) -> float:
+        """The distance of two rows as the sweep measures it."""
+        x, y = (self.left.read(index, index + 1) for index in (row, other))
+        shared = int(np.bitwise_count(x.words & y.words).sum())
+        return set_key(shared, int(x.sizes[0]), int(y.sizes[0]), x.bits, self.metric)
+
+    def accumulate(
+        self, work: HeldBlocks[BitRows], block: int, state: State, other: int, other_state: State | None
+    ) -> None:
+        """Lists of both blocks, or of the first alone if the other has none."""
+        assert work.now is not None  # noqa: S101 - load_passing came before
+        meet_bits(
+            work.blocks[block],
+            work.now,
+            lists_i=lists_of(state),
+            lists_j=None if other_state is None else lists_of(other_state),
+            metric=self.metric,
+            same=self.pairs.others is None and block == other,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NearestSets(BlockFold[SparseRows]):
+    """The same of blocks of sparse rows, as lists of their members."""
+
+    left: SetReader
+    right: SetReader
+    blocks: SparseBlocks
+    """Of rows that have lists."""
+
+    others: SparseBlocks
+    """Of rows that are in lists."""
+
+    common: Int64
+    """Columns that are multiplied as a dense block."""
+
+    def memory_bytes(self, rows: int) -> int:
+        """Most memory of a task that holds so many rows: their members, lists, tiles."""
+        tallest, most = self.pairs.tallest(), max(self.blocks.most, self.others.most)
+        longest = max(self.blocks.longest, self.others.longest)
+        blocks = self.left.memory_bytes(rows, self.blocks.most_of(rows))
+        blocks += self.right.memory_bytes(tallest, self.others.most)
+        reading = max(
+            self.left.read_bytes(tallest, self.blocks.most, self.blocks.longest),
+            self.right.read_bytes(tallest, self.others.most, self.others.longest),
+        )
+        scratch = set_scratch_bytes(most, longest, self.left.columns, tallest)
+        return blocks + reading + self.list_bytes(rows) + scratch
+
+    @property
+    def pair_flops(self) -> float:
+        """Operations of a pair of rows besides its comparison: as if each member met two others."""
+        return 4.0 * self.left.source.nnz / self.left.source.shape[0]
+
+    def start(self, block: int) -> State:
+        """Empty lists."""
+        return empty_lists(self.pairs, block, self.k)
+
+    def measure(self, row: int, other: int) -> float:
+        """The distance of two rows as the sweep measures it."""
+        x, y = (self.left.read(index, index + 1) for index in (row, other))
+        shared = len(np.intersect1d(x.indices, y.indices, assume_unique=True))
+        return set_key(shared, len(x.indices), len(y.indices), x.columns, self.metric)
+
+    def accumulate(
+        self, work: HeldBlocks[SparseRows], block: int, state: State, other: int, other_state: State | None
+    ) -> None:
+        """Lists of both blocks, or of the first alone if the other has none."""
+        assert work.now is not None  # noqa: S101 - load_passing came before
+        meet_sets(
+            work.blocks[block],
+            work.now,
+            common=self.common,
+            lists_i=lists_of(state),
+            lists_j=None if other_state is None else lists_of(other_state),
+            metric=self.metric,
+            same=self.pairs.others is None and block == other,
+            room=work.room.array,
+        )

@@ -1,0 +1,31 @@
+"""Arguments of an index: types, defaults and limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from rankfold.methods.argument import Argument
+from rankfold.methods.registry import Method
+
+NAMES = ("euclidean", "sqeuclidean", "cosine")
+"""Metrics by which near rows share a partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexArguments:
+    """See ``rankfold.index``."""
+
+    metric: Annotated[str, Argument("euclidean, sqeuclidean or cosine", choices=(*NAMES, "l2"))] = "euclidean"
+    partition_rows: Annotated[int | None, Argument("rows of a partition on average", least=2)] = None
+    seed: Annotated[int, Argument("key of the partitions", least=0, below=2**64)] = 0
+
+
+INDEX = Method(
+    "index",
+    "Rows sorted by partition, in which knn finds neighbors of other rows.",
+    IndexArguments,
+    "rankfold.methods.index.build:index_task",
+    matrices=("rows", "ids", "centers"),
+    loops="rankfold.methods.index.warm:warm_index",
+)

@@ -1,0 +1,97 @@
+"""An index opened: where its rows lie, and what is known of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.knn.arguments import ALIASES
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.prepare.prepared import prepare_like
+from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.result import Result
+from rankfold.pipeline.storage.run_directory import digest
+
+Int64 = npt.NDArray[np.int64]
+
+SAME = {"sqeuclidean": "euclidean"}
+"""Metrics by which rows are in the same order as by others."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredIndex:
+    """A result of ``index``."""
+
+    result: Result
+    """Held, since a temporary store lives as long as its result."""
+
+    rows: Source
+    """(m, n) by partition."""
+
+    ids: Source
+    """(m, 1)"""
+
+    partitions: int
+
+    @classmethod
+    def of(cls, result: Result | str | Path) -> StoredIndex:
+        """Check that there is an index, and that it is whole."""
+        result = result if isinstance(result, Result) else Result(result)
+        if result.attrs["kind"] != "index":
+            raise InputError(
+                f"{result.path} is the result of {result.attrs['kind']}: index must be one of index. Make it "
+                "from the rows that neighbors are looked for among, rankfold index STORE --out INDEX"
+            )
+        result.require_whole()
+        partitions = int(result.matrix("centers").shape[0])
+        return cls(result, result.matrix("rows"), result.matrix("ids"), partitions)
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        rows, columns = self.rows.shape
+        return f"{self.result.path} (index of {rows} x {columns})"
+
+    def queries(self, x: object) -> Source:
+        """Other rows: raw, they go through the steps that those of the index went through."""
+        steps = self.result.attrs["input"].get("prepare")
+        names = [name for name in self.result if name.startswith("prepare_")] if steps else []
+        fitted = {name: np.asarray(self.result[name][...]) for name in names}
+        source = prepare_like(open_source(x), steps, fitted)
+        if source.shape[1] != self.rows.shape[1]:
+            raise InputError(
+                f"{source.name} has {source.shape[1]} columns, but {self.name} has {self.rows.shape[1]}. "
+                "Give rows of the same columns, in the same order"
+            )
+        return source
+
+    def require_metric(self, metric: str) -> None:
+        """Raise ``InputError`` where partitions are by another metric."""
+        own = str(self.result.attrs["request"]["metric"])
+        asked = ALIASES.get(metric, metric)
+        if SAME.get(asked, asked) != SAME.get(own, own):
+            raise InputError(
+                f"{self.name} is by {own}, and neighbors by {metric} were asked for. Say metric={own} "
+                f"(--metric {own}), or make an index by {metric}"
+            )
+
+    def arrays(self) -> State:
+        """Centers, where partitions begin, and how far they reach."""
+        names = ("centers", "edges", "radii")
+        return {name: np.asarray(self.result[name][...]) for name in names}
+
+    def edges(self) -> Int64:
+        """(partitions + 1,) where each begins; of an index that is to come, as if all were of one size."""
+        stored = getattr(self.result, "edges", None)
+        if stored is None:
+            return np.arange(self.partitions + 1) * self.rows.shape[0] // self.partitions
+        return np.asarray(stored[...], np.int64)
+
+    def digest(self) -> str:
+        """Digest of the request and the matrix that it was made from."""
+        return digest([self.result.attrs["request"], self.result.attrs["input"]["fingerprint"]])

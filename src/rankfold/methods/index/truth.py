@@ -1,0 +1,124 @@
+"""True neighbors of a few queries: the index passes by once, less what balls rule out.
+
+What some probes have found of a query already tells how near the others would have to be. Tasks work on
+parts of the index side by side; each has lists of all the queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.neighbors.lists import EMPTY, merge_lists, sort_lists
+from rankfold.kernels.neighbors.meeting import Lists as NearLists
+from rankfold.methods.index.balls import may_be_near, pieces_of, taken
+from rankfold.methods.index.layout import at_once
+from rankfold.methods.knn.pair_fold import Room
+from rankfold.methods.knn.row_blocks import BlockReader
+from rankfold.methods.partitions.files import ID
+from rankfold.methods.partitions.meet_all import let_meet, meeting_room
+from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.device import HOST, Device
+from rankfold.pipeline.engine.fold import Buffer, Constant, DeclaredFold, Given, Sum, Workspace
+from rankfold.pipeline.storage.checkpoint import State
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class TrueNeighbors(DeclaredFold):
+    """Fold of an index into the lists of a few queries."""
+
+    cut: Cut
+    """Of the rows of the index: what is read at once."""
+
+    queries: BlockReader
+    index: BlockReader
+    part: Path
+    """With ``centers``, ``edges`` and ``radii`` of the partitions."""
+
+    partitions: int
+    together: int
+    """Most of them that are read at once."""
+
+    limits: Float64
+    """(queries,) distances that so many rows are known not to exceed."""
+
+    k: int
+    slots: int = 1
+    row_seconds: float = 1e-6
+
+    kernels = (merge_lists, sort_lists)
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """What is known of partitions, and of queries."""
+        count = self.partitions
+        return {
+            "centers": Constant((count, self.index.columns), self.index.dtype, self.part),
+            "edges": Constant((count + 1,), ID, self.part),
+            "radii": Constant((count,), part=self.part),
+            "limits": Given.of(self.limits),
+        }
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Lists, whose names are places in the index; rows of which the products told too little."""
+        shape = len(self.limits), self.k
+        return {
+            "keys": Sum(shape, empty=self._limited),
+            "places": Sum(shape, ID, self._unknown),
+            "uncertain": Sum((1,), ID),
+        }
+
+    def _limited(self) -> Float64:
+        return np.repeat(self.limits[:, None], self.k, axis=1)
+
+    def _unknown(self) -> Int64:
+        return np.full((len(self.limits), self.k), EMPTY)
+
+    @property
+    def beside_bytes(self) -> int:
+        """Queries, rows of the index, and what ruling out and meeting take."""
+        count, rows, n, k = len(self.limits), self.cut.panel_rows, self.index.columns, self.k
+        queries = self.queries.memory_bytes(count) + self.queries.read_bytes(count)
+        read = self.index.memory_bytes(rows) + self.index.read_bytes(rows)
+        some = min(count, at_once(n))
+        ruled_out = 3 * some * 8 * n + count * self.together * 2 + self.together * (3 * 8 * n + 32 * some)
+        meeting = count * (n * (self.index.dtype.itemsize + 12) + 16 + 5 * 16 * k)
+        return queries + read + ruled_out + meeting + meeting_room(count, rows, n, k)
+
+    def workspace(self, device: Device = HOST) -> Workspace:
+        """All queries, and room for rows of the index."""
+        work, count = DeclaredFold.workspace(self, device), len(self.limits)
+        work.few = self.queries.read(self.queries.buffer(count), 0, count, 0)
+        work.read = self.index.buffer(self.cut.panel_rows)
+        work.room, work.precise, work.metric = Room(), False, self.index.metric
+        return work
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Let queries meet the partitions of some rows that may be near."""
+        pieces = pieces_of(work.edges, start, stop)
+        first, last = pieces[0][0], pieces[-1][0] + 1
+        near = may_be_near(work, (first, last), work.few, state["keys"][:, 0])
+        if not near.any():
+            return
+        rows = self.index.read(work.read, start, stop, 0)
+        for partition, places in pieces:
+            some = np.flatnonzero(near[:, partition - first])
+            if len(some) and places.stop > places.start:
+                part = rows.part(places.start - start, places.stop - start)
+                mine = NearLists(state["keys"][some], state["places"][some], state["uncertain"])
+                let_meet(self.index, work, taken(work.few, some, work.room), part, mine)
+                state["keys"][some], state["places"][some] = mine.keys, mine.ids
+
+    def merge(self, total: State, other: State) -> None:
+        """Merge the lists of two streams."""
+        lists = {"other_keys": other["keys"], "other_ids": other["places"]}
+        merge_lists(total["keys"], total["places"], **lists)
+        total["uncertain"] += other["uncertain"]

@@ -1,0 +1,182 @@
+"""Mini-batches: centers move after every few rows, so that one read of the matrix moves them many times.
+
+Rows come in their order, a batch after the other; each is labeled by the centers as they stand, and every
+center becomes the mean of all rows that it was ever given. This is one after the other by nature: a pass is a
+single stream, which the same sums in the same order make independent of how the matrix is cut.
+
+References
+----------
+Sculley, Web-scale k-means clustering, WWW 2010, algorithm 1: a center's step is one over the rows that it was
+given. Unlike there, batches are not drawn: rows are read once a pass in their order, from centers that a
+sample of all rows has led to. A center is a mean of its own rows, whatever came between.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.clustering.nearest_centers import assign_rows, centers_of
+from rankfold.methods.kmeans.kept_rows import KeptRows
+from rankfold.methods.kmeans.layout import Layout
+from rankfold.methods.kmeans.passes import OverClusters
+from rankfold.methods.kmeans.request import ClusterRequest
+from rankfold.methods.kmeans.start import inertia_of
+from rankfold.methods.parts.finite import refuse_bad
+from rankfold.methods.parts.panels import Panels, numbers
+from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.fold import Sum, Workspace
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.storage.checkpoint import State, load_arrays, save_once
+from rankfold.pipeline.storage.scratch import NOWHERE
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPass(OverClusters):
+    """Fold of a pass: centers that follow the batches."""
+
+    panels: Panels
+    constants: Path
+    """A part with the centers ``exact`` that it begins with, once more as ``before``, their ``groups``,
+    ``shift``, and the rows ``given`` to each."""
+
+    k: int
+    dtype: np.dtype[Any]
+    batch_rows: int
+    row_seconds: float
+    groups: int = 1
+    kept: tuple[KeptRows, ...] = ()
+    copies: ClassVar[int] = 15  # those of a batch besides, as they are packed and on their way
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Of the batch under way; centers, and rows that each was given; of all batches, and their cost."""
+        k, n = self.k, self.panels.view.short
+        own = {"centers": Sum((k, n)), "given": Sum((k,))}
+        return {
+            **OverClusters.sums(self),
+            **own,
+            "total": Sum((n,)),
+            "all_squares": Sum((1,)),
+            "cost": Sum((1,)),
+        }
+
+    def start(self) -> State:
+        """From the centers of the pass before."""
+        arrays = load_arrays(self.constants)
+        return {**OverClusters.start(self), "centers": arrays["exact"], "given": arrays["given"]}
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Take in a panel, by grains, and by batches."""
+        for grain in self.panels.grains(work.panels, start, stop, slot):
+            x = numbers(grain.raw)
+            for first, last in self._pieces(grain.first, grain.last):
+                here = slice(first - grain.first, last - grain.first)
+                self._add(state, work, x[here], here)
+                if not self.is_finite(state, work, grain, state["squares"]):
+                    state["squares"][:] = 0
+                    break
+                if last % self.batch_rows == 0 or last == self.cut.length:
+                    self._move(state, work)
+
+    def _pieces(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Rows up to the end of the batch that they belong to."""
+        while first < last:
+            end = min(last, (first // self.batch_rows + 1) * self.batch_rows)
+            yield first, end
+            first = end
+
+    def _add(self, state: State, work: Workspace, x: Array, here: slice) -> None:
+        """Label some rows of a batch, and add them to its sums, row by row whatever the grains."""
+        labels, bounds = work.labels[here, 0], work.bounds[here]
+        labels[...] = -1
+        sums: dict[str, Any] = {name: state[name] for name in ("sums", "counts", "squares")}
+        centers = centers_of(state["centers"], work.shift, work.groups)
+        assign_rows(x, centers, labels=labels, bounds=bounds, **sums)
+
+    def _move(self, state: State, work: Workspace) -> None:
+        """End a batch."""
+        centers, sums, counts, squares = (state[name] for name in ("centers", "sums", "counts", "squares"))
+        state["cost"] += inertia_of(centers, work.shift, sums, counts, float(squares[0]))
+        state["total"] += sums.sum(axis=0)
+        state["all_squares"] += squares
+        move_centers(centers, state["given"], sums, counts, work.shift)
+        for each in (sums, counts, squares):
+            each[...] = 0
+
+
+def move_centers(centers: Float64, given: Float64, sums: Float64, counts: Float64, shift: Array) -> None:
+    """Have each center be the mean of all rows that it was given, those of a batch too; in place.
+
+    Parameters
+    ----------
+    centers : (k, n)
+    given : (k,)
+        Rows that each was given before; none: where it begins does not count.
+    sums, counts : (k, n), (k,)
+        Of the rows of the batch, less the shift.
+    shift : (n,)
+    """
+    own = counts > 0
+    given[own] += counts[own]
+    near = centers[own] - shift.astype(np.float64)
+    mean = sums[own] / counts[own, None]
+    centers[own] += (mean - near) * (counts[own] / given[own])[:, None]
+
+
+@dataclass(slots=True)
+class Batches:
+    """What passes by batches have led to."""
+
+    centers: Float64
+    inertia: list[float]
+    """Of the rows of each pass, by the centers as they stood."""
+
+    change: float
+    """Squared movement of all centers in the last pass, over the mean variance of columns."""
+
+    reason: str
+
+
+def by_batches(run: Run, request: ClusterRequest, layout: Layout, centers: Float64, shift: Array) -> Batches:
+    """Passes until centers rest, or one is left to label rows by them."""
+    k, (rows, columns) = len(centers), layout.source.shape
+    # Centers that a sample has led to are means of its rows; those of a caller may be anything.
+    share = 0.0 if request.init == "custom" else layout.sample[0].count / k
+    given, made = np.full(k, share), Batches(centers, [], np.inf, "")
+    while not made.reason:
+        name = f"batches-{run.passes + 1:02d}"
+        arrays = {"exact": made.centers, "before": made.centers, "groups": np.zeros(k, np.int64)}
+        constants = save_once(run.part(name, "constants.part"), {**arrays, "shift": shift, "given": given})
+        fold = batch_pass(layout, run.slots, shift.dtype, request.batch_rows)
+        state = run.pass_over_data(name, dataclasses.replace(fold, constants=constants))
+        refuse_bad(state, layout.source)
+        variance = float(state["all_squares"][0]) - float(state["total"] @ state["total"]) / rows
+        moved = float(((state["centers"] - made.centers) ** 2).sum())
+        made.change = moved * rows * columns / variance if variance > 0 else (np.inf if moved > 0 else 0.0)
+        made.centers, given = state["centers"], state["given"]
+        before, cost = (made.inertia or [np.inf])[-1], float(state["cost"][0])
+        made.inertia.append(cost)
+        # Steps of one over all rows given so far never end by themselves: their gain does.
+        if made.change <= request.tol or (request.tol > 0 and before - cost <= request.tol * cost):
+            made.reason = "tol"
+        elif run.passes + 1 >= request.passes:
+            made.reason = "passes"
+    return made
+
+
+def batch_pass(layout: Layout, slots: int, dtype: np.dtype[Any], batch_rows: int) -> BatchPass:
+    """The fold of a pass, in numbers: one stream."""
+    panels = layout.panels(slots)
+    edges = panels.cut.panels
+    one = Cut(edges, np.array([0, len(edges) - 1]), panels.cut.grain_rows)
+    panels = dataclasses.replace(panels, cut=one)
+    return BatchPass(panels, NOWHERE, layout.k, dtype, batch_rows, layout.row_seconds)
