@@ -28,6 +28,7 @@ TREE = {
         "accuracy",
         "neighbors",
         "clustering",
+        "embeddings",
         "cells",
         "fields",
         "genotypes",
@@ -53,7 +54,7 @@ NAMES = {
     "Methods": ("svd", "pca", "qr", "nmf", "knn", "index", "radius_neighbors", "kmeans"),
     "What is done with a result": ("open_result", "transform", "update", "check", "reconstruct", "verify"),
     "Before a run": ("plan",),
-    "Embeddings": ("trustworthiness", "continuity", "neighborhood_preservation"),
+    "Embeddings": ("fuzzy_graph", "umap", "trustworthiness", "continuity", "neighborhood_preservation"),
     "Results and errors": ("Result", "RankfoldError", "RankfoldWarning"),
 }
 """All that ``import rankfold`` offers."""

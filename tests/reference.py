@@ -67,10 +67,18 @@ def to_group(folder: Path, x: Any, chunk: int = 997, **options: Any) -> str:
     return str(folder)
 
 
+def stored_arrays(result: rf.Result) -> dict[str, np.ndarray[Any, Any]]:
+    """Arrays of a result by name, and those of its graph."""
+    arrays = {name: np.ascontiguousarray(getattr(result, name)[...]) for name in result}
+    if (result.path / "graph").exists():
+        graph = result.graph
+        arrays |= {f"graph {name}": getattr(graph, name) for name in ("data", "indices", "indptr")}
+    return arrays
+
+
 def same_bytes(result: rf.Result) -> str:
-    """Digest of arrays and attributes."""
+    """Digest of arrays, those of a graph too, and attributes."""
     digest = hashlib.sha256(json.dumps(result.attrs, sort_keys=True).encode())
-    for name in result:
-        values = np.ascontiguousarray(getattr(result, name)[...])
+    for name, values in stored_arrays(result).items():
         digest.update(name.encode() + str(values.dtype).encode() + values.tobytes())
     return digest.hexdigest()

@@ -7,6 +7,8 @@
     index             rows sorted by partition, in which knn finds neighbors of new rows
     radius_neighbors  all neighbors within a radius
     kmeans            clusters of rows around their means
+    fuzzy_graph       neighbors as a graph of weights
+    umap              rows laid out by that graph, in few dimensions
     trustworthiness, continuity, neighborhood_preservation
                       how well an embedding keeps neighborhoods
     update            components of more samples, from those of some
@@ -31,6 +33,7 @@ from rankfold._version import __version__
 if TYPE_CHECKING:
     from rankfold.api.clusters import kmeans
     from rankfold.api.embedding_quality import continuity, neighborhood_preservation, trustworthiness
+    from rankfold.api.embeddings import fuzzy_graph, umap
     from rankfold.api.execute import RankfoldWarning
     from rankfold.api.matrices import import_array
     from rankfold.api.matrices import open_matrix as open
@@ -47,6 +50,7 @@ _HOMES = {
     "Result": "rankfold.pipeline.storage.result",
     "check": "rankfold.api.models",
     "continuity": "rankfold.api.embedding_quality",
+    "fuzzy_graph": "rankfold.api.embeddings",
     "import_array": "rankfold.api.matrices",
     "index": "rankfold.api.neighbors",
     "kmeans": "rankfold.api.clusters",
@@ -63,6 +67,7 @@ _HOMES = {
     "svd": "rankfold.api.reductions",
     "transform": "rankfold.api.models",
     "trustworthiness": "rankfold.api.embedding_quality",
+    "umap": "rankfold.api.embeddings",
     "update": "rankfold.api.models",
     "verify": "rankfold.pipeline.storage.manifest",
 }
@@ -74,6 +79,7 @@ __all__ = [
     "__version__",
     "check",
     "continuity",
+    "fuzzy_graph",
     "import_array",
     "index",
     "kmeans",
@@ -90,6 +96,7 @@ __all__ = [
     "svd",
     "transform",
     "trustworthiness",
+    "umap",
     "update",
     "verify",
 ]

@@ -25,6 +25,8 @@ from rankfold.kernels._dispatch import device_of, implementation
 from rankfold.kernels.bits.bit_meeting import BitRows
 from rankfold.kernels.bits.set_keys import SetMetric
 from rankfold.kernels.clustering.nearest_centers import centers_of
+from rankfold.kernels.graph.fuzzy import CLOSE
+from rankfold.kernels.layout.forces import Edges, Epoch, epoch_key, forces_of, phases_of
 from rankfold.kernels.linear.complete_rows import RowModel, RowSums
 from rankfold.kernels.linear.moments import Moments
 from rankfold.kernels.neighbors import lists as neighbors
@@ -768,12 +770,46 @@ def membership_case(shape: tuple[int, int], dtype: str) -> Case:
     distances[::7] = 0
 
     def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
-        weights = apart(xp.zeros(shape, np.float64), xp)
-        assert body(a["distances"], float(np.mean(distances)), out=weights) is None
-        assert (weights >= 0).all() and (weights <= 1).all()
-        return {"weights": weights}
+        outputs = {}
+        for connectivity in (1.0, 0.5, 2.5):
+            weights = apart(xp.zeros(shape, np.float64), xp)
+            how = {"local_connectivity": min(connectivity, shape[1])}
+            assert body(a["distances"], float(np.mean(distances)), **how, out=weights) is None
+            assert (weights >= 0).all() and (weights <= 1).all()
+            outputs[f"weights {connectivity}"] = weights
+        return outputs
 
-    return Case({"distances": distances}, run)
+    # Sums of weights are as near to their target as either body stops at, and no weight differs by more than
+    # sums do; widths are rounded to float32.
+    bound = 2 * CLOSE + 4 * float(np.finfo(np.float32).eps)
+    return Case({"distances": distances}, run, {f"weights {each}": bound for each in (1.0, 0.5, 2.5)})
+
+
+def layout_case(shape: tuple[int, int], dtype: str) -> Case:
+    n, d = shape[0] + 3, min(shape[1], 5)
+    positions = matrix((n, d), "float32") / 3
+    positions[n // 2] = positions[0]  # two in one place
+    positions[1] += 1e9  # beyond all tables
+    rng = np.random.default_rng(shape)
+    pointers = np.concatenate([[0], np.cumsum(rng.integers(0, 5, n))])
+    ends = rng.integers(0, n, pointers[-1])
+    phases = phases_of(rng.random(len(ends)).astype(np.float32), 0.9)
+    inputs = {"positions": positions, "vertices": rng.permutation(n)[: shape[0]], "pointers": pointers}
+    inputs |= {"neighbors": ends.astype(dtype), "phases": phases}
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        outputs = {}
+        for epoch, negatives in ((1, 5), (7, 2), (8, 0)):
+            out = apart(xp.zeros((shape[0], d), np.float32), xp)
+            edges = Edges(a["pointers"], a["neighbors"], a["phases"])
+            now = Epoch(epoch, epoch_key(3, 4, epoch), 0.7, negatives)
+            how: dict[str, Any] = {"forces": forces_of(1.6, 0.9, 1.0), "epoch": now, "out": out}
+            assert body(a["positions"], a["vertices"], edges, **how) is None
+            assert np.isfinite(out).all()
+            outputs[f"epoch {epoch}"] = out
+        return outputs
+
+    return Case(inputs, run)
 
 
 def thresholds(keys: Array, own: Array, first: int) -> tuple[Array, Array]:
@@ -1376,7 +1412,8 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("neighbors.lists", "merge_rows"): (merge_rows_case, ("float64",)),
     ("neighbors.meeting", "square_norms"): (square_norms_case, ALL),
     ("neighbors.lists", "sort_lists"): (sort_case, ("float64",)),
-    ("neighbors.fuzzy", "membership"): (membership_case, FLOATS),
+    ("layout.vertices", "move_vertices"): (layout_case, ("int32", "int64")),
+    ("graph.fuzzy", "membership"): (membership_case, FLOATS),
     ("nonnegative.nnls", "descend_rows"): (lambda *case: nonnegative_case(*case, solve=False), FLOATS),
     ("nonnegative.nnls", "solve_rows"): (lambda *case: nonnegative_case(*case, solve=True), ("float64",)),
     ("sparse.products", "multiply_rows"): (multiply_sparse_case, FLOATS),

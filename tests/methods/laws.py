@@ -48,6 +48,8 @@ class Law:
     """Whether its matrix is."""
 
     device: str = "cpu"
+    reads_matrix: bool = True
+    """Whether it is of a matrix at all, or of a result alone."""
 
     def matrix(self) -> npt.NDArray[Any]:
         """What it is called of."""
@@ -70,7 +72,7 @@ class Law:
         first: tuple[object, ...] = (x,)
         if self.fit is not None:
             first = (self.fit(x, 4, out=folder / "fit.zarr", threads=1), x)
-        if self.call is rf.reconstruct:
+        if not self.reads_matrix:
             first = first[:1]
         return self.call(*first, **self.asked, out=folder / out, **self.where, **how)
 
@@ -79,6 +81,13 @@ def reconstructed(result: rf.Result, **how: Any) -> Any:
     """The whole matrix, whose facts are its attributes."""
     rf.reconstruct(result, **how)
     return rf.open_result(how["out"])
+
+
+def graph_and_layout(result: rf.Result, *, out: Path, **how: Any) -> rf.Result:
+    """The layout of a graph that lies beside it, from coordinates that are given."""
+    graph = rf.fuzzy_graph(result, out=out.with_name("graph.zarr"))
+    start = np.random.default_rng(8).standard_normal((1500, 3))
+    return rf.umap(graph, init=start, out=out, **how)
 
 
 def narrow(call: Call) -> Call:
@@ -141,7 +150,12 @@ LAWS = {
     "transform": Law(rf.transform, {}, fit=rf.pca),
     "update": Law(rf.update, {}, fit=rf.pca),
     "check": Law(rf.check, {}, fit=rf.svd),
-    "reconstruct": Law(lambda result, _, **how: reconstructed(result, **how), {}, fit=rf.svd),
+    "reconstruct": Law(reconstructed, {}, fit=rf.svd, reads_matrix=False),
+    "fuzzy_graph": Law(rf.fuzzy_graph, {"set_op_mix_ratio": 0.7}, fit=rf.knn, reads_matrix=False),
+    "umap": Law(rf.umap, {"n_epochs": 20}, fit=rf.knn, reads_matrix=False),
+    "umap of a graph": Law(
+        graph_and_layout, {"n_epochs": 20, "n_components": 3}, fit=rf.knn, reads_matrix=False
+    ),
     "column_sums": Law(function_of(COLUMN_SUMS), {"powers": 3}),
 }
 """A line for each method, and for each solver."""

@@ -8,6 +8,8 @@
     bits         rows as sets: packed bits, and sparse rows without their zeros
     partitions   neighbors within partitions of the rows, and their recall
     tree         points of few dimensions in a tree, which both search
+    fuzzy_graph  neighbors as a graph of weights
+    umap         layouts of graphs of neighbors
     kmeans       clusters of rows around their means
     embedding    how well an embedding keeps neighborhoods
     model        what is done with a result: transform, update, check, reconstruct

@@ -63,5 +63,14 @@ class Purpose(IntEnum):
     RECALL_ROWS = 19
     """Rows whose true neighbors are found."""
 
+    LAYOUT_START = 30
+    """Where vertices of a layout begin, or how far from where they are given."""
+
+    LAYOUT_SAMPLES = 31
+    """Vertices that others are pushed from: one epoch after the other."""
+
+    LAYOUT_PAIRS = 32
+    """Pairs that the loss of a layout is measured on."""
+
     CLUSTER_SEEDS = 15
     """Rows of a sample that centers begin at: one time after the other, by starts."""

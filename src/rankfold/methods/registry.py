@@ -184,6 +184,8 @@ METHODS: Registry[Method] = Registry(
         "radius_neighbors": "rankfold.methods.radius.arguments:RADIUS",
         "index": "rankfold.methods.index.arguments:INDEX",
         "kmeans": "rankfold.methods.kmeans.arguments:KMEANS",
+        "fuzzy_graph": "rankfold.methods.fuzzy_graph.arguments:FUZZY_GRAPH",
+        "umap": "rankfold.methods.umap.arguments:UMAP",
         "transform": "rankfold.methods.model.arguments:TRANSFORM",
         "update": "rankfold.methods.model.arguments:UPDATE",
         "check": "rankfold.methods.model.arguments:CHECK",

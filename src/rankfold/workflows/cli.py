@@ -55,6 +55,8 @@ app.command()(reduce.plan)
 app.command()(model.transform)
 app.command()(model.reconstruct)
 app.command()(model.check)
+for _embedding in model.embeddings():
+    app.command()(_embedding)
 app.command()(exporting.export)
 app.command()(verify.verify)
 app.command("import")(importing.import_)

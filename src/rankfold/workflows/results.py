@@ -38,6 +38,8 @@ def headline(result: Result) -> str:
         passes, empty = facts["passes"], facts["empty_clusters"]
         line += f", k {facts['request']['k']}, {passes} pass{'es' * (passes != 1)}"
         line += f"; inertia {facts['final_inertia']:.6g}" + f", {empty} clusters without rows" * (empty > 0)
+    elif facts["kind"] in ("fuzzy_graph", "umap"):
+        line = _picture(facts)
     elif "value" in facts:
         error = f" ± {facts['standard_error']:.1g}" if facts["standard_error"] else ""
         line = f"{facts['kind'].replace('_', ' ')} {facts['value']:.6g}{error}, k {facts['request']['k']}"
@@ -61,6 +63,15 @@ def headline(result: Result) -> str:
     elif facts.get("orthogonality") is not None:
         line += f"; Q is orthonormal to {facts['orthogonality']:.1e}"
     return line
+
+
+def _picture(facts: dict[str, Any]) -> str:
+    """A graph of weights, or its layout."""
+    if facts["kind"] == "fuzzy_graph":
+        return f"fuzzy graph of {facts['request']['k']} neighbors: {facts['weights']} weights"
+    rows, losses = facts["input"]["shape"][0], (facts["edge_loss"], facts["pair_loss"])
+    line = f"umap of {rows} rows in {facts['request']['n_components']} dimensions, {facts['epochs']} epochs; "
+    return line + "loss of edges {:.4g}, of pairs {:.4g}".format(*losses)
 
 
 def residuals(facts: dict[str, Any]) -> str:

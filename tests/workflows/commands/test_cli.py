@@ -57,6 +57,23 @@ def test_json_is_for_machines(tmp_path: Path, store: Path) -> None:
     assert json.loads(rankfold("info", store, "--json").stdout)["shape"] == [ROWS, COLUMNS]
 
 
+def test_neighbors_become_a_graph_and_a_picture(tmp_path: Path, store: Path) -> None:
+    near, graph, picture = (tmp_path / f"{name}.zarr" for name in ("near", "graph", "picture"))
+    assert rankfold("knn", store, "--k", 5, "--out", near).exit_code == 0
+    weighed = rankfold("fuzzy-graph", near, "--k", 4, "--out", graph)
+    assert weighed.exit_code == 0, weighed.output
+    assert "fuzzy graph of 4 neighbors: " in weighed.stdout
+    rankfold("pca", store, "--rank", 3, "--out", tmp_path / "pca.zarr")
+    options = ("--init", tmp_path / "pca.zarr", "--n-epochs", 5, "--n-components", 3, "--out", picture)
+    laid = rankfold("umap", graph, *options)
+    assert laid.exit_code == 0, laid.output
+    assert f"umap of {ROWS} rows in 3 dimensions, 5 epochs; loss of edges " in laid.stdout
+    assert "already done" in rankfold("umap", graph, *options).stdout
+    assert rf.open_result(picture).embedding.shape == (ROWS, 3)
+    said = rankfold("umap", tmp_path / "pca.zarr", "--out", tmp_path / "no.zarr")
+    assert said.exit_code == 2 and "umap lays out one of fuzzy_graph or knn" in said.stderr
+
+
 def test_import_and_info(tmp_path: Path, x: np.ndarray) -> None:
     np.save(tmp_path / "x.npy", x)
     assert rankfold("import", tmp_path / "x.npy", tmp_path / "new.zarr").exit_code == 0

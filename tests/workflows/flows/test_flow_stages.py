@@ -127,6 +127,12 @@ def test_every_kind_of_stage_is_planned_before_and_after_what_it_needs(flow: Pat
   spectrum: {method: svd, input: near.graph, rank: 3}
   grown: {method: knn, input: components.scores, base: near, k: 2}
   beside: {method: knn, input: components.scores, queries: new.scores, k: 2}
+  weights: {method: fuzzy_graph, neighbors: near-all}
+  picture: {method: umap, neighbors: weights, init: components, n_epochs: 5}
+  another: {method: umap, neighbors: near-all, n_epochs: 5, n_components: 1}
+  finer: {method: umap, neighbors: near-all, init: picture, n_epochs: 5}
+  trusted: {method: trustworthiness, input: counts, embedding: picture.embedding, k: 4}
+  of-weights: {method: svd, input: weights.graph, rank: 2}
   stored: {method: index, input: counts, partition_rows: 100}
   looked-up: {method: knn, input: more, index: stored, k: 3}
   most: {method: knn, input: counts, index: stored, k: 3, min_recall: 0.8}

@@ -5,7 +5,6 @@ lists            nearest rows of tiles, kept in lists             numba
 meeting          two blocks of rows and their lists               numba, CUDA C++
 sparse_meeting   the same of sparse rows, without their zeros     numba
 ranking          rows that come before thresholds of others       numba, CUDA C++
-fuzzy            how strongly rows belong to neighborhoods of others
 tree             points of few dimensions in a tree               numba
 ranks            how many rows are nearer than given ones         numba
 """

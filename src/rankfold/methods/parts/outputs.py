@@ -37,6 +37,7 @@ DIMENSIONS = {
     "indices": ("row", "neighbor"),
     "distances": ("row", "neighbor"),
     "degrees": ("row",),
+    "embedding": ("row", "component"),
     "rows": ("place", "column"),
     "ids": ("place", "one"),
     "edges": ("edge",),

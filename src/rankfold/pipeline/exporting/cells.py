@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
-from rankfold.kernels.neighbors.fuzzy import membership
+from rankfold.kernels.graph.fuzzy import membership
 from rankfold.pipeline.errors import InputError, OutputError
 from rankfold.pipeline.exporting.outcome import (
     Outcome,

@@ -287,13 +287,17 @@ class Result(Exports):
 
     @property
     def graph(self) -> Any:
-        """Neighbors of a knn as a SciPy CSR array of distances, in memory; on disk it is ``PATH::graph``."""
+        """Neighbors of a knn as a SciPy CSR array of distances, or of a fuzzy_graph of weights, in memory.
+
+        On disk it is ``PATH::graph``.
+        """
         import scipy.sparse
         import zarr
 
         if not (self._path / "graph").exists():
             raise InputError(
-                f"{self._path} has no graph: it is the result of {self.attrs['kind']}, not of knn"
+                f"{self._path} has no graph: it is the result of {self.attrs['kind']}, not of knn "
+                "or fuzzy_graph"
             )
         group = zarr.open_group(self._path / "graph", mode="r")
         parts = [np.asarray(group[name][...]) for name in ("data", "indices", "indptr")]  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""``rankfold transform``, ``reconstruct`` and ``check``: what is done with a result."""
+"""What is done with a result: ``transform``, ``reconstruct``, ``check``, ``fuzzy-graph`` and ``umap``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from rankfold.workflows.options import Json, command, output, place, store, view
-from rankfold.workflows.results import is_unchanged, last_attempt, residuals, took
+from rankfold.methods.fuzzy_graph.arguments import FUZZY_GRAPH
+from rankfold.methods.registry import Method
+from rankfold.methods.umap.arguments import UMAP
+from rankfold.workflows.options import Json, arguments, command, output, place, store, view
+from rankfold.workflows.results import headline, is_unchanged, last_attempt, residuals, took
 
 
 def fit(result: Annotated[Path, typer.Argument(metavar="RESULT", help="what svd or pca wrote")]) -> Path:
@@ -85,6 +88,41 @@ def check(fit: Path, store: str, view: dict[str, Any], place: dict[str, Any], as
     for message in facts["warnings"]:
         typer.echo(f"warning: {message}", err=True)
     typer.echo(f"{fit}: {residuals(facts)}")
+
+
+def lists_or_graph(
+    neighbors: Annotated[Path, typer.Argument(metavar="RESULT", help="what knn or fuzzy-graph wrote")],
+) -> Path:
+    """The result that is weighed, or laid out."""
+    return neighbors
+
+
+def command_of_neighbors(method: Method) -> Callable[..., None]:
+    """The command of a method of neighbors, or of their graph."""
+
+    def body(
+        neighbors: Path,
+        output: dict[str, Any],
+        method_arguments: dict[str, Any],
+        place: dict[str, Any],
+        as_json: Json = False,
+    ) -> None:
+        import rankfold
+
+        earlier = last_attempt(output["out"])
+        with _show_progress() as bar:
+            call = getattr(rankfold, method.name)
+            result = call(neighbors, **method_arguments, progress=bar, **output, **place)
+        there = is_unchanged(output["out"], earlier, overwrite=output["overwrite"])
+        _close(result, headline(result), already_done=there, as_json=as_json)
+
+    body.__name__, body.__doc__ = method.name.replace("_", "-"), method.summary
+    return command(lists_or_graph, output, arguments(method), place)(body)
+
+
+def embeddings() -> list[Callable[..., None]]:
+    """A command for each method of neighbors."""
+    return [command_of_neighbors(each) for each in (FUZZY_GRAPH, UMAP)]
 
 
 def window(text: str | None) -> slice | None:

@@ -239,8 +239,12 @@ def _plan_stage(
 def _executor_of(workflow: Workflow, step: StageNode) -> Executor:
     """Where a step runs; in this process, if it has no work for others."""
     if METHODS[step.stage.method].in_process:
-        return choose_executor(cluster="local", threads=1, memory=workflow.resources(step).memory)
+        return _in_this_process(workflow.resources(step))
     return workflow.executor(step)
+
+
+def _in_this_process(resources: Resources) -> Executor:
+    return choose_executor(cluster="local", threads=resources.threads, memory=resources.memory)
 
 
 def _missing(path: Path) -> tuple[str, ...]:

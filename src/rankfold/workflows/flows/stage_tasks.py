@@ -21,6 +21,7 @@ from rankfold.methods.nmf.arguments import INITS
 from rankfold.methods.nmf.nmf import Nonnegative
 from rankfold.methods.registry import METHODS, Method
 from rankfold.methods.task import Output, Task
+from rankfold.methods.umap.umap import TO_COME
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError, RankfoldError
 from rankfold.pipeline.formats import open_source
@@ -173,6 +174,15 @@ def _clusters(stage: BaseStage, scene: StageInputs) -> Task:
     return dataclasses.replace(task, parameters=dataclasses.replace(task.parameters, init="custom"))
 
 
+def _layout(stage: BaseStage, scene: StageInputs) -> Task:
+    arguments, init = stage.arguments(), _text_of(stage, "init")
+    neighbors = _resolve_key(stage, "neighbors", scene)
+    start = init if init in words_for(stage, "init") else scene.result(init)
+    if not isinstance(start, StageResult):
+        return METHODS["umap"].task(neighbors, init=start, **arguments)
+    return METHODS["umap"].task(neighbors, init=TO_COME, **arguments)
+
+
 def _text_of(stage: BaseStage, key: str) -> str:
     """What stands under a key that only some stages have."""
     return str(getattr(stage, key))
@@ -183,6 +193,7 @@ BUILDERS: dict[str, Callable[[BaseStage, StageInputs], Task]] = {
     "pca": _reduction,
     "nmf": _factors,
     "kmeans": _clusters,
+    "umap": _layout,
 }
 """Of stages that say more than their function takes."""
 
@@ -210,7 +221,7 @@ def expected_result(name: str, path: Path, task: Task) -> StageResult:
 def _shape_of(name: str, array: Output, request: Mapping[str, Any]) -> ShapeOnly:
     rows, columns = array.shape
     if array.sparse:
-        decoded = request.get("symmetric") is not None
+        decoded = request.get("symmetric") is not None or request["kind"] == "fuzzy_graph"
         return StoredOnly.of((rows, columns), array.dtype, array.stored, name, decoded=decoded)
     return ShapeOnly.plain((rows, columns), array.dtype, name, decoded=False)
 

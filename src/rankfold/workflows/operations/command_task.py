@@ -9,9 +9,11 @@ from typing import Any
 from rankfold.cluster.executor import positive_count
 from rankfold.cluster.slurm.job_script import allocation_of
 from rankfold.cluster.slurm.profile import Profile
+from rankfold.methods.fuzzy_graph.arguments import FUZZY_GRAPH
 from rankfold.methods.model.arguments import CHECK, RECONSTRUCT, TRANSFORM, UPDATE
-from rankfold.methods.registry import METHODS
+from rankfold.methods.registry import METHODS, Method
 from rankfold.methods.task import Task, make_plan
+from rankfold.methods.umap.arguments import UMAP
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
@@ -61,9 +63,15 @@ BUILDERS: dict[str, Callable[[OptionValues], Task]] = {
     "reconstruct": lambda values: RECONSTRUCT.task(
         values["result"], rank=values["rank"], row_range=window(values["select_rows"])
     ),
+    "fuzzy-graph": lambda values: _of_neighbors(FUZZY_GRAPH, values),
+    "umap": lambda values: _of_neighbors(UMAP, values),
     "check": lambda values: CHECK.task(values["result"], _matrix(values)),
 }
 """Functions that make the task of a command that uses a result, by its name."""
+
+
+def _of_neighbors(method: Method, values: OptionValues) -> Task:
+    return method.task(values["neighbors"], **_group(options.arguments(method), values))
 
 
 def _matrix(values: OptionValues, key: str = "store") -> Source:

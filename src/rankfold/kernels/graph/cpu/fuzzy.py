@@ -1,0 +1,81 @@
+"""Rows one after the other, compiled. See ``kernels/graph/fuzzy.py``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._compiled import compile_loop, part
+from rankfold.kernels.graph.fuzzy import CLOSE, LEAST_WIDTH, STEPS
+
+Array = npt.NDArray[Any]
+Float32 = npt.NDArray[np.float32]
+
+ZERO = np.float32(0)
+
+
+def membership(
+    distances: Array, mean_distance: float, *, local_connectivity: float = 1.0, out: Array
+) -> None:
+    """See the contract; scratch one row."""
+    _weigh_rows(distances, float(mean_distance), float(local_connectivity), out)
+
+
+@compile_loop
+def _weigh_rows(distances: Array, mean_distance: float, local_connectivity: float, out: Array) -> None:
+    count = distances.shape[1]
+    beyond, target = np.empty(count, np.float32), math.log2(count + 1)
+    for i in range(len(distances)):
+        total = 0.0
+        for j in range(count):
+            beyond[j] = distances[i, j]
+            total += beyond[j]
+        rho = _rho(beyond, local_connectivity)
+        for j in range(count):
+            beyond[j] -= rho
+        mean = total / (count + 1) if rho > ZERO else mean_distance
+        width = np.float32(max(_width(beyond, target), LEAST_WIDTH * mean))
+        for j in range(count):
+            out[i, j] = _strength(beyond[j], width)
+
+
+@part
+def _rho(d: Float32, local_connectivity: float) -> Any:
+    """Distance up to which neighbors weigh 1."""
+    count, first = len(d), 0
+    while first < count and d[first] <= ZERO:
+        first += 1
+    if first == count:
+        return ZERO
+    index = math.floor(local_connectivity)
+    between = local_connectivity - index
+    rho = d[min(first + index, count) - 1] if index > 0 else ZERO
+    if count - first >= local_connectivity and between > CLOSE:
+        rho = np.float32(rho + between * (d[first + index] - rho))
+    return rho
+
+
+@part
+def _width(beyond: Float32, target: float) -> float:
+    """The width of which the sum of weights is the target."""
+    low, high, width = 0.0, np.inf, 1.0
+    for _ in range(STEPS):
+        total = 0.0
+        for j in range(len(beyond)):
+            total += _strength(beyond[j], width)
+        if abs(total - target) < CLOSE:
+            break
+        if total > target:
+            high = width
+        else:
+            low = width
+        width = (low + high) / 2 if high < np.inf else 2 * width
+    return width
+
+
+@part
+def _strength(beyond: Any, width: Any) -> float:
+    return math.exp(-(np.float64(beyond) / np.float64(width))) if beyond > ZERO and width > 0 else 1.0

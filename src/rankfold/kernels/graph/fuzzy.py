@@ -1,0 +1,119 @@
+"""How strongly each row belongs to the neighborhood of another: the weights of a graph of neighbors.
+
+The search for a width stops as soon as a sum is near enough, and where that is shows in the sixth digit of
+the weights. So distances are rounded to float32 and sums are made in float64, one neighbor after the other,
+as umap-learn makes them: the weights are its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._dispatch import kernel
+
+Array = npt.NDArray[Any]
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+
+STEPS = 64
+"""Halvings of an interval in which a width is sought."""
+
+CLOSE = 1e-5
+"""How near to its target a sum of weights comes."""
+
+LEAST_WIDTH = 1e-3
+"""Of a width, as a share of the mean distance."""
+
+BLOCK_ROWS = 2**15
+"""Rows that the reference body takes at once."""
+
+
+@kernel
+def membership(
+    distances: Array, mean_distance: float, *, local_connectivity: float = 1.0, out: Array
+) -> None:
+    """``exp(-(d - rho) / sigma)`` of each neighbor, sigma such that they sum to log2(k + 1) in each row.
+
+    Parameters
+    ----------
+    distances : (m, k) float32 or float64
+        Of the neighbors of each row, without the row itself, in increasing order, none negative; all within
+        the range of float32, to which they are rounded.
+    mean_distance : float
+        Mean over all rows, each row counted with its distance of 0 from itself.
+    local_connectivity : float, >= 0
+        Neighbors that weigh 1: rho is the distance of the one of that number among those that are not in the
+        same place, between two for a number between; of the last, where there are not so many.
+    out : (m, k) float32 or float64, written
+        Between 0 and 1; 1 up to the distance rho.
+
+    Notes
+    -----
+    Up to 64 (k exponentials) a row; some 10 vectors of a block of scratch. Sums of weights come within 1e-5
+    of their target, by which any two right bodies differ: weights grow with sigma all together, so that none
+    differs by more than the sums do.
+
+    References
+    ----------
+    McInnes, Healy, Melville, UMAP, arXiv:1802.03426, algorithms 2 and 3. As in their implementation the row
+    itself counts as one of k + 1 neighbors, sigma is at least a thousandth of the mean distance (of the row
+    if rho is not 0, else of all), and distances are float32.
+    """
+    for first in range(0, len(distances), BLOCK_ROWS):
+        block = np.ascontiguousarray(distances[first : first + BLOCK_ROWS], np.float32)
+        out[first : first + BLOCK_ROWS] = _weights(block, mean_distance, local_connectivity)
+
+
+def _weights(d: Float32, mean_distance: float, local_connectivity: float) -> Float64:
+    count = d.shape[1]
+    rho = _rho(d, local_connectivity)
+    beyond = d - rho[:, None]
+    target = np.log2(count + 1)
+    low, high, width = np.zeros(len(d)), np.full(len(d), np.inf), np.ones(len(d))
+    open_ = np.arange(len(d))
+    for _ in range(STEPS):
+        total = _sums(beyond[open_], width[open_])
+        still = np.abs(total - target) >= CLOSE
+        open_, total = open_[still], total[still]
+        if not len(open_):
+            break
+        wide, narrow = open_[total > target], open_[total <= target]
+        high[wide], low[narrow] = width[wide], width[narrow]
+        bounded = np.isfinite(high[open_])
+        width[open_] = np.where(bounded, (low[open_] + high[open_]) / 2, 2 * width[open_])
+    mean = np.where(rho > 0, d.sum(axis=1, dtype=np.float64) / (count + 1), mean_distance)
+    return _strengths(beyond, np.maximum(width, LEAST_WIDTH * mean).astype(np.float32))
+
+
+def _rho(d: Float32, local_connectivity: float) -> Float32:
+    """Distance up to which neighbors weigh 1."""
+    index = int(local_connectivity)
+    between = local_connectivity - index
+    apart = (d > 0).sum(axis=1)
+    first = d.shape[1] - apart
+
+    def at(place: int) -> Float32:
+        """Distance of the neighbor of that number among those apart; the last, or 0, if there is none."""
+        where = np.minimum(first + place - 1, d.shape[1] - 1)
+        return np.where((apart > 0) & (place > 0), np.take_along_axis(d, where[:, None], 1)[:, 0], 0)
+
+    rho = at(index)
+    enough = (apart >= local_connectivity) & (between > CLOSE)
+    return np.where(enough, rho + between * (at(index + 1) - rho).astype(np.float64), rho).astype(np.float32)
+
+
+def _strengths(beyond: Float32, width: Array) -> Float64:
+    with np.errstate(divide="ignore", invalid="ignore", under="ignore"):
+        weights = np.exp(-(np.maximum(beyond, 0) / width[:, None].astype(np.float64)))
+    return np.where((beyond > 0) & (width[:, None] > 0), weights, 1.0)
+
+
+def _sums(beyond: Float32, width: Float64) -> Float64:
+    """Sums of weights, one neighbor after the other."""
+    weights, total = _strengths(beyond, width), np.zeros(len(width))
+    for column in range(weights.shape[1]):
+        total += weights[:, column]
+    return total

@@ -1,0 +1,5 @@
+"""Layouts of graphs: what moves vertices.
+
+forces     attraction and repulsion by distance, and when an edge pulls
+vertices   vertices that their own edges move               numba
+"""

@@ -1,0 +1,168 @@
+"""Vertices one after the other, compiled. See ``kernels/layout/vertices.py``: in a plane without loops over
+coordinates, which take half of the time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._compiled import compile_loop, part
+from rankfold.kernels.layout import forces as tables
+from rankfold.kernels.layout.forces import Edges, Epoch, Forces
+
+Array = npt.NDArray[Any]
+Float32 = npt.NDArray[np.float32]
+Int64 = npt.NDArray[np.int64]
+UInt32 = npt.NDArray[np.uint32]
+
+ZERO, FARTHEST = np.float32(0), np.float32(tables.FARTHEST)
+FIRST, LAST, SHIFT = np.int32(tables.FIRST), np.int32(tables.LAST), np.int32(tables.SHIFT)
+NONE, BETWEEN, WIDTH = np.int32(0), np.int32(2**tables.SHIFT - 1), np.float32(0.5**tables.SHIFT)
+
+STEP, ONE, HALF, LOW = np.uint64(tables.STEP), np.uint64(1), np.uint64(32), np.uint64(0xFFFFFFFF)
+FACTORS = np.uint64(tables.FIRST_FACTOR), np.uint64(tables.SECOND_FACTOR)
+SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
+
+
+def move_vertices(
+    positions: Float32, vertices: Int64, edges: Edges, *, forces: Forces, epoch: Epoch, out: Float32
+) -> None:
+    """See the contract; scratch two vectors of d numbers, if d is not 2."""
+    loop = _move_in_plane if positions.shape[1] == 2 else _move_in_space
+    now = np.uint32(epoch.number), np.uint64(epoch.key), np.float32(epoch.rate)
+    loop(positions, vertices, *edges, *forces, *now, epoch.negatives, out)
+
+
+@compile_loop
+def _move_in_plane(
+    positions: Float32,
+    vertices: Int64,
+    pointers: Int64,
+    neighbors: Array,
+    phases: UInt32,
+    attraction: Float32,
+    repulsion: Float32,
+    epoch: Any,
+    key: Any,
+    rate: Any,
+    negatives: int,
+    out: Float32,
+) -> None:
+    count, words = np.uint64(len(positions)), np.uint64((negatives + 1) // 2)
+    for place in range(len(vertices)):
+        vertex = vertices[place]
+        x, y = positions[vertex, 0], positions[vertex, 1]
+        own, first = _mix(key + STEP * np.uint64(vertex + 1)), pointers[vertex]
+        for edge in range(first, pointers[vertex + 1]):
+            if not _pulls(epoch, phases[edge]):
+                continue
+            other = neighbors[edge]
+            for _ in range(2):
+                dx, dy = x - positions[other, 0], y - positions[other, 1]
+                factor = _factor(attraction, dx * dx + dy * dy)
+                x += rate * _limit(factor * dx)
+                y += rate * _limit(factor * dy)
+            push_x, push_y, word = ZERO, ZERO, np.uint64(0)
+            for sample in range(negatives):
+                if sample % 2 == 0:
+                    number = np.uint64(edge - first) * words + np.uint64(sample // 2) + ONE
+                    word = _mix(own + STEP * number)
+                half = word & LOW if sample % 2 else word >> HALF
+                far = np.int64((half * count) >> HALF)
+                dx, dy = x - positions[far, 0], y - positions[far, 1]
+                factor = _factor(repulsion, dx * dx + dy * dy)
+                push_x += _limit(factor * dx)
+                push_y += _limit(factor * dy)
+            x += rate * push_x
+            y += rate * push_y
+        out[place, 0], out[place, 1] = x, y
+
+
+@compile_loop
+def _move_in_space(
+    positions: Float32,
+    vertices: Int64,
+    pointers: Int64,
+    neighbors: Array,
+    phases: UInt32,
+    attraction: Float32,
+    repulsion: Float32,
+    epoch: Any,
+    key: Any,
+    rate: Any,
+    negatives: int,
+    out: Float32,
+) -> None:
+    count, words = np.uint64(len(positions)), np.uint64((negatives + 1) // 2)
+    width = positions.shape[1]
+    x, push = np.empty(width, np.float32), np.empty(width, np.float32)
+    for place in range(len(vertices)):
+        vertex = vertices[place]
+        for d in range(width):
+            x[d] = positions[vertex, d]
+        own, first = _mix(key + STEP * np.uint64(vertex + 1)), pointers[vertex]
+        for edge in range(first, pointers[vertex + 1]):
+            if not _pulls(epoch, phases[edge]):
+                continue
+            other = neighbors[edge]
+            for _ in range(2):
+                factor = _factor(attraction, _square(x, positions, other))
+                for d in range(width):
+                    x[d] += rate * _limit(factor * (x[d] - positions[other, d]))
+            push[:] = ZERO
+            word = np.uint64(0)
+            for sample in range(negatives):
+                if sample % 2 == 0:
+                    number = np.uint64(edge - first) * words + np.uint64(sample // 2) + ONE
+                    word = _mix(own + STEP * number)
+                half = word & LOW if sample % 2 else word >> HALF
+                far = np.int64((half * count) >> HALF)
+                factor = _factor(repulsion, _square(x, positions, far))
+                for d in range(width):
+                    push[d] += _limit(factor * (x[d] - positions[far, d]))
+            for d in range(width):
+                x[d] += rate * push[d]
+        for d in range(width):
+            out[place, d] = x[d]
+
+
+@part
+def _square(x: Float32, positions: Float32, other: Any) -> Any:
+    """Squared distance from a vertex."""
+    square = ZERO
+    for d in range(len(x)):
+        difference = x[d] - positions[other, d]
+        square += difference * difference
+    return square
+
+
+@part
+def _factor(table: Float32, square: Any) -> Any:
+    """What a difference of that squared length is multiplied with."""
+    if not square > ZERO:
+        return ZERO
+    place = min(max(np.float32(square).view(np.int32) - FIRST, NONE), LAST)
+    step = place >> SHIFT
+    value = table[step]
+    return value + np.float32(place & BETWEEN) * WIDTH * (table[step + 1] - value)
+
+
+@part
+def _limit(force: Any) -> Any:
+    return min(max(force, -FARTHEST), FARTHEST)
+
+
+@part
+def _pulls(epoch: Any, phase: Any) -> Any:
+    """Whether a turn of an edge is full."""
+    return np.uint32(epoch * phase) < phase
+
+
+@part
+def _mix(word: Any) -> Any:
+    """See ``mix``."""
+    word = (word ^ (word >> SHIFTS[0])) * FACTORS[0]
+    word = (word ^ (word >> SHIFTS[1])) * FACTORS[1]
+    return word ^ (word >> SHIFTS[2])

@@ -1,0 +1,89 @@
+"""Vertices of a graph that their own edges move: towards neighbors, and away from random vertices.
+
+A vertex reads positions and writes its own new one beside them, so that any of them may move at once, in any
+order and split, to the same bytes. Random numbers are a function of epoch, vertex, edge and sample alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._dispatch import kernel
+from rankfold.kernels.layout.forces import FARTHEST, FIRST, LAST, MASK, SHIFT, STEP, Edges, Epoch, Forces, mix
+
+Float32 = npt.NDArray[np.float32]
+Int64 = npt.NDArray[np.int64]
+
+
+@kernel
+def move_vertices(
+    positions: Float32, vertices: Int64, edges: Edges, *, forces: Forces, epoch: Epoch, out: Float32
+) -> None:
+    """New positions of some vertices after the edges of an epoch that begin at them.
+
+    An edge that pulls in this epoch moves its vertex twice towards the other end, once for either direction
+    of the edge; then random vertices push it away, by their forces where it stands. Others stay.
+
+    Parameters
+    ----------
+    positions : (n, d) float32, n < 2**32
+        Of all vertices.
+    vertices : (m,) int64
+        Those that move.
+    edges, forces, epoch
+        See ``forces.py``.
+    out : (m, d) float32, written
+        New positions; no part of ``positions``.
+
+    Notes
+    -----
+    Some 20 (2 + negatives) d operations for each edge that pulls; no scratch. Numbers are float32, and every
+    body makes the same of them, to the last bit.
+
+    References
+    ----------
+    McInnes, Healy, Melville, UMAP, arXiv:1802.03426, algorithm 5. Unlike there a vertex moves by its own
+    edges alone; since the graph is symmetric it is pulled as often.
+    """
+    rate, words = np.float32(epoch.rate), (epoch.negatives + 1) // 2
+    for place, vertex in enumerate(vertices.tolist()):
+        x, first = positions[vertex].copy(), int(edges.pointers[vertex])
+        own = mix((epoch.key + STEP * (vertex + 1)) & MASK)
+        for edge in range(first, int(edges.pointers[vertex + 1])):
+            if not _pulls(epoch.number, int(edges.phases[edge])):
+                continue
+            for _ in range(2):
+                x += rate * _force(forces.attraction, x - positions[edges.neighbors[edge]])
+            counter = (own + STEP * ((edge - first) * words + 1)) & MASK
+            x += rate * _push(positions, x, forces.repulsion, counter, epoch.negatives)
+        out[place] = x
+
+
+def _pulls(epoch: int, phase: int) -> bool:
+    """Whether a turn of an edge is full."""
+    return (epoch * phase) % 2**32 < phase
+
+
+def _push(positions: Float32, x: Float32, repulsion: Float32, counter: int, negatives: int) -> Float32:
+    """Sum of the forces from random vertices, two for each number of 64 bits."""
+    push = np.zeros_like(x)
+    for sample in range(negatives):
+        word = mix((counter + STEP * (sample // 2)) & MASK)
+        half = word & 0xFFFFFFFF if sample % 2 else word >> 32
+        push += _force(repulsion, x - positions[(half * len(positions)) >> 32])
+    return push
+
+
+def _force(table: Float32, difference: Float32) -> Float32:
+    """What a difference of positions comes to: none where there is none."""
+    square = np.float32(0)
+    for each in difference:
+        square += each * each
+    if not square > 0:
+        return np.zeros_like(difference)
+    place = min(max(int(square.view(np.int32)) - FIRST, 0), LAST)
+    step, between = place >> SHIFT, np.float32(place & (2**SHIFT - 1)) * np.float32(0.5**SHIFT)
+    factor = table[step] + between * (table[step + 1] - table[step])
+    force: Float32 = np.clip(factor * difference, np.float32(-FARTHEST), np.float32(FARTHEST))
+    return force

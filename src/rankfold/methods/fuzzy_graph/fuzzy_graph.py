@@ -1,0 +1,213 @@
+"""From lists of neighbors to a graph of weights, in two reads of the lists and a sort of the edges.
+
+Each row weighs its neighbors (see ``rankfold.kernels.graph.fuzzy``), and an edge weighs what its two rows
+make of it: ``mix (a + b - a b) + (1 - mix) a b``. Both meet by sorting: every edge is written twice, from
+either side, with its weight in the real or in the imaginary part of a number, and numbers of one place are
+added up. What a process holds does not grow with the rows.
+
+References
+----------
+McInnes, Healy, Melville, UMAP, arXiv:1802.03426, sections 3.1 and 4.1; ``fuzzy_simplicial_set`` of umap-learn
+for the mix of union and intersection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.graph.fuzzy import membership
+from rankfold.methods.fuzzy_graph.arguments import ONE_SIDED
+from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, StoredLists
+from rankfold.methods.knn.graph import NAME, POINTERS, SORT_BYTES
+from rankfold.methods.svd.request import number
+from rankfold.methods.task import Output, count
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.importing.coo_sort import sorted_entries
+from rankfold.pipeline.importing.csr_writer import CHUNK_LENGTHS, TARGET_CHUNKS, CsrWriter
+from rankfold.pipeline.importing.readers.reader import Entries
+from rankfold.pipeline.planning.passes import Pass
+from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.planner import Arrangement, FixedSweeps, Outline, plan_task
+from rankfold.pipeline.storage.checkpoint import remove
+from rankfold.pipeline.storage.result import Result
+
+Float32 = npt.NDArray[np.float32]
+
+BOTH = np.dtype(np.complex64)
+"""The weights of an edge from either side."""
+
+RECORD_BYTES = 16
+"""Of such a number with its place, on scratch."""
+
+EDGE_BYTES = 16
+"""Of a neighbor in what is taken at a time: copies that weighing and sorting it makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class FuzzyGraph:
+    """Stored lists and how they are weighed, as ``execute`` takes them."""
+
+    lists: StoredLists
+    set_op_mix_ratio: float = ONE_SIDED
+    local_connectivity: float = 1.0
+
+    @classmethod
+    def of(cls, lists: StoredLists, set_op_mix_ratio: float, local_connectivity: float) -> FuzzyGraph:
+        """Check what is asked."""
+        if not 0 <= set_op_mix_ratio <= 1:
+            raise InputError(
+                f"set_op_mix_ratio must lie between 0 (intersection) and 1 (union), not {set_op_mix_ratio}"
+            )
+        if not 0 <= local_connectivity <= lists.k:
+            raise InputError(
+                f"local_connectivity must lie between 0 and the {lists.k} neighbors that there are, not "
+                f"{local_connectivity}"
+            )
+        return cls(lists, set_op_mix_ratio, local_connectivity)
+
+    @property
+    def source(self) -> Source:
+        """Distances."""
+        return self.lists.distances
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        return {
+            "kind": "fuzzy_graph",
+            "k": self.lists.k,
+            "set_op_mix_ratio": self.set_op_mix_ratio,
+            "local_connectivity": self.local_connectivity,
+            "indices": self.lists.indices.fingerprint(),
+        }
+
+    @property
+    def most_edges(self) -> int:
+        """That the graph has if no two rows are neighbors of each other."""
+        return 2 * self.lists.rows * self.lists.k
+
+    @property
+    def chunk_edges(self) -> int:
+        """Numbers of a chunk of the result: see ``CsrWriter``."""
+        return min(max(self.most_edges // TARGET_CHUNKS, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1])
+
+    def outputs(self) -> tuple[Output, ...]:
+        """See the protocol."""
+        rows, edges = self.lists.rows, self.most_edges
+        files = 2 * count(edges, self.chunk_edges) + count(rows + 1, POINTERS)
+        graph = Output(NAME, (rows, rows), np.dtype(np.float32), files, sparse=True, stored=edges)
+        return (graph,)
+
+    # Plan -----------------------------------------------------------------------------------------
+
+    def plan(self, budget: Budget) -> Plan:
+        """See the protocol."""
+        rows, edges, k = self.lists.rows, self.most_edges, self.lists.k
+        source, stored = self.source, 8 * rows * self.source.shape[1]
+        held = 4 * self.lists.chunk_bytes + BLOCK_BYTES // 8 * EDGE_BYTES * 4
+        sort = 2 * SORT_BYTES + 3 * self.chunk_edges * 8 + 4 * 8 * POINTERS
+        memory = held + sort
+        sweeps = (
+            Pass("distances", "matrix", stored, 0, float(rows * k), held, 1, 1, blas_bytes=0),
+            Pass("weights", "matrix", 2 * stored, 8 * edges, 600.0 * rows * k, memory, 1, 1, blas_bytes=0),
+        )
+        peak = RESERVE_BYTES + memory
+        arrangement = Arrangement(sweeps, 1, peak, memory, 0, 1, rows, rows, 2, 2)
+        outline = Outline(
+            "fuzzy_graph",
+            "exact",
+            source,
+            np.dtype(np.float32),
+            "rows",
+            k,
+            result_bytes=8 * edges + 8 * rows,
+            scratch_bytes=RECORD_BYTES * edges,
+            subject=f"fuzzy_graph of {rows} rows of {k} neighbors",
+        )
+        return plan_task(outline, FixedSweeps(arrangement), budget)
+
+    # Run ------------------------------------------------------------------------------------------
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See the protocol; what was interrupted is made again."""
+        mean = self._mean_distance(run)
+        folder, between = run.result / NAME, run.scratch / "edges"
+        for old in (folder, between):
+            remove(old)
+        between.mkdir()
+        rows = self.lists.rows
+        writer = CsrWriter(folder, (rows, rows), np.dtype(np.float32), self.most_edges, str(run.result))
+        edges, largest = 0, 0.0
+        for entries in sorted_entries(self._both_ways(run, mean), (rows, rows), BOTH, between, SORT_BYTES):
+            weights = self._join(entries.values)
+            keep = weights > 0
+            if keep.any():
+                writer.append(Entries(entries.rows[keep], entries.columns[keep], weights[keep]))
+                edges, largest = edges + int(keep.sum()), max(largest, float(weights.max()))
+        writer.finish()
+        remove(between)
+        run.passes += 2
+        facts = {
+            **run.facts(self.request(), "exact", self.source, fingerprint),
+            "weights": edges,
+            "largest_weight": largest,
+            "mean_distance": mean,
+        }
+        run.describe(facts)
+        return facts
+
+    def _mean_distance(self, run: Run) -> float:
+        """Over all rows, each of which is at a distance of 0 from itself."""
+        total, rows, k = 0.0, self.lists.rows, self.lists.k
+        for first, distances in self.lists.distance_blocks():
+            total += float(distances.astype(np.float32).sum(dtype=np.float64))
+            _tell(run, "distances", first + len(distances), rows)
+        return total / (rows * (k + 1))
+
+    def _both_ways(self, run: Run, mean: float) -> Iterator[Entries]:
+        """Every edge, and the one that leads back: the weight of the first is real."""
+        k, rows = self.lists.k, self.lists.rows
+        for first, distances, indices in self.lists.blocks():
+            weights = np.empty(distances.shape, np.float32)
+            membership(distances, mean, local_connectivity=self.local_connectivity, out=weights)
+            ends, starts = indices.reshape(-1), np.repeat(np.arange(first, first + len(indices)), k)
+            values = weights.reshape(-1)
+            some = (values > 0) & (ends != starts)
+            ends, starts, values = ends[some], starts[some], values[some]
+            if len(values):
+                yield Entries(starts, ends, values.astype(BOTH))
+                yield Entries(ends, starts, values * BOTH.type(1j))
+            _tell(run, "weights", first + len(indices), rows)
+
+    def _join(self, both: npt.NDArray[np.complex64]) -> Float32:
+        """What edges weigh, from what either of their rows says."""
+        a, b, mix = both.real, both.imag, np.float32(self.set_op_mix_ratio)
+        product = a * b
+        return mix * (a + b - product) + (np.float32(1) - mix) * product
+
+
+def _tell(run: Run, name: str, done: int, total: int) -> None:
+    if run.progress:
+        run.progress(name, done, total)
+
+
+def fuzzy_graph_task(
+    neighbors: Result | str | Path,
+    k: object = None,
+    *,
+    set_op_mix_ratio: object = ONE_SIDED,
+    local_connectivity: object = 1.0,
+) -> FuzzyGraph:
+    """Lists that are to be weighed, checked; arguments of ``rankfold.fuzzy_graph``."""
+    result = neighbors if isinstance(neighbors, Result) else Result(neighbors)
+    ratio = number("set_op_mix_ratio", set_op_mix_ratio)
+    return FuzzyGraph.of(StoredLists.of(result, k), ratio, number("local_connectivity", local_connectivity))

@@ -1,0 +1,108 @@
+"""Lists of neighbors as they are stored, some rows at a time, checked as they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.svd.request import integer
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.errors import DataError, InputError
+from rankfold.pipeline.storage.result import Result
+
+BLOCK_BYTES = 2 * 2**20
+"""Bytes of neighbors that are taken at a time."""
+
+LARGEST = float(np.finfo(np.float32).max)
+"""Distance that weights are made of: they are made in float32."""
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLists:
+    """A result of ``knn`` of rows among themselves, and how many neighbors of each row count."""
+
+    result: Result
+    k: int
+
+    @classmethod
+    def of(cls, result: Result, k: object) -> StoredLists:
+        """Check that they make a graph."""
+        facts = result.attrs
+        if facts["kind"] != "knn":
+            raise InputError(f"{result.path} is the result of {facts['kind']}: give one of knn")
+        if facts["request"].get("queries") is not None:
+            raise InputError(
+                f"{result.path} has neighbors of queries among other rows, which are no graph: give a result "
+                "of knn without queries"
+            )
+        if facts["request"].get("metric") == "inner_product":
+            raise InputError(
+                f"{result.path} has inner products, which are no distances: search by cosine, say"
+            )
+        most = result.matrix("indices").shape[1]
+        count = most if k is None else integer("k", k)
+        if not 1 <= count <= most:
+            raise InputError(f"k {count} was asked for, but {result.path} has {most}: ask for 1 to {most}")
+        return cls(result, count)
+
+    @property
+    def distances(self) -> Source:
+        """As a matrix."""
+        return self.result.matrix("distances")
+
+    @property
+    def indices(self) -> Source:
+        """As a matrix."""
+        return self.result.matrix("indices")
+
+    @property
+    def rows(self) -> int:
+        """Rows that have lists."""
+        return self.distances.shape[0]
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Of a chunk of either, which is read whole."""
+        source = self.distances
+        return min(source.row_grid.longest, self.rows) * source.shape[1] * 8
+
+    def distance_blocks(self) -> Iterator[tuple[int, Array]]:
+        """The first row of a block, and distances of its rows."""
+        for first, (distances,) in self._blocks("distances"):
+            _require_distances(distances, first)
+            yield first, distances
+
+    def blocks(self) -> Iterator[tuple[int, Array, Array]]:
+        """The same, and who the neighbors are."""
+        for first, (distances, indices) in self._blocks("distances", "indices"):
+            _require_distances(distances, first)
+            if (indices < 0).any() or (indices >= self.rows).any():
+                row = first + int(((indices < 0) | (indices >= self.rows)).any(axis=1).argmax())
+                raise DataError(f"row {row} has neighbors that are none of {self.rows} rows")
+            yield first, distances, indices
+
+    def _blocks(self, *names: str) -> Iterator[tuple[int, tuple[Array, ...]]]:
+        """Some rows of arrays, whose chunks are read once."""
+        height, step = self.distances.row_grid.longest, max(1, BLOCK_BYTES // (8 * self.k))
+        arrays = [self.result[name] for name in names]
+        for start in range(0, self.rows, height):
+            chunks = [np.asarray(each[start : start + height]) for each in arrays]
+            for top in range(0, len(chunks[0]), step):
+                yield start + top, tuple(each[top : top + step, : self.k] for each in chunks)
+
+
+def _require_distances(distances: Array, first: int) -> None:
+    """None may be negative, or beyond what float32 holds."""
+    bad = ~((distances >= 0) & (distances <= LARGEST))
+    if bad.any():
+        row, place = np.argwhere(bad)[0]
+        raise DataError(
+            f"row {first + row} has a neighbor at the distance {distances[row, place]}: weights are made of "
+            f"distances between 0 and {LARGEST:.1e}"
+        )

@@ -1,0 +1,21 @@
+"""Compiled loops that weigh neighbors, run once on a few numbers."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from rankfold.kernels.graph.fuzzy import membership
+
+
+def warm_weights(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
+    """Of stored lists, whose distances are float64."""
+    _warm()
+
+
+@functools.cache
+def _warm() -> None:
+    for wide in (np.zeros((2, 2)), np.zeros((2, 4))[:, :2]):
+        membership(wide, 0.0, out=np.empty((2, 2), np.float32))

@@ -1,0 +1,11 @@
+"""Layouts of graphs of neighbors in few dimensions, as UMAP makes them.
+
+arguments   types, defaults and limits of the arguments
+request     parameters of a layout, checked; the curve that forces follow from
+edges       the edges of a graph that pull, in memory
+start       where vertices begin
+layout      epochs that move all vertices, a group after the other
+losses      how well a layout keeps what is joined together, and what is not apart
+umap        the task, and its plan
+warm        compiled loops, run once
+"""

@@ -1,0 +1,52 @@
+"""Arguments of umap: types, defaults and limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from rankfold.methods.argument import Argument
+from rankfold.methods.registry import Input, Method
+
+INITS = ("random", "custom")
+"""Where vertices begin; the last has no name for callers, who give positions."""
+
+
+@dataclass(frozen=True, slots=True)
+class UmapArguments:
+    """See ``rankfold.umap``."""
+
+    n_components: Annotated[int, Argument("dimensions of the embedding", least=1)] = 2
+    n_epochs: Annotated[
+        int | None, Argument("times that edges pull; 500 for up to 10000 rows by default, else 200", least=1)
+    ] = None
+    min_dist: Annotated[float, Argument("distance up to which rows may lie together", least=0)] = 0.1
+    spread: Annotated[float, Argument("distance over which they part", least=0)] = 1.0
+    a: Annotated[float | None, Argument("of the curve 1 / (1 + a d^(2 b)), in place of min_dist")] = None
+    b: Annotated[float | None, Argument("of the same curve")] = None
+    negative_sample_rate: Annotated[
+        int, Argument("random rows that a row is pushed from whenever an edge pulls", least=0)
+    ] = 5
+    repulsion_strength: Annotated[float, Argument("of these pushes", least=0)] = 1.0
+    learning_rate: Annotated[float, Argument("of the first epoch; it falls to 0", least=0)] = 1.0
+    init: Annotated[
+        str,
+        Argument(
+            "random, or a result of pca or umap whose coordinates are the first",
+            holds=("pca", "umap"),
+            choices=INITS[:-1],
+        ),
+    ] = INITS[0]
+    seed: Annotated[int, Argument("key of the random numbers", least=0, below=2**64)] = 0
+
+
+UMAP = Method(
+    "umap",
+    "Rows laid out in few dimensions by the graph of their neighbors.",
+    UmapArguments,
+    "rankfold.methods.umap.umap:umap_task",
+    inputs=(Input("neighbors", ("fuzzy_graph", "knn")),),
+    matrices=("embedding",),
+    in_process=True,
+    loops="rankfold.methods.umap.warm:warm_layout",
+)

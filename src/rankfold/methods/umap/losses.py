@@ -1,0 +1,56 @@
+"""How well a layout keeps together what is joined, and apart what is not.
+
+Both are parts of the cross entropy that a layout lowers. ``phi = 1 / (1 + a d^(2 b))`` is how much two
+vertices belong together where they lie: the loss of edges is the mean of ``-log(phi)`` by weight, and that of
+other pairs the mean of ``-log(1 - phi)``, over one random vertex for each.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.layout.forces import Edges
+from rankfold.methods.random_keys import Purpose
+
+Float32 = npt.NDArray[np.float32]
+
+BLOCK = 2**16
+"""Pairs that are taken at a time."""
+
+NEAREST = 1e-3
+"""Squared distance that pairs which lie together are taken to have, as in the repulsion."""
+
+
+def edge_loss(positions: Float32, edges: Edges, a: float, b: float) -> float:
+    """Of all edges; 0 if there are none."""
+    total = weights = 0.0
+    for start in range(0, len(edges.neighbors), BLOCK):
+        stop = min(len(edges.neighbors), start + BLOCK)
+        rows = np.searchsorted(edges.pointers, np.arange(start, stop), side="right") - 1
+        squares = _squares(positions, rows, edges.neighbors[start:stop])
+        phases = edges.phases[start:stop].astype(np.float64)
+        total += float(phases @ np.log1p(a * squares**b))
+        weights += float(phases.sum())
+    return total / weights if weights else 0.0
+
+
+def pair_loss(positions: Float32, a: float, b: float, seed: int) -> float:
+    """Of pairs of a vertex and a random one."""
+    count, total = len(positions), 0.0
+    key = np.array([seed, Purpose.LAYOUT_PAIRS], np.uint64)
+    for block, start in enumerate(range(0, count, BLOCK)):
+        rows = np.arange(start, min(count, start + BLOCK))
+        bits = np.random.Philox(key=key, counter=[0, 0, 0, block])
+        steps = np.random.Generator(bits).integers(1, max(2, count), BLOCK)[: len(rows)]
+        power = a * np.maximum(_squares(positions, rows, (rows + steps) % count), NEAREST) ** b
+        total += float((np.log1p(power) - np.log(power)).sum())
+    return total / count
+
+
+def _squares(positions: Float32, rows: Any, others: Any) -> npt.NDArray[np.float64]:
+    difference = positions[rows].astype(np.float64) - positions[others]
+    squares: npt.NDArray[np.float64] = (difference * difference).sum(axis=1)
+    return squares

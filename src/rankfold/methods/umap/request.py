@@ -1,0 +1,108 @@
+"""Parameters of a layout, checked before anything is read; the curve that its forces follow from."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rankfold.methods.svd.request import integer, number
+from rankfold.methods.umap.arguments import INITS
+from rankfold.pipeline.errors import InputError
+
+FEW_ROWS = 10_000
+"""Up to which there are more epochs, unless it is said how many."""
+
+EPOCHS = (500, 200)
+"""Of few rows, and of more."""
+
+LARGEST = {"n_epochs": 2**31, "n_components": 1024, "negative_sample_rate": 1024}
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutRequest:
+    """Parameters of ``umap`` that a result depends on."""
+
+    n_components: int = 2
+    n_epochs: int | None = None
+    min_dist: float = 0.1
+    spread: float = 1.0
+    a: float | None = None
+    b: float | None = None
+    negative_sample_rate: int = 5
+    repulsion_strength: float = 1.0
+    learning_rate: float = 1.0
+    init: str = INITS[0]
+    seed: int = 0
+
+    @classmethod
+    def of(cls, **arguments: Any) -> LayoutRequest:
+        """A request from arguments of a caller, with numbers as numbers."""
+        for name in ("n_components", "n_epochs", "negative_sample_rate", "seed"):
+            if arguments.get(name) is not None:
+                arguments[name] = integer(name, arguments[name])
+        for name in ("min_dist", "spread", "a", "b", "repulsion_strength", "learning_rate"):
+            if arguments.get(name) is not None:
+                arguments[name] = number(name, arguments[name])
+        request = cls(**arguments)
+        request.check()
+        return request
+
+    def check(self) -> None:
+        """Raise ``InputError`` for what cannot be done."""
+        for name, least in (("n_components", 1), ("n_epochs", 1), ("negative_sample_rate", 0)):
+            value = getattr(self, name)
+            if value is not None and not least <= value < LARGEST[name]:
+                raise InputError(f"{name} must lie in {least} .. {LARGEST[name] - 1}, not {value}")
+        for name in ("repulsion_strength", "learning_rate"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise InputError(f"{name} must be a finite number of at least 0, not {getattr(self, name)}")
+        if self.init not in INITS:
+            raise InputError(
+                f"init {self.init!r} is not known: take {', '.join(INITS[:-1])}, an array of positions, or a "
+                "result of pca or umap"
+            )
+        if not 0 <= self.seed < 2**64:
+            raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {self.seed}")
+        self._check_curve()
+
+    def _check_curve(self) -> None:
+        if (self.a is None) != (self.b is None):
+            raise InputError("a and b are of one curve: give both, or min_dist and spread instead")
+        for name in ("a", "b"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise InputError(f"{name} must be a finite number above 0, not {value}")
+        if self.a is None and not (0 < self.spread < math.inf and 0 <= self.min_dist <= self.spread):
+            raise InputError(
+                f"min_dist must lie between 0 and spread, which is above 0: not {self.min_dist} and "
+                f"{self.spread}"
+            )
+
+    def epochs(self, rows: int) -> int:
+        """How many there are for so many rows."""
+        return self.n_epochs if self.n_epochs is not None else EPOCHS[rows > FEW_ROWS]
+
+    def curve(self) -> tuple[float, float]:
+        """``a`` and ``b``, as they are given or fitted.
+
+        References
+        ----------
+        ``find_ab_params`` of umap-learn: 1 / (1 + a d^(2 b)) by least squares to 1 up to ``min_dist``, and to
+        ``exp(-(d - min_dist) / spread)`` beyond, at 300 places up to three times ``spread``.
+        """
+        if self.a is not None and self.b is not None:
+            return self.a, self.b
+        from scipy.optimize import curve_fit
+
+        x = np.linspace(0, 3 * self.spread, 300)
+        y = np.where(x < self.min_dist, 1.0, np.exp(-(x - self.min_dist) / self.spread))
+        (a, b), _ = curve_fit(lambda d, a, b: 1 / (1 + a * d ** (2 * b)), x, y)
+        return float(a), float(b)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the facts of a result, and what tells one request from another."""
+        return {"kind": "umap", **dataclasses.asdict(self)}

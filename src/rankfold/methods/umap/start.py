@@ -1,0 +1,82 @@
+"""Where vertices begin: anywhere, or as an array or a result has them."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.linear.gaussian import TILE_ROWS, gaussian_rows
+from rankfold.methods.random_keys import Purpose
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.storage.result import Result
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+Float32 = npt.NDArray[np.float32]
+
+COORDINATES = {"pca": "scores", "umap": "embedding"}
+"""Array of a result that vertices may begin at."""
+
+WIDTH = 10.0
+"""Of the box that vertices begin in."""
+
+NOISE = 1e-4
+"""Standard deviation of what is added to positions that are given: vertices in one place stay together."""
+
+
+def given_positions(init: object, rows: int, columns: int) -> Float64:
+    """(rows, columns) first positions of a caller: an array, a result of pca or umap, or the path of one."""
+    if isinstance(init, (str, Path)):
+        init = Result(init)
+    if isinstance(init, Result):
+        kind = init.attrs.get("kind")
+        if kind not in COORDINATES:
+            raise InputError(f"{init.path} is the result of {kind}: umap begins at one of pca or umap")
+        init.require_whole()
+        init = init[COORDINATES[kind]][:, :columns]
+    try:
+        positions = np.array(init, np.float64, order="C")
+    except (TypeError, ValueError):
+        raise InputError("init must be a name, an array of positions, or a result of pca or umap") from None
+    if positions.shape != (rows, columns):
+        raise InputError(
+            f"positions to begin at have shape {positions.shape}, but {rows} rows of {columns} coordinates "
+            "are laid out"
+        )
+    if not np.isfinite(positions).all():
+        raise InputError("positions to begin at must be finite numbers")
+    return positions
+
+
+def digest(positions: Float64 | None) -> str:
+    """Hash that tells one start from another."""
+    return "" if positions is None else hashlib.blake2b(positions.data, digest_size=16).hexdigest()
+
+
+def start_positions(given: Float64 | None, rows: int, columns: int, seed: int) -> Float32:
+    """First positions, in a box of ten by ten: each a function of seed, row, and all that are given."""
+    if given is None:
+        return _anywhere(rows, columns, seed)
+    low, high = given.min(axis=0), given.max(axis=0)
+    with np.errstate(over="ignore"):
+        span = high - low
+    halves = np.where(np.isfinite(span), 1.0, 0.5)
+    span = high * halves - low * halves
+    unit = (given * halves - low * halves) / np.where(span > 0, span, 1)
+    noise = gaussian_rows(seed, Purpose.LAYOUT_START, (0, rows), columns)
+    positions: Float32 = (WIDTH * unit + NOISE * noise).astype(np.float32)
+    return positions
+
+
+def _anywhere(rows: int, columns: int, seed: int) -> Float32:
+    positions = np.empty((rows, columns), np.float32)
+    key = np.array([seed, Purpose.LAYOUT_START], np.uint64)
+    for tile, top in enumerate(range(0, rows, TILE_ROWS)):
+        bits = np.random.Philox(key=key, counter=[0, 0, 0, tile])
+        numbers = np.random.Generator(bits).random((TILE_ROWS, columns))
+        positions[top : top + TILE_ROWS] = WIDTH * numbers[: rows - top]
+    return positions

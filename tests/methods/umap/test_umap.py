@@ -1,0 +1,235 @@
+"""Layouts of graphs of neighbors: as good as umap-learn's, the same in any threads, refused in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.manifold import trustworthiness
+
+import rankfold as rf
+from rankfold.methods.umap.edges import read_edges
+from rankfold.methods.umap.layout import GROUPS, vertex_groups
+from rankfold.methods.umap.losses import edge_loss
+from rankfold.methods.umap.request import LayoutRequest
+from rankfold.methods.umap.start import start_positions
+
+Array = npt.NDArray[Any]
+
+
+@pytest.fixture(scope="module")
+def digits() -> Array:
+    images: Array = load_digits(return_X_y=True)[0]
+    return images
+
+
+@pytest.fixture(scope="module")
+def graph(digits: Array, tmp_path_factory: pytest.TempPathFactory) -> rf.Result:
+    folder = tmp_path_factory.mktemp("digits")
+    lists = rf.knn(digits, 14, out=folder / "knn.zarr", threads=1)
+    return rf.fuzzy_graph(lists, out=folder / "graph.zarr")
+
+
+def gaussian(rows: int = 300, columns: int = 5) -> Array:
+    return np.random.default_rng(0).standard_normal((rows, columns))
+
+
+# Curves and starts --------------------------------------------------------------------------------
+
+
+def test_the_curve_is_that_of_umap_learn() -> None:
+    # What umap-learn finds for its defaults, and for min_dist 0.5 and spread 2.
+    np.testing.assert_allclose(LayoutRequest().curve(), (1.5769434603, 0.8950608780), rtol=1e-6)
+    umap = pytest.importorskip("umap.umap_", reason="umap-learn is not installed")
+    for spread, min_dist in ((1.0, 0.1), (2.0, 0.5), (1.0, 0.0)):
+        found = LayoutRequest(spread=spread, min_dist=min_dist).curve()
+        np.testing.assert_allclose(found, umap.find_ab_params(spread, min_dist), rtol=1e-9)
+
+
+def test_a_start_fills_a_box_and_parts_what_is_in_one_place() -> None:
+    for given in (None, gaussian(500, 2), np.zeros((500, 2)), 1e308 * np.sign(gaussian(500, 2))):
+        start = start_positions(given, 500, 2, seed=3)
+        assert start.dtype == np.float32 and np.isfinite(start).all()
+        assert len(np.unique(start, axis=0)) == 500
+        assert np.abs(start - 5).max() < 5.01
+        assert start.tobytes() == start_positions(given, 500, 2, seed=3).tobytes()
+
+
+def test_every_vertex_is_in_one_group() -> None:
+    groups = vertex_groups(10_000)
+    assert sorted(np.concatenate(groups)) == list(range(10_000))
+    assert max(map(len, groups)) < 2 * 10_000 / GROUPS
+    assert sum(map(len, vertex_groups(2))) == 2
+
+
+# Layouts ------------------------------------------------------------------------------------------
+
+
+def test_digits_lie_with_their_neighbors(graph: rf.Result, digits: Array) -> None:
+    start = rf.pca(digits, 2, threads=1)
+    result = rf.umap(graph, init=start, threads=2)
+    embedding = np.asarray(result.embedding)
+    assert embedding.shape == (1797, 2) and embedding.dtype == np.float32
+    assert trustworthiness(digits, embedding, n_neighbors=15) > 0.983
+    edges = read_edges(graph.path / "graph", result.attrs["epochs"])
+    before = start_positions(np.asarray(start.scores), 1797, 2, 0)
+    assert result.attrs["edge_loss"] < edge_loss(before, edges, *result.attrs["curve"])
+    assert result.attrs["edges_that_pull"] == len(edges.neighbors)
+
+
+def test_a_layout_is_as_good_as_that_of_umap_learn(graph: rf.Result, digits: Array) -> None:
+    umap = pytest.importorskip("umap.umap_", reason="umap-learn is not installed")
+    start = np.asarray(rf.pca(digits, 2, threads=1).scores)
+    a, b = LayoutRequest().curve()
+    theirs, _ = umap.simplicial_set_embedding(
+        digits,
+        graph.graph.tocoo(),
+        2,
+        1.0,
+        a,
+        b,
+        1.0,
+        5,
+        500,
+        start,
+        np.random.RandomState(0),
+        "euclidean",
+        {},
+        densmap=False,
+        densmap_kwds={},
+        output_dens=False,
+        parallel=False,
+    )
+    ours = rf.umap(graph, init=start, n_epochs=500, threads=2).embedding
+    expected = trustworthiness(digits, theirs, n_neighbors=15)
+    assert trustworthiness(digits, np.asarray(ours), n_neighbors=15) > expected - 0.003
+
+
+@pytest.mark.parametrize("threads", [2, 4])
+def test_threads_change_no_byte(graph: rf.Result, threads: int) -> None:
+    one = rf.umap(graph, n_epochs=15, threads=1).embedding
+    many = rf.umap(graph, n_epochs=15, threads=threads).embedding
+    assert np.asarray(one).tobytes() == np.asarray(many).tobytes()
+    other = rf.umap(graph, n_epochs=15, threads=1, seed=1).embedding
+    assert np.asarray(one).tobytes() != np.asarray(other).tobytes()
+
+
+def test_a_layout_that_was_interrupted_goes_on_where_it_was(
+    graph: rf.Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rankfold.pipeline.engine.sweep.SEGMENT_SECONDS", 0.0)
+    epochs: list[int] = []
+
+    def stop_in_the_middle(_: str, epoch: int, __: int) -> None:
+        epochs.append(epoch)
+        if epoch == 6:
+            raise KeyboardInterrupt
+
+    whole = rf.umap(graph, n_epochs=10).embedding
+    with pytest.raises(KeyboardInterrupt):
+        rf.umap(graph, n_epochs=10, out=tmp_path / "r.zarr", progress=stop_in_the_middle)
+    again = rf.umap(graph, n_epochs=10, out=tmp_path / "r.zarr", progress=stop_in_the_middle)
+    assert epochs == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+    assert np.asarray(again.embedding[...]).tobytes() == np.asarray(whole).tobytes()
+
+
+def test_memory_stays_below_the_plan(tmp_path: Path) -> None:
+    rows = 40_000
+    points = np.random.default_rng(0).random((rows, 2))
+    lists = rf.knn(points, 15, out=tmp_path / "knn.zarr", threads=1)
+    graph = rf.fuzzy_graph(lists, out=tmp_path / "graph.zarr")
+    picture = rf.umap(graph, n_epochs=3, out=tmp_path / "umap.zarr", threads=2)
+    for result in (graph, picture):
+        attempt = result.run["attempts"][-1]
+        assert attempt["measured_bytes"] <= attempt["planned_bytes"]
+        assert attempt["plan"]["peak_bytes"] < 250 * 2**20
+
+
+def test_lists_are_laid_out_like_their_graph() -> None:
+    lists = rf.knn(gaussian(), 9)
+    of_lists, of_graph = rf.umap(lists, n_epochs=9), rf.umap(rf.fuzzy_graph(lists), n_epochs=9)
+    assert np.asarray(of_lists.embedding).tobytes() == np.asarray(of_graph.embedding).tobytes()
+
+
+def test_a_layout_goes_on_from_another(tmp_path: Path) -> None:
+    graph = rf.fuzzy_graph(rf.knn(gaussian(), 9))
+    rf.umap(graph, n_epochs=9, out=tmp_path / "first.zarr")
+    result = rf.umap(graph, n_epochs=9, init=tmp_path / "first.zarr", out=tmp_path / "second.zarr")
+    assert result.attrs["request"]["init"] == "custom"
+    again = rf.umap(graph, n_epochs=9, init=rf.open_result(tmp_path / "first.zarr").embedding[...])
+    assert np.asarray(again.embedding).tobytes() == np.asarray(result.embedding[...]).tobytes()
+
+
+def test_a_hub_throws_no_vertex_out() -> None:
+    """All rows of a sphere have its center as their nearest neighbor: it has an edge to each of them."""
+    x = np.random.default_rng(1).standard_normal((3000, 60))
+    x /= np.linalg.norm(x, axis=1)[:, None]
+    x[0] = 0
+    graph = rf.fuzzy_graph(rf.knn(x, 14))
+    assert np.diff(graph.graph.indptr).max() == 2999
+    embedding = np.asarray(rf.umap(graph, n_epochs=200, threads=2).embedding)
+    away = np.linalg.norm(embedding - np.median(embedding, axis=0), axis=1)
+    assert away.max() < 2 * np.percentile(away, 99)
+
+
+@pytest.mark.parametrize(
+    ("x", "k", "asked"),
+    [
+        (gaussian(), 1, {}),
+        (np.zeros((40, 3)), 5, {}),
+        (gaussian(2), 1, {}),
+        (gaussian(), 5, {"n_components": 1}),
+        (gaussian(), 5, {"n_components": 7}),
+        (gaussian(), 5, {"negative_sample_rate": 0}),
+        (gaussian(), 5, {"learning_rate": 0.0}),
+        (gaussian(), 5, {"n_epochs": 1}),
+        (gaussian(), 5, {"a": 1.0, "b": 1.0, "repulsion_strength": 3.0}),
+        (np.concatenate([gaussian(50), 1e8 + gaussian(50)]), 5, {}),
+        (gaussian(), 5, {"seed": 2**64 - 1}),
+    ],
+)
+def test_what_is_degenerate_has_a_layout(x: Array, k: int, asked: dict[str, Any]) -> None:
+    result = rf.umap(rf.knn(x, k), **{"n_epochs": 20, **asked})
+    embedding = np.asarray(result.embedding)
+    assert embedding.shape == (len(x), asked.get("n_components", 2))
+    assert np.isfinite(embedding).all()
+    assert np.isfinite([result.attrs["edge_loss"], result.attrs["pair_loss"]]).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "asked", "said"),
+    [
+        (lambda x: rf.pca(x, 2), {}, "umap lays out one of fuzzy_graph or knn"),
+        (lambda x: rf.knn(x, 3), {"n_components": 0}, "n_components must lie in 1"),
+        (lambda x: rf.knn(x, 3), {"n_epochs": 0}, "n_epochs must lie in 1"),
+        (lambda x: rf.knn(x, 3), {"min_dist": 2.0}, "min_dist must lie between 0 and spread"),
+        (lambda x: rf.knn(x, 3), {"a": 2.0}, "give both"),
+        (lambda x: rf.knn(x, 3), {"a": -2.0, "b": 1.0}, "a must be a finite number above 0"),
+        (lambda x: rf.knn(x, 3), {"learning_rate": np.nan}, "learning_rate must be a finite number"),
+        (lambda x: rf.knn(x, 3), {"init": "spectral"}, "init 'spectral' is not known: take random"),
+        (lambda x: rf.knn(x, 3), {"init": gaussian(7)}, "have shape .7, 5., but 300 rows of 2 coordinates"),
+        (lambda x: rf.knn(x, 3), {"init": np.full((300, 2), np.nan)}, "finite numbers"),
+        (lambda x: rf.knn(x, 3), {"seed": -1}, "seed must lie in"),
+        (
+            lambda x: rf.fuzzy_graph(rf.knn(x, 3)),
+            {"memory": "16MiB"},
+            "umap of 300 rows and .* Give --memory",
+        ),
+    ],
+)
+def test_what_cannot_be_laid_out_is_refused(
+    make: Callable[[Array], rf.Result], asked: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(rf.RankfoldError, match=said):
+        rf.umap(make(gaussian()), **asked)
+
+
+def test_an_init_of_another_kind_is_refused() -> None:
+    x = gaussian()
+    with pytest.raises(rf.RankfoldError, match="is the result of knn: umap begins at one of pca or umap"):
+        rf.umap(rf.knn(x, 3), init=rf.knn(x, 3))
