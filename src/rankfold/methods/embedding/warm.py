@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rankfold.kernels.neighbors.lists import Metric, sort_lists
+from rankfold.kernels.neighbors.meeting import square_norms
 from rankfold.kernels.neighbors.ranks import count_every_pair, count_nearer, measure_keys
 from rankfold.methods.knn.row_blocks import row_dtype
 from rankfold.methods.knn.warm import DTYPES, METRIC, way_of
@@ -30,6 +31,7 @@ def _warm_ranks(dtype: np.dtype[Any], way: str) -> None:
     counts = np.zeros((4, 2), np.int64)
     metric = METRIC.get(way, Metric.EUCLIDEAN)
     if way in METRIC:
+        square_norms(x, out=np.empty(4))
         for kind in DTYPES:
             bound = (np.ones(4, kind), np.ones(4, kind))
             tile = np.zeros((4, 4), kind)
