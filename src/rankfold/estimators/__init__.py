@@ -9,6 +9,7 @@
     radius                 RadiusNeighborsTransformer, and queries of a radius
     search                 what these share: metrics, samples that are kept
     clusters               KMeans, MiniBatchKMeans
+    layouts                UMAP
     samples                what is read a panel at a time, and what is not
     labels                 samples with names that are no data frames
 
@@ -25,6 +26,7 @@ except ImportError as error:
 
 from rankfold.estimators.clusters import KMeans, MiniBatchKMeans
 from rankfold.estimators.incremental import IncrementalPCA
+from rankfold.estimators.layouts import UMAP
 from rankfold.estimators.minibatch import MiniBatchNMF
 from rankfold.estimators.neighbors import KNeighborsTransformer, NearestNeighbors
 from rankfold.estimators.nonnegative import NMF
@@ -35,6 +37,7 @@ from rankfold.estimators.truncated import TruncatedSVD
 __all__ = [
     "NMF",
     "PCA",
+    "UMAP",
     "IncrementalPCA",
     "KMeans",
     "KNeighborsTransformer",

@@ -1,0 +1,194 @@
+"""``UMAP``: samples of any number laid out in few dimensions by their neighbors."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, _fit_context
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.validation import validate_data
+
+import rankfold
+from rankfold.estimators.labels import labeled
+from rankfold.estimators.samples import forget_names, is_large
+from rankfold.methods.knn.arguments import ALIASES, HAVERSINE, NAMES, SET_NAMES
+
+METRICS = {*NAMES, *SET_NAMES, HAVERSINE, *ALIASES} - {"inner_product"}
+"""Whose values are distances."""
+
+STARTS = ("pca", "random")
+
+START_TOL = 1e-2
+"""Of the first principal components: they only say where samples begin."""
+
+
+@labeled
+class UMAP(BaseEstimator):  # type: ignore[misc]
+    """Samples laid out in few dimensions, so that neighbors lie together; see ``rankfold.umap``.
+
+    Parameters
+    ----------
+    n_neighbors : int, default=15
+        Of each sample, itself among them.
+    n_components : int, default=2
+        Dimensions.
+    metric : str, default="euclidean"
+        One of ``rankfold.knn`` but "inner_product".
+    n_epochs, learning_rate, min_dist, spread, a, b, negative_sample_rate, repulsion_strength
+        As for ``rankfold.umap``.
+    set_op_mix_ratio, local_connectivity
+        As for ``rankfold.fuzzy_graph``.
+    init : {"pca", "random"} or array of shape (n_samples, n_components), default="pca"
+        Where samples begin: unlike umap-learn at their first principal components, not at eigenvectors of the
+        graph.
+    random_state : int, RandomState or None, default=None
+        Layouts are the same for any number of threads in any case.
+    min_recall : float, optional
+        Neighbors may be approximate, as in ``rankfold.knn``.
+    memory : int or str, optional
+        As for ``rankfold.svd``, of each step.
+
+    Attributes
+    ----------
+    embedding_ : (n_samples, n_components) float32 array
+    graph_ : CSR array
+        Weights of neighbors: see ``rankfold.fuzzy_graph``.
+    n_features_in_ : int
+    feature_names_in_
+        Where samples have names of columns.
+
+    Notes
+    -----
+    There is no ``transform``: other samples have no place in a layout yet. Samples are read from where they
+    are, by each step; the graph and the layout are held in memory.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_neighbors": [Interval(numbers.Integral, 2, None, closed="left")],
+        "n_components": [Interval(numbers.Integral, 1, None, closed="left")],
+        "metric": [StrOptions(METRICS)],
+        "n_epochs": [Interval(numbers.Integral, 1, None, closed="left"), None],
+        "learning_rate": [Interval(numbers.Real, 0, None, closed="neither")],
+        "init": [StrOptions(set(STARTS)), "array-like", HasMethods("attrs")],
+        "min_dist": [Interval(numbers.Real, 0, None, closed="left")],
+        "spread": [Interval(numbers.Real, 0, None, closed="neither")],
+        "set_op_mix_ratio": [Interval(numbers.Real, 0, 1, closed="both")],
+        "local_connectivity": [Interval(numbers.Real, 0, None, closed="left")],
+        "repulsion_strength": [Interval(numbers.Real, 0, None, closed="left")],
+        "negative_sample_rate": [Interval(numbers.Integral, 0, None, closed="left")],
+        "a": [numbers.Real, None],
+        "b": [numbers.Real, None],
+        "random_state": ["random_state"],
+        "min_recall": [Interval(numbers.Real, 0, 1, closed="left"), None],
+        "memory": [str, numbers.Integral, None],
+    }
+
+    def __init__(
+        self,
+        n_neighbors: int = 15,
+        n_components: int = 2,
+        *,
+        metric: str = "euclidean",
+        n_epochs: int | None = None,
+        learning_rate: float = 1.0,
+        init: Any = "pca",
+        min_dist: float = 0.1,
+        spread: float = 1.0,
+        set_op_mix_ratio: float = 1.0,
+        local_connectivity: float = 1.0,
+        repulsion_strength: float = 1.0,
+        negative_sample_rate: int = 5,
+        a: float | None = None,
+        b: float | None = None,
+        random_state: Any = None,
+        min_recall: float | None = None,
+        memory: str | int | None = None,
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.n_components = n_components
+        self.metric = metric
+        self.n_epochs = n_epochs
+        self.learning_rate = learning_rate
+        self.init = init
+        self.min_dist = min_dist
+        self.spread = spread
+        self.set_op_mix_ratio = set_op_mix_ratio
+        self.local_connectivity = local_connectivity
+        self.repulsion_strength = repulsion_strength
+        self.negative_sample_rate = negative_sample_rate
+        self.a = a
+        self.b = b
+        self.random_state = random_state
+        self.min_recall = min_recall
+        self.memory = memory
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def fit(self, X: Any, y: Any = None) -> UMAP:
+        """Lay out samples in rows, in memory or on disk; ``y`` is ignored."""
+        X = self._samples(X)
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        k = min(self.n_neighbors, X.shape[0]) - 1
+        lists = rankfold.knn(
+            X, k, metric=self.metric, min_recall=self.min_recall, seed=seed, memory=self.memory
+        )
+        weights = rankfold.fuzzy_graph(
+            lists,
+            set_op_mix_ratio=self.set_op_mix_ratio,
+            local_connectivity=min(self.local_connectivity, k),
+            memory=self.memory,
+        )
+        layout = rankfold.umap(
+            weights,
+            n_components=self.n_components,
+            n_epochs=self.n_epochs,
+            learning_rate=self.learning_rate,
+            min_dist=self.min_dist,
+            spread=self.spread,
+            a=self.a,
+            b=self.b,
+            repulsion_strength=self.repulsion_strength,
+            negative_sample_rate=self.negative_sample_rate,
+            init=self._start(X, seed),
+            seed=seed,
+            memory=self.memory,
+        )
+        self.graph_, self.embedding_ = weights.graph, np.asarray(layout.embedding[...])
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Lay out samples in rows, and where they are; ``y`` is ignored."""
+        return self.fit(X).embedding_
+
+    def _samples(self, X: Any) -> Any:
+        """Samples as steps read them; those on disk are opened."""
+        if is_large(X):
+            X = rankfold.open(X)
+            forget_names(self, X.shape[1])
+        else:
+            X = validate_data(self, X, accept_sparse="csr", dtype=None if self._takes_bits() else "numeric")
+        if X.shape[0] < 3:
+            raise ValueError(f"UMAP takes 3 samples or more, not n_samples={X.shape[0]}")
+        return X
+
+    def _takes_bits(self) -> bool:
+        return self.metric in SET_NAMES
+
+    def _start(self, X: Any, seed: int) -> Any:
+        """Where samples begin; missing dimensions at zero, from which they part."""
+        if not isinstance(self.init, str) or self.init == "random":
+            return self.init
+        rows, columns = X.shape
+        rank = min(self.n_components, columns, rows - 1)
+        samples = X.astype(np.float32) if np.dtype(X.dtype).kind == "b" else X
+        scores = rankfold.pca(samples, rank=rank, tol=START_TOL, seed=seed, memory=self.memory).scores
+        start = np.zeros((rows, self.n_components))
+        start[:, :rank] = scores[...]
+        return start

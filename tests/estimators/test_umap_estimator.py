@@ -1,0 +1,81 @@
+"""``UMAP`` in scikit-learn's place: its checks, its attributes, samples on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from reference import to_zarr
+from sklearn.datasets import load_digits
+from sklearn.manifold import trustworthiness
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import rankfold as rf
+from rankfold.estimators import UMAP
+
+
+@parametrize_with_checks([UMAP(n_epochs=20)])
+def test_scikit_learn_finds_no_fault(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def digits() -> np.ndarray:
+    return load_digits().data[:900].astype(np.float32)
+
+
+def test_neighbors_stay_together() -> None:
+    x = digits()
+    fitted = UMAP(random_state=0).fit(x)
+    assert fitted.embedding_.shape == (900, 2)
+    assert trustworthiness(x, fitted.embedding_, n_neighbors=15) > 0.95
+    lists = rf.knn(x, 14)
+    assert abs(fitted.graph_ - rf.fuzzy_graph(lists).graph).max() == 0
+    np.testing.assert_array_equal(fitted.embedding_, UMAP(random_state=0).fit_transform(x))
+
+
+@pytest.mark.parametrize("init", ["pca", "random", "array"])
+def test_samples_on_disk_give_what_samples_in_memory_give(tmp_path: Path, init: str) -> None:
+    x = digits()[:300]
+    start: Any = x[:, 20:22] if init == "array" else init
+    how: dict[str, Any] = {"init": start, "random_state": 3, "n_epochs": 30}
+    here = UMAP(**how).fit_transform(x)
+    np.testing.assert_array_equal(here, UMAP(**how).fit_transform(to_zarr(tmp_path / "x.zarr", x, (90, 64))))
+
+
+def test_sparse_samples_and_bits_are_taken() -> None:
+    x = digits()[:200]
+    dense, sparse = (UMAP(random_state=0, n_epochs=20).fit(a) for a in (x, scipy.sparse.csr_array(x)))
+    assert abs(dense.graph_ - sparse.graph_).max() < 1e-5
+    assert UMAP(metric="jaccard", n_epochs=20).fit_transform(x > 7).shape == (200, 2)
+
+
+def test_few_samples_and_columns_are_enough() -> None:
+    x = np.arange(7.0)[:, None]
+    assert np.isfinite(UMAP(n_neighbors=40, n_components=3, n_epochs=10).fit_transform(x)).all()
+    with pytest.raises(ValueError, match="takes 3 samples or more, not n_samples=2"):
+        UMAP().fit(x[:2])
+
+
+def test_a_pipeline_ends_in_a_picture() -> None:
+    picture = make_pipeline(StandardScaler(), UMAP(n_epochs=10)).fit_transform(digits()[:100])
+    assert picture.shape == (100, 2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"metric": "inner_product"}, "The 'metric' parameter of UMAP must be"),
+        ({"init": "spectral"}, "The 'init' parameter of UMAP must be"),
+        ({"n_neighbors": 1}, "The 'n_neighbors' parameter of UMAP must be"),
+        ({"init": np.zeros((5, 2))}, "positions to begin at have shape"),
+        ({"min_dist": 2.0}, "min_dist"),
+    ],
+)
+def test_what_cannot_be_is_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        UMAP(**wrong).fit(digits()[:50])
