@@ -102,3 +102,16 @@ def test_batches_on_disk_are_those_in_memory(tmp_path: Path) -> None:
     np.testing.assert_array_equal(here.cluster_centers_, there.cluster_centers_)
     with pytest.raises(ValueError, match="a batch lies in memory"):
         there.partial_fit(path)
+
+
+def test_batches_go_on_from_a_fit_and_a_fit_begins_anew() -> None:
+    x, new = samples(), samples(40, seed=1)
+    fitted = MiniBatchKMeans(4, random_state=0).fit(x)
+    before, counts = fitted.cluster_centers_.copy(), fitted.counts_.copy()
+    assert counts.sum() == 600
+    fitted.partial_fit(new[:3])
+    assert np.abs(fitted.cluster_centers_ - before).max() < 0.2
+    assert fitted.counts_.sum() == 603
+    again = MiniBatchKMeans(4, random_state=0).partial_fit(new).fit(x)
+    np.testing.assert_array_equal(again.counts_, counts)
+    np.testing.assert_array_equal(again.cluster_centers_, before)

@@ -293,6 +293,7 @@ class MiniBatchKMeans(CentersOfSamples, cluster.MiniBatchKMeans):  # type: ignor
         self._take(self.result_)
         self.n_iter_ -= 1  # the last read labels samples
         self.n_steps_ = self.n_iter_ * -(-X.shape[0] // self.batch_size)
+        self.counts_ = np.asarray(self.result_.counts[...], np.float64).ravel()
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
@@ -306,7 +307,6 @@ class MiniBatchKMeans(CentersOfSamples, cluster.MiniBatchKMeans):  # type: ignor
         if is_first:
             self.cluster_centers_ = np.array(self._find(X, passes=1).centers[...])
             self._n_features_out, self.n_steps_ = self.n_clusters, 0
-        if not hasattr(self, "counts_"):
             self.counts_ = np.zeros(len(self.cluster_centers_))
         rows = X.toarray() if sparse.issparse(X) else X
         shift = rows.mean(axis=0, dtype=np.float64).astype(X.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import warnings
 from typing import Any, ClassVar
 
 import numpy as np
@@ -136,6 +137,12 @@ class UMAP(BaseEstimator):  # type: ignore[misc]
         X = self._samples(X)
         seed = int(check_random_state(self.random_state).randint(2**31))
         k = min(self.n_neighbors, X.shape[0]) - 1
+        for name, value, most in (
+            ("n_neighbors", self.n_neighbors, X.shape[0]),
+            ("local_connectivity", self.local_connectivity, k),
+        ):
+            if value > most:
+                warnings.warn(f"{name}={value} is more than there are: {most} are taken", stacklevel=2)
         lists = rankfold.knn(
             X, k, metric=self.metric, min_recall=self.min_recall, seed=seed, memory=self.memory
         )

@@ -251,3 +251,9 @@ def test_sparse_rows_are_packed_where_that_is_less_work(columns: int, members: i
     task = knn_task(x, 3, metric="jaccard")
     assert (choice.sparse_sides(task) is None) == packs
     assert isinstance(choice.set_fold(task, None), NearestBits if packs else NearestSets)
+
+
+@pytest.mark.parametrize("metric", ["hamming", "jaccard"])
+def test_complex_numbers_are_no_sets(metric: str) -> None:
+    with pytest.raises(InputError, match="complex"):
+        rf.knn(np.zeros((4, 8), complex), 2, metric=metric)

@@ -305,7 +305,7 @@ def test_other_columns_and_other_results_are_refused(tmp_path: Path) -> None:
     x = clustered(200)
     with pytest.raises(InputError, match=r"has 30 columns, but .*index of 200 x 24.* has 24"):
         look_up(np.ones((5, 30)), made(x))
-    with pytest.raises(InputError, match="is the result of knn: index must be one of index"):
+    with pytest.raises(InputError, match="is the result of knn: give one of index"):
         look_up(x, rf.knn(x, 3, threads=1))
     with pytest.raises(InputError, match="base must be a result of knn"):
         rf.knn(x, 3, base=look_up(x, made(x)))

@@ -17,6 +17,7 @@ from rankfold.methods.bits.rows import BitReader, SetReader
 from rankfold.methods.knn.arguments import PACKED_NAMES, SET_NAMES
 from rankfold.methods.knn.sparse_rows import cut_blocks, sparse_rows
 from rankfold.pipeline.data.source import CompressedSource, compressed
+from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.pairs import Pairs
 from rankfold.pipeline.errors import InputError
 
@@ -36,11 +37,14 @@ def finds_sets(task: Neighbors) -> bool:
 
 
 def require_bits(task: Neighbors) -> None:
-    """Raise ``InputError`` where rows are no packed bits, but their metric takes such."""
+    """Raise ``InputError`` where rows are no packed bits, but their metric takes such, or are complex."""
     metric = task.parameters.metric
-    if metric not in PACKED_NAMES:
+    if metric not in SET_NAMES:
         return
     for side in (task.left, task.source):
+        _ = View(side, Orientation.ROWS).dtype  # refuses numbers that are not real
+        if metric not in PACKED_NAMES:
+            continue
         if side.dtype != np.uint8 or compressed(side) is not None:
             what = "sparse" if compressed(side) is not None else str(side.dtype)
             raise InputError(

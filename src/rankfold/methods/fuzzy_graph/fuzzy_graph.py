@@ -39,7 +39,7 @@ from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Arrangement, FixedSweeps, Outline, plan_task
 from rankfold.pipeline.storage.checkpoint import remove
-from rankfold.pipeline.storage.result import Result
+from rankfold.pipeline.storage.result import Result, result_of
 
 Float32 = npt.NDArray[np.float32]
 
@@ -208,6 +208,6 @@ def fuzzy_graph_task(
     local_connectivity: object = 1.0,
 ) -> FuzzyGraph:
     """Lists that are to be weighed, checked; arguments of ``rankfold.fuzzy_graph``."""
-    result = neighbors if isinstance(neighbors, Result) else Result(neighbors)
+    result = result_of("fuzzy_graph", neighbors, "a result of knn, as of rf.knn(x, k=14)")
     ratio = number("set_op_mix_ratio", set_op_mix_ratio)
     return FuzzyGraph.of(StoredLists.of(result, k), ratio, number("local_connectivity", local_connectivity))

@@ -252,10 +252,10 @@ class IndexQueries:
         farthest = truth["keys"].max(axis=1)
         tried: list[tuple[int, Recall]] = []
         for probes in self.tried:
-            found = near
+            keys = near
             if probes != self.first_probes:
-                found = self._lists_of(run, f"probe-{probes:03d}", few, (probes, False), shift)
-            hits = (found <= farthest[:, None]).sum(axis=1)
+                keys = self._lists_of(run, f"probe-{probes:03d}", few, (probes, False), shift)
+            hits = (keys <= farthest[:, None]).sum(axis=1)
             tried.append((probes, recall_of(hits, self.parameters.k, rows)))
             if tried[-1][1].low >= (self.parameters.min_recall or 0.0):
                 break

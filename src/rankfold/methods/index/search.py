@@ -228,13 +228,13 @@ class _Panel:
         lists, k = self.lists, self.fold.k
         mine = lists.keys[some], lists.ids[some]
         keys = np.repeat(mine[0][:, :1], k, axis=1)
-        found = NearLists(keys, np.full(keys.shape, EMPTY), lists.uncertain)
-        let_meet(self.fold.index, self.work, taken(self.queries, some, self.work.room), rows, found)
+        gains = NearLists(keys, np.full(keys.shape, EMPTY), lists.uncertain)
+        let_meet(self.fold.index, self.work, taken(self.queries, some, self.work.room), rows, gains)
         self.state["pairs"] += len(some) * len(rows)
-        known = found.ids != EMPTY
+        known = gains.ids != EMPTY
         if known.any():
-            found.ids[known] = names[found.ids[known]]
-            merge_lists(*mine, other_keys=found.keys, other_ids=found.ids)
+            gains.ids[known] = names[gains.ids[known]]
+            merge_lists(*mine, other_keys=gains.keys, other_ids=gains.ids)
             lists.keys[some], lists.ids[some] = mine
 
 

@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.index.arguments import NAMES
 from rankfold.methods.knn.arguments import ALIASES
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.prepare.prepared import prepare_like
 from rankfold.pipeline.storage.checkpoint import State
-from rankfold.pipeline.storage.result import Result
+from rankfold.pipeline.storage.result import Result, result_of
 from rankfold.pipeline.storage.run_directory import digest
 
 Int64 = npt.NDArray[np.int64]
@@ -41,10 +42,10 @@ class StoredIndex:
     @classmethod
     def of(cls, result: Result | str | Path) -> StoredIndex:
         """Check that there is an index, and that it is whole."""
-        result = result if isinstance(result, Result) else Result(result)
+        result = result_of("index", result, "a result of index, as of rf.index(x)")
         if result.attrs["kind"] != "index":
             raise InputError(
-                f"{result.path} is the result of {result.attrs['kind']}: index must be one of index. Make it "
+                f"{result.path} is the result of {result.attrs['kind']}: give one of index. Make it "
                 "from the rows that neighbors are looked for among, rankfold index STORE --out INDEX"
             )
         result.require_whole()
@@ -75,9 +76,14 @@ class StoredIndex:
         own = str(self.result.attrs["request"]["metric"])
         asked = ALIASES.get(metric, metric)
         if SAME.get(asked, asked) != SAME.get(own, own):
+            other = (
+                f"make an index by {metric}"
+                if asked in NAMES
+                else "give queries= of the matrix, and no index"
+            )
             raise InputError(
                 f"{self.name} is by {own}, and neighbors by {metric} were asked for. Say metric={own} "
-                f"(--metric {own}), or make an index by {metric}"
+                f"(--metric {own}), or {other}"
             )
 
     def arrays(self) -> State:

@@ -57,7 +57,7 @@ from rankfold.pipeline.importing.csr_writer import CHUNK_LENGTHS
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.prepare.prepared import described, fitted_of, prepare_like
 from rankfold.pipeline.storage.checkpoint import make_folder
-from rankfold.pipeline.storage.result import Result
+from rankfold.pipeline.storage.result import Result, result_of
 from rankfold.pipeline.storage.scratch import NOWHERE
 
 Float64 = npt.NDArray[np.float64]
@@ -353,7 +353,7 @@ def knn_task(
     source, others = open_source(x), None if queries is None else open_source(queries)
     if others is not None and described(source):
         others = prepare_like(others, described(source)["prepare"], fitted_of(source))
-    earlier = base if base is None or isinstance(base, Result) else Result(base)
+    earlier = base if base is None else result_of("base", base, "a result of knn")
     if earlier is not None:
         earlier.require_whole()
     request = dataclasses.replace(request, box=box_of(box, source.shape[1], source.name))

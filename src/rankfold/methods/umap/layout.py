@@ -50,7 +50,8 @@ class Layout:
         part, began = run.part("layout", "positions.part"), time.perf_counter()
         first = self._resume(part)
         forces = forces_of(*self.request.curve(), self.request.repulsion_strength)
-        groups, last_save = vertex_groups(len(self.positions)), time.monotonic()
+        rows, last_save = len(self.positions), time.monotonic()
+        groups = vertex_groups(rows)
         with ThreadPoolExecutor(run.concurrency, "rankfold-layout") as pool:
             for epoch in range(first, self.epochs):
                 for group in groups:
@@ -59,7 +60,7 @@ class Layout:
                     save_arrays(part, {"positions": self.positions, "epoch": np.array([epoch + 1])})
                     last_save = time.monotonic()
                 if run.progress:
-                    run.progress("layout", epoch + 1, self.epochs)
+                    run.progress("layout", rows * (epoch + 1) // self.epochs, rows)
         run.seconds["layout"] = time.perf_counter() - began
 
     def _resume(self, part: Path) -> int:
@@ -95,5 +96,5 @@ def vertex_groups(rows: int) -> list[Int64]:
     words ^= words >> np.uint64(30)
     words *= np.uint64(FIRST_FACTOR)
     groups = (words >> np.uint64(32)) % np.uint64(GROUPS)
-    found = [np.flatnonzero(groups == np.uint64(group)) for group in range(GROUPS)]
-    return [each for each in found if len(each)]
+    members = [np.flatnonzero(groups == np.uint64(group)) for group in range(GROUPS)]
+    return [each for each in members if len(each)]

@@ -21,6 +21,12 @@ EPOCHS = (500, 200)
 
 LARGEST = {"n_epochs": 2**31, "n_components": 1024, "negative_sample_rate": 1024}
 
+STRONGEST = 1e6
+"""Of factors of forces: positions are float32."""
+
+STEEPEST = {"a": 1e12, "b": 16.0}
+"""Of curves whose forces are numbers at all squared distances from 2^-32 to 2^32."""
+
 
 @dataclass(frozen=True, slots=True)
 class LayoutRequest:
@@ -58,8 +64,8 @@ class LayoutRequest:
             if value is not None and not least <= value < LARGEST[name]:
                 raise InputError(f"{name} must lie in {least} .. {LARGEST[name] - 1}, not {value}")
         for name in ("repulsion_strength", "learning_rate"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise InputError(f"{name} must be a finite number of at least 0, not {getattr(self, name)}")
+            if not 0 <= getattr(self, name) <= STRONGEST:
+                raise InputError(f"{name} must lie in 0 .. {STRONGEST:g}, not {getattr(self, name)}")
         if self.init not in INITS:
             raise InputError(
                 f"init {self.init!r} is not known: take {', '.join(INITS[:-1])}, an array of positions, or a "
@@ -74,13 +80,19 @@ class LayoutRequest:
             raise InputError("a and b are of one curve: give both, or min_dist and spread instead")
         for name in ("a", "b"):
             value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise InputError(f"{name} must be a finite number above 0, not {value}")
+            if value is not None and not 0 < value <= STEEPEST[name]:
+                raise InputError(f"{name} must lie above 0 and up to {STEEPEST[name]:g}, not {value}")
         if self.a is None and not (0 < self.spread < math.inf and 0 <= self.min_dist <= self.spread):
             raise InputError(
                 f"min_dist must lie between 0 and spread, which is above 0: not {self.min_dist} and "
                 f"{self.spread}"
             )
+        for name, value in zip("ab", self.curve(), strict=True):
+            if not 0 < value <= STEEPEST[name]:
+                raise InputError(
+                    f"no curve 1 / (1 + a d^(2 b)) is near to min_dist {self.min_dist} and spread "
+                    f"{self.spread}: {name} would be {value:.3g}. Give a and b, or other distances"
+                )
 
     def epochs(self, rows: int) -> int:
         """How many there are for so many rows."""
@@ -98,10 +110,15 @@ class LayoutRequest:
             return self.a, self.b
         from scipy.optimize import curve_fit
 
-        x = np.linspace(0, 3 * self.spread, 300)
-        y = np.where(x < self.min_dist, 1.0, np.exp(-(x - self.min_dist) / self.spread))
-        (a, b), _ = curve_fit(lambda d, a, b: 1 / (1 + a * d ** (2 * b)), x, y)
-        return float(a), float(b)
+        # In units of spread, so that what is fitted does not depend on these.
+        x, least = np.linspace(0, 3, 300), self.min_dist / self.spread
+        y = np.where(x < least, 1.0, np.exp(least - x))
+        try:
+            (a, b), _ = curve_fit(lambda d, a, b: 1 / (1 + a * d ** (2 * b)), x, y)
+        except RuntimeError:  # it has not converged
+            return math.nan, math.nan
+        with np.errstate(over="ignore"):
+            return float(a * np.float64(self.spread) ** (-2 * b)), float(b)
 
     def as_dict(self) -> dict[str, Any]:
         """For the facts of a result, and what tells one request from another."""

@@ -32,7 +32,7 @@ from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
-from rankfold.pipeline.storage.result import Result
+from rankfold.pipeline.storage.result import Result, result_of
 
 Float64 = npt.NDArray[np.float64]
 
@@ -144,6 +144,11 @@ class UmapTask:
         layout = Layout(positions, edges, parameters, self.epochs)
         layout.run(run)
         positions = layout.positions
+        if not np.isfinite(positions).all():
+            raise InputError(
+                "forces have thrown rows out of the range of float32: ask for a smaller learning_rate, now "
+                f"{parameters.learning_rate:g}, or repulsion_strength, {parameters.repulsion_strength:g}"
+            )
         shape, chunk = positions.shape, (self.chunk_rows, parameters.n_components)
         array = create_output(run.result, "embedding", shape, np.float32, chunk)
         write_whole_chunks(array, positions, (0, shape[0]), (0, shape[1]))
@@ -166,7 +171,7 @@ class UmapTask:
 
 def umap_task(neighbors: Result | str | Path, *, init: object = INITS[0], **arguments: object) -> Task:
     """A graph that is to be laid out, checked; or lists of neighbors, which become one first."""
-    result = neighbors if isinstance(neighbors, Result) else Result(neighbors)
+    result = result_of("umap", neighbors, "a result of knn or fuzzy_graph, as of rf.knn(x, k=14)")
     kind = result.attrs["kind"]
     if kind not in ("knn", "fuzzy_graph"):
         raise InputError(f"{result.path} is the result of {kind}: umap lays out one of fuzzy_graph or knn")

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import html
 import json
+import os
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.errors import InputError, SourceNotFoundError
+from rankfold.pipeline.errors import ArgumentError, InputError, SourceNotFoundError
 from rankfold.pipeline.exporting.exports import Exports
 from rankfold.pipeline.storage.checkpoint import atomic_file, make_folder, remove
 from rankfold.pipeline.storage.chunk_writer import read_array, write_whole_chunks
@@ -149,6 +150,25 @@ def _has_rows(array: zarr.Array[Any]) -> bool:
     """Whether it grows with the rows of the matrix."""
     names: tuple[str | None, ...] | None = getattr(array.metadata, "dimension_names", None)
     return names is not None and names[:1] == ("row",)
+
+
+def result_of(name: str, value: object, wanted: str) -> Result:
+    """A result, or that of a path; raises ``ArgumentError`` for what is neither, such as a matrix.
+
+    Parameters
+    ----------
+    name : str
+        Of the function or the argument that takes it.
+    wanted : str
+        What it takes.
+    """
+    if isinstance(value, Result):
+        return value
+    if not isinstance(value, (str, os.PathLike)):
+        raise ArgumentError(
+            f"{name} takes {wanted}, or its path, not an object of type {type(value).__name__}"
+        )
+    return Result(Path(value))
 
 
 class Result(Exports):

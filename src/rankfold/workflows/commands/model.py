@@ -90,10 +90,15 @@ def check(fit: Path, store: str, view: dict[str, Any], place: dict[str, Any], as
     typer.echo(f"{fit}: {residuals(facts)}")
 
 
+def lists(neighbors: Annotated[Path, typer.Argument(metavar="RESULT", help="what knn wrote")]) -> Path:
+    """The result that is weighed."""
+    return neighbors
+
+
 def lists_or_graph(
     neighbors: Annotated[Path, typer.Argument(metavar="RESULT", help="what knn or fuzzy-graph wrote")],
 ) -> Path:
-    """The result that is weighed, or laid out."""
+    """The result that is laid out."""
     return neighbors
 
 
@@ -117,7 +122,7 @@ def command_of_neighbors(method: Method) -> Callable[..., None]:
         _close(result, headline(result), already_done=there, as_json=as_json)
 
     body.__name__, body.__doc__ = method.name.replace("_", "-"), method.summary
-    return command(lists_or_graph, output, arguments(method), place)(body)
+    return command(lists if method is FUZZY_GRAPH else lists_or_graph, output, arguments(method), place)(body)
 
 
 def embeddings() -> list[Callable[..., None]]:
