@@ -97,7 +97,10 @@ def test_the_script_of_a_submission_is_as_stored(tmp_path: Path, monkeypatch: py
     ("arguments", "message"),
     [
         (["--cluster", "siet", "--", *COMMAND], "there is no profile 'siet'"),
-        (["--", "demo"], "submit takes a command that runs on workers: check, kmeans, knn, "),
+        (
+            ["--", "demo"],
+            "submit takes a command that runs on workers: check, fuzzy-graph, index, kmeans, knn, ",
+        ),
         (["--", *COMMAND, "--cluster", "local"], "give --cluster before the dashes, not to pca"),
         (["--", *COMMAND, "--rnk", "3"], "No such option: --rnk"),
         (["--", *COMMAND], "there is no sbatch here: --cluster slurm needs the commands of SLURM"),

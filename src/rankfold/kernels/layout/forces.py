@@ -100,8 +100,9 @@ def forces_of(a: float, b: float, strength: float) -> Forces:
 def phases_of(weights: Float32, largest: float) -> UInt32:
     """By how much of a turn each edge goes on in an epoch: it pulls whenever a turn is full.
 
-    An edge of the largest weight pulls in every epoch, and one of weight w in a share w / largest of them:
-    by epoch n it has done so ``floor(n w / largest)`` times, without any state. After epoch n it stands at
+    An edge of the largest weight pulls in every epoch but the first, and one of weight w in a share
+    w / largest of them: by epoch n it has done so ``floor(n w / largest)`` times, or once less, without any
+    state. After epoch n it stands at
     ``n phase mod 2**32``, and less than its phase says that a turn has just been filled.
     """
     turns = np.floor(weights.astype(np.float64) * (2.0**32 / largest))
