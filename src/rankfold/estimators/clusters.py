@@ -237,7 +237,7 @@ class MiniBatchKMeans(CentersOfSamples, cluster.MiniBatchKMeans):  # type: ignor
     cluster_centers_, labels_, inertia_, n_iter_, n_steps_, n_features_in_
         As for ``sklearn.cluster.MiniBatchKMeans``; centers are float64, labels those by the last of them.
     counts_ : (n_clusters,)
-        Samples that each center is the mean of, by their weights; of ``partial_fit`` alone.
+        Samples that each center stands for, by their weights: ``partial_fit`` goes on from them.
     result_ : rankfold.Result
         What ``fit`` found.
 

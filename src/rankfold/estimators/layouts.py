@@ -180,13 +180,12 @@ class UMAP(BaseEstimator):  # type: ignore[misc]
             X = rankfold.open(X)
             forget_names(self, X.shape[1])
         else:
-            X = validate_data(self, X, accept_sparse="csr", dtype=None if self._takes_bits() else "numeric")
+            X = validate_data(
+                self, X, accept_sparse="csr", dtype=None if self.metric in SET_NAMES else "numeric"
+            )
         if X.shape[0] < 3:
             raise ValueError(f"UMAP takes 3 samples or more, not n_samples={X.shape[0]}")
         return X
-
-    def _takes_bits(self) -> bool:
-        return self.metric in SET_NAMES
 
     def _start(self, X: Any, seed: int) -> Any:
         """Where samples begin; missing dimensions at zero, from which they part."""

@@ -16,7 +16,7 @@ from rankfold.kernels.bits.set_meeting import meet_sets
 from rankfold.kernels.bits.set_meeting import scratch_bytes as set_scratch_bytes
 from rankfold.kernels.neighbors.sparse_meeting import SparseRows
 from rankfold.methods.bits.rows import BitReader, SetReader
-from rankfold.methods.knn.pair_fold import empty_lists, lists_of
+from rankfold.methods.knn.pair_fold import lists_of
 from rankfold.methods.knn.sparse_rows import SparseBlocks
 from rankfold.methods.parts.held_blocks import BlockFold, HeldBlocks
 from rankfold.pipeline.storage.checkpoint import State
@@ -45,10 +45,6 @@ class NearestBits(BlockFold[BitRows]):
     def pair_flops(self) -> float:
         """Operations of a pair of rows besides its comparison."""
         return WORD_FLOPS * self.left.words
-
-    def start(self, block: int) -> State:
-        """Empty lists."""
-        return empty_lists(self.pairs, block, self.k)
 
     def measure(self, row: int, other: int) -> float:
         """The distance of two rows as the sweep measures it."""
@@ -103,10 +99,6 @@ class NearestSets(BlockFold[SparseRows]):
     def pair_flops(self) -> float:
         """Operations of a pair of rows besides its comparison: as if each member met two others."""
         return 4.0 * self.left.source.nnz / self.left.source.shape[0]
-
-    def start(self, block: int) -> State:
-        """Empty lists."""
-        return empty_lists(self.pairs, block, self.k)
 
     def measure(self, row: int, other: int) -> float:
         """The distance of two rows as the sweep measures it."""

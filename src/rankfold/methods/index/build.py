@@ -20,7 +20,7 @@ from rankfold.methods.knn.plan import SCAN_FLOPS
 from rankfold.methods.knn.row_blocks import BlockReader, choose_shift
 from rankfold.methods.partitions.assign import AssignRows
 from rankfold.methods.partitions.files import ID, PARTITION, Runs
-from rankfold.methods.partitions.layout import FEW_CENTERS
+from rankfold.methods.partitions.layout import FEW_CENTERS, edges_of
 from rankfold.methods.partitions.sample import CollectRows, centers_of, drawn
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.random_keys import Purpose
@@ -151,7 +151,7 @@ class IndexRows:
         centers = run.prepare(part, make)["centers"]
         runs = Runs.of(layout, run.scratch, 0, len(centers))
         state = run.pass_over_data("assign", self._assign(reader, (part, len(centers), runs)))
-        return centers, part, runs, np.concatenate([[0], np.cumsum(state["counts"])])
+        return centers, part, runs, edges_of(state["counts"])
 
     def _write(self, run: Run, centers: tuple[Array, Path], runs: Runs, edges: Int64) -> None:
         """Arrays of the result."""

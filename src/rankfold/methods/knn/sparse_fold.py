@@ -19,7 +19,7 @@ from rankfold.kernels.neighbors.sparse_meeting import (
     scratch_bytes,
     sparse_distance,
 )
-from rankfold.methods.knn.pair_fold import empty_lists, lists_of
+from rankfold.methods.knn.pair_fold import lists_of
 from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, SMALLEST_SQUARE
 from rankfold.methods.knn.sparse_rows import SparseBlocks, SparseReader
 from rankfold.methods.parts.held_blocks import BlockFold, HeldBlocks
@@ -60,10 +60,6 @@ class NearestSparsePairs(BlockFold[SparseRows]):
     def pair_flops(self) -> float:
         """Operations of a pair of rows besides its comparison: as if each number met two others."""
         return 4.0 * self.left.source.nnz / self.left.source.shape[0]
-
-    def start(self, block: int) -> State:
-        """Empty lists."""
-        return empty_lists(self.pairs, block, self.k)
 
     def measure(self, row: int, other: int) -> float:
         """The distance of two rows as the sweep measures it."""

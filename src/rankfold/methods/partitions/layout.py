@@ -207,3 +207,8 @@ def pack_partitions(ends: Int64, batch_rows: int, most_rows: int) -> Int64:
 def _work(edges: Int64) -> Cut:
     """Panels with these edges, each of which is a grain."""
     return own_streams(edges, int(np.diff(edges).max()))
+
+
+def edges_of(counts: Int64) -> Int64:
+    """(partitions + 1,) where each begins, of so many rows."""
+    return np.concatenate([[0], np.cumsum(counts)])

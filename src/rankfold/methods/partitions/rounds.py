@@ -20,7 +20,7 @@ from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.methods.partitions.assign import AssignRows
 from rankfold.methods.partitions.complete import Completed, complete_lists
 from rankfold.methods.partitions.files import Found, Lists, Runs, visits_of
-from rankfold.methods.partitions.layout import Layout
+from rankfold.methods.partitions.layout import Layout, edges_of
 from rankfold.methods.partitions.meet_all import FewRows, without_themselves
 from rankfold.methods.partitions.merge import MergeLists, WriteMerged
 from rankfold.methods.partitions.recall import Recall, recall_of
@@ -202,11 +202,6 @@ class Rounds:
         self.lists = after
         self.recall.append(recall_of(state["hits"], layout.k, layout.rows))
         return int(state["short"][0])
-
-
-def edges_of(counts: Int64) -> Int64:
-    """(partitions + 1,) where each begins, of so many rows."""
-    return np.concatenate([[0], np.cumsum(counts)])
 
 
 def release(run: Run, *files: Runs | Found | Lists | ScratchMatrix | None) -> None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from rankfold.methods.knn.pair_fold import Room
+from rankfold.methods.knn.pair_fold import Room, empty_lists
 from rankfold.pipeline.engine.device import HOST, Device, Kernel
 from rankfold.pipeline.engine.pairs import Pairs
+from rankfold.pipeline.storage.checkpoint import State
 
 Rows = TypeVar("Rows")
 Rows_co = TypeVar("Rows_co", covariant=True)
@@ -75,6 +76,10 @@ class BlockFold(Generic[Rows]):
     def device_bytes(self, rows: int) -> int:
         """None."""
         return 0
+
+    def start(self, block: int) -> State:
+        """Empty lists."""
+        return empty_lists(self.pairs, block, self.k)
 
     def list_bytes(self, rows: int) -> int:
         """Lists of so many rows that are held and of a block that passes; which blocks each has met."""
