@@ -95,14 +95,6 @@ def may_be_near(
     return near
 
 
-def pieces_of(edges: Int64, start: int, stop: int) -> list[tuple[int, slice]]:
-    """Partitions, or pieces of them, in places ``start:stop``: each with the places that it has there."""
-    first = int(np.searchsorted(edges, start, side="right")) - 1
-    last = int(np.searchsorted(edges, stop, side="left"))
-    ends = np.clip(edges[first : last + 1], start, stop).tolist()
-    return [(first + i, slice(ends[i], ends[i + 1])) for i in range(last - first)]
-
-
 def taken(queries: Rows, some: Int64, room: Room) -> Rows:
     """Some of the queries, side by side."""
     shape = len(some), queries.raw.shape[1]

@@ -19,6 +19,8 @@ from rankfold.methods.index.balls import MEASURED, reach
 from rankfold.methods.index.layout import most_together
 from rankfold.methods.knn.pair_fold import Room
 from rankfold.methods.partitions.files import ID, Runs
+from rankfold.methods.partitions.layout import pieces_of
+from rankfold.methods.partitions.search import gather_rows
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.device import HOST, Device
 from rankfold.pipeline.engine.fold import Buffer, Constant, DeclaredFold, ScratchConstant, Sum, Workspace
@@ -85,36 +87,13 @@ class SortRows(DeclaredFold):
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Gather some rows, measure them and write them."""
         count, columns = stop - start, self.runs.rows.columns
-        first = int(np.searchsorted(self.edges, start, side="right")) - 1
-        last = int(np.searchsorted(self.edges, stop, side="left"))
-        self._gather(work, (start, stop), (first, last))
-        for partition in range(first, last):
-            low, high = np.clip(self.edges[partition : partition + 2], start, stop).tolist()
-            if high > low:
-                radius = reach(work.rows[low - start : high - start], work.centers[partition], self.metric)
+        pieces = [(work.rows, self.runs.rows), (work.ids, self.runs.ids)]
+        gather_rows(work.room, pieces, work.index, self.edges, (start, stop), self.run_starts)
+        for partition, places in pieces_of(self.edges, start, stop):
+            if places.stop > places.start:
+                own = work.rows[places.start - start : places.stop - start]
+                radius = reach(own, work.centers[partition], self.metric)
                 state["radii"][partition] = max(state["radii"][partition], radius)
         write_whole_chunks(self.result / "rows", work.rows[:count], (start, stop), (0, columns))
         write_whole_chunks(self.result / "ids", work.ids[:count], (start, stop), (0, 1))
         state["rows"] += count
-
-    def _gather(self, work: Workspace, span: tuple[int, int], some: tuple[int, int]) -> None:
-        """What runs have of places ``span``, which are in partitions ``some``."""
-        (start, stop), (first, last) = span, some
-        within = work.index[:, first : last + 1]
-        counts = np.diff(within, axis=1)
-        # Where rows of each run and partition go: behind those of the runs before.
-        places = self.edges[first:last] + np.cumsum(counts, axis=0) - counts
-        low, high = np.clip(places, start, stop), np.clip(places + counts, start, stop)
-        begins = within[:, :-1] + low - places
-        for run in np.flatnonzero((high > low).any(axis=1)).tolist():
-            taken = np.flatnonzero(high[run] > low[run])
-            # One piece of the run: of partitions in between all rows are taken.
-            top = int(begins[run, taken[0]])
-            end = int((begins + high - low)[run, taken[-1]])
-            for into, matrix in ((work.rows, self.runs.rows), (work.ids, self.runs.ids)):
-                piece = work.room.array(matrix.path.name, (end - top, into.shape[1]), into.dtype)
-                matrix.read_into(piece, int(self.run_starts[run]) + top)
-                at = 0
-                for place, until in zip(low[run, taken].tolist(), high[run, taken].tolist(), strict=True):
-                    into[place - start : until - start] = piece[at : at + until - place]
-                    at += until - place

@@ -16,11 +16,12 @@ import numpy.typing as npt
 
 from rankfold.kernels.neighbors.lists import EMPTY, merge_lists, sort_lists
 from rankfold.kernels.neighbors.meeting import Lists as NearLists
-from rankfold.methods.index.balls import may_be_near, pieces_of, taken
+from rankfold.methods.index.balls import may_be_near, taken
 from rankfold.methods.index.layout import at_once
 from rankfold.methods.knn.pair_fold import Room
 from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.methods.partitions.files import ID
+from rankfold.methods.partitions.layout import pieces_of
 from rankfold.methods.partitions.meet_all import let_meet, meeting_room
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.device import HOST, Device

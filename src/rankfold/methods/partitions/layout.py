@@ -212,3 +212,11 @@ def _work(edges: Int64) -> Cut:
 def edges_of(counts: Int64) -> Int64:
     """(partitions + 1,) where each begins, of so many rows."""
     return np.concatenate([[0], np.cumsum(counts)])
+
+
+def pieces_of(edges: Int64, start: int, stop: int) -> list[tuple[int, slice]]:
+    """Partitions, or pieces of them, in places ``start:stop``: each with the places that it has there."""
+    first = int(np.searchsorted(edges, start, side="right")) - 1
+    last = int(np.searchsorted(edges, stop, side="left"))
+    ends = np.clip(edges[first : last + 1], start, stop).tolist()
+    return [(first + i, slice(ends[i], ends[i + 1])) for i in range(last - first)]

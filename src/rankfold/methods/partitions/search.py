@@ -21,6 +21,7 @@ from rankfold.kernels.partitions.visits import NONE, choose_visits
 from rankfold.methods.knn.pair_fold import Room
 from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.methods.partitions.files import ID, PARTITION, Found, Runs
+from rankfold.methods.partitions.layout import pieces_of
 from rankfold.methods.partitions.meet_all import let_meet, meeting_room
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.device import HOST, Device
@@ -101,19 +102,16 @@ class SearchPartitions(DeclaredFold):
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Read a batch, search its partitions, and write the lists."""
-        first = int(np.searchsorted(self.ends, start, side="right")) - 1
-        last = int(np.searchsorted(self.ends, stop, side="left"))
-        self._gather(work, start, stop, first, last)
+        self._gather(work, start, stop)
         count = stop - start
         keys, neighbors = work.keys[:count], work.neighbors[:count]
         keys[...] = work.farthest[:count] if self.later else np.inf
         neighbors[...] = EMPTY
         work.visits[:count] = NONE
-        for partition in range(first, last):
-            low = max(start, int(self.ends[partition])) - start
-            high = min(stop, int(self.ends[partition + 1])) - start
-            if high - low > 1:
-                self._search(state, work, slice(low, high), partition)
+        for partition, places in pieces_of(self.ends, start, stop):
+            if places.stop - places.start > 1:
+                some = slice(places.start - start, places.stop - start)
+                self._search(state, work, some, partition)
         self._write(work, start, count)
 
     def _search(self, state: State, work: Workspace, some: slice, partition: int) -> None:
@@ -129,15 +127,14 @@ class SearchPartitions(DeclaredFold):
         names, known = work.ids[some, 0], lists.ids != EMPTY
         lists.ids[known] = names[lists.ids[known]]
 
-    def _gather(self, work: Workspace, start: int, stop: int, first: int, last: int) -> None:
-        """Rows of a batch, partitions ``first:last``, each in order of rows."""
+    def _gather(self, work: Workspace, start: int, stop: int) -> None:
+        """Rows of a batch, by partition, each in order of rows."""
         runs = self.runs
         assert runs.partitions is not None  # noqa: S101 - those of a round are written with them
         pieces = [(work.raw, runs.rows), (work.ids, runs.ids), (work.partitions, runs.partitions)]
         if self.later:
             pieces.append((work.farthest, runs.farthest))
-        within = work.index[:, first : last + 1]
-        gather_rows(work.room, pieces, within, self.ends[first : last + 1], (start, stop), self.run_starts)
+        gather_rows(work.room, pieces, work.index, self.ends, (start, stop), self.run_starts)
 
     def _write(self, work: Workspace, start: int, count: int) -> None:
         """Lists in order of rows, and the partitions that these had better visit."""
@@ -151,54 +148,56 @@ class SearchPartitions(DeclaredFold):
 def gather_rows(
     room: Room,
     pieces: Sequence[tuple[Array, ScratchMatrix]],
-    within: Int64,
-    ends: Int64,
+    index: Int64,
+    edges: Int64,
     span: tuple[int, int],
     run_starts: Int64,
 ) -> None:
-    """Read rows of some partitions, each in order of rows, from all runs.
+    """Read rows by partition, each in order of rows, from all runs.
 
     Parameters
     ----------
     pieces : arrays to fill, and what lies in runs of it
-    within : (runs, p + 1)
+    index : (runs, partitions + 1)
         Where each partition begins in each run.
-    ends : (p + 1,)
+    edges : (partitions + 1,)
         Where each begins among the rows of all.
     span : (int, int)
-        What is wanted of these: whole partitions, or some of the rows of a single one.
+        Places among these that are wanted, which may begin and end within a partition.
     run_starts : (runs + 1,)
         Where runs begin on scratch.
     """
-    (start, stop), counts = span, np.diff(within, axis=1)
-    # Where the rows of each run and partition go: behind those of the runs before.
-    places = ends[:-1] + np.cumsum(counts, axis=0) - counts - start
-    for run in np.flatnonzero(counts.sum(axis=1)):
-        low, high = int(within[run, 0]), int(within[run, -1])
-        if counts.shape[1] == 1:  # perhaps a piece of a large partition
-            place = int(places[run, 0])
-            low, high = low + max(0, -place), high - max(0, place + high - low - (stop - start))
-            if high <= low:
-                continue
-        for into, matrix in pieces:
-            _take_run(room, into, matrix, (int(run_starts[run]) + low, high - low), counts[run], places[run])
-
-
-def _take_run(
-    room: Room, into: Array, matrix: ScratchMatrix, span: tuple[int, int], counts: Int64, places: Int64
-) -> None:
-    """Rows of a run to the places of their partitions."""
-    at, rows = span
-    if len(counts) == 1:
-        place = max(0, int(places[0]))
-        matrix.read_into(into[place : place + rows], at)
+    (start, stop), some = span, pieces_of(edges, *span)
+    if not some:
         return
-    piece = room.array(matrix.path.name, (rows, into.shape[1]), into.dtype)
+    first, last = some[0][0], some[-1][0] + 1
+    # Where the rows of a run go: behind those of the runs before.
+    places = edges[first:last].copy()
+    for run, within in enumerate(index[:, first : last + 1]):
+        counts = np.diff(within)
+        low, high = (np.clip(each, start, stop) for each in (places, places + counts))
+        begins = run_starts[run] + within[:-1] + low - places
+        places += counts
+        wanted = np.flatnonzero(high > low)
+        if wanted.size:
+            # One piece of the run: of partitions in between all rows are wanted.
+            for into, matrix in pieces:
+                _take_run(
+                    room, into, matrix, int(begins[wanted[0]]), low[wanted] - start, high[wanted] - start
+                )
+
+
+def _take_run(room: Room, into: Array, matrix: ScratchMatrix, at: int, low: Int64, high: Int64) -> None:
+    """Rows of a run, from ``at`` on, to places ``low:high`` of each of their partitions."""
+    if len(low) == 1:
+        matrix.read_into(into[low[0] : high[0]], at)
+        return
+    piece = room.array(matrix.path.name, (int((high - low).sum()), into.shape[1]), into.dtype)
     matrix.read_into(piece, at)
     top = 0
-    for count, place in zip(counts.tolist(), places.tolist(), strict=True):
-        into[place : place + count] = piece[top : top + count]
-        top += count
+    for place, end in zip(low.tolist(), high.tolist(), strict=True):
+        into[place:end] = piece[top : top + end - place]
+        top += end - place
 
 
 def write_lists(

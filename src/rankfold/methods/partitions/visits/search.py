@@ -139,7 +139,7 @@ class SearchVisits(DeclaredFold):
         first, last = self.meetings.partitions(start, stop)
         rows, visitors = self.meetings.spans(start, stop)
         count, guests = rows[1] - rows[0], visitors[1] - visitors[0]
-        self._gather(work, (rows, visitors), first, last)
+        self._gather(work, rows, visitors)
         keys, neighbors = work.keys[:guests], work.neighbors[:guests]
         keys[...], neighbors[...] = work.farthest[:guests], EMPTY
         for partition in range(first, last):
@@ -151,23 +151,18 @@ class SearchVisits(DeclaredFold):
         ids = work.ids[count : count + guests, 0]
         write_lists(self.found, (batch, visitors[0]), ids, (keys, neighbors), self.list_edges)
 
-    def _gather(
-        self, work: Workspace, spans: tuple[tuple[int, int], tuple[int, int]], first: int, last: int
-    ) -> None:
-        """Rows of partitions ``first:last``, then their visitors."""
-        (rows, visitors), count = spans, spans[0][1] - spans[0][0]
+    def _gather(self, work: Workspace, rows: tuple[int, int], visitors: tuple[int, int]) -> None:
+        """Rows of partitions, then their visitors."""
+        count, meetings = rows[1] - rows[0], self.meetings
         pieces = [(work.raw, self.runs.rows), (work.ids, self.runs.ids)]
-        some = slice(first, last + 1)
-        gather_rows(
-            work.room, pieces, work.index[:, some], self.meetings.rows[some], rows, self.run_starts[0]
-        )
+        gather_rows(work.room, pieces, work.index, meetings.rows, rows, self.run_starts[0])
+        guests = self.visitors
         pieces = [
-            (work.raw[count:], self.visitors.rows),
-            (work.ids[count:], self.visitors.ids),
-            (work.farthest, self.visitors.farthest),
+            (work.raw[count:], guests.rows),
+            (work.ids[count:], guests.ids),
+            (work.farthest, guests.farthest),
         ]
-        within, ends = work.visitor_index[:, some], self.meetings.visitors[some]
-        gather_rows(work.room, pieces, within, ends, visitors, self.run_starts[1])
+        gather_rows(work.room, pieces, work.visitor_index, meetings.visitors, visitors, self.run_starts[1])
 
     def _meet(self, state: State, work: Workspace, some: slice, others: slice, count: int) -> None:
         """Visitors of a partition meet its rows; ``count`` rows lie before all visitors."""
