@@ -71,12 +71,12 @@ class SortRows(DeclaredFold):
 
     @property
     def beside_bytes(self) -> int:
-        """A run as it is read, a chunk as it is written, rows that are measured, tables of places."""
+        """A run as it is read, a chunk as it is written, rows that are measured, places of a run."""
         panel, row = self.cut.panel_rows, self.runs.rows.row_bytes + 8
         measured = 4 * max(MEASURED, 8 * self.runs.rows.columns)
         # As many partitions as a panel has on average, and more where some are small.
         some = min(len(self.edges), 16 + 4 * most_together(self.cut.panels, self.edges))
-        return 2 * panel * row + measured + 10 * self.runs.index.rows * some * 8
+        return 2 * panel * row + measured + 10 * some * 8
 
     def workspace(self, device: Device = HOST) -> Workspace:
         """Buffers, and room for a run."""

@@ -27,7 +27,7 @@ from rankfold.methods.kmeans.kept_rows import KeptRows
 from rankfold.methods.kmeans.layout import Layout
 from rankfold.methods.kmeans.passes import OverClusters
 from rankfold.methods.kmeans.request import ClusterRequest
-from rankfold.methods.kmeans.start import inertia_of
+from rankfold.methods.kmeans.start import change_of, inertia_of
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.panels import Panels, numbers
 from rankfold.pipeline.engine.blocks import Cut
@@ -148,7 +148,7 @@ class Batches:
 
 def by_batches(run: Run, request: ClusterRequest, layout: Layout, centers: Float64, shift: Array) -> Batches:
     """Passes until centers rest, or one is left to label rows by them."""
-    k, (rows, columns) = len(centers), layout.source.shape
+    k = len(centers)
     # Centers that a sample has led to are means of its rows; those of a caller may be anything.
     share = 0.0 if request.init == "custom" else layout.sample[0].count / k
     given, made = np.full(k, share), Batches(centers, [], np.inf, "")
@@ -159,9 +159,8 @@ def by_batches(run: Run, request: ClusterRequest, layout: Layout, centers: Float
         fold = batch_pass(layout, run.slots, shift.dtype, request.batch_rows)
         state = run.pass_over_data(name, dataclasses.replace(fold, constants=constants))
         refuse_bad(state, layout.source)
-        variance = float(state["all_squares"][0]) - float(state["total"] @ state["total"]) / rows
-        moved = float(((state["centers"] - made.centers) ** 2).sum())
-        made.change = moved * rows * columns / variance if variance > 0 else (np.inf if moved > 0 else 0.0)
+        moved, squares = state["centers"] - made.centers, float(state["all_squares"][0])
+        made.change = change_of(moved, state["total"], squares, layout.source.shape[0])
         made.centers, given = state["centers"], state["given"]
         before, cost = (made.inertia or [np.inf])[-1], float(state["cost"][0])
         made.inertia.append(cost)

@@ -22,7 +22,7 @@ from rankfold.methods.kmeans.kept_rows import KeptRows
 from rankfold.methods.kmeans.layout import Layout
 from rankfold.methods.kmeans.passes import LloydPass
 from rankfold.methods.kmeans.request import ClusterRequest
-from rankfold.methods.kmeans.start import group_centers, inertia_of, means, place_far
+from rankfold.methods.kmeans.start import change_of, group_centers, inertia_of, means, place_far
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.storage.checkpoint import State, save_once
@@ -126,10 +126,8 @@ class Clusters:
         return far_rows(self.layout, sought) if sought else ()
 
     def _change(self, new: Float64) -> float:
-        (rows, columns), total = self.layout.source.shape, self.sums.sum(axis=0)
-        variance = max(self.squares - float(total @ total) / rows, 0.0) / (rows * columns)
-        moved = float(((new - self.centers) ** 2).sum())
-        return moved / variance if variance > 0 else (np.inf if moved > 0 else 0.0)
+        rows = self.layout.source.shape[0]
+        return change_of(new - self.centers, self.sums.sum(axis=0), self.squares, rows)
 
     def _stop_reason(self, moved: int, *, open_ends: bool) -> str:
         if not open_ends and moved == 0:

@@ -225,6 +225,16 @@ def inertia_of(centers: Float64, shift: Array, sums: Float64, counts: Float64, s
     return max(cost, 0.0)
 
 
+def change_of(moved: Float64, total: Float64, squares: float, rows: int) -> float:
+    """Squared movement of all centers (k, n) over the mean variance of columns.
+
+    ``total`` (n,) and ``squares`` are sums over rows less a shift, and over their squares.
+    """
+    variance = max(squares - float(total @ total) / rows, 0.0) / (rows * len(total))
+    apart = float((moved**2).sum())
+    return apart / variance if variance > 0 else (np.inf if apart > 0 else 0.0)
+
+
 def place_far(centers: Float64, empty: Int64, rows: Float64, squares: Float64) -> int:
     """Move centers of empty clusters to rows that are far from theirs, farthest first; how many it moved.
 
