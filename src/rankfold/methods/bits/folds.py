@@ -17,7 +17,7 @@ from rankfold.kernels.bits.set_meeting import scratch_bytes as set_scratch_bytes
 from rankfold.kernels.neighbors.sparse_meeting import SparseRows
 from rankfold.methods.bits.rows import BitReader, SetReader
 from rankfold.methods.knn.pair_fold import lists_of
-from rankfold.methods.knn.sparse_rows import SparseBlocks
+from rankfold.methods.knn.sparse_fold import SparseFold
 from rankfold.methods.parts.held_blocks import BlockFold, HeldBlocks
 from rankfold.pipeline.storage.checkpoint import State
 
@@ -68,37 +68,16 @@ class NearestBits(BlockFold[BitRows]):
 
 
 @dataclass(frozen=True, slots=True)
-class NearestSets(BlockFold[SparseRows]):
+class NearestSets(SparseFold):
     """The same of blocks of sparse rows, as lists of their members."""
 
     left: SetReader
     right: SetReader
-    blocks: SparseBlocks
-    """Of rows that have lists."""
-
-    others: SparseBlocks
-    """Of rows that are in lists."""
-
-    common: Int64
-    """Columns that are multiplied as a dense block."""
 
     def memory_bytes(self, rows: int) -> int:
         """Most memory of a task that holds so many rows: their members, lists, tiles."""
-        tallest, most = self.pairs.tallest(), max(self.blocks.most, self.others.most)
-        longest = max(self.blocks.longest, self.others.longest)
-        blocks = self.left.memory_bytes(rows, self.blocks.most_of(rows))
-        blocks += self.right.memory_bytes(tallest, self.others.most)
-        reading = max(
-            self.left.read_bytes(tallest, self.blocks.most, self.blocks.longest),
-            self.right.read_bytes(tallest, self.others.most, self.others.longest),
-        )
-        scratch = set_scratch_bytes(most, longest, self.left.columns, tallest)
-        return blocks + reading + self.list_bytes(rows) + scratch
-
-    @property
-    def pair_flops(self) -> float:
-        """Operations of a pair of rows besides its comparison: as if each member met two others."""
-        return 4.0 * self.left.source.nnz / self.left.source.shape[0]
+        scratch = set_scratch_bytes(*self.largest, self.left.columns, self.pairs.tallest())
+        return self.block_bytes(rows) + scratch
 
     def measure(self, row: int, other: int) -> float:
         """The distance of two rows as the sweep measures it."""

@@ -29,8 +29,8 @@ Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class NearestSparsePairs(BlockFold[SparseRows]):
-    """Fold of pairs of blocks into lists of the ``k`` nearest: see ``PairFold``."""
+class SparseFold(BlockFold[SparseRows]):
+    """What folds of pairs of blocks of sparse rows share."""
 
     left: SparseReader
     right: SparseReader
@@ -43,23 +43,36 @@ class NearestSparsePairs(BlockFold[SparseRows]):
     common: Int64
     """Columns that are multiplied as a dense block."""
 
-    def memory_bytes(self, rows: int) -> int:
-        """Most memory of a task that holds so many rows: their numbers, lists, shortlists, tiles."""
-        tallest, most = self.pairs.tallest(), max(self.blocks.most, self.others.most)
-        longest = max(self.blocks.longest, self.others.longest)
+    def block_bytes(self, rows: int) -> int:
+        """Numbers of so many rows that are held and of a block that passes, reading one, and lists."""
+        tallest = self.pairs.tallest()
         held = self.left.memory_bytes(rows, self.blocks.most_of(rows))
         passing = self.right.memory_bytes(tallest, self.others.most)
         reading = max(
             self.left.read_bytes(tallest, self.blocks.most, self.blocks.longest),
             self.right.read_bytes(tallest, self.others.most, self.others.longest),
         )
-        scratch = scratch_bytes(most, longest, self.left.columns, shortlist_length(self.k), tallest)
-        return held + passing + reading + self.list_bytes(rows) + scratch
+        return held + passing + reading + self.list_bytes(rows)
+
+    @property
+    def largest(self) -> tuple[int, int]:
+        """Most numbers of a block, and of a row."""
+        return max(self.blocks.most, self.others.most), max(self.blocks.longest, self.others.longest)
 
     @property
     def pair_flops(self) -> float:
         """Operations of a pair of rows besides its comparison: as if each number met two others."""
         return 4.0 * self.left.source.nnz / self.left.source.shape[0]
+
+
+@dataclass(frozen=True, slots=True)
+class NearestSparsePairs(SparseFold):
+    """Fold of pairs of blocks into lists of the ``k`` nearest: see ``PairFold``."""
+
+    def memory_bytes(self, rows: int) -> int:
+        """Most memory of a task that holds so many rows: their numbers, lists, shortlists, tiles."""
+        length, tallest = shortlist_length(self.k), self.pairs.tallest()
+        return self.block_bytes(rows) + scratch_bytes(*self.largest, self.left.columns, length, tallest)
 
     def measure(self, row: int, other: int) -> float:
         """The distance of two rows as the sweep measures it."""
