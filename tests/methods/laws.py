@@ -90,6 +90,11 @@ def graph_and_layout(result: rf.Result, *, out: Path, **how: Any) -> rf.Result:
     return rf.umap(graph, init=start, out=out, **how)
 
 
+def measured_layout(result: rf.Result, x: object, **how: Any) -> rf.Result:
+    """A layout, and how well it keeps neighborhoods of the matrix."""
+    return rf.umap(result, quality=x, **how)
+
+
 def narrow(call: Call) -> Call:
     """The same of three of the columns, of which one may hold what is wrong."""
     return lambda x, **how: call(rf.open(x, select_columns=slice(6, 9)), **how)
@@ -153,6 +158,7 @@ LAWS = {
     "reconstruct": Law(reconstructed, {}, fit=rf.svd, reads_matrix=False),
     "fuzzy_graph": Law(rf.fuzzy_graph, {"set_op_mix_ratio": 0.7}, fit=rf.knn, reads_matrix=False),
     "umap": Law(rf.umap, {"n_epochs": 20}, fit=rf.knn, reads_matrix=False),
+    "umap that is measured": Law(measured_layout, {"n_epochs": 20}, fit=rf.knn),
     "umap of a graph": Law(
         graph_and_layout, {"n_epochs": 20, "n_components": 3}, fit=rf.knn, reads_matrix=False
     ),

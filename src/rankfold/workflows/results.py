@@ -71,7 +71,16 @@ def _picture(facts: dict[str, Any]) -> str:
         return f"fuzzy graph of {facts['request']['k']} neighbors: {facts['weights']} weights"
     rows, losses = facts["input"]["shape"][0], (facts["edge_loss"], facts["pair_loss"])
     line = f"umap of {rows} rows in {facts['request']['n_components']} dimensions, {facts['epochs']} epochs; "
-    return line + "loss of edges {:.4g}, of pairs {:.4g}".format(*losses)
+    line += "loss of edges {:.4g}, of pairs {:.4g}".format(*losses)
+    return line + _neighborhoods(facts)
+
+
+def _neighborhoods(facts: dict[str, Any]) -> str:
+    """How well an embedding keeps them, where that was measured."""
+    if "trustworthiness" not in facts:
+        return ""
+    told = (f"{name} {facts[name]:.4f}" for name in ("trustworthiness", "continuity", "preservation"))
+    return f"; {', '.join(told)} by {facts['quality_rows']} rows and {facts['quality_k']} neighbors"
 
 
 def residuals(facts: dict[str, Any]) -> str:

@@ -70,6 +70,11 @@ def test_neighbors_become_a_graph_and_a_picture(tmp_path: Path, store: Path) -> 
     assert f"umap of {ROWS} rows in 3 dimensions, 5 epochs; loss of edges " in laid.stdout
     assert "already done" in rankfold("umap", graph, *options).stdout
     assert rf.open_result(picture).embedding.shape == (ROWS, 3)
+    measured = rankfold("umap", graph, "--n-epochs", 5, "--quality", store, "--out", tmp_path / "m.zarr")
+    assert measured.exit_code == 0, measured.output
+    assert (
+        "; trustworthiness 0." in measured.stdout and f" by {ROWS} rows and 15 neighbors" in measured.stdout
+    )
     said = rankfold("umap", tmp_path / "pca.zarr", "--out", tmp_path / "no.zarr")
     assert said.exit_code == 2 and "umap lays out one of fuzzy_graph or knn" in said.stderr
 

@@ -129,7 +129,7 @@ def test_every_kind_of_stage_is_planned_before_and_after_what_it_needs(flow: Pat
   beside: {method: knn, input: components.scores, queries: new.scores, k: 2}
   weights: {method: fuzzy_graph, neighbors: near-all}
   picture: {method: umap, neighbors: weights, init: components, n_epochs: 5}
-  another: {method: umap, neighbors: near-all, n_epochs: 5, n_components: 1}
+  another: {method: umap, neighbors: near-all, n_epochs: 5, n_components: 1, quality: counts}
   finer: {method: umap, neighbors: near-all, init: picture, n_epochs: 5}
   trusted: {method: trustworthiness, input: counts, embedding: picture.embedding, k: 4}
   of-weights: {method: svd, input: weights.graph, rank: 2}

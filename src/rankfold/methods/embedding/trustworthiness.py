@@ -247,7 +247,7 @@ class EmbeddingQuality:
         name = f"{group.start}-{group.stop}"
         span = slice(group.start, group.stop)
         own = np.arange(group.start, group.stop) if self.sample is None else self.sample[span]
-        ids = self._read_neighbors(group, own)
+        ids = read_neighbors(self, group.start, own)
         neighbors = np.unique(ids)
         some = FEW * len(neighbors) <= self.source.shape[0]
         source = select(self.source, rows=neighbors, columns=None) if some else self.source
@@ -264,17 +264,6 @@ class EmbeddingQuality:
             )
         sort_lists(keys, ids)
         return save_once(run.scratch / f"thresholds-{name}.part", {"keys": keys, "ids": ids, "own": own})
-
-    def _read_neighbors(self, group: RowGroup, own: Int64) -> Int64:
-        """Neighbors of a group on the other side, itself left out."""
-        assert self.lists is not None  # noqa: S101 - only a plan is made without
-        ids: Int64 = np.asarray(Result(self.lists).indices[group.start : group.stop])
-        if self.sample is None:
-            return ids
-        keep = ids != own[:, None]
-        keep[keep.all(axis=1), -1] = False  # too many rows are equal to it: it is not in its own list
-        others: Int64 = ids[keep].reshape(len(own), self.k)
-        return others
 
     def _penalties(self, counts: Int64) -> Int64:
         """By how much the ranks of the neighbors of each row exceed k, in all."""
@@ -296,6 +285,18 @@ def estimate(parameters: EmbeddingQualityRequest, total: int, squares: int) -> t
         return 1.0 - total * pow2_scale, 0.0
     variance = (r * squares - total * total) / (r * (r - 1))
     return 1.0 - total * m / r * pow2_scale, pow2_scale * m * math.sqrt(variance / r * (1 - r / m))
+
+
+def read_neighbors(task: EmbeddingQuality, start: int, own: Int64) -> Int64:
+    """Neighbors, on the other side, of rows from one that is looked at on; none is its own."""
+    assert task.lists is not None  # noqa: S101 - only a plan is made without
+    ids: Int64 = np.asarray(Result(task.lists).indices[start : start + len(own)])
+    if task.sample is None:
+        return ids
+    keep = ids != own[:, None]
+    keep[keep.all(axis=1), -1] = False  # too many rows are equal to it: it is not in its own list
+    others: Int64 = ids[keep].reshape(len(own), task.k)
+    return others
 
 
 def with_lists(task: EmbeddingQuality, lists: Path) -> EmbeddingQuality:

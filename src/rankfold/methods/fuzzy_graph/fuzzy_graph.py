@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from rankfold.kernels.graph.fuzzy import membership
 from rankfold.methods.fuzzy_graph.arguments import ONE_SIDED
-from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, StoredLists
+from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, StoredLists, metric_of
 from rankfold.methods.knn.graph import NAME, POINTERS, SORT_BYTES
 from rankfold.methods.svd.request import number
 from rankfold.methods.task import Output, count
@@ -161,6 +161,7 @@ class FuzzyGraph:
             "weights": edges,
             "largest_weight": largest,
             "mean_distance": mean,
+            "metric": metric_of(self.lists.result),
         }
         run.describe(facts)
         return facts

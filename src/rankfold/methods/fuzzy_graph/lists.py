@@ -20,6 +20,8 @@ BLOCK_BYTES = 2 * 2**20
 LARGEST = float(np.finfo(np.float32).max)
 """Distance that weights are made of: they are made in float32."""
 
+EUCLIDEAN = "euclidean"
+
 Array = npt.NDArray[Any]
 
 
@@ -95,6 +97,11 @@ class StoredLists:
             chunks = [np.asarray(each[start : start + height]) for each in arrays]
             for top in range(0, len(chunks[0]), step):
                 yield start + top, tuple(each[top : top + step, : self.k] for each in chunks)
+
+
+def metric_of(result: Result) -> str:
+    """By which neighbors of a result of knn, or of a graph of one, were searched."""
+    return str(result.attrs["request"].get("metric") or result.attrs.get("metric", EUCLIDEAN))
 
 
 def _require_distances(distances: Array, first: int) -> None:

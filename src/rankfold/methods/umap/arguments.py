@@ -38,6 +38,10 @@ class UmapArguments:
         ),
     ] = INITS[0]
     seed: Annotated[int, Argument("key of the random numbers", least=0, below=2**64)] = 0
+    quality: Annotated[
+        str | None,
+        Argument("matrix of the rows, by which the embedding is measured", holds="matrix", metavar="STORE"),
+    ] = None
 
 
 UMAP = Method(

@@ -12,7 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.chain import Chain, Link
+from rankfold.methods.embedding.measured import with_quality
 from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph, fuzzy_graph_task
+from rankfold.methods.fuzzy_graph.lists import metric_of
 from rankfold.methods.knn.graph import NAME
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.task import Output, Task, count
@@ -169,9 +171,23 @@ class UmapTask:
 # Tasks --------------------------------------------------------------------------------------------
 
 
-def umap_task(neighbors: Result | str | Path, *, init: object = INITS[0], **arguments: object) -> Task:
-    """A graph that is to be laid out, checked; or lists of neighbors, which become one first."""
+def umap_task(
+    neighbors: Result | str | Path,
+    *,
+    init: object = INITS[0],
+    quality: object = None,
+    **arguments: object,
+) -> Task:
+    """A graph that is to be laid out, checked, and perhaps measured; or lists of neighbors."""
     result = result_of("umap", neighbors, "a result of knn or fuzzy_graph, as of rf.knn(x, k=14)")
+    task = _layout_task(result, init, arguments)
+    if quality is None:
+        return task
+    return with_quality(task, quality, metric_of(result), int(task.request()["seed"]))
+
+
+def _layout_task(result: Result, init: object, arguments: dict[str, object]) -> Task:
+    """A graph that is to be laid out; or lists of neighbors, which become one first."""
     kind = result.attrs["kind"]
     if kind not in ("knn", "fuzzy_graph"):
         raise InputError(f"{result.path} is the result of {kind}: umap lays out one of fuzzy_graph or knn")

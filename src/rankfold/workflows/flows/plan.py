@@ -36,7 +36,7 @@ from rankfold.workflows.flows.stage_tasks import (
 )
 from rankfold.workflows.wording import with_place
 
-CONTENTS = {"queries": "queries", "base": "base", "result": "result", "left": "result"}
+CONTENTS = {"queries": "queries", "base": "base", "result": "result", "left": "result", "quality": "quality"}
 CONTENTS |= {"update_of": "result", "start": "init", "second": "second"}
 """Parts of a request that stand for what something holds, by the key that names it."""
 

@@ -29,6 +29,12 @@ QUALITIES = (
     "largest_residual",
     "left_orthogonality",
     "right_orthogonality",
+    "trustworthiness",
+    "trustworthiness_error",
+    "continuity",
+    "continuity_error",
+    "preservation",
+    "preservation_error",
 )
 """Facts of results that say how good they are."""
 

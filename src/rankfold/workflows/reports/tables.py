@@ -147,6 +147,12 @@ def quality(stage: dict[str, Any]) -> Table:
         "largest_residual": "largest residual of a singular triplet, relative",
         "left_orthogonality": "distance of left vectors from orthonormal",
         "right_orthogonality": "distance of right vectors from orthonormal",
+        "trustworthiness": "trustworthiness: neighbors in the embedding that are near in the data",
+        "trustworthiness_error": "standard error of trustworthiness",
+        "continuity": "continuity: neighbors in the data that are near in the embedding",
+        "continuity_error": "standard error of continuity",
+        "preservation": "share of neighbors in the data that are neighbors in the embedding",
+        "preservation_error": "standard error of that share",
     }
     measurement = stage["measured"]
     return Table(

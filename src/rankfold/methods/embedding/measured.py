@@ -1,0 +1,232 @@
+"""An embedding, and how well it keeps neighborhoods: made in one chain, told in one result.
+
+Of the rows of a sample the neighbors are searched in the matrix and in the embedding. Trustworthiness and
+continuity follow from the ranks of either in the other; preservation is what both have in common.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.chain import Chain, Link
+from rankfold.methods.embedding.arguments import EUCLIDEAN
+from rankfold.methods.embedding.quality_request import EmbeddingQualityRequest
+from rankfold.methods.embedding.trustworthiness import EmbeddingQuality, read_neighbors, with_lists
+from rankfold.methods.parts.outputs import create_output
+from rankfold.methods.task import Output, Task
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.planning.passes import Pass
+from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.planner import Arrangement, FixedSweeps, Outline, plan_task
+from rankfold.pipeline.planning.shape_only import ShapeOnly
+from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
+from rankfold.pipeline.storage.result import Result
+
+Int64 = npt.NDArray[np.int64]
+
+EMBEDDING = "embedding"
+"""Name of the array that is measured."""
+
+K = 15
+"""Neighbors that count, where there are enough rows."""
+
+BLOCK = 2**18
+"""Neighbors that are compared at a time."""
+
+MADE, NEAR_IN_PICTURE, NEAR_IN_DATA = "made", "near-in-embedding", "near-in-data"
+RANKS = ("trustworthiness", "continuity")
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredEmbedding:
+    """What makes an embedding, and what was found of it, as ``execute`` takes them."""
+
+    made: Task
+    identity: dict[str, Any]
+    measures: tuple[EmbeddingQuality, EmbeddingQuality]
+    """Trustworthiness and continuity, with their lists once these are there."""
+
+    results: Mapping[str, Path] | None = None
+    """Of the links before; nothing before they have run."""
+
+    @property
+    def source(self) -> Source:
+        """What the embedding is made of."""
+        return self.made.source
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        return self.identity
+
+    def outputs(self) -> tuple[Output, ...]:
+        """See the protocol."""
+        return self.made.outputs()
+
+    def plan(self, budget: Budget) -> Plan:
+        """See the protocol; arrays are copied a chunk at a time."""
+        written = sum(math.prod(each.shape) * each.dtype.itemsize for each in self.outputs())
+        largest = max(math.prod(each.shape) * each.dtype.itemsize // each.chunks for each in self.outputs())
+        parameters = self.measures[0].parameters
+        memory = 4 * largest + 64 * BLOCK
+        sweep = Pass("measures", "matrix", written, written, 20.0 * parameters.rows * K, memory, 1, 1)
+        rows = self.source.shape[0]
+        arrangement = Arrangement((sweep,), 1, RESERVE_BYTES + memory, memory, 0, 1, rows, rows, 1, 1)
+        kind, dtype = self.identity["kind"], self.outputs()[0].dtype
+        outline = Outline(kind, "measured", self.source, dtype, "rows", parameters.k, written)
+        return plan_task(outline, FixedSweeps(arrangement), budget)
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See the protocol."""
+        assert self.results is not None  # noqa: S101 - only a plan is made without
+        made = Result(self.results[MADE])
+        made.require_whole(sums=True)
+        for output in self.outputs():
+            _copy(made, output.name, run.result)
+        facts = {**made.attrs, "request": self.identity, **self._qualities()}
+        run.describe({name: fact for name, fact in facts.items() if name != "schema"})
+        return facts
+
+    def _qualities(self) -> dict[str, Any]:
+        """What was found, by name; with its standard error where not all rows were looked at."""
+        assert self.results is not None  # noqa: S101
+        parameters, found = self.measures[0].parameters, dict[str, Any]()
+        for name in RANKS:
+            ranks = Result(self.results[name]).attrs
+            found |= {name: ranks["value"], f"{name}_error": ranks["standard_error"]}
+        share, error = share_in_common(*self.measures)
+        found |= {"preservation": share, "preservation_error": error}
+        return found | {"quality_rows": parameters.rows, "quality_k": parameters.k}
+
+
+def share_in_common(first: EmbeddingQuality, second: EmbeddingQuality) -> tuple[float, float]:
+    """Share of neighbors on one side that are neighbors on the other, in the mean over the rows looked at.
+
+    Returns
+    -------
+    share, standard_error : float
+        The error is that of a sample without replacement, 0 where all rows are looked at.
+    """
+    k, rows, of_rows = first.k, first.parameters.rows, first.parameters.of_rows
+    total = squares = 0
+    for start in range(0, rows, step := max(1, BLOCK // (2 * k))):
+        own = np.arange(start, min(rows, start + step)) if first.sample is None else first.sample[start:]
+        both = [read_neighbors(each, start, own[:step]) for each in (first, second)]
+        near = np.sort(np.concatenate(both, axis=1), axis=1)
+        common = (near[:, 1:] == near[:, :-1]).sum(axis=1)
+        total, squares = total + int(common.sum()), squares + int(np.square(common).sum())
+    variance = (rows * squares - total * total) / (rows * max(1, rows - 1))
+    return total / (rows * k), math.sqrt(variance / rows * (1 - rows / of_rows)) / k
+
+
+def _copy(made: Result, name: str, result: Path) -> None:
+    """Copy an array into another result, a chunk of rows at a time."""
+    array = made[name]
+    chunk = tuple(getattr(array, "chunks", array.shape))
+    path = create_output(result, name, array.shape, array.dtype, chunk)
+    rest = tuple((0, length) for length in array.shape[1:])
+    for start in range(0, array.shape[0], chunk[0]):
+        stop = min(array.shape[0], start + chunk[0])
+        write_whole_chunks(path, np.asarray(array[start:stop]), (start, stop), *rest)
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """Trustworthiness and continuity of an embedding that is to come."""
+
+    trustworthiness: EmbeddingQuality
+    continuity: EmbeddingQuality
+    data: Source
+    metric: str
+
+    @classmethod
+    def of(cls, data: Source, embedding: Source, metric: str, seed: int) -> Measures:
+        """Of a matrix and an embedding; of as many rows as these measures look at by default."""
+        k = max(1, min(K, (data.shape[0] - 1) // 2))
+
+        def ranks(kind: str, of: Source, others: Source, by: str) -> EmbeddingQuality:
+            options = {"k": k, "sample_rows": None, "seed": seed}
+            return EmbeddingQuality.of(of, EmbeddingQualityRequest.of(kind, of, others, metric=by, **options))
+
+        trust = ranks(RANKS[0], data, embedding, metric)
+        return cls(trust, ranks(RANKS[1], embedding, data, EUCLIDEAN), data, metric)
+
+    def identity(self) -> list[Any]:
+        """What tells them from others."""
+        asked = self.trustworthiness.parameters
+        return [self.data.fingerprint(), asked.rows, asked.k, self.metric, asked.seed]
+
+    def search(self, embedding: Source) -> Task:
+        """That for neighbors in the embedding."""
+        return self.trustworthiness.search(embedding, EUCLIDEAN)
+
+    def trust(self, results: Mapping[str, Path]) -> EmbeddingQuality:
+        """Trustworthiness, once neighbors were found in the embedding."""
+        return with_lists(self.trustworthiness, results[NEAR_IN_PICTURE])
+
+    def goes_on(self, results: Mapping[str, Path]) -> EmbeddingQuality:
+        """Continuity, once neighbors were found in the matrix."""
+        there = dataclasses.replace(self.continuity, source=embedding_of(results))
+        return with_lists(there, results[NEAR_IN_DATA])
+
+    def links(self) -> tuple[Link, ...]:
+        """Searches and ranks, after the embedding is made."""
+        in_picture = self.search(self.continuity.source)
+        in_data = self.continuity.search(self.data, self.metric)
+        return (
+            Link(NEAR_IN_PICTURE, in_picture, lambda results: self.search(embedding_of(results))),
+            Link(RANKS[0], self.trustworthiness, self.trust),
+            Link(NEAR_IN_DATA, in_data),
+            Link(RANKS[1], self.continuity, self.goes_on),
+        )
+
+
+def embedding_of(results: Mapping[str, Path]) -> Source:
+    """The embedding that was made."""
+    return open_source(f"{results[MADE]}::{EMBEDDING}")
+
+
+def with_quality(task: Task, x: object, metric: str, seed: int) -> Chain:
+    """What makes an embedding of the rows of a matrix, and then measures it.
+
+    Parameters
+    ----------
+    task : Task
+        Whose result has ``embedding``; or a chain that ends in such a task.
+    x : matrix
+        Whose rows are embedded, in the same order: anything ``svd`` takes.
+    metric : str
+        By which rows of ``x`` are neighbors.
+    seed : int
+        Key of the sample of rows.
+    """
+    *before, last = task.links if isinstance(task, Chain) else (Link(MADE, task),)
+    made = dataclasses.replace(last, name=MADE)
+    measures = Measures.of(open_source(x), _to_come(made.task), metric, seed)
+    identity = {**task.request(), "quality": measures.identity()}
+    measured = MeasuredEmbedding(made.task, identity, (measures.trustworthiness, measures.continuity))
+
+    def ready(results: Mapping[str, Path]) -> MeasuredEmbedding:
+        both = measures.trust(results), measures.goes_on(results)
+        return dataclasses.replace(measured, measures=both, results=dict(results))
+
+    links = (*before, made, *measures.links(), Link("measured", measured, ready))
+    return Chain(identity, links)
+
+
+def _to_come(task: Task) -> Source:
+    """The embedding that a task will leave, to make plans with."""
+    output = next(each for each in task.outputs() if each.name == EMBEDDING)
+    rows, columns = output.shape
+    return ShapeOnly.plain((rows, columns), output.dtype, EMBEDDING, decoded=False)
