@@ -96,6 +96,19 @@ def test_neighbors_and_what_follows_from_them_are_those_of_scanpy() -> None:
     assert ours.obsm["X_umap"].shape == (500, 2)
 
 
+def test_a_layout_is_where_scanpy_draws_it(file: Path) -> None:
+    x = _read(file).X
+    result = rf.umap(rf.knn(x, 6), n_epochs=5, out=file.with_name("picture.zarr"))
+    result.to_anndata(file)
+    result.to_anndata(file, key_added="again")
+    after = _read(file)
+    assert set(after.obsm) == {"X_umap", "again"} and set(after.uns) == {"umap", "again", "rankfold"}
+    np.testing.assert_array_equal(after.obsm["X_umap"], result.embedding[:])
+    assert after.uns["umap"]["params"]["min_dist"] == 0.1
+    with pytest.raises(InputError, match="has 300 observations, but the result is of a matrix with 299"):
+        rf.umap(rf.knn(x[1:], 6), n_epochs=5).to_anndata(file)
+
+
 def test_connectivities_of_duplicates_and_of_rows_all_alike() -> None:
     umap = pytest.importorskip("umap.umap_")
     rng = np.random.default_rng(0)

@@ -8,6 +8,7 @@ svd    ``obsm["X_svd"]``, U s         ``varm["SVD"]``                ``uns["svd"
 nmf    ``obsm["X_nmf"]``              ``varm["NMF"]``                ``uns["nmf"]``
 knn    ``obsp["distances"]``,                                        ``uns["neighbors"]``
        ``obsp["connectivities"]``
+umap   ``obsm["X_umap"]``                                            ``uns["umap"]``
 ====== ============================== ============================== =================================
 
 With a key of its own a result takes that key instead, graphs ``KEY_distances`` and ``KEY_connectivities``.
@@ -56,6 +57,9 @@ NAMES = {
     "svd": Names("svd", "X_svd", "SVD"),
     "nmf": Names("nmf", "X_nmf", "NMF"),
 }
+PICTURES = {"umap": "X_umap"}
+"""Where coordinates in few dimensions go, for the observations alone."""
+
 ROWS = {"pca": "scores", "svd": "U", "nmf": "W"}
 COLUMNS = {"pca": "components", "svd": "Vt", "nmf": "H"}
 
@@ -69,7 +73,7 @@ def cells_of(result: Outcome, shape: tuple[int, int], name: str, key: str | None
     Parameters
     ----------
     result : Result
-        Of svd, pca, nmf, knn, transform or update.
+        Of svd, pca, nmf, knn, umap, transform or update.
     shape : (int, int)
         Observations and variables of the object that takes them.
     name : str
@@ -87,8 +91,13 @@ def cells_of(result: Outcome, shape: tuple[int, int], name: str, key: str | None
     if kind == "knn":
         require_length("observations", name, shape[0], whole_length(result, "rows"))
         return _graphs(result, key)
+    if kind in PICTURES:
+        require_length("observations", name, shape[0], whole_length(result, "rows"))
+        coordinates, facts = paths_of(kind, key)
+        elements = {coordinates: result["embedding"], facts: {"params": _params(result)}}
+        return _with_facts(elements, result, key_of(kind, key))
     observations, variables, facts = paths_of(kind, key)
-    elements: dict[str, Any] = {}
+    elements = {}
     if COLUMNS[kind] in set(result):
         require_length("variables", name, shape[1], whole_length(result, "columns"))
         loadings = np.asarray(result[COLUMNS[kind]][...]).T
@@ -123,10 +132,12 @@ def mark_of(element: Any) -> str:
 
 
 def paths_of(method: str, key: str | None) -> tuple[str, ...]:
-    """Elements of a result of svd, pca, nmf or knn; nothing of other methods, which may have some of them."""
+    """Elements of a result that has any; nothing of other methods, which may have some of them."""
     if method == "knn":
         start = f"{key}_" if key else ""
         return (f"obsp/{start}distances", f"obsp/{start}connectivities", f"uns/{key or 'neighbors'}")
+    if method in PICTURES:
+        return (f"obsm/{key or PICTURES[method]}", f"uns/{key or method}")
     if method not in NAMES:
         return ()
     names = NAMES[method] if key is None else Names(key, key, key)
@@ -158,8 +169,9 @@ def kind_of(result: Outcome) -> str:
     """The kind of its factors: that of the fit, where rows were transformed."""
     kind: str = result.attrs["kind"]
     found = result.attrs["request"].get("of", kind) if kind == "transform" else kind
-    if found not in (*NAMES, "knn") or "X" in set(result):
-        raise InputError(f"a result of {kind} has no place in an AnnData object; svd, pca, nmf and knn have")
+    able = (*NAMES, "knn", *PICTURES)
+    if found not in able or "X" in set(result):
+        raise InputError(f"a result of {kind} has no place in an AnnData object; {', '.join(able)} have")
     return str(found)
 
 
@@ -191,14 +203,16 @@ def _facts_of_factors(result: Outcome, kind: str) -> dict[str, Any]:
             if ours in arrays:
                 facts[theirs] = np.asarray(result[ours][...])
         return facts
-    facts = {
-        "params": {
-            name: value for name, value in request.items() if isinstance(value, bool | int | float | str)
-        }
-    }
+    facts = {"params": _params(result)}
     if "s" in arrays:
         facts["singular_values"] = np.asarray(result["s"][...])
     return facts
+
+
+def _params(result: Outcome) -> dict[str, Any]:
+    """What was asked, as far as files of AnnData keep such values."""
+    request = result.attrs["request"]
+    return {name: value for name, value in request.items() if isinstance(value, bool | int | float | str)}
 
 
 # Graphs -------------------------------------------------------------------------------------------
