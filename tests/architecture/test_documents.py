@@ -83,3 +83,12 @@ def test_the_profile_in_the_documents_is_valid(tmp_path: Path) -> None:
     text = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "slurm.md").read_text(), re.S)[0]
     (tmp_path / "site.yaml").write_text(text)
     assert read_profile(tmp_path / "site.yaml").account == "physics"
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_workflows_in_the_documents_are_valid(page: Path, tmp_path: Path) -> None:
+    from rankfold.workflows.flows.flow_file import read_flow
+
+    for number, text in enumerate(re.findall(r"```yaml\n(workflow:.*?)```", page.read_text(), re.S)):
+        (tmp_path / f"{number}.yaml").write_text(text)
+        assert read_flow(tmp_path / f"{number}.yaml")[0].stages
