@@ -11,7 +11,7 @@ import rankfold as rf
 
 @pytest.mark.slow
 def test_two_moons_with_hubs_have_no_outliers() -> None:
-    """Hubs lie on the moons without the noise of the others, which all have the nearest of them as neighbors."""
+    """Hubs lie on the moons without noise, so that all others have the nearest of them as neighbors."""
     rows, hubs = 50_000, 40
     rng = np.random.default_rng(0)
     moons, moon = make_moons(rows, random_state=0)
