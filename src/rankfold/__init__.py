@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 from rankfold._version import __version__
 
 if TYPE_CHECKING:
+    from rankfold.api.call import plan
     from rankfold.api.clusters import kmeans
     from rankfold.api.embedding_quality import continuity, neighborhood_preservation, trustworthiness
     from rankfold.api.embeddings import fuzzy_graph, umap
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from rankfold.api.matrices import open_matrix as open
     from rankfold.api.models import check, reconstruct, transform, update
     from rankfold.api.neighbors import index, knn, radius_neighbors
-    from rankfold.api.reductions import nmf, pca, plan, qr, svd
+    from rankfold.api.reductions import nmf, pca, qr, svd
     from rankfold.pipeline.errors import RankfoldError
     from rankfold.pipeline.storage.manifest import verify
     from rankfold.pipeline.storage.result import Result, open_result
@@ -60,7 +61,7 @@ _HOMES = {
     "open": "rankfold.api.matrices:open_matrix",
     "open_result": "rankfold.pipeline.storage.result",
     "pca": "rankfold.api.reductions",
-    "plan": "rankfold.api.reductions",
+    "plan": "rankfold.api.call",
     "qr": "rankfold.api.reductions",
     "radius_neighbors": "rankfold.api.neighbors",
     "reconstruct": "rankfold.api.models",

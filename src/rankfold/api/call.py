@@ -1,17 +1,24 @@
-"""The function of a method of another package, as those of ours are written out by hand."""
+"""What follows from the registry alone: the plan of a method, and functions of methods of other packages."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from rankfold.api.arguments import public
+from rankfold.api.arguments import public, refuse_unknown
 from rankfold.api.execute import run
-from rankfold.api.where import OfMatrix, opened
+from rankfold.api.where import VIEW, OfMatrix, opened
 from rankfold.api.where import parameters as where_parameters
+from rankfold.cluster.executor import choose_executor
 from rankfold.methods.argument import Parameter
-from rankfold.methods.registry import Method
+from rankfold.methods.fuzzy_graph.lists import imagined_lists
+from rankfold.methods.registry import METHODS, Method, methods
+from rankfold.methods.task import make_plan
+from rankfold.pipeline.errors import ArgumentError, InputError
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.seconds import Rates
 from rankfold.pipeline.storage.result import Result
 
 
@@ -48,3 +55,104 @@ def _signature_parameter(parameter: Parameter) -> inspect.Parameter:
     types = " | ".join(each.__name__ for each in parameter.types)
     default = empty if parameter.is_required else parameter.default
     return inspect.Parameter(parameter.name, kind, default=default, annotation=types)
+
+
+WHERE = ("memory", "cluster", "workers", "threads", "client", "device", "rates")
+"""What a plan is told besides the arguments of its method."""
+
+
+@public
+def plan(
+    kind: str,
+    x: object = None,
+    rank: int | None = None,
+    *,
+    rows: int | None = None,
+    memory: str | int | None = None,
+    cluster: str | Path | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    client: Any = None,
+    device: str | None = None,
+    rates: Rates | None = None,
+    **others: Any,
+) -> Plan:
+    """The numbers of a method before it runs: the same as ``rankfold plan``. Reads no data.
+
+    Parameters
+    ----------
+    kind : str
+        The name of a method of one matrix: "svd", "pca", "qr", "nmf", "knn", or one of another package; or of
+        neighbors, "fuzzy_graph" or "umap".
+    x : path, array or Source, (m, n)
+        Anything ``svd`` takes; its shape, type and chunks are looked at. Of "fuzzy_graph" and "umap" a result
+        that they take, or its path.
+    rows : int, optional
+        In place of ``x``, with ``k``: a plan of "fuzzy_graph" or "umap" of so many rows with k neighbors
+        each, before anything is there.
+    memory, cluster, workers, threads, client, device : optional
+        As for ``svd``.
+    rates : Rates, optional
+        Of this machine, as ``rankfold doctor`` measures them: the plan then predicts seconds.
+    others
+        What the method may be asked: the arguments of its function. Measured steps of ``prepare`` read the
+        matrix, and "radius_neighbors" some rows, to count edges; nothing else does.
+
+    Returns
+    -------
+    Plan
+        Passes, bytes read and written, flops, tasks, and the peak memory of a worker, in bytes; its text is
+        the table that the command prints.
+
+    Raises
+    ------
+    InputError, PlanError
+        What cannot be asked, or does not fit, with the change that would.
+
+    Notes
+    -----
+    Takes milliseconds. What a method that stops on its tolerance will need is a guess, and said to be one.
+    """
+    names = [each.name for each in methods() if each.of_matrix or each.of_neighbors]
+    if not isinstance(kind, str) or (isinstance(x, str) and x in names and kind not in names):
+        raise ArgumentError("plan takes what is planned first, then the matrix: rankfold.plan('pca', x, ...)")
+    if kind not in names:
+        raise InputError(
+            f"there is no plan for {kind!r}; plan {', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
+        )
+    method = METHODS[kind]
+    parameters = [parameter.name for parameter in method.parameters()]
+    values = others if rank is None else {"rank": rank, **others}
+    if "k" in parameters and "rank" in values:
+        raise InputError(f"{kind} has no rank: say how many neighbors, k= (--k)")
+    if any(values.get(name) for name in ("center", "scale", "whiten") if name not in parameters):
+        raise InputError(f"{kind} neither centers nor scales nor whitens: plan 'pca' for that")
+    if method.of_neighbors:
+        x, values = _neighbors(kind, x, rows, values, parameters)
+        parameters = [*parameters, "k"]
+    elif x is None or rows is not None:
+        raise InputError(f"say which matrix to plan {kind} of: only plans of neighbors take rows and k alone")
+    view_names = () if method.of_neighbors else VIEW
+    refuse_unknown(f"a plan of {kind}", values, [*parameters, *WHERE, *view_names])
+    executor = choose_executor(
+        cluster=cluster, workers=workers, threads=threads, memory=memory, client=client, device=device
+    )
+    view: Any = {name: values[name] for name in view_names if name in values}
+    task = method.task(opened(x, view), **{name: values[name] for name in values if name not in view_names})
+    result = make_plan(task, executor.budget)
+    return result if rates is None else result.with_seconds(rates, task.source, executor.budget.workers)
+
+
+def _neighbors(
+    kind: str, x: object, rows: int | None, values: dict[str, Any], parameters: list[str]
+) -> tuple[object, dict[str, Any]]:
+    """The result that is planned of, or what knn would leave; and what is asked besides."""
+    if (x is None) == (rows is None):
+        raise InputError(f"say of which result to plan {kind}, or of how many rows= with k= neighbors each")
+    if rows is None:
+        return x, values
+    if "k" not in values:
+        raise InputError("say how many neighbors each of these rows has, k= (--k)")
+    return imagined_lists(rows, values["k"]), {
+        name: value for name, value in values.items() if name != "k" or name in parameters
+    }

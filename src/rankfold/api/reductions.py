@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Unpack
 
-from rankfold.api.arguments import public, refuse_unknown
+from rankfold.api.arguments import public
 from rankfold.api.execute import run
-from rankfold.api.where import VIEW, OfMatrix, opened
-from rankfold.cluster.executor import choose_executor
+from rankfold.api.where import OfMatrix, opened
 from rankfold.methods.nmf.arguments import DEFAULT_FALL, NMF
-from rankfold.methods.registry import METHODS, methods
 from rankfold.methods.svd.arguments import PCA, QR, SVD
-from rankfold.methods.task import make_plan
-from rankfold.pipeline.errors import ArgumentError, InputError
-from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.seconds import Rates
 from rankfold.pipeline.storage.result import Result
 
 
@@ -317,77 +310,3 @@ def nmf(
     ends = {"tol": tol, "grad_tol": grad_tol, "time_limit": time_limit, "passes": passes}
     task = NMF.task(opened(x, where), rank, init=init, seed=seed, **counts, **how, **penalties, **ends)
     return run(task, where)
-
-
-WHERE = ("memory", "cluster", "workers", "threads", "client", "device", "rates")
-"""What a plan is told besides the arguments of its method."""
-
-
-@public
-def plan(
-    kind: str,
-    x: object,
-    rank: int | None = None,
-    *,
-    memory: str | int | None = None,
-    cluster: str | Path | None = None,
-    workers: int | None = None,
-    threads: int | None = None,
-    client: Any = None,
-    device: str | None = None,
-    rates: Rates | None = None,
-    **others: Any,
-) -> Plan:
-    """The numbers of a method before it runs: the same as ``rankfold plan``. Reads no data.
-
-    Parameters
-    ----------
-    kind : str
-        The name of a method of one matrix: "svd", "pca", "qr", "nmf", "knn", or one of another package.
-    x : path, array or Source, (m, n)
-        Anything ``svd`` takes; its shape, type and chunks are looked at.
-    memory, cluster, workers, threads, client, device : optional
-        As for ``svd``.
-    rates : Rates, optional
-        Of this machine, as ``rankfold doctor`` measures them: the plan then predicts seconds.
-    others
-        What the method may be asked: the arguments of its function. Measured steps of ``prepare`` read the
-        matrix, and "radius_neighbors" some rows, to count edges; nothing else does.
-
-    Returns
-    -------
-    Plan
-        Passes, bytes read and written, flops, tasks, and the peak memory of a worker, in bytes; its text is
-        the table that the command prints.
-
-    Raises
-    ------
-    InputError, PlanError
-        What cannot be asked, or does not fit, with the change that would.
-
-    Notes
-    -----
-    Takes milliseconds. What a method that stops on its tolerance will need is a guess, and said to be one.
-    """
-    names = [each.name for each in methods() if each.of_matrix]
-    if not isinstance(kind, str) or (isinstance(x, str) and x in names and kind not in names):
-        raise ArgumentError("plan takes what is planned first, then the matrix: rankfold.plan('pca', x, ...)")
-    if kind not in names:
-        raise InputError(
-            f"there is no plan for {kind!r}; plan {', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
-        )
-    method = METHODS[kind]
-    parameters = [parameter.name for parameter in method.parameters()]
-    values = others if rank is None else {"rank": rank, **others}
-    if "k" in parameters and "rank" in values:
-        raise InputError(f"{kind} has no rank: say how many neighbors, k= (--k)")
-    if any(values.get(name) for name in ("center", "scale", "whiten") if name not in parameters):
-        raise InputError(f"{kind} neither centers nor scales nor whitens: plan 'pca' for that")
-    refuse_unknown(f"a plan of {kind}", values, [*parameters, *WHERE, *VIEW])
-    executor = choose_executor(
-        cluster=cluster, workers=workers, threads=threads, memory=memory, client=client, device=device
-    )
-    view: Any = {name: values[name] for name in VIEW if name in values}
-    task = method.task(opened(x, view), **{name: values[name] for name in values if name not in VIEW})
-    result = make_plan(task, executor.budget)
-    return result if rates is None else result.with_seconds(rates, task.source, executor.budget.workers)

@@ -149,6 +149,11 @@ class Method:
         return self.inputs == (X,)
 
     @property
+    def of_neighbors(self) -> bool:
+        """Whether it is of lists of neighbors, or of their graph, and nothing else."""
+        return len(self.inputs) == 1 and "knn" in self.inputs[0].holds and not self.of_matrix
+
+    @property
     def results(self) -> tuple[str, ...]:
         """Methods whose results it is of."""
         return tuple(name for each in self.inputs if each.holds != "matrix" for name in each.holds)

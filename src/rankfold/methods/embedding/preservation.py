@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.knn.knn import CHUNK_BYTES
+from rankfold.methods.knn.graph import CHUNK_BYTES
 from rankfold.methods.svd.request import integer
 from rankfold.methods.task import Output
 from rankfold.pipeline.data.source import Source

@@ -40,6 +40,7 @@ from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Arrangement, FixedSweeps, Outline, plan_task
 from rankfold.pipeline.storage.checkpoint import remove
 from rankfold.pipeline.storage.result import Result, result_of
+from rankfold.pipeline.units import format_bytes
 
 Float32 = npt.NDArray[np.float32]
 
@@ -127,10 +128,13 @@ class FuzzyGraph:
             "exact",
             source,
             np.dtype(np.float32),
-            "rows",
+            f"at most {edges} edges",
             k,
             result_bytes=8 * edges + 8 * rows,
             scratch_bytes=RECORD_BYTES * edges,
+            details=(
+                ("sort of edges", f"{RECORD_BYTES} bytes each on scratch, {format_bytes(sort)} in memory"),
+            ),
             subject=f"fuzzy_graph of {rows} rows of {k} neighbors",
         )
         return plan_task(outline, FixedSweeps(arrangement), budget)

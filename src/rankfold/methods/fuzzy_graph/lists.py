@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.knn.graph import chunk_rows
 from rankfold.methods.svd.request import integer
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import DataError, InputError
+from rankfold.pipeline.planning.imagined_result import ImaginedResult
+from rankfold.pipeline.planning.shape_only import ShapeOnly
 from rankfold.pipeline.storage.result import Result
 
 BLOCK_BYTES = 2 * 2**20
@@ -72,7 +76,10 @@ class StoredLists:
     def chunk_bytes(self) -> int:
         """Of a chunk of either, which is read whole."""
         source = self.distances
-        return min(source.row_grid.longest, self.rows) * source.shape[1] * 8
+        longest = source.row_grid.longest
+        if isinstance(source, ShapeOnly):
+            longest = chunk_rows(*source.shape)
+        return min(longest, self.rows) * source.shape[1] * 8
 
     def distance_blocks(self) -> Iterator[tuple[int, Array]]:
         """The first row of a block, and distances of its rows."""
@@ -113,3 +120,16 @@ def _require_distances(distances: Array, first: int) -> None:
             f"row {first + row} has a neighbor at the distance {distances[row, place]}: weights are made of "
             f"distances between 0 and {LARGEST:.1e}"
         )
+
+
+def imagined_lists(rows: int, k: int) -> Result:
+    """As ``knn`` would leave them, to make plans with."""
+    shape = integer("rows", rows), integer("k", k)
+    if not 1 <= shape[1] < shape[0]:
+        raise InputError(f"{shape[0]} rows have no {shape[1]} neighbors each among themselves")
+    matrices = {
+        name: ShapeOnly.plain(shape, np.dtype(dtype), name, decoded=False)
+        for name, dtype in (("distances", np.float64), ("indices", np.int64))
+    }
+    facts = {"kind": "knn", "request": {"kind": "knn", "k": shape[1]}, "input": {"shape": list(shape)}}
+    return ImaginedResult(Path("neighbors.zarr"), facts, matrices)

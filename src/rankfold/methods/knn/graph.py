@@ -31,7 +31,18 @@ POINTERS = 2**17
 
 NAME = "graph"
 
+CHUNK_BYTES = (2**20, 16 * 2**20)
+"""Least and most of a chunk of lists, of which there are ``TARGET_CHUNKS`` in between."""
+
+TARGET_CHUNKS = 8192
+
 Array = npt.NDArray[Any]
+
+
+def chunk_rows(rows: int, k: int) -> int:
+    """Rows whose lists are one chunk of a result."""
+    least, most = (size // (8 * k) for size in CHUNK_BYTES)
+    return min(rows, max(1, min(max(rows // TARGET_CHUNKS, least), most)))
 
 
 def create_graph(result: Path, shape: tuple[int, int], k: int, chunk_rows: int) -> None:

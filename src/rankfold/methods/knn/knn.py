@@ -22,7 +22,13 @@ from rankfold.methods.bits.folds import NearestSets
 from rankfold.methods.index.queries import IndexQueries, queries_task
 from rankfold.methods.knn.arguments import DEFAULT_K
 from rankfold.methods.knn.extend import EarlierLists
-from rankfold.methods.knn.graph import POINTERS, create_graph, write_symmetric_graph
+from rankfold.methods.knn.graph import (
+    POINTERS,
+    TARGET_CHUNKS,
+    chunk_rows,
+    create_graph,
+    write_symmetric_graph,
+)
 from rankfold.methods.knn.pair_fold import NearestPairs, has_bounds
 from rankfold.methods.knn.plan import NeighborFold, PairSweeps, plan_neighbors
 from rankfold.methods.knn.request import NeighborRequest
@@ -62,11 +68,6 @@ from rankfold.pipeline.storage.scratch import NOWHERE
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
-
-CHUNK_BYTES = (2**20, 16 * 2**20)
-"""Least and most of a chunk of the result, of which there are ``TARGET_CHUNKS`` in between."""
-
-TARGET_CHUNKS = 8192
 
 
 WITHOUT_ZEROS = (NearestSparsePairs, NearestSets)
@@ -301,10 +302,8 @@ class Neighbors:
 
     def lists_cut(self) -> Cut:
         """Rows whose lists are chunks of the result."""
-        rows, row_bytes = self.left.shape[0], 8 * self.parameters.k
-        least, most = (size // row_bytes for size in CHUNK_BYTES)
-        chunk = min(rows, max(1, min(max(rows // TARGET_CHUNKS, least), most)))
-        return cut(Grid.regular(rows, chunk, splittable=False), row_bytes, 8)
+        rows, k = self.left.shape[0], self.parameters.k
+        return cut(Grid.regular(rows, chunk_rows(rows, k), splittable=False), 8 * k, 8)
 
     def choose_shift(self) -> tuple[Float64 | None, bool]:
         """What the copy of rows is centered by, if that is worth it; whether float32 is too narrow for it."""

@@ -35,6 +35,7 @@ from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.result import Result, result_of
+from rankfold.pipeline.units import format_bytes
 
 Float64 = npt.NDArray[np.float64]
 
@@ -42,6 +43,9 @@ CHUNK_ROWS = 2**18
 """Fewest rows of a chunk of the result, of which there are ``TARGET_CHUNKS`` beyond."""
 
 TARGET_CHUNKS = 8192
+
+PART_ROWS = 1000
+"""Fewest rows for each process: of fewer an exchange of positions takes longer than to move them."""
 
 PAIR_FLOPS = 60.0
 """Operations that take as long as one force does, in an edge's share of all epochs."""
@@ -109,30 +113,70 @@ class UmapTask:
             "sgd",
             self.source,
             np.dtype(np.float32),
-            "vertices",
+            f"{width} dimensions, {self.epochs} epochs",
             width,
             result_bytes=4 * self.rows * width,
             scratch_bytes=4 * self.rows * width,
             subject=f"umap of {self.rows} rows and {self.edges} edges",
+            details=self._details(self.parts(budget.workers)),
         )
         return plan_task(outline, self, budget)
 
     def arrange(self, budget: Budget) -> Arrangement:
-        """One process with all of its threads."""
-        memory = self._memory_bytes()
+        """Processes that share the edges, each with all of its threads."""
+        parts = self.parts(budget.workers)
+        memory, lanes = self._memory_bytes(parts), budget.threads * parts
         work = PAIR_FLOPS * self.edges * self.epochs * (2 + self.parameters.negative_sample_rate)
         reads, writes = 12 * self.edges, 4 * self.rows * self.parameters.n_components
-        sweep = Pass("layout", "matrix", reads, writes, work, memory, 1, 1, blas_bytes=0)
+        sweep = Pass(
+            "layout",
+            "matrix",
+            reads,
+            writes,
+            work,
+            memory,
+            parts,
+            lanes,
+            blas_bytes=0,
+            numbers=self.edges,
+            exchange_bytes=self._exchange_bytes(parts) * self.epochs,
+        )
         each = RESERVE_BYTES + memory, memory, writes
-        return Arrangement((sweep,), budget.threads, *each, budget.threads, self.rows, self.rows, 1, 1)
+        return Arrangement((sweep,), budget.threads, *each, lanes, self.rows, self.rows, 2, 2)
 
-    def _memory_bytes(self) -> int:
-        """Edges and what reads them; positions as given, before and after, and in a checkpoint; groups."""
+    def parts(self, workers: int) -> int:
+        """Processes that a layout is worth, of so many."""
+        return max(1, min(workers, self.rows // PART_ROWS))
+
+    def _memory_bytes(self, parts: int = 1) -> int:
+        """Of one of some processes."""
         rows, width = self.rows, self.parameters.n_components
         chunk = min(max(self.edges // TARGET_CHUNKS, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1])
         reading = 16 * (rows + 1) + chunk * 64
-        positions = rows * width * (4 + 4 + 4 + 8 * 3) + 8 * 4 * rows
-        return edges_bytes(rows, self.edges) + reading + positions + BLOCK * 8 * (6 * width + 12)
+        return self._edges_bytes(parts) + self._positions_bytes + reading + BLOCK * 8 * (6 * width + 12)
+
+    def _edges_bytes(self, parts: int) -> int:
+        """Edges of a part: its share, and no more than the row on its border has."""
+        return edges_bytes(self.rows, min(self.edges, self.edges // parts + self.rows * (parts > 1)))
+
+    @property
+    def _positions_bytes(self) -> int:
+        """Positions as given, before and after, and in a checkpoint; groups."""
+        return self.rows * self.parameters.n_components * (4 + 4 + 4 + 8 * 3) + 8 * 4 * self.rows
+
+    def _exchange_bytes(self, parts: int) -> int:
+        """Positions that one of some processes takes from the others in an epoch."""
+        return 4 * self.rows * self.parameters.n_components * (parts - 1) // parts
+
+    def _details(self, parts: int) -> tuple[tuple[str, str], ...]:
+        """What fills the memory of a process, and what passes between them."""
+        edges, positions = format_bytes(self._edges_bytes(parts)), format_bytes(self._positions_bytes)
+        share = f" in each of {parts} processes" * (parts > 1)
+        memory = f"edges {edges}{share}, positions and groups of all rows {positions}"
+        exchange = (
+            f"{format_bytes(self._exchange_bytes(parts))} to each process in each of {self.epochs} epochs"
+        )
+        return ("memory", memory), *((("exchange", exchange),) if parts > 1 else ())
 
     # Run ------------------------------------------------------------------------------------------
 

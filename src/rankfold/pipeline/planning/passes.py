@@ -56,6 +56,9 @@ class Pass:
     device_bytes: int = 0
     """Most memory of a GPU, where it runs on one."""
 
+    exchange_bytes: int = 0
+    """That each worker takes from others in all of it."""
+
 
 def numbers_of(name: str, fold: Any, reads: int, writes: int, flops: float, *, over: str = "matrix") -> Pass:
     """A sweep of a fold."""

@@ -79,6 +79,9 @@ class Plan:
     shares: Seconds | None = None
     """Where those seconds go."""
 
+    details: tuple[tuple[str, str], ...] = ()
+    """Lines of its table that take the place of the width of blocks."""
+
     @property
     def tasks(self) -> int:
         """Dask tasks in all."""

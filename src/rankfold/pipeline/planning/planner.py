@@ -51,6 +51,9 @@ class Outline:
     subject: str = ""
     """What it is called where it is refused, if not by its kind."""
 
+    details: tuple[tuple[str, str], ...] = ()
+    """See ``Plan``."""
+
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
@@ -127,6 +130,7 @@ def plan_task(
         decided_by=outline.decided_by,
         groups=arrangement.groups,
         device=budget.device,
+        details=outline.details,
     )
 
 

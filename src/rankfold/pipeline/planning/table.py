@@ -74,7 +74,7 @@ def _rank_words(plan: Plan) -> str:
         return f"k {plan.rank}, every pair of rows once"
     if plan.kind == "knn":
         return f"k {plan.rank}, {plan.orientation}"
-    if plan.kind == "index":
+    if plan.kind == "index" or plan.details:
         return plan.orientation
     return f"rank {plan.rank}{' at most' * plan.adaptive}, swept by {plan.orientation}"
 
@@ -89,6 +89,11 @@ def passes_note(plan: Plan) -> str:
 
 
 def _passes(plan: Plan) -> tuple[str, ...]:
+    if plan.details:
+        return (
+            f"passes                   {passes_note(plan)}",
+            *(f"{name:<25}{text}" for name, text in plan.details),
+        )
     return (
         f"passes over the matrix   {passes_note(plan)}",
         f"block width, grain       {plan.width} columns, {plan.grain_rows} rows "

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rankfold.methods.registry import Method, methods
+from rankfold.methods.registry import METHODS, Method, methods
 from rankfold.methods.svd.arguments import PCA
 from rankfold.workflows import options
 from rankfold.workflows.options import (
@@ -69,7 +69,7 @@ def reductions() -> list[Callable[..., None]]:
 
 def kind(
     kind: Annotated[
-        str, typer.Argument(metavar="KIND", help="svd, pca, qr, nmf or knn; or a workflow, FLOW.yaml, alone")
+        str, typer.Argument(metavar="KIND", help="svd, pca, knn, umap, ...; or a workflow, FLOW.yaml, alone")
     ],
 ) -> str:
     """The name of the method, or the path of the workflow, to plan."""
@@ -77,13 +77,15 @@ def kind(
 
 
 def planned_store(
-    store: Annotated[str | None, typer.Argument(metavar="[STORE]", help="the matrix, as for svd")] = None,
+    store: Annotated[
+        str | None, typer.Argument(metavar="[STORE]", help="the matrix or result, as for KIND")
+    ] = None,
 ) -> str | None:
-    """The matrix, unless a workflow is planned."""
+    """What is planned of, unless that is a workflow, or rows that are only counted."""
     return store
 
 
-plan_arguments = any_arguments(each for each in methods() if each.of_matrix)
+plan_arguments = any_arguments(each for each in methods() if each.of_matrix or each.of_neighbors)
 
 
 @command(kind, planned_store, view, plan_arguments, place)
@@ -93,6 +95,10 @@ def plan(
     view: dict[str, Any],
     method_arguments: dict[str, Any],
     place: dict[str, Any],
+    rows: Annotated[
+        int | None,
+        typer.Option(help="of umap or fuzzy_graph, in place of STORE: so many, with --k neighbors"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Passes, memory, time of a reduction, not run; stages of a workflow, and which would run."""
@@ -104,10 +110,14 @@ def plan(
     if is_flow(kind):
         _plan_flow(kind, store, {**view, **place}, method_arguments, as_json=as_json)
         return
-    if store is None:
+    kind = kind.replace("-", "_")
+    of_neighbors = kind in METHODS and METHODS[kind].of_neighbors
+    if store is None and not of_neighbors:
         raise InputError(f"say which matrix to plan {kind} of: rankfold plan {kind} STORE")
-    source = rankfold.open(store, **view)
-    method_plan = rankfold.plan(kind, source, **method_arguments, **place, rates=cached_rates())
+    if of_neighbors and view != options.view():
+        raise InputError(f"{kind} is of a result, of which all rows count: leave out options of a matrix")
+    source = store if of_neighbors else rankfold.open(str(store), **view)
+    method_plan = rankfold.plan(kind, source, rows=rows, **method_arguments, **place, rates=cached_rates())
     typer.echo(json.dumps(method_plan.as_dict(), indent=1) if as_json else str(method_plan))
 
 

@@ -26,8 +26,8 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError, RankfoldError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.formats.zarr import ZarrSource
+from rankfold.pipeline.planning.imagined_result import ImaginedResult
 from rankfold.pipeline.planning.shape_only import ShapeOnly, StoredOnly
-from rankfold.pipeline.storage.result import Result
 from rankfold.settings.yaml_file import Document
 from rankfold.workflows.flows.flow_file import Flow
 from rankfold.workflows.flows.graph import Reference, resolve, words_for
@@ -136,7 +136,7 @@ def _resolve_key(stage: BaseStage, key: str, scene: StageInputs, *, model: bool 
     result = scene.result(text)
     if isinstance(result, Path):
         return result
-    return imagined_model(result) if model and result.facts["kind"] in RIGHT else ImaginedResult(result)
+    return imagined_model(result) if model and result.facts["kind"] in RIGHT else _imagined(result)
 
 
 def _reduction(stage: BaseStage, scene: StageInputs) -> Task:
@@ -264,7 +264,7 @@ def imagined_model(outcome: StageResult) -> FactorModel:
     right = RIGHT[kind]
     assert outcome.matrices is not None  # noqa: S101  asked before
     return ImaginedModel(
-        result=ImaginedResult(outcome),
+        result=_imagined(outcome),
         kind=kind,
         shape=(rows, columns),
         s=np.ones(outcome.matrices[right].shape[0]),
@@ -275,17 +275,6 @@ def imagined_model(outcome: StageResult) -> FactorModel:
     )
 
 
-class ImaginedResult(Result):
-    """A result that is to come: where it will be, and the facts that are known."""
-
-    def __init__(self, outcome: StageResult) -> None:
-        self._path, self._in_memory, self.attrs = outcome.path, False, dict(outcome.facts)
-
-        self._matrices = outcome.matrices or {}
-
-    def matrix(self, name: str) -> Source:
-        """Shape and type of a matrix of the result, by its name."""
-        return self._matrices[name]
-
-    def require_whole(self, *, sums: bool = False) -> None:
-        """See ``Result``: there is nothing yet that could be damaged."""
+def _imagined(outcome: StageResult) -> ImaginedResult:
+    """A result that does not exist yet, to make plans with."""
+    return ImaginedResult(outcome.path, outcome.facts, outcome.matrices or {})
