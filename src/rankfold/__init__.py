@@ -8,6 +8,7 @@
     radius_neighbors  all neighbors within a radius
     kmeans            clusters of rows around their means
     fuzzy_graph       neighbors as a graph of weights
+    combine_graphs    two such graphs of the same rows as one
     umap              rows laid out by that graph, in few dimensions
     trustworthiness, continuity, neighborhood_preservation
                       how well an embedding keeps neighborhoods
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from rankfold.api.call import plan
     from rankfold.api.clusters import kmeans
     from rankfold.api.embedding_quality import continuity, neighborhood_preservation, trustworthiness
-    from rankfold.api.embeddings import fuzzy_graph, umap
+    from rankfold.api.embeddings import combine_graphs, fuzzy_graph, umap
     from rankfold.api.execute import RankfoldWarning
     from rankfold.api.matrices import import_array
     from rankfold.api.matrices import open_matrix as open
@@ -50,6 +51,7 @@ _HOMES = {
     "RankfoldWarning": "rankfold.api.execute",
     "Result": "rankfold.pipeline.storage.result",
     "check": "rankfold.api.models",
+    "combine_graphs": "rankfold.api.embeddings",
     "continuity": "rankfold.api.embedding_quality",
     "fuzzy_graph": "rankfold.api.embeddings",
     "import_array": "rankfold.api.matrices",
@@ -79,6 +81,7 @@ __all__ = [
     "Result",
     "__version__",
     "check",
+    "combine_graphs",
     "continuity",
     "fuzzy_graph",
     "import_array",

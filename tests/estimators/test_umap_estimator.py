@@ -79,3 +79,14 @@ def test_a_pipeline_ends_in_a_picture() -> None:
 def test_what_cannot_be_is_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         UMAP(**wrong).fit(digits()[:50])
+
+
+def test_labels_bring_samples_together() -> None:
+    x, y = digits(), load_digits(return_X_y=True)[1][: len(digits())]
+    model = UMAP(n_epochs=20, random_state=0)
+    plain, labeled = model.fit_transform(x), model.fit_transform(x, y)
+    assert (plain != labeled).any()
+    graph = model.graph_.tocoo()
+    same = y[graph.row] == y[graph.col]
+    assert graph.data[same].mean() > 3 * graph.data[~same].mean()
+    np.testing.assert_array_equal(labeled, model.fit_transform(x, [f"digit {each}" for each in y]))

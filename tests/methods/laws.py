@@ -95,6 +95,12 @@ def measured_layout(result: rf.Result, x: object, **how: Any) -> rf.Result:
     return rf.umap(result, quality=x, **how)
 
 
+def two_graphs(result: rf.Result, *, out: Path, **how: Any) -> rf.Result:
+    """A graph of some of the neighbors and one of all, as one."""
+    few, all_ = (rf.fuzzy_graph(result, k, out=out.with_name(f"graph{k}.zarr")) for k in (2, 4))
+    return rf.combine_graphs(few, all_, out=out, **how)
+
+
 def narrow(call: Call) -> Call:
     """The same of three of the columns, of which one may hold what is wrong."""
     return lambda x, **how: call(rf.open(x, select_columns=slice(6, 9)), **how)
@@ -157,6 +163,16 @@ LAWS = {
     "check": Law(rf.check, {}, fit=rf.svd),
     "reconstruct": Law(reconstructed, {}, fit=rf.svd, reads_matrix=False),
     "fuzzy_graph": Law(rf.fuzzy_graph, {"set_op_mix_ratio": 0.7}, fit=rf.knn, reads_matrix=False),
+    "fuzzy_graph with labels": Law(
+        rf.fuzzy_graph, {"targets": np.arange(1500) % 3}, fit=rf.knn, reads_matrix=False
+    ),
+    "fuzzy_graph with numbers": Law(
+        rf.fuzzy_graph,
+        {"targets": np.arange(1500.0) % 97, "target_metric": "euclidean"},
+        fit=rf.knn,
+        reads_matrix=False,
+    ),
+    "combine_graphs": Law(two_graphs, {"rule": "union"}, fit=rf.knn, reads_matrix=False),
     "umap": Law(rf.umap, {"n_epochs": 20}, fit=rf.knn, reads_matrix=False),
     "umap that is measured": Law(measured_layout, {"n_epochs": 20}, fit=rf.knn),
     "umap of a graph": Law(

@@ -8,7 +8,7 @@ from typing import Unpack
 from rankfold.api.arguments import public
 from rankfold.api.execute import run
 from rankfold.api.where import Where
-from rankfold.methods.fuzzy_graph.arguments import FUZZY_GRAPH
+from rankfold.methods.fuzzy_graph.arguments import COMBINE_GRAPHS, FUZZY_GRAPH
 from rankfold.methods.umap.arguments import UMAP
 from rankfold.pipeline.storage.result import Result
 
@@ -20,6 +20,9 @@ def fuzzy_graph(
     *,
     set_op_mix_ratio: float = 1.0,
     local_connectivity: float = 1.0,
+    targets: object = None,
+    target_metric: str = "categorical",
+    target_weight: float = 0.5,
     **where: Unpack[Where],
 ) -> Result:
     """Neighbors as a graph of weights between 0 and 1, as UMAP makes it, of lists larger than memory.
@@ -36,6 +39,14 @@ def fuzzy_graph(
         intersection, and what lies between a mean of the two.
     local_connectivity : float, in [0, k]
         Neighbors of each row that are sure to be joined to it: these weigh 1.
+    targets : (m,) labels or numbers, path of them, or (m, d) matrix, optional
+        What is known of rows besides: edges between rows of different labels, or of numbers far apart, then
+        weigh less. -1, None and NaN are labels that are not known.
+    target_metric : {"categorical", "euclidean"}
+        Whether targets are labels, the same or not, or numbers, whose k nearest neighbors make a graph of
+        their own: the result is then the intersection of both.
+    target_weight : float, in [0, 1]
+        0 for the matrix alone, 1 for the targets alone.
     others
         As for ``svd``.
 
@@ -58,10 +69,58 @@ def fuzzy_graph(
     References
     ----------
     McInnes, Healy, Melville, UMAP, arXiv:1802.03426, section 4.1. Weights are those of
-    ``fuzzy_simplicial_set`` of umap-learn, to rounding in float32.
+    ``fuzzy_simplicial_set`` of umap-learn, to rounding in float32; with targets those of its ``fit(X, y)``.
     """
     more = {"set_op_mix_ratio": set_op_mix_ratio, "local_connectivity": local_connectivity}
-    return run(FUZZY_GRAPH.task(neighbors, k=k, **more), where)
+    beside = {"targets": targets, "target_metric": target_metric, "target_weight": target_weight}
+    return run(FUZZY_GRAPH.task(neighbors, k=k, **more, **beside), where)
+
+
+@public
+def combine_graphs(
+    first: Result | str | Path,
+    second: Result | str | Path,
+    *,
+    rule: str = "intersection",
+    weight: float = 0.5,
+    **where: Unpack[Where],
+) -> Result:
+    """Two graphs of the same rows as one: what both agree on, or what either has.
+
+    Parameters
+    ----------
+    first, second : Result or path
+        Of ``fuzzy_graph`` or ``combine_graphs``; of the same rows, seen in different ways.
+    rule : {"intersection", "union"}
+        Whether an edge weighs ``a b``, with ``weight`` deciding which of the two counts more, or
+        ``a + b - a b``. Edges that one of the graphs does not have weigh half as much as its weakest there.
+    weight : float, in [0, 1]
+        Of the second graph in an intersection.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        ``graph``, as that of ``fuzzy_graph``: each row has a sure neighbor, and weights whose sum is near
+        ``log2(15)``, whatever they were before.
+
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``svd``; ``InputError`` for graphs of different rows.
+
+    Notes
+    -----
+    Two reads of both graphs, in one process; memory is some 40 bytes for each row, and a few thousand rows of
+    edges.
+
+    References
+    ----------
+    McInnes, Healy, Melville, UMAP, arXiv:1802.03426, section 3.1. Weights are those of umap-learn's products
+    and sums of models.
+    """
+    return run(COMBINE_GRAPHS.task(first, second, rule=rule, weight=weight), where)
 
 
 @public
@@ -87,7 +146,8 @@ def umap(
     Parameters
     ----------
     neighbors : Result or path
-        Of ``fuzzy_graph``; or of ``knn``, whose graph is made first, as ``fuzzy_graph`` makes it by default.
+        Of ``fuzzy_graph`` or ``combine_graphs``; or of ``knn``, whose graph is made first, as ``fuzzy_graph``
+        makes it by default.
     n_components : int
         Dimensions d of the embedding.
     n_epochs : int

@@ -25,7 +25,7 @@ ROWS = {
 """What the part ``rows`` of a request is called, by its kind."""
 
 CONTENTS = {"queries", "base", "index", "result", "left", "update_of", "start", "second", "lists"}
-CONTENTS |= {"weights", "row_weights", "quality"}
+CONTENTS |= {"weights", "row_weights", "quality", "targets"}
 """Parts of a request that stand for what something holds: their values tell people nothing."""
 
 LONGEST = 40

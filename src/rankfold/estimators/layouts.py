@@ -40,7 +40,7 @@ class UMAP(BaseEstimator):  # type: ignore[misc]
         One of ``rankfold.knn`` but "inner_product".
     n_epochs, learning_rate, min_dist, spread, a, b, negative_sample_rate, repulsion_strength
         As for ``rankfold.umap``.
-    set_op_mix_ratio, local_connectivity
+    set_op_mix_ratio, local_connectivity, target_metric, target_weight
         As for ``rankfold.fuzzy_graph``.
     init : {"pca", "random"} or array of shape (n_samples, n_components), default="pca"
         Where samples begin: unlike umap-learn at their first principal components, not at eigenvectors of the
@@ -82,6 +82,8 @@ class UMAP(BaseEstimator):  # type: ignore[misc]
         "negative_sample_rate": [Interval(numbers.Integral, 0, None, closed="left")],
         "a": [numbers.Real, None],
         "b": [numbers.Real, None],
+        "target_metric": [StrOptions({"categorical", "euclidean"})],
+        "target_weight": [Interval(numbers.Real, 0, 1, closed="both")],
         "random_state": ["random_state"],
         "min_recall": [Interval(numbers.Real, 0, 1, closed="left"), None],
         "memory": [str, numbers.Integral, None],
@@ -104,6 +106,8 @@ class UMAP(BaseEstimator):  # type: ignore[misc]
         negative_sample_rate: int = 5,
         a: float | None = None,
         b: float | None = None,
+        target_metric: str = "categorical",
+        target_weight: float = 0.5,
         random_state: Any = None,
         min_recall: float | None = None,
         memory: str | int | None = None,
@@ -122,6 +126,8 @@ class UMAP(BaseEstimator):  # type: ignore[misc]
         self.negative_sample_rate = negative_sample_rate
         self.a = a
         self.b = b
+        self.target_metric = target_metric
+        self.target_weight = target_weight
         self.random_state = random_state
         self.min_recall = min_recall
         self.memory = memory
@@ -133,7 +139,11 @@ class UMAP(BaseEstimator):  # type: ignore[misc]
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any = None) -> UMAP:
-        """Lay out samples in rows, in memory or on disk; ``y`` is ignored."""
+        """Lay out samples in rows, in memory or on disk; those of one label in ``y`` nearer to each other.
+
+        Labels are words or numbers, -1 where none is known; or numbers whose distances count, by
+        ``target_metric``.
+        """
         X = self._samples(X)
         seed = int(check_random_state(self.random_state).randint(2**31))
         k = min(self.n_neighbors, X.shape[0]) - 1
@@ -150,6 +160,9 @@ class UMAP(BaseEstimator):  # type: ignore[misc]
             lists,
             set_op_mix_ratio=self.set_op_mix_ratio,
             local_connectivity=min(self.local_connectivity, k),
+            targets=y,
+            target_metric=self.target_metric,
+            target_weight=self.target_weight,
             memory=self.memory,
         )
         layout = rankfold.umap(
@@ -171,8 +184,8 @@ class UMAP(BaseEstimator):  # type: ignore[misc]
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Lay out samples in rows, and where they are; ``y`` is ignored."""
-        return self.fit(X).embedding_
+        """Lay out samples in rows, and where they are; ``y`` as in ``fit``."""
+        return self.fit(X, y).embedding_
 
     def _samples(self, X: Any) -> Any:
         """Samples as steps read them; those on disk are opened."""

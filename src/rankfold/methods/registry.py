@@ -190,6 +190,7 @@ METHODS: Registry[Method] = Registry(
         "index": "rankfold.methods.index.arguments:INDEX",
         "kmeans": "rankfold.methods.kmeans.arguments:KMEANS",
         "fuzzy_graph": "rankfold.methods.fuzzy_graph.arguments:FUZZY_GRAPH",
+        "combine_graphs": "rankfold.methods.fuzzy_graph.arguments:COMBINE_GRAPHS",
         "umap": "rankfold.methods.umap.arguments:UMAP",
         "transform": "rankfold.methods.model.arguments:TRANSFORM",
         "update": "rankfold.methods.model.arguments:UPDATE",

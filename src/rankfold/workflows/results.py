@@ -38,7 +38,7 @@ def headline(result: Result) -> str:
         passes, empty = facts["passes"], facts["empty_clusters"]
         line += f", k {facts['request']['k']}, {passes} pass{'es' * (passes != 1)}"
         line += f"; inertia {facts['final_inertia']:.6g}" + f", {empty} clusters without rows" * (empty > 0)
-    elif facts["kind"] in ("fuzzy_graph", "umap"):
+    elif facts["kind"] in ("fuzzy_graph", "combine_graphs", "umap"):
         line = _picture(facts)
     elif "value" in facts:
         error = f" ± {facts['standard_error']:.1g}" if facts["standard_error"] else ""
@@ -68,7 +68,10 @@ def headline(result: Result) -> str:
 def _picture(facts: dict[str, Any]) -> str:
     """A graph of weights, or its layout."""
     if facts["kind"] == "fuzzy_graph":
-        return f"fuzzy graph of {facts['request']['k']} neighbors: {facts['weights']} weights"
+        beside = ", with targets" * ("targets" in facts["request"])
+        return f"fuzzy graph of {facts['request']['k']} neighbors{beside}: {facts['weights']} weights"
+    if facts["kind"] == "combine_graphs":
+        return f"{facts['request']['rule']} of two graphs: {facts['weights']} weights"
     rows, losses = facts["input"]["shape"][0], (facts["edge_loss"], facts["pair_loss"])
     line = f"umap of {rows} rows in {facts['request']['n_components']} dimensions, {facts['epochs']} epochs; "
     line += "loss of edges {:.4g}, of pairs {:.4g}".format(*losses)

@@ -70,6 +70,12 @@ def test_neighbors_become_a_graph_and_a_picture(tmp_path: Path, store: Path) -> 
     assert f"umap of {ROWS} rows in 3 dimensions, 5 epochs; loss of edges " in laid.stdout
     assert "already done" in rankfold("umap", graph, *options).stdout
     assert rf.open_result(picture).embedding.shape == (ROWS, 3)
+    both = rankfold("combine-graphs", graph, graph, "--rule", "union", "--out", tmp_path / "both.zarr")
+    assert both.exit_code == 0, both.output
+    assert "union of two graphs: " in both.stdout
+    np.save(tmp_path / "y.npy", np.arange(ROWS) % 2)
+    labeled = ("fuzzy-graph", near, "--targets", tmp_path / "y.npy", "--out", tmp_path / "labeled.zarr")
+    assert "fuzzy graph of 5 neighbors, with targets: " in rankfold(*labeled).stdout
     measured = rankfold("umap", graph, "--n-epochs", 5, "--quality", store, "--out", tmp_path / "m.zarr")
     assert measured.exit_code == 0, measured.output
     assert (

@@ -128,6 +128,9 @@ def test_every_kind_of_stage_is_planned_before_and_after_what_it_needs(flow: Pat
   grown: {method: knn, input: components.scores, base: near, k: 2}
   beside: {method: knn, input: components.scores, queries: new.scores, k: 2}
   weights: {method: fuzzy_graph, neighbors: near-all}
+  as-numbers: {method: fuzzy_graph, neighbors: near-all, targets: components.scores, target_metric: euclidean}
+  both: {method: combine_graphs, first: weights, second: as-numbers}
+  of-both: {method: umap, neighbors: both, n_epochs: 5}
   picture: {method: umap, neighbors: weights, init: components, n_epochs: 5}
   another: {method: umap, neighbors: near-all, n_epochs: 5, n_components: 1, quality: counts}
   finer: {method: umap, neighbors: near-all, init: picture, n_epochs: 5}

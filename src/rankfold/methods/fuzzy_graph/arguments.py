@@ -1,4 +1,4 @@
-"""Arguments of fuzzy_graph: types, defaults and limits."""
+"""Arguments of fuzzy_graph and combine_graphs: types, defaults and limits."""
 
 from __future__ import annotations
 
@@ -10,6 +10,16 @@ from rankfold.methods.registry import Input, Method
 
 ONE_SIDED = 1.0
 """Share of the union: an edge that one of two rows is sure of is sure."""
+
+HALF = 0.5
+"""Share of targets, or of the second of two graphs."""
+
+CATEGORICAL = "categorical"
+TARGET_METRICS = (CATEGORICAL, "euclidean")
+RULES = ("intersection", "union")
+
+GRAPHS = ("fuzzy_graph", "combine_graphs")
+"""Methods whose results are graphs of weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +35,53 @@ class FuzzyArguments:
     local_connectivity: Annotated[
         float, Argument("neighbors of each row that are sure to be joined to it", least=0)
     ] = 1.0
+    targets: Annotated[
+        str | None,
+        Argument(
+            "labels or numbers of the rows, which bring those that share them together",
+            holds="matrix",
+            metavar="STORE",
+        ),
+    ] = None
+    target_metric: Annotated[
+        str, Argument("of targets: labels that are the same or not, or numbers", choices=TARGET_METRICS)
+    ] = CATEGORICAL
+    target_weight: Annotated[
+        float, Argument("of targets: 0 for the matrix alone, 1 for targets alone", least=0)
+    ] = HALF
+
+
+@dataclass(frozen=True, slots=True)
+class CombineArguments:
+    """See ``rankfold.combine_graphs``."""
+
+    rule: Annotated[str, Argument("edges that both graphs agree on, or that either has", choices=RULES)] = (
+        RULES[0]
+    )
+    weight: Annotated[float, Argument("of the second graph in an intersection, between 0 and 1", least=0)] = (
+        HALF
+    )
 
 
 FUZZY_GRAPH = Method(
     "fuzzy_graph",
     "Neighbors as a graph of weights between 0 and 1, as UMAP makes it.",
     FuzzyArguments,
-    "rankfold.methods.fuzzy_graph.fuzzy_graph:fuzzy_graph_task",
+    "rankfold.methods.fuzzy_graph.tasks:fuzzy_graph_task",
     inputs=(Input("neighbors", ("knn",)),),
     matrices=("graph",),
     in_process=True,
     loops="rankfold.methods.fuzzy_graph.warm:warm_weights",
+)
+COMBINE_GRAPHS = Method(
+    "combine_graphs",
+    "Two graphs of the same rows as one.",
+    CombineArguments,
+    "rankfold.methods.fuzzy_graph.tasks:combine_graphs_task",
+    inputs=(
+        Input("first", GRAPHS),
+        Input("second", GRAPHS),
+    ),
+    matrices=("graph",),
+    in_process=True,
 )

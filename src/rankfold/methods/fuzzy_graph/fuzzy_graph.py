@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,6 @@ from rankfold.kernels.graph.fuzzy import membership
 from rankfold.methods.fuzzy_graph.arguments import ONE_SIDED
 from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, StoredLists, metric_of
 from rankfold.methods.knn.graph import NAME, POINTERS, SORT_BYTES
-from rankfold.methods.svd.request import number
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
@@ -39,7 +37,6 @@ from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Arrangement, FixedSweeps, Outline, plan_task
 from rankfold.pipeline.storage.checkpoint import remove
-from rankfold.pipeline.storage.result import Result, result_of
 from rankfold.pipeline.units import format_bytes
 
 Float32 = npt.NDArray[np.float32]
@@ -203,16 +200,3 @@ class FuzzyGraph:
 def _tell(run: Run, name: str, done: int, total: int) -> None:
     if run.progress:
         run.progress(name, done, total)
-
-
-def fuzzy_graph_task(
-    neighbors: Result | str | Path,
-    k: object = None,
-    *,
-    set_op_mix_ratio: object = ONE_SIDED,
-    local_connectivity: object = 1.0,
-) -> FuzzyGraph:
-    """Lists that are to be weighed, checked; arguments of ``rankfold.fuzzy_graph``."""
-    result = result_of("fuzzy_graph", neighbors, "a result of knn, as of rf.knn(x, k=14)")
-    ratio = number("set_op_mix_ratio", set_op_mix_ratio)
-    return FuzzyGraph.of(StoredLists.of(result, k), ratio, number("local_connectivity", local_connectivity))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
+from rankfold.methods.fuzzy_graph.arguments import GRAPHS
 from rankfold.methods.registry import Input, Method
 
 INITS = ("random", "custom")
@@ -49,7 +50,7 @@ UMAP = Method(
     "Rows laid out in few dimensions by the graph of their neighbors.",
     UmapArguments,
     "rankfold.methods.umap.umap:umap_task",
-    inputs=(Input("neighbors", ("fuzzy_graph", "knn")),),
+    inputs=(Input("neighbors", (*GRAPHS, "knn")),),
     matrices=("embedding",),
     in_process=True,
     loops="rankfold.methods.umap.warm:warm_layout",

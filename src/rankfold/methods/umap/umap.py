@@ -13,8 +13,10 @@ import numpy.typing as npt
 
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.embedding.measured import with_quality
-from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph, fuzzy_graph_task
-from rankfold.methods.fuzzy_graph.lists import metric_of
+from rankfold.methods.fuzzy_graph.arguments import GRAPHS, ONE_SIDED
+from rankfold.methods.fuzzy_graph.combined import most_edges
+from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
+from rankfold.methods.fuzzy_graph.lists import StoredLists, metric_of
 from rankfold.methods.knn.graph import NAME
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.task import Output, Task, count
@@ -233,21 +235,20 @@ def umap_task(
 def _layout_task(result: Result, init: object, arguments: dict[str, object]) -> Task:
     """A graph that is to be laid out; or lists of neighbors, which become one first."""
     kind = result.attrs["kind"]
-    if kind not in ("knn", "fuzzy_graph"):
+    if kind not in ("knn", *GRAPHS):
         raise InputError(f"{result.path} is the result of {kind}: umap lays out one of fuzzy_graph or knn")
     is_name = isinstance(init, str) and (init in INITS or not Path(init).exists())
     parameters = LayoutRequest.of(init=str(init) if is_name else "custom", **arguments)
     if is_name and init == INITS[-1]:
         raise InputError("init custom has no name: give positions, or a result of pca or umap")
-    rows = result.matrix("graph" if kind == "fuzzy_graph" else "indices").shape[0]
+    rows = result.matrix("indices" if kind == "knn" else "graph").shape[0]
     if rows >= MOST_ROWS:
         raise InputError(f"umap lays out fewer than 2**32 rows, not {rows}")
     given = None if is_name or init is TO_COME else given_positions(init, rows, parameters.n_components)
     if kind == "knn":
-        return _chain(fuzzy_graph_task(result), parameters, given)
-    most = 2 * rows * int(result.attrs["request"]["k"])
-    edges = int(result.attrs.get("weights", most))
-    return UmapTask(result.matrix("graph"), edges, parameters, given, result.path)
+        graph = FuzzyGraph.of(StoredLists.of(result, None), ONE_SIDED, 1.0)
+        return _chain(graph, parameters, given)
+    return UmapTask(result.matrix("graph"), most_edges(result), parameters, given, result.path)
 
 
 def _chain(graph: FuzzyGraph, parameters: LayoutRequest, given: Float64 | None) -> Chain:

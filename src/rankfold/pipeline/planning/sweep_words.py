@@ -43,6 +43,7 @@ WORDS = {
     "write": "writing neighbors",
     "distances": "reading distances",
     "weights": "weighing neighbors",
+    "strongest": "looking for the strongest edges",
     "layout": "laying out rows",
     "check": "residuals",
     "whole": "reading the matrix",

@@ -1,4 +1,4 @@
-"""What is done with a result: ``transform``, ``reconstruct``, ``check``, ``fuzzy-graph`` and ``umap``."""
+"""What is done with a result: ``transform``, ``reconstruct``, ``check``, graphs and ``umap``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rankfold.methods.fuzzy_graph.arguments import FUZZY_GRAPH
+from rankfold.methods.fuzzy_graph.arguments import COMBINE_GRAPHS, FUZZY_GRAPH
 from rankfold.methods.registry import Method
 from rankfold.methods.umap.arguments import UMAP
 from rankfold.workflows.options import Json, arguments, command, output, place, store, view
@@ -123,6 +123,42 @@ def command_of_neighbors(method: Method) -> Callable[..., None]:
 
     body.__name__, body.__doc__ = method.name.replace("_", "-"), method.summary
     return command(lists if method is FUZZY_GRAPH else lists_or_graph, output, arguments(method), place)(body)
+
+
+def first_graph(
+    first: Annotated[Path, typer.Argument(metavar="FIRST", help="what fuzzy-graph wrote")],
+) -> Path:
+    """The first of two graphs."""
+    return first
+
+
+def second_graph(
+    second: Annotated[
+        Path, typer.Argument(metavar="SECOND", help="what fuzzy-graph wrote, of the same rows")
+    ],
+) -> Path:
+    """The second of two graphs."""
+    return second
+
+
+@command(first_graph, second_graph, output, arguments(COMBINE_GRAPHS), place)
+def combine_graphs(
+    first_graph: Path,
+    second_graph: Path,
+    output: dict[str, Any],
+    method_arguments: dict[str, Any],
+    place: dict[str, Any],
+    as_json: Json = False,
+) -> None:
+    """Two graphs of the same rows as one."""
+    import rankfold
+
+    earlier = last_attempt(output["out"])
+    with _show_progress() as bar:
+        more: dict[str, Any] = {**method_arguments, **output, **place, "progress": bar}
+        result = rankfold.combine_graphs(first_graph, second_graph, **more)
+    there = is_unchanged(output["out"], earlier, overwrite=output["overwrite"])
+    _close(result, headline(result), already_done=there, as_json=as_json)
 
 
 def embeddings() -> list[Callable[..., None]]:

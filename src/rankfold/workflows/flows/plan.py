@@ -36,8 +36,9 @@ from rankfold.workflows.flows.stage_tasks import (
 )
 from rankfold.workflows.wording import with_place
 
-CONTENTS = {"queries": "queries", "base": "base", "result": "result", "left": "result", "quality": "quality"}
+CONTENTS = {"queries": "queries", "base": "base", "result": "result", "left": "result"}
 CONTENTS |= {"update_of": "result", "start": "init", "second": "second"}
+CONTENTS |= {"quality": "quality", "targets": "targets"}
 """Parts of a request that stand for what something holds, by the key that names it."""
 
 

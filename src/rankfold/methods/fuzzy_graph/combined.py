@@ -1,0 +1,158 @@
+"""A graph made of two, or of one and the labels of its vertices, in two reads.
+
+Both graphs are symmetric and stored by rows, in order of columns, so that rows meet as they are read. Each
+row is scaled until its strongest edge weighs 1, and an edge weighs the union of what its two rows make of it:
+the first read finds scales, of which a row has one or two, and the second writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.fuzzy_graph.row_scales import RowScales
+from rankfold.methods.fuzzy_graph.rules import Rule
+from rankfold.methods.fuzzy_graph.stored_rows import BLOCK, Edges, StoredRows, row_spans
+from rankfold.methods.knn.graph import NAME, POINTERS
+from rankfold.methods.task import Output, count
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.importing.csr_writer import CHUNK_LENGTHS, TARGET_CHUNKS, CsrWriter
+from rankfold.pipeline.importing.readers.reader import Entries
+from rankfold.pipeline.planning.passes import Pass
+from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.planner import Arrangement, FixedSweeps, Outline, plan_task
+from rankfold.pipeline.storage.checkpoint import remove
+from rankfold.pipeline.storage.result import Result
+
+Float64 = npt.NDArray[np.float64]
+
+EDGE_BYTES = 160
+"""Of an edge that is taken: both graphs, their union in order, and copies."""
+
+
+@dataclass(frozen=True, slots=True)
+class CombinedGraph:
+    """Graphs and what weighs their edges, as ``execute`` takes them."""
+
+    source: Source
+    """What the first graph was made of, or its weights."""
+
+    edges: int
+    """Of both graphs, at most."""
+
+    identity: Mapping[str, Any]
+    make_rule: Callable[[list[StoredRows]], Rule]
+    resized: bool = False
+    """Whether weights of all rows are to have one sum; else it is left as it comes."""
+
+    graphs: tuple[Path, ...] = ()
+    """Where they lie; none before they are made."""
+
+    facts: Mapping[str, Any] | None = None
+    """Of the first graph, which go on."""
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        return dict(self.identity)
+
+    def outputs(self) -> tuple[Output, ...]:
+        """See the protocol."""
+        rows, edges = self.source.shape[0], self.edges
+        length = min(max(edges // TARGET_CHUNKS, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1])
+        files = 2 * count(edges, length) + count(rows + 1, POINTERS)
+        graph = Output(NAME, (rows, rows), np.dtype(np.float32), files, sparse=True, stored=edges)
+        return (graph,)
+
+    # Plan -----------------------------------------------------------------------------------------
+
+    def plan(self, budget: Budget) -> Plan:
+        """See the protocol; a row may have an edge to every other."""
+        rows, edges = self.source.shape[0], self.edges
+        chunk = min(max(edges // TARGET_CHUNKS, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1])
+        memory = EDGE_BYTES * (BLOCK + min(rows, edges)) + 5 * 8 * chunk + 40 * (rows + 1)
+        sweeps = tuple(
+            Pass(name, "matrix", 8 * edges, writes, 30.0 * edges, memory, 1, 1, blas_bytes=0)
+            for name, writes in (("strongest", 0), ("weights", 8 * edges))
+        )
+        peak = RESERVE_BYTES + memory
+        arrangement = Arrangement(sweeps, 1, peak, memory, 0, 1, rows, rows, 2, 2)
+        outline = Outline(
+            str(self.identity["kind"]),
+            "exact",
+            self.source,
+            np.dtype(np.float32),
+            f"at most {edges} edges",
+            0,
+            result_bytes=8 * edges + 8 * rows,
+            subject=f"{self.identity['kind']} of {rows} rows and at most {edges} edges",
+        )
+        return plan_task(outline, FixedSweeps(arrangement), budget)
+
+    # Run ------------------------------------------------------------------------------------------
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See the protocol; what was interrupted is made again."""
+        for each in self.graphs:
+            Result(each).require_whole()
+        graphs = [StoredRows(each / NAME) for each in self.graphs]
+        rule, rows = self.make_rule(graphs), self.source.shape[0]
+        scales = RowScales.ones(rows, resized=self.resized)
+        for block in self._blocks(run, "strongest", rule, graphs):
+            scales.measure(block)
+        remove(run.result / NAME)
+        shape, edges = (rows, rows), sum(graph.count for graph in graphs)
+        writer = CsrWriter(run.result / NAME, shape, np.dtype(np.float32), edges, str(run.result))
+        count, largest = 0, 0.0
+        for block in self._blocks(run, "weights", rule, graphs):
+            weights = scales.union(block)
+            keep = weights > 0
+            if keep.any():
+                writer.append(Entries(block.rows[keep], block.columns[keep], weights[keep]))
+                count, largest = count + int(keep.sum()), max(largest, float(weights.max()))
+        writer.finish()
+        facts = {
+            **run.facts(self.request(), "exact", self.source, fingerprint),
+            **(self.facts or {}),
+            "weights": count,
+            "largest_weight": largest,
+        }
+        run.describe(facts)
+        return facts
+
+    def _blocks(self, run: Run, name: str, rule: Rule, graphs: list[StoredRows]) -> Iterator[Edges]:
+        """Edges of consecutive rows with their new weights, in a read of all graphs."""
+        rows = self.source.shape[0]
+        for top, bottom in row_spans(graphs):
+            edges, theirs = graphs[0].between(top, bottom), None
+            if len(graphs) > 1:
+                edges, theirs = aligned(edges, graphs[1].between(top, bottom), rows)
+            yield Edges(edges.rows, edges.columns, rule.weigh(edges, theirs))
+            if run.progress:
+                run.progress(name, bottom, rows)
+        run.passes += 1
+
+
+def aligned(first: Edges, second: Edges, rows: int) -> tuple[Edges, Float64]:
+    """All edges that one of two graphs has, in order, with their weights in either: 0 where it has none."""
+    one, two = (each.rows * rows + each.columns for each in (first, second))
+    places = np.union1d(one, two)
+    a, b = np.zeros(len(places)), np.zeros(len(places))
+    a[np.searchsorted(places, one)] = first.weights
+    b[np.searchsorted(places, two)] = second.weights
+    return Edges(places // rows, places % rows, a), b
+
+
+def most_edges(result: Result) -> int:
+    """Of a stored graph, or at most of one that is to come."""
+    facts, graph = result.attrs, result.matrix(NAME)
+    if "weights" in facts:
+        return int(facts["weights"])
+    return int(getattr(graph, "nnz", 2 * graph.shape[0] * int(facts["request"].get("k", graph.shape[0]))))

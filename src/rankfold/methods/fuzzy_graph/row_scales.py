@@ -1,0 +1,86 @@
+"""What rows of a graph are scaled with, so that each has a sure neighbor, and all neighborhoods one size.
+
+References
+----------
+McInnes, Healy, Melville, UMAP, arXiv:1802.03426, section 3.1; ``reset_local_connectivity`` of umap-learn 0.5,
+whose steps are repeated, since the search for an exponent stops where a sum is within 1e-5 of its target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.fuzzy_graph.stored_rows import Edges
+
+Float64 = npt.NDArray[np.float64]
+Float32 = npt.NDArray[np.float32]
+
+NEIGHBORHOOD = np.log2(15)
+"""Sum of the weights of a row whose size is set anew."""
+
+STEPS = 32
+"""Halvings of an interval in which an exponent is sought."""
+
+CLOSE = 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class RowScales:
+    """Edges of row i weigh ``(w / strongest[i]) ** exponents[i]`` to that row."""
+
+    strongest: Float32
+    exponents: Float64 | None
+    """None where all are 1."""
+
+    @classmethod
+    def ones(cls, rows: int, *, resized: bool) -> RowScales:
+        """Of rows without edges."""
+        return cls(np.zeros(rows, np.float32), np.ones(rows) if resized else None)
+
+    def measure(self, edges: Edges) -> None:
+        """Take in all edges of some rows."""
+        if not len(edges.rows):
+            return
+        rows, starts = np.unique(edges.rows, return_index=True)
+        weights = edges.weights.astype(np.float32)
+        self.strongest[rows] = np.maximum.reduceat(weights, starts)
+        if self.exponents is not None:
+            counts = np.diff(np.append(starts, len(weights)))
+            relative = weights / np.repeat(self._above_zero(rows), counts)
+            self.exponents[rows] = _exponents(relative.astype(np.float64), counts)
+
+    def union(self, edges: Edges) -> Float32:
+        """``a + b - a b`` of what an edge weighs to either of its rows."""
+        own, their = self._at(edges.rows, edges.weights), self._at(edges.columns, edges.weights)
+        return own + their - own * their
+
+    def _at(self, rows: npt.NDArray[np.int64], weights: npt.NDArray[np.floating]) -> Float32:
+        relative = weights.astype(np.float32) / self._above_zero(rows)
+        if self.exponents is None:
+            return relative
+        return (relative.astype(np.float64) ** self.exponents[rows]).astype(np.float32)
+
+    def _above_zero(self, rows: npt.NDArray[np.int64]) -> Float32:
+        strongest = self.strongest[rows]
+        return np.where(strongest > 0, strongest, np.float32(1))
+
+
+def _exponents(values: Float64, counts: npt.NDArray[np.int64]) -> Float64:
+    """For each row the exponent at which its weights sum to ``NEIGHBORHOOD``, or as near as halving comes."""
+    low, high = np.zeros(len(counts)), np.full(len(counts), np.inf)
+    middle, still = np.ones(len(counts)), np.arange(len(counts))
+    for _ in range(STEPS):
+        starts = np.concatenate([[0], np.cumsum(counts[still])[:-1]])
+        total = np.add.reduceat(values ** np.repeat(middle[still], counts[still]), starts)
+        open_ = np.abs(total - NEIGHBORHOOD) >= CLOSE
+        values, still, total = values[np.repeat(open_, counts[still])], still[open_], total[open_]
+        if not len(still):
+            break
+        few, many = still[total < NEIGHBORHOOD], still[total >= NEIGHBORHOOD]
+        high[few], low[many] = middle[few], middle[many]
+        bounded = np.isfinite(high[still])
+        middle[still] = np.where(bounded, (low[still] + high[still]) / 2, 2 * middle[still])
+    return middle
