@@ -47,6 +47,5 @@ UMAP = Method(
     "rankfold.methods.umap.umap:umap_task",
     inputs=(Input("neighbors", ("fuzzy_graph", "knn")),),
     matrices=("embedding",),
-    in_process=True,
     loops="rankfold.methods.umap.warm:warm_layout",
 )
