@@ -100,6 +100,30 @@ def neighbor_bytes(rows_store: Path) -> str:
 
 
 @pytest.fixture(scope="session")
+def graph_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The graph of the neighbors of four thousand rows; their lists lie beside it."""
+    import numpy as np
+
+    import rankfold as rf
+
+    folder = tmp_path_factory.mktemp("layout")
+    x = np.random.default_rng(0).standard_normal((4000, 6))
+    lists = rf.knn(x, 10, out=folder / "lists.zarr", threads=2)
+    return rf.fuzzy_graph(lists, out=folder / "graph.zarr").path
+
+
+@pytest.fixture(scope="session")
+def layout_bytes(graph_store: Path) -> str:
+    """Digest of its layout as a thread of one process makes it in as many epochs as ``layout_driver.py``."""
+    from layout_driver import EPOCHS
+    from reference import same_bytes
+
+    import rankfold as rf
+
+    return same_bytes(rf.umap(graph_store, n_epochs=EPOCHS, threads=1))
+
+
+@pytest.fixture(scope="session")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
     """A real SLURM; tests that want it are skipped where none can be started."""
     from slurm_cluster import SlurmCluster, missing_slurm

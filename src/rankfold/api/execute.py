@@ -229,6 +229,7 @@ def _work(
                 progress,
                 plan.groups,
                 at_once,
+                executor.budget.memory_bytes,
                 keeping,
                 edition,
                 executor.budget.device,

@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 from sklearn.manifold import trustworthiness
 
 import rankfold as rf
-from rankfold.methods.umap.edges import read_edges
+from rankfold.methods.umap.edges import PullingEdges
 from rankfold.methods.umap.layout import GROUPS, vertex_groups
 from rankfold.methods.umap.losses import edge_loss
 from rankfold.methods.umap.request import LayoutRequest
@@ -78,10 +78,10 @@ def test_digits_lie_with_their_neighbors(graph: rf.Result, digits: Array) -> Non
     embedding = np.asarray(result.embedding)
     assert embedding.shape == (1797, 2) and embedding.dtype == np.float32
     assert trustworthiness(digits, embedding, n_neighbors=15) > 0.983
-    edges = read_edges(graph.path / "graph", result.attrs["epochs"])
+    edges = PullingEdges.of(graph.path / "graph", result.attrs["epochs"])
     before = start_positions(np.asarray(start.scores), 1797, 2, 0)
-    assert result.attrs["edge_loss"] < edge_loss(before, edges, *result.attrs["curve"])
-    assert result.attrs["edges_that_pull"] == len(edges.neighbors)
+    assert result.attrs["edge_loss"] < edge_loss(before, edges, *result.attrs["curve"])[0]
+    assert result.attrs["edges_that_pull"] == len(edges.read().neighbors)
 
 
 def test_a_layout_is_as_good_as_that_of_umap_learn(graph: rf.Result, digits: Array) -> None:

@@ -162,6 +162,12 @@ class Client:
     resources: Mapping[str, int] = field(default_factory=dict)
     """What each task holds of its worker while it runs, by the names that workers give their resources."""
 
+    def members(self) -> tuple[str, ...]:
+        """See the protocol: workers that are about to be closed take nothing new."""
+        self.check()
+        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        return tuple(at for at, worker in workers.items() if worker.get("status", "running") == "running")
+
     def compute(
         self, root: Delayed, *, concurrency: int, watch: Callable[[], None], stop: Callable[[], bool]
     ) -> Any:

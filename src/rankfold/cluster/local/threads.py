@@ -60,6 +60,10 @@ class Threads:
         finally:
             device.forget()
 
+    def members(self) -> tuple[str, ...]:
+        """See ``Scheduler``."""
+        return ()
+
     def compute(
         self, root: Delayed, *, concurrency: int, watch: Callable[[], None], stop: Callable[[], bool]
     ) -> Any:

@@ -52,6 +52,5 @@ UMAP = Method(
     "rankfold.methods.umap.umap:umap_task",
     inputs=(Input("neighbors", (*GRAPHS, "knn")),),
     matrices=("embedding",),
-    in_process=True,
     loops="rankfold.methods.umap.warm:warm_layout",
 )

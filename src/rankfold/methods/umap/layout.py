@@ -1,17 +1,17 @@
 """Epochs that move all vertices, a group after the other.
 
-Vertices of a group move at once, each by its own edges, from where all were before: any threads may move any
-of them, to the same bytes. Groups are drawn by a hash of the vertex, so that few neighbors move together;
-were all of them to move together, each would jump to where the other has been, and back.
+Vertices of a group move at once, each by its own edges, from where all were before: any threads and any
+processes may move any of them, to the same bytes. Groups are drawn by a hash of the vertex, so that few
+neighbors move together; were all of them to move together, each would jump to where the other has been, and
+back.
 """
 
 from __future__ import annotations
 
 import itertools
-import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,13 @@ from rankfold.kernels.layout.forces import FIRST_FACTOR, STEP, Edges, Epoch, For
 from rankfold.kernels.layout.vertices import move_vertices
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.umap.request import LayoutRequest
-from rankfold.pipeline.engine import sweep
-from rankfold.pipeline.engine.run import Run
-from rankfold.pipeline.storage.checkpoint import load_if_whole, save_arrays
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
+
+Swap = Callable[[int, Float32, Sequence[int]], None]
+"""Fills in positions that others have moved: number of the move from 1 on, positions of a group, and where
+the share of each part of the vertices begins and ends in it."""
 
 GROUPS = 8
 """Of vertices. With one, neighbors move together, and trustworthiness falls; with more than eight it rises no
@@ -44,36 +45,34 @@ class Layout:
     edges: Edges
     request: LayoutRequest
     epochs: int
+    threads: int
+    bounds: tuple[int, ...] = ()
+    """First vertices of parts, and the end; empty where there is one part."""
 
-    def run(self, run: Run) -> None:
-        """All epochs that are left, with a checkpoint after as many seconds as a segment takes."""
-        part, began = run.part("layout", "positions.part"), time.perf_counter()
-        first = self._resume(part)
+    part: int = 0
+    """Whose vertices move here."""
+
+    def run(self, first: int, told: Callable[[int], None], swap: Swap | None = None) -> None:
+        """All moves of groups from ``first`` on; ``told`` is called after each with how many there were."""
         forces = forces_of(*self.request.curve(), self.request.repulsion_strength)
-        rows, last_save = len(self.positions), time.monotonic()
-        groups = vertex_groups(rows)
-        with ThreadPoolExecutor(run.concurrency, "rankfold-layout") as pool:
-            for epoch in range(first, self.epochs):
-                for group in groups:
-                    self._move(group, epoch, forces, pool, run.concurrency)
-                if run.keeping.resumable and time.monotonic() - last_save > sweep.SEGMENT_SECONDS:
-                    save_arrays(part, {"positions": self.positions, "epoch": np.array([epoch + 1])})
-                    last_save = time.monotonic()
-                if run.progress:
-                    run.progress("layout", rows * (epoch + 1) // self.epochs, rows)
-        run.seconds["layout"] = time.perf_counter() - began
+        groups = vertex_groups(len(self.positions))
+        cuts = [np.searchsorted(group, self.bounds or (0, len(self.positions))) for group in groups]
+        with ThreadPoolExecutor(self.threads, "rankfold-layout") as pool:
+            for move in range(first, moves(len(self.positions), self.epochs)):
+                epoch, number = divmod(move, len(groups))
+                group, ends = groups[number], cuts[number].tolist()
+                after = np.empty((len(group), self.positions.shape[1]), np.float32)
+                own = slice(ends[self.part], ends[self.part + 1])
+                self._move(group[own], epoch, forces, pool, after[own])
+                if swap is not None:
+                    swap(move + 1, after, ends)
+                self.positions[group] = after
+                told(move + 1)
 
-    def _resume(self, part: Path) -> int:
-        """The next epoch, from where an earlier attempt has left the vertices."""
-        state = load_if_whole(part)
-        if state is None:
-            return 0
-        self.positions = state["positions"]
-        return int(state["epoch"][0])
-
-    def _move(self, group: Int64, epoch: int, forces: Forces, pool: ThreadPoolExecutor, threads: int) -> None:
-        """Move the vertices of a group."""
-        after = np.empty((len(group), self.positions.shape[1]), np.float32)
+    def _move(
+        self, group: Int64, epoch: int, forces: Forces, pool: ThreadPoolExecutor, after: Float32
+    ) -> None:
+        """New positions of some vertices of a group."""
         rate = self.request.learning_rate * (1 - epoch / self.epochs)
         key = epoch_key(self.request.seed, Purpose.LAYOUT_SAMPLES, epoch)
         now = Epoch(epoch + 1, key, rate, self.request.negative_sample_rate)
@@ -83,11 +82,15 @@ class Layout:
             where = self.positions, group[some], self.edges
             move_vertices(*where, forces=forces, epoch=now, out=after[some])
 
-        pieces = 1 if threads == 1 else PIECES * threads
+        pieces = 1 if self.threads == 1 else PIECES * self.threads
         edges = [len(group) * i // pieces for i in range(pieces + 1)]
         for _ in pool.map(move, itertools.pairwise(edges)):
             pass
-        self.positions[group] = after
+
+
+def moves(rows: int, epochs: int) -> int:
+    """Of groups, in so many epochs."""
+    return epochs * len(vertex_groups(min(rows, 1000)))
 
 
 def vertex_groups(rows: int) -> list[Int64]:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.layout.forces import Edges
 from rankfold.methods.random_keys import Purpose
+from rankfold.methods.umap.edges import PullingEdges
 
 Float32 = npt.NDArray[np.float32]
 
@@ -24,17 +24,16 @@ NEAREST = 1e-3
 """Squared distance that pairs which lie together are taken to have, as in the repulsion."""
 
 
-def edge_loss(positions: Float32, edges: Edges, a: float, b: float) -> float:
-    """Of all edges; 0 if there are none."""
+def edge_loss(positions: Float32, edges: PullingEdges, a: float, b: float) -> tuple[float, int]:
+    """Of all edges, which are read once more, and how many there are; 0 if there are none."""
     total = weights = 0.0
-    for start in range(0, len(edges.neighbors), BLOCK):
-        stop = min(len(edges.neighbors), start + BLOCK)
-        rows = np.searchsorted(edges.pointers, np.arange(start, stop), side="right") - 1
-        squares = _squares(positions, rows, edges.neighbors[start:stop])
-        phases = edges.phases[start:stop].astype(np.float64)
-        total += float(phases @ np.log1p(a * squares**b))
-        weights += float(phases.sum())
-    return total / weights if weights else 0.0
+    count = 0
+    for rows, neighbors, phases in edges.some_at_a_time(BLOCK):
+        shares = phases.astype(np.float64)
+        total += float(shares @ np.log1p(a * _squares(positions, rows, neighbors) ** b))
+        weights += float(shares.sum())
+        count += len(rows)
+    return total / weights if weights else 0.0, count
 
 
 def pair_loss(positions: Float32, a: float, b: float, seed: int) -> float:

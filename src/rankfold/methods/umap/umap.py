@@ -21,11 +21,11 @@ from rankfold.methods.knn.graph import NAME
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.task import Output, Task, count
 from rankfold.methods.umap.arguments import INITS
-from rankfold.methods.umap.edges import edges_bytes, read_edges
-from rankfold.methods.umap.layout import Layout
+from rankfold.methods.umap.edges import PullingEdges, edges_bytes
 from rankfold.methods.umap.losses import BLOCK, edge_loss, pair_loss
 from rankfold.methods.umap.request import LayoutRequest
 from rankfold.methods.umap.start import digest, given_positions, start_positions
+from rankfold.methods.umap.work import lay_out
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
@@ -187,11 +187,14 @@ class UmapTask:
         assert self.graph is not None  # noqa: S101 - only a plan is made without
         Result(self.graph).require_whole()
         parameters, rows = self.parameters, self.rows
-        edges = read_edges(self.graph / NAME, self.epochs)
-        positions = start_positions(self.given, rows, parameters.n_components, parameters.seed)
-        layout = Layout(positions, edges, parameters, self.epochs)
-        layout.run(run)
-        positions = layout.positions
+        edges = PullingEdges.of(self.graph / NAME, self.epochs)
+        positions = lay_out(
+            run,
+            edges,
+            parameters,
+            lambda: start_positions(self.given, rows, parameters.n_components, parameters.seed),
+            self._processes(run),
+        )
         if not np.isfinite(positions).all():
             raise InputError(
                 "forces have thrown rows out of the range of float32: ask for a smaller learning_rate, now "
@@ -202,16 +205,23 @@ class UmapTask:
         write_whole_chunks(array, positions, (0, shape[0]), (0, shape[1]))
         run.passes += 1
         curve = parameters.curve()
+        loss, count = edge_loss(positions, edges, *curve)
         facts = {
             **run.facts(self.request(), "sgd", self.source, fingerprint),
             "epochs": self.epochs,
-            "edges_that_pull": len(edges.neighbors),
+            "edges_that_pull": count,
             "curve": list(curve),
-            "edge_loss": edge_loss(positions, edges, *curve),
+            "edge_loss": loss,
             "pair_loss": pair_loss(positions, *curve, parameters.seed),
         }
         run.describe(facts)
         return facts
+
+    def _processes(self, run: Run) -> range:
+        """Numbers of processes that a layout is worth, and that have memory enough for their parts."""
+        most = self.parts(run.at_once // run.concurrency)
+        enough = (n for n in range(1, most) if RESERVE_BYTES + self._memory_bytes(n) <= run.memory_bytes)
+        return range(next(enough, most), most + 1)
 
 
 # Tasks --------------------------------------------------------------------------------------------

@@ -12,4 +12,5 @@ run            the sweeps of one request, and their tallies
 keeping        how durable a run is
 scheduler      what a sweep needs of where it runs
 memory         what a process really holds
+team           processes that work at the same time, and exchange what they have
 """

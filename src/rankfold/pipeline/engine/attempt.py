@@ -63,14 +63,19 @@ class Attempt:
     @contextlib.contextmanager
     def merging(self) -> Iterator[None]:
         """Take the place of a segment: its workspace lies idle beside the accumulators that are merged."""
-        with self._gate:
+        with self._gate, self.working():
+            yield
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[None]:
+        """Be active without waiting for a place: for tasks that wait for each other."""
+        with _LOCK:
+            self.active += 1
+        try:
+            yield
+        finally:
             with _LOCK:
-                self.active += 1
-            try:
-                yield
-            finally:
-                with _LOCK:
-                    self.active -= 1
+                self.active -= 1
 
     def reach(self, stream: int, rows: int) -> None:
         """Note how far a stream has come: a segment that is run again counts once."""

@@ -62,6 +62,9 @@ class Run:
     at_once: int = 1
     """Tasks that run at once, in all processes."""
 
+    memory_bytes: int = 0
+    """Working memory of each of these."""
+
     keeping: Keeping = field(default_factory=Keeping)
     edition: int = 1
     """Of the method that runs."""

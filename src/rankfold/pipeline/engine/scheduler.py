@@ -49,6 +49,15 @@ class Warmup(Protocol):
 class Scheduler(Protocol):
     """Runs one graph at a time."""
 
+    def members(self) -> tuple[str, ...]:
+        """Addresses of the processes that take tasks now; none where this one does all.
+
+        Raises
+        ------
+        ClusterError
+            There are none, and none will come.
+        """
+
     def compute(
         self, root: Delayed, *, concurrency: int, watch: Callable[[], None], stop: Callable[[], bool]
     ) -> Any:

@@ -1,0 +1,153 @@
+"""Where a layout is carried out: in this process, or by workers that each hold the edges of some vertices.
+
+Either leaves the same checkpoints, and goes on from those of the other. Workers hold the positions of all
+vertices, and hand each other those that have moved after every group: a group moves from where the one before
+has come, whoever has moved that.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.umap.edges import PullingEdges
+from rankfold.methods.umap.layout import Layout, moves
+from rankfold.methods.umap.request import LayoutRequest
+from rankfold.pipeline.engine import sweep
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.team.team import Member, Team
+from rankfold.pipeline.storage.checkpoint import load_arrays, load_if_whole, save_arrays
+
+Float32 = npt.NDArray[np.float32]
+Int64 = npt.NDArray[np.int64]
+
+FOLDER, POSITIONS, MOVES = "layout", "positions", "moves"
+
+
+def lay_out(
+    run: Run,
+    edges: PullingEdges,
+    parameters: LayoutRequest,
+    start: Callable[[], Float32],
+    parts: range,
+) -> Float32:
+    """Where vertices end: from an earlier checkpoint, or from ``start``.
+
+    ``parts`` are the numbers of processes that it may be split among, as far as there are workers.
+    """
+    part, began = run.part(FOLDER, f"{POSITIONS}.part"), time.perf_counter()
+    state = load_if_whole(part)
+    if state is None or MOVES not in state:
+        state = {POSITIONS: start(), MOVES: np.array([0])}
+    if run.scheduler.members():
+        if load_if_whole(part, MOVES) is None:
+            save_arrays(part, state, durable=run.keeping.is_remote)
+        rows = len(state.pop(POSITIONS))
+        run.worker_bytes = max(run.worker_bytes, _on_workers(run, edges, parameters, part, rows, parts))
+        positions: Float32 = load_arrays(part)[POSITIONS]
+    else:
+        positions = _here(run, edges, parameters, part, state[POSITIONS], int(state[MOVES][0]))
+    run.seconds[FOLDER] = time.perf_counter() - began
+    return positions
+
+
+def _here(
+    run: Run, edges: PullingEdges, parameters: LayoutRequest, part: Path, positions: Float32, first: int
+) -> Float32:
+    """All in this process."""
+    rows, last_save = len(positions), time.monotonic()
+    end = moves(rows, edges.epochs)
+    layout = Layout(positions, edges.read(), parameters, edges.epochs, run.concurrency)
+
+    def told(done: int) -> None:
+        nonlocal last_save
+        if run.keeping.resumable and time.monotonic() - last_save > sweep.SEGMENT_SECONDS:
+            save_arrays(part, {POSITIONS: layout.positions, MOVES: np.array([done])})
+            last_save = time.monotonic()
+        if run.progress and done % (end // edges.epochs) == 0:
+            run.progress(FOLDER, rows * done // end, rows)
+
+    layout.run(first, told)
+    return layout.positions
+
+
+def _on_workers(
+    run: Run, edges: PullingEdges, parameters: LayoutRequest, part: Path, rows: int, parts: range
+) -> int:
+    """Most memory of a worker, which leave the last positions in ``part``."""
+    pointers, end = edges.pointers(), moves(rows, edges.epochs)
+
+    def work(count: int) -> tuple[LayoutWork, list[int]]:
+        shares = pointers[-1] * np.arange(1, count) // count
+        bounds = (0, *np.searchsorted(pointers, shares).tolist(), rows)
+        # A group has an eighth of the vertices, but a hash decides of which.
+        most = [4 * parameters.n_components * (b - a) for a, b in itertools.pairwise(bounds)]
+        return LayoutWork(edges, parameters, part, bounds, sweep.SEGMENT_SECONDS), most
+
+    def standing() -> int:
+        state = load_if_whole(part, MOVES)
+        return 0 if state is None else int(state[MOVES][0])
+
+    def watch(done: int) -> None:
+        if run.progress:
+            run.progress(FOLDER, done, rows)
+
+    team = Team(
+        FOLDER,
+        part.parent,
+        run.scratch,
+        parts.stop - 1,
+        parts.start,
+        run.concurrency,
+        run.keeping,
+        run.journal(FOLDER),
+        work,
+        standing,
+    )
+    return team.run(end, run.scheduler, watch)
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutWork:
+    """See ``Work``: each part moves its own vertices, and the first leaves checkpoints."""
+
+    edges: PullingEdges
+    parameters: LayoutRequest
+    state: Path
+    bounds: tuple[int, ...]
+    checkpoint_seconds: float
+
+    def do_part(self, member: Member) -> None:
+        """From the last checkpoint to the end, or until this process is to stop."""
+        state, part = load_arrays(self.state), member.part
+        positions, first = state[POSITIONS], int(state[MOVES][0])
+        rows, done, last_save = len(positions), first, time.monotonic()
+        edges, end = self.edges.read(*self.bounds[part : part + 2]), moves(rows, self.edges.epochs)
+        threads, epochs = member.threads, self.edges.epochs
+        layout = Layout(positions, edges, self.parameters, epochs, threads, self.bounds, part)
+
+        def told(number: int) -> None:
+            nonlocal done, last_save
+            done = number
+            member.look()
+            if part == 0:
+                member.attempt.reach(0, rows * done // end)
+                if time.monotonic() - last_save > self.checkpoint_seconds:
+                    self._save(member, positions, done)
+                    last_save = time.monotonic()
+
+        try:
+            layout.run(first, told, member.swap)
+        finally:
+            # Positions change between two moves alone: however it ends, they are those after so many.
+            if part == 0 and done > first:
+                self._save(member, positions, done)
+
+    def _save(self, member: Member, positions: Float32, done: int) -> None:
+        member.save(self.state, {POSITIONS: positions, MOVES: np.array([done])})

@@ -1,0 +1,132 @@
+"""Arrays that each of some processes hands to all others, message by message, through files that all see.
+
+Each process has a file with two slots. Message n goes into slot ``n mod 2``, and begins with its number and
+a checksum: others look until both are right. A process writes message n + 2 only when it has message n + 1 of
+all others, which they have written after they had read its message n: nothing is overwritten that anybody
+wants.
+
+Files have their full length before anybody begins, and are written in place. A file system of a network looks
+at a file again whenever it is opened, but may remember for a minute that there was no such name, or which
+file a name stood for before it was replaced: files that come, go or are renamed would be seen late.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.storage.checkpoint import disk_errors, make_folder
+from rankfold.pipeline.storage.checksum import checksum, flat_bytes
+
+HEAD = struct.Struct("<QII")
+"""Number of a message, its checksum, and none."""
+
+FIRST_SLOT = 64
+"""Bytes before the first slot; the first of them says whether the process has left."""
+
+SHORTEST_SECONDS, LONGEST_SECONDS = 1e-4, 5e-3
+"""Between two looks at a message that has not come."""
+
+Array = npt.NDArray[Any]
+
+
+class PeerLeft(Exception):
+    """Another process has ended before it has sent what was waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One process among some. Pickles."""
+
+    folder: Path
+    part: int
+    capacities: tuple[int, ...]
+    """Most bytes of a message of each process."""
+
+    @classmethod
+    def create(cls, folder: Path, capacities: Sequence[int]) -> tuple[Exchange, ...]:
+        """Files for processes with messages of at most so many bytes, and what each of them takes."""
+        make_folder(folder)
+        parts = tuple(cls(folder, part, tuple(capacities)) for part in range(len(capacities)))
+        for each in parts:
+            path = each.path(each.part)
+            with disk_errors(path), open(path, "wb") as file:
+                file.truncate(each._start(each.part, 2))
+                os.fsync(file.fileno())
+        return parts
+
+    def path(self, part: int) -> Path:
+        """The file that a process writes."""
+        return self.folder / f"part-{part:05d}"
+
+    def swap(
+        self, number: int, array: Array, ends: Sequence[int], watch: Callable[[], None] = lambda: None
+    ) -> None:
+        """Send own rows of an array, and fill in those of all others.
+
+        Parameters
+        ----------
+        number : int, from 1 on
+            The same in all processes, one more in each call.
+        array : (n, ...)
+            Rows ``ends[p] : ends[p + 1]`` are those of process p.
+        watch : function
+            Is called while others are waited for, and may raise.
+        """
+        own = array[ends[self.part] : ends[self.part + 1]]
+        self._send(number, own)
+        for part in range(len(self.capacities)):
+            if part != self.part:  # also of those without rows: nobody may be two messages ahead
+                self._receive(number, part, array[ends[part] : ends[part + 1]], watch)
+
+    def leave(self) -> None:
+        """Say that no more messages will come."""
+        with self._opened(self.part, os.O_WRONLY) as file:
+            os.pwrite(file, b"\1", 0)
+
+    def _send(self, number: int, values: Array) -> None:
+        start, data = self._start(self.part, number % 2), flat_bytes(np.ascontiguousarray(values))
+        head = HEAD.pack(number, checksum(data), 0)
+        with disk_errors(self.path(self.part)), self._opened(self.part, os.O_WRONLY) as file:
+            os.pwrite(file, data.data, start + HEAD.size)
+            os.pwrite(file, head, start)
+
+    def _receive(self, number: int, part: int, out: Array, watch: Callable[[], None]) -> None:
+        pause, data, start = SHORTEST_SECONDS, flat_bytes(out), self._start(part, number % 2)
+        while True:
+            # Opened again for each look: that is when a file system of a network asks whether it has changed.
+            with self._opened(part, os.O_RDONLY) as file:
+                sent, own_sum, _ = HEAD.unpack(os.pread(file, HEAD.size, start))
+                if sent == number:
+                    read = os.preadv(file, [data.data], start + HEAD.size)
+                    if read == len(data) and checksum(data) == own_sum:
+                        return
+                elif os.pread(file, 1, 0) == b"\1":
+                    raise PeerLeft(f"process {part} left before message {number}")
+            watch()
+            time.sleep(pause)
+            pause = min(1.5 * pause, LONGEST_SECONDS)
+
+    @contextlib.contextmanager
+    def _opened(self, part: int, flags: int) -> Iterator[int]:
+        try:
+            file = os.open(self.path(part), flags)
+        except FileNotFoundError:
+            raise PeerLeft(f"{self.folder} has gone with its attempt") from None
+        try:
+            yield file
+        finally:
+            os.close(file)
+
+    def _start(self, part: int, slot: int) -> int:
+        room = -(-(HEAD.size + self.capacities[part]) // FIRST_SLOT) * FIRST_SLOT
+        return FIRST_SLOT + slot * room

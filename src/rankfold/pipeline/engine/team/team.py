@@ -1,0 +1,251 @@
+"""Tasks that run at the same time, one in each process, and wait for each other: makers of Dask tasks too.
+
+Any other task of ours runs whenever a thread is free. Those of a team need each other, so that each is
+bound to a process that is there, and all of them end as soon as one of these is not: the driver looks every
+second. Whatever ends a turn, the next one goes on from the last checkpoint, in the processes that are there
+then: as many as are wanted, or after a while as few as the memory allows. The work must not depend on how
+many those are.
+
+The trap: a task of Dask that waits for another may wait for ever. None of these does: each looks, while it
+waits, whether it is told to stop, whether the attempt is still the one that the folder belongs to, and
+whether the other has left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from dask import annotate  # type: ignore[attr-defined]  # as its documentation has it
+from dask.delayed import Delayed, delayed
+
+from rankfold.pipeline.blas import one_blas_thread
+from rankfold.pipeline.engine.attempt import Attempt, attempt, end_attempt, new_lease, stop_attempt
+from rankfold.pipeline.engine.keeping import Keeping
+from rankfold.pipeline.engine.memory import bytes_above_baseline
+from rankfold.pipeline.engine.scheduler import Scheduler
+from rankfold.pipeline.engine.sweep import LEASE, TURNS, require_ours, short
+from rankfold.pipeline.engine.team.exchange import Exchange, PeerLeft
+from rankfold.pipeline.errors import ClusterError, DamagedStateError, Interrupted
+from rankfold.pipeline.storage.checkpoint import State, make_folder, remove, save_arrays, save_json
+from rankfold.pipeline.storage.journal import Journal
+
+LOOK_SECONDS = 1.0
+"""Between two looks who is there, and whether the attempt is still ours."""
+
+GRACE_SECONDS = 20.0
+"""How long to wait for all processes that are wanted, once there are enough of them."""
+
+REGROUP_SECONDS = 60.0
+"""After which a team that is too small begins again with those that have come."""
+
+PATIENCE_SECONDS = 1800.0
+"""How long a task waits for one message. Only where nobody is left to tell it that none will come."""
+
+
+class Work(Protocol):
+    """What each process of a team does. Pickles; holds paths and small arrays."""
+
+    def do_part(self, member: Member) -> None:
+        """The part of one process, until all is done, or ``member.look`` or its exchange raises."""
+
+
+@dataclass(slots=True)
+class Member:
+    """One process of a team at work."""
+
+    exchange: Exchange
+    threads: int
+    folder: Path
+    lease: str
+    keeping: Keeping
+    attempt: Attempt
+    next_look: float = 0.0
+    last_message: float = 0.0
+
+    @property
+    def part(self) -> int:
+        """Which of the parts is its own."""
+        return self.exchange.part
+
+    def swap(self, number: int, array: Any, ends: Sequence[int]) -> None:
+        """See ``Exchange.swap``; raises if there is no use in waiting."""
+        self.last_message = time.monotonic()
+        self.exchange.swap(number, array, ends, self.look)
+
+    def look(self) -> None:
+        """Raise if this process is to stop."""
+        self.attempt.end_if_stopped()
+        now = time.monotonic()
+        if now > self.next_look:
+            self.next_look = now + LOOK_SECONDS
+            require_ours(self.folder, self.lease)
+            if self.last_message and now - self.last_message > PATIENCE_SECONDS:
+                raise PeerLeft(f"no message came for {PATIENCE_SECONDS:.0f} s")
+
+    def save(self, path: Path, arrays: State) -> None:
+        """Leave a checkpoint, if this attempt is the one that does."""
+        require_ours(self.folder, self.lease)
+        save_arrays(path, arrays, durable=self.keeping.is_remote)
+
+
+@dataclass(frozen=True, slots=True)
+class TeamReport:
+    """What tasks say of the processes they ran in."""
+
+    peak_bytes: int = 0
+    error: Exception | None = None
+
+    def __or__(self, other: TeamReport) -> TeamReport:
+        return TeamReport(max(self.peak_bytes, other.peak_bytes), self.error or other.error)
+
+
+class Disbanded(Exception):
+    """A process of the team is not there any more, or more have come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """Who works together, on what, and where that stands."""
+
+    name: str
+    folder: Path
+    """State."""
+
+    scratch: Path
+    most: int
+    """Processes that are wanted."""
+
+    least: int
+    """Fewest whose memory is enough."""
+
+    threads: int
+    keeping: Keeping
+    journal: Journal
+    work: Callable[[int], tuple[Work, Sequence[int]]]
+    """For so many processes: the work, and the most bytes of a message of each."""
+
+    standing: Callable[[], int]
+    """How far the last checkpoint is."""
+
+    def run(self, end: int, scheduler: Scheduler, watch: Callable[[int], None]) -> int:
+        """Work until the last checkpoint is at the end; most memory of a process."""
+        make_folder(self.folder)
+        peak, idle, before = 0, 0, self.standing()
+        while before < end:
+            members = self._gather(scheduler)
+            report = self._turn(members, scheduler, watch)
+            peak = max(peak, report.peak_bytes)
+            if report.error is not None:
+                raise report.error
+            now = self.standing()
+            idle, before = 0 if now > before else idle + 1, now
+            if idle == TURNS * 4:
+                raise ClusterError(
+                    f"{idle} times in a row workers were lost before they came to a checkpoint. What was "
+                    "finished is kept; see the logs of the workers, and give the same command again to go on"
+                )
+        return peak
+
+    def _gather(self, scheduler: Scheduler) -> tuple[str, ...]:
+        """Processes that are there: all that are wanted, or after a while as few as do."""
+        began = time.monotonic()
+        while True:
+            here = scheduler.members()
+            waited = time.monotonic() - began
+            if len(here) >= self.most or (len(here) >= self.least and waited > GRACE_SECONDS):
+                return here[: self.most]
+            time.sleep(0.1)
+
+    def _turn(
+        self, members: tuple[str, ...], scheduler: Scheduler, watch: Callable[[int], None]
+    ) -> TeamReport:
+        """One attempt with those that are there, which ends when one of them does."""
+        lease = new_lease(self.folder)
+        save_json(self.folder / LEASE, lease, durable=False)
+        exchange = self.scratch / f"exchange-{short(lease)}"
+        own = attempt(lease, self.threads)
+        began = next_look = time.monotonic()
+
+        def look() -> None:
+            nonlocal next_look
+            watch(own.rows_done)
+            now = time.monotonic()
+            if now < next_look:
+                return
+            next_look = now + LOOK_SECONDS
+            here = scheduler.members()
+            if set(members) - set(here):
+                raise Disbanded("a worker has gone")
+            if len(members) < min(self.most, len(here)) and now - began > REGROUP_SECONDS:
+                raise Disbanded("another worker has come")
+
+        try:
+            report: TeamReport = scheduler.compute(
+                self._graph(members, exchange, lease),
+                concurrency=self.threads,
+                watch=look,
+                stop=functools.partial(stop_attempt, lease),
+            )
+            return report
+        except Disbanded:
+            return TeamReport()
+        finally:
+            end_attempt(lease)
+            remove(exchange)
+
+    def _graph(self, members: Sequence[str], folder: Path, lease: str) -> Delayed:
+        """A task in each process, and one that joins what they say."""
+        work, capacities = self.work(len(members))
+        reports = []
+        for address, exchange in zip(members, Exchange.create(folder, capacities), strict=True):
+            with annotate(workers=[address], allow_other_workers=False):
+                reports.append(
+                    delayed(_take_part, pure=True)(
+                        work,
+                        exchange,
+                        self.folder,
+                        lease=lease,
+                        threads=self.threads,
+                        keeping=self.keeping,
+                        journal=self.journal,
+                        dask_key_name=(f"{self.name}-part-{short(lease)}", exchange.part),
+                    )
+                )
+        return delayed(_join, pure=True)(reports, dask_key_name=f"{self.name}-all-{short(lease)}")  # type: ignore[no-any-return]
+
+
+def _take_part(
+    work: Work,
+    exchange: Exchange,
+    folder: Path,
+    *,
+    lease: str,
+    threads: int,
+    keeping: Keeping,
+    journal: Journal,
+) -> TeamReport:
+    """One part. It never fails, since a task that fails would be given again while others are far ahead."""
+    own = attempt(lease, threads)
+    error: Exception | None = None
+    with own.working(), one_blas_thread(), journal.segment(exchange.part):
+        try:
+            work.do_part(Member(exchange, threads, folder, lease, keeping, own))
+        except (PeerLeft, Interrupted) as ending:
+            error = ending if isinstance(ending, DamagedStateError) else None
+        except Exception as problem:  # noqa: BLE001 - raised by the driver
+            error = None if own.stopped else problem
+        finally:
+            with contextlib.suppress(PeerLeft, OSError):  # the folder may have gone with the attempt
+                exchange.leave()
+        peak = bytes_above_baseline()
+    return TeamReport(peak, error)
+
+
+def _join(reports: list[TeamReport]) -> TeamReport:
+    return functools.reduce(TeamReport.__or__, reports, TeamReport())
