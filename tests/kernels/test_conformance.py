@@ -791,7 +791,7 @@ def layout_case(shape: tuple[int, int], dtype: str) -> Case:
     positions[n // 2] = positions[0]  # two in one place
     positions[1] += 1e9  # beyond all tables
     rng = np.random.default_rng(shape)
-    pointers = np.concatenate([[0], np.cumsum(rng.integers(0, 5, n))])
+    pointers = np.concatenate([[0], np.cumsum(rng.integers(0, 5, shape[0]))])
     ends = rng.integers(0, n, pointers[-1])
     phases = phases_of(rng.random(len(ends)).astype(np.float32), 0.9)
     inputs = {"positions": positions, "vertices": rng.permutation(n)[: shape[0]], "pointers": pointers}

@@ -13,6 +13,7 @@ from sklearn.datasets import load_digits
 from sklearn.manifold import trustworthiness
 
 import rankfold as rf
+from rankfold.kernels.layout.forces import phases_of
 from rankfold.methods.umap.edges import PullingEdges
 from rankfold.methods.umap.layout import GROUPS, vertex_groups
 from rankfold.methods.umap.losses import edge_loss
@@ -81,7 +82,7 @@ def test_digits_lie_with_their_neighbors(graph: rf.Result, digits: Array) -> Non
     edges = PullingEdges.of(graph.path / "graph", result.attrs["epochs"])
     before = start_positions(np.asarray(start.scores), 1797, 2, 0)
     assert result.attrs["edge_loss"] < edge_loss(before, edges, *result.attrs["curve"])[0]
-    assert result.attrs["edges_that_pull"] == len(edges.read().neighbors)
+    assert result.attrs["edges_that_pull"] == len(edges.read([np.arange(1797)])[0].neighbors)
 
 
 def test_a_layout_is_as_good_as_that_of_umap_learn(graph: rf.Result, digits: Array) -> None:
@@ -268,3 +269,21 @@ def test_a_matrix_in_place_of_neighbors_is_told() -> None:
     for call, wanted in ((rf.umap, "umap takes a result of knn or fuzzy_graph"), (rf.fuzzy_graph, "of knn")):
         with pytest.raises(ArgumentError, match=wanted):
             call(x)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bounds", [(0, 1797), (0, 900), (900, 1797), (5, 6), (7, 7)])
+def test_edges_lie_in_the_order_in_which_vertices_move(graph: rf.Result, bounds: tuple[int, int]) -> None:
+    weights, first, last = graph.graph, *bounds
+    groups = [group[(group >= first) & (group < last)] for group in vertex_groups(1797)]
+    found = PullingEdges.of(graph.path / "graph", 200).read(groups)
+    end = 0
+    for group, edges in zip(groups, found, strict=True):
+        assert len(edges.pointers) == len(group) + 1
+        for place, vertex in enumerate(group):
+            row = weights[[vertex]]
+            some = slice(edges.pointers[place], edges.pointers[place + 1])
+            pulls = row.data >= weights.max() / 200
+            np.testing.assert_array_equal(edges.neighbors[some], row.indices[pulls])
+            np.testing.assert_array_equal(edges.phases[some], phases_of(row.data[pulls], weights.max()))
+            assert some.start == end
+            end = some.stop

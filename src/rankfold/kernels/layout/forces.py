@@ -50,16 +50,20 @@ class Forces(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """Of a graph, by the vertex that they begin at."""
+    """Of some vertices, by the one that they begin at."""
 
     pointers: npt.NDArray[np.int64]
-    """Edges before each vertex, and in all."""
+    """Where those of each vertex begin in the vectors below, in order, and where those of the last end."""
 
     neighbors: npt.NDArray[Any]
     """Other ends; int32, or int64 where there are more vertices."""
 
     phases: UInt32
     """See ``phases_of``."""
+
+    def part(self, start: int, stop: int) -> Edges:
+        """Of some of the vertices."""
+        return self._replace(pointers=self.pointers[start : stop + 1])
 
 
 class Epoch(NamedTuple):

@@ -32,7 +32,7 @@ def move_vertices(
     vertices : (m,) int64
         Those that move.
     edges, forces, epoch
-        See ``forces.py``.
+        See ``forces.py``; edges of these vertices, in their order: those of vertex i lie beside each other.
     out : (m, d) float32, written
         New positions; no part of ``positions``.
 
@@ -48,9 +48,9 @@ def move_vertices(
     """
     rate, words = np.float32(epoch.rate), (epoch.negatives + 1) // 2
     for place, vertex in enumerate(vertices.tolist()):
-        x, first = positions[vertex].copy(), int(edges.pointers[vertex])
+        x, first = positions[vertex].copy(), int(edges.pointers[place])
         own = mix((epoch.key + STEP * (vertex + 1)) & MASK)
-        for edge in range(first, int(edges.pointers[vertex + 1])):
+        for edge in range(first, int(edges.pointers[place + 1])):
             if not _pulls(epoch.number, int(edges.phases[edge])):
                 continue
             for _ in range(2):

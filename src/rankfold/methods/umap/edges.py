@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from rankfold.kernels.layout.forces import Edges, phases_of
 
 Array = npt.NDArray[Any]
+Int64 = npt.NDArray[np.int64]
 
 
 def edges_bytes(rows: int, edges: int) -> int:
@@ -39,28 +40,38 @@ class PullingEdges:
         """Edges before each vertex, and in all, those that do not pull among them."""
         return np.asarray(_open(self.graph)[2][...]).astype(np.int64, copy=False)
 
-    def read(self, first: int = 0, last: int | None = None) -> Edges:
-        """Of vertices ``first`` to ``last``: others seem to have none, and take no memory."""
+    def read(self, groups: Sequence[Int64]) -> list[Edges]:
+        """Of groups of vertices, which are all of those from one to another.
+
+        Edges lie in the order in which groups move, so that a move reads them one after the other.
+        """
+        order = np.concatenate(groups)
         data, indices, indptr = _open(self.graph)
-        rows = indptr.shape[0] - 1
-        last = rows if last is None else last
-        before = np.asarray(indptr[first : last + 1]).astype(np.int64)
-        count = int(before[-1] - before[0])
-        # Pages of zeros that nobody writes to are never there.
-        pointers = np.zeros(rows + 1, np.int64)
-        neighbors, phases = np.empty(count, indices.dtype), np.empty(count, np.uint32)
-        kept = 0
-        for block in _blocks(int(before[0]), int(before[-1]), data.chunks[0]):
+        first = int(order.min(initial=indptr.shape[0] - 1))
+        order -= first
+        before = np.asarray(indptr[first : first + len(order) + 1]).astype(np.int64)
+        blocks = list(_blocks(int(before[0]), int(before[-1]), data.chunks[0]))
+        kept = np.zeros(len(order) + 1, np.int64)
+        for block in blocks:
+            places = block.start + np.flatnonzero(self._pulls(np.asarray(data[block])))
+            top, bottom = np.searchsorted(before, (block.start, block.stop - 1), side="right") - 1
+            kept[top + 1 : bottom + 2] += np.diff(np.searchsorted(places, before[top : bottom + 2]))
+        pointers = np.concatenate([[0], np.cumsum(kept[1:][order])])
+        np.cumsum(kept, out=kept)
+        # By how much the edges of a vertex are moved.
+        moved = np.empty(len(order), np.int64)
+        moved[order] = pointers[:-1] - kept[order]
+        neighbors, phases = np.empty(kept[-1], indices.dtype), np.empty(kept[-1], np.uint32)
+        done = 0
+        for block in blocks:
             weights = np.asarray(data[block])
             pulls = self._pulls(weights)
-            ends = np.concatenate([[0], np.cumsum(pulls)])
-            top, bottom = np.searchsorted(before, (block.start, block.stop), side="right")
-            pointers[first + top : first + bottom] = kept + ends[before[top:bottom] - block.start]
-            into = slice(kept, kept + int(ends[-1]))
-            neighbors[into] = np.asarray(indices[block])[pulls]
-            phases[into] = phases_of(weights[pulls], self.largest)
-            kept = into.stop
-        return Edges(pointers, neighbors[:kept], phases[:kept])
+            places = np.arange(done, done := done + int(pulls.sum()))
+            places += moved[np.searchsorted(kept, places, side="right") - 1]
+            neighbors[places] = np.asarray(indices[block])[pulls]
+            phases[places] = phases_of(weights[pulls], self.largest)
+        edges, ends = Edges(pointers, neighbors, phases), np.cumsum([len(group) for group in groups])
+        return [edges.part(end - len(group), end) for end, group in zip(ends, groups, strict=True)]
 
     def some_at_a_time(self, most: int) -> Iterator[tuple[Array, Array, Array]]:
         """Vertices, their neighbors and phases: a chunk of the graph after the other, in pieces."""

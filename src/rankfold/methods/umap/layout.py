@@ -20,6 +20,7 @@ import numpy.typing as npt
 from rankfold.kernels.layout.forces import FIRST_FACTOR, STEP, Edges, Epoch, Forces, epoch_key, forces_of
 from rankfold.kernels.layout.vertices import move_vertices
 from rankfold.methods.random_keys import Purpose
+from rankfold.methods.umap.edges import PullingEdges
 from rankfold.methods.umap.request import LayoutRequest
 
 Float32 = npt.NDArray[np.float32]
@@ -42,7 +43,7 @@ class Layout:
     """A layout under way."""
 
     positions: Float32
-    edges: Edges
+    edges: PullingEdges
     request: LayoutRequest
     epochs: int
     threads: int
@@ -56,21 +57,28 @@ class Layout:
         """All moves of groups from ``first`` on; ``told`` is called after each with how many there were."""
         forces = forces_of(*self.request.curve(), self.request.repulsion_strength)
         groups = vertex_groups(len(self.positions))
-        cuts = [np.searchsorted(group, self.bounds or (0, len(self.positions))) for group in groups]
+        cuts = [np.searchsorted(group, self.bounds or (0, len(self.positions))).tolist() for group in groups]
+        mine = [slice(*cut[self.part : self.part + 2]) for cut in cuts]
+        edges = self.edges.read([group[own] for group, own in zip(groups, mine, strict=True)])
         with ThreadPoolExecutor(self.threads, "rankfold-layout") as pool:
             for move in range(first, moves(len(self.positions), self.epochs)):
                 epoch, number = divmod(move, len(groups))
-                group, ends = groups[number], cuts[number].tolist()
+                group, own = groups[number], mine[number]
                 after = np.empty((len(group), self.positions.shape[1]), np.float32)
-                own = slice(ends[self.part], ends[self.part + 1])
-                self._move(group[own], epoch, forces, pool, after[own])
+                self._move(group[own], edges[number], epoch, forces, pool, after[own])
                 if swap is not None:
-                    swap(move + 1, after, ends)
+                    swap(move + 1, after, cuts[number])
                 self.positions[group] = after
                 told(move + 1)
 
     def _move(
-        self, group: Int64, epoch: int, forces: Forces, pool: ThreadPoolExecutor, after: Float32
+        self,
+        group: Int64,
+        edges: Edges,
+        epoch: int,
+        forces: Forces,
+        pool: ThreadPoolExecutor,
+        after: Float32,
     ) -> None:
         """New positions of some vertices of a group."""
         rate = self.request.learning_rate * (1 - epoch / self.epochs)
@@ -79,12 +87,12 @@ class Layout:
 
         def move(ends: tuple[int, int]) -> None:
             some = slice(*ends)
-            where = self.positions, group[some], self.edges
+            where = self.positions, group[some], edges.part(*ends)
             move_vertices(*where, forces=forces, epoch=now, out=after[some])
 
         pieces = 1 if self.threads == 1 else PIECES * self.threads
-        edges = [len(group) * i // pieces for i in range(pieces + 1)]
-        for _ in pool.map(move, itertools.pairwise(edges)):
+        cuts = [len(group) * i // pieces for i in range(pieces + 1)]
+        for _ in pool.map(move, itertools.pairwise(cuts)):
             pass
 
 

@@ -154,7 +154,7 @@ class UmapTask:
         """Of one of some processes."""
         rows, width = self.rows, self.parameters.n_components
         chunk = min(max(self.edges // TARGET_CHUNKS, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1])
-        reading = 16 * (rows + 1) + chunk * 64
+        reading = 56 * (rows + 1) + chunk * 96
         return self._edges_bytes(parts) + self._positions_bytes + reading + BLOCK * 8 * (6 * width + 12)
 
     def _edges_bytes(self, parts: int) -> int:

@@ -63,7 +63,7 @@ def _here(
     """All in this process."""
     rows, last_save = len(positions), time.monotonic()
     end = moves(rows, edges.epochs)
-    layout = Layout(positions, edges.read(), parameters, edges.epochs, run.concurrency)
+    layout = Layout(positions, edges, parameters, edges.epochs, run.concurrency)
 
     def told(done: int) -> None:
         nonlocal last_save
@@ -128,9 +128,9 @@ class LayoutWork:
         state, part = load_arrays(self.state), member.part
         positions, first = state[POSITIONS], int(state[MOVES][0])
         rows, done, last_save = len(positions), first, time.monotonic()
-        edges, end = self.edges.read(*self.bounds[part : part + 2]), moves(rows, self.edges.epochs)
+        end = moves(rows, self.edges.epochs)
         threads, epochs = member.threads, self.edges.epochs
-        layout = Layout(positions, edges, self.parameters, epochs, threads, self.bounds, part)
+        layout = Layout(positions, self.edges, self.parameters, epochs, threads, self.bounds, part)
 
         def told(number: int) -> None:
             nonlocal done, last_save

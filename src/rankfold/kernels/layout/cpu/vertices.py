@@ -54,8 +54,8 @@ def _move_in_plane(
     for place in range(len(vertices)):
         vertex = vertices[place]
         x, y = positions[vertex, 0], positions[vertex, 1]
-        own, first = _mix(key + STEP * np.uint64(vertex + 1)), pointers[vertex]
-        for edge in range(first, pointers[vertex + 1]):
+        own, first = _mix(key + STEP * np.uint64(vertex + 1)), pointers[place]
+        for edge in range(first, pointers[place + 1]):
             if not _pulls(epoch, phases[edge]):
                 continue
             other = neighbors[edge]
@@ -102,8 +102,8 @@ def _move_in_space(
         vertex = vertices[place]
         for d in range(width):
             x[d] = positions[vertex, d]
-        own, first = _mix(key + STEP * np.uint64(vertex + 1)), pointers[vertex]
-        for edge in range(first, pointers[vertex + 1]):
+        own, first = _mix(key + STEP * np.uint64(vertex + 1)), pointers[place]
+        for edge in range(first, pointers[place + 1]):
             if not _pulls(epoch, phases[edge]):
                 continue
             other = neighbors[edge]
