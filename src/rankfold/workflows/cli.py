@@ -24,6 +24,7 @@ from rankfold.workflows.commands import (
     importing,
     model,
     operate,
+    plot,
     profile,
     reduce,
     report,
@@ -65,6 +66,7 @@ app.command()(flow.run)
 app.command()(flow.status)
 app.command()(flow.schema)
 app.command()(flow.example)
+app.command()(plot.plot)
 app.command()(report.report)
 app.command()(demo.demo)
 app.command()(submit.submit)

@@ -145,7 +145,7 @@ class Exports:
         ----------
         kind : str
             ``scatter`` (rows by coordinates), ``scree`` (singular values), ``loadings`` (components by
-            columns), ``sizes``, ``inertia`` (of clusters), ``degrees`` (of a graph); or what suits the result.
+            columns), ``sizes``, ``inertia`` (of clusters), ``degrees`` (of a graph); or what suits best.
         components : up to three int
             Of ``scatter``: which coordinates, counted from 1.
         color : array-like or path

@@ -5,6 +5,7 @@ exporting  export
 model      transform, reconstruct and check
 importing  import and info
 flow       run, status, schema and example: workflows from a file
+plot       a picture of a result
 report     the page of what has run
 demo       the first run
 submit     a workflow, or any of them, as one job of SLURM

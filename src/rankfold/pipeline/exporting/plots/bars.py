@@ -85,8 +85,7 @@ def line_of(points: Points) -> Bars:
     """Rows along one coordinate; two reads."""
     extent = extent_of(points)
     grid = count_points(points, extent, (BINS,), None, np.zeros((1, 3), np.int64))
-    (edges,) = extent.edges((BINS,))
-    return Bars(grid.counts, edges, points.names[0], "rows", whole=False)
+    return Bars(grid.counts, extent.edges((BINS,))[0], points.names[0], "rows", whole=False)
 
 
 def sizes_of(result: Outcome) -> Bars:
