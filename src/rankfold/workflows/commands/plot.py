@@ -30,7 +30,7 @@ def plot(
         str | None,
         typer.Option(
             metavar="FILE[::NAME]",
-            help="labels or values of rows: .npy, .csv, a Zarr array, clusters.zarr::labels, cells.h5ad::NAME",
+            help="labels or values of rows: .npy, .csv, Zarr, cells.h5ad::NAME, or a result of kmeans",
         ),
     ] = None,
     view: Annotated[

@@ -95,7 +95,7 @@ def sizes_of(result: Outcome) -> Bars:
     if len(counts) > MOST_SINGLE:
         counts, x = np.sort(counts)[::-1], "clusters from the largest on"
     note = f"{len(counts)} clusters of {counts.min():,} to {counts.max():,} rows"
-    return Bars(counts, np.arange(len(counts) + 1) - 0.5, x, "rows", note)
+    return Bars(counts, np.arange(len(counts) + 1, dtype=np.float64) - 0.5, x, "rows", note)
 
 
 def has_graph(result: Plottable) -> bool:
@@ -135,7 +135,7 @@ def _degree_bars(counts: Int64, x: str) -> Bars:
     step = max(1, -(-(len(counts) - low) // MOST_SINGLE))
     edges = np.arange(low, len(counts) + step, step)
     binned = np.histogram(degrees, np.append(edges, edges[-1] + step), weights=counts)[0]
-    return Bars(binned[:-1].astype(np.int64), np.asarray(edges - 0.5, np.float64), x, "rows", note)
+    return Bars(binned[:-1].astype(np.int64), np.asarray(edges, np.float64) - 0.5, x, "rows", note)
 
 
 def _histogram(blocks: Iterator[Int64]) -> Int64:

@@ -166,6 +166,8 @@ def _npy(store: str, name: str) -> Column:
 
 def _in_group(root: Any, store: str, name: str) -> Column:
     """An array of a group, or a column of AnnData's ``obs``, by its path or its name alone."""
+    if not name and "labels" in root:
+        name = "labels"  # of k-means
     for path in (name, f"obs/{name}"):
         if name and path in root and path != "obs":
             return _element(root[path], f"{store}::{path}")
