@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.exporting.plots.kinds import drawing_of, figure_of, title_of
+from rankfold.pipeline.exporting.plots.kinds import drawing_of, figure_of, resolve_kind, title_of
 from rankfold.pipeline.storage.manifest import NAME as MANIFEST
 from rankfold.pipeline.storage.manifest import require_whole
 from rankfold.pipeline.units import format_bytes
@@ -241,7 +241,10 @@ def _results(one: History) -> Iterator[Picture]:
     if one.result is None:
         return
     for kind, options in _plots(one):
-        drawing = drawing_of(one.result, kind, **options)
+        try:
+            drawing = drawing_of(one.result, kind, **options)
+        except InputError:  # colors that are gone
+            drawing = drawing_of(one.result, kind)
         draw = functools.partial(figure_of, drawing, title_of(one.result, kind))
         yield draw_picture(draw, title=kind.title(), caption=CAPTIONS.get(kind, drawing.alt), alt=drawing.alt)
     history = one.facts.get("errors") or one.facts.get("convergence") or []
@@ -253,14 +256,23 @@ def _results(one: History) -> Iterator[Picture]:
 
 
 def _plots(one: History) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Kinds of plots of a result that take little reading."""
+    """Kinds of plots, with options: those that a stage asked for, then those that take little reading."""
+    assert one.result is not None  # noqa: S101  asked before
+    kinds = list[str]()
+    for picture in one.record.get("pictures", ()):
+        kinds.append(resolve_kind(one.result, picture["kind"]))
+        yield kinds[-1], picture["options"]
+    yield from ((kind, {}) for kind in _cheap(one) if kind not in kinds)
+
+
+def _cheap(one: History) -> Iterator[str]:
     names = set(one.result or ())
     if "error_estimates" in names:
-        yield "scree", {}
+        yield "scree"
     if "embedding" in names:
-        yield "scatter", {}
+        yield "scatter"
     if one.facts["kind"] in CHEAP:
-        yield CHEAP[one.facts["kind"]], {}
+        yield CHEAP[one.facts["kind"]]
 
 
 def _scaling(about: Subject, others: Sequence[History]) -> list[Picture]:

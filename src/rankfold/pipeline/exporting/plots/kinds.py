@@ -111,7 +111,7 @@ def drawing_of(result: Plottable, kind: str = "auto", **options: Any) -> Drawing
     InputError
         The result has no such plot, or the plot has no such option.
     """
-    kind = _require_kind(result, kind)
+    kind = resolve_kind(result, kind)
     given = {name: value for name, value in options.items() if value is not None}
     _require_options(kind, given)
     return DRAW[kind](result, **given)
@@ -148,7 +148,7 @@ OPTIONS = {"scatter": ("components", "color", "view"), "loadings": ("names",)}
 
 def title_of(result: Plottable, kind: str = "auto") -> str:
     """What stands above a figure."""
-    kind, method = _require_kind(result, kind), str(result.attrs["kind"])
+    kind, method = resolve_kind(result, kind), str(result.attrs["kind"])
     rows = result.attrs["input"]["shape"][0]
     name = Path(str(result.attrs["input"]["name"]).partition("::")[0]).name
     if kind == "scatter":
@@ -168,7 +168,8 @@ def figure_of(drawing: Drawing, title: str, theme: Theme = LIGHT) -> Figure:
     return figure
 
 
-def _require_kind(result: Plottable, kind: str) -> str:
+def resolve_kind(result: Plottable, kind: str) -> str:
+    """The kind that is drawn; raises ``InputError`` with those that there are if that is none of them."""
     kinds = kinds_of(result)
     what = f"this result of {result.attrs['kind']}"
     if not kinds:

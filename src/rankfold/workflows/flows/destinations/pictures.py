@@ -101,6 +101,10 @@ class Pictures:
             name = "" if reference is None else reference.stage
         if reference is not None:
             return f"{self._outputs / name}.zarr" + f"::{reference.array}" * bool(reference.array)
+        stage = resolve(text, (), [each.stage_name for each in self._steps])
+        if stage is not None:
+            choices = " or ".join(each.name for each in self._steps if each.stage_name == stage.stage)
+            raise InputError(f"picture: {text} is of a stage that is swept. Say which step: {choices}")
         place = resolve_path(text, self._folder)
         try:
             require_path(split_location(place)[0])
