@@ -84,7 +84,7 @@ class Bars:
 def line_of(points: Points) -> Bars:
     """Rows along one coordinate; two reads."""
     extent = extent_of(points)
-    grid = count_points(points, extent, (BINS,), None, np.zeros((1, 3), np.int64))
+    grid = count_points(points, extent, (BINS,))
     return Bars(grid.counts, extent.edges((BINS,))[0], points.names[0], "rows", whole=False)
 
 

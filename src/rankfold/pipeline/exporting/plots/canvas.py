@@ -77,9 +77,9 @@ def place_axes(figure: Figure, left: int, top: int, width: int, height: int) -> 
     return figure.add_axes((left / across, 1 - (TITLE + top + height) / full, width / across, height / full))
 
 
-def short(name: str) -> str:
+def short(name: str, most: int = MOST_SIGNS) -> str:
     """A name as long as there is room for."""
-    return name if len(name) <= MOST_SIGNS else f"{name[: MOST_SIGNS - 1]}…"
+    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def quiet(axes: Axes, theme: Theme, *, grid: Any = None) -> None:

@@ -6,7 +6,7 @@ in the order of the rows by blocks of a size that follows from the columns alone
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,15 @@ from rankfold.pipeline.exporting.plots.row_colors import Labels, Values
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
+CELLS = 40
+"""Along each side, in which labels are counted to know where most of their points lie."""
+
 PADDING = 0.03
 """Share of the extent that is left empty on every side."""
+
+
+NO_COLORS = np.zeros((1, 3), np.int64)
+NO_LABELS = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,9 @@ class Grid:
     value_counts: Int64 | None = None
     """Points that have such a value."""
 
+    places: dict[int, tuple[float, float]] = field(default_factory=dict)
+    """Where most points of each of some labels lie."""
+
 
 def extent_of(points: Points) -> Extent:
     """What holds all points, with a margin; one read."""
@@ -75,7 +85,12 @@ def extent_of(points: Points) -> Extent:
 
 
 def count_points(
-    points: Points, extent: Extent, bins: tuple[int, ...], color: Labels | Values | None, palette: Int64
+    points: Points,
+    extent: Extent,
+    bins: tuple[int, ...],
+    color: Labels | Values | None = None,
+    palette: Int64 = NO_COLORS,
+    named: Int64 = NO_LABELS,
 ) -> Grid:
     """Points of every bin, and the sums of their colors or values; one read.
 
@@ -85,12 +100,17 @@ def count_points(
         Along each axis.
     palette : (labels + 1, 3) int64
         Colors of labels, 0 to 255; the last is that of rows without a label.
+    named : (n,) int64
+        Labels of which it is to be known where most of their points lie.
     """
     size = int(np.prod(bins))
     counts = np.zeros(size, np.int64)
     colors = np.zeros((3, size)) if isinstance(color, Labels) else None
     values = np.zeros(size) if isinstance(color, Values) else None
     value_counts = np.zeros(size, np.int64) if isinstance(color, Values) else None
+    cells = np.zeros((len(named) + 1, CELLS * CELLS), np.int64)
+    row_of = np.full(len(palette), len(named))
+    row_of[named] = np.arange(len(named))
     edges = extent.edges(bins)
     for start, block in points.blocks():
         at = _bins(block, edges)
@@ -99,6 +119,9 @@ def count_points(
             codes = color.read(start, start + block.shape[1])
             for channel, total in zip(palette.T, colors, strict=True):
                 total += np.bincount(at, channel[codes], size)
+            if len(named):
+                coarse = row_of[codes] * CELLS**2 + _coarse(at, bins)
+                cells += np.bincount(coarse, minlength=cells.size).reshape(cells.shape)
         elif isinstance(color, Values) and values is not None and value_counts is not None:
             block_values = color.read(start, start + block.shape[1])
             known = np.isfinite(block_values)
@@ -110,7 +133,28 @@ def count_points(
         None if colors is None else np.moveaxis(colors.reshape(3, *bins), 0, -1),
         None if values is None else values.reshape(bins),
         None if value_counts is None else value_counts.reshape(bins),
+        {int(label): _densest(each, extent) for label, each in zip(named, cells, strict=False)},
     )
+
+
+def _coarse(at: Int64, bins: tuple[int, ...]) -> Int64:
+    """Cells that bins of a grid lie in."""
+    across, up = np.divmod(np.arange(bins[0] * bins[1]), bins[1])
+    cells: Int64 = (across * CELLS // bins[0]) * CELLS + up * CELLS // bins[1]
+    return cells[at]
+
+
+def _densest(counts: Int64, extent: Extent) -> tuple[float, float]:
+    """The middle of the nine cells that hold most."""
+    padded = np.pad(counts.reshape(CELLS, CELLS), 1)
+    nine = np.lib.stride_tricks.sliding_window_view(padded, (3, 3))
+    weights = nine.sum(axis=(2, 3))
+    i, j = np.unravel_index(np.argmax(weights), weights.shape)
+    step = np.arange(-1, 2)
+    around = nine[i, j] / max(1, weights[i, j])
+    middle = i + around.sum(axis=1) @ step, j + around.sum(axis=0) @ step
+    x, y = extent.low + (np.array(middle) + 0.5) / CELLS * extent.size
+    return float(x), float(y)
 
 
 def _bins(block: Float64, edges: list[Float64]) -> Int64:

@@ -113,7 +113,7 @@ def name_of(color: Any) -> str:
     """What a legend calls a column."""
     if isinstance(color, str | os.PathLike):
         store, name = split_location(os.fsdecode(color))
-        return name.rpartition("/")[2] or Path(store).stem
+        return Path(store).stem if name in ("", "labels") else name.rpartition("/")[2]
     given = getattr(color, "name", None)
     return "" if given is None else str(given)
 

@@ -41,6 +41,18 @@ BIN_PIXELS = {200_000: 4, 2_000_000: 3}
 NO_LABEL = "#b9bfc6"
 """Color of rows without a label, or of labels too many for one of their own."""
 
+SIGN_PIXELS, NAME_PIXELS = 17, 34
+"""About what a sign of a name takes across, and a name upwards."""
+
+FEW_ROWS = 0.02
+"""Share of the rows below which a name stands above its points."""
+
+STEPS = sorted(range(-6, 7), key=abs)
+"""Lines by which a name gives way to others, those tried first that are near."""
+
+MOST_SIGNS_INSIDE = 16
+"""Of a label among the points."""
+
 FAINTEST = 0.4
 """Opacity of a bin of one point that has a color."""
 
@@ -57,6 +69,9 @@ class Legend:
     palette: npt.NDArray[np.int64]
     """(labels + 1, 3) color of each, 0 to 255; the last is that of rows without one."""
 
+    labels: npt.NDArray[np.int64]
+    """Numbers of those with a color of their own, the most frequent first."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
@@ -64,11 +79,9 @@ class Scatter:
 
     points: Points
     extent: Extent
-    grid: Grid | None
-    """Where there are too many for markers."""
-
+    grid: Grid
     positions: Float64 | None
-    """(2, n) of markers."""
+    """(2, n) of markers; None where there are too many."""
 
     color: Labels | Values | None
     color_name: str
@@ -82,9 +95,10 @@ class Scatter:
     @property
     def right(self) -> int:
         """Pixels right of the axes."""
+        least = 40 if self.points.view is None else 260
         if isinstance(self.color, Labels):
-            return 110 + 14 * max(map(len, (*self.legend.names, short(self.color_name))))
-        return 40 if self.color is None and self.grid is None else 230
+            return max(least, 110 + 14 * max(map(len, (*self.legend.names, short(self.color_name)))))
+        return least if self.color is None and self.positions is not None else max(least, 230)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -103,15 +117,16 @@ class Scatter:
         if self.points.view is None:
             label_axes(axes, theme, *self.points.names)
         (left, bottom), (right, top) = self.extent.low, self.extent.high
-        shown = self._markers(axes, theme) if self.grid is None else self._raster(axes, theme)
+        shown = self._raster(axes, theme) if self.positions is None else self._markers(axes, theme)
         axes.set_xlim(left, right)
         axes.set_ylim(bottom, top)
         if self.points.same_scale:
             axes.set_aspect("equal", adjustable="box")
         if self.points.view is not None:
-            _draw_axes_of_space(axes, self.points, theme)
+            _draw_axes_of_space(axes, self.points, self.size, theme)
         if isinstance(self.color, Labels):
             _draw_legend(axes, self.legend, self.color_name, theme)
+            self._draw_names(axes, self.color, theme)
         elif shown is not None:
             words = self.color_name if self.color is not None else "rows in a bin"
             _draw_scale(axes, shown, words, theme, counts=self.color is None)
@@ -149,7 +164,6 @@ class Scatter:
         from matplotlib.colors import LinearSegmentedColormap, LogNorm
 
         grid = self.grid
-        assert grid is not None  # noqa: S101
         most = int(grid.counts.max())
         if isinstance(self.color, Labels):
             assert grid.colors is not None  # noqa: S101
@@ -180,6 +194,37 @@ class Scatter:
         )
         return shown
 
+    def _draw_names(self, axes: Axes, labels: Labels, theme: Theme) -> None:
+        """Labels where most of their points lie, so that colors alone need not tell them apart."""
+        from matplotlib.patheffects import withStroke
+
+        sides = np.array(self.size)
+        taken: list[Float64] = []
+        for label, place in self.grid.places.items():
+            text = short(labels.names[label], MOST_SIGNS_INSIDE)
+            box = np.array([SIGN_PIXELS * len(text), NAME_PIXELS])
+            at = (np.array(place) - self.extent.low) / self.extent.size * sides
+            at = np.clip(at, box / 2, sides - box / 2)
+            # Above a label of few rows, which its name would hide.
+            first = int(labels.counts[label] < FEW_ROWS * self.points.count)
+            tries = [at + np.array([0, NAME_PIXELS * (first + step)]) for step in STEPS]
+            at = next((each for each in tries if not any(_overlap(each, box, other) for other in taken)), at)
+            taken.append(np.concatenate([at, box]))
+            axes.annotate(
+                text,
+                at / sides,
+                xycoords="axes fraction",
+                color=theme.ink,
+                fontsize=8.5,
+                ha="center",
+                va="center",
+                path_effects=[withStroke(linewidth=2.5, foreground=theme.paper)],
+            )
+
+
+def _overlap(at: Float64, box: Float64, other: Float64) -> bool:
+    return bool((np.abs(at - other[:2]) < (box + other[2:]) / 2).all())
+
 
 def scatter_of(points: Points, color: Labels | Values | None, color_name: str = "") -> Scatter:
     """Read what a scatter plot shows: two reads of the coordinates, one more of the colors.
@@ -192,13 +237,13 @@ def scatter_of(points: Points, color: Labels | Values | None, color_name: str = 
     if points.dimensions < 2 and color is not None:
         raise InputError("color is for two or three components, and one is drawn: name more, or leave it out")
     extent, legend = extent_of(points), _legend_of(color)
-    if points.count <= MOST_MARKERS:
-        positions = np.concatenate([block for _, block in points.blocks()], axis=1)
-        return Scatter(points, extent, None, positions, color, color_name, legend)
     pixels = next((size for most, size in BIN_PIXELS.items() if points.count <= most), 2)
     width, height = (max(1, side // pixels) for side in _pixels(points, extent))
-    grid = count_points(points, extent, (width, height), color, legend.palette)
-    return Scatter(points, extent, grid, None, color, color_name, legend)
+    grid = count_points(points, extent, (width, height), color, legend.palette, legend.labels)
+    positions = None
+    if points.count <= MOST_MARKERS:
+        positions = np.concatenate([block for _, block in points.blocks()], axis=1)
+    return Scatter(points, extent, grid, positions, color, color_name, legend)
 
 
 def _pixels(points: Points, extent: Extent) -> tuple[int, int]:
@@ -212,7 +257,7 @@ def _pixels(points: Points, extent: Extent) -> tuple[int, int]:
 def _legend_of(color: Labels | Values | None) -> Legend:
     """The most frequent labels get a color each; the others share one."""
     if not isinstance(color, Labels):
-        return Legend((), (), np.zeros((1, 3), np.int64))
+        return Legend((), (), np.zeros((1, 3), np.int64), np.zeros(0, np.int64))
     hues = HUES + MORE_HUES
     counts = color.counts[:-1]
     chosen = np.sort(np.argsort(-counts, kind="stable")[: len(hues)])
@@ -228,7 +273,8 @@ def _legend_of(color: Labels | Values | None) -> Legend:
     if rest:
         names.append(", ".join(rest))
         colors.append(NO_LABEL)
-    return Legend(tuple(names), tuple(colors), palette)
+    order = chosen[np.argsort(-counts[chosen], kind="stable")]
+    return Legend(tuple(names), tuple(colors), palette, order)
 
 
 def _rgb(color: str) -> npt.NDArray[np.int64]:
@@ -291,19 +337,23 @@ def _draw_scale(axes: Axes, shown: Any, name: str, theme: Theme, *, counts: bool
         bar.minorticks_off()
 
 
-def _draw_axes_of_space(axes: Axes, points: Points, theme: Theme) -> None:
-    """Where the three coordinates point to, in the lower left corner."""
+def _draw_axes_of_space(axes: Axes, points: Points, size: tuple[int, int], theme: Theme) -> None:
+    """Where the three coordinates point to, beside the lower right corner."""
     assert points.view is not None  # noqa: S101
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines["bottom"].set_visible(False)
-    for (right, up), name in zip(points.view.axes().T, points.names, strict=True):
-        axes.annotate(
+    width, height = size
+    place = axes.inset_axes((1 + 10 / width, 0.0, 230 / width, 230 / height))
+    place.set_axis_off()
+    place.set_xlim(-1.4, 1.4)
+    place.set_ylim(-1.4, 1.4)
+    place.set_aspect("equal")
+    for direction, name in zip(points.view.axes().T, points.names, strict=True):
+        place.annotate(
             name.partition(" (")[0],
-            xy=(0.09, 0.09),
-            xytext=(62 * right, 62 * up),
-            xycoords="axes fraction",
-            textcoords="offset points",
+            xy=(0, 0),
+            xytext=tuple(1.1 * direction),
             arrowprops={"arrowstyle": "<-", "color": theme.muted, "shrinkA": 0, "shrinkB": 0, "linewidth": 1},
             color=theme.muted,
             fontsize=8.5,
