@@ -266,6 +266,8 @@ def explain_mistake(
     for last in error["loc"]:
         if (*place, last) in document.lines:
             place, holders, kinds = (*place, last), kinds, [k for kind in kinds for k in _inside(kind, last)]
+        elif isinstance(last, int):  # of a list that stands there as its one item
+            kinds = [k for kind in kinds for k in _inside(kind, last)] or kinds
         else:
             kinds = [kind for kind in kinds if _has_tag(kind, last)] or kinds
     kind, context = error["type"], error.get("ctx", {})
