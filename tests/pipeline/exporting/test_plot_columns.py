@@ -41,7 +41,7 @@ def test_arrays_of_numpy(tmp_path: Path) -> None:
     assert labels_in(WORDS.tolist()) == WORDS.tolist()
     assert labels_in(WORDS.astype("S")) == WORDS.tolist()
     assert labels_in(np.array([None, *WORDS[1:]], object)) == ["", *WORDS[1:]]
-    with pytest.raises(rf.RankfoldError, match="objects.npy cannot be read"):
+    with pytest.raises(rf.RankfoldError, match=r"objects\.npy cannot be read"):
         colors_of(tmp_path / "objects.npy", ROWS)
 
 

@@ -1,4 +1,4 @@
-"""Pictures of results: every point is counted where NumPy counts it, and the same result is the same bytes."""
+"""Pictures of results: points are counted where NumPy counts them, and the same result is the same bytes."""
 
 from __future__ import annotations
 

@@ -148,13 +148,19 @@ OPTIONS = {"scatter": ("components", "color", "view"), "loadings": ("names",)}
 
 def title_of(result: Plottable, kind: str = "auto") -> str:
     """What stands above a figure."""
-    kind, method = resolve_kind(result, kind), str(result.attrs["kind"])
-    rows = result.attrs["input"]["shape"][0]
-    name = Path(str(result.attrs["input"]["name"]).partition("::")[0]).name
+    kind, title = resolve_kind(result, kind), str(result.attrs["kind"]).replace("_", " ")
+    store, _, array = str(result.attrs["input"]["name"]).partition("::")
+    if array not in OF_NEIGHBORS:
+        title += f" of {Path(store).name}"
     if kind == "scatter":
-        return f"{method} of {name}: {rows:,} rows"
-    words = {"scree": "singular values", "sizes": "rows of clusters", "degrees": "degrees"}
-    return f"{method} of {name}: {words.get(kind, kind)}"
+        return f"{title}: {result.attrs['input']['shape'][0]:,} rows"
+    return f"{title}: {TITLES.get(kind, kind)}"
+
+
+TITLES = {"scree": "singular values", "sizes": "rows of clusters"}
+
+OF_NEIGHBORS = ("distances", "graph")
+"""Arrays of results of neighbors: what is made of them is of rows whose name is not known."""
 
 
 def figure_of(drawing: Drawing, title: str, theme: Theme = LIGHT) -> Figure:
