@@ -318,6 +318,21 @@ def test_loadings_are_of_the_heaviest_columns(x: np.ndarray) -> None:
     np.testing.assert_array_equal(drawn.weights, components[:, at].T)
 
 
+def test_components_are_images_where_columns_are_two_axes() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.random((50, 4, 1, 6)).astype("f4")
+    x[:, 2, 0, 3:] = np.nan
+    result = rf.pca(rf.open(x, row_axes="0", drop_missing_columns=True), rank=3)
+    assert kinds_of(result)[-1] == "maps"
+    images = drawing_of(result, "maps").images
+    assert images.shape == (3, 4, 6)
+    np.testing.assert_array_equal(images[:, ~np.isnan(x[0, :, 0])], np.asarray(result.components))
+    assert np.isnan(images[:, 2, 3:]).all()
+    assert pixels(result.plot("maps")._repr_png_()).std() > 0
+    assert kinds_of(rf.nmf(rf.open(x[:, :2], row_axes="0"), rank=2))[0] == "maps"
+    assert "maps" not in kinds_of(rf.pca(x[:, 0, 0], rank=2))
+
+
 def test_sizes_are_those_of_the_clusters(x: np.ndarray) -> None:
     result = rf.kmeans(x, k=4)
     np.testing.assert_array_equal(drawing_of(result).counts, np.bincount(np.asarray(result.labels)))

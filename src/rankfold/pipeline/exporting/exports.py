@@ -145,7 +145,8 @@ class Exports:
         ----------
         kind : str
             ``scatter`` (rows by coordinates), ``scree`` (singular values), ``loadings`` (components by
-            columns), ``sizes``, ``inertia`` (of clusters), ``degrees`` (of a graph); or what suits best.
+            columns), ``maps`` (components as images), ``sizes``, ``inertia`` (of clusters), ``degrees`` (of a
+            graph); or what suits best.
         components : up to three int
             Of ``scatter``: which coordinates, counted from 1.
         color : array-like or path
@@ -153,7 +154,7 @@ class Exports:
         view : (float, float)
             Elevation and azimuth in degrees, from where three coordinates are seen.
         names : array-like or path
-            Of ``loadings``: of the columns.
+            Of columns, for ``loadings``.
         ax : matplotlib Axes
             Drawn into, in place of a figure of its own.
         out, overwrite : path, bool

@@ -20,7 +20,7 @@ def plot(
     ] = None,
     kind: Annotated[
         str,
-        typer.Option(help="scatter, scree, loadings, sizes, inertia or degrees; auto: what suits best"),
+        typer.Option(help="scatter, scree, loadings, maps, sizes, inertia, degrees; auto: what suits best"),
     ] = "auto",
     components: Annotated[
         str | None,

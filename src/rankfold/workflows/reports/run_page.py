@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.exporting.plots.kinds import drawing_of, figure_of, resolve_kind, title_of
+from rankfold.pipeline.exporting.plots.kinds import drawing_of, figure_of, kinds_of, resolve_kind, title_of
 from rankfold.pipeline.storage.manifest import NAME as MANIFEST
 from rankfold.pipeline.storage.manifest import require_whole
 from rankfold.pipeline.units import format_bytes
@@ -49,6 +49,7 @@ CAPTIONS = {
     "scatter": "Where rows lie; of more than 20 000 how many lie where, on a logarithmic scale.",
     "sizes": "Rows of each cluster.",
     "loadings": "The columns that weigh most in the first components.",
+    "maps": "The first components as images, each from its largest weight down; gray where nothing was read.",
     "degrees": "How many rows have how many edges.",
 }
 
@@ -271,7 +272,9 @@ def _cheap(one: History) -> Iterator[str]:
         yield "scree"
     if "embedding" in names:
         yield "scatter"
-    if one.facts["kind"] in CHEAP:
+    if one.result is not None and "maps" in kinds_of(one.result):
+        yield "maps"
+    elif one.facts["kind"] in CHEAP:
         yield CHEAP[one.facts["kind"]]
 
 

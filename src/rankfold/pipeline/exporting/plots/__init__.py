@@ -2,10 +2,10 @@
 
 kinds        which plots a result has, and the figure of one
 scatter      rows by two or three coordinates, as markers or as density
-scree        singular values and their errors
 loadings     components by columns
+maps         components as images
 bars         sizes of clusters, degrees of a graph, rows along one coordinate
-curve        what falls from pass to pass
+curves       what falls from one to the next: singular values, inertia
 density      points counted on a grid
 coordinates  which coordinates, read by blocks
 row_colors   labels or values of rows

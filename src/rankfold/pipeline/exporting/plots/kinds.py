@@ -16,15 +16,16 @@ from rankfold.pipeline.exporting.plots.canvas import (
     new_figure,
     own_style,
     place_axes,
+    short,
 )
 from rankfold.pipeline.exporting.plots.coordinates import Plottable, has_coordinates, points_of, view_of
-from rankfold.pipeline.exporting.plots.curve import inertia_of
+from rankfold.pipeline.exporting.plots.curves import has_singular_values, inertia_of, scree_of
 from rankfold.pipeline.exporting.plots.files import require_picture, write_picture
 from rankfold.pipeline.exporting.plots.loadings import factor_name, loadings_of
+from rankfold.pipeline.exporting.plots.maps import has_maps, maps_of
 from rankfold.pipeline.exporting.plots.row_colors import colors_of
 from rankfold.pipeline.exporting.plots.row_columns import name_of, words_of
 from rankfold.pipeline.exporting.plots.scatter import scatter_of
-from rankfold.pipeline.exporting.plots.scree import has_singular_values, scree_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,20 +65,21 @@ HAS: dict[str, Callable[[Plottable], bool]] = {
     "scatter": has_coordinates,
     "scree": has_singular_values,
     "loadings": lambda result: factor_name(result) is not None,
+    "maps": has_maps,
     "sizes": lambda result: result.attrs["kind"] == "kmeans",
     "inertia": lambda result: result.attrs["kind"] == "kmeans",
     "degrees": has_graph,
 }
 """Kinds of plots, and which results have them."""
 
-FIRST = {"nmf": "loadings"}
-"""Kinds that ``auto`` takes, by method, where they are not the first of the others."""
+FIRST = {"nmf": ("maps", "loadings")}
+"""Kinds that ``auto`` takes, by method, where they are not the first of all."""
 
 
 def kinds_of(result: Plottable) -> tuple[str, ...]:
     """Kinds of plots that a result has, that of ``auto`` first."""
     kinds = [kind for kind, has in HAS.items() if has(result)]
-    first = FIRST.get(result.attrs["kind"])
+    first = next((kind for kind in FIRST.get(result.attrs["kind"], ()) if kind in kinds), None)
     return tuple(sorted(kinds, key=lambda kind: kind != first))
 
 
@@ -137,6 +139,7 @@ DRAW: dict[str, Callable[..., Drawing]] = {
     "scatter": _scatter,
     "scree": scree_of,
     "loadings": _loadings,
+    "maps": maps_of,
     "sizes": sizes_of,
     "inertia": inertia_of,
     "degrees": degrees_of,
@@ -151,11 +154,16 @@ def title_of(result: Plottable, kind: str = "auto") -> str:
     kind, title = resolve_kind(result, kind), str(result.attrs["kind"]).replace("_", " ")
     store, _, array = str(result.attrs["input"]["name"]).partition("::")
     if array not in OF_NEIGHBORS:
-        title += f" of {Path(store).name}"
+        # Without what was selected, and which axes became the rows.
+        name = Path(store).name.partition(" [")[0].partition(" by ")[0]
+        title += f" of {short(name, MOST_TITLE)}"
     if kind == "scatter":
         return f"{title}: {result.attrs['input']['shape'][0]:,} rows"
     return f"{title}: {TITLES.get(kind, kind)}"
 
+
+MOST_TITLE = 32
+"""Signs of the name of a matrix in a title."""
 
 TITLES = {"scree": "singular values", "sizes": "rows of clusters"}
 

@@ -66,16 +66,7 @@ class Loadings:
 
     def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
         """Into axes of their own, or of a user."""
-        from matplotlib.cm import ScalarMappable
-        from matplotlib.colors import LinearSegmentedColormap, Normalize
-
-        most = float(np.abs(self.weights).max(initial=0.0)) or 1.0
-        is_signed = bool((self.weights < 0).any())
-        colors = SIGNED if is_signed else ("#f7f7f7", *LIGHT.density[1:])
-        shown = ScalarMappable(
-            Normalize(-most if is_signed else 0.0, most),
-            LinearSegmentedColormap.from_list("loadings", colors),
-        )
+        shown = shades_of(self.weights)
         axes.imshow(shown.to_rgba(self.weights), aspect="auto", interpolation="nearest")
         quiet(axes, theme)
         axes.set_xticks(range(self.weights.shape[1]), [str(k + 1) for k in range(self.weights.shape[1])])
@@ -90,10 +81,42 @@ class Loadings:
         place.set_title(self.unit, loc="left", color=theme.muted, fontsize=9, pad=8)
 
 
+def shades_of(weights: Float64) -> Any:
+    """Colors of weights: from none to the largest, or to both sides of 0."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import LinearSegmentedColormap, Normalize
+
+    most = float(np.nanmax(np.abs(weights), initial=0.0)) or 1.0
+    is_signed = bool((weights < 0).any())
+    colors = SIGNED if is_signed else ("#f7f7f7", *LIGHT.density[1:])
+    shades = LinearSegmentedColormap.from_list("weights", colors)
+    return ScalarMappable(Normalize(-most if is_signed else 0.0, most), shades)
+
+
 def factor_name(result: Outcome) -> str | None:
     """The array of components by columns, if a result has one."""
     names = set(result)
     return next((name for name in FACTORS if name in names), None)
+
+
+def leading(result: Outcome, most: int = MOST_COMPONENTS) -> tuple[Float64, str]:
+    """The first components, and what their numbers are.
+
+    Raises
+    ------
+    InputError
+        They are complex.
+    """
+    factor = factor_name(result)
+    assert factor is not None  # noqa: S101  asked before
+    array: Any = result[factor]
+    if np.dtype(array.dtype).kind == "c":
+        raise InputError(f"{factor} is {array.dtype}, and pictures are of real numbers")
+    weights = np.asarray(array[: min(most, array.shape[0])], np.float64)
+    if factor != "H":
+        return weights, "weight"
+    # What is large in H is small in W: each component is as large as one likes.
+    return weights / np.maximum(weights.max(axis=1, keepdims=True), 1e-300), "share of largest"
 
 
 def loadings_of(result: Outcome, names: tuple[str, ...] | None = None) -> Loadings:
@@ -106,22 +129,15 @@ def loadings_of(result: Outcome, names: tuple[str, ...] | None = None) -> Loadin
     InputError
         Another number of names, or complex components.
     """
-    factor = factor_name(result)
-    assert factor is not None  # noqa: S101  asked before
-    array: Any = result[factor]
-    count, columns = min(MOST_COMPONENTS, array.shape[0]), array.shape[1]
-    if np.dtype(array.dtype).kind == "c":
-        raise InputError(f"{factor} is {array.dtype}, and pictures are of real numbers")
+    weights, unit = leading(result)
+    columns = weights.shape[1]
     if names is not None and len(names) != columns:
         raise InputError(f"names are of {len(names)} columns, and the matrix has {columns}")
-    weights, unit = np.asarray(array[:count], np.float64), "weight"
-    if factor == "H":  # what is large in H is small in W: each component is as large as one likes
-        weights, unit = weights / np.maximum(weights.max(axis=1, keepdims=True), 1e-300), "share of largest"
     chosen = np.arange(columns) if columns <= MOST_COLUMNS else _heaviest(weights)
     return Loadings(
         np.ascontiguousarray(weights[:, chosen].T),
         tuple(str(at) if names is None else short(names[at]) for at in chosen),
-        FACTORS[factor],
+        FACTORS[str(factor_name(result))],
         unit,
     )
 

@@ -1,4 +1,4 @@
-"""Singular values with their errors, relative to the largest, on a logarithmic scale."""
+"""What falls from one to the next: singular values with their errors, the inertia of clusters by passes."""
 
 from __future__ import annotations
 
@@ -77,3 +77,33 @@ def scree_of(result: Outcome) -> Scree:
     if "error_estimates" in names:
         errors = np.asarray(result["error_estimates"][...], np.float64)
     return Scree(values, errors)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A number after each pass."""
+
+    values: Float64
+    y: str
+    left: int = 190
+    right: int = 12
+    size: tuple[int, int] = (1438, 500)
+
+    @property
+    def alt(self) -> str:
+        """The picture in words."""
+        return f"{self.y} of {len(self.values)} passes"
+
+    def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
+        """Into axes of their own, or of a user."""
+        passes = np.arange(1, len(self.values) + 1)
+        axes.plot(passes, self.values, color=theme.accent, marker="o", markersize=5, linewidth=1.4)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:.7g}")
+        axes.xaxis.set_major_locator(whole_numbers(10))
+        label_axes(axes, theme, "pass", self.y)
+        quiet(axes, theme, grid="y")
+
+
+def inertia_of(result: Outcome) -> Curve:
+    """Of a result of k-means."""
+    return Curve(np.asarray(result["inertia"][...], np.float64), "inertia")
