@@ -24,7 +24,6 @@ from rankfold.workflows.commands import (
     importing,
     model,
     operate,
-    plot,
     profile,
     reduce,
     report,
@@ -66,7 +65,7 @@ app.command()(flow.run)
 app.command()(flow.status)
 app.command()(flow.schema)
 app.command()(flow.example)
-app.command()(plot.plot)
+app.command()(exporting.plot)
 app.command()(report.report)
 app.command()(demo.demo)
 app.command()(submit.submit)

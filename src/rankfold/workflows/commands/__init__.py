@@ -1,11 +1,10 @@
 """What each command does between its options and the library.
 
 reduce     svd, pca, qr, nmf, knn and their plan
-exporting  export
+exporting  export and plot
 model      transform, reconstruct and check
 importing  import and info
 flow       run, status, schema and example: workflows from a file
-plot       a picture of a result
 report     the page of what has run
 demo       the first run
 submit     a workflow, or any of them, as one job of SLURM

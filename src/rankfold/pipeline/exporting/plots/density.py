@@ -103,7 +103,7 @@ def count_points(
     named : (n,) int64
         Labels of which it is to be known where most of their points lie.
     """
-    size = int(np.prod(bins))
+    size, edges = int(np.prod(bins)), extent.edges(bins)
     counts = np.zeros(size, np.int64)
     colors = np.zeros((3, size)) if isinstance(color, Labels) else None
     values = np.zeros(size) if isinstance(color, Values) else None
@@ -111,7 +111,6 @@ def count_points(
     cells = np.zeros((len(named) + 1, CELLS * CELLS), np.int64)
     row_of = np.full(len(palette), len(named))
     row_of[named] = np.arange(len(named))
-    edges = extent.edges(bins)
     for start, block in points.blocks():
         at = _bins(block, edges)
         counts += np.bincount(at, minlength=size)
