@@ -255,6 +255,15 @@ def test_rows_are_colored(tmp_path: Path, color: str, rows: int) -> None:
         assert [text.get_text() for text in legend.get_texts()][-1] == "18 others"
 
 
+@pytest.mark.parametrize("name", ["$", "$\\frac{$", "a $x$ b", "_hidden", "two\nlines", "{}"])
+def test_labels_are_shown_as_they_are(tmp_path: Path, name: str) -> None:
+    result = result_with(tmp_path / "r.zarr", embedding=cloud(40))
+    figure = result.plot(color=np.array([name, "other"])[np.arange(40) % 2])
+    assert pixels(figure._repr_png_()).std() > 0
+    shown = [text.get_text().replace("\\$", "$") for text in figure.axes[0].get_legend().get_texts()]
+    assert " ".join(name.split()) in shown
+
+
 def test_axes_of_the_user_are_drawn_into(tmp_path: Path) -> None:
     from matplotlib.figure import Figure
 

@@ -5,6 +5,7 @@ One file that opens without a network; the numbers are in it once more as JSON.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import shlex
@@ -14,10 +15,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.exporting.plots.kinds import drawing_of, figure_of, kinds_of, resolve_kind, title_of
+from rankfold.pipeline.errors import InputError, NonFiniteError
+from rankfold.pipeline.exporting.plots.kinds import (
+    Drawing,
+    drawing_of,
+    figure_of,
+    kinds_of,
+    resolve_kind,
+    title_of,
+)
 from rankfold.pipeline.storage.manifest import NAME as MANIFEST
 from rankfold.pipeline.storage.manifest import require_whole
+from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.units import format_bytes
 from rankfold.workflows.flows.record import Record
 from rankfold.workflows.operations.whereabouts import find_work
@@ -242,10 +251,9 @@ def _results(one: History) -> Iterator[Picture]:
     if one.result is None:
         return
     for kind, options in _plots(one):
-        try:
-            drawing = drawing_of(one.result, kind, **options)
-        except InputError:  # colors that are gone
-            drawing = drawing_of(one.result, kind)
+        drawing = _drawing(one.result, kind, options)
+        if drawing is None:
+            continue
         draw = functools.partial(figure_of, drawing, title_of(one.result, kind))
         yield draw_picture(draw, title=kind.title(), caption=CAPTIONS.get(kind, drawing.alt), alt=drawing.alt)
     history = one.facts.get("errors") or one.facts.get("convergence") or []
@@ -254,6 +262,14 @@ def _results(one: History) -> Iterator[Picture]:
         draw = functools.partial(errors_by_pass, history, tolerance, f"Convergence of {one.name}")
         caption = "Error after each pass over the matrix, as estimated from it."
         yield draw_picture(draw, title="Convergence", caption=caption, alt=f"Errors of {len(history)} passes")
+
+
+def _drawing(result: Result, kind: str, options: dict[str, Any]) -> Drawing | None:
+    """A plot with its options; without them where colors are gone; None of what has no picture."""
+    for choice in (options, {}):
+        with contextlib.suppress(InputError, NonFiniteError):
+            return drawing_of(result, kind, **choice)
+    return None
 
 
 def _plots(one: History) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -78,8 +78,10 @@ def place_axes(figure: Figure, left: int, top: int, width: int, height: int) -> 
 
 
 def short(name: str, most: int = MOST_SIGNS) -> str:
-    """A name as long as there is room for."""
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+    """A name as long as there is room for, in one line, whose dollars begin no formula."""
+    name = " ".join(name.split())
+    name = name if len(name) <= most else f"{name[: most - 1]}…"
+    return name.replace("$", r"\$")
 
 
 def quiet(axes: Axes, theme: Theme, *, grid: Any = None) -> None:

@@ -81,7 +81,8 @@ class Maps:
 
 def has_maps(result: Outcome) -> bool:
     """Whether a result has components, and columns of two axes that are longer than 1."""
-    return factor_name(result) is not None and len(_columns(result).lengths) == 2
+    factor = factor_name(result)
+    return factor is not None and result[factor].dtype.kind != "c" and len(_columns(result).lengths) == 2
 
 
 def maps_of(result: Outcome) -> Maps:

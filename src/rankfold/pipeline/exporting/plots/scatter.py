@@ -304,13 +304,12 @@ def _draw_legend(axes: Axes, legend: Legend, name: str, theme: Theme) -> None:
     from matplotlib.lines import Line2D
 
     handles = [
-        Line2D(
-            [], [], linestyle="none", marker="o", markersize=7, markeredgewidth=0, color=color, label=label
-        )
-        for label, color in zip(legend.names, legend.colors, strict=True)
+        Line2D([], [], linestyle="none", marker="o", markersize=7, markeredgewidth=0, color=color)
+        for color in legend.colors
     ]
     box = axes.legend(
-        handles=handles,
+        handles,
+        ["label"] * len(handles),
         title=short(name),
         loc="upper left",
         bbox_to_anchor=(1.0, 1.0),
@@ -320,6 +319,8 @@ def _draw_legend(axes: Axes, legend: Legend, name: str, theme: Theme) -> None:
         handletextpad=0.2,
         alignment="left",
     )
+    for text, label in zip(box.get_texts(), legend.names, strict=True):
+        text.set_text(label)  # with those that begin with an underscore, which matplotlib would leave out
     box.get_title().set(color=theme.muted, fontsize=9)
 
 
